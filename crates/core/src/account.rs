@@ -1,0 +1,138 @@
+//! A usage of whichever algorithm a limit names, and how it survives a change of the limit.
+
+use crate::bucket::Bucket;
+use crate::charge::Charge;
+use crate::fixed_window::FixedWindow;
+use crate::limit::{Algorithm, Limit};
+use crate::moment::{Moment, Now, Span};
+use crate::sliding_log::{Entries, Plain, SlidingLog};
+use crate::sliding_window::SlidingWindow;
+use crate::usage::Usage;
+
+/// The usage of one key, of whichever algorithm its limit names.
+///
+/// Called with a limit of another algorithm than it was made for, it answers as a fresh key;
+/// [`Account::carried`] converts it first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "lives on the stack for one decision, never stored"
+)]
+pub enum Account<E = Plain> {
+    /// A token or leaky bucket.
+    Bucket(Bucket),
+    /// A fixed window.
+    FixedWindow(FixedWindow),
+    /// A sliding window.
+    SlidingWindow(SlidingWindow),
+    /// A sliding log.
+    SlidingLog(SlidingLog<E>),
+}
+
+// === impl Account ===
+
+impl<E: Entries> Account<E> {
+    /// A key never seen.
+    pub fn fresh(limit: &Limit) -> Account<E> {
+        match limit.algorithm() {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => Account::Bucket(Bucket::default()),
+            Algorithm::FixedWindow(_) => Account::FixedWindow(FixedWindow::default()),
+            Algorithm::SlidingWindow(_) => Account::SlidingWindow(SlidingWindow::default()),
+            Algorithm::SlidingLog => Account::SlidingLog(SlidingLog::default()),
+        }
+    }
+
+    /// This account, made under the charge's limit of `revision`, under the one it has now.
+    ///
+    /// If only N, burst, queue or soft changed, the units consumed stay where they are, up to the
+    /// new capacity. If the window, the algorithm, the anchor or the segments changed, what was
+    /// used, up to the new capacity, counts as used at `now`.
+    pub fn carried(self, charge: &Charge<'_>, revision: u8, now: Now) -> Account<E> {
+        match charge.past.limit_at(revision) {
+            Some(old) => self.converted(old, charge.limit, now),
+            None => self,
+        }
+    }
+
+    fn converted(mut self, old: &Limit, new: &Limit, now: Now) -> Account<E> {
+        self.settle(old, now.on(old.timeline()));
+        if old.algorithm() == new.algorithm() && old.window() == new.window() {
+            return self.kept(old, new, now.on(new.timeline()));
+        }
+        let used = old.capacity() - self.remaining(old, now.on(old.timeline()));
+        let mut account = Account::fresh(new);
+        account.settle(new, now.on(new.timeline()));
+        account.take(new, now.on(new.timeline()), used.min(new.capacity()));
+        account
+    }
+
+    fn kept(self, old: &Limit, new: &Limit, now: Moment) -> Account<E> {
+        match self {
+            Account::Bucket(bucket) => Account::Bucket(bucket.repriced(old, new, now)),
+            Account::FixedWindow(window) => Account::FixedWindow(window.capped(new)),
+            Account::SlidingWindow(window) => Account::SlidingWindow(window.capped(new)),
+            Account::SlidingLog(mut log) => {
+                log.cap(new);
+                Account::SlidingLog(log)
+            }
+        }
+    }
+}
+
+/// Asks the usage inside, whichever it is.
+macro_rules! each {
+    ($account:expr, $usage:ident => $answer:expr) => {
+        match $account {
+            Account::Bucket($usage) => $answer,
+            Account::FixedWindow($usage) => $answer,
+            Account::SlidingWindow($usage) => $answer,
+            Account::SlidingLog($usage) => $answer,
+        }
+    };
+}
+
+impl<E: Entries> Usage for Account<E> {
+    fn settle(&mut self, limit: &Limit, now: Moment) {
+        each!(self, usage => usage.settle(limit, now));
+    }
+
+    fn is_ahead(&self, limit: &Limit, now: Moment) -> bool {
+        each!(self, usage => usage.is_ahead(limit, now))
+    }
+
+    fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {
+        each!(self, usage => usage.wait(limit, now, units))
+    }
+
+    fn remaining(&self, limit: &Limit, now: Moment) -> u32 {
+        each!(self, usage => usage.remaining(limit, now))
+    }
+
+    fn reset(&self, limit: &Limit, now: Moment) -> Span {
+        each!(self, usage => usage.reset(limit, now))
+    }
+
+    fn is_over_nominal(&self, limit: &Limit, now: Moment) -> bool {
+        each!(self, usage => usage.is_over_nominal(limit, now))
+    }
+
+    fn delay(&self, limit: &Limit, now: Moment) -> Span {
+        each!(self, usage => usage.delay(limit, now))
+    }
+
+    fn take(&mut self, limit: &Limit, now: Moment, units: u32) {
+        each!(self, usage => usage.take(limit, now, units));
+    }
+
+    fn penalise(&mut self, limit: &Limit, now: Moment, units: u32) {
+        each!(self, usage => usage.penalise(limit, now, units));
+    }
+
+    fn refund(&mut self, limit: &Limit, now: Moment, units: u64) {
+        each!(self, usage => usage.refund(limit, now, units));
+    }
+
+    fn forget_at(&self, limit: &Limit) -> Moment {
+        each!(self, usage => usage.forget_at(limit))
+    }
+}

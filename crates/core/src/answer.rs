@@ -1,0 +1,128 @@
+//! What is told about a request, whichever door it came through.
+
+use std::sync::Arc;
+
+use crate::charge::Enforcement;
+use crate::decision::{Decision, Wait};
+use crate::limit::Limit;
+use crate::moment::Span;
+
+/// The answer to one [`crate::Request`].
+#[must_use = "an answer nobody reads enforces nothing"]
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// One for each descriptor, in their order.
+    pub statuses: Vec<Status>,
+    /// Why the request is refused; `None` if it may pass.
+    pub refused: Option<Refused>,
+    /// How long the request is to be held, or was to be if nobody holds it.
+    pub delay: Span,
+}
+
+/// Why the request is refused, and until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The status that refused it, as an index.
+    pub by: usize,
+    /// How long until the same request is admitted if nobody else comes.
+    pub wait: Wait,
+}
+
+/// What became of one descriptor.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Status {
+    /// No rule with a limit matched, or a rule that another one replaces.
+    NoLimit,
+    /// The rule that matched admits without counting.
+    Unlimited {
+        /// Which rule.
+        rule: Arc<RuleName>,
+    },
+    /// A limit judged it.
+    Limited(Limited),
+}
+
+/// What a limit said to one descriptor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limited {
+    /// Which rule.
+    pub rule: Arc<RuleName>,
+    /// The rule's limit.
+    pub limit: Limit,
+    /// What it said.
+    pub decision: Decision,
+    /// What its refusal does.
+    pub enforcement: Enforcement,
+}
+
+/// How a rule is called, in answers, logs and metrics.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RuleName {
+    /// The domain that it belongs to.
+    pub domain: String,
+    /// Where it stands below its domain, as written in the file: `remote_address`, or
+    /// `path_/login.remote_address`.
+    pub path: String,
+    /// The rule's own `name`, if it has one.
+    pub name: Option<String>,
+}
+
+// === impl Answer ===
+
+impl Answer {
+    /// Whether the request may pass.
+    pub const fn is_admitted(&self) -> bool {
+        self.refused.is_none()
+    }
+
+    /// Whether the request passes in the soft part of a limit.
+    pub fn is_over_soft(&self) -> bool {
+        self.is_admitted()
+            && self.limited().any(|limited| match limited.decision {
+                Decision::Allow(grant) => grant.over_soft,
+                Decision::Deny(_) => false,
+            })
+    }
+
+    /// What the limits said, without descriptors that met none.
+    pub fn limited(&self) -> impl Iterator<Item = &Limited> {
+        self.statuses.iter().filter_map(|status| match status {
+            Status::Limited(limited) => Some(limited),
+            _ => None,
+        })
+    }
+
+    /// The limit that refused the request.
+    pub fn refused_by(&self) -> Option<&Limited> {
+        match self.statuses.get(self.refused?.by)? {
+            Status::Limited(limited) => Some(limited),
+            _ => None,
+        }
+    }
+}
+
+// === impl Limited ===
+
+impl Limited {
+    /// Whether the limit is over and says so: a shadow limit never does.
+    pub const fn is_over(&self) -> bool {
+        !self.decision.is_allowed() && !matches!(self.enforcement, Enforcement::Shadow)
+    }
+
+    /// What remains, as it is told: a shadow limit that would refuse says 0.
+    pub const fn remaining(&self) -> u32 {
+        match (&self.decision, self.enforcement) {
+            (Decision::Deny(_), Enforcement::Shadow) => 0,
+            (decision, _) => decision.remaining(),
+        }
+    }
+}
+
+// === impl RuleName ===
+
+impl RuleName {
+    /// The rule's own name, or else where it stands.
+    pub fn shown(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.path)
+    }
+}

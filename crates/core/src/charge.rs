@@ -1,0 +1,120 @@
+//! One limit's part in a request.
+
+use crate::cost::Cost;
+use crate::key::Key;
+use crate::limit::Limit;
+
+/// The most charges that one request may carry.
+pub const CHARGES_MAX: usize = 128;
+/// The most former limits that a rule remembers; a state older than that is read as if its limit
+/// had not changed.
+pub const PAST_MAX: usize = 255;
+
+/// One limit, the key it counts and what is asked of it: the question that crosses the seam to a
+/// store.
+#[derive(Clone, Copy, Debug)]
+pub struct Charge<'a> {
+    /// What is counted.
+    pub key: Key,
+    /// How much may pass.
+    pub limit: &'a Limit,
+    /// The limits that this rule had before.
+    pub past: &'a Past,
+    /// What is asked for.
+    pub cost: Cost,
+    /// What a refusal by this limit does.
+    pub enforcement: Enforcement,
+    /// What the request's refusal costs this limit.
+    pub on_denial: OnDenial,
+}
+
+/// What a limit's refusal does to the request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Enforcement {
+    /// Refuses it.
+    #[default]
+    Enforce,
+    /// Nothing: it is judged, and charged only if it admits.
+    Shadow,
+    /// Refuses it only if every limit of this kind in the request refuses.
+    Quota,
+}
+
+/// What a refused request costs a limit that it met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnDenial {
+    /// Nothing.
+    #[default]
+    Keep,
+    /// Its cost, up to "exhausted now"; nothing if it never fits.
+    Charge,
+}
+
+/// The limits that a rule had before the one it has now, oldest first.
+///
+/// A store writes down under which of them a state was made ([`Past::revision`]), so that a state
+/// made under a former limit is converted, not lost and not misread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Past {
+    /// How often the limit has changed, modulo 256.
+    revision: u8,
+    limits: Vec<Limit>,
+}
+
+// === impl Charge ===
+
+impl<'a> Charge<'a> {
+    /// `cost` on `key` under `limit`, enforced, of a rule that was never changed.
+    pub const fn new(key: Key, limit: &'a Limit, cost: Cost) -> Charge<'a> {
+        Charge {
+            key,
+            limit,
+            past: Past::none(),
+            cost,
+            enforcement: Enforcement::Enforce,
+            on_denial: OnDenial::Keep,
+        }
+    }
+}
+
+// === impl Past ===
+
+impl Past {
+    /// The past of a rule that was never changed.
+    pub const fn none() -> &'static Past {
+        static NONE: Past = Past {
+            revision: 0,
+            limits: Vec::new(),
+        };
+        &NONE
+    }
+
+    /// What a state made now is marked with.
+    pub const fn revision(&self) -> u8 {
+        self.revision
+    }
+
+    /// The limit under which a state of this revision was made; `None` if it is the present one or
+    /// is no longer remembered.
+    pub fn limit_at(&self, revision: u8) -> Option<&Limit> {
+        let changes_ago = usize::from(self.revision.wrapping_sub(revision));
+        if changes_ago == 0 {
+            return None;
+        }
+        self.limits
+            .len()
+            .checked_sub(changes_ago)
+            .map(|index| &self.limits[index])
+    }
+
+    /// The past of a rule whose limit has just changed from `former`.
+    pub fn and(&self, former: Limit) -> Past {
+        let surplus = (self.limits.len() + 1).saturating_sub(PAST_MAX);
+        let mut limits = self.limits[surplus..].to_vec();
+        limits.push(former);
+        Past {
+            revision: self.revision.wrapping_add(1),
+            limits,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Fixed windows: the end of one window and the units consumed in it.
+
+use crate::limit::{Algorithm, Anchor, Limit};
+use crate::moment::{Moment, Span};
+use crate::usage::Usage;
+
+/// One window, which ends at `end`, and the units consumed in it; zero is "never seen".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FixedWindow {
+    end: Moment,
+    used: u32,
+}
+
+// === impl FixedWindow ===
+
+impl FixedWindow {
+    /// `used` units in the window that ends at `end`.
+    pub const fn new(end: Moment, used: u32) -> FixedWindow {
+        FixedWindow { end, used }
+    }
+
+    /// The end of the window; the origin if there was none.
+    pub const fn end(self) -> Moment {
+        self.end
+    }
+
+    /// The units consumed in the window.
+    pub const fn used(self) -> u32 {
+        self.used
+    }
+
+    /// Whether every state of `limit` fits one word ([`FixedWindow::word`]).
+    pub fn fits_word(limit: &Limit) -> bool {
+        limit.algorithm() == Algorithm::FixedWindow(Anchor::Clock)
+            && u64::from(limit.capacity()) < limit.window().as_nanos()
+    }
+
+    /// A window aligned to the epoch as one word: its end plus the units consumed, which are fewer
+    /// than the window has nanoseconds. From the moment that this word spells nothing is
+    /// remembered, whatever the limit: the same promise that a bucket's word makes. Zero is fresh.
+    #[inline]
+    pub fn word(self) -> u64 {
+        if self.used == 0 {
+            0
+        } else {
+            self.end.as_nanos() + u64::from(self.used)
+        }
+    }
+
+    /// Reads [`FixedWindow::word`].
+    #[inline]
+    pub fn from_word(limit: &Limit, word: u64) -> FixedWindow {
+        let used = word % limit.window().as_nanos();
+        FixedWindow {
+            end: Moment::from_nanos(word - used),
+            used: u32::try_from(used).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// The end of the window that `now` lies in if the key is fresh.
+    #[inline]
+    fn fresh_end(limit: &Limit, now: Moment) -> Moment {
+        match limit.algorithm() {
+            Algorithm::FixedWindow(Anchor::Clock) => {
+                let into = now.as_nanos() % limit.window().as_nanos();
+                now + limit.window().minus(Span::from_nanos(into))
+            }
+            _ => now + limit.window(),
+        }
+    }
+
+    pub(crate) fn capped(self, limit: &Limit) -> FixedWindow {
+        FixedWindow {
+            used: self.used.min(limit.capacity()),
+            ..self
+        }
+    }
+}
+
+impl Usage for FixedWindow {
+    #[inline]
+    fn settle(&mut self, limit: &Limit, now: Moment) {
+        let fresh_end = FixedWindow::fresh_end(limit, now);
+        if self.end <= now || self.used == 0 {
+            *self = FixedWindow {
+                end: fresh_end,
+                used: 0,
+            };
+        }
+        self.end = self.end.min(fresh_end);
+    }
+
+    #[inline]
+    fn is_ahead(&self, limit: &Limit, now: Moment) -> bool {
+        self.end > FixedWindow::fresh_end(limit, now)
+    }
+
+    #[inline]
+    fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {
+        if limit.capacity() - units >= self.used {
+            Span::ZERO
+        } else {
+            self.end.since(now)
+        }
+    }
+
+    #[inline]
+    fn remaining(&self, limit: &Limit, _now: Moment) -> u32 {
+        limit.capacity().saturating_sub(self.used)
+    }
+
+    #[inline]
+    fn reset(&self, _limit: &Limit, now: Moment) -> Span {
+        self.end.since(now)
+    }
+
+    #[inline]
+    fn take(&mut self, _limit: &Limit, _now: Moment, units: u32) {
+        self.used += units;
+    }
+
+    fn refund(&mut self, _limit: &Limit, _now: Moment, units: u64) {
+        self.used -= self.used.min(u32::try_from(units).unwrap_or(u32::MAX));
+    }
+
+    fn forget_at(&self, _limit: &Limit) -> Moment {
+        if self.used == 0 {
+            Moment::ZERO
+        } else {
+            self.end
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Tollgate's words and algorithms.
+//!
+//! What a limit, a cost and a decision are, and what every algorithm does with them, as pure
+//! functions: given what is remembered, what happens to this cost at this moment, and what is
+//! remembered next? Every store runs these functions, or proves that it does the same.
+//!
+//! Knows nothing about clocks, threads, files, networks or other crates.
+
+mod moment;
+
+mod limit;
+
+mod cost;
+
+mod key;
+
+mod decision;
+
+mod charge;
+
+mod usage;
+
+mod bucket;
+
+mod fixed_window;
+
+mod sliding_window;
+
+mod sliding_log;
+
+mod account;
+
+mod step;
+
+mod verdict;
+
+mod ledger;
+
+mod store;
+
+mod request;
+
+mod answer;
+
+pub use account::Account;
+pub use answer::{Answer, Limited, Refused, RuleName, Status};
+pub use bucket::Bucket;
+pub use charge::{CHARGES_MAX, Charge, Enforcement, OnDenial, PAST_MAX, Past};
+pub use cost::Cost;
+pub use decision::{Decision, Denial, Grant, Wait};
+pub use fixed_window::FixedWindow;
+pub use key::Key;
+pub use ledger::Ledger;
+pub use limit::{
+    Algorithm, Anchor, INTERVAL_MIN, InvalidLimit, Limit, REFILL_MAX, SEGMENTS_MAX, Segments,
+    WINDOW_MAX,
+};
+pub use moment::{Clock, Moment, Now, Span, Timeline};
+pub use request::{Descriptor, Entry, Override, Request};
+pub use sliding_log::{Entries, Entry as LogEntry, Plain, SlidingLog};
+pub use sliding_window::{COUNTERS_MAX, SlidingWindow};
+pub use step::step;
+pub use store::{KeyHasher, Store, StoreError};
+pub use usage::Usage;
+pub use verdict::{Bill, Line, Refusal, TooManyCharges, Verdict};

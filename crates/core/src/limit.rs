@@ -1,0 +1,442 @@
+//! How much may pass: a limit, valid by construction.
+
+use std::fmt;
+
+use crate::moment::{Span, Timeline};
+
+/// The longest window: 366 days.
+pub const WINDOW_MAX: Span = Span::DAY.times(366);
+/// The shortest time in which a bucket may win back a unit; rounding it up costs at most 1 %.
+pub const INTERVAL_MIN: Span = Span::from_nanos(100);
+/// The longest time that a bucket may need from empty to full: 100 years of 365 days.
+pub const REFILL_MAX: Span = Span::DAY.times(36_500);
+/// The most segments of a sliding window.
+pub const SEGMENTS_MAX: u8 = 60;
+
+/// How the units of a limit are counted over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// One counter a window; up to twice the limit can pass around a window's end.
+    FixedWindow(Anchor),
+    /// Every admitted unit is remembered for exactly one window. Exact.
+    SlidingLog,
+    /// Windows cut into this many segments; the oldest counts for the part still inside.
+    SlidingWindow(Segments),
+    /// A bucket of tokens that refills one token at a time (GCRA).
+    TokenBucket,
+    /// A queue that lets one request go at a time; a grant carries a delay.
+    LeakyBucket,
+}
+
+/// When a fixed window begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Anchor {
+    /// At multiples of the window since 1970 in UTC.
+    Clock,
+    /// At the key's first charged request.
+    FirstRequest,
+}
+
+/// A number of segments, from 1 to [`SEGMENTS_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Segments(u8);
+
+/// N units in a window, counted by an algorithm; a value of this type can always be decided on.
+///
+/// # Example
+///
+/// ```
+/// use tollgate_core::{Limit, Span};
+///
+/// let limit = Limit::token_bucket(3, Span::MINUTE)?.with_burst(5)?;
+/// assert_eq!(limit.capacity(), 5);
+/// assert_eq!(limit.interval(), Some(Span::from_secs(20)));
+/// # Ok::<(), tollgate_core::InvalidLimit>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Limit {
+    algorithm: Algorithm,
+    count: u32,
+    window: Span,
+    /// What fits at once without `soft`: N, or the burst or queue of a bucket.
+    nominal: u32,
+    soft_percent: u32,
+    /// What fits at once: `nominal` and the soft part; 0 if N is 0.
+    capacity: u32,
+    /// The time of one unit in a bucket, zero for windows and for N = 0.
+    interval: Span,
+}
+
+/// Why there can be no such limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidLimit {
+    /// The window is zero or longer than [`WINDOW_MAX`].
+    Window(Span),
+    /// A bucket would win back more than one unit in [`INTERVAL_MIN`].
+    TooFast {
+        /// Units per window, as asked.
+        count: u32,
+        /// The window, as asked.
+        window: Span,
+        /// The most units per window that a bucket can have there.
+        count_max: u32,
+    },
+    /// A bucket would need more than [`REFILL_MAX`] from empty to full.
+    TooSlow {
+        /// The time that it would need.
+        refill: Span,
+    },
+    /// No number of segments, or more than [`SEGMENTS_MAX`].
+    Segments(u8),
+    /// The window does not divide into that many whole nanoseconds.
+    Indivisible {
+        /// The window, as asked.
+        window: Span,
+        /// The segments, as asked.
+        segments: u8,
+    },
+    /// With its soft part the limit exceeds 2^32 - 1.
+    TooLarge {
+        /// What was to fit at once, without the soft part.
+        nominal: u32,
+        /// The soft part, in per cent.
+        soft_percent: u32,
+    },
+    /// The algorithm has no burst or queue.
+    NoBurst,
+}
+
+// === impl Segments ===
+
+impl Segments {
+    /// One segment: the well-known form with two counters.
+    pub const ONE: Segments = Segments(1);
+
+    /// `count` segments.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidLimit::Segments`] if `count` is 0 or above [`SEGMENTS_MAX`].
+    pub const fn new(count: u8) -> Result<Segments, InvalidLimit> {
+        if count == 0 || count > SEGMENTS_MAX {
+            return Err(InvalidLimit::Segments(count));
+        }
+        Ok(Segments(count))
+    }
+
+    /// The number of segments.
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+}
+
+// === impl Limit ===
+
+impl Limit {
+    /// `count` units per `window`, counted by `algorithm`; a bucket holds `count` at once.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidLimit`] says which parameter cannot be had and why.
+    pub const fn new(
+        algorithm: Algorithm,
+        count: u32,
+        window: Span,
+    ) -> Result<Limit, InvalidLimit> {
+        if window.is_zero() || window.as_nanos() > WINDOW_MAX.as_nanos() {
+            return Err(InvalidLimit::Window(window));
+        }
+        if let Algorithm::SlidingWindow(Segments(segments)) = algorithm
+            && !window.as_nanos().is_multiple_of(whole(segments))
+        {
+            return Err(InvalidLimit::Indivisible { window, segments });
+        }
+        let bare = Limit {
+            algorithm,
+            count,
+            window,
+            nominal: count,
+            soft_percent: 0,
+            capacity: count,
+            interval: Span::ZERO,
+        };
+        match algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => bare.paced(),
+            _ => Ok(bare),
+        }
+    }
+
+    /// At most `count` units in each window aligned to the epoch.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidLimit::Window`].
+    pub const fn fixed_window(count: u32, window: Span) -> Result<Limit, InvalidLimit> {
+        Limit::new(Algorithm::FixedWindow(Anchor::Clock), count, window)
+    }
+
+    /// At most `count` units in any window, wherever it begins.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidLimit::Window`].
+    pub const fn sliding_log(count: u32, window: Span) -> Result<Limit, InvalidLimit> {
+        Limit::new(Algorithm::SlidingLog, count, window)
+    }
+
+    /// About `count` units in any window, estimated from `segments` counters and one more.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidLimit::Window`], [`InvalidLimit::Segments`], [`InvalidLimit::Indivisible`].
+    pub const fn sliding_window(
+        count: u32,
+        window: Span,
+        segments: u8,
+    ) -> Result<Limit, InvalidLimit> {
+        match Segments::new(segments) {
+            Ok(segments) => Limit::new(Algorithm::SlidingWindow(segments), count, window),
+            Err(invalid) => Err(invalid),
+        }
+    }
+
+    /// A bucket of `count` tokens that refills at `count` per `window`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidLimit::Window`], [`InvalidLimit::TooFast`], [`InvalidLimit::TooSlow`].
+    pub const fn token_bucket(count: u32, window: Span) -> Result<Limit, InvalidLimit> {
+        Limit::new(Algorithm::TokenBucket, count, window)
+    }
+
+    /// A queue of `count` that lets `count` per `window` go, one at a time.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidLimit::Window`], [`InvalidLimit::TooFast`], [`InvalidLimit::TooSlow`].
+    pub const fn leaky_bucket(count: u32, window: Span) -> Result<Limit, InvalidLimit> {
+        Limit::new(Algorithm::LeakyBucket, count, window)
+    }
+
+    /// The same bucket with room for `burst` at once (`queue`, for a leaky bucket).
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidLimit::NoBurst`] for a window, [`InvalidLimit::TooSlow`], [`InvalidLimit::TooLarge`].
+    pub const fn with_burst(self, burst: u32) -> Result<Limit, InvalidLimit> {
+        if !self.is_bucket() {
+            return Err(InvalidLimit::NoBurst);
+        }
+        Limit {
+            nominal: burst,
+            ..self
+        }
+        .with_soft(self.soft_percent)
+    }
+
+    /// The same limit, admitting `percent` more of its capacity and marking what lies above.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidLimit::TooLarge`] if the sum exceeds 2^32 - 1, [`InvalidLimit::TooSlow`].
+    pub const fn with_soft(self, percent: u32) -> Result<Limit, InvalidLimit> {
+        let parts = wide(self.nominal).saturating_mul(100 + wide(percent)) / 100;
+        if parts > wide(u32::MAX) {
+            return Err(InvalidLimit::TooLarge {
+                nominal: self.nominal,
+                soft_percent: percent,
+            });
+        }
+        // N = 0 denies everything, whatever the burst.
+        let capacity = if self.count == 0 { 0 } else { narrow(parts) };
+        let refill = self.interval.times(wide(capacity));
+        if refill.as_nanos() > REFILL_MAX.as_nanos() {
+            return Err(InvalidLimit::TooSlow { refill });
+        }
+        Ok(Limit {
+            soft_percent: percent,
+            capacity,
+            ..self
+        })
+    }
+
+    /// Fixes the interval of a bucket, rounded up: an inexact limit admits less, never more.
+    const fn paced(self) -> Result<Limit, InvalidLimit> {
+        if self.count == 0 {
+            return Ok(self);
+        }
+        let interval = self.window.as_nanos().div_ceil(wide(self.count));
+        if interval < INTERVAL_MIN.as_nanos() {
+            let most = self.window.as_nanos() / INTERVAL_MIN.as_nanos();
+            let (count, window) = (self.count, self.window);
+            return Err(InvalidLimit::TooFast {
+                count,
+                window,
+                count_max: narrow(most),
+            });
+        }
+        Limit {
+            interval: Span::from_nanos(interval),
+            ..self
+        }
+        .with_soft(0)
+    }
+
+    /// How the units are counted.
+    pub const fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// N, the units per window: what is reported as the limit.
+    pub const fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// W.
+    pub const fn window(&self) -> Span {
+        self.window
+    }
+
+    /// What fits at once before the soft part begins: N, or the burst or queue of a bucket.
+    pub const fn nominal(&self) -> u32 {
+        self.nominal
+    }
+
+    /// The soft part, in per cent of [`Limit::nominal`].
+    pub const fn soft_percent(&self) -> u32 {
+        self.soft_percent
+    }
+
+    /// What fits at once, the soft part included. A larger cost never fits.
+    pub const fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// The time in which a bucket wins back one unit, rounded up to whole nanoseconds.
+    pub const fn interval(&self) -> Option<Span> {
+        if self.interval.is_zero() {
+            None
+        } else {
+            Some(self.interval)
+        }
+    }
+
+    /// The clock that this limit's moments are on.
+    pub const fn timeline(&self) -> Timeline {
+        match self.algorithm {
+            Algorithm::FixedWindow(Anchor::Clock) | Algorithm::SlidingWindow(_) => Timeline::Utc,
+            _ => Timeline::Steady,
+        }
+    }
+
+    /// Whether this is a token bucket or a leaky bucket.
+    pub const fn is_bucket(&self) -> bool {
+        matches!(
+            self.algorithm,
+            Algorithm::TokenBucket | Algorithm::LeakyBucket
+        )
+    }
+
+    /// The time of `units` in a bucket, exact: at most [`REFILL_MAX`] for what fits.
+    pub(crate) const fn price(&self, units: u32) -> Span {
+        Span::from_nanos(self.interval.as_nanos().saturating_mul(wide(units)))
+    }
+}
+
+impl fmt::Debug for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} per {} {}", self.count, self.window, self.algorithm)?;
+        if self.nominal != self.count {
+            write!(f, " burst {}", self.nominal)?;
+        }
+        if self.soft_percent != 0 {
+            write!(f, " soft {}%", self.soft_percent)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Algorithm {
+    /// Writes the name that a rules file uses.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Algorithm::FixedWindow(_) => "fixed_window",
+            Algorithm::SlidingLog => "sliding_log",
+            Algorithm::SlidingWindow(_) => "sliding_window",
+            Algorithm::TokenBucket => "token_bucket",
+            Algorithm::LeakyBucket => "leaky_bucket",
+        })
+    }
+}
+
+// === impl InvalidLimit ===
+
+impl std::error::Error for InvalidLimit {}
+
+impl fmt::Display for InvalidLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InvalidLimit::Window(window) => {
+                write!(f, "a window of {window} is outside 1ns to 366d")
+            }
+            InvalidLimit::TooFast {
+                count,
+                window,
+                count_max,
+            } => write!(
+                f,
+                "a bucket refills at most one unit in {INTERVAL_MIN}: \
+                 {count} per {window} is above its {count_max}"
+            ),
+            InvalidLimit::TooSlow { refill } => {
+                write!(
+                    f,
+                    "a bucket must fill within 100 years, and this one takes {refill}"
+                )
+            }
+            InvalidLimit::Segments(segments) => {
+                write!(f, "{segments} segments are outside 1 to {SEGMENTS_MAX}")
+            }
+            InvalidLimit::Indivisible { window, segments } => write!(
+                f,
+                "{window} does not divide into {segments} segments of whole nanoseconds"
+            ),
+            InvalidLimit::TooLarge {
+                nominal,
+                soft_percent,
+            } => {
+                write!(f, "{nominal} and {soft_percent}% more exceed {}", u32::MAX)
+            }
+            InvalidLimit::NoBurst => f.write_str("only a bucket has a burst or a queue"),
+        }
+    }
+}
+
+/// `u64::from`, which is not const.
+#[expect(clippy::as_conversions, reason = "widening; `u64::from` is not const")]
+const fn wide(narrow: u32) -> u64 {
+    narrow as u64
+}
+
+/// A number of segments as a divisor.
+#[expect(clippy::as_conversions, reason = "widening; `u64::from` is not const")]
+const fn whole(segments: u8) -> u64 {
+    segments as u64
+}
+
+/// Saturates at `u32::MAX`.
+#[expect(
+    clippy::as_conversions,
+    reason = "checked on the line itself; `try_from` is not const"
+)]
+const fn narrow(wide: u64) -> u32 {
+    if wide > u32::MAX as u64 {
+        u32::MAX
+    } else {
+        wide as u32
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,44 @@
+//! Who is asking, for what: the facts of a request as descriptors.
+
+use crate::cost::Cost;
+use crate::moment::Span;
+
+/// A question to the rules: what every door makes of its request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Request<'a> {
+    /// Which rules apply. Never empty: doors refuse an empty domain.
+    pub domain: &'a str,
+    /// What is asked, each descriptor on its own. Never empty.
+    pub descriptors: Vec<Descriptor<'a>>,
+    /// What descriptors cost that do not say it themselves.
+    pub cost: Cost,
+}
+
+/// One way to describe the request, from the general to the special.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Descriptor<'a> {
+    /// Keys and values. Never empty, and no key is empty; a value may be.
+    pub entries: Vec<Entry<'a>>,
+    /// What this descriptor costs, if not what the request says.
+    pub cost: Option<Cost>,
+    /// A limit that stands in place of the rules' own.
+    pub limit: Option<Override>,
+}
+
+/// A key and its value in a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Entry<'a> {
+    /// What is described: `remote_address`, `path`.
+    pub key: &'a str,
+    /// Its value in this request.
+    pub value: &'a str,
+}
+
+/// A limit that the asker brings along: `count` units per `window`, in a fixed window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Override {
+    /// Units per window.
+    pub count: u32,
+    /// One of the protocol's units, a second to a year.
+    pub window: Span,
+}

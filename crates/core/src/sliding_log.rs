@@ -1,0 +1,208 @@
+//! Sliding logs: when each admitted unit was admitted.
+
+use std::collections::VecDeque;
+
+use crate::limit::Limit;
+use crate::moment::{Moment, Span};
+use crate::usage::Usage;
+
+/// Units that were admitted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// When.
+    pub at: Moment,
+    /// How many.
+    pub units: u32,
+}
+
+/// Where a log keeps its entries, the oldest first. How compactly, each store decides.
+pub trait Entries: Default {
+    /// All units in all entries.
+    fn units(&self) -> u64;
+    /// The oldest entry.
+    fn oldest(&self) -> Option<Entry>;
+    /// The newest entry.
+    fn newest(&self) -> Option<Entry>;
+    /// Every entry, the oldest first.
+    fn iter(&self) -> impl Iterator<Item = Entry>;
+    /// Adds an entry, not older than the newest.
+    fn push_newest(&mut self, entry: Entry);
+    /// Removes the newest entry.
+    fn pop_newest(&mut self) -> Option<Entry>;
+    /// Removes the oldest entry.
+    fn pop_oldest(&mut self) -> Option<Entry>;
+    /// Makes every entry older by `span`.
+    fn age(&mut self, span: Span);
+}
+
+/// The admitted units of one window, each with its moment: exact, and as large as its limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlidingLog<E = Plain> {
+    /// Where the units are written down.
+    pub entries: E,
+}
+
+/// Entries in a plain list, 16 bytes each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plain {
+    entries: VecDeque<Entry>,
+    units: u64,
+}
+
+// === impl SlidingLog ===
+
+impl<E: Entries> SlidingLog<E> {
+    /// Keeps the newest units, up to the capacity.
+    pub(crate) fn cap(&mut self, limit: &Limit) {
+        let mut surplus = self
+            .entries
+            .units()
+            .saturating_sub(u64::from(limit.capacity()));
+        // Only the oldest entry left may keep a part of its units: the others are put back whole.
+        let mut kept = Vec::new();
+        while surplus > 0 {
+            let Some(oldest) = self.entries.pop_oldest() else {
+                break;
+            };
+            let units = u64::from(oldest.units);
+            if units > surplus {
+                let left = u32::try_from(units - surplus).unwrap_or(u32::MAX);
+                kept.push(Entry {
+                    units: left,
+                    ..oldest
+                });
+            }
+            surplus = surplus.saturating_sub(units);
+        }
+        if kept.is_empty() {
+            return;
+        }
+        kept.extend(std::iter::from_fn(|| self.entries.pop_oldest()));
+        kept.into_iter()
+            .for_each(|entry| self.entries.push_newest(entry));
+    }
+}
+
+impl<E: Entries> Usage for SlidingLog<E> {
+    fn settle(&mut self, limit: &Limit, now: Moment) {
+        let Some(newest) = self.entries.newest() else {
+            return;
+        };
+        self.entries.age(newest.at.since(now));
+        // An event exactly one window old is out.
+        while let Some(oldest) = self.entries.oldest()
+            && now.since(oldest.at) >= limit.window()
+        {
+            self.entries.pop_oldest();
+        }
+    }
+
+    fn is_ahead(&self, _limit: &Limit, now: Moment) -> bool {
+        self.entries.newest().is_some_and(|newest| newest.at > now)
+    }
+
+    fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {
+        let room = u64::from(limit.capacity() - units);
+        let mut used = self.entries.units();
+        for entry in self.entries.iter() {
+            if used <= room {
+                break;
+            }
+            used -= u64::from(entry.units);
+            if used <= room {
+                return (entry.at + limit.window()).since(now);
+            }
+        }
+        Span::ZERO
+    }
+
+    fn remaining(&self, limit: &Limit, _now: Moment) -> u32 {
+        let free = u64::from(limit.capacity()).saturating_sub(self.entries.units());
+        u32::try_from(free).unwrap_or(u32::MAX)
+    }
+
+    fn reset(&self, limit: &Limit, now: Moment) -> Span {
+        self.forget_at(limit).since(now)
+    }
+
+    fn take(&mut self, _limit: &Limit, now: Moment, units: u32) {
+        if units == 0 {
+            return;
+        }
+        let same = self.entries.newest().filter(|newest| newest.at == now);
+        let units = units + same.map_or(0, |newest| newest.units);
+        if same.is_some() {
+            self.entries.pop_newest();
+        }
+        self.entries.push_newest(Entry { at: now, units });
+    }
+
+    fn refund(&mut self, _limit: &Limit, _now: Moment, units: u64) {
+        let mut units = units;
+        while units > 0 {
+            let Some(newest) = self.entries.pop_newest() else {
+                return;
+            };
+            let has = u64::from(newest.units);
+            if has > units {
+                let left = u32::try_from(has - units).unwrap_or(u32::MAX);
+                self.entries.push_newest(Entry {
+                    units: left,
+                    ..newest
+                });
+            }
+            units = units.saturating_sub(has);
+        }
+    }
+
+    fn forget_at(&self, limit: &Limit) -> Moment {
+        self.entries
+            .newest()
+            .map_or(Moment::ZERO, |newest| newest.at + limit.window())
+    }
+}
+
+// === impl Plain ===
+
+impl Entries for Plain {
+    fn units(&self) -> u64 {
+        self.units
+    }
+
+    fn oldest(&self) -> Option<Entry> {
+        self.entries.front().copied()
+    }
+
+    fn newest(&self) -> Option<Entry> {
+        self.entries.back().copied()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Entry> {
+        self.entries.iter().copied()
+    }
+
+    fn push_newest(&mut self, entry: Entry) {
+        self.units += u64::from(entry.units);
+        self.entries.push_back(entry);
+    }
+
+    fn pop_newest(&mut self) -> Option<Entry> {
+        let entry = self.entries.pop_back()?;
+        self.units -= u64::from(entry.units);
+        Some(entry)
+    }
+
+    fn pop_oldest(&mut self) -> Option<Entry> {
+        let entry = self.entries.pop_front()?;
+        self.units -= u64::from(entry.units);
+        Some(entry)
+    }
+
+    fn age(&mut self, span: Span) {
+        if !span.is_zero() {
+            self.entries
+                .iter_mut()
+                .for_each(|entry| entry.at = entry.at - span);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Sliding windows: counters per segment, the oldest weighed by the part still inside.
+//!
+//! With one segment this is the two-counter estimate that Cloudflare described in 2017. All
+//! arithmetic is in integers; the estimate rounds down, as SEMANTICS.md defines it.
+
+use crate::limit::{Algorithm, Limit, SEGMENTS_MAX};
+use crate::moment::{Moment, Span};
+use crate::usage::Usage;
+
+/// The most counters of one key: every segment and the one that is leaving.
+pub const COUNTERS_MAX: usize = 61;
+const _: () = assert!(COUNTERS_MAX == whole(SEGMENTS_MAX) + 1);
+
+/// The units consumed in each segment, from the newest back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlidingWindow {
+    /// The number of the newest segment since the epoch.
+    newest: u64,
+    counters: [u32; COUNTERS_MAX],
+}
+
+/// The whole part of the estimate and the counter that is leaving.
+struct Sum {
+    inside: u64,
+    leaving: u64,
+}
+
+// === impl SlidingWindow ===
+
+impl Default for SlidingWindow {
+    fn default() -> SlidingWindow {
+        SlidingWindow {
+            newest: 0,
+            counters: [0; COUNTERS_MAX],
+        }
+    }
+}
+
+impl SlidingWindow {
+    /// The usage whose newest segment has this number since the epoch; `counters` go from the
+    /// newest back, as many as there are up to [`COUNTERS_MAX`].
+    pub fn new(newest: u64, counters: &[u32]) -> SlidingWindow {
+        let mut usage = SlidingWindow {
+            newest,
+            ..SlidingWindow::default()
+        };
+        for (slot, counter) in usage.counters.iter_mut().zip(counters) {
+            *slot = *counter;
+        }
+        usage
+    }
+
+    /// The number of the newest segment since the epoch.
+    pub const fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// The counters that `limit` uses, from the newest back: one more than it has segments.
+    pub fn counters(&self, limit: &Limit) -> &[u32] {
+        &self.counters[..=segments(limit)]
+    }
+
+    /// The state as if `ahead` more segments had passed since the newest.
+    fn sum(&self, segments: usize, ahead: usize) -> Sum {
+        let newest_inside = segments - ahead;
+        let inside = self.counters[..newest_inside]
+            .iter()
+            .copied()
+            .map(u64::from)
+            .sum();
+        Sum {
+            inside,
+            leaving: u64::from(self.counters[newest_inside]),
+        }
+    }
+
+    fn estimate(&self, limit: &Limit, now: Moment) -> u64 {
+        let sum = self.sum(segments(limit), 0);
+        let length = segment(limit).as_nanos();
+        let rest = length - now.as_nanos() % length;
+        let leaving = u128::from(sum.leaving) * u128::from(rest) / u128::from(length);
+        sum.inside + u64::try_from(leaving).unwrap_or(u64::MAX)
+    }
+
+    /// Keeps the newest units, up to the capacity.
+    pub(crate) fn capped(mut self, limit: &Limit) -> SlidingWindow {
+        let mut room = limit.capacity();
+        for counter in &mut self.counters {
+            *counter = (*counter).min(room);
+            room -= *counter;
+        }
+        self
+    }
+}
+
+impl Usage for SlidingWindow {
+    fn settle(&mut self, limit: &Limit, now: Moment) {
+        let current = now.as_nanos() / segment(limit).as_nanos();
+        let passed = current.saturating_sub(self.newest);
+        let shift = usize::try_from(passed)
+            .unwrap_or(COUNTERS_MAX)
+            .min(COUNTERS_MAX);
+        self.counters.copy_within(..COUNTERS_MAX - shift, shift);
+        self.counters[..shift].fill(0);
+        self.counters[segments(limit) + 1..].fill(0);
+        self.newest = current;
+    }
+
+    fn is_ahead(&self, limit: &Limit, now: Moment) -> bool {
+        self.newest > now.as_nanos() / segment(limit).as_nanos()
+    }
+
+    fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {
+        let segments = segments(limit);
+        let length = segment(limit).as_nanos();
+        let into = now.as_nanos() % length;
+        let room = u64::from(limit.capacity() - units);
+        for ahead in 0..=segments {
+            let sum = self.sum(segments, ahead);
+            let Some(room) = room.checked_sub(sum.inside) else {
+                continue;
+            };
+            let start = if ahead == 0 { into } else { 0 };
+            let at = first_fit(sum.leaving, room, length).max(start);
+            let passed = u64::try_from(ahead)
+                .unwrap_or(u64::MAX)
+                .saturating_mul(length);
+            return Span::from_nanos(passed.saturating_add(at).saturating_sub(into));
+        }
+        // With every segment gone nothing is inside, and `units` are at most the capacity.
+        Span::ZERO
+    }
+
+    fn remaining(&self, limit: &Limit, now: Moment) -> u32 {
+        let free = u64::from(limit.capacity()).saturating_sub(self.estimate(limit, now));
+        u32::try_from(free).unwrap_or(u32::MAX)
+    }
+
+    fn take(&mut self, _limit: &Limit, _now: Moment, units: u32) {
+        self.counters[0] = self.counters[0].saturating_add(units);
+    }
+
+    fn refund(&mut self, _limit: &Limit, _now: Moment, units: u64) {
+        let mut units = units;
+        for counter in &mut self.counters {
+            let back = u32::try_from(units).unwrap_or(u32::MAX).min(*counter);
+            *counter -= back;
+            units -= u64::from(back);
+        }
+    }
+
+    fn forget_at(&self, limit: &Limit) -> Moment {
+        let Some(newest_used) = self.counters.iter().position(|counter| *counter != 0) else {
+            return Moment::ZERO;
+        };
+        let age = u64::try_from(newest_used).unwrap_or(u64::MAX);
+        let left_at = self.newest.saturating_sub(age).saturating_add(1);
+        let length = segment(limit).as_nanos();
+        Moment::from_nanos(left_at.saturating_mul(length)) + limit.window()
+    }
+}
+
+/// How far into a segment `leaving`, weighed by the part still inside, first is at most `room`.
+///
+/// floor(leaving * (length - at) / length) <= room is leaving * (length - at) < (room + 1) * length.
+fn first_fit(leaving: u64, room: u64, length: u64) -> u64 {
+    if leaving <= room {
+        return 0;
+    }
+    let too_early = u128::from(length) * u128::from(leaving - room - 1) / u128::from(leaving);
+    u64::try_from(too_early)
+        .unwrap_or(u64::MAX)
+        .saturating_add(1)
+}
+
+fn segments(limit: &Limit) -> usize {
+    match limit.algorithm() {
+        Algorithm::SlidingWindow(segments) => whole(segments.get()),
+        _ => 1,
+    }
+}
+
+fn segment(limit: &Limit) -> Span {
+    let segments = u64::try_from(segments(limit)).unwrap_or(1);
+    Span::from_nanos(limit.window().as_nanos() / segments)
+}
+
+#[expect(
+    clippy::as_conversions,
+    reason = "widening; `usize::from` is not const"
+)]
+const fn whole(segments: u8) -> usize {
+    segments as usize
+}

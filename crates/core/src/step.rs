@@ -1,0 +1,85 @@
+//! One limit, one cost, one moment: the heart.
+
+use crate::charge::OnDenial;
+use crate::cost::Cost;
+use crate::decision::{Decision, Denial, Grant, Wait};
+use crate::limit::Limit;
+use crate::moment::{Moment, Span};
+use crate::usage::Usage;
+
+/// What happens to `cost` at `now`, given what we remember; `usage` becomes what to remember next.
+///
+/// Pure: the caller owns the clock and the atomicity. Every store runs this, or proves that it does
+/// the same. `now` is on the limit's own [`crate::Timeline`].
+#[inline]
+pub fn step<U: Usage>(
+    usage: &mut U,
+    limit: &Limit,
+    now: Moment,
+    cost: Cost,
+    on_denial: OnDenial,
+) -> Decision {
+    usage.settle(limit, now);
+    let units = match cost {
+        Cost::Refund(units) => {
+            usage.refund(limit, now, units);
+            return Decision::Allow(grant(usage, limit, now, Span::ZERO));
+        }
+        Cost::Take(units) | Cost::Peek(units) => units,
+    };
+    if let Some(wait) = refusal(usage, limit, now, units) {
+        if wait == Wait::Never || on_denial == OnDenial::Keep || !charges(cost) {
+            return Decision::Deny(denial(usage, limit, now, wait));
+        }
+        usage.penalise(limit, now, fitting(units));
+        let wait = refusal(usage, limit, now, units).unwrap_or(wait);
+        return Decision::Deny(denial(usage, limit, now, wait));
+    }
+    if !charges(cost) {
+        return Decision::Allow(grant(usage, limit, now, Span::ZERO));
+    }
+    let delay = usage.delay(limit, now);
+    usage.take(limit, now, fitting(units));
+    Decision::Allow(grant(usage, limit, now, delay))
+}
+
+/// When `units` fit, if they do not fit now; a cost of 0 is judged as a cost of 1.
+#[inline]
+pub(crate) fn refusal<U: Usage>(usage: &U, limit: &Limit, now: Moment, units: u64) -> Option<Wait> {
+    let units = units.max(1);
+    if units > u64::from(limit.capacity()) {
+        return Some(Wait::Never);
+    }
+    let wait = usage.wait(limit, now, fitting(units));
+    (!wait.is_zero()).then_some(Wait::For(wait))
+}
+
+#[inline]
+pub(crate) fn grant<U: Usage>(usage: &U, limit: &Limit, now: Moment, delay: Span) -> Grant {
+    Grant {
+        remaining: usage.remaining(limit, now),
+        reset: usage.reset(limit, now),
+        delay,
+        over_soft: usage.is_over_nominal(limit, now),
+    }
+}
+
+#[inline]
+pub(crate) fn denial<U: Usage>(usage: &U, limit: &Limit, now: Moment, wait: Wait) -> Denial {
+    Denial {
+        wait,
+        remaining: usage.remaining(limit, now),
+        reset: usage.reset(limit, now),
+    }
+}
+
+/// Units that are known to be at most a capacity.
+#[inline]
+pub(crate) fn fitting(units: u64) -> u32 {
+    u32::try_from(units).unwrap_or(u32::MAX)
+}
+
+#[inline]
+const fn charges(cost: Cost) -> bool {
+    matches!(cost, Cost::Take(1..))
+}

@@ -1,0 +1,91 @@
+//! The seam between a question and the state that answers it.
+
+use std::fmt;
+use std::future::Future;
+
+use crate::charge::Charge;
+use crate::key::Key;
+use crate::moment::Span;
+use crate::verdict::{TooManyCharges, Verdict};
+
+/// Makes keys, in the way that one store needs them.
+pub trait KeyHasher {
+    /// The key of `parts`, in which the borders between parts count.
+    fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Key;
+}
+
+/// Whoever remembers what was consumed.
+///
+/// The question crosses this seam, not the state, so that a store may be another machine.
+pub trait Store: KeyHasher + Send + Sync {
+    /// All or nothing over `charges`, at the store's own time.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] is broken machinery; a refusal is a [`Verdict`].
+    fn decide(
+        &self,
+        charges: &[Charge<'_>],
+    ) -> impl Future<Output = Result<Verdict, StoreError>> + Send;
+}
+
+/// Why a store has no answer.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The request carries too many charges. Nothing was charged.
+    TooManyCharges(TooManyCharges),
+    /// Another decision on one of the keys did not finish in time. Nothing was charged.
+    Contended,
+    /// The store cannot be reached. Nothing was charged.
+    Unreachable {
+        /// Where the store should be.
+        address: Box<str>,
+        /// What happened instead.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// No answer in time. It may have been charged: do not ask again.
+    TimedOut {
+        /// How long the answer was waited for.
+        after: Span,
+    },
+    /// The answer makes no sense. Asking again will not help.
+    BadReply {
+        /// What is wrong with it.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+// === impl StoreError ===
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreError::TooManyCharges(_) => f.write_str("the request meets too many limits"),
+            StoreError::Contended => {
+                f.write_str("another decision on the same key did not finish in time")
+            }
+            StoreError::Unreachable { address, .. } => write!(f, "cannot reach {address}"),
+            StoreError::TimedOut { after } => write!(f, "no answer within {after}"),
+            StoreError::BadReply { .. } => f.write_str("the store's answer makes no sense"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            StoreError::TooManyCharges(source) => Some(source),
+            StoreError::Unreachable { source, .. } | StoreError::BadReply { source } => {
+                Some(source.as_ref())
+            }
+            _ => None,
+        }
+    }
+}
+
+impl From<TooManyCharges> for StoreError {
+    fn from(too_many: TooManyCharges) -> StoreError {
+        StoreError::TooManyCharges(too_many)
+    }
+}

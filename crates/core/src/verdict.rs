@@ -1,0 +1,256 @@
+//! Several limits on one request: all or nothing.
+
+use crate::charge::{CHARGES_MAX, Charge, Enforcement, OnDenial};
+use crate::cost::Cost;
+use crate::decision::{Decision, Wait};
+use crate::moment::{Now, Span};
+use crate::step::{denial, fitting, grant, refusal};
+use crate::usage::Usage;
+
+/// The answer to one request: what each of its limits said, and what follows.
+#[must_use = "a verdict nobody reads enforces nothing"]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// What each charge's limit said, in the order of the charges. In a refused request the limits
+    /// that would have admitted it say `Allow`, with what remains uncharged.
+    pub decisions: Vec<Decision>,
+    /// Why the request is refused; `None` if it is admitted.
+    pub refusal: Option<Refusal>,
+}
+
+/// Why a request is refused, and until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The charge whose limit refused; if several did, the first of those with the longest wait.
+    pub by: usize,
+    /// How long until the same request is admitted if nobody else comes.
+    pub wait: Wait,
+}
+
+/// A request's charges, with those that meet on one counter added up to one line.
+#[derive(Debug)]
+pub struct Bill<'a> {
+    lines: Vec<Line<'a>>,
+    /// For each charge, its line.
+    line_of: Vec<usize>,
+}
+
+/// All that a request asks of one counter.
+#[derive(Clone, Copy, Debug)]
+pub struct Line<'a> {
+    /// The first charge on this counter: its key, limit, past and enforcement hold for the line.
+    pub charge: Charge<'a>,
+    /// Units to be taken.
+    take: u64,
+    /// Units to be judged and not taken.
+    peek: u64,
+    /// Units to be given back.
+    refund: u64,
+    /// Whether anything but a refund is asked.
+    judged: bool,
+}
+
+/// More charges than [`CHARGES_MAX`] in one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyCharges(pub usize);
+
+// === impl Verdict ===
+
+impl Verdict {
+    /// Whether the request may pass.
+    pub const fn is_admitted(&self) -> bool {
+        self.refusal.is_none()
+    }
+
+    /// How long the request is to be held before it goes on; zero unless a leaky bucket is full of
+    /// others before it.
+    pub fn delay(&self) -> Span {
+        let granted = self.decisions.iter().map(|decision| match decision {
+            Decision::Allow(grant) => grant.delay,
+            Decision::Deny(_) => Span::ZERO,
+        });
+        granted.max().unwrap_or(Span::ZERO)
+    }
+}
+
+// === impl Bill ===
+
+impl<'a> Bill<'a> {
+    /// Adds up the charges that meet on one key.
+    ///
+    /// # Errors
+    ///
+    /// [`TooManyCharges`] if there are more than [`CHARGES_MAX`].
+    pub fn new(charges: &[Charge<'a>]) -> Result<Bill<'a>, TooManyCharges> {
+        if charges.len() > CHARGES_MAX {
+            return Err(TooManyCharges(charges.len()));
+        }
+        let mut lines: Vec<Line<'a>> = Vec::with_capacity(charges.len());
+        let line_of = charges.iter().map(|charge| {
+            let found = lines.iter().position(|line| line.charge.key == charge.key);
+            let index = found.unwrap_or(lines.len());
+            if found.is_none() {
+                lines.push(Line::empty(*charge));
+            }
+            lines[index].add(charge.cost);
+            index
+        });
+        let line_of = line_of.collect();
+        Ok(Bill { lines, line_of })
+    }
+
+    /// The lines: one for each counter, no key twice.
+    pub fn lines(&self) -> &[Line<'a>] {
+        &self.lines
+    }
+
+    /// Judges every line, then charges all or none; `usages` are those of the lines, in their order.
+    ///
+    /// Pure as [`crate::step`] is: the caller owns the clock and holds all usages at once.
+    pub fn settle<U: Usage>(&self, usages: &mut [U], now: Now) -> Verdict {
+        for (line, usage) in self.lines.iter().zip(usages.iter_mut()) {
+            usage.settle(line.charge.limit, now.on(line.charge.limit.timeline()));
+        }
+        let waits = self.waits(usages, now);
+        let refused = self.refused_by(&waits);
+        let delays = match refused {
+            None => self.take(usages, &waits, now),
+            Some(_) => self.penalise(usages, &waits, now),
+        };
+        // Charging a refusal makes waits longer and may close limits that had admitted it.
+        let waits_after = if refused.is_some() {
+            self.waits(usages, now)
+        } else {
+            waits.clone()
+        };
+        self.refund(usages, now);
+        let decide = |line: &usize| {
+            let (usage, limit) = (&usages[*line], self.lines[*line].charge.limit);
+            let moment = now.on(limit.timeline());
+            match waits[*line].and(waits_after[*line]) {
+                None => Decision::Allow(grant(usage, limit, moment, delays[*line])),
+                Some(wait) => Decision::Deny(denial(usage, limit, moment, wait)),
+            }
+        };
+        let decisions = self.line_of.iter().map(decide).collect();
+        let refusal = refused.map(|line| Refusal {
+            by: self.line_of.iter().position(|of| *of == line).unwrap_or(0),
+            wait: self.longest(&waits_after).unwrap_or(Wait::For(Span::ZERO)),
+        });
+        Verdict { decisions, refusal }
+    }
+
+    fn waits<U: Usage>(&self, usages: &[U], now: Now) -> Vec<Option<Wait>> {
+        let wait = |(line, usage): (&Line<'_>, &U)| {
+            let limit = line.charge.limit;
+            let units = line.take.saturating_add(line.peek);
+            line.judged
+                .then(|| refusal(usage, limit, now.on(limit.timeline()), units))
+                .flatten()
+        };
+        self.lines.iter().zip(usages).map(wait).collect()
+    }
+
+    /// The first line of those that refuse the request whose wait is the longest.
+    fn refused_by(&self, waits: &[Option<Wait>]) -> Option<usize> {
+        let enforced = self
+            .of(Enforcement::Enforce)
+            .filter(|line| waits[*line].is_some());
+        let mut quotas = self.of(Enforcement::Quota);
+        let all_over = quotas.clone().next().is_some() && quotas.all(|line| waits[line].is_some());
+        // One quota that opens again is enough, so only the first to open counts.
+        let quota = self
+            .of(Enforcement::Quota)
+            .filter(|_| all_over)
+            .min_by_key(|line| waits[*line]);
+        let mut longest: Option<usize> = None;
+        for line in enforced.chain(quota) {
+            if longest.is_none_or(|other| waits[line] > waits[other]) {
+                longest = Some(line);
+            }
+        }
+        longest
+    }
+
+    fn longest(&self, waits: &[Option<Wait>]) -> Option<Wait> {
+        self.refused_by(waits).and_then(|line| waits[line])
+    }
+
+    fn of(&self, enforcement: Enforcement) -> impl Iterator<Item = usize> + Clone {
+        let lines = self.lines.iter().enumerate();
+        lines
+            .filter(move |(_, line)| line.judged && line.charge.enforcement == enforcement)
+            .map(|(index, _)| index)
+    }
+
+    /// Charges every line that admits, and says how long each holds the request.
+    fn take<U: Usage>(&self, usages: &mut [U], waits: &[Option<Wait>], now: Now) -> Vec<Span> {
+        let mut delays = vec![Span::ZERO; self.lines.len()];
+        for (index, line) in self.lines.iter().enumerate() {
+            if waits[index].is_some() || line.take == 0 {
+                continue;
+            }
+            let limit = line.charge.limit;
+            let moment = now.on(limit.timeline());
+            delays[index] = usages[index].delay(limit, moment);
+            usages[index].take(limit, moment, fitting(line.take));
+        }
+        delays
+    }
+
+    /// Charges a refused request to the lines that ask for it; nothing is delayed.
+    fn penalise<U: Usage>(&self, usages: &mut [U], waits: &[Option<Wait>], now: Now) -> Vec<Span> {
+        for (index, line) in self.lines.iter().enumerate() {
+            let fits = waits[index] != Some(Wait::Never);
+            if line.charge.on_denial == OnDenial::Charge && line.take > 0 && fits {
+                let limit = line.charge.limit;
+                usages[index].penalise(limit, now.on(limit.timeline()), fitting(line.take));
+            }
+        }
+        vec![Span::ZERO; self.lines.len()]
+    }
+
+    fn refund<U: Usage>(&self, usages: &mut [U], now: Now) {
+        for (line, usage) in self.lines.iter().zip(usages) {
+            if line.refund > 0 {
+                let limit = line.charge.limit;
+                usage.refund(limit, now.on(limit.timeline()), line.refund);
+            }
+        }
+    }
+}
+
+// === impl Line ===
+
+impl<'a> Line<'a> {
+    const fn empty(charge: Charge<'a>) -> Line<'a> {
+        Line {
+            charge,
+            take: 0,
+            peek: 0,
+            refund: 0,
+            judged: false,
+        }
+    }
+
+    const fn add(&mut self, cost: Cost) {
+        match cost {
+            Cost::Take(units) => self.take = self.take.saturating_add(units),
+            Cost::Peek(units) => self.peek = self.peek.saturating_add(units),
+            Cost::Refund(units) => self.refund = self.refund.saturating_add(units),
+        }
+        self.judged |= !matches!(cost, Cost::Refund(_));
+    }
+}
+
+impl std::error::Error for TooManyCharges {}
+
+impl std::fmt::Display for TooManyCharges {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} limits on one request, and {CHARGES_MAX} is the most",
+            self.0
+        )
+    }
+}

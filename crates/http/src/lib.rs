@@ -1,0 +1,1 @@
+//! Answers as HTTP: status, headers, problem documents.

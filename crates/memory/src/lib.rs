@@ -1,0 +1,1 @@
+//! Tollgate's in-process store: bounded, exact, one cache line per decision.

@@ -1,0 +1,1 @@
+//! Access logs and traces through Tollgate's engine in virtual time.

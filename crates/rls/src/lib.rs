@@ -1,0 +1,1 @@
+//! Envoy's rate limit service protocol, version 3: its messages and their JSON.

@@ -1,0 +1,1 @@
+//! Tollgate's service: gRPC, HTTP, admin and metrics.

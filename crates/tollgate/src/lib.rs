@@ -1,0 +1,1 @@
+//! An exact, bounded, fast rate limiter: one engine as a library.

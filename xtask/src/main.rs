@@ -1,0 +1,3 @@
+//! `cargo xtask`: one command for each chore.
+
+fn main() {}
