@@ -1,1 +1,18 @@
 //! Answers as HTTP: status, headers, problem documents.
+//!
+//! * [`status`]: 200 or 429.
+//! * [`headers`]: `RateLimit` and `RateLimit-Policy` as in draft-ietf-httpapi-ratelimit-headers-11,
+//!   `Retry-After`, and `x-tollgate-delay-ms`.
+//! * [`Problem`]: a refusal or an error as `application/problem+json` (RFC 9457).
+//!
+//! Pure functions from an [`tollgate_core::Answer`]. Knows nothing about sockets, rules or stores.
+
+mod policy;
+
+mod headers;
+
+mod problem;
+
+pub use headers::{DELAY_MS, RATE_LIMIT, RATE_LIMIT_POLICY, headers, retry_after_secs, status};
+pub use policy::{NAME_BYTES_MAX, POLICIES_MAX};
+pub use problem::{MEDIA_TYPE, Problem, QUOTA_EXCEEDED};

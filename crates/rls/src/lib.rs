@@ -1,1 +1,38 @@
 //! Envoy's rate limit service protocol, version 3: its messages and their JSON.
+//!
+//! A [`RateLimitRequest`] becomes a [`tollgate_core::Request`] ([`request`]), or an
+//! [`InvalidRequest`] that says what is wrong with it; a [`tollgate_core::Answer`] becomes a
+//! [`RateLimitResponse`] ([`response`]). The messages have the JSON of proto3: [`read`] reads it
+//! and [`json`] writes it; `serde` does both for a part of a larger document.
+//!
+//! Knows nothing about sockets, gRPC, rules or stores.
+
+mod proto;
+
+mod json;
+
+mod request;
+
+mod response;
+
+pub use json::{InvalidJson, read};
+pub use proto::envoy::config::core::v3::HeaderValue;
+pub use proto::envoy::extensions::common::ratelimit::v3::{
+    RateLimitDescriptor, rate_limit_descriptor,
+};
+pub use proto::envoy::service::ratelimit::v3::{
+    RateLimitRequest, RateLimitResponse, rate_limit_response,
+};
+pub use proto::envoy::r#type::v3::RateLimitUnit;
+pub use request::{
+    COST_MAX, DESCRIPTORS_MAX, DOMAIN_BYTES_MAX, ENTRIES_MAX, InvalidRequest, KEY_BYTES_MAX,
+    VALUE_BYTES_MAX, examine, request,
+};
+pub use response::{duration, json, response};
+
+/// The protocol described in its own terms, an encoded `FileDescriptorSet`: what gRPC reflection
+/// hands out.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+
+/// The name of the protocol's one service.
+pub const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";

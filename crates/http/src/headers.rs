@@ -1,0 +1,108 @@
+//! The status and the headers of an answer.
+
+use std::fmt::Write;
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use tollgate_core::{Answer, Span, Wait};
+
+use crate::policy::{Policy, policies};
+
+/// What is left of each limit, and for how long.
+pub const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+/// The limits themselves.
+pub const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+/// How long the request is to be held before it goes on, in milliseconds, rounded up; absent if it
+/// need not be held.
+pub const DELAY_MS: HeaderName = HeaderName::from_static("x-tollgate-delay-ms");
+
+/// 200 for a request that may pass, 429 for one that may not.
+pub const fn status(answer: &Answer) -> StatusCode {
+    if answer.is_admitted() {
+        StatusCode::OK
+    } else {
+        StatusCode::TOO_MANY_REQUESTS
+    }
+}
+
+/// What `Retry-After` says: the wait in whole seconds, rounded up and never 0; `None` for a request
+/// that was not refused, or never will be admitted.
+pub fn retry_after_secs(answer: &Answer) -> Option<u64> {
+    match answer.refused?.wait {
+        Wait::For(wait) => Some(wait.as_secs_ceil().max(1)),
+        Wait::Never => None,
+    }
+}
+
+/// Adds the headers of an answer.
+///
+/// `RateLimit: "name";r=R;t=T` has what remains and for how many seconds that is all: the wait of a
+/// limit that refuses, the reset of another; rounded up. `RateLimit-Policy: "name";q=N;w=W` has the
+/// limit and its window in seconds. The draft knows whole seconds only, at least one: another window
+/// is rounded up, which tells the client of less than it may have and never of more. A bucket that
+/// holds another number than N says so in `tollgate-burst`.
+///
+/// A name is the rule's own, or else where it stands; what cannot stand in a header is
+/// percent-encoded. Nothing is added for an answer in which no limit counted.
+pub fn headers(answer: &Answer, headers: &mut HeaderMap) {
+    let policies = policies(answer);
+    if !policies.is_empty() {
+        headers.insert(RATE_LIMIT, list(&policies, standing));
+        headers.insert(RATE_LIMIT_POLICY, list(&policies, terms));
+    }
+    if let Some(secs) = retry_after_secs(answer) {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(secs));
+    }
+    if answer.is_admitted() && !answer.delay.is_zero() {
+        headers.insert(DELAY_MS, HeaderValue::from(millis_ceil(answer.delay)));
+    }
+}
+
+fn standing(policy: &Policy<'_>, out: &mut String) {
+    let (remaining, secs) = (policy.remaining, policy.effective.as_secs_ceil());
+    write!(out, ";r={remaining};t={secs}").expect("a String takes everything");
+}
+
+fn terms(policy: &Policy<'_>, out: &mut String) {
+    let limit = policy.limit;
+    let (count, secs) = (limit.count(), limit.window().as_secs_ceil());
+    write!(out, ";q={count};w={secs}").expect("a String takes everything");
+    if limit.nominal() != count {
+        write!(out, ";tollgate-burst={}", limit.nominal()).expect("a String takes everything");
+    }
+}
+
+fn list(policies: &[Policy<'_>], parameters: fn(&Policy<'_>, &mut String)) -> HeaderValue {
+    let mut out = String::new();
+    for policy in policies {
+        if !out.is_empty() {
+            out.push_str(", ");
+        }
+        string(policy.name, &mut out);
+        parameters(policy, &mut out);
+    }
+    HeaderValue::try_from(out).expect("names are encoded to visible ASCII, the rest is digits")
+}
+
+/// Writes a string of structured fields: visible ASCII and spaces in quotes, everything else
+/// percent-encoded.
+fn string(text: &str, out: &mut String) {
+    out.push('"');
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => {
+                out.push('\\');
+                out.push(char::from(byte));
+            }
+            b' '..=b'~' => out.push(char::from(byte)),
+            _ => write!(out, "%{byte:02x}").expect("a String takes everything"),
+        }
+    }
+    out.push('"');
+}
+
+const fn millis_ceil(span: Span) -> u64 {
+    span.as_nanos().div_ceil(1_000_000)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use tollgate_core::{
+    Decision, Denial, Enforcement, Grant, Limit, Limited, Refused, RuleName, Status,
+};
+
+use super::*;
+
+fn limited(name: &str, limit: Limit, decision: Decision) -> Status {
+    let rule = RuleName {
+        domain: "d".to_owned(),
+        path: "path".to_owned(),
+        name: Some(name.to_owned()),
+    };
+    Status::Limited(Limited {
+        rule: Arc::new(rule),
+        limit,
+        decision,
+        enforcement: Enforcement::Enforce,
+    })
+}
+
+fn grant(remaining: u32, reset_ms: u64) -> Decision {
+    Decision::Allow(Grant {
+        remaining,
+        reset: Span::from_millis(reset_ms),
+        ..Grant::default()
+    })
+}
+
+fn denied(wait: Wait, reset_ms: u64) -> Decision {
+    Decision::Deny(Denial {
+        wait,
+        remaining: 0,
+        reset: Span::from_millis(reset_ms),
+    })
+}
+
+fn admitted(statuses: Vec<Status>) -> Answer {
+    Answer {
+        statuses,
+        refused: None,
+        delay: Span::ZERO,
+    }
+}
+
+fn refused(statuses: Vec<Status>, by: usize, wait: Wait) -> Answer {
+    Answer {
+        refused: Some(Refused { by, wait }),
+        ..admitted(statuses)
+    }
+}
+
+fn told(answer: &Answer) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    headers(answer, &mut map);
+    map
+}
+
+fn minute(count: u32) -> Limit {
+    Limit::fixed_window(count, Span::MINUTE).unwrap()
+}
+
+#[test]
+fn a_grant_names_every_limit() {
+    let burst = Limit::token_bucket(5, Span::SECOND).unwrap();
+    let map = told(&admitted(vec![
+        limited("minutely", minute(10), grant(9, 59_001)),
+        Status::NoLimit,
+        limited("burst", burst.with_burst(20).unwrap(), grant(19, 200)),
+    ]));
+    assert_eq!(map[RATE_LIMIT], r#""minutely";r=9;t=60, "burst";r=19;t=1"#);
+    assert_eq!(
+        map[RATE_LIMIT_POLICY],
+        r#""minutely";q=10;w=60, "burst";q=5;w=1;tollgate-burst=20"#
+    );
+    assert_eq!(map.len(), 2);
+}
+
+#[test]
+fn a_refusal_comes_first_and_says_when_to_ask_again() {
+    let wait = Wait::For(Span::from_millis(19_001));
+    let statuses = vec![
+        limited("a", minute(10), grant(9, 1)),
+        limited("b", minute(3), denied(wait, 50_000)),
+    ];
+    let map = told(&refused(statuses, 1, wait));
+    assert_eq!(map[RATE_LIMIT], r#""b";r=0;t=20, "a";r=9;t=1"#);
+    assert_eq!(map[header::RETRY_AFTER], "20");
+}
+
+#[test]
+fn retry_after_is_never_zero_and_absent_when_waiting_never_helps() {
+    let after = |wait| {
+        let statuses = vec![limited("a", minute(1), denied(wait, 0))];
+        retry_after_secs(&refused(statuses, 0, wait))
+    };
+    assert_eq!(after(Wait::For(Span::ZERO)), Some(1));
+    assert_eq!(after(Wait::For(Span::NANOSECOND)), Some(1));
+    assert_eq!(after(Wait::For(Span::SECOND)), Some(1));
+    assert_eq!(after(Wait::For(Span::from_millis(1_001))), Some(2));
+    assert_eq!(after(Wait::Never), None);
+    assert_eq!(retry_after_secs(&admitted(Vec::new())), None);
+    let never = refused(
+        vec![limited("a", minute(1), denied(Wait::Never, 7_000))],
+        0,
+        Wait::Never,
+    );
+    let map = told(&never);
+    assert!(!map.contains_key(header::RETRY_AFTER));
+    assert_eq!(map[RATE_LIMIT], r#""a";r=0;t=7"#);
+}
+
+#[test]
+fn odd_windows_round_up_to_whole_seconds() {
+    for (millis, secs) in [(1, 1), (999, 1), (1_000, 1), (1_001, 2), (90_500, 91)] {
+        let limit = Limit::sliding_log(2, Span::from_millis(millis)).unwrap();
+        let map = told(&admitted(vec![limited("w", limit, grant(1, 0))]));
+        assert_eq!(map[RATE_LIMIT_POLICY], format!("\"w\";q=2;w={secs}"));
+    }
+}
+
+#[test]
+fn names_are_strings_of_structured_fields_and_cannot_break_out() {
+    let name = |text: &str| {
+        let map = told(&admitted(vec![limited(text, minute(1), grant(1, 0))]));
+        map[RATE_LIMIT].to_str().unwrap().to_owned()
+    };
+    assert_eq!(name(r#"a"b\c"#), r#""a\"b\\c";r=1;t=0"#);
+    assert_eq!(name("é\r\nx: y"), r#""%c3%a9%0d%0ax: y";r=1;t=0"#);
+    let long = "é".repeat(300);
+    assert_eq!(name(&long), format!("\"{}\";r=1;t=0", "%c3%a9".repeat(64)));
+}
+
+#[test]
+fn shadow_limits_are_not_told() {
+    let mut status = limited("s", minute(1), denied(Wait::Never, 0));
+    if let Status::Limited(limited) = &mut status {
+        limited.enforcement = Enforcement::Shadow;
+    }
+    assert!(told(&admitted(vec![status])).is_empty());
+}
+
+#[test]
+fn one_rule_is_one_policy_and_its_scarcest_key_speaks() {
+    let statuses = [5, 2, 4].map(|remaining| limited("a", minute(9), grant(remaining, 1_000)));
+    let map = told(&admitted(statuses.to_vec()));
+    assert_eq!(map[RATE_LIMIT], r#""a";r=2;t=1"#);
+    assert_eq!(map[RATE_LIMIT_POLICY], r#""a";q=9;w=60"#);
+}
+
+#[test]
+fn the_number_of_policies_is_bounded_and_the_refusal_is_among_them() {
+    let wait = Wait::For(Span::SECOND);
+    let mut statuses: Vec<Status> = (0..100)
+        .map(|index| limited(&format!("l{index}"), minute(9), grant(1, 0)))
+        .collect();
+    statuses[99] = limited("last", minute(9), denied(wait, 0));
+    let map = told(&refused(statuses, 99, wait));
+    let text = map[RATE_LIMIT].to_str().unwrap();
+    assert!(text.starts_with("\"last\";r=0;t=1, \"l0\""), "{text}");
+    assert_eq!(text.split(", ").count(), crate::POLICIES_MAX);
+}
+
+#[test]
+fn a_delay_is_told_in_milliseconds_rounded_up() {
+    let mut answer = admitted(Vec::new());
+    assert!(told(&answer).is_empty());
+    answer.delay = Span::from_nanos(500_000_001);
+    assert_eq!(told(&answer)[DELAY_MS], "501");
+    answer.refused = Some(Refused {
+        by: 0,
+        wait: Wait::Never,
+    });
+    assert!(told(&answer).is_empty());
+}

@@ -1,0 +1,70 @@
+//! The limits of an answer that its headers name: the draft's quota policies.
+
+use tollgate_core::{Answer, Decision, Enforcement, Limit, Limited, Span, Wait};
+
+/// The most policies that the headers of one response name.
+pub const POLICIES_MAX: usize = 16;
+/// The longest name of a policy, in bytes; a longer one is cut at the end of a character.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// A limit, and how its client stands with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Policy<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) limit: &'a Limit,
+    pub(crate) remaining: u32,
+    /// How long nothing beyond `remaining` can be had: the wait of a limit that is over, and the
+    /// reset of another.
+    pub(crate) effective: Span,
+}
+
+/// The policies of an answer: the one that refused first, the others in the order of the
+/// descriptors, at most [`POLICIES_MAX`].
+///
+/// Shadow limits are left out, because a client that is told of them may act on them. One rule that
+/// counts several keys of a request is one policy, and its scarcest key speaks for it.
+pub(crate) fn policies(answer: &Answer) -> Vec<Policy<'_>> {
+    let enforced = answer
+        .limited()
+        .filter(|limited| limited.enforcement != Enforcement::Shadow);
+    let mut policies: Vec<Policy<'_>> = Vec::new();
+    for limited in answer.refused_by().into_iter().chain(enforced) {
+        let policy = Policy::of(limited);
+        let known = policies
+            .iter()
+            .position(|other| other.name == policy.name && other.limit == policy.limit);
+        match known {
+            Some(index) if policy.remaining < policies[index].remaining => policies[index] = policy,
+            Some(_) => {}
+            None if policies.len() < POLICIES_MAX => policies.push(policy),
+            None => {}
+        }
+    }
+    policies
+}
+
+/// The name under which a limit appears, in headers and problem documents.
+pub(crate) fn name(limited: &Limited) -> &str {
+    let shown = limited.rule.shown();
+    &shown[..shown.floor_char_boundary(NAME_BYTES_MAX)]
+}
+
+// === impl Policy ===
+
+impl<'a> Policy<'a> {
+    fn of(limited: &'a Limited) -> Policy<'a> {
+        let effective = match limited.decision {
+            Decision::Deny(denial) => match denial.wait {
+                Wait::For(wait) => wait,
+                Wait::Never => denial.reset,
+            },
+            Decision::Allow(grant) => grant.reset,
+        };
+        Policy {
+            name: name(limited),
+            limit: &limited.limit,
+            remaining: limited.remaining(),
+            effective,
+        }
+    }
+}

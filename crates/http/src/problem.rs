@@ -1,0 +1,88 @@
+//! What went wrong, for programs and for people (RFC 9457).
+
+use http::StatusCode;
+use serde_json::json;
+use tollgate_core::{Answer, Wait};
+
+use crate::policy::{POLICIES_MAX, name};
+
+/// The media type of a problem document.
+pub const MEDIA_TYPE: &str = "application/problem+json";
+/// The problem type of a refusal.
+pub const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+
+/// A problem document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// What kind of problem this is: a URI, or `about:blank` for what the status says already.
+    pub kind: &'static str,
+    /// The kind in words, the same for every problem of it.
+    pub title: &'static str,
+    /// The response's status.
+    pub status: StatusCode,
+    /// What happened to this request, and what to do.
+    pub detail: String,
+    /// The limits that were exceeded, as `RateLimit-Policy` names them; empty for other problems.
+    pub violated_policies: Vec<String>,
+}
+
+// === impl Problem ===
+
+impl Problem {
+    /// A problem whose kind is its status.
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Problem {
+        Problem {
+            kind: "about:blank",
+            title: status.canonical_reason().unwrap_or("Error"),
+            status,
+            detail: detail.into(),
+            violated_policies: Vec::new(),
+        }
+    }
+
+    /// The refusal that an answer is; `None` if it is none.
+    pub fn refusal(answer: &Answer) -> Option<Problem> {
+        let wait = answer.refused?.wait;
+        let by = answer.refused_by().map_or("", name);
+        let detail = match wait {
+            Wait::For(wait) => {
+                format!("limit \"{by}\" is exceeded; the same request is admitted after {wait}")
+            }
+            Wait::Never => {
+                format!("limit \"{by}\" never admits that much at once; ask for less")
+            }
+        };
+        let over = answer.limited().filter(|limited| limited.is_over());
+        let mut violated_policies: Vec<String> = Vec::new();
+        for limited in answer.refused_by().into_iter().chain(over) {
+            let known = violated_policies.iter().any(|known| known == name(limited));
+            if !known && violated_policies.len() < POLICIES_MAX {
+                violated_policies.push(name(limited).to_owned());
+            }
+        }
+        Some(Problem {
+            kind: QUOTA_EXCEEDED,
+            title: "Request cannot be satisfied as assigned quota has been exceeded",
+            status: StatusCode::TOO_MANY_REQUESTS,
+            detail,
+            violated_policies,
+        })
+    }
+
+    /// The document.
+    pub fn json(&self) -> serde_json::Value {
+        let mut json = json!({
+            "type": self.kind,
+            "title": self.title,
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+        });
+        if !self.violated_policies.is_empty() {
+            json["violated-policies"] = json!(self.violated_policies);
+        }
+        json
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use tollgate_core::{
+    Decision, Denial, Enforcement, Limit, Limited, Refused, RuleName, Span, Status,
+};
+
+use super::*;
+
+fn over(path: &str, enforcement: Enforcement) -> Status {
+    Status::Limited(Limited {
+        rule: Arc::new(RuleName {
+            domain: "d".to_owned(),
+            path: path.to_owned(),
+            name: None,
+        }),
+        limit: Limit::fixed_window(1, Span::MINUTE).unwrap(),
+        decision: Decision::Deny(Denial {
+            wait: Wait::For(Span::SECOND),
+            remaining: 0,
+            reset: Span::SECOND,
+        }),
+        enforcement,
+    })
+}
+
+fn refusal(wait: Wait) -> Problem {
+    let statuses = vec![
+        over("first", Enforcement::Enforce),
+        over("dark", Enforcement::Shadow),
+        over("second", Enforcement::Enforce),
+        over("second", Enforcement::Enforce),
+    ];
+    let answer = Answer {
+        statuses,
+        refused: Some(Refused { by: 2, wait }),
+        delay: Span::ZERO,
+    };
+    Problem::refusal(&answer).unwrap()
+}
+
+#[test]
+fn a_refusal_names_its_limits() {
+    let expected = json!({
+        "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+        "title": "Request cannot be satisfied as assigned quota has been exceeded",
+        "status": 429,
+        "detail": "limit \"second\" is exceeded; the same request is admitted after 1s500ms",
+        "violated-policies": ["second", "first"],
+    });
+    let wait = Wait::For(Span::from_millis(1_500));
+    assert_eq!(refusal(wait).json(), expected);
+}
+
+#[test]
+fn what_never_fits_is_not_told_to_wait() {
+    let detail = refusal(Wait::Never).detail;
+    assert_eq!(
+        detail,
+        "limit \"second\" never admits that much at once; ask for less"
+    );
+}
+
+#[test]
+fn another_problem_is_what_its_status_says() {
+    let problem = Problem::new(StatusCode::NOT_FOUND, "no such path");
+    let expected = json!({
+        "type": "about:blank",
+        "title": "Not Found",
+        "status": 404,
+        "detail": "no such path",
+    });
+    assert_eq!(problem.json(), expected);
+}
+
+#[test]
+fn an_admission_is_no_problem() {
+    let answer = Answer {
+        statuses: Vec::new(),
+        refused: None,
+        delay: Span::ZERO,
+    };
+    assert_eq!(Problem::refusal(&answer), None);
+}

@@ -1,0 +1,46 @@
+//! The protocol's messages, as compiled from `proto/`.
+//!
+//! Only what Tollgate reads or writes of them; a field that we do not know is skipped in the binary
+//! form, and refused in JSON.
+
+#![allow(missing_docs, unreachable_pub, unused_qualifications)]
+#![allow(clippy::all, clippy::as_conversions)]
+
+/// One generated package: messages and their JSON.
+macro_rules! package {
+    ($name:literal) => {
+        include!(concat!(env!("OUT_DIR"), "/", $name, ".rs"));
+        include!(concat!(env!("OUT_DIR"), "/", $name, ".serde.rs"));
+    };
+}
+
+pub mod envoy {
+    pub mod config {
+        pub mod core {
+            pub mod v3 {
+                package!("envoy.config.core.v3");
+            }
+        }
+    }
+    pub mod extensions {
+        pub mod common {
+            pub mod ratelimit {
+                pub mod v3 {
+                    package!("envoy.extensions.common.ratelimit.v3");
+                }
+            }
+        }
+    }
+    pub mod r#type {
+        pub mod v3 {
+            package!("envoy.r#type.v3");
+        }
+    }
+    pub mod service {
+        pub mod ratelimit {
+            pub mod v3 {
+                package!("envoy.service.ratelimit.v3");
+            }
+        }
+    }
+}
