@@ -70,7 +70,7 @@ impl<E: Entries> Account<E> {
         match self {
             Account::Bucket(bucket) => Account::Bucket(bucket.repriced(old, new, now)),
             Account::FixedWindow(window) => Account::FixedWindow(window.capped(new)),
-            Account::SlidingWindow(window) => Account::SlidingWindow(window.capped(new)),
+            Account::SlidingWindow(window) => Account::SlidingWindow(window.capped(new, now)),
             Account::SlidingLog(mut log) => {
                 log.cap(new);
                 Account::SlidingLog(log)

@@ -119,8 +119,10 @@ impl Usage for FixedWindow {
         self.used += units;
     }
 
-    fn refund(&mut self, _limit: &Limit, _now: Moment, units: u64) {
+    fn refund(&mut self, limit: &Limit, now: Moment, units: u64) {
         self.used -= self.used.min(u32::try_from(units).unwrap_or(u32::MAX));
+        // A window that its first request got back entirely has not begun.
+        self.settle(limit, now);
     }
 
     fn forget_at(&self, _limit: &Limit) -> Moment {

@@ -1,5 +1,7 @@
 //! Several limits on one request: all or nothing.
 
+use std::cmp::Reverse;
+
 use crate::charge::{CHARGES_MAX, Charge, Enforcement, OnDenial};
 use crate::cost::Cost;
 use crate::decision::{Decision, Wait};
@@ -111,6 +113,8 @@ impl<'a> Bill<'a> {
         for (line, usage) in self.lines.iter().zip(usages.iter_mut()) {
             usage.settle(line.charge.limit, now.on(line.charge.limit.timeline()));
         }
+        // Before anything is judged: a wait is honest only if nothing comes back after it is told.
+        self.refund(usages, now);
         let waits = self.waits(usages, now);
         let refused = self.refused_by(&waits);
         let delays = match refused {
@@ -123,7 +127,6 @@ impl<'a> Bill<'a> {
         } else {
             waits.clone()
         };
-        self.refund(usages, now);
         let decide = |line: &usize| {
             let (usage, limit) = (&usages[*line], self.lines[*line].charge.limit);
             let moment = now.on(limit.timeline());
@@ -156,20 +159,17 @@ impl<'a> Bill<'a> {
         let enforced = self
             .of(Enforcement::Enforce)
             .filter(|line| waits[*line].is_some());
-        let mut quotas = self.of(Enforcement::Quota);
-        let all_over = quotas.clone().next().is_some() && quotas.all(|line| waits[line].is_some());
+        let all_over = self
+            .of(Enforcement::Quota)
+            .all(|line| waits[line].is_some());
         // One quota that opens again is enough, so only the first to open counts.
         let quota = self
             .of(Enforcement::Quota)
             .filter(|_| all_over)
             .min_by_key(|line| waits[*line]);
-        let mut longest: Option<usize> = None;
-        for line in enforced.chain(quota) {
-            if longest.is_none_or(|other| waits[line] > waits[other]) {
-                longest = Some(line);
-            }
-        }
-        longest
+        enforced
+            .chain(quota)
+            .min_by_key(|line| (Reverse(waits[*line]), *line))
     }
 
     fn longest(&self, waits: &[Option<Wait>]) -> Option<Wait> {

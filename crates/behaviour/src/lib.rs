@@ -1,0 +1,33 @@
+//! The behaviour that every store is held to, and the naive model behind it.
+//!
+//! A store's tests implement [`Subject`] and call [`store_behaves!`]: the worked examples of
+//! SEMANTICS.md, its promises, and random traces that must agree with core's `Ledger`. The ledger
+//! itself is held to [`Model`], which is written from SEMANTICS.md alone: plain lists, fractions,
+//! and searches in place of formulas.
+//!
+//! For tests only: it panics where an answer is wrong, and no published crate depends on it.
+
+mod random;
+
+mod ratio;
+
+mod model;
+
+mod rule;
+
+mod trace;
+
+mod subject;
+
+mod examples;
+
+mod promises;
+
+pub use examples::*;
+pub use model::{Model, Naive};
+pub use promises::*;
+pub use random::{Random, check};
+pub use ratio::Ratio;
+pub use rule::{Rule, Scale, Taste};
+pub use subject::{Plain, Subject};
+pub use trace::{Trace, agrees_with_the_ledger, with_grain};

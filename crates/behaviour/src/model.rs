@@ -1,0 +1,198 @@
+//! What a request's answer must be, from SEMANTICS.md alone.
+//!
+//! Nothing here is solved: an answer that means "the first moment at which" or "the largest that"
+//! is searched for, by asking again and again whether it would fit.
+
+mod naive;
+
+use std::collections::HashMap;
+
+use tollgate_core::{
+    Charge, Cost, Decision, Denial, Enforcement, Grant, Key, Now, OnDenial, Refusal, Span, Verdict,
+    Wait,
+};
+
+pub use naive::Naive;
+
+/// Every key ever charged, and the whole history of each.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    keys: HashMap<Key, Naive>,
+}
+
+/// All that one request asks of one key.
+struct Asked<'a> {
+    charge: Charge<'a>,
+    take: u64,
+    peek: u64,
+    judged: bool,
+}
+
+// === impl Model ===
+
+impl Model {
+    /// All or nothing over `charges`, at `now`, which is not before the last one.
+    pub fn decide(&mut self, now: Now, charges: &[Charge<'_>]) -> Verdict {
+        for charge in charges {
+            let fresh = || Naive::new(charge.limit);
+            let naive = self.keys.entry(charge.key).or_insert_with(fresh);
+            naive.change(charge.limit, now);
+        }
+        for charge in charges {
+            if let Cost::Refund(units) = charge.cost {
+                self.of_mut(charge.key).refund(now, units);
+            }
+        }
+        let asked = gathered(charges);
+        let before: Vec<Option<Wait>> = asked.iter().map(|one| self.wait(one, now)).collect();
+        let by = blamed(&asked, &before);
+        let mut delays = vec![Span::ZERO; asked.len()];
+        for (index, one) in asked.iter().enumerate() {
+            let fits = before[index].is_none();
+            let naive = self.keys.get_mut(&one.charge.key).expect("entered above");
+            if by.is_none() && fits && one.take > 0 {
+                delays[index] = naive.delay(now);
+                naive.take(now, one.take);
+            }
+            let charged = one.charge.on_denial == OnDenial::Charge && before[index] != NEVER;
+            if by.is_some() && charged {
+                naive.exhaust(now, one.take);
+            }
+        }
+        let decisions = charges.iter().map(|charge| {
+            let index = asked.iter().position(|one| one.charge.key == charge.key);
+            let index = index.expect("gathered from the charges");
+            self.decision(&asked[index], before[index], delays[index], now)
+        });
+        Verdict {
+            decisions: decisions.collect(),
+            refusal: by.map(|index| Refusal {
+                by: first_charge(charges, asked[index].charge.key),
+                wait: self.whole_wait(&asked, now),
+            }),
+        }
+    }
+
+    fn of(&self, key: Key) -> &Naive {
+        &self.keys[&key]
+    }
+
+    fn of_mut(&mut self, key: Key) -> &mut Naive {
+        self.keys.get_mut(&key).expect("entered by `decide`")
+    }
+
+    fn wait(&self, one: &Asked<'_>, now: Now) -> Option<Wait> {
+        let naive = self.of(one.charge.key);
+        one.judged.then(|| naive.wait(now, one.units())).flatten()
+    }
+
+    fn decision(&self, one: &Asked<'_>, before: Option<Wait>, delay: Span, now: Now) -> Decision {
+        let naive = self.of(one.charge.key);
+        let (remaining, reset) = (naive.remaining(now), naive.reset(now));
+        match before {
+            None => Decision::Allow(Grant {
+                remaining,
+                reset,
+                delay,
+                over_soft: naive.is_over_soft(now),
+            }),
+            Some(_) => Decision::Deny(Denial {
+                wait: self.wait(one, now).expect("a refusal never makes room"),
+                remaining,
+                reset,
+            }),
+        }
+    }
+
+    /// The first moment at which the same request would be admitted as a whole.
+    fn whole_wait(&self, asked: &[Asked<'_>], now: Now) -> Wait {
+        let fits = |one: &Asked<'_>, wait: Span| {
+            let then = Now {
+                steady: now.steady + wait,
+                utc: now.utc + wait,
+            };
+            self.of(one.charge.key).fits(then, one.units())
+        };
+        let admits = |wait: Span| {
+            let enforced = of(asked, Enforcement::Enforce).all(|(_, one)| fits(one, wait));
+            let mut quotas = of(asked, Enforcement::Quota).peekable();
+            enforced && (quotas.peek().is_none() || quotas.any(|(_, one)| fits(one, wait)))
+        };
+        let waits = asked.iter().filter_map(|one| self.wait(one, now));
+        let candidates = waits.filter_map(|wait| match wait {
+            Wait::For(span) => Some(span),
+            Wait::Never => None,
+        });
+        let first = candidates.filter(|span| admits(*span)).min();
+        if let Some(span) = first {
+            assert!(
+                !admits(span.minus(Span::NANOSECOND)),
+                "not the first moment"
+            );
+        }
+        first.map_or(Wait::Never, Wait::For)
+    }
+}
+
+const NEVER: Option<Wait> = Some(Wait::Never);
+
+fn gathered<'a>(charges: &[Charge<'a>]) -> Vec<Asked<'a>> {
+    let mut asked: Vec<Asked<'a>> = Vec::new();
+    for charge in charges {
+        if asked.iter().all(|one| one.charge.key != charge.key) {
+            asked.push(Asked {
+                charge: *charge,
+                take: 0,
+                peek: 0,
+                judged: false,
+            });
+        }
+        let same = asked.iter_mut().find(|one| one.charge.key == charge.key);
+        let same = same.expect("pushed above");
+        match charge.cost {
+            Cost::Take(units) => same.take = same.take.saturating_add(units),
+            Cost::Peek(units) => same.peek = same.peek.saturating_add(units),
+            Cost::Refund(_) => continue,
+        }
+        same.judged = true;
+    }
+    asked
+}
+
+/// Those that are judged and whose refusal does `enforcement`, with their places.
+fn of<'s, 'a>(
+    asked: &'s [Asked<'a>],
+    enforcement: Enforcement,
+) -> impl Iterator<Item = (usize, &'s Asked<'a>)> {
+    let places = asked.iter().enumerate();
+    places.filter(move |(_, one)| one.judged && one.charge.enforcement == enforcement)
+}
+
+/// Who refuses the request: the first with the longest wait.
+fn blamed(asked: &[Asked<'_>], waits: &[Option<Wait>]) -> Option<usize> {
+    let enforced = of(asked, Enforcement::Enforce).map(|(index, _)| index);
+    let mut refusing: Vec<usize> = enforced.filter(|index| waits[*index].is_some()).collect();
+    let quotas: Vec<usize> = of(asked, Enforcement::Quota)
+        .map(|(index, _)| index)
+        .collect();
+    if quotas.iter().all(|index| waits[*index].is_some()) {
+        // One open quota is enough, so the one that opens first stands for all.
+        refusing.extend(quotas.iter().min_by_key(|index| waits[**index]));
+    }
+    refusing.sort_unstable();
+    let longest = refusing.iter().filter_map(|index| waits[*index]).max();
+    refusing.into_iter().find(|index| waits[*index] == longest)
+}
+
+fn first_charge(charges: &[Charge<'_>], key: Key) -> usize {
+    let first = charges.iter().position(|charge| charge.key == key);
+    first.expect("the key is of these charges")
+}
+
+// === impl Asked ===
+
+impl Asked<'_> {
+    fn units(&self) -> u64 {
+        self.take.saturating_add(self.peek).max(1)
+    }
+}

@@ -1,0 +1,334 @@
+//! One key's consumption: plain lists and fractions.
+
+use tollgate_core::{Algorithm, Anchor, Limit, Now, Span, Wait};
+
+use crate::ratio::Ratio;
+
+/// What one key has consumed under one limit.
+#[derive(Clone, Debug)]
+pub struct Naive {
+    limit: Limit,
+    memory: Memory,
+}
+
+#[derive(Clone, Debug)]
+enum Memory {
+    /// Units missing from a bucket at a moment.
+    Missing { units: Ratio, at: u64 },
+    /// A window that began with its first request, and the units since.
+    Begun { at: u64, units: u64 },
+    /// Every charge, the oldest first: its moment and its units.
+    Charged(Vec<(u64, u64)>),
+}
+
+// === impl Naive ===
+
+impl Naive {
+    /// A key never seen.
+    pub fn new(limit: &Limit) -> Naive {
+        let memory = match limit.algorithm() {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => Memory::Missing {
+                units: Ratio::ZERO,
+                at: 0,
+            },
+            Algorithm::FixedWindow(Anchor::FirstRequest) => Memory::Begun { at: 0, units: 0 },
+            _ => Memory::Charged(Vec::new()),
+        };
+        Naive {
+            limit: *limit,
+            memory,
+        }
+    }
+
+    /// Whether `units` fit at `now`.
+    pub fn fits(&self, now: Now, units: u64) -> bool {
+        self.used(self.moment(now)).plus(Ratio::whole(units)) <= Ratio::whole(self.capacity())
+    }
+
+    /// How long until `units` fit; `None` if they fit now.
+    pub fn wait(&self, now: Now, units: u64) -> Option<Wait> {
+        if units > self.capacity() {
+            return Some(Wait::Never);
+        }
+        let fits_after = |span| self.fits(after(now, span), units);
+        (!self.fits(now, units)).then(|| Wait::For(self.first(fits_after)))
+    }
+
+    /// The largest cost that fits.
+    pub fn remaining(&self, now: Now) -> u32 {
+        let (mut fits, mut too_many) = (0, self.capacity() + 1);
+        while fits + 1 < too_many {
+            let middle = fits.midpoint(too_many);
+            if self.fits(now, middle) {
+                fits = middle;
+            } else {
+                too_many = middle;
+            }
+        }
+        u32::try_from(fits).expect("a capacity fits 32 bits")
+    }
+
+    /// The end of a fixed window, or else how long until all fits.
+    pub fn reset(&self, now: Now) -> Span {
+        let (at, window) = (self.moment(now), self.window());
+        let into = match (&self.memory, self.limit.algorithm()) {
+            (Memory::Begun { .. }, _) if self.used(at) == Ratio::ZERO => 0,
+            (Memory::Begun { at: begun, .. }, _) => at - begun,
+            (_, Algorithm::FixedWindow(_)) => at % window,
+            _ => return self.first(|span| self.fits(after(now, span), self.capacity())),
+        };
+        Span::from_nanos(window - into)
+    }
+
+    /// How long a leaky bucket holds what comes now.
+    pub fn delay(&self, now: Now) -> Span {
+        match self.limit.algorithm() {
+            Algorithm::LeakyBucket => {
+                let nanos = self.used(self.moment(now)).times(i128::from(self.pace()));
+                Span::from_nanos(u64::try_from(nanos.ceil()).expect("at most 100 years"))
+            }
+            _ => Span::ZERO,
+        }
+    }
+
+    /// Whether more is consumed than without the soft part.
+    pub fn is_over_soft(&self, now: Now) -> bool {
+        self.used(self.moment(now)) > Ratio::whole(self.limit.nominal())
+    }
+
+    /// Consumes `units`.
+    pub fn take(&mut self, now: Now, units: u64) {
+        let at = self.moment(now);
+        let used = self.used(at);
+        match &mut self.memory {
+            Memory::Missing {
+                units: missing,
+                at: then,
+            } => {
+                *missing = used.plus(Ratio::whole(units));
+                *then = at;
+            }
+            Memory::Begun {
+                at: begun,
+                units: counted,
+            } => {
+                if used == Ratio::ZERO {
+                    (*begun, *counted) = (at, 0);
+                }
+                *counted += units;
+            }
+            Memory::Charged(charges) => charges.push((at, units)),
+        }
+    }
+
+    /// Consumes `units` of a refused request, up to "exhausted now".
+    pub fn exhaust(&mut self, now: Now, units: u64) {
+        let (at, full) = (self.moment(now), Ratio::whole(self.capacity()));
+        let used = self.used(at);
+        if let Memory::Missing {
+            units: missing,
+            at: then,
+        } = &mut self.memory
+        {
+            *missing = used.plus(Ratio::whole(units)).min(full);
+            *then = at;
+        } else {
+            let left = u64::from(self.remaining(now));
+            self.take(now, units.min(left));
+        }
+    }
+
+    /// Gives back up to `units`, the newest first.
+    pub fn refund(&mut self, now: Now, units: u64) {
+        let at = self.moment(now);
+        let used = self.used(at);
+        let oldest = self.oldest(at);
+        match &mut self.memory {
+            Memory::Missing {
+                units: missing,
+                at: then,
+            } => {
+                *missing = used.less(Ratio::whole(units));
+                *then = at;
+            }
+            Memory::Begun { units: counted, .. } => *counted = counted.saturating_sub(units),
+            Memory::Charged(charges) => {
+                let mut units = units;
+                let current = charges.iter_mut().rev().filter(|(then, _)| *then >= oldest);
+                for (_, charged) in current {
+                    let back = units.min(*charged);
+                    *charged -= back;
+                    units -= back;
+                }
+            }
+        }
+    }
+
+    /// Goes on under `limit`, from the first decision after the change, which is at `now`.
+    pub fn change(&mut self, limit: &Limit, now: Now) {
+        let old = self.limit;
+        if old == *limit {
+            return;
+        }
+        if old.algorithm() == limit.algorithm() && old.window() == limit.window() {
+            self.keep(limit, now);
+            return;
+        }
+        let used = self.capacity() - u64::from(self.remaining(now));
+        *self = Naive::new(limit);
+        let used = used.min(self.capacity());
+        if used > 0 {
+            self.take(now, used);
+        }
+    }
+
+    /// Keeps the units consumed, up to the new capacity; what is too much is the oldest.
+    fn keep(&mut self, limit: &Limit, now: Now) {
+        let used = self.used(self.moment(now));
+        self.limit = *limit;
+        let (at, capacity, pace) = (self.moment(now), self.capacity(), self.pace());
+        let mut counts = self.clone();
+        match &mut self.memory {
+            Memory::Missing { units, at: then } => {
+                // Part units are worth whole nanoseconds, rounded up.
+                let nanos = used
+                    .min(Ratio::whole(capacity))
+                    .times(i128::from(pace))
+                    .ceil();
+                *units = Ratio::new(nanos, i128::from(pace));
+                *then = at;
+            }
+            Memory::Begun { units, .. } => *units = (*units).min(capacity),
+            Memory::Charged(charges) => {
+                for index in 0..charges.len() {
+                    // The most of this charge, with all newer ones, that is not above the capacity.
+                    let (mut kept, mut too_many) = (0, charges[index].1 + 1);
+                    while kept + 1 < too_many {
+                        let middle = kept.midpoint(too_many);
+                        charges[index].1 = middle;
+                        counts.memory = Memory::Charged(charges[index..].to_vec());
+                        if counts.used(at) <= Ratio::whole(capacity) {
+                            kept = middle;
+                        } else {
+                            too_many = middle;
+                        }
+                    }
+                    charges[index].1 = kept;
+                }
+            }
+        }
+    }
+
+    /// What counts as consumed at `at`: whole units, except in a bucket.
+    fn used(&self, at: u64) -> Ratio {
+        match &self.memory {
+            Memory::Missing { units, at: then } => {
+                let won_back = Ratio::new(i128::from(at - then), i128::from(self.pace()));
+                units.less(won_back)
+            }
+            Memory::Begun { at: begun, .. } if at - begun >= self.window() => Ratio::ZERO,
+            Memory::Begun { units, .. } => Ratio::whole(*units),
+            Memory::Charged(charges) => {
+                let oldest = self.oldest(at);
+                let counted = charges.iter().filter(|(then, _)| *then >= oldest);
+                match self.limit.algorithm() {
+                    Algorithm::SlidingWindow(segments) => {
+                        let length = self.window() / u64::from(segments.get());
+                        estimate(counted, at, length, u64::from(segments.get()))
+                    }
+                    _ => Ratio::whole(counted.map(|(_, units)| *units).sum::<u64>()),
+                }
+            }
+        }
+    }
+
+    /// The oldest moment at which a charge still counts at `at`.
+    fn oldest(&self, at: u64) -> u64 {
+        let window = self.window();
+        match self.limit.algorithm() {
+            Algorithm::FixedWindow(_) => at - at % window,
+            Algorithm::SlidingWindow(segments) => {
+                let length = window / u64::from(segments.get());
+                (at - at % length).saturating_sub(window)
+            }
+            // Half-open: what is exactly one window old is out.
+            _ => (at + 1).saturating_sub(window),
+        }
+    }
+
+    /// The shortest span after which `is_so`, which stays so.
+    fn first(&self, is_so: impl Fn(Span) -> bool) -> Span {
+        let memory = match &self.memory {
+            Memory::Missing { .. } => self.capacity() * self.pace(),
+            _ => 2 * self.window(),
+        };
+        let mut most = memory + 1;
+        assert!(is_so(Span::from_nanos(most)), "never, within its memory");
+        let mut least = 0;
+        // Short spans are walked, in case that "stays so" is not so.
+        while most - least > 64 {
+            let middle = least.midpoint(most);
+            if is_so(Span::from_nanos(middle)) {
+                most = middle;
+            } else {
+                least = middle + 1;
+            }
+        }
+        let mut spans = (least..=most).map(Span::from_nanos);
+        spans.find(|span| is_so(*span)).expect("so at most")
+    }
+
+    fn moment(&self, now: Now) -> u64 {
+        match self.limit.algorithm() {
+            Algorithm::FixedWindow(Anchor::Clock) | Algorithm::SlidingWindow(_) => {
+                now.utc.as_nanos()
+            }
+            _ => now.steady.as_nanos(),
+        }
+    }
+
+    fn window(&self) -> u64 {
+        self.limit.window().as_nanos()
+    }
+
+    /// N', which stands in place of N (of B or C for a bucket).
+    fn capacity(&self) -> u64 {
+        if self.limit.count() == 0 {
+            return 0;
+        }
+        let percent = 100 + u128::from(self.limit.soft_percent());
+        let capacity = u128::from(self.limit.nominal()) * percent / 100;
+        u64::try_from(capacity).expect("a capacity fits 32 bits")
+    }
+
+    /// T = W/N, rounded up: the nanoseconds in which a bucket wins back a unit.
+    fn pace(&self) -> u64 {
+        self.window().div_ceil(u64::from(self.limit.count().max(1)))
+    }
+}
+
+/// floor(oldest segment x the part of it still inside the window) + the later segments.
+fn estimate<'c>(
+    counted: impl Iterator<Item = &'c (u64, u64)>,
+    at: u64,
+    length: u64,
+    segments: u64,
+) -> Ratio {
+    let (mut oldest, mut later) = (0, 0);
+    for (then, units) in counted {
+        if then / length + segments == at / length {
+            oldest += units;
+        } else {
+            later += units;
+        }
+    }
+    let part = Ratio::new(i128::from(length - at % length), i128::from(length));
+    Ratio::whole(part.times(i128::from(oldest)).floor()).plus(Ratio::whole(later))
+}
+
+fn after(now: Now, span: Span) -> Now {
+    Now {
+        steady: now.steady + span,
+        utc: now.utc + span,
+    }
+}

@@ -1,0 +1,271 @@
+//! The promises of SEMANTICS.md that a store's answers can show.
+
+use tollgate_core::{
+    Algorithm, Anchor, Charge, Cost, Decision, Enforcement, Limit, OnDenial, Segments, Span,
+    Verdict, Wait,
+};
+
+use crate::random::check;
+use crate::rule::{Rule, Taste};
+use crate::subject::Subject;
+use crate::trace::{Trace, later};
+
+/// Traces that one promise is tried on.
+const CASES: u64 = 60;
+
+/// 2: with what was refused left out, all other answers are the same.
+pub fn a_denied_request_changes_nothing<S: Subject>(taste: &Taste, mut fresh: impl FnMut() -> S) {
+    check("a_denied_request_changes_nothing", CASES, |random| {
+        let mut trace = Trace::new(*taste, random);
+        trace.keep_on_denial();
+        let refunds = |charge: &Charge<'_>| matches!(charge.cost, Cost::Refund(_));
+        trace.run_sparing(random, [&mut fresh(), &mut fresh()], |charges, verdict| {
+            verdict.is_admitted() || charges.iter().any(refunds)
+        });
+    });
+}
+
+/// 2, over several limits: the limits that would have admitted are not charged either.
+pub fn a_denied_request_charges_no_limit_at_all<S: Subject>(
+    taste: &Taste,
+    mut fresh: impl FnMut() -> S,
+) {
+    for (narrow, wide) in pairs() {
+        let mut subject = fresh();
+        let (narrow, wide) = (limit(narrow, 2), Rule::new(limit(wide, 10)));
+        let narrow = Rule::new(narrow);
+        let keys = ["narrow", "wide"].map(|name| subject.key(name));
+        let both = [
+            narrow.charge(keys[0], Cost::ONE),
+            wide.charge(keys[1], Cost::ONE),
+        ];
+        for passed in 1..=4 {
+            let verdict = subject.decide(taste.start, &both);
+            assert_eq!(verdict.is_admitted(), passed <= 2);
+            let remaining = verdict.decisions[1].remaining();
+            assert_eq!(remaining, 10 - u32::min(passed, 2));
+            let by = verdict.refusal.map(|refusal| refusal.by);
+            assert_eq!(by, (passed > 2).then_some(0));
+        }
+    }
+}
+
+/// 9: with peeks left out, all other answers are the same.
+pub fn a_peek_changes_nothing<S: Subject>(taste: &Taste, mut fresh: impl FnMut() -> S) {
+    check("a_peek_changes_nothing", CASES, |random| {
+        let mut trace = Trace::new(*taste, random);
+        let peeks = |charge: &Charge<'_>| matches!(charge.cost, Cost::Peek(_) | Cost::Take(0));
+        trace.run_sparing(random, [&mut fresh(), &mut fresh()], |charges, _| {
+            !charges.iter().all(peeks)
+        });
+    });
+}
+
+/// 2: under `charge_denied` a refusal exhausts, and the wait is told afterwards.
+pub fn charge_denied_exhausts<S: Subject>(taste: &Taste, mut fresh: impl FnMut() -> S) {
+    for algorithm in algorithms() {
+        let mut subject = fresh();
+        let mut rule = Rule::new(limit(algorithm, 4));
+        rule.on_denial = OnDenial::Charge;
+        let key = subject.key("only");
+        let mut ask = |cost| subject.decide(taste.start, &[rule.charge(key, cost)]);
+        assert!(ask(Cost::Take(2)).is_admitted());
+        let never = ask(Cost::Take(5));
+        assert_eq!(never.refusal.map(|refusal| refusal.wait), Some(Wait::Never));
+        assert_eq!(never.decisions[0].remaining(), 2, "{rule:?}");
+        let refused = ask(Cost::Take(3));
+        assert!(!refused.is_admitted());
+        assert_eq!(refused.decisions[0].remaining(), 0, "{rule:?}");
+        let again = ask(Cost::Peek(3));
+        assert_eq!(again.decisions, refused.decisions, "{rule:?}");
+    }
+}
+
+/// 3: admitted after exactly the wait, refused one grain earlier; over several limits as well.
+pub fn the_wait_is_honest<S: Subject>(taste: &Taste, mut fresh: impl FnMut() -> S) {
+    check("the_wait_is_honest", CASES, |random| {
+        Trace::new(*taste, random).run_waiting(random, &mut fresh());
+    });
+}
+
+/// 4: a cost above the capacity is told so, and charges nothing.
+pub fn a_cost_above_the_capacity_never_fits<S: Subject>(
+    taste: &Taste,
+    mut fresh: impl FnMut() -> S,
+) {
+    check("a_cost_above_the_capacity_never_fits", CASES, |random| {
+        let mut subject = fresh();
+        let rule = taste.rule(random);
+        let rule = Rule::new(rule.limit);
+        let (key, capacity) = (subject.key("only"), rule.limit.capacity());
+        for units in [u64::from(capacity) + 1, random.between(1 << 32, u64::MAX)] {
+            let verdict = subject.decide(taste.start, &[rule.charge(key, Cost::Take(units))]);
+            let wait = verdict.refusal.map(|refusal| refusal.wait);
+            assert_eq!(wait, Some(Wait::Never), "{units} of {rule:?}");
+            assert_eq!(verdict.decisions[0].remaining(), capacity);
+        }
+        let whole = rule.charge(key, Cost::from(capacity));
+        let verdict = subject.decide(taste.start, &[whole]);
+        assert_eq!(verdict.is_admitted(), capacity > 0, "{rule:?}");
+    });
+}
+
+/// 9: N = 0.
+pub fn zero_per_window_denies_everything<S: Subject>(taste: &Taste, mut fresh: impl FnMut() -> S) {
+    for algorithm in algorithms() {
+        let mut subject = fresh();
+        let rule = Rule::new(limit(algorithm, 0));
+        let key = subject.key("only");
+        for cost in [0, 1, u64::MAX]
+            .into_iter()
+            .flat_map(|n| [Cost::Take(n), Cost::Peek(n)])
+        {
+            let verdict = subject.decide(taste.start, &[rule.charge(key, cost)]);
+            let wait = verdict.refusal.map(|refusal| refusal.wait);
+            assert_eq!(wait, Some(Wait::Never), "{cost:?} of {rule:?}");
+            assert_eq!(verdict.decisions[0].remaining(), 0);
+        }
+        let refund = rule.charge(key, Cost::Refund(5));
+        assert!(subject.decide(taste.start, &[refund]).is_admitted());
+    }
+}
+
+/// 6: from the promised reset on, a key answers as one never seen.
+pub fn a_recovered_key_is_a_fresh_key<S: Subject>(taste: &Taste, mut fresh: impl FnMut() -> S) {
+    check("a_recovered_key_is_a_fresh_key", CASES, |random| {
+        let mut subject = fresh();
+        let rule = Rule::new(taste.limit(random));
+        let keys = ["seen", "never seen"].map(|name| subject.key(name));
+        let mut now = taste.start;
+        let mut reset = Span::ZERO;
+        for _ in 0..random.between(1, 8) {
+            now = later(now, taste.grain.times(random.between(0, 3)));
+            let charge = rule.charge(keys[0], taste.cost(&rule.limit, random));
+            reset = subject.decide(now, &[charge]).decisions[0].reset();
+        }
+        now = later(now, reset);
+        for _ in 0..8 {
+            let cost = taste.cost(&rule.limit, random);
+            let answers = keys.map(|key| subject.decide(now, &[rule.charge(key, cost)]));
+            assert_eq!(answers[0], answers[1], "{cost:?} of {rule:?}");
+            now = later(now, taste.grain.times(random.between(0, 3)));
+        }
+    });
+}
+
+/// 9: a refund ends at a full budget.
+pub fn a_refund_never_exceeds_the_budget<S: Subject>(taste: &Taste, mut fresh: impl FnMut() -> S) {
+    for algorithm in algorithms() {
+        let mut subject = fresh();
+        let rule = Rule::new(limit(algorithm, 5));
+        let key = subject.key("only");
+        let mut ask = |cost| subject.decide(taste.start, &[rule.charge(key, cost)]);
+        assert!(ask(Cost::Take(4)).is_admitted());
+        assert_eq!(ask(Cost::Refund(1)).decisions[0].remaining(), 2, "{rule:?}");
+        for units in [3, 1, u64::MAX] {
+            assert_eq!(
+                ask(Cost::Refund(units)).decisions[0].remaining(),
+                5,
+                "{rule:?}"
+            );
+        }
+        assert!(ask(Cost::Take(5)).is_admitted());
+        assert!(!ask(Cost::ONE).is_admitted());
+    }
+}
+
+/// 8: whatever changes, what was consumed stays consumed, up to the new capacity.
+pub fn a_change_of_capacity_keeps_what_was_consumed<S: Subject>(
+    taste: &Taste,
+    mut fresh: impl FnMut() -> S,
+) {
+    for (old, new) in pairs() {
+        let mut subject = fresh();
+        let mut rule = Rule::new(limit(old, 10));
+        let key = subject.key("only");
+        let first = subject.decide(taste.start, &[rule.charge(key, Cost::Take(6))]);
+        assert_eq!(first.decisions[0].remaining(), 4);
+        let mut remaining_of = |count| {
+            rule.change(limit(new, count));
+            let peek = rule.charge(key, Cost::Peek(1));
+            subject.decide(taste.start, &[peek]).decisions[0].remaining()
+        };
+        let told = [20, 6, 8, 4, 5].map(&mut remaining_of);
+        assert_eq!(told, [14, 0, 2, 0, 1], "from {old:?} to {new:?}");
+    }
+}
+
+/// Shadow limits never refuse; quotas refuse only all together.
+pub fn shadow_and_quota_refuse_as_told<S: Subject>(taste: &Taste, mut fresh: impl FnMut() -> S) {
+    for (one, other) in pairs() {
+        let mut subject = fresh();
+        let keys = ["one", "other"].map(|name| subject.key(name));
+        let mut ask = |enforcement| {
+            let mut rules = [Rule::new(limit(one, 1)), Rule::new(limit(other, 3))];
+            rules
+                .iter_mut()
+                .for_each(|rule| rule.enforcement = enforcement);
+            let charges = [0, 1].map(|at| rules[at].charge(keys[at], Cost::ONE));
+            told(&subject.decide(taste.start, &charges))
+        };
+        assert_eq!(ask(Enforcement::Shadow), (true, [Some(0), Some(2)]));
+        // The first is over: it is not charged, and the other one is.
+        assert_eq!(ask(Enforcement::Quota), (true, [None, Some(1)]));
+        assert_eq!(ask(Enforcement::Shadow), (true, [None, Some(0)]));
+        assert_eq!(ask(Enforcement::Shadow), (true, [None, None]));
+        assert_eq!(ask(Enforcement::Quota), (false, [None, None]));
+        assert_eq!(ask(Enforcement::Enforce), (false, [None, None]));
+    }
+}
+
+/// Two charges that meet on one key are added up and judged once.
+pub fn charges_on_one_key_are_added_up<S: Subject>(taste: &Taste, mut fresh: impl FnMut() -> S) {
+    for algorithm in algorithms() {
+        let mut subject = fresh();
+        let rule = Rule::new(limit(algorithm, 5));
+        let key = subject.key("only");
+        let mut ask = |units| {
+            let charges = [
+                rule.charge(key, Cost::Take(units)),
+                rule.charge(key, Cost::Take(1)),
+            ];
+            told(&subject.decide(taste.start, &charges))
+        };
+        assert_eq!(ask(2), (true, [Some(2), Some(2)]));
+        assert_eq!(ask(2), (false, [None, None]));
+        assert_eq!(ask(1), (true, [Some(0), Some(0)]));
+    }
+}
+
+/// Whether it passes, and what remains where a limit admits.
+fn told(verdict: &Verdict) -> (bool, [Option<u32>; 2]) {
+    let remaining = [0, 1].map(|at: usize| match verdict.decisions[at] {
+        Decision::Allow(grant) => Some(grant.remaining),
+        Decision::Deny(_) => None,
+    });
+    (verdict.is_admitted(), remaining)
+}
+
+/// Every algorithm, in each of its forms.
+fn algorithms() -> [Algorithm; 7] {
+    let six = Segments::new(6).expect("6 is from 1 to 60");
+    [
+        Algorithm::FixedWindow(Anchor::Clock),
+        Algorithm::FixedWindow(Anchor::FirstRequest),
+        Algorithm::SlidingLog,
+        Algorithm::SlidingWindow(Segments::ONE),
+        Algorithm::SlidingWindow(six),
+        Algorithm::TokenBucket,
+        Algorithm::LeakyBucket,
+    ]
+}
+
+fn pairs() -> impl Iterator<Item = (Algorithm, Algorithm)> {
+    let other = |one| algorithms().map(|other| (one, other));
+    algorithms().into_iter().flat_map(other)
+}
+
+fn limit(algorithm: Algorithm, count: u32) -> Limit {
+    // An hour divides by every count used here into whole microseconds.
+    Limit::new(algorithm, count, Span::HOUR).expect("valid for every algorithm")
+}

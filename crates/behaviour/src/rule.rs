@@ -1,0 +1,233 @@
+//! Random limits, and rules that change them.
+
+use tollgate_core::{
+    Algorithm, Anchor, Charge, Cost, Enforcement, Key, Limit, Moment, Now, OnDenial, Past,
+    Segments, Span, WINDOW_MAX,
+};
+
+use crate::random::Random;
+
+/// What kind of cases a subject is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Taste {
+    /// The shortest span that the subject knows: every moment and interval is a multiple of it,
+    /// and its waits and resets are rounded up to it.
+    pub grain: Span,
+    /// How large limits are.
+    pub scale: Scale,
+    /// Whether rules change their limits.
+    pub changes: bool,
+    /// When a trace begins.
+    pub start: Now,
+}
+
+/// How large limits are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// A few units in a few grains, so that every second step meets a border.
+    Small,
+    /// Anything that is representable, the ends of every range most of all.
+    Extreme,
+}
+
+/// One rule: a limit, those that it had before, and what its refusal does.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// What its limit is now.
+    pub limit: Limit,
+    /// What its limits were.
+    pub past: Past,
+    /// What its refusal does.
+    pub enforcement: Enforcement,
+    /// What a refusal costs it.
+    pub on_denial: OnDenial,
+}
+
+// === impl Taste ===
+
+impl Taste {
+    /// Small limits to the nanosecond, with changes, on clocks that have gone for a while.
+    pub const SMALL: Taste = Taste {
+        grain: Span::NANOSECOND,
+        scale: Scale::Small,
+        changes: true,
+        start: Now {
+            steady: Moment::from_nanos(1_000_003),
+            utc: Moment::from_nanos(1_763_700_000_000_000_007),
+        },
+    };
+    /// The ends of every range.
+    pub const EXTREME: Taste = Taste {
+        scale: Scale::Extreme,
+        ..Taste::SMALL
+    };
+    /// Whole microseconds, as in Redis.
+    pub const MICROSECONDS: Taste = Taste {
+        grain: Span::from_nanos(1_000),
+        changes: false,
+        start: Now::at(Moment::from_nanos(1_763_700_000_000_007_000)),
+        ..Taste::SMALL
+    };
+
+    /// A limit of any algorithm.
+    pub fn limit(&self, random: &mut Random) -> Limit {
+        // What cannot be represented is refused: draw again.
+        let drawn = std::iter::repeat_with(|| match self.scale {
+            Scale::Small => self.small(random),
+            Scale::Extreme => extreme(random),
+        });
+        drawn.flatten().next().expect("the sequence has no end")
+    }
+
+    fn small(&self, random: &mut Random) -> Option<Limit> {
+        let algorithm = algorithm(random);
+        let count = if random.chance(4) {
+            0
+        } else {
+            random.small(1, 9)
+        };
+        let length = random.between(1, 12);
+        let grains = match algorithm {
+            Algorithm::SlidingWindow(segments) => length * u64::from(segments.get()),
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                // Not below the shortest interval, and seldom a whole number of intervals.
+                let part = random.between(0, u64::from(count) / 2) * self.is_fine();
+                u64::from(count.max(1)) * (99 * self.is_fine() + length) + part
+            }
+            _ => length,
+        };
+        let limit = Limit::new(algorithm, count, self.grain.times(grains)).ok()?;
+        decorated(limit, random, 12, &[0, 0, 0, 10, 20, 50, 100, 133])
+    }
+
+    /// 1 if intervals may end on any nanosecond.
+    const fn is_fine(&self) -> u64 {
+        match self.grain {
+            Span::NANOSECOND => 1,
+            _ => 0,
+        }
+    }
+
+    /// A rule that was never changed.
+    pub fn rule(&self, random: &mut Random) -> Rule {
+        let enforce = Enforcement::Enforce;
+        Rule {
+            limit: self.limit(random),
+            past: Past::default(),
+            enforcement: random.pick(&[enforce, enforce, Enforcement::Shadow, Enforcement::Quota]),
+            on_denial: random.pick(&[OnDenial::Keep, OnDenial::Keep, OnDenial::Charge]),
+        }
+    }
+
+    /// A limit that differs from `limit` in one parameter, or in all.
+    pub fn changed(&self, limit: &Limit, random: &mut Random) -> Limit {
+        let other = self.limit(random);
+        let count = random.pick(&[limit.count(), other.count()]);
+        let window = random.pick(&[limit.window(), limit.window(), other.window()]);
+        let Ok(near) = Limit::new(limit.algorithm(), count, window) else {
+            return other;
+        };
+        let near = match near.is_bucket() {
+            true => near.with_burst(random.pick(&[limit.nominal(), other.nominal()])),
+            false => Ok(near),
+        };
+        let soft = random.pick(&[limit.soft_percent(), other.soft_percent()]);
+        let near = near.and_then(|near| near.with_soft(soft));
+        near.ok().filter(|_| random.chance(70)).unwrap_or(other)
+    }
+
+    /// A cost for a limit, seldom far more than it ever admits.
+    pub fn cost(&self, limit: &Limit, random: &mut Random) -> Cost {
+        let capacity = u64::from(limit.capacity());
+        let units = match random.between(0, 19) {
+            0 => random.word(),
+            1 => u64::MAX,
+            2 => capacity,
+            3 => capacity + 1,
+            4 => 0,
+            5..8 => random.between(0, capacity),
+            8..10 => random.any_size(capacity),
+            _ => random.between(1, 3),
+        };
+        match random.between(0, 11) {
+            0 => Cost::Refund(units),
+            1 | 2 => Cost::Peek(units),
+            _ => Cost::Take(units),
+        }
+    }
+}
+
+fn algorithm(random: &mut Random) -> Algorithm {
+    let segments = u8::try_from(random.between(1, 60)).expect("drawn from 1 to 60");
+    let many = Segments::new(segments).expect("drawn from 1 to 60");
+    random.pick(&[
+        Algorithm::FixedWindow(Anchor::Clock),
+        Algorithm::FixedWindow(Anchor::FirstRequest),
+        Algorithm::SlidingLog,
+        Algorithm::SlidingWindow(Segments::ONE),
+        Algorithm::SlidingWindow(many),
+        Algorithm::TokenBucket,
+        Algorithm::LeakyBucket,
+    ])
+}
+
+fn extreme(random: &mut Random) -> Option<Limit> {
+    let algorithm = algorithm(random);
+    let drawn = random.any_size(u64::from(u32::MAX));
+    let drawn = u32::try_from(drawn).expect("at most u32::MAX");
+    let count = random.pick(&[0, 1, 2, u32::MAX - 1, u32::MAX, drawn, drawn]);
+    let drawn = random.any_size(WINDOW_MAX.as_nanos()).max(1);
+    let mut window = random.pick(&[1, 2, WINDOW_MAX.as_nanos(), 1_000_000_000, drawn, drawn]);
+    if let Algorithm::SlidingWindow(segments) = algorithm {
+        let segments = u64::from(segments.get());
+        window = (window / segments).max(1) * segments;
+    }
+    let limit = Limit::new(algorithm, count, Span::from_nanos(window)).ok()?;
+    decorated(limit, random, u32::MAX, &[0, 0, 1, 10, 100, u32::MAX])
+}
+
+/// The limit with a burst up to `burst_max` and a soft part, each as often as not.
+fn decorated(limit: Limit, random: &mut Random, burst_max: u32, soft: &[u32]) -> Option<Limit> {
+    let limit = match limit.is_bucket() && random.chance(50) {
+        true => {
+            let burst = random.any_size(u64::from(burst_max));
+            limit.with_burst(u32::try_from(burst).ok()?).ok()?
+        }
+        false => limit,
+    };
+    limit.with_soft(random.pick(soft)).ok()
+}
+
+// === impl Rule ===
+
+impl Rule {
+    /// A rule with this limit, enforced, never changed.
+    pub fn new(limit: Limit) -> Rule {
+        Rule {
+            limit,
+            past: Past::default(),
+            enforcement: Enforcement::Enforce,
+            on_denial: OnDenial::Keep,
+        }
+    }
+
+    /// `cost` on `key` under this rule.
+    pub const fn charge(&self, key: Key, cost: Cost) -> Charge<'_> {
+        Charge {
+            key,
+            limit: &self.limit,
+            past: &self.past,
+            cost,
+            enforcement: self.enforcement,
+            on_denial: self.on_denial,
+        }
+    }
+
+    /// Gives the rule another limit, as a reload does.
+    pub fn change(&mut self, limit: Limit) {
+        if self.limit != limit {
+            self.past = self.past.and(self.limit);
+            self.limit = limit;
+        }
+    }
+}

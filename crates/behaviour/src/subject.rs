@@ -1,0 +1,87 @@
+//! What is under test.
+
+use tollgate_core::{Charge, Key, Ledger, Now, Verdict};
+
+/// A store under test, at moments that the test chooses.
+///
+/// A store behind a network waits for its answers; one that rounds time says so in its
+/// [`crate::Taste`].
+pub trait Subject {
+    /// The store's key for this name, the same for the same name.
+    fn key(&mut self, name: &str) -> Key;
+
+    /// The store's answer at `now`. Panics if the store fails.
+    fn decide(&mut self, now: Now, charges: &[Charge<'_>]) -> Verdict;
+}
+
+/// Core's `Ledger` as a subject: the reference.
+#[derive(Debug, Default)]
+pub struct Plain {
+    ledger: Ledger,
+    names: Vec<String>,
+}
+
+// === impl Plain ===
+
+impl Subject for Plain {
+    fn key(&mut self, name: &str) -> Key {
+        let found = self.names.iter().position(|known| known == name);
+        let place = found.unwrap_or_else(|| {
+            self.names.push(name.to_owned());
+            self.names.len() - 1
+        });
+        Key::from_bits(u128::try_from(place).expect("a place fits 128 bits"))
+    }
+
+    fn decide(&mut self, now: Now, charges: &[Charge<'_>]) -> Verdict {
+        let verdict = self.ledger.decide(now, charges);
+        verdict.expect("no test asks too many charges at once")
+    }
+}
+
+/// Declares one test for each worked example, promise and family of traces.
+///
+/// `store_behaves!(ledger, Taste::SMALL, Plain::default());` makes a module `ledger` of tests; the
+/// expression makes a fresh subject each time.
+#[macro_export]
+macro_rules! store_behaves {
+    ($name:ident, $taste:expr, $fresh:expr) => {
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+
+            $crate::store_behaves!(@each $taste, $fresh,
+                worked_example_1_fixed_window_lets_double_through,
+                worked_example_2_sliding_log_of_three_a_minute,
+                worked_example_3_sliding_log_of_two_a_second,
+                worked_example_4_sliding_window_admits,
+                worked_example_5_sliding_window_denies,
+                worked_example_6_token_bucket_of_three_a_minute,
+                worked_example_7_leaky_bucket_queues_ten,
+                worked_example_8_phases,
+                worked_example_9_the_last_unit_goes_once,
+                a_denied_request_changes_nothing,
+                a_denied_request_charges_no_limit_at_all,
+                a_peek_changes_nothing,
+                charge_denied_exhausts,
+                the_wait_is_honest,
+                a_cost_above_the_capacity_never_fits,
+                zero_per_window_denies_everything,
+                a_recovered_key_is_a_fresh_key,
+                a_refund_never_exceeds_the_budget,
+                a_change_of_capacity_keeps_what_was_consumed,
+                shadow_and_quota_refuse_as_told,
+                charges_on_one_key_are_added_up,
+                agrees_with_the_ledger,
+            );
+        }
+    };
+    (@each $taste:expr, $fresh:expr, $($test:ident,)*) => {
+        $(
+            #[test]
+            fn $test() {
+                $crate::$test(&$taste, || $fresh);
+            }
+        )*
+    };
+}

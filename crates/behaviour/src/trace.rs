@@ -1,0 +1,277 @@
+//! Random traces: the same questions to two, who must give the same answers.
+
+use tollgate_core::{Charge, Cost, Decision, Key, Now, OnDenial, Span, Verdict, Wait};
+
+use crate::random::{Random, check};
+use crate::rule::{Rule, Taste};
+use crate::subject::{Plain, Subject};
+
+/// A few rules, a few keys, and a clock that mostly stops at borders.
+#[derive(Debug)]
+pub struct Trace {
+    taste: Taste,
+    now: Now,
+    rules: Vec<Rule>,
+    /// Spans after which something happens, from the last answers.
+    borders: Vec<Span>,
+}
+
+/// One charge of a question: which rule, which of its keys.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    rule: usize,
+    value: u64,
+    cost: Cost,
+}
+
+/// The most keys that one rule has in a trace.
+const VALUES: u64 = 2;
+/// Questions in one trace.
+const STEPS: usize = 60;
+/// No trace goes beyond this moment (in 2262): a century later must still be a moment.
+const LATEST_NANOS: u64 = 1 << 63;
+
+// === impl Trace ===
+
+impl Trace {
+    /// A trace with up to four rules.
+    pub fn new(taste: Taste, random: &mut Random) -> Trace {
+        let rules = (0..random.between(1, 4)).map(|_| taste.rule(random));
+        Trace {
+            taste,
+            now: taste.start,
+            rules: rules.collect(),
+            borders: vec![Span::ZERO],
+        }
+    }
+
+    /// Refusals cost nothing, in all rules.
+    pub(crate) fn keep_on_denial(&mut self) {
+        for rule in &mut self.rules {
+            rule.on_denial = OnDenial::Keep;
+        }
+    }
+
+    /// Asks both the same questions for a while.
+    ///
+    /// `key` makes both of them a key each; `expected` is rounded up to the grain before the
+    /// comparison.
+    ///
+    /// # Panics
+    ///
+    /// If an answer differs.
+    pub fn run<S, E>(&mut self, random: &mut Random, subject: &mut S, expected: &mut E)
+    where
+        S: Subject,
+        E: Subject,
+    {
+        for step in 0..STEPS {
+            self.pass_time(random);
+            self.change_rules(random);
+            let asked = self.question(random);
+            let charges = self.charges(&asked, |name| subject.key(name));
+            let got = subject.decide(self.now, &charges);
+            let same = self.charges(&asked, |name| expected.key(name));
+            let want = with_grain(expected.decide(self.now, &same), self.taste.grain);
+            assert_eq!(got, want, "step {step} at {:?}: {charges:#?}", self.now);
+            self.remember(&want);
+        }
+    }
+
+    /// Asks `subject` everything and `sparing` only what `matters` once `subject` has answered: the
+    /// answers to what matters must not differ.
+    ///
+    /// # Panics
+    ///
+    /// If an answer differs.
+    pub(crate) fn run_sparing<S: Subject>(
+        &mut self,
+        random: &mut Random,
+        [subject, sparing]: [&mut S; 2],
+        matters: impl Fn(&[Charge<'_>], &Verdict) -> bool,
+    ) {
+        for step in 0..STEPS {
+            self.pass_time(random);
+            let asked = self.question(random);
+            let charges = self.charges(&asked, |name| subject.key(name));
+            let got = subject.decide(self.now, &charges);
+            if matters(&charges, &got) {
+                let same = self.charges(&asked, |name| sparing.key(name));
+                let want = sparing.decide(self.now, &same);
+                assert_eq!(got, want, "step {step} at {:?}: {charges:#?}", self.now);
+            }
+            self.remember(&got);
+        }
+    }
+
+    /// Asks, and after each refusal with a wait asks again, too early and in time.
+    ///
+    /// # Panics
+    ///
+    /// If a wait is too long or too short.
+    pub(crate) fn run_waiting<S: Subject>(&mut self, random: &mut Random, subject: &mut S) {
+        for _ in 0..STEPS {
+            self.pass_time(random);
+            let asked = self.question(random);
+            let charges = self.charges(&asked, |name| subject.key(name));
+            let verdict = subject.decide(self.now, &charges);
+            let refusal = verdict.refusal.map(|refusal| refusal.wait);
+            if let Some(Wait::For(wait)) = refusal
+                && wait.as_nanos() <= LATEST_NANOS.saturating_sub(self.now.utc.as_nanos())
+            {
+                self.wait(subject, &charges, wait);
+                self.now = later(self.now, wait);
+            }
+            self.remember(&verdict);
+        }
+    }
+
+    /// Asks again too early and in time, as peeks: under `charge_denied`, asking too early costs.
+    fn wait<S: Subject>(&self, subject: &mut S, charges: &[Charge<'_>], wait: Span) {
+        let peeks: Vec<Charge<'_>> = charges.iter().copied().filter_map(peeked).collect();
+        let early = later(self.now, wait.minus(self.taste.grain));
+        let in_time = later(self.now, wait);
+        let verdict = subject.decide(early, &peeks);
+        assert!(!verdict.is_admitted(), "{wait} is too long: {charges:#?}");
+        let verdict = subject.decide(in_time, &peeks);
+        assert!(verdict.is_admitted(), "{wait} is too short: {charges:#?}");
+        let verdict = subject.decide(in_time, charges);
+        assert!(
+            verdict.is_admitted(),
+            "after {wait} a peek lied: {charges:#?}"
+        );
+    }
+
+    /// Stands still, or goes to a border, or just before or behind it, or anywhere.
+    fn pass_time(&mut self, random: &mut Random) {
+        let grain = self.taste.grain;
+        let border = random.pick(&self.borders);
+        let window = random.pick(&self.rules).limit.window();
+        let span = match random.between(0, 9) {
+            0..3 => Span::ZERO,
+            3 => grain,
+            4 => border,
+            5 => border.minus(grain),
+            6 => border + grain,
+            7 => window,
+            8 => round_up(
+                Span::from_nanos(random.any_size(2 * window.as_nanos())),
+                grain,
+            ),
+            _ => grain.times(random.between(0, 12)),
+        };
+        if span.as_nanos() > LATEST_NANOS.saturating_sub(self.now.utc.as_nanos()) {
+            return;
+        }
+        self.now.steady = self.now.steady + span;
+        // The wall clock is sometimes put forward.
+        let forward = if random.chance(3) {
+            grain.times(7)
+        } else {
+            Span::ZERO
+        };
+        self.now.utc = self.now.utc + span + forward;
+    }
+
+    fn change_rules(&mut self, random: &mut Random) {
+        if !self.taste.changes || !random.chance(8) {
+            return;
+        }
+        let last = u64::try_from(self.rules.len()).expect("a few rules") - 1;
+        let index = usize::try_from(random.between(0, last)).expect("a few rules");
+        let limit = self.taste.changed(&self.rules[index].limit, random);
+        self.rules[index].change(limit);
+    }
+
+    fn question(&self, random: &mut Random) -> Vec<Asked> {
+        let last = u64::try_from(self.rules.len()).expect("a few rules") - 1;
+        let count = random.pick(&[1, 1, 1, 2, 3]);
+        let asked = (0..count).map(|_| {
+            let rule = usize::try_from(random.between(0, last)).expect("a few rules");
+            Asked {
+                rule,
+                value: random.between(1, VALUES),
+                cost: self.taste.cost(&self.rules[rule].limit, random),
+            }
+        });
+        asked.collect()
+    }
+
+    fn charges(&self, asked: &[Asked], mut key: impl FnMut(&str) -> Key) -> Vec<Charge<'_>> {
+        let charges = asked.iter().map(|one| {
+            let key = key(&format!("rule {} value {}", one.rule, one.value));
+            self.rules[one.rule].charge(key, one.cost)
+        });
+        charges.collect()
+    }
+
+    fn remember(&mut self, verdict: &Verdict) {
+        self.borders.clear();
+        for decision in &verdict.decisions {
+            self.borders.push(decision.reset());
+            match decision {
+                Decision::Allow(grant) => self.borders.push(grant.delay),
+                Decision::Deny(denial) => match denial.wait {
+                    Wait::For(span) => self.borders.push(span),
+                    Wait::Never => {}
+                },
+            }
+        }
+    }
+}
+
+/// The verdict as a store says it that knows no shorter span than `grain`.
+pub fn with_grain(mut verdict: Verdict, grain: Span) -> Verdict {
+    let coarse = |wait: &mut Wait| {
+        if let Wait::For(span) = wait {
+            *span = round_up(*span, grain);
+        }
+    };
+    for decision in &mut verdict.decisions {
+        match decision {
+            Decision::Allow(grant) => {
+                grant.reset = round_up(grant.reset, grain);
+                grant.delay = round_up(grant.delay, grain);
+            }
+            Decision::Deny(denial) => {
+                denial.reset = round_up(denial.reset, grain);
+                coarse(&mut denial.wait);
+            }
+        }
+    }
+    if let Some(refusal) = &mut verdict.refusal {
+        coarse(&mut refusal.wait);
+    }
+    verdict
+}
+
+/// The subject gives the ledger's answers, question by question, on random traces.
+pub fn agrees_with_the_ledger<S: Subject>(taste: &Taste, mut fresh: impl FnMut() -> S) {
+    check("agrees_with_the_ledger", 300, |random| {
+        let mut trace = Trace::new(*taste, random);
+        trace.run(random, &mut fresh(), &mut Plain::default());
+    });
+}
+
+/// The same question without consequences; nothing for a refund.
+const fn peeked(charge: Charge<'_>) -> Option<Charge<'_>> {
+    match charge.cost {
+        Cost::Take(units) | Cost::Peek(units) => Some(Charge {
+            cost: Cost::Peek(units),
+            ..charge
+        }),
+        Cost::Refund(_) => None,
+    }
+}
+
+/// Both clocks, `span` later.
+pub(crate) fn later(now: Now, span: Span) -> Now {
+    Now {
+        steady: now.steady + span,
+        utc: now.utc + span,
+    }
+}
+
+fn round_up(span: Span, grain: Span) -> Span {
+    grain.times(span.as_nanos().div_ceil(grain.as_nanos()))
+}
