@@ -1,1 +1,89 @@
-//! Tollgate's rules: YAML text in, charges out. The only crate that knows YAML.
+//! Tollgate's rules: YAML text in, charges out.
+//!
+//! Reads the rule files of Envoy's ratelimit service unchanged, with more algorithms and windows of
+//! any length; reports every mistake in them with its place and what to do; and finds, for a
+//! request, the limits that it meets and the keys that they count.
+//!
+//! The only crate that knows YAML. Knows nothing about stores, clocks, sockets or protocols.
+//!
+//! # Example
+//!
+//! ```
+//! use tollgate_core::{Descriptor, Entry, Request, Cost};
+//! use tollgate_rules::{Options, RuleSet, Source};
+//!
+//! # struct Hasher;
+//! # impl tollgate_core::KeyHasher for Hasher {
+//! #     fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> tollgate_core::Key {
+//! #         tollgate_core::Key::from_bits(parts.map(|part| part.len() as u128).sum())
+//! #     }
+//! # }
+//! # let store = Hasher;
+//! let text = "
+//! domain: shop
+//! descriptors:
+//!   - key: user
+//!     rate_limit: 100/minute
+//! ";
+//! let loaded = RuleSet::parse(&[Source::new("shop.yaml", text)], &Options::default());
+//! assert!(loaded.diagnostics.is_empty());
+//! let request = Request {
+//!     domain: "shop",
+//!     descriptors: vec![Descriptor {
+//!         entries: vec![Entry { key: "user", value: "ann" }],
+//!         ..Descriptor::default()
+//!     }],
+//!     cost: Cost::ONE,
+//! };
+//! let resolved = loaded.rules.resolve(&request, &store);
+//! assert_eq!(resolved.charges()[0].limit.count(), 100);
+//! ```
+
+mod source;
+
+mod diagnostic;
+
+mod findings;
+
+mod yaml;
+
+mod place;
+
+mod schema;
+
+mod window;
+
+mod scalar;
+
+mod draft;
+
+mod parse;
+
+mod check;
+
+mod pattern;
+
+mod domain;
+
+mod build;
+
+mod rule_set;
+
+mod reload;
+
+mod replaces;
+
+mod resolve;
+
+mod view;
+
+pub use diagnostic::{Diagnostic, Severity};
+pub use findings::DIAGNOSTICS_MAX;
+pub use parse::RULES_MAX;
+pub use reload::{Changed, Changes, REMEMBERED_MAX};
+pub use resolve::Resolved;
+pub use rule_set::{Loaded, Options, RuleSet};
+pub use schema::schema;
+pub use source::{FILE_BYTES_MAX, FILES_MAX, ReadError, Source, read_paths};
+pub use view::RuleView;
+pub use yaml::{DEPTH_MAX, NODES_MAX};

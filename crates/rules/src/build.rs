@@ -1,0 +1,182 @@
+//! A checked draft into look-up tables.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tollgate_core::{Enforcement, OnDenial, Past, RuleName};
+
+use crate::domain::{Branch, Domain, Level, Rule, RuleLimit, Step, StepMetric, push_step};
+use crate::draft::{DescriptorDraft, DomainDraft, RateLimitDraft};
+
+/// What a limit that a request brings along is called where rules are called by their path.
+const OVERRIDDEN: &str = "(override)";
+
+/// The domain of a draft without errors.
+pub(crate) fn built(draft: &DomainDraft) -> Domain {
+    let charges = draft.charge_denied.as_ref();
+    let on_denial = match charges.is_some_and(|flag| flag.value) {
+        true => OnDenial::Charge,
+        false => OnDenial::Keep,
+    };
+    let mut builder = Builder {
+        domain: &draft.name.value,
+        on_denial,
+        rules: Vec::new(),
+        names: HashMap::new(),
+        path: Vec::new(),
+    };
+    let top = builder.level(&draft.descriptors);
+    Domain {
+        name: Arc::from(draft.name.value.as_str()),
+        files: draft.files.clone(),
+        on_denial,
+        top,
+        rules: builder.rules,
+        overridden: Arc::new(RuleName {
+            domain: draft.name.value.clone(),
+            path: OVERRIDDEN.to_owned(),
+            name: None,
+        }),
+    }
+}
+
+struct Builder<'d> {
+    domain: &'d str,
+    on_denial: OnDenial,
+    rules: Vec<Rule>,
+    /// A number for each name.
+    names: HashMap<&'d str, usize>,
+    /// From the top to the present descriptor.
+    path: Vec<Step>,
+}
+
+// === impl Builder ===
+
+impl<'d> Builder<'d> {
+    fn level(&mut self, descriptors: &'d [DescriptorDraft]) -> Level {
+        let mut level = Level::default();
+        for descriptor in descriptors {
+            self.path.push(step(descriptor));
+            let rate_limit = descriptor.rate_limit.as_ref();
+            let branch = Branch {
+                rule: rate_limit.map(|rate_limit| self.rule(descriptor, rate_limit)),
+                below: self.level(&descriptor.descriptors),
+            };
+            self.path.pop();
+            let value = descriptor.value.as_ref().map(|value| value.value.as_str());
+            level.insert(&descriptor.key.value, value, branch);
+        }
+        level
+    }
+
+    fn rule(&mut self, descriptor: &'d DescriptorDraft, rate_limit: &'d RateLimitDraft) -> usize {
+        let detailed_metric = descriptor.flags.detailed_metric.is_some();
+        let metric_varies = self.path.iter().any(|step| match step.metric {
+            StepMetric::Value => true,
+            StepMetric::WrittenUnlessDetailed => detailed_metric,
+            StepMetric::Written => false,
+        });
+        let rule = Rule {
+            name: Arc::new(self.name(rate_limit)),
+            limit: match rate_limit.limit {
+                None => RuleLimit::Unlimited,
+                Some(limit) => RuleLimit::Limited {
+                    limit,
+                    past: Past::default(),
+                },
+            },
+            enforcement: enforcement(descriptor),
+            on_denial: self.on_denial,
+            identity: identity(self.domain, &self.path).into(),
+            path: self.path.clone().into(),
+            called: rate_limit
+                .name
+                .as_ref()
+                .map(|name| self.number(&name.value)),
+            replaces: rate_limit
+                .replaces
+                .iter()
+                .map(|name| self.number(&name.value))
+                .collect(),
+            metadata: descriptor
+                .metadata
+                .as_ref()
+                .map(|metadata| Arc::new(metadata.value.clone())),
+            detailed_metric,
+            metric_varies,
+        };
+        self.rules.push(rule);
+        self.rules.len() - 1
+    }
+
+    fn number(&mut self, name: &'d str) -> usize {
+        let next = self.names.len();
+        *self.names.entry(name).or_insert(next)
+    }
+
+    fn name(&self, rate_limit: &RateLimitDraft) -> RuleName {
+        let mut path = String::new();
+        for step in &self.path {
+            if !path.is_empty() {
+                path.push('.');
+            }
+            push_step(&mut path, &step.key, step.value.as_deref());
+        }
+        RuleName {
+            domain: self.domain.to_owned(),
+            path,
+            name: rate_limit.name.as_ref().map(|name| name.value.clone()),
+        }
+    }
+}
+
+/// Shadow wins over quota: a limit that is only tried out must not refuse.
+fn enforcement(descriptor: &DescriptorDraft) -> Enforcement {
+    if descriptor.flags.shadow_mode.is_some() {
+        Enforcement::Shadow
+    } else if descriptor.flags.quota_mode.is_some() {
+        Enforcement::Quota
+    } else {
+        Enforcement::Enforce
+    }
+}
+
+fn step(descriptor: &DescriptorDraft) -> Step {
+    let flags = &descriptor.flags;
+    let is_exact = descriptor.value.is_some() && descriptor.pattern().is_none();
+    let shares = flags.share_threshold.is_some();
+    Step {
+        key: descriptor.key.value.as_str().into(),
+        value: descriptor
+            .value
+            .as_ref()
+            .map(|value| value.value.as_str().into()),
+        distinguishes: !is_exact && !shares,
+        metric: if is_exact || shares {
+            StepMetric::Written
+        } else if flags.value_to_metric.is_some() {
+            StepMetric::Value
+        } else {
+            StepMetric::WrittenUnlessDetailed
+        },
+    }
+}
+
+/// Each part with its length before it, so that no two paths have the same identity; and whether a
+/// step's values are distinguished, so that switching `share_threshold` begins new counters.
+fn identity(domain: &str, path: &[Step]) -> Vec<u8> {
+    let mut identity = Vec::new();
+    push_part(&mut identity, domain);
+    for step in path {
+        push_part(&mut identity, &step.key);
+        identity.push(u8::from(step.value.is_some()) | u8::from(step.distinguishes) << 1);
+        push_part(&mut identity, step.value.as_deref().unwrap_or_default());
+    }
+    identity
+}
+
+fn push_part(identity: &mut Vec<u8>, part: &str) {
+    let length = u64::try_from(part.len()).unwrap_or(u64::MAX);
+    identity.extend(length.to_be_bytes());
+    identity.extend(part.as_bytes());
+}

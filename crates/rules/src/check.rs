@@ -1,0 +1,149 @@
+//! What is allowed and probably not meant: rules that never match, flags without effect.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::draft::{DescriptorDraft, DomainDraft};
+use crate::findings::{Findings, Mark, quoted};
+use crate::pattern::Pattern;
+
+/// Warns about everything in a domain that has no effect.
+pub(crate) fn checked(draft: &DomainDraft, findings: &mut Findings) {
+    let mut names = HashSet::new();
+    collect_names(&draft.descriptors, &mut names);
+    level(&draft.descriptors, &names, findings);
+}
+
+fn collect_names<'d>(descriptors: &'d [DescriptorDraft], names: &mut HashSet<&'d str>) {
+    for descriptor in descriptors {
+        let rate_limit = descriptor.rate_limit.as_ref();
+        let name = rate_limit.and_then(|rate_limit| rate_limit.name.as_ref());
+        names.extend(name.map(|name| name.value.as_str()));
+        collect_names(&descriptor.descriptors, names);
+    }
+}
+
+fn level(descriptors: &[DescriptorDraft], names: &HashSet<&str>, findings: &mut Findings) {
+    never_matching(descriptors, findings);
+    for descriptor in descriptors {
+        flags(descriptor, findings);
+        replaces(descriptor, names, findings);
+        if descriptor.key.value.contains('*') {
+            let message = "a `*` in a key is an ordinary character".to_owned();
+            let help = "wildcards stand in `value`";
+            findings.warning(descriptor.key.mark, "star-in-key", message, help);
+        }
+        level(&descriptor.descriptors, names, findings);
+    }
+}
+
+/// The most wildcards of one key that are compared with each other.
+const COMPARED_MAX: usize = 1000;
+
+/// A wildcard behind one that takes all of its values, and a bare key beside `*`.
+fn never_matching(descriptors: &[DescriptorDraft], findings: &mut Findings) {
+    let mut earlier: HashMap<&str, Vec<(Pattern, Mark)>> = HashMap::new();
+    for descriptor in descriptors {
+        let Some(text) = descriptor.pattern() else {
+            continue;
+        };
+        let patterns = earlier.entry(&descriptor.key.value).or_default();
+        let mark = value_mark(descriptor);
+        if let Some((_, first)) = patterns.iter().find(|(pattern, _)| pattern.covers(text)) {
+            let message = format!(
+                "{} never matches: the wildcard in line {} takes all of its values",
+                quoted(text),
+                first.line
+            );
+            let help = "the first wildcard that matches wins: put the narrower one first";
+            findings.warning(mark, "never-matches", message, help);
+        }
+        if let Some(pattern) = Pattern::new(text)
+            && patterns.len() < COMPARED_MAX
+        {
+            patterns.push((pattern, mark));
+        }
+    }
+    for descriptor in descriptors.iter().filter(|other| other.value.is_none()) {
+        let patterns = earlier.get(descriptor.key.value.as_str());
+        let all = patterns.and_then(|all| all.iter().find(|(pattern, _)| pattern.is_all()));
+        if let Some((_, first)) = all {
+            let message = format!(
+                "{} without a value never matches: `*` in line {} takes every value",
+                quoted(&descriptor.key.value),
+                first.line
+            );
+            let help = "wildcards come before keys without a value: keep one of the two";
+            findings.warning(descriptor.key.mark, "never-matches", message, help);
+        }
+    }
+}
+
+fn value_mark(descriptor: &DescriptorDraft) -> Mark {
+    let value = descriptor.value.as_ref();
+    value.map_or(descriptor.key.mark, |value| value.mark)
+}
+
+fn flags(descriptor: &DescriptorDraft, findings: &mut Findings) {
+    let flags = &descriptor.flags;
+    let mut useless = |mark: Option<Mark>, flag: &str, why: &str, help: &str| {
+        if let Some(mark) = mark {
+            let message = format!("`{flag}` has no effect {why}");
+            findings.warning(mark, "no-effect", message, help);
+        }
+    };
+    let add = "add a `rate_limit`, or remove the flag";
+    let remove = "remove it";
+    let metadata = descriptor.metadata.as_ref().map(|metadata| metadata.mark);
+    match &descriptor.rate_limit {
+        None => {
+            let why = "without `rate_limit`";
+            useless(flags.shadow_mode, "shadow_mode", why, add);
+            useless(flags.quota_mode, "quota_mode", why, add);
+            useless(flags.detailed_metric, "detailed_metric", why, add);
+            useless(
+                metadata,
+                "metadata",
+                why,
+                "add a `rate_limit`, or remove it",
+            );
+        }
+        Some(rate_limit) if rate_limit.limit.is_none() => {
+            let why = "on an unlimited rule";
+            useless(flags.shadow_mode, "shadow_mode", why, remove);
+            useless(flags.quota_mode, "quota_mode", why, remove);
+        }
+        Some(_) => {}
+    }
+    if flags.shadow_mode.is_some() {
+        let why = "beside `shadow_mode`, which wins";
+        useless(flags.quota_mode, "quota_mode", why, "keep one of them");
+    }
+    let value_to_metric = flags.value_to_metric;
+    if flags.detailed_metric.is_some() {
+        let why = "beside `detailed_metric`, which wins";
+        useless(value_to_metric, "value_to_metric", why, remove);
+    } else if flags.share_threshold.is_some() {
+        let why = "beside `share_threshold`, whose pattern is shown";
+        useless(value_to_metric, "value_to_metric", why, remove);
+    } else if descriptor.value.is_some() && descriptor.pattern().is_none() {
+        let why = "on a value without `*`, which is shown anyway";
+        useless(value_to_metric, "value_to_metric", why, remove);
+    }
+    let is_bare = descriptor.value.is_none();
+    if is_bare && descriptor.rate_limit.is_none() && descriptor.descriptors.is_empty() {
+        let message = format!("{} does nothing", quoted(&descriptor.key.value));
+        let help = "add `rate_limit` or `descriptors`, or remove it";
+        findings.warning(descriptor.key.mark, "no-effect", message, help);
+    }
+}
+
+fn replaces(descriptor: &DescriptorDraft, names: &HashSet<&str>, findings: &mut Findings) {
+    let rate_limit = descriptor.rate_limit.as_ref();
+    for name in rate_limit.map_or(&[][..], |rate_limit| &rate_limit.replaces) {
+        if !names.contains(name.value.as_str()) {
+            let message = format!("no limit of this domain is called {}", quoted(&name.value));
+            let help = "give the other `rate_limit` this `name`, or remove the item";
+            findings.warning(name.mark, "replaces-nothing", message, help);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! A domain's rules, ready to be looked up.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tollgate_core::{Enforcement, Entry, Limit, OnDenial, Past, RuleName};
+
+use crate::pattern::Pattern;
+
+/// All rules of a domain. Shared by every rule set that has it unchanged.
+#[derive(Clone, Debug)]
+pub(crate) struct Domain {
+    pub(crate) name: Arc<str>,
+    /// The files that it was read from.
+    pub(crate) files: Vec<String>,
+    pub(crate) on_denial: OnDenial,
+    pub(crate) top: Level,
+    /// In the order of the files.
+    pub(crate) rules: Vec<Rule>,
+    /// What a limit that a request brings along is called.
+    pub(crate) overridden: Arc<RuleName>,
+}
+
+/// Descriptors that stand beside each other, by key.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Level(HashMap<Box<str>, Branches>);
+
+/// The descriptors of one key: what each value leads to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Branches {
+    /// Values written out, looked up first.
+    exact: HashMap<Box<str>, Branch>,
+    /// Values with stars, in the order of the file; the first that matches wins.
+    patterns: Vec<(Pattern, Branch)>,
+    /// The key without a value, looked up last.
+    bare: Option<Box<Branch>>,
+}
+
+/// One descriptor of the file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Branch {
+    /// Index into the domain's rules; `None` for a descriptor without `rate_limit`.
+    pub(crate) rule: Option<usize>,
+    pub(crate) below: Level,
+}
+
+/// A descriptor with a `rate_limit`.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    pub(crate) name: Arc<RuleName>,
+    pub(crate) limit: RuleLimit,
+    pub(crate) enforcement: Enforcement,
+    pub(crate) on_denial: OnDenial,
+    /// Domain and patterns from the top: the rule's identity over reloads, and the part of its
+    /// counters' keys that no request changes.
+    pub(crate) identity: Arc<[u8]>,
+    /// From the top to here.
+    pub(crate) path: Box<[Step]>,
+    /// What this rule's `name` is called in `replaces`, as an index into the domain's names.
+    pub(crate) called: Option<usize>,
+    /// The names that this rule replaces.
+    pub(crate) replaces: Box<[usize]>,
+    pub(crate) metadata: Option<Arc<Map<String, Value>>>,
+    /// Whether the metric's path says what the request says, at every step.
+    pub(crate) detailed_metric: bool,
+    /// Whether the metric's path depends on the request.
+    pub(crate) metric_varies: bool,
+}
+
+/// What a rule does.
+#[derive(Clone, Debug)]
+pub(crate) enum RuleLimit {
+    /// Admits without counting.
+    Unlimited,
+    /// Counts.
+    Limited {
+        limit: Limit,
+        /// The limits that it had before.
+        past: Past,
+    },
+}
+
+/// One descriptor on the way to a rule.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) key: Box<str>,
+    /// As written; `None` for a bare key.
+    pub(crate) value: Option<Box<str>>,
+    /// Whether each value that a request may have here has its own counter.
+    pub(crate) distinguishes: bool,
+    pub(crate) metric: StepMetric,
+}
+
+/// What a step is called in a metric's path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StepMetric {
+    /// What the file says.
+    Written,
+    /// What the file says, unless the rule has a `detailed_metric`.
+    WrittenUnlessDetailed,
+    /// What the request says.
+    Value,
+}
+
+// === impl Domain ===
+
+impl Domain {
+    /// The rule for a descriptor: the one at the end of its entries, each of which goes down one
+    /// level. Once an entry has chosen its branch, the others at that level are not tried.
+    pub(crate) fn find(&self, entries: &[Entry<'_>]) -> Option<&Rule> {
+        let mut level = &self.top;
+        let mut found = None;
+        for entry in entries {
+            let branch = level.branch(entry)?;
+            found = branch.rule;
+            level = &branch.below;
+        }
+        found.map(|index| &self.rules[index])
+    }
+}
+
+// === impl Level ===
+
+impl Level {
+    fn branch(&self, entry: &Entry<'_>) -> Option<&Branch> {
+        let branches = self.0.get(entry.key)?;
+        if let Some(branch) = branches.exact.get(entry.value) {
+            return Some(branch);
+        }
+        let mut patterns = branches.patterns.iter();
+        match patterns.find(|(pattern, _)| pattern.matches(entry.value)) {
+            Some((_, branch)) => Some(branch),
+            None => branches.bare.as_deref(),
+        }
+    }
+
+    /// Adds a descriptor, whose key and value are not there yet.
+    pub(crate) fn insert(&mut self, key: &str, value: Option<&str>, branch: Branch) {
+        let branches = self.0.entry(key.into()).or_default();
+        match value {
+            None => branches.bare = Some(Box::new(branch)),
+            Some(value) => match Pattern::new(value) {
+                Some(pattern) => branches.patterns.push((pattern, branch)),
+                None => {
+                    branches.exact.insert(value.into(), branch);
+                }
+            },
+        }
+    }
+}
+
+// === impl Rule ===
+
+impl Rule {
+    /// Where a request counts in metrics; `None` if it is [`RuleName::path`].
+    pub(crate) fn metric(&self, entries: &[Entry<'_>]) -> Option<Box<str>> {
+        if !self.metric_varies {
+            return None;
+        }
+        let mut path = String::new();
+        for (step, entry) in self.path.iter().zip(entries) {
+            if !path.is_empty() {
+                path.push('.');
+            }
+            let says_value = match step.metric {
+                StepMetric::Value => true,
+                StepMetric::WrittenUnlessDetailed => self.detailed_metric,
+                StepMetric::Written => false,
+            };
+            let value = if says_value {
+                Some(entry.value)
+            } else {
+                step.value.as_deref()
+            };
+            push_step(&mut path, &step.key, value);
+        }
+        Some(path.into())
+    }
+}
+
+/// Writes a step as Envoy's service does: `key_value`, or `key`.
+pub(crate) fn push_step(path: &mut String, key: &str, value: Option<&str>) {
+    path.push_str(key);
+    if let Some(value) = value {
+        path.push('_');
+        path.push_str(value);
+    }
+}

@@ -1,0 +1,64 @@
+//! A domain as its files say it, with every value's place: what the parser makes, what the checks
+//! read, and what the look-up tables are built from.
+
+use serde_json::{Map, Value};
+use tollgate_core::Limit;
+
+use crate::findings::Mark;
+
+/// A value and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Spanned<T> {
+    pub(crate) value: T,
+    pub(crate) mark: Mark,
+}
+
+/// One domain.
+#[derive(Clone, Debug)]
+pub(crate) struct DomainDraft {
+    pub(crate) name: Spanned<String>,
+    pub(crate) files: Vec<String>,
+    pub(crate) charge_denied: Option<Spanned<bool>>,
+    pub(crate) descriptors: Vec<DescriptorDraft>,
+}
+
+/// One descriptor.
+#[derive(Clone, Debug)]
+pub(crate) struct DescriptorDraft {
+    pub(crate) key: Spanned<String>,
+    pub(crate) value: Option<Spanned<String>>,
+    /// `None` without `rate_limit`.
+    pub(crate) rate_limit: Option<RateLimitDraft>,
+    pub(crate) descriptors: Vec<DescriptorDraft>,
+    pub(crate) flags: Flags,
+    pub(crate) metadata: Option<Spanned<Map<String, Value>>>,
+}
+
+/// The flags of a descriptor that are set, and where.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Flags {
+    pub(crate) shadow_mode: Option<Mark>,
+    pub(crate) quota_mode: Option<Mark>,
+    pub(crate) share_threshold: Option<Mark>,
+    pub(crate) detailed_metric: Option<Mark>,
+    pub(crate) value_to_metric: Option<Mark>,
+}
+
+/// A `rate_limit`.
+#[derive(Clone, Debug)]
+pub(crate) struct RateLimitDraft {
+    /// `None` if it is unlimited.
+    pub(crate) limit: Option<Limit>,
+    pub(crate) name: Option<Spanned<String>>,
+    pub(crate) replaces: Vec<Spanned<String>>,
+}
+
+// === impl DescriptorDraft ===
+
+impl DescriptorDraft {
+    /// The value, if it has a star in it.
+    pub(crate) fn pattern(&self) -> Option<&str> {
+        let value = self.value.as_ref()?;
+        value.value.contains('*').then_some(value.value.as_str())
+    }
+}

@@ -1,0 +1,259 @@
+//! Documents into drafts of domains, with every mistake on the way.
+
+use std::collections::HashMap;
+
+use crate::draft::{DescriptorDraft, DomainDraft, Spanned};
+use crate::findings::{Findings, Mark, quoted};
+use crate::place::Place;
+use crate::rule_set::Options;
+use crate::scalar;
+use crate::source::Source;
+use crate::yaml::{Body, Document, Documents, Node};
+
+use table::Table;
+
+mod descriptor;
+mod metadata;
+mod rate_limit;
+mod table;
+
+/// The most descriptors of one load.
+pub const RULES_MAX: usize = 100_000;
+
+/// Reads all documents of all files.
+pub(crate) fn parsed(
+    sources: &[Source],
+    options: &Options,
+    findings: &mut Findings,
+) -> Vec<DomainDraft> {
+    let mut reader = Reader {
+        findings,
+        descriptors: 0,
+    };
+    let mut drafts: Vec<DomainDraft> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for (file, source) in sources.iter().enumerate() {
+        for draft in reader.file(source, file) {
+            match places.get(&draft.name.value) {
+                None => {
+                    places.insert(draft.name.value.clone(), drafts.len());
+                    drafts.push(draft);
+                }
+                Some(first) if options.merge_domains => {
+                    reader.join(&mut drafts[*first], draft);
+                }
+                Some(first) => reader.twice(&drafts[*first], &draft, sources),
+            }
+        }
+    }
+    reader.findings.enter(None);
+    drafts
+}
+
+/// Walks trees and collects what is wrong in them.
+struct Reader<'f> {
+    findings: &'f mut Findings,
+    /// Descriptors so far.
+    descriptors: usize,
+}
+
+// === impl Reader ===
+
+impl Reader<'_> {
+    fn file(&mut self, source: &Source, file: usize) -> Vec<DomainDraft> {
+        self.findings.enter(None);
+        let documents = Documents::read(source, file, self.findings);
+        // An end of document with nothing before it is no document.
+        let is_empty = documents
+            .list
+            .iter()
+            .all(|document| document.root.is_null());
+        if documents.whole && is_empty {
+            let message = "the file is empty (config file cannot have empty domain)".to_owned();
+            let help = "begin with `domain: NAME`, or remove the file";
+            self.findings
+                .error(Mark::top(file), "empty-file", message, help);
+            self.findings.spoil_file(&source.name);
+        }
+        let list = documents.list.iter();
+        list.filter(|document| !document.root.is_null())
+            .filter_map(|document| self.document(document, &source.name))
+            .collect()
+    }
+
+    fn document(&mut self, document: &Document, file: &str) -> Option<DomainDraft> {
+        let before = self.findings.mark();
+        self.findings.enter(None);
+        let name = named(&document.root);
+        self.findings.enter(name);
+        if let Some(name) = name {
+            self.findings.belong(document.mistakes, name);
+        }
+        let draft = self.domain(&document.root, file);
+        let errors = self.findings.since(before).any() || document.mistakes.any();
+        if name.is_none() && errors {
+            self.findings.spoil_file(file);
+        }
+        draft
+    }
+
+    fn domain(&mut self, root: &Node, file: &str) -> Option<DomainDraft> {
+        let table = Table::read(root, Place::Domain, self.findings)?;
+        let name = match table.get("domain") {
+            None => None,
+            Some(node) => Some(scalar::text(node, "domain", self.findings)?),
+        };
+        let charge_denied = table.get("charge_denied").and_then(|node| {
+            let value = scalar::flag(node, "charge_denied", self.findings)?;
+            Some(Spanned {
+                value,
+                mark: node.mark,
+            })
+        });
+        let descriptors = self.descriptors(table.get("descriptors"));
+        let Some(name) = name.filter(|name| !name.value.is_empty()) else {
+            let message = "a document needs a domain (config file cannot have empty domain)";
+            let help = "begin with `domain: NAME`, the name that requests ask for";
+            self.findings
+                .error(table.mark(), "missing-domain", message.to_owned(), help);
+            return None;
+        };
+        Some(DomainDraft {
+            name,
+            files: vec![file.to_owned()],
+            charge_denied,
+            descriptors,
+        })
+    }
+
+    fn descriptors(&mut self, list: Option<&Node>) -> Vec<DescriptorDraft> {
+        let Some(list) = list else { return Vec::new() };
+        let Some(items) = self.items(list, "descriptors") else {
+            return Vec::new();
+        };
+        let mut drafts = Vec::with_capacity(items.len());
+        let mut seen = Siblings::default();
+        for item in items {
+            let Some(draft) = self.descriptor(item) else {
+                continue;
+            };
+            seen.add(&draft, self.findings);
+            drafts.push(draft);
+        }
+        drafts
+    }
+
+    /// The items of a list, each of which is a map.
+    fn items<'n>(&mut self, list: &'n Node, key: &str) -> Option<Vec<&'n Node>> {
+        let Body::List(items) = &list.body else {
+            let message = format!("`{key}` takes a list, and this is {}", list.kind());
+            let help = "begin each item with `- `";
+            self.findings.error(list.mark, "type", message, help);
+            return None;
+        };
+        let items = items.iter().filter(|item| {
+            let is_map = matches!(item.body, Body::Map(_));
+            if !is_map {
+                let what = match item.scalar() {
+                    Some(scalar) => quoted(&scalar.text),
+                    None => item.kind().to_owned(),
+                };
+                let message =
+                    format!("config error, yaml file contains list of type other than map: {what}");
+                let help = match key {
+                    "replaces" => "write `- name: NAME`",
+                    _ => "write `- key: NAME`",
+                };
+                self.findings.error(item.mark, "list-item", message, help);
+            }
+            is_map
+        });
+        Some(items.map(|item| &**item).collect())
+    }
+
+    /// A second document adds to a domain.
+    fn join(&mut self, into: &mut DomainDraft, draft: DomainDraft) {
+        self.findings.enter(Some(&draft.name.value));
+        if let (Some(first), Some(second)) = (&into.charge_denied, &draft.charge_denied)
+            && first.value != second.value
+        {
+            let message = "another document of this domain says the opposite".to_owned();
+            let help = "say `charge_denied` in one of them";
+            self.findings
+                .error(second.mark, "contradiction", message, help);
+        }
+        into.charge_denied = into.charge_denied.take().or(draft.charge_denied);
+        into.files.extend(draft.files);
+        into.files.dedup();
+        join_levels(&mut into.descriptors, draft.descriptors, self.findings);
+    }
+
+    fn twice(&mut self, first: &DomainDraft, second: &DomainDraft, sources: &[Source]) {
+        self.findings.enter(Some(&second.name.value));
+        let mark = first.name.mark;
+        let message = format!(
+            "duplicate domain {} in config file; the first is at {}:{}",
+            quoted(&second.name.value),
+            sources[mark.file].name,
+            mark.line
+        );
+        let help = "put all of its descriptors in one document, or allow merging of domains";
+        self.findings
+            .error(second.name.mark, "duplicate-domain", message, help);
+    }
+}
+
+/// The domain that a document says it is, before anything is checked.
+fn named(root: &Node) -> Option<&str> {
+    let Body::Map(entries) = &root.body else {
+        return None;
+    };
+    let is_domain = |key: &Node| key.scalar().is_some_and(|scalar| scalar.text == "domain");
+    let (_, value) = entries.iter().find(|(key, _)| is_domain(key))?;
+    let name = value.scalar()?.text.as_str();
+    (!name.is_empty() && !value.is_null()).then_some(name)
+}
+
+/// The keys and values that stand beside each other.
+#[derive(Default)]
+struct Siblings(HashMap<(String, Option<String>), Mark>);
+
+// === impl Siblings ===
+
+impl Siblings {
+    fn add(&mut self, draft: &DescriptorDraft, findings: &mut Findings) {
+        let value = draft.value.as_ref().map(|value| value.value.clone());
+        let pair = (draft.key.value.clone(), value);
+        if let Some(first) = self.0.get(&pair) {
+            let (key, value) = &pair;
+            let value = value
+                .as_ref()
+                .map_or(String::new(), |value| format!("_{value}"));
+            let message = format!(
+                "duplicate descriptor composite key {}; the first is in line {}",
+                quoted(&format!("{key}{value}")),
+                first.line
+            );
+            let help = "a request could only meet one of them: join them or remove one";
+            findings.error(draft.key.mark, "duplicate-descriptor", message, help);
+            return;
+        }
+        self.0.insert(pair, draft.key.mark);
+    }
+}
+
+/// Adds descriptors of another document. The same key and value twice is a mistake, as within one.
+fn join_levels(
+    into: &mut Vec<DescriptorDraft>,
+    added: Vec<DescriptorDraft>,
+    findings: &mut Findings,
+) {
+    let mut seen = Siblings::default();
+    for draft in into.iter() {
+        seen.add(draft, findings);
+    }
+    for draft in &added {
+        seen.add(draft, findings);
+    }
+    into.extend(added);
+}

@@ -1,0 +1,119 @@
+//! One descriptor.
+
+use crate::draft::{DescriptorDraft, Flags, Spanned};
+use crate::findings::{Mark, quoted};
+use crate::place::Place;
+use crate::scalar;
+use crate::yaml::Node;
+
+use super::metadata::metadata;
+use super::table::Table;
+use super::{RULES_MAX, Reader};
+
+// === impl Reader ===
+
+impl Reader<'_> {
+    /// A descriptor and all below it; `None` if it has no key.
+    pub(super) fn descriptor(&mut self, node: &Node) -> Option<DescriptorDraft> {
+        self.descriptors += 1;
+        if self.descriptors > RULES_MAX {
+            if self.descriptors == RULES_MAX + 1 {
+                let message = format!("more than {RULES_MAX} descriptors");
+                let help = "a key without a value, or with a `*` in it, serves many values";
+                self.findings
+                    .error(node.mark, "too-many-rules", message, help);
+            }
+            return None;
+        }
+        let table = Table::read(node, Place::Descriptor, self.findings)?;
+        let key = self.key(&table);
+        let value = self.value(&table);
+        let flags = self.flags(&table);
+        self.check_share(&flags, &key, value.as_ref());
+        let rate_limit = table
+            .entry("rate_limit")
+            .map(|(mark, node)| self.rate_limit(mark, node));
+        let metadata = table.get("metadata").and_then(|node| {
+            let value = metadata(node, self.findings)?;
+            Some(Spanned {
+                value,
+                mark: node.mark,
+            })
+        });
+        let descriptors = self.descriptors(table.get("descriptors"));
+        Some(DescriptorDraft {
+            key: key?,
+            value,
+            rate_limit,
+            descriptors,
+            flags,
+            metadata,
+        })
+    }
+
+    fn key(&mut self, table: &Table<'_>) -> Option<Spanned<String>> {
+        let key = match table.get("key") {
+            Some(node) => scalar::text(node, "key", self.findings)?,
+            None => Spanned {
+                value: String::new(),
+                mark: table.mark(),
+            },
+        };
+        if key.value.is_empty() {
+            let message = "descriptor has empty key".to_owned();
+            let help = "write `key: NAME`, the key that requests carry";
+            self.findings.error(key.mark, "missing-key", message, help);
+            return None;
+        }
+        Some(key)
+    }
+
+    /// The value; an empty one means any value, as for Envoy's service.
+    fn value(&mut self, table: &Table<'_>) -> Option<Spanned<String>> {
+        let node = table.get("value")?;
+        let value = scalar::text(node, "value", self.findings)?;
+        if value.value.is_empty() {
+            let message = "an empty value means any value".to_owned();
+            let help = "remove `value` to say so clearly";
+            self.findings
+                .warning(value.mark, "empty-value", message, help);
+            return None;
+        }
+        Some(value)
+    }
+
+    fn flags(&mut self, table: &Table<'_>) -> Flags {
+        let mut flag = |key: &str| -> Option<Mark> {
+            let (mark, node) = table.entry(key)?;
+            scalar::flag(node, key, self.findings)?.then_some(mark)
+        };
+        Flags {
+            shadow_mode: flag("shadow_mode"),
+            quota_mode: flag("quota_mode"),
+            share_threshold: flag("share_threshold"),
+            detailed_metric: flag("detailed_metric"),
+            value_to_metric: flag("value_to_metric"),
+        }
+    }
+
+    fn check_share(
+        &mut self,
+        flags: &Flags,
+        key: &Option<Spanned<String>>,
+        value: Option<&Spanned<String>>,
+    ) {
+        let (Some(mark), Some(key)) = (flags.share_threshold, key) else {
+            return;
+        };
+        if value.is_some_and(|value| value.value.contains('*')) {
+            return;
+        }
+        let message = format!(
+            "share_threshold can only be used with wildcard values (containing '*'), but found key {}",
+            quoted(&key.value)
+        );
+        let help = "write `value: \"*\"` for one counter over all values, or remove the flag";
+        self.findings
+            .error(mark, "share-without-wildcard", message, help);
+    }
+}

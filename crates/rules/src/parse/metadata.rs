@@ -1,0 +1,66 @@
+//! Free-form metadata.
+
+use serde_json::{Map, Number, Value};
+
+use crate::findings::{Findings, quoted};
+use crate::yaml::{Body, Looks, Node, Pair, Scalar};
+
+/// The map below `metadata`.
+pub(super) fn metadata(node: &Node, findings: &mut Findings) -> Option<Map<String, Value>> {
+    match &node.body {
+        Body::Map(entries) => Some(map(entries, findings)),
+        _ => {
+            let message = format!(
+                "error parsing metadata: `metadata` takes a map, and this is {}",
+                node.kind()
+            );
+            findings.error(node.mark, "metadata", message, "");
+            None
+        }
+    }
+}
+
+fn map(entries: &[Pair], findings: &mut Findings) -> Map<String, Value> {
+    let mut map = Map::new();
+    for (key, value) in entries {
+        let key = key.scalar().map_or("", |scalar| &scalar.text);
+        map.insert(key.to_owned(), free(value, findings));
+    }
+    map
+}
+
+fn free(node: &Node, findings: &mut Findings) -> Value {
+    match &node.body {
+        Body::Scalar(scalar) => plain(scalar).unwrap_or_else(|| {
+            let message = format!(
+                "error parsing metadata: {} is no number that JSON has",
+                quoted(&scalar.text)
+            );
+            let help = "put it in quotes";
+            findings.error(node.mark, "metadata", message, help);
+            Value::Null
+        }),
+        Body::List(items) => items.iter().map(|item| free(item, findings)).collect(),
+        Body::Map(entries) => Value::Object(map(entries, findings)),
+    }
+}
+
+fn plain(scalar: &Scalar) -> Option<Value> {
+    let text = scalar.text.as_str();
+    match scalar.looks() {
+        Looks::Text => Some(Value::String(text.to_owned())),
+        Looks::Null => Some(Value::Null),
+        Looks::Flag(flag) => Some(Value::Bool(flag)),
+        Looks::Int => match text.parse::<i64>() {
+            Ok(number) => Some(Value::from(number)),
+            // Large, or not decimal: as near as a protobuf number gets, which is a double.
+            Err(_) => float(text),
+        },
+        Looks::Float => float(text),
+    }
+}
+
+fn float(text: &str) -> Option<Value> {
+    let number: f64 = text.parse().ok()?;
+    Number::from_f64(number).map(Value::Number)
+}

@@ -1,0 +1,380 @@
+//! One `rate_limit`, in full or in short.
+
+use tollgate_core::{Algorithm, Anchor, InvalidLimit, Limit, Segments, Span};
+
+use crate::draft::{RateLimitDraft, Spanned};
+use crate::findings::{Mark, quoted};
+use crate::place::{ALGORITHMS, ANCHORS, Place, UNITS};
+use crate::scalar::{self, short};
+use crate::window::{self, Bad};
+use crate::yaml::{Body, Node};
+
+use super::Reader;
+use super::table::{Table, nearest_word};
+
+/// What a wrong unit is helped with.
+const UNIT_HELP: &str = "write one of second, minute, hour, day, week, month, year; \
+                         for other lengths use `window: 15m` in place of `unit`";
+/// What a wrong window is helped with.
+const WINDOW_HELP: &str = "write whole numbers with ns, us, ms, s, m, h, d or w, or sums of them: \
+                           `500ms`, `15m`, `1h30m`";
+
+/// A limit's keys that mean something for one algorithm only.
+const BELONGS: [(&str, &str); 4] = [
+    ("burst", "token_bucket"),
+    ("queue", "leaky_bucket"),
+    ("segments", "sliding_window"),
+    ("anchor", "fixed_window"),
+];
+
+// === impl Reader ===
+
+impl Reader<'_> {
+    /// The limit behind the `rate_limit` at `key`. One with mistakes is taken as unlimited, so that
+    /// nothing follows from them; its domain is not loaded.
+    pub(super) fn rate_limit(&mut self, key: Mark, node: &Node) -> RateLimitDraft {
+        let mut draft = RateLimitDraft {
+            limit: None,
+            name: None,
+            replaces: Vec::new(),
+        };
+        if let Body::Scalar(scalar) = &node.body {
+            draft.limit = self.short_form(&scalar.text, node.mark);
+            return draft;
+        }
+        let Some(table) = Table::read(node, Place::RateLimit, self.findings) else {
+            return draft;
+        };
+        draft.name = table
+            .get("name")
+            .and_then(|node| scalar::text(node, "name", self.findings));
+        draft.replaces = self.replaces(&table, draft.name.as_ref());
+        let unlimited = table
+            .get("unlimited")
+            .and_then(|node| scalar::flag(node, "unlimited", self.findings));
+        if unlimited == Some(true) {
+            self.check_unlimited(&table);
+        } else {
+            draft.limit = self.limit(key, &table);
+        }
+        draft
+    }
+
+    fn short_form(&mut self, text: &str, mark: Mark) -> Option<Limit> {
+        let (count, window) = match window::short_form(text) {
+            Ok(parts) => parts,
+            Err(bad) => {
+                let message = format!("{} {}", quoted(text), bad.shown());
+                let help = "write `rate_limit: 100/minute`, `5 per 15m`, or a map with \
+                            `requests_per_unit` and `unit`";
+                self.findings.error(mark, "short-form", message, help);
+                return None;
+            }
+        };
+        self.warn_zero(count, mark);
+        self.valid(Limit::fixed_window(count, window), mark)
+    }
+
+    fn replaces(
+        &mut self,
+        table: &Table<'_>,
+        own: Option<&Spanned<String>>,
+    ) -> Vec<Spanned<String>> {
+        let Some(list) = table.get("replaces") else {
+            return Vec::new();
+        };
+        let items = self.items(list, "replaces").unwrap_or_default();
+        let mut names = Vec::with_capacity(items.len());
+        for item in items {
+            let Some(item_table) = Table::read(item, Place::Replaces, self.findings) else {
+                continue;
+            };
+            let name = match item_table.get("name") {
+                Some(node) => scalar::text(node, "name", self.findings),
+                None => None,
+            };
+            match name {
+                Some(name) if own.is_some_and(|own| own.value == name.value) => {
+                    let message = "replaces should not contain name of same descriptor".to_owned();
+                    let help = "a limit cannot stand aside for itself: remove this item";
+                    self.findings
+                        .error(name.mark, "replaces-itself", message, help);
+                }
+                Some(name) if !name.value.is_empty() => names.push(name),
+                _ => {
+                    let message = "should not have an empty replaces entry".to_owned();
+                    let help = "write `- name: NAME`, or remove the item";
+                    self.findings
+                        .error(item_table.mark(), "empty-replaces", message, help);
+                }
+            }
+        }
+        names
+    }
+
+    fn check_unlimited(&mut self, table: &Table<'_>) {
+        for key in ["unit", "window"] {
+            if let Some((mark, _)) = table.entry(key) {
+                let message = "should not specify rate limit unit when unlimited".to_owned();
+                let help = format!("remove `{key}`, or remove `unlimited`");
+                self.findings
+                    .error(mark, "unlimited-with-limit", message, help);
+            }
+        }
+        for key in ["algorithm", "burst", "queue", "segments", "anchor", "soft"] {
+            if let Some((mark, _)) = table.entry(key) {
+                let message = format!("an unlimited rule has no `{key}`");
+                let help = format!("remove `{key}`, or remove `unlimited`");
+                self.findings
+                    .error(mark, "unlimited-with-limit", message, help);
+            }
+        }
+        if let Some((mark, _)) = table.entry("requests_per_unit") {
+            let message = "`requests_per_unit` has no effect, because the rule is unlimited";
+            let help = "remove one of them";
+            self.findings
+                .warning(mark, "no-effect", message.to_owned(), help);
+        }
+    }
+
+    fn limit(&mut self, key: Mark, table: &Table<'_>) -> Option<Limit> {
+        let count = self.requests_per_unit(key, table);
+        let window = self.window(key, table);
+        let algorithm = self.algorithm(table);
+        let soft = self.soft(table);
+        let room = self.room(table);
+        let (algorithm, (count_mark, count), (window_mark, window)) = (algorithm?, count?, window?);
+        let (soft, room) = (soft?, room?);
+        self.warn_zero(count, count_mark);
+        let limit = Limit::new(algorithm, count, window);
+        let mark = match limit {
+            Err(InvalidLimit::Window(_)) => window_mark,
+            Err(InvalidLimit::Indivisible { .. }) => {
+                table.entry("segments").map_or(key, |at| at.1.mark)
+            }
+            _ => count_mark,
+        };
+        let limit = self.valid(limit, mark)?;
+        let limit = match room {
+            None => limit,
+            Some((mark, room)) => {
+                if room == 0 && count > 0 {
+                    let message = "nothing fits at once, so everything is denied".to_owned();
+                    let help = "write at least 1";
+                    self.findings.warning(mark, "denies-all", message, help);
+                }
+                self.valid(limit.with_burst(room), mark)?
+            }
+        };
+        match soft {
+            None => Some(limit),
+            Some((mark, percent)) => self.valid(limit.with_soft(percent), mark),
+        }
+    }
+
+    fn requests_per_unit(&mut self, key: Mark, table: &Table<'_>) -> Option<(Mark, u32)> {
+        let Some(node) = table.get("requests_per_unit") else {
+            let message = "`rate_limit` has no `requests_per_unit`".to_owned();
+            let help = "write `requests_per_unit: N`; 0 denies everything, \
+                        `unlimited: true` admits everything";
+            self.findings
+                .error(key, "missing-requests-per-unit", message, help);
+            return None;
+        };
+        let range = (0, u32::MAX);
+        let count = scalar::count(node, "requests_per_unit", range, self.findings)?;
+        Some((node.mark, count))
+    }
+
+    fn window(&mut self, key: Mark, table: &Table<'_>) -> Option<(Mark, Span)> {
+        match (table.get("unit"), table.entry("window")) {
+            (Some(_), Some((mark, _))) => {
+                let message = "`window` and `unit` say the same thing".to_owned();
+                self.findings
+                    .error(mark, "unit-and-window", message, "keep one of them");
+                None
+            }
+            (None, None) => {
+                let message = "`rate_limit` has no `unit` (invalid rate limit unit '')".to_owned();
+                self.findings.error(key, "missing-unit", message, UNIT_HELP);
+                None
+            }
+            (Some(node), None) => self.unit(node),
+            (None, Some((_, node))) => self.window_text(node),
+        }
+    }
+
+    fn unit(&mut self, node: &Node) -> Option<(Mark, Span)> {
+        let name = scalar::text(node, "unit", self.findings)?;
+        let Some(span) = window::unit(&name.value) else {
+            let message = format!("invalid rate limit unit {}", quoted(&name.value));
+            let words: Vec<&'static str> = UNITS.iter().map(|(unit, _)| *unit).collect();
+            let help = match (
+                nearest_word(&name.value, &words),
+                window::window(&name.value),
+            ) {
+                (_, Ok(_)) => format!("write `window: {}` in place of `unit`", short(&name.value)),
+                (Some(word), _) => format!("did you mean `{word}`?"),
+                (None, _) => UNIT_HELP.to_owned(),
+            };
+            self.findings.error(name.mark, "unit", message, help);
+            return None;
+        };
+        Some((name.mark, span))
+    }
+
+    fn window_text(&mut self, node: &Node) -> Option<(Mark, Span)> {
+        let Some(scalar) = node.scalar() else {
+            let message = format!("`window` is a length of time, and this is {}", node.kind());
+            self.findings
+                .error(node.mark, "window", message, WINDOW_HELP);
+            return None;
+        };
+        match window::window(&scalar.text) {
+            Ok(span) => Some((node.mark, span)),
+            Err(bad) => {
+                let message = format!("the window {} {}", quoted(&scalar.text), bad.shown());
+                let help = match bad {
+                    Bad::NoUnit => format!("write `window: {}s` for seconds", short(&scalar.text)),
+                    _ => WINDOW_HELP.to_owned(),
+                };
+                self.findings.error(node.mark, "window", message, help);
+                None
+            }
+        }
+    }
+
+    fn algorithm(&mut self, table: &Table<'_>) -> Option<Algorithm> {
+        let name = self.choice(table, "algorithm", &ALGORITHMS)?;
+        let mut fits = true;
+        for (key, algorithm) in BELONGS {
+            if let (Some((mark, _)), true) = (table.entry(key), algorithm != name) {
+                self.stranger(mark, key, algorithm, name);
+                fits = false;
+            }
+        }
+        let anchor = self.choice(table, "anchor", &ANCHORS)?;
+        let segments = match table.get("segments") {
+            Some(node) => scalar::count(node, "segments", (1, 60), self.findings)?,
+            None => 1,
+        };
+        let segments = Segments::new(u8::try_from(segments).ok()?).ok()?;
+        let anchor = match anchor {
+            "first_request" => Anchor::FirstRequest,
+            _ => Anchor::Clock,
+        };
+        fits.then_some(match name {
+            "sliding_log" => Algorithm::SlidingLog,
+            "sliding_window" => Algorithm::SlidingWindow(segments),
+            "token_bucket" => Algorithm::TokenBucket,
+            "leaky_bucket" => Algorithm::LeakyBucket,
+            _ => Algorithm::FixedWindow(anchor),
+        })
+    }
+
+    fn stranger(&mut self, mark: Mark, key: &str, owner: &str, algorithm: &str) {
+        let message = format!("`{key}` belongs to {owner}, and this limit is a {algorithm}");
+        let help = match (key, algorithm) {
+            ("burst", "leaky_bucket") => "write `queue` in place of `burst`".to_owned(),
+            ("queue", "token_bucket") => "write `burst` in place of `queue`".to_owned(),
+            _ => format!("write `algorithm: {owner}`, or remove `{key}`"),
+        };
+        self.findings
+            .error(mark, "parameter-of-another-algorithm", message, help);
+    }
+
+    /// One of `words`; the first of them if the key is not there.
+    fn choice(
+        &mut self,
+        table: &Table<'_>,
+        key: &str,
+        words: &[&'static str],
+    ) -> Option<&'static str> {
+        let Some(node) = table.get(key) else {
+            return words.first().copied();
+        };
+        let name = scalar::text(node, key, self.findings)?;
+        if let Some(word) = words.iter().find(|word| **word == name.value) {
+            return Some(word);
+        }
+        let message = format!("no such `{key}`: {}", quoted(&name.value));
+        let help = match nearest_word(&name.value, words) {
+            Some(word) => format!("did you mean `{word}`?"),
+            None => format!("write one of {}", words.join(", ")),
+        };
+        self.findings.error(name.mark, "choice", message, help);
+        None
+    }
+
+    /// The burst or queue, if one is there and can be read; the outer `None` is a mistake.
+    fn room(&mut self, table: &Table<'_>) -> Option<Option<(Mark, u32)>> {
+        for key in ["burst", "queue"] {
+            if let Some(node) = table.get(key) {
+                let room = scalar::count(node, key, (0, u32::MAX), self.findings)?;
+                return Some(Some((node.mark, room)));
+            }
+        }
+        Some(None)
+    }
+
+    /// The soft part, if one is there and can be read; the outer `None` is a mistake.
+    fn soft(&mut self, table: &Table<'_>) -> Option<Option<(Mark, u32)>> {
+        let Some(node) = table.get("soft") else {
+            return Some(None);
+        };
+        let text = node.scalar().map_or("", |scalar| scalar.text.as_str());
+        let digits = text.strip_suffix('%').unwrap_or(text);
+        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        if text.ends_with('%')
+            && is_number
+            && let Ok(percent) = digits.parse()
+        {
+            return Some(Some((node.mark, percent)));
+        }
+        let message = match node.scalar() {
+            Some(_) => format!("{} is no percentage", quoted(text)),
+            None => format!("`soft` is a percentage, and this is {}", node.kind()),
+        };
+        let help = if is_number && !text.ends_with('%') {
+            format!("write `soft: {}%`", short(digits))
+        } else {
+            "write a whole number and `%`: `soft: 10%`".to_owned()
+        };
+        self.findings.error(node.mark, "soft", message, help);
+        None
+    }
+
+    fn warn_zero(&mut self, count: u32, mark: Mark) {
+        if count == 0 {
+            let message = "a limit of 0 denies everything".to_owned();
+            let help = "this is right for a ban; to admit everything write `unlimited: true`";
+            self.findings.warning(mark, "denies-all", message, help);
+        }
+    }
+
+    fn valid(&mut self, limit: Result<Limit, InvalidLimit>, mark: Mark) -> Option<Limit> {
+        match limit {
+            Ok(limit) => Some(limit),
+            Err(invalid) => {
+                self.findings
+                    .error(mark, "limit", invalid.to_string(), help(&invalid));
+                None
+            }
+        }
+    }
+}
+
+fn help(invalid: &InvalidLimit) -> String {
+    match invalid {
+        InvalidLimit::Window(_) => "write a window from `1ns` to `366d`".to_owned(),
+        InvalidLimit::TooFast { count_max, .. } => format!(
+            "ask for at most {count_max}, or use fixed_window, sliding_window or sliding_log"
+        ),
+        InvalidLimit::TooSlow { .. } => "use a smaller burst or queue, or a faster rate".to_owned(),
+        InvalidLimit::Indivisible { .. } => {
+            "use a number of segments that divides the window".to_owned()
+        }
+        InvalidLimit::TooLarge { .. } => "use a smaller limit or a smaller `soft`".to_owned(),
+        _ => String::new(),
+    }
+}

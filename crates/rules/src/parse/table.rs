@@ -1,0 +1,152 @@
+//! A map whose keys are known.
+
+use crate::findings::{Findings, Mark, quoted};
+use crate::place::{Field, Form, PLACES, Place};
+use crate::yaml::{Body, Looks, Node};
+
+/// How unlike two words may be, and one still be taken for a slip of the other.
+const SLIPS_MAX: usize = 3;
+
+/// The known keys of a map and their values.
+pub(super) struct Table<'n> {
+    node: &'n Node,
+    entries: Vec<(&'static Field, &'n Node, &'n Node)>,
+}
+
+// === impl Table ===
+
+impl<'n> Table<'n> {
+    /// Reads a map at `place`; what does not belong there is reported and left out.
+    pub(super) fn read(node: &'n Node, place: Place, findings: &mut Findings) -> Option<Table<'n>> {
+        let Body::Map(entries) = &node.body else {
+            let message = format!(
+                "{} must be a map, and this is {}",
+                place.noun(),
+                node.kind()
+            );
+            let first = place.fields().next().map_or("", |field| field.key);
+            let help = format!("write it as `{first}: …`, one key a line");
+            findings.error(node.mark, "type", message, help);
+            return None;
+        };
+        let mut table = Table {
+            node,
+            entries: Vec::with_capacity(entries.len()),
+        };
+        for (key, value) in entries {
+            match place.field(key_text(key)) {
+                Some(field) if field.form != Form::Reserved => {
+                    if value.is_null() {
+                        empty(key, findings);
+                    }
+                    table.entries.push((field, key, value));
+                }
+                found => stranger(key, place, found.is_some(), findings),
+            }
+        }
+        Some(table)
+    }
+
+    /// The value of a key; `None` if it is not there or nothing is written behind it.
+    pub(super) fn get(&self, key: &str) -> Option<&'n Node> {
+        self.entry(key).map(|(_, value)| value)
+    }
+
+    /// The place of a key that has a value, and the value.
+    pub(super) fn entry(&self, key: &str) -> Option<(Mark, &'n Node)> {
+        let mut entries = self.entries.iter();
+        let (_, key, value) = entries.find(|(field, _, _)| field.key == key)?;
+        (!value.is_null()).then_some((key.mark, *value))
+    }
+
+    /// Where the map begins.
+    pub(super) fn mark(&self) -> Mark {
+        match &self.node.body {
+            Body::Map(entries) if !entries.is_empty() => entries[0].0.mark,
+            _ => self.node.mark,
+        }
+    }
+}
+
+fn key_text(key: &Node) -> &str {
+    key.scalar().map_or("", |scalar| &scalar.text)
+}
+
+fn empty(key: &Node, findings: &mut Findings) {
+    let message = format!("{} has no value", quoted(key_text(key)));
+    let help = "as it stands, it is as if it was not there: give it a value or remove it";
+    findings.warning(key.mark, "no-value", message, help);
+}
+
+/// Reports a key that has no meaning at `place`.
+fn stranger(key: &Node, place: Place, reserved: bool, findings: &mut Findings) {
+    let text = key_text(key);
+    let shown = quoted(text);
+    let looks = key.scalar().map(crate::yaml::Scalar::looks);
+    if !matches!(looks, None | Some(Looks::Text)) {
+        let message = format!("config error, key is not of type string: {shown}");
+        findings.error(key.mark, "key-type", message, valid(place));
+        return;
+    }
+    if reserved {
+        let message = format!("{shown} is reserved, and does nothing yet");
+        let help = "not yet: remove it until a later version knows it";
+        findings.error(key.mark, "reserved-key", message, help);
+        return;
+    }
+    let elsewhere = PLACES.iter().find(|other| other.field(text).is_some());
+    if let Some(other) = elsewhere {
+        let message = format!("{shown} does not belong in {}", place.noun());
+        let help = format!("it belongs {}", other.shown());
+        findings.error(key.mark, "misplaced-key", message, help);
+        return;
+    }
+    let message = format!("config error, unknown key {shown}");
+    let help = match nearest(text, place) {
+        Some((field, Some(other))) => {
+            format!("did you mean `{field}`? It belongs {}", other.shown())
+        }
+        Some((field, None)) => format!("did you mean `{field}`?"),
+        None => valid(place),
+    };
+    findings.error(key.mark, "unknown-key", message, help);
+}
+
+fn valid(place: Place) -> String {
+    let fields = place.fields().filter(|field| field.form != Form::Reserved);
+    let keys: Vec<String> = fields.map(|field| format!("`{}`", field.key)).collect();
+    format!("{} takes {}", place.noun(), keys.join(", "))
+}
+
+/// The key most like `text`, and its place if that is another one; of equals those of `place` win.
+fn nearest(text: &str, place: Place) -> Option<(&'static str, Option<Place>)> {
+    let others = PLACES.into_iter().filter(|other| *other != place);
+    let places = std::iter::once(place).chain(others);
+    let fields = places.flat_map(|at| at.fields().map(move |field| (at, field.key)));
+    let near = fields.filter_map(|(at, key)| {
+        let slips = slips(text, key);
+        let allowed = SLIPS_MAX.min(key.len() / 2);
+        (slips <= allowed).then_some((slips, key, (at != place).then_some(at)))
+    });
+    let (_, key, at) = near.min_by_key(|(slips, _, _)| *slips)?;
+    Some((key, at))
+}
+
+/// How many letters one must change to get from one word to the other.
+fn slips(text: &str, word: &str) -> usize {
+    // Compared in full, a long text would take long; it is no slip of a short word.
+    if text.len() > 2 * word.len() + SLIPS_MAX {
+        return usize::MAX;
+    }
+    let plain = |text: &str| text.to_lowercase().replace(['-', ' '], "_");
+    strsim::damerau_levenshtein(&plain(text), word)
+}
+
+/// The word most like `text`.
+pub(super) fn nearest_word(text: &str, words: &[&'static str]) -> Option<&'static str> {
+    let near = words.iter().filter_map(|word| {
+        let slips = slips(text, word);
+        (slips <= SLIPS_MAX.min(word.len() / 2)).then_some((slips, *word))
+    });
+    near.min_by_key(|(slips, _)| *slips).map(|(_, word)| word)
+}

@@ -1,0 +1,108 @@
+//! Values with `*` in them.
+
+/// A value in which each `*` stands for any text, none included. Case counts.
+///
+/// Matching takes no memory, and time in proportion to the value times the pattern at worst.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    /// What stands before the first star.
+    head: Box<str>,
+    /// What stands between stars; nothing empty.
+    middle: Box<[Box<str>]>,
+    /// What stands behind the last star.
+    tail: Box<str>,
+}
+
+// === impl Pattern ===
+
+impl Pattern {
+    /// The pattern of `text`; `None` if there is no star in it.
+    pub(crate) fn new(text: &str) -> Option<Pattern> {
+        let (head, rest) = text.split_once('*')?;
+        let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
+        let middle = middle.split('*').filter(|part| !part.is_empty());
+        Some(Pattern {
+            head: head.into(),
+            middle: middle.map(Box::from).collect(),
+            tail: tail.into(),
+        })
+    }
+
+    /// Whether `value` is one of those meant.
+    pub(crate) fn matches(&self, value: &str) -> bool {
+        let Some(rest) = value.strip_prefix(&*self.head) else {
+            return false;
+        };
+        let Some(mut rest) = rest.strip_suffix(&*self.tail) else {
+            return false;
+        };
+        // The first place where a part fits leaves the most for the parts behind it.
+        for part in &self.middle {
+            let Some((_, behind)) = rest.split_once(&**part) else {
+                return false;
+            };
+            rest = behind;
+        }
+        true
+    }
+
+    /// Whether every value that the pattern written as `other` means is one of those meant here.
+    ///
+    /// A star in `other` is taken as a character that only a star can match, so a yes is sure.
+    pub(crate) fn covers(&self, other: &str) -> bool {
+        self.matches(other)
+    }
+
+    /// Whether every value is meant.
+    pub(crate) fn is_all(&self) -> bool {
+        self.head.is_empty() && self.middle.is_empty() && self.tail.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::Pattern;
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        let table = [
+            ("*", "", true),
+            ("*", "anything", true),
+            ("/api/*", "/api/", true),
+            ("/api/*", "/api", false),
+            ("*.js", ".js", true),
+            ("*.js", "a.jsx", false),
+            ("a*a", "a", false),
+            ("a*a", "aa", true),
+            ("a*b*c", "a-b-c", true),
+            ("a*b*c", "abc", true),
+            ("a*b*c", "acb", false),
+            ("**", "x", true),
+            ("a**b", "ab", true),
+            ("*ab*ab*", "ab", false),
+            ("*ab*ab*", "xabyabz", true),
+            ("A*", "abc", false),
+            ("é*", "één", true),
+        ];
+        for (pattern, value, expected) in table {
+            let matches = Pattern::new(pattern).unwrap().matches(value);
+            assert_eq!(matches, expected, "{pattern} on {value}");
+        }
+    }
+
+    #[test]
+    fn a_value_without_a_star_is_no_pattern() {
+        assert_eq!(Pattern::new("plain"), None);
+    }
+
+    #[test]
+    fn a_wider_pattern_covers_a_narrower_one() {
+        let covers = |wide: &str, narrow| Pattern::new(wide).unwrap().covers(narrow);
+        assert!(covers("*", "a*"));
+        assert!(covers("a*", "ab*c"));
+        assert!(!covers("ab*", "a*"));
+        assert!(!covers("a*c", "a*"));
+    }
+}

@@ -1,0 +1,178 @@
+//! New rules take over from old ones without losing what was consumed.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use tollgate_core::{Limit, Past, RuleName};
+
+use crate::domain::{Domain, Rule, RuleLimit};
+use crate::findings::Spoilt;
+use crate::rule_set::{Loaded, RuleSet};
+
+/// The most removed rules that are remembered, so that one that comes back with another limit
+/// converts what its keys have consumed.
+pub const REMEMBERED_MAX: usize = 10_000;
+
+/// What a reload changed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Changes {
+    /// Rules with another limit than before.
+    pub changed: Vec<Changed>,
+    /// Domains that stay as they were, because what would replace them has mistakes.
+    pub kept: Vec<String>,
+    /// Domains that were not there before.
+    pub added: Vec<String>,
+    /// Domains that are gone.
+    pub removed: Vec<String>,
+}
+
+/// A rule with another limit than before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Changed {
+    /// Which.
+    pub rule: Arc<RuleName>,
+    /// Its limit until now.
+    pub from: Limit,
+    /// Its limit from now on.
+    pub to: Limit,
+}
+
+/// Rules that were there once, by identity, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Removed(VecDeque<(Arc<[u8]>, Former)>);
+
+/// What a rule was the last time that it was there.
+#[derive(Clone, Debug)]
+struct Former {
+    limit: Limit,
+    past: Past,
+}
+
+// === impl Loaded ===
+
+impl Loaded {
+    /// The rules that follow `previous`: at once, or not at all for each domain.
+    ///
+    /// A domain with mistakes stays as it was. A rule with the same domain, keys and values as one
+    /// before is the same rule: with the same limit it keeps its keys' exact state, with another
+    /// one it keeps what they consumed ([`tollgate_core::Past`]).
+    pub fn succeed(self, previous: &RuleSet) -> (RuleSet, Changes) {
+        let mut changes = Changes::default();
+        let old = Formers::of(previous);
+        let mut domains: BTreeMap<Arc<str>, Arc<Domain>> = BTreeMap::new();
+        for (name, domain) in self.rules.domains.iter() {
+            if !previous.domains.contains_key(name) {
+                changes.added.push(name.to_string());
+            }
+            let mut domain = Domain::clone(domain);
+            for rule in &mut domain.rules {
+                changes.changed.extend(old.hand_over(rule));
+            }
+            domains.insert(Arc::clone(name), Arc::new(domain));
+        }
+        for (name, domain) in previous.domains.iter() {
+            if self.spoilt.keeps(domain) {
+                changes.kept.push(name.to_string());
+                changes
+                    .changed
+                    .retain(|changed| changed.rule.domain != **name);
+                domains.insert(Arc::clone(name), Arc::clone(domain));
+            } else if !domains.contains_key(name) {
+                changes.removed.push(name.to_string());
+            }
+        }
+        let removed = Removed::after(previous, &domains);
+        let rules = RuleSet {
+            domains: Arc::new(domains),
+            removed: Arc::new(removed),
+        };
+        (rules, changes)
+    }
+}
+
+// === impl Spoilt ===
+
+impl Spoilt {
+    /// Whether what was read may lack a part of this domain: it has a mistake, or it stood in a file
+    /// of which not even the domains could be read.
+    fn keeps(&self, domain: &Domain) -> bool {
+        self.domains.contains(&*domain.name)
+            || domain.files.iter().any(|file| self.files.contains(file))
+    }
+}
+
+/// All rules that are there or were there, by identity.
+struct Formers<'r>(HashMap<&'r [u8], (&'r Limit, &'r Past)>);
+
+// === impl Formers ===
+
+impl<'r> Formers<'r> {
+    fn of(rules: &'r RuleSet) -> Formers<'r> {
+        let removed = rules.removed.0.iter();
+        let mut formers: HashMap<_, _> = removed
+            .map(|(identity, former)| (&**identity, (&former.limit, &former.past)))
+            .collect();
+        for rule in limited(rules.domains.values()) {
+            formers.insert(&rule.0.identity, (rule.1, rule.2));
+        }
+        Formers(formers)
+    }
+
+    /// Gives a rule its past, and says if its limit has changed.
+    fn hand_over(&self, rule: &mut Rule) -> Option<Changed> {
+        let (former, former_past) = *self.0.get(&*rule.identity)?;
+        let RuleLimit::Limited { limit, past } = &mut rule.limit else {
+            return None;
+        };
+        if limit == former {
+            *past = former_past.clone();
+            return None;
+        }
+        *past = former_past.and(*former);
+        Some(Changed {
+            rule: Arc::clone(&rule.name),
+            from: *former,
+            to: *limit,
+        })
+    }
+}
+
+fn limited<'r>(
+    domains: impl Iterator<Item = &'r Arc<Domain>>,
+) -> impl Iterator<Item = (&'r Rule, &'r Limit, &'r Past)> {
+    let rules = domains.flat_map(|domain| &domain.rules);
+    rules.filter_map(|rule| match &rule.limit {
+        RuleLimit::Limited { limit, past } => Some((rule, limit, past)),
+        RuleLimit::Unlimited => None,
+    })
+}
+
+// === impl Removed ===
+
+impl Removed {
+    /// What was removed before and what is removed now, less what is there; the oldest are
+    /// forgotten.
+    fn after(previous: &RuleSet, domains: &BTreeMap<Arc<str>, Arc<Domain>>) -> Removed {
+        let present: HashSet<&[u8]> = limited(domains.values())
+            .map(|(rule, _, _)| &*rule.identity)
+            .collect();
+        let gone = limited(previous.domains.values()).map(|(rule, limit, past)| {
+            let former = Former {
+                limit: *limit,
+                past: past.clone(),
+            };
+            (Arc::clone(&rule.identity), former)
+        });
+        let removed = previous.removed.0.iter().cloned().chain(gone);
+        let mut removed: VecDeque<_> = removed
+            .filter(|(identity, _)| !present.contains(&**identity))
+            .collect();
+        while removed.len() > REMEMBERED_MAX {
+            removed.pop_front();
+        }
+        Removed(removed)
+    }
+}
+
+#[cfg(test)]
+mod tests;

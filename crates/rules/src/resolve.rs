@@ -1,0 +1,300 @@
+//! What a request meets: descriptors in, charges out, and the verdict back to descriptors.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tollgate_core::{
+    Answer, Charge, Cost, Descriptor, Enforcement, Key, KeyHasher, Limit, Limited, Override, Past,
+    Refused, Request, RuleName, Status, Verdict,
+};
+
+use crate::domain::{Domain, Rule, RuleLimit};
+use crate::replaces::replaced;
+use crate::rule_set::RuleSet;
+
+/// Kinds of keys, with a version: what a key is made of never changes under the same mark.
+const RULE_KEY: &[u8] = b"rule/1";
+const OVERRIDE_KEY: &[u8] = b"override/1";
+
+/// What a request meets: for each descriptor its rule, if any.
+#[derive(Debug)]
+#[must_use = "a request that nobody charges is not limited"]
+pub struct Resolved<'s> {
+    domain: Option<&'s Domain>,
+    /// One for each descriptor, in their order.
+    parts: Vec<Part<'s>>,
+}
+
+/// What one descriptor meets.
+#[derive(Debug)]
+enum Part<'s> {
+    /// No rule, or a rule that another one replaces.
+    Nothing,
+    /// A rule that admits without counting.
+    Unlimited(&'s Rule),
+    /// A rule's limit.
+    Limited {
+        rule: &'s Rule,
+        limit: &'s Limit,
+        past: &'s Past,
+        key: Key,
+        cost: Cost,
+        /// Where this counts in metrics, if that depends on the request.
+        metric: Option<Box<str>>,
+    },
+    /// The limit that the descriptor brings along.
+    Overridden {
+        domain: &'s Domain,
+        limit: Limit,
+        key: Key,
+        cost: Cost,
+    },
+}
+
+// === impl RuleSet ===
+
+impl RuleSet {
+    /// Finds what each descriptor of `request` meets.
+    ///
+    /// Total: whatever the request holds, this neither fails nor keeps anything.
+    ///
+    /// Of each entry, first a value that is written out is looked for, then values with stars in
+    /// the order of the file, then the key without a value; the other candidates are not tried
+    /// again if the search ends further down. A rule is met only if it stands exactly as deep as
+    /// the descriptor is long. A limit that a descriptor brings along stands in place of the rules'
+    /// own if the domain is known; if it is no valid limit, the rules' own holds.
+    pub fn resolve<'s, H: KeyHasher>(&'s self, request: &Request<'_>, hasher: &H) -> Resolved<'s> {
+        let Some(domain) = self.domain(request.domain) else {
+            let parts = request.descriptors.iter().map(|_| Part::Nothing).collect();
+            return Resolved {
+                domain: None,
+                parts,
+            };
+        };
+        let parts = request.descriptors.iter().map(|descriptor| {
+            let cost = descriptor.cost.unwrap_or(request.cost);
+            let overridden = descriptor
+                .limit
+                .and_then(|limit| overridden(domain, descriptor, limit, cost, hasher));
+            overridden.unwrap_or_else(|| matched(domain, descriptor, cost, hasher))
+        });
+        let mut resolved = Resolved {
+            domain: Some(domain),
+            parts: parts.collect(),
+        };
+        resolved.drop_replaced();
+        resolved
+    }
+}
+
+fn matched<'s, H: KeyHasher>(
+    domain: &'s Domain,
+    descriptor: &Descriptor<'_>,
+    cost: Cost,
+    hasher: &H,
+) -> Part<'s> {
+    let entries = &descriptor.entries;
+    let Some(rule) = domain.find(entries) else {
+        return Part::Nothing;
+    };
+    let RuleLimit::Limited { limit, past } = &rule.limit else {
+        return Part::Unlimited(rule);
+    };
+    let steps = rule.path.iter().zip(entries);
+    let values = steps
+        .filter(|(step, _)| step.distinguishes)
+        .map(|(_, entry)| entry.value.as_bytes());
+    // The identity fixes how many values follow, and the borders between parts count.
+    let parts = [RULE_KEY, &rule.identity].into_iter().chain(values);
+    Part::Limited {
+        rule,
+        limit,
+        past,
+        key: hasher.key(parts),
+        cost,
+        metric: rule.metric(entries),
+    }
+}
+
+fn overridden<'s, H: KeyHasher>(
+    domain: &'s Domain,
+    descriptor: &Descriptor<'_>,
+    wanted: Override,
+    cost: Cost,
+    hasher: &H,
+) -> Option<Part<'s>> {
+    if descriptor.entries.is_empty() {
+        return None;
+    }
+    let limit = Limit::fixed_window(wanted.count, wanted.window).ok()?;
+    let window = wanted.window.as_nanos();
+    // Stores lay out a counter by whether it may exceed the window's nanoseconds. N may differ from
+    // one request to the next on the same counter, so the two kinds are kept apart.
+    let is_dense = u64::from(limit.capacity()) >= window;
+    let (window, density) = (window.to_be_bytes(), [u8::from(is_dense)]);
+    let names = descriptor
+        .entries
+        .iter()
+        .flat_map(|entry| [entry.key.as_bytes(), entry.value.as_bytes()]);
+    let fixed = [OVERRIDE_KEY, domain.name.as_bytes(), &window, &density];
+    Some(Part::Overridden {
+        domain,
+        limit,
+        key: hasher.key(fixed.into_iter().chain(names)),
+        cost,
+    })
+}
+
+// === impl Resolved ===
+
+impl<'s> Resolved<'s> {
+    /// Whether the request's domain has rules. Its name is the client's: do not keep it.
+    pub fn domain_known(&self) -> bool {
+        self.domain.is_some()
+    }
+
+    /// What the store is to decide, in the order of the descriptors.
+    pub fn charges(&self) -> Vec<Charge<'_>> {
+        let charges = self.parts.iter().filter_map(Part::charge);
+        charges.collect()
+    }
+
+    /// The answer, given the verdict on [`Resolved::charges`].
+    pub fn answer(&self, verdict: &Verdict) -> Answer {
+        let mut decisions = verdict.decisions.iter();
+        let mut statuses = Vec::with_capacity(self.parts.len());
+        let mut charged = Vec::with_capacity(verdict.decisions.len());
+        for (index, part) in self.parts.iter().enumerate() {
+            statuses.push(match part {
+                Part::Nothing => Status::NoLimit,
+                Part::Unlimited(rule) => Status::Unlimited {
+                    rule: Arc::clone(&rule.name),
+                },
+                Part::Limited { .. } | Part::Overridden { .. } => {
+                    charged.push(index);
+                    decisions
+                        .next()
+                        .and_then(|decision| part.judged(*decision))
+                        .map_or(Status::NoLimit, Status::Limited)
+                }
+            });
+        }
+        let refused = verdict.refusal.map(|refusal| Refused {
+            by: charged.get(refusal.by).copied().unwrap_or(0),
+            wait: refusal.wait,
+        });
+        Answer {
+            statuses,
+            refused,
+            delay: verdict.delay(),
+        }
+    }
+
+    /// Where the descriptor at `index` counts in metrics, below its domain: [`RuleName::path`], or
+    /// with the request's values if `detailed_metric` or `value_to_metric` ask for them. `None` if
+    /// it meets no rule.
+    ///
+    /// Whoever keeps metrics bounds their number: values are the clients'.
+    pub fn metric(&self, index: usize) -> Option<&str> {
+        match self.parts.get(index)? {
+            Part::Nothing => None,
+            Part::Unlimited(rule) => Some(&rule.name.path),
+            Part::Limited { rule, metric, .. } => {
+                Some(metric.as_deref().unwrap_or(&rule.name.path))
+            }
+            Part::Overridden { domain, .. } => Some(&domain.overridden.path),
+        }
+    }
+
+    /// The metadata of the rules that say yes, merged: maps are merged deeply, of other values the
+    /// first stays. `None` if none of them has any.
+    pub fn metadata(&self, answer: &Answer) -> Option<Map<String, Value>> {
+        let mut merged: Option<Map<String, Value>> = None;
+        for (part, status) in self.parts.iter().zip(&answer.statuses) {
+            let is_over = matches!(status, Status::Limited(limited) if limited.is_over());
+            let metadata = part.rule().and_then(|rule| rule.metadata.as_deref());
+            if let (Some(metadata), false) = (metadata, is_over) {
+                merge(merged.get_or_insert_default(), metadata);
+            }
+        }
+        merged
+    }
+
+    fn drop_replaced(&mut self) {
+        let rules: Vec<Option<&Rule>> = self.parts.iter().map(Part::rule).collect();
+        for index in replaced(&rules) {
+            self.parts[index] = Part::Nothing;
+        }
+    }
+}
+
+// === impl Part ===
+
+impl<'s> Part<'s> {
+    fn rule(&self) -> Option<&'s Rule> {
+        match self {
+            Part::Unlimited(rule) | Part::Limited { rule, .. } => Some(rule),
+            Part::Nothing | Part::Overridden { .. } => None,
+        }
+    }
+
+    fn charge(&self) -> Option<Charge<'_>> {
+        match self {
+            Part::Nothing | Part::Unlimited(_) => None,
+            Part::Limited {
+                rule,
+                limit,
+                past,
+                key,
+                cost,
+                ..
+            } => Some(Charge {
+                past,
+                enforcement: rule.enforcement,
+                on_denial: rule.on_denial,
+                ..Charge::new(*key, limit, *cost)
+            }),
+            Part::Overridden {
+                domain,
+                limit,
+                key,
+                cost,
+            } => Some(Charge {
+                on_denial: domain.on_denial,
+                ..Charge::new(*key, limit, *cost)
+            }),
+        }
+    }
+
+    fn judged(&self, decision: tollgate_core::Decision) -> Option<Limited> {
+        let (rule, limit, enforcement): (&Arc<RuleName>, Limit, Enforcement) = match self {
+            Part::Nothing | Part::Unlimited(_) => return None,
+            Part::Limited { rule, limit, .. } => (&rule.name, **limit, rule.enforcement),
+            Part::Overridden { domain, limit, .. } => {
+                (&domain.overridden, *limit, Enforcement::Enforce)
+            }
+        };
+        Some(Limited {
+            rule: Arc::clone(rule),
+            limit,
+            decision,
+            enforcement,
+        })
+    }
+}
+
+/// Adds what is missing in `into`.
+fn merge(into: &mut Map<String, Value>, from: &Map<String, Value>) {
+    for (key, value) in from {
+        match (into.get_mut(key), value) {
+            (None, value) => {
+                into.insert(key.clone(), value.clone());
+            }
+            (Some(Value::Object(into)), Value::Object(from)) => merge(into, from),
+            (Some(_), _) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! All rules that are in force.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::build::built;
+use crate::check::checked;
+use crate::diagnostic::Diagnostic;
+use crate::domain::Domain;
+use crate::findings::{Findings, Spoilt};
+use crate::parse::parsed;
+use crate::reload::Removed;
+use crate::source::Source;
+
+/// How files are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Several documents may add descriptors to one domain. Otherwise a domain that is there twice
+    /// is a mistake.
+    pub merge_domains: bool,
+}
+
+/// The rules of any number of domains. Cloning is cheap.
+#[derive(Clone, Debug, Default)]
+pub struct RuleSet {
+    pub(crate) domains: Arc<BTreeMap<Arc<str>, Arc<Domain>>>,
+    /// Rules that were there once.
+    pub(crate) removed: Arc<Removed>,
+}
+
+/// What came of reading files.
+#[derive(Clone, Debug)]
+#[must_use = "rules that nobody takes over limit nothing"]
+pub struct Loaded {
+    /// The domains without an error.
+    pub rules: RuleSet,
+    /// Every mistake of all files, by file and line.
+    pub diagnostics: Vec<Diagnostic>,
+    pub(crate) spoilt: Spoilt,
+}
+
+// === impl RuleSet ===
+
+impl RuleSet {
+    /// Reads rules, and reports every mistake in them.
+    ///
+    /// A domain with an error in it is left out; the others are there. What follows, the caller
+    /// decides: a check fails, a first start may refuse, a reload keeps the old domain
+    /// ([`Loaded::succeed`]).
+    pub fn parse(sources: &[Source], options: &Options) -> Loaded {
+        let mut findings = Findings::default();
+        let drafts = parsed(sources, options, &mut findings);
+        for draft in &drafts {
+            findings.enter(Some(&draft.name.value));
+            checked(draft, &mut findings);
+        }
+        let good = drafts
+            .iter()
+            .filter(|draft| !findings.is_spoilt(&draft.name.value));
+        let domains = good.map(built).map(|domain| {
+            let name = Arc::clone(&domain.name);
+            (name, Arc::new(domain))
+        });
+        let rules = RuleSet {
+            domains: Arc::new(domains.collect()),
+            removed: Arc::default(),
+        };
+        let (diagnostics, spoilt) = findings.finish(sources);
+        Loaded {
+            rules,
+            diagnostics,
+            spoilt,
+        }
+    }
+
+    /// The names of all domains, sorted.
+    pub fn domains(&self) -> impl Iterator<Item = &str> {
+        self.domains.keys().map(|name| &**name)
+    }
+
+    /// Whether there is no domain.
+    pub fn is_empty(&self) -> bool {
+        self.domains.is_empty()
+    }
+
+    pub(crate) fn domain(&self, name: &str) -> Option<&Domain> {
+        self.domains.get(name).map(|domain| &**domain)
+    }
+}
+
+// === impl Loaded ===
+
+impl Loaded {
+    /// Whether anything was left out.
+    pub fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(Diagnostic::is_error)
+    }
+}

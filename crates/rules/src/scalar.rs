@@ -1,0 +1,160 @@
+//! Scalars with a type: text, flags, whole numbers.
+
+use crate::draft::Spanned;
+use crate::findings::{Findings, quoted};
+use crate::yaml::{Looks, Node, Scalar};
+
+/// The text of a node. Whole numbers and flags are taken as they are written, because Envoy's
+/// service does so for names and values.
+pub(crate) fn text(node: &Node, key: &str, findings: &mut Findings) -> Option<Spanned<String>> {
+    let Some(scalar) = node.scalar() else {
+        let message = format!("`{key}` takes text, and this is {}", node.kind());
+        findings.error(node.mark, "type", message, "");
+        return None;
+    };
+    if scalar.looks() == Looks::Float {
+        let message = format!(
+            "`{key}` takes text, and {} is a number with a point (error checking config)",
+            quoted(&scalar.text)
+        );
+        let help = format!("put it in quotes: `{key}: \"{}\"`", short(&scalar.text));
+        findings.error(node.mark, "type", message, help);
+        return None;
+    }
+    Some(Spanned {
+        value: scalar.text.clone(),
+        mark: node.mark,
+    })
+}
+
+/// `true` or `false`.
+pub(crate) fn flag(node: &Node, key: &str, findings: &mut Findings) -> Option<bool> {
+    if let Some(Looks::Flag(flag)) = node.scalar().map(Scalar::looks) {
+        return Some(flag);
+    }
+    let (message, help) = match node.scalar() {
+        Some(scalar) => {
+            let word = scalar.text.to_ascii_lowercase();
+            let meant = matches!(word.as_str(), "true" | "yes" | "on" | "1" | "y");
+            let meant = if meant { "true" } else { "false" };
+            (
+                format!("{} is neither `true` nor `false`", quoted(&scalar.text)),
+                format!("write `{key}: {meant}`, without quotes"),
+            )
+        }
+        None => (
+            format!("`{key}` is `true` or `false`, and this is {}", node.kind()),
+            format!("write `{key}: true` or leave it out"),
+        ),
+    };
+    findings.error(node.mark, "type", message, help);
+    None
+}
+
+/// A whole number from `min` to `max`.
+pub(crate) fn count(
+    node: &Node,
+    key: &str,
+    (min, max): (u32, u32),
+    findings: &mut Findings,
+) -> Option<u32> {
+    let (code, message, help) = match node.scalar().map(|scalar| number(scalar, min, max)) {
+        Some(Ok(number)) => return Some(number),
+        Some(Err(wrong)) => {
+            let text = node.scalar().map_or("", |scalar| &scalar.text);
+            let (why, help) = wrong.shown(key, text, min, max);
+            (wrong.code(), format!("{} {why}", quoted(text)), help)
+        }
+        None => (
+            "type",
+            format!("`{key}` is a whole number, and this is {}", node.kind()),
+            format!("write a number from {min} to {max}"),
+        ),
+    };
+    findings.error(node.mark, code, message, help);
+    None
+}
+
+/// Why a scalar is not the number that is wanted.
+enum Wrong {
+    Quoted,
+    Negative,
+    Point,
+    Octal,
+    OutOfRange,
+    NoNumber,
+}
+
+fn number(scalar: &Scalar, min: u32, max: u32) -> Result<u32, Wrong> {
+    let text = scalar.text.as_str();
+    let number = whole(text)?;
+    if !scalar.plain {
+        return Err(Wrong::Quoted);
+    }
+    let number = u32::try_from(number).map_err(|_| Wrong::OutOfRange)?;
+    if number < min || number > max {
+        return Err(Wrong::OutOfRange);
+    }
+    Ok(number)
+}
+
+/// The whole number that YAML and Go's parser see in a text; saturates.
+fn whole(text: &str) -> Result<u128, Wrong> {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let scalar = Scalar {
+        text: text.to_owned(),
+        plain: true,
+    };
+    match scalar.looks() {
+        Looks::Int if text.starts_with('-') => return Err(Wrong::Negative),
+        Looks::Int => {}
+        Looks::Float => return Err(Wrong::Point),
+        _ => return Err(Wrong::NoNumber),
+    }
+    let digits: String = unsigned.chars().filter(|c| *c != '_').collect();
+    let (digits, radix) = match digits.get(..2) {
+        Some("0x") => (&digits[2..], 16),
+        Some("0o") => (&digits[2..], 8),
+        Some("0b") => (&digits[2..], 2),
+        // YAML 1.1 says octal, YAML 1.2 says decimal.
+        Some(start) if start.starts_with('0') => return Err(Wrong::Octal),
+        _ => (&*digits, 10),
+    };
+    Ok(u128::from_str_radix(digits, radix).unwrap_or(u128::MAX))
+}
+
+// === impl Wrong ===
+
+impl Wrong {
+    fn code(&self) -> &'static str {
+        match self {
+            Wrong::Quoted | Wrong::Point | Wrong::NoNumber => "type",
+            Wrong::Negative | Wrong::Octal | Wrong::OutOfRange => "number",
+        }
+    }
+
+    fn shown(&self, key: &str, text: &str, min: u32, max: u32) -> (String, String) {
+        let range = format!("write a whole number from {min} to {max}");
+        let (why, help) = match self {
+            Wrong::Quoted => ("is text", format!("leave out the quotes: `{key}: {}`", short(text))),
+            Wrong::Negative => ("is negative", range),
+            Wrong::Point => (
+                "is not a whole number (error checking config)",
+                "to slow a limit down, make its window longer: `requests_per_unit: 1` with `window: 4s`"
+                    .to_owned(),
+            ),
+            Wrong::Octal => (
+                "begins with a 0, which some read as octal",
+                "leave out the leading 0".to_owned(),
+            ),
+            Wrong::OutOfRange => return (format!("is outside {min} to {max}"), range),
+            Wrong::NoNumber => ("is not a number", range),
+        };
+        (why.to_owned(), help)
+    }
+}
+
+/// As much of a file's own words as a help text repeats.
+pub(crate) fn short(text: &str) -> String {
+    quoted(text).trim_matches('`').to_owned()
+}

@@ -1,0 +1,148 @@
+//! Where rules come from: files, and directories of files.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// The largest rules file. A larger one is read up to here and then refused by the parser.
+pub const FILE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// The most files in one load.
+pub const FILES_MAX: usize = 4096;
+
+/// The text of one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// What the file is called in diagnostics, usually its path.
+    pub name: String,
+    /// What is in it, whether it is text or not.
+    pub text: Vec<u8>,
+}
+
+/// Why files cannot be read.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// A file or directory cannot be read.
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// There are more than [`FILES_MAX`] files.
+    TooManyFiles,
+    /// A directory holds no `*.yaml` and no `*.yml`.
+    NoFiles {
+        /// Which.
+        path: PathBuf,
+    },
+}
+
+// === impl Source ===
+
+impl Source {
+    /// `text`, to be called `name`.
+    pub fn new(name: impl Into<String>, text: impl Into<Vec<u8>>) -> Source {
+        Source {
+            name: name.into(),
+            text: text.into(),
+        }
+    }
+}
+
+/// Reads files, and the `*.yaml` and `*.yml` files that stand directly in directories, sorted by
+/// name.
+///
+/// Files whose names begin with a dot are passed over in directories: a Kubernetes ConfigMap shows
+/// each file a second time below `..data`. Of a file, at most one byte more than
+/// [`FILE_BYTES_MAX`] is read, which is enough for the parser to say that it is too large.
+///
+/// # Errors
+///
+/// [`ReadError`] for the first path that cannot be read, and for a directory without rules.
+pub fn read_paths(paths: &[PathBuf]) -> Result<Vec<Source>, ReadError> {
+    let mut files = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            files.extend(files_in(path)?);
+        } else {
+            files.push(path.clone());
+        }
+        if files.len() > FILES_MAX {
+            return Err(ReadError::TooManyFiles);
+        }
+    }
+    files.iter().map(|file| read(file)).collect()
+}
+
+fn files_in(directory: &Path) -> Result<Vec<PathBuf>, ReadError> {
+    let failed = |source| ReadError::Io {
+        path: directory.to_owned(),
+        source,
+    };
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if is_rules(&path) {
+            files.push(path);
+        }
+        if files.len() > FILES_MAX {
+            return Err(ReadError::TooManyFiles);
+        }
+    }
+    if files.is_empty() {
+        return Err(ReadError::NoFiles {
+            path: directory.to_owned(),
+        });
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Symbolic links count as what they point to: a ConfigMap's files are links.
+fn is_rules(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let named = name.ends_with(".yaml") || name.ends_with(".yml");
+    named && !name.starts_with('.') && path.is_file()
+}
+
+fn read(path: &Path) -> Result<Source, ReadError> {
+    let failed = |source| ReadError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let bytes_max = u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX);
+    let mut text = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    file.take(bytes_max + 1)
+        .read_to_end(&mut text)
+        .map_err(failed)?;
+    Ok(Source::new(path.to_string_lossy(), text))
+}
+
+// === impl ReadError ===
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadError::Io { path, .. } => write!(f, "cannot read {}", path.display()),
+            ReadError::TooManyFiles => write!(f, "more than {FILES_MAX} rules files"),
+            ReadError::NoFiles { path } => {
+                write!(f, "no *.yaml or *.yml file in {}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for ReadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ReadError::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

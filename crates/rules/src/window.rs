@@ -1,0 +1,187 @@
+//! Lengths of time and short forms: `15m`, `1h30m`, `100/minute`, `5 per 15m`.
+
+use tollgate_core::Span;
+
+use crate::place::UNITS;
+
+/// Why a text is no length of time, or no short form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Bad {
+    /// Nothing is written.
+    Empty,
+    /// A number without a unit behind it.
+    NoUnit,
+    /// A unit without a number before it, or something else than a number.
+    NoNumber,
+    /// A number with a point.
+    NotWhole,
+    /// No such unit.
+    Unit(String),
+    /// Longer than a span can be.
+    TooLong,
+    /// A short form without ` per ` and without `/`.
+    NoPer,
+    /// A short form's number, which is no whole number from 0 to 2^32 - 1.
+    Count(String),
+}
+
+/// The short units, and their nanoseconds.
+const SHORT_UNITS: [(&str, u64); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", Span::SECOND.as_nanos()),
+    ("m", Span::MINUTE.as_nanos()),
+    ("h", Span::HOUR.as_nanos()),
+    ("d", Span::DAY.as_nanos()),
+    ("w", 7 * Span::DAY.as_nanos()),
+];
+
+/// The window of a unit's name, in any case.
+pub(crate) fn unit(name: &str) -> Option<Span> {
+    let (_, seconds) = UNITS
+        .iter()
+        .find(|(unit, _)| unit.eq_ignore_ascii_case(name))?;
+    Some(Span::from_secs(*seconds))
+}
+
+/// A length of time: numbers and short units in turn.
+pub(crate) fn window(text: &str) -> Result<Span, Bad> {
+    if text.is_empty() {
+        return Err(Bad::Empty);
+    }
+    let mut rest = text;
+    let mut nanos: u64 = 0;
+    while !rest.is_empty() {
+        let (number, behind) = split_at_end(rest, |c| c.is_ascii_digit());
+        if number.is_empty() {
+            return Err(Bad::NoNumber);
+        }
+        if behind.starts_with('.') {
+            return Err(Bad::NotWhole);
+        }
+        let (name, behind) = split_at_end(behind, |c| !c.is_ascii_digit());
+        let length = short_unit(name)?;
+        let number: u64 = number.parse().map_err(|_| Bad::TooLong)?;
+        let part = number.checked_mul(length).ok_or(Bad::TooLong)?;
+        nanos = nanos.checked_add(part).ok_or(Bad::TooLong)?;
+        rest = behind;
+    }
+    Ok(Span::from_nanos(nanos))
+}
+
+fn short_unit(name: &str) -> Result<u64, Bad> {
+    let found = SHORT_UNITS.iter().find(|(unit, _)| *unit == name);
+    match found {
+        Some((_, nanos)) => Ok(*nanos),
+        None if name.is_empty() => Err(Bad::NoUnit),
+        None => Err(Bad::Unit(name.to_owned())),
+    }
+}
+
+/// A short form: a count, `per` or `/`, and a unit's name or a length of time.
+pub(crate) fn short_form(text: &str) -> Result<(u32, Span), Bad> {
+    let (count, window_text) = text
+        .split_once('/')
+        .or_else(|| text.split_once(" per "))
+        .ok_or(Bad::NoPer)?;
+    let (count, window_text) = (count.trim(), window_text.trim());
+    let is_number = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
+    let count = match count.parse() {
+        Ok(count) if is_number => count,
+        _ => return Err(Bad::Count(count.to_owned())),
+    };
+    let span = match unit(window_text) {
+        Some(span) => span,
+        // `100/s` is as clear as `100/1s`.
+        None => match short_unit(window_text) {
+            Ok(nanos) => Span::from_nanos(nanos),
+            Err(_) => window(window_text)?,
+        },
+    };
+    Ok((count, span))
+}
+
+fn split_at_end(text: &str, belongs: impl Fn(char) -> bool) -> (&str, &str) {
+    let end = text.find(|c| !belongs(c)).unwrap_or(text.len());
+    text.split_at(end)
+}
+
+// === impl Bad ===
+
+impl Bad {
+    /// What is wrong, to follow the text itself: "`15` has no unit".
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Bad::Empty => "is empty".to_owned(),
+            Bad::NoUnit => "has no unit".to_owned(),
+            Bad::NoNumber => "has a unit without a number".to_owned(),
+            Bad::NotWhole => "is not a whole number of units".to_owned(),
+            Bad::Unit(name) => format!(
+                "has no unit that we know: {}",
+                crate::findings::quoted(name)
+            ),
+            Bad::TooLong => "is longer than 366d".to_owned(),
+            Bad::NoPer => "has neither `/` nor ` per `".to_owned(),
+            Bad::Count(_) => format!("must begin with a whole number up to {}", u32::MAX),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_units_add_up() {
+        let table = [
+            ("15m", Span::MINUTE.times(15)),
+            ("1h30m", Span::MINUTE.times(90)),
+            ("500ms", Span::from_millis(500)),
+            ("1w2d", Span::DAY.times(9)),
+            ("1s1ns", Span::from_nanos(1_000_000_001)),
+            ("7us", Span::from_nanos(7_000)),
+            ("0s", Span::ZERO),
+        ];
+        for (text, span) in table {
+            assert_eq!(window(text), Ok(span), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_length_of_time_says_why() {
+        assert_eq!(window(""), Err(Bad::Empty));
+        assert_eq!(window("15"), Err(Bad::NoUnit));
+        assert_eq!(window("m"), Err(Bad::NoNumber));
+        assert_eq!(window("-1m"), Err(Bad::NoNumber));
+        assert_eq!(window("1.5h"), Err(Bad::NotWhole));
+        assert_eq!(window("1y"), Err(Bad::Unit("y".to_owned())));
+        assert_eq!(window("15 m"), Err(Bad::Unit(" m".to_owned())));
+        assert_eq!(window("99999999999999999999s"), Err(Bad::TooLong));
+        assert_eq!(window("18446744073709551615s"), Err(Bad::TooLong));
+    }
+
+    #[test]
+    fn short_forms_take_units_and_lengths() {
+        let table = [
+            ("100/minute", (100, Span::MINUTE)),
+            ("100/Minute", (100, Span::MINUTE)),
+            ("5 per 15m", (5, Span::MINUTE.times(15))),
+            ("5 per day", (5, Span::DAY)),
+            ("100/15m", (100, Span::MINUTE.times(15))),
+            ("100 / s", (100, Span::SECOND)),
+            ("0/1h30m", (0, Span::MINUTE.times(90))),
+        ];
+        for (text, expected) in table {
+            assert_eq!(short_form(text), Ok(expected), "{text}");
+        }
+        assert_eq!(short_form("100"), Err(Bad::NoPer));
+        assert_eq!(short_form("x/minute"), Err(Bad::Count("x".to_owned())));
+        assert_eq!(short_form("+1/minute"), Err(Bad::Count("+1".to_owned())));
+        assert_eq!(
+            short_form("4294967296/minute"),
+            Err(Bad::Count("4294967296".to_owned()))
+        );
+        assert_eq!(short_form("5/fortnight"), Err(Bad::NoNumber));
+    }
+}

@@ -1,0 +1,463 @@
+//! YAML text into trees of nodes that know where they stand.
+//!
+//! Every way to make a small file large or deep is bounded: bytes, nesting, and nodes after aliases
+//! and merge keys are expanded. An alias shares the nodes of its anchor, so expanding costs nothing
+//! but is counted as if it were written out, because whoever walks the tree walks it again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
+
+use crate::findings::{Findings, Mark, Mistakes, quoted};
+use crate::source::{FILE_BYTES_MAX, Source};
+
+mod text;
+
+/// The deepest nesting of lists and maps.
+pub const DEPTH_MAX: usize = 100;
+/// The most nodes of one file after aliases are expanded.
+pub const NODES_MAX: usize = 1_000_000;
+
+/// A value and where it stands.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) mark: Mark,
+    pub(crate) body: Body,
+    /// Nodes in here, this one included, aliases expanded.
+    size: usize,
+    /// Lists and maps around the innermost node, this one included.
+    depth: usize,
+}
+
+#[derive(Debug)]
+pub(crate) enum Body {
+    Scalar(Scalar),
+    List(Vec<Arc<Node>>),
+    Map(Vec<Pair>),
+}
+
+/// A key and its value.
+pub(crate) type Pair = (Arc<Node>, Arc<Node>);
+
+/// A scalar as written.
+#[derive(Debug)]
+pub(crate) struct Scalar {
+    pub(crate) text: String,
+    /// Written without quotes, so that YAML gives it a type by its looks.
+    pub(crate) plain: bool,
+}
+
+/// What the looks of a plain scalar mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Looks {
+    Text,
+    Null,
+    Flag(bool),
+    Int,
+    Float,
+}
+
+/// The documents of one file that are whole.
+pub(crate) struct Documents {
+    pub(crate) list: Vec<Document>,
+    /// Whether all of the file was read.
+    pub(crate) whole: bool,
+}
+
+/// One document, whose domain is not known yet.
+pub(crate) struct Document {
+    pub(crate) root: Arc<Node>,
+    /// The mistakes that were found in its YAML.
+    pub(crate) mistakes: Mistakes,
+}
+
+// === impl Documents ===
+
+impl Documents {
+    /// Reads as many documents as there are before the first mistake in the YAML itself.
+    pub(crate) fn read(source: &Source, file: usize, findings: &mut Findings) -> Documents {
+        let mut documents = Documents {
+            list: Vec::new(),
+            whole: false,
+        };
+        let Some(text) = text::checked(source, file, findings) else {
+            findings.spoil_file(&source.name);
+            return documents;
+        };
+        let mut builder = Builder::new(file, findings);
+        if builder.read(text, &mut documents.list).is_ok() {
+            documents.whole = true;
+            return documents;
+        }
+        // The mistake may stand before or after the name of the domain that it is in.
+        let domains = text::domains_after(text, builder.document_line);
+        let mistakes = builder.findings.since(builder.mistakes);
+        if domains.is_empty() {
+            findings.spoil_file(&source.name);
+        }
+        for domain in domains {
+            findings.belong(mistakes, &domain);
+            findings.spoil_domain(&domain);
+        }
+        documents
+    }
+}
+
+// === impl Node ===
+
+impl Node {
+    /// The entries of a map, the items of a list: what kind of node this is, for messages.
+    pub(crate) fn kind(&self) -> &'static str {
+        match &self.body {
+            Body::Scalar(scalar) => match scalar.looks() {
+                Looks::Text => "text",
+                Looks::Null => "nothing",
+                Looks::Flag(_) => "a flag",
+                Looks::Int | Looks::Float => "a number",
+            },
+            Body::List(_) => "a list",
+            Body::Map(_) => "a map",
+        }
+    }
+
+    pub(crate) fn scalar(&self) -> Option<&Scalar> {
+        match &self.body {
+            Body::Scalar(scalar) => Some(scalar),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing is written here, or `null` or `~`.
+    pub(crate) fn is_null(&self) -> bool {
+        self.scalar()
+            .is_some_and(|scalar| scalar.looks() == Looks::Null)
+    }
+
+    fn new(mark: Mark, body: Body) -> Node {
+        let (size, depth) = match &body {
+            Body::Scalar(_) => (1, 0),
+            Body::List(items) => measured(items.iter()),
+            Body::Map(entries) => measured(entries.iter().flat_map(|(key, value)| [key, value])),
+        };
+        Node {
+            mark,
+            body,
+            size,
+            depth,
+        }
+    }
+}
+
+fn measured<'n>(below: impl Iterator<Item = &'n Arc<Node>>) -> (usize, usize) {
+    below.fold((1, 1), |(size, depth), node| {
+        (size.saturating_add(node.size), depth.max(node.depth + 1))
+    })
+}
+
+// === impl Scalar ===
+
+impl Scalar {
+    /// The type that the core schema of YAML 1.2 gives to this.
+    pub(crate) fn looks(&self) -> Looks {
+        if !self.plain {
+            return Looks::Text;
+        }
+        match self.text.as_str() {
+            "" | "~" | "null" | "Null" | "NULL" => Looks::Null,
+            "true" | "True" | "TRUE" => Looks::Flag(true),
+            "false" | "False" | "FALSE" => Looks::Flag(false),
+            text => text::number_looks(text),
+        }
+    }
+}
+
+/// Builds nodes out of events.
+struct Builder<'f> {
+    file: usize,
+    findings: &'f mut Findings,
+    open: Vec<Open>,
+    anchors: HashMap<usize, Arc<Node>>,
+    /// Nodes so far, aliases expanded.
+    nodes: usize,
+    /// The line that the present document begins at.
+    document_line: u32,
+    /// Where the present document's mistakes begin.
+    mistakes: Mistakes,
+}
+
+/// A list or map that has not ended.
+struct Open {
+    mark: Mark,
+    anchor: usize,
+    is_map: bool,
+    /// Items, or keys and values in turn.
+    items: Vec<Arc<Node>>,
+}
+
+/// The rest of the file cannot be read; the reason is reported.
+struct Unreadable;
+
+// === impl Builder ===
+
+impl<'f> Builder<'f> {
+    fn new(file: usize, findings: &'f mut Findings) -> Builder<'f> {
+        Builder {
+            file,
+            mistakes: findings.mark(),
+            findings,
+            open: Vec::new(),
+            anchors: HashMap::new(),
+            nodes: 0,
+            document_line: 1,
+        }
+    }
+
+    fn read(&mut self, text: &str, list: &mut Vec<Document>) -> Result<(), Unreadable> {
+        let mut parser: Parser<'_, StrInput<'_>> = Parser::new_from_str(text);
+        while let Some(event) = parser.next_event() {
+            let (event, span) = event.map_err(|error| self.syntax(text, &error))?;
+            let mark = self.mark(span);
+            if let Some(root) = self.event(event, mark)? {
+                let mistakes = self.findings.since(self.mistakes);
+                list.push(Document { root, mistakes });
+                self.mistakes = self.findings.mark();
+                self.anchors.clear();
+                self.document_line = mark.line;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one event in; a document that ends with it is returned.
+    fn event(&mut self, event: Event<'_>, mark: Mark) -> Result<Option<Arc<Node>>, Unreadable> {
+        match event {
+            Event::DocumentStart(_) => {
+                self.document_line = mark.line;
+                Ok(None)
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                let scalar = self.scalar(&text, style, tag.as_deref(), mark);
+                self.place(Node::new(mark, Body::Scalar(scalar)), anchor)
+            }
+            Event::SequenceStart(anchor, tag) => self.begin(false, anchor, tag.as_deref(), mark),
+            Event::MappingStart(anchor, tag) => self.begin(true, anchor, tag.as_deref(), mark),
+            Event::SequenceEnd | Event::MappingEnd => self.end(),
+            Event::Alias(anchor) => self.alias(anchor, mark),
+            _ => Ok(None),
+        }
+    }
+
+    fn begin(
+        &mut self,
+        is_map: bool,
+        anchor: usize,
+        tag: Option<&Tag>,
+        mark: Mark,
+    ) -> Result<Option<Arc<Node>>, Unreadable> {
+        self.check_depth(1, mark)?;
+        let expected = if is_map { "map" } else { "seq" };
+        if let Some(tag) = tag
+            && !(tag.is_yaml_core_schema() && tag.suffix == expected)
+        {
+            self.strange_tag(tag, mark);
+        }
+        self.open.push(Open {
+            mark,
+            anchor,
+            is_map,
+            items: Vec::new(),
+        });
+        Ok(None)
+    }
+
+    fn end(&mut self) -> Result<Option<Arc<Node>>, Unreadable> {
+        let Some(open) = self.open.pop() else {
+            return Ok(None);
+        };
+        let body = if open.is_map {
+            Body::Map(self.entries(open.items)?)
+        } else {
+            Body::List(open.items)
+        };
+        // What is inside is counted already.
+        self.place(Node::new(open.mark, body), open.anchor)
+    }
+
+    fn place(&mut self, node: Node, anchor: usize) -> Result<Option<Arc<Node>>, Unreadable> {
+        self.count(1, node.mark)?;
+        let node = Arc::new(node);
+        if anchor != 0 {
+            self.anchors.insert(anchor, Arc::clone(&node));
+        }
+        Ok(self.attach(node))
+    }
+
+    fn attach(&mut self, node: Arc<Node>) -> Option<Arc<Node>> {
+        match self.open.last_mut() {
+            Some(open) => {
+                open.items.push(node);
+                None
+            }
+            None => Some(node),
+        }
+    }
+
+    fn alias(&mut self, anchor: usize, mark: Mark) -> Result<Option<Arc<Node>>, Unreadable> {
+        let Some(node) = self.anchors.get(&anchor).cloned() else {
+            let message = "an alias stands inside its own anchor".to_owned();
+            let help = "a value cannot contain itself: write it out";
+            return Err(self.stop(mark, "alias-of-itself", message, help));
+        };
+        self.check_depth(node.depth, mark)?;
+        self.count(node.size, mark)?;
+        Ok(self.attach(node))
+    }
+
+    /// Pairs keys and values, refuses a key twice, and takes in the maps below `<<`.
+    fn entries(&mut self, items: Vec<Arc<Node>>) -> Result<Vec<Pair>, Unreadable> {
+        let mut entries: Vec<Pair> = Vec::with_capacity(items.len() / 2);
+        let mut lines: HashMap<String, u32> = HashMap::new();
+        let mut merged = Vec::new();
+        let mut items = items.into_iter();
+        while let (Some(key), Some(value)) = (items.next(), items.next()) {
+            let Some(scalar) = key.scalar() else {
+                let message = format!("a key must be text, and this is {}", key.kind());
+                self.findings.error(key.mark, "key-type", message, "");
+                continue;
+            };
+            if scalar.plain && scalar.text == "<<" {
+                merged.push(value);
+                continue;
+            }
+            if let Some(line) = lines.get(&scalar.text) {
+                let message = format!(
+                    "{} is written twice; the first is in line {line}",
+                    quoted(&scalar.text)
+                );
+                let help = "keep one of them";
+                self.findings
+                    .error(key.mark, "duplicate-key", message, help);
+                continue;
+            }
+            lines.insert(scalar.text.clone(), key.mark.line);
+            entries.push((key, value));
+        }
+        for value in merged {
+            self.merge(&value, &mut lines, &mut entries)?;
+        }
+        Ok(entries)
+    }
+
+    /// Adds the entries of a merge key's maps, of which the ones that are there already win.
+    fn merge(
+        &mut self,
+        value: &Node,
+        lines: &mut HashMap<String, u32>,
+        entries: &mut Vec<Pair>,
+    ) -> Result<(), Unreadable> {
+        match &value.body {
+            Body::Map(added) => {
+                for (key, value) in added {
+                    let Some(scalar) = key.scalar() else { continue };
+                    if !lines.contains_key(&scalar.text) {
+                        lines.insert(scalar.text.clone(), key.mark.line);
+                        self.count(value.size, value.mark)?;
+                        entries.push((Arc::clone(key), Arc::clone(value)));
+                    }
+                }
+            }
+            Body::List(maps) if maps.iter().all(|map| matches!(map.body, Body::Map(_))) => {
+                for map in maps {
+                    self.merge(map, lines, entries)?;
+                }
+            }
+            _ => {
+                let message = format!("`<<` takes a map, and this is {}", value.kind());
+                let help = "write `<<: *anchor`, where `&anchor` stands before a map";
+                self.findings.error(value.mark, "merge-type", message, help);
+            }
+        }
+        Ok(())
+    }
+
+    fn scalar(&mut self, text: &str, style: ScalarStyle, tag: Option<&Tag>, mark: Mark) -> Scalar {
+        let mut plain = style == ScalarStyle::Plain;
+        match tag {
+            None => {}
+            Some(tag) if tag.is_yaml_core_schema() => match tag.suffix.as_str() {
+                "str" => plain = false,
+                "int" | "bool" | "float" | "null" => plain = true,
+                _ => self.strange_tag(tag, mark),
+            },
+            Some(tag) if tag.handle.is_empty() && tag.suffix == "!" => plain = false,
+            Some(tag) => self.strange_tag(tag, mark),
+        }
+        Scalar {
+            text: text.to_owned(),
+            plain,
+        }
+    }
+
+    fn strange_tag(&mut self, tag: &Tag, mark: Mark) {
+        let message = format!("the tag {} means nothing here", quoted(&tag.to_string()));
+        let help = "leave it out; text that looks like a number goes in quotes";
+        self.findings.error(mark, "tag", message, help);
+    }
+
+    fn check_depth(&mut self, more: usize, mark: Mark) -> Result<(), Unreadable> {
+        if self.open.len() + more <= DEPTH_MAX {
+            return Ok(());
+        }
+        let message = format!("lists and maps are nested more than {DEPTH_MAX} deep");
+        let help = "descriptors need two levels each: use fewer levels";
+        Err(self.stop(mark, "too-deep", message, help))
+    }
+
+    fn count(&mut self, more: usize, mark: Mark) -> Result<(), Unreadable> {
+        self.nodes = self.nodes.saturating_add(more);
+        if self.nodes <= NODES_MAX {
+            return Ok(());
+        }
+        let message = format!("the file has more than {NODES_MAX} values, aliases counted in full");
+        let help = "use fewer aliases, or several files";
+        Err(self.stop(mark, "too-many-values", message, help))
+    }
+
+    fn syntax(&mut self, text: &str, error: &ScanError) -> Unreadable {
+        let marker = error.marker();
+        let end = Span::new(*marker, *marker);
+        let mark = self.mark(end);
+        if let Some(column) = text::tab_in_indentation(text, mark.line) {
+            let mark = Mark { column, ..mark };
+            let message = "a tab in the indentation".to_owned();
+            return self.stop(mark, "tab", message, "YAML is indented with spaces only");
+        }
+        let message = format!("this is not YAML: {}", error.info());
+        let help = "often a quote or bracket is not closed, or a line is indented wrongly";
+        self.stop(mark, "syntax", message, help)
+    }
+
+    fn stop(&mut self, mark: Mark, code: &'static str, message: String, help: &str) -> Unreadable {
+        self.findings.error(mark, code, message, help);
+        Unreadable
+    }
+
+    fn mark(&self, span: Span) -> Mark {
+        let same_line = span.start.line() == span.end.line();
+        let length = if same_line { span.len() } else { 1 };
+        Mark {
+            file: self.file,
+            line: narrow(span.start.line()),
+            column: narrow(span.start.col() + 1),
+            length: narrow(length),
+        }
+    }
+}
+
+/// Positions in a file of at most [`FILE_BYTES_MAX`] bytes.
+fn narrow(position: usize) -> u32 {
+    u32::try_from(position).unwrap_or(u32::MAX)
+}
+
+const _: () = assert!(FILE_BYTES_MAX < 1 << 31);
