@@ -31,14 +31,26 @@ pub enum Account<E = Plain> {
 
 // === impl Account ===
 
-impl<E: Entries> Account<E> {
+impl<E: Entries + Default> Account<E> {
     /// A key never seen.
     pub fn fresh(limit: &Limit) -> Account<E> {
+        Account::fresh_with(limit, E::default)
+    }
+
+    /// [`Account::carried_with`] entries that need no place of their own.
+    pub fn carried(self, charge: &Charge<'_>, revision: u8, now: Now) -> Account<E> {
+        self.carried_with(charge, revision, now, E::default)
+    }
+}
+
+impl<E: Entries> Account<E> {
+    /// A key never seen, whose log, if it has one, is `empty`.
+    pub fn fresh_with(limit: &Limit, empty: impl FnOnce() -> E) -> Account<E> {
         match limit.algorithm() {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => Account::Bucket(Bucket::default()),
             Algorithm::FixedWindow(_) => Account::FixedWindow(FixedWindow::default()),
             Algorithm::SlidingWindow(_) => Account::SlidingWindow(SlidingWindow::default()),
-            Algorithm::SlidingLog => Account::SlidingLog(SlidingLog::default()),
+            Algorithm::SlidingLog => Account::SlidingLog(SlidingLog { entries: empty() }),
         }
     }
 
@@ -46,23 +58,25 @@ impl<E: Entries> Account<E> {
     ///
     /// If only N, burst, queue or soft changed, the units consumed stay where they are, up to the
     /// new capacity. If the window, the algorithm, the anchor or the segments changed, what was
-    /// used, up to the new capacity, counts as used at `now`.
-    pub fn carried(self, charge: &Charge<'_>, revision: u8, now: Now) -> Account<E> {
-        match charge.past.limit_at(revision) {
-            Some(old) => self.converted(old, charge.limit, now),
-            None => self,
-        }
-    }
-
-    fn converted(mut self, old: &Limit, new: &Limit, now: Now) -> Account<E> {
+    /// used, up to the new capacity, counts as used at `now`; a log begins in `empty`.
+    pub fn carried_with(
+        mut self,
+        charge: &Charge<'_>,
+        revision: u8,
+        now: Now,
+        empty: impl FnOnce() -> E,
+    ) -> Account<E> {
+        let Some(old) = charge.past.limit_at(revision) else { return self };
+        let new = charge.limit;
         self.settle(old, now.on(old.timeline()));
+        let now_new = now.on(new.timeline());
         if old.algorithm() == new.algorithm() && old.window() == new.window() {
-            return self.kept(old, new, now.on(new.timeline()));
+            return self.kept(old, new, now_new);
         }
         let used = old.capacity() - self.remaining(old, now.on(old.timeline()));
-        let mut account = Account::fresh(new);
-        account.settle(new, now.on(new.timeline()));
-        account.take(new, now.on(new.timeline()), used.min(new.capacity()));
+        let mut account = Account::fresh_with(new, empty);
+        account.settle(new, now_new);
+        account.take(new, now_new, used.min(new.capacity()));
         account
     }
 

@@ -9,6 +9,23 @@ use crate::moment::{Moment, Span};
 use crate::usage::Usage;
 
 /// The moment at which the bucket will be full again; zero, as any moment past, is a full bucket.
+///
+/// # Example
+///
+/// A queue of ten that lets two a second go: who comes fourth waits for three turns.
+///
+/// ```
+/// use tollgate_core::{Bucket, Cost, Decision, Limit, Moment, OnDenial, Span, step};
+///
+/// let limit = Limit::leaky_bucket(2, Span::SECOND)?.with_burst(10)?;
+/// let mut usage = Bucket::default();
+/// for turn in 0..10 {
+///     let decision = step(&mut usage, &limit, Moment::ZERO, Cost::ONE, OnDenial::Keep);
+///     let Decision::Allow(grant) = decision else { panic!("ten fit") };
+///     assert_eq!(grant.delay, Span::from_millis(500 * turn));
+/// }
+/// # Ok::<(), tollgate_core::InvalidLimit>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
     full_at: Moment,

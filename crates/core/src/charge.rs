@@ -75,6 +75,15 @@ impl<'a> Charge<'a> {
             on_denial: OnDenial::Keep,
         }
     }
+
+    /// What this limit's own refusal costs it if it is the only one on the request: the refusal of a
+    /// shadow limit refuses no request.
+    pub const fn on_own_denial(&self) -> OnDenial {
+        match self.enforcement {
+            Enforcement::Shadow => OnDenial::Keep,
+            _ => self.on_denial,
+        }
+    }
 }
 
 // === impl Past ===

@@ -5,6 +5,23 @@ use crate::moment::{Moment, Span};
 use crate::usage::Usage;
 
 /// One window, which ends at `end`, and the units consumed in it; zero is "never seen".
+///
+/// # Example
+///
+/// Three a minute let six through in a few seconds around a window's end: the known flaw of this
+/// algorithm.
+///
+/// ```
+/// use tollgate_core::{Cost, FixedWindow, Limit, Moment, OnDenial, Span, step};
+///
+/// let limit = Limit::fixed_window(3, Span::MINUTE)?;
+/// let mut usage = FixedWindow::default();
+/// for second in [57, 58, 59, 60, 61, 62] {
+///     let now = Moment::ZERO + Span::from_secs(second);
+///     assert!(step(&mut usage, &limit, now, Cost::ONE, OnDenial::Keep).is_allowed());
+/// }
+/// # Ok::<(), tollgate_core::InvalidLimit>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FixedWindow {
     end: Moment,
@@ -43,7 +60,7 @@ impl FixedWindow {
         if self.used == 0 {
             0
         } else {
-            self.end.as_nanos() + u64::from(self.used)
+            self.end.as_nanos().saturating_add(u64::from(self.used))
         }
     }
 

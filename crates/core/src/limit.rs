@@ -1,8 +1,12 @@
 //! How much may pass: a limit, valid by construction.
 
+mod invalid;
+
 use std::fmt;
 
 use crate::moment::{Span, Timeline};
+
+pub use invalid::InvalidLimit;
 
 /// The longest window: 366 days.
 pub const WINDOW_MAX: Span = Span::DAY.times(366);
@@ -65,46 +69,6 @@ pub struct Limit {
     capacity: u32,
     /// The time of one unit in a bucket, zero for windows and for N = 0.
     interval: Span,
-}
-
-/// Why there can be no such limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum InvalidLimit {
-    /// The window is zero or longer than [`WINDOW_MAX`].
-    Window(Span),
-    /// A bucket would win back more than one unit in [`INTERVAL_MIN`].
-    TooFast {
-        /// Units per window, as asked.
-        count: u32,
-        /// The window, as asked.
-        window: Span,
-        /// The most units per window that a bucket can have there.
-        count_max: u32,
-    },
-    /// A bucket would need more than [`REFILL_MAX`] from empty to full.
-    TooSlow {
-        /// The time that it would need.
-        refill: Span,
-    },
-    /// No number of segments, or more than [`SEGMENTS_MAX`].
-    Segments(u8),
-    /// The window does not divide into that many whole nanoseconds.
-    Indivisible {
-        /// The window, as asked.
-        window: Span,
-        /// The segments, as asked.
-        segments: u8,
-    },
-    /// With its soft part the limit exceeds 2^32 - 1.
-    TooLarge {
-        /// What was to fit at once, without the soft part.
-        nominal: u32,
-        /// The soft part, in per cent.
-        soft_percent: u32,
-    },
-    /// The algorithm has no burst or queue.
-    NoBurst,
 }
 
 // === impl Segments ===
@@ -266,16 +230,15 @@ impl Limit {
         if self.count == 0 {
             return Ok(self);
         }
-        let interval = self.window.as_nanos().div_ceil(wide(self.count));
-        if interval < INTERVAL_MIN.as_nanos() {
-            let most = self.window.as_nanos() / INTERVAL_MIN.as_nanos();
-            let (count, window) = (self.count, self.window);
+        let most = self.window.as_nanos() / INTERVAL_MIN.as_nanos();
+        if wide(self.count) > most {
             return Err(InvalidLimit::TooFast {
-                count,
-                window,
+                count: self.count,
+                window: self.window,
                 count_max: narrow(most),
             });
         }
+        let interval = self.window.as_nanos().div_ceil(wide(self.count));
         Limit {
             interval: Span::from_nanos(interval),
             ..self
@@ -367,49 +330,6 @@ impl fmt::Display for Algorithm {
             Algorithm::TokenBucket => "token_bucket",
             Algorithm::LeakyBucket => "leaky_bucket",
         })
-    }
-}
-
-// === impl InvalidLimit ===
-
-impl std::error::Error for InvalidLimit {}
-
-impl fmt::Display for InvalidLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            InvalidLimit::Window(window) => {
-                write!(f, "a window of {window} is outside 1ns to 366d")
-            }
-            InvalidLimit::TooFast {
-                count,
-                window,
-                count_max,
-            } => write!(
-                f,
-                "a bucket refills at most one unit in {INTERVAL_MIN}: \
-                 {count} per {window} is above its {count_max}"
-            ),
-            InvalidLimit::TooSlow { refill } => {
-                write!(
-                    f,
-                    "a bucket must fill within 100 years, and this one takes {refill}"
-                )
-            }
-            InvalidLimit::Segments(segments) => {
-                write!(f, "{segments} segments are outside 1 to {SEGMENTS_MAX}")
-            }
-            InvalidLimit::Indivisible { window, segments } => write!(
-                f,
-                "{window} does not divide into {segments} segments of whole nanoseconds"
-            ),
-            InvalidLimit::TooLarge {
-                nominal,
-                soft_percent,
-            } => {
-                write!(f, "{nominal} and {soft_percent}% more exceed {}", u32::MAX)
-            }
-            InvalidLimit::NoBurst => f.write_str("only a bucket has a burst or a queue"),
-        }
     }
 }
 

@@ -202,3 +202,17 @@ impl Now {
         }
     }
 }
+
+// === impl Clock ===
+
+impl<C: Clock + ?Sized> Clock for &C {
+    fn now(&self) -> Now {
+        (**self).now()
+    }
+}
+
+impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
+    fn now(&self) -> Now {
+        (**self).now()
+    }
+}

@@ -16,7 +16,7 @@ pub struct Entry {
 }
 
 /// Where a log keeps its entries, the oldest first. How compactly, each store decides.
-pub trait Entries: Default {
+pub trait Entries {
     /// All units in all entries.
     fn units(&self) -> u64;
     /// The oldest entry.
@@ -36,6 +36,25 @@ pub trait Entries: Default {
 }
 
 /// The admitted units of one window, each with its moment: exact, and as large as its limit.
+///
+/// # Example
+///
+/// Two a second, seen at 100 and 200 ms: at 300 ms the first of them is still inside for 800 ms.
+///
+/// ```
+/// use tollgate_core::{Cost, Limit, Moment, OnDenial, SlidingLog, Span, Wait, step};
+///
+/// let limit = Limit::sliding_log(2, Span::SECOND)?;
+/// let mut usage: SlidingLog = SlidingLog::default();
+/// let mut ask = |millis| {
+///     let now = Moment::ZERO + Span::from_millis(millis);
+///     step(&mut usage, &limit, now, Cost::ONE, OnDenial::Keep)
+/// };
+/// assert!(ask(100).is_allowed() && ask(200).is_allowed());
+/// assert_eq!(ask(300).wait(), Some(Wait::For(Span::from_millis(800))));
+/// assert!(ask(1_100).is_allowed());
+/// # Ok::<(), tollgate_core::InvalidLimit>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlidingLog<E = Plain> {
     /// Where the units are written down.

@@ -12,6 +12,21 @@ pub const COUNTERS_MAX: usize = 61;
 const _: () = assert!(COUNTERS_MAX == whole(SEGMENTS_MAX) + 1);
 
 /// The units consumed in each segment, from the newest back.
+///
+/// # Example
+///
+/// Ten a minute, nine in the minute before and five in this one, of which 15 s are over:
+/// floor(9 * 45/60) + 5 + 1 is 12.
+///
+/// ```
+/// use tollgate_core::{Cost, Limit, Moment, OnDenial, SlidingWindow, Span, step};
+///
+/// let limit = Limit::sliding_window(10, Span::MINUTE, 1)?;
+/// let mut usage = SlidingWindow::new(1, &[5, 9]);
+/// let now = Moment::ZERO + Span::from_secs(75);
+/// assert!(!step(&mut usage, &limit, now, Cost::ONE, OnDenial::Keep).is_allowed());
+/// # Ok::<(), tollgate_core::InvalidLimit>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingWindow {
     /// The number of the newest segment since the epoch.
@@ -98,6 +113,12 @@ impl SlidingWindow {
 impl Usage for SlidingWindow {
     fn settle(&mut self, limit: &Limit, now: Moment) {
         let current = now.as_nanos() / segment(limit).as_nanos();
+        if self.newest > current {
+            // Nobody knows how much of its segment had passed: all that is leaving counts again.
+            let (inside, leaving) = self.counters.split_at_mut(segments(limit));
+            let oldest = &mut inside[inside.len() - 1];
+            *oldest = oldest.saturating_add(std::mem::take(&mut leaving[0]));
+        }
         let passed = current.saturating_sub(self.newest);
         let shift = usize::try_from(passed)
             .unwrap_or(COUNTERS_MAX)

@@ -37,6 +37,9 @@ pub enum StoreError {
     TooManyCharges(TooManyCharges),
     /// Another decision on one of the keys did not finish in time. Nothing was charged.
     Contended,
+    /// The store's memory is spent on other large states, and none of them could be given up.
+    /// Nothing was charged.
+    Full,
     /// The store cannot be reached. Nothing was charged.
     Unreachable {
         /// Where the store should be.
@@ -65,6 +68,7 @@ impl fmt::Display for StoreError {
             StoreError::Contended => {
                 f.write_str("another decision on the same key did not finish in time")
             }
+            StoreError::Full => f.write_str("the store's memory for large states is spent"),
             StoreError::Unreachable { address, .. } => write!(f, "cannot reach {address}"),
             StoreError::TimedOut { after } => write!(f, "no answer within {after}"),
             StoreError::BadReply { .. } => f.write_str("the store's answer makes no sense"),

@@ -64,6 +64,13 @@ impl Verdict {
         self.refusal.is_none()
     }
 
+    /// The verdict on a request with one charge.
+    pub fn of_one(charge: &Charge<'_>, decision: Decision) -> Verdict {
+        let refuses = charge.enforcement != Enforcement::Shadow;
+        let refusal = decision.wait().filter(|_| refuses).map(|wait| Refusal { by: 0, wait });
+        Verdict { decisions: vec![decision], refusal }
+    }
+
     /// How long the request is to be held before it goes on; zero unless a leaky bucket is full of
     /// others before it.
     pub fn delay(&self) -> Span {
@@ -104,6 +111,13 @@ impl<'a> Bill<'a> {
     /// The lines: one for each counter, no key twice.
     pub fn lines(&self) -> &[Line<'a>] {
         &self.lines
+    }
+
+    /// What each line's limit said, in the order of the lines.
+    pub fn decisions<'v>(&self, verdict: &'v Verdict) -> impl Iterator<Item = &'v Decision> {
+        let first_of = |line| self.line_of.iter().position(|of| *of == line);
+        let decisions = (0..self.lines.len()).filter_map(first_of);
+        decisions.filter_map(|charge| verdict.decisions.get(charge))
     }
 
     /// Judges every line, then charges all or none; `usages` are those of the lines, in their order.

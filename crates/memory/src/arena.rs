@@ -1,0 +1,224 @@
+//! Blocks of memory for states that are larger than a word.
+//!
+//! A block belongs to the slot that leads to it, or to the free list. Its bytes are read and written
+//! only by the thread that has locked that slot; locking and unlocking publish them, so the atomics
+//! here are relaxed and stand for plain memory without `unsafe`.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// Bytes of a block that a state may use.
+pub(crate) const PAYLOAD: usize = 60;
+/// Bytes of a block, its link included.
+pub(crate) const BLOCK_BYTES: usize = PAYLOAD + 4;
+/// The most blocks of one arena: their numbers fit [`crate::wide`]'s part of a word.
+pub(crate) const BLOCKS_MAX: usize = (1 << 30) - 1;
+
+/// The number of a block, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockId(u32);
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Block {
+    link: AtomicU32,
+    bytes: [AtomicU8; PAYLOAD],
+}
+
+/// A fixed number of blocks.
+///
+/// The pages of blocks that were never handed out have never been touched.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    blocks: Box<[Block]>,
+    /// The first free block (low half) and how often the list has changed (high half), so that a
+    /// block that was taken and given back meanwhile is not mistaken for one that never left.
+    free: AtomicU64,
+    /// Blocks from here on were never handed out.
+    fresh: AtomicU32,
+    in_use: AtomicU64,
+}
+
+// === impl BlockId ===
+
+impl BlockId {
+    /// The block with this number; `None` for 0.
+    pub(crate) const fn new(number: u32) -> Option<BlockId> {
+        if number == 0 {
+            None
+        } else {
+            Some(BlockId(number))
+        }
+    }
+
+    /// The number.
+    pub(crate) const fn number(self) -> u32 {
+        self.0
+    }
+
+    fn index(self) -> usize {
+        usize::try_from(self.0 - 1).unwrap_or(usize::MAX)
+    }
+}
+
+// === impl Arena ===
+
+impl Arena {
+    /// An arena of this many blocks, up to [`BLOCKS_MAX`].
+    pub(crate) fn with_blocks(blocks: usize) -> Arena {
+        Arena {
+            blocks: zeroed(blocks.min(BLOCKS_MAX)),
+            free: AtomicU64::new(0),
+            fresh: AtomicU32::new(0),
+            in_use: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes of all blocks.
+    pub(crate) fn bytes(&self) -> usize {
+        self.blocks.len() * BLOCK_BYTES
+    }
+
+    /// Blocks that are handed out now.
+    pub(crate) fn in_use(&self) -> u64 {
+        self.in_use.load(Ordering::Relaxed)
+    }
+
+    /// A block for the caller alone, whatever its bytes say; `None` if there is none left.
+    pub(crate) fn take(&self) -> Option<BlockId> {
+        let block = self.take_used().or_else(|| self.take_fresh())?;
+        self.in_use.fetch_add(1, Ordering::Relaxed);
+        Some(block)
+    }
+
+    fn take_used(&self) -> Option<BlockId> {
+        // Acquire: what the giver did with the block is over.
+        let mut seen = self.free.load(Ordering::Acquire);
+        loop {
+            let block = BlockId::new(low(seen))?;
+            let next = self.link(block);
+            let new = join(high(seen).wrapping_add(1), next);
+            match self
+                .free
+                .compare_exchange_weak(seen, new, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => return Some(block),
+                // A rival took or gave a block: the list moved on.
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    fn take_fresh(&self) -> Option<BlockId> {
+        let count = u32::try_from(self.blocks.len()).unwrap_or(0);
+        let next = |fresh: u32| (fresh < count).then(|| fresh + 1);
+        let taken = self
+            .fresh
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        taken.ok().and_then(|fresh| BlockId::new(fresh + 1))
+    }
+
+    /// Gives a block back.
+    pub(crate) fn give(&self, block: BlockId) {
+        self.in_use.fetch_sub(1, Ordering::Relaxed);
+        let mut seen = self.free.load(Ordering::Relaxed);
+        loop {
+            self.set_link(block, low(seen));
+            let new = join(high(seen).wrapping_add(1), block.number());
+            match self
+                .free
+                .compare_exchange_weak(seen, new, Ordering::AcqRel, Ordering::Relaxed)
+            {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// A number that the block's owner keeps in it.
+    pub(crate) fn link(&self, block: BlockId) -> u32 {
+        self.blocks[block.index()].link.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_link(&self, block: BlockId, link: u32) {
+        self.blocks[block.index()]
+            .link
+            .store(link, Ordering::Relaxed);
+    }
+
+    pub(crate) fn byte(&self, block: BlockId, at: usize) -> u8 {
+        self.blocks[block.index()].bytes[at].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_byte(&self, block: BlockId, at: usize, byte: u8) {
+        self.blocks[block.index()].bytes[at].store(byte, Ordering::Relaxed);
+    }
+
+    /// `N` bytes of a block from `at` on.
+    pub(crate) fn bytes_at<const N: usize>(&self, block: BlockId, at: usize) -> [u8; N] {
+        std::array::from_fn(|offset| self.byte(block, at + offset))
+    }
+
+    pub(crate) fn set_bytes<const N: usize>(&self, block: BlockId, at: usize, bytes: [u8; N]) {
+        for (offset, byte) in bytes.into_iter().enumerate() {
+            self.set_byte(block, at + offset, byte);
+        }
+    }
+}
+
+/// Blocks of zeroes that the operating system hands out page by page, as they are first used.
+#[expect(unsafe_code, reason = "safe Rust would touch every page")]
+fn zeroed(count: usize) -> Box<[Block]> {
+    // SAFETY: a block is atomics of integers only, for which all zeroes are a valid value.
+    unsafe { Box::new_zeroed_slice(count).assume_init() }
+}
+
+const fn join(high: u32, low: u32) -> u64 {
+    wide(high) << 32 | wide(low)
+}
+
+#[expect(
+    clippy::as_conversions,
+    reason = "one half of a word of twice its width"
+)]
+const fn low(word: u64) -> u32 {
+    word as u32
+}
+
+#[expect(
+    clippy::as_conversions,
+    reason = "one half of a word of twice its width"
+)]
+const fn high(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+#[expect(clippy::as_conversions, reason = "widening; `u64::from` is not const")]
+const fn wide(half: u32) -> u64 {
+    half as u64
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn blocks_come_back_and_never_twice() {
+        let arena = Arena::with_blocks(3);
+        let taken: Vec<_> = std::iter::from_fn(|| arena.take()).collect();
+        assert_eq!(taken.len(), 3);
+        arena.give(taken[1]);
+        arena.give(taken[0]);
+        assert_eq!(arena.in_use(), 1);
+        assert_eq!(arena.take(), Some(taken[0]));
+        assert_eq!(arena.take(), Some(taken[1]));
+        assert_eq!(arena.take(), None);
+    }
+
+    #[test]
+    fn a_block_is_a_cache_line() {
+        assert_eq!(size_of::<Block>(), BLOCK_BYTES);
+        assert_eq!(align_of::<Block>(), 64);
+    }
+}

@@ -1,0 +1,184 @@
+//! Where the time comes from.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tollgate_core::{Clock, Moment, Now, Span};
+
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// How often the wall clock is read again.
+const WALL_PERIOD: Span = Span::SECOND;
+/// The steady clock's first moment is not zero, so that a moment before it can be told.
+const STEADY_ORIGIN: Span = Span::HOUR;
+
+/// This machine's clocks.
+///
+/// The steady clock is the processor's time stamp counter where there is one. UTC is the steady
+/// clock plus an offset that is read again from the wall clock every second: a wall clock that was
+/// set forward counts at once; one that was set back holds the moment still until it has caught up.
+#[derive(Debug)]
+pub struct SystemClock {
+    steady: quanta::Clock,
+    start: quanta::Instant,
+    /// Odd while the two below are being changed.
+    turn: AtomicU64,
+    /// UTC less the steady clock.
+    offset: AtomicU64,
+    /// The latest moment of UTC that was told before the offset last changed.
+    floor: AtomicU64,
+    /// When the wall clock is read again, on the steady clock.
+    next_reading: AtomicU64,
+}
+
+/// A clock that stands still until it is told to go on: for tests in virtual time.
+///
+/// # Example
+///
+/// ```
+/// use tollgate_core::{Clock, Moment, Span};
+/// use tollgate_memory::ManualClock;
+///
+/// let clock = ManualClock::at(Moment::from_nanos(5));
+/// clock.advance(Span::SECOND);
+/// assert_eq!(clock.now().steady, Moment::from_nanos(1_000_000_005));
+/// ```
+#[derive(Debug, Default)]
+pub struct ManualClock {
+    steady: AtomicU64,
+    utc: AtomicU64,
+}
+
+// === impl SystemClock ===
+
+impl SystemClock {
+    /// Starts the clock. The first one in a process calibrates the processor's counter, which takes
+    /// some milliseconds.
+    pub fn new() -> SystemClock {
+        let steady = quanta::Clock::new();
+        let start = steady.now();
+        SystemClock {
+            steady,
+            start,
+            turn: AtomicU64::new(0),
+            offset: AtomicU64::new(wall().as_nanos() - STEADY_ORIGIN.as_nanos()),
+            floor: AtomicU64::new(0),
+            next_reading: AtomicU64::new(0),
+        }
+    }
+
+    #[inline]
+    fn steady(&self) -> Moment {
+        let passed = self.steady.now().saturating_duration_since(self.start);
+        Moment::ZERO + STEADY_ORIGIN + Span::from(passed)
+    }
+
+    #[cold]
+    fn read_wall(&self, due: u64) {
+        let next = (self.steady() + WALL_PERIOD).as_nanos();
+        // Relaxed: it only chooses which thread reads the wall clock.
+        let won =
+            self.next_reading
+                .compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed);
+        if won.is_err() {
+            return;
+        }
+        self.correct(wall());
+    }
+
+    /// Makes UTC follow `wall` from now on; only one thread at a time is here, by the period.
+    fn correct(&self, wall: Moment) {
+        let turn = self.turn.load(Ordering::Relaxed);
+        let odd = self
+            .turn
+            .compare_exchange(turn, turn | 1, Ordering::Acquire, Ordering::Relaxed);
+        if odd.is_err() || turn & 1 == 1 {
+            return;
+        }
+        // Every reader that finished under the old offset read the steady clock before this.
+        fence(Ordering::SeqCst);
+        let steady = self.steady().as_nanos();
+        let told = steady.saturating_add(self.offset.load(Ordering::Relaxed));
+        let floor = self.floor.load(Ordering::Relaxed).max(told);
+        self.floor.store(floor, Ordering::Relaxed);
+        self.offset
+            .store(wall.as_nanos().saturating_sub(steady), Ordering::Relaxed);
+        self.turn.store(turn + 2, Ordering::Release);
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> SystemClock {
+        SystemClock::new()
+    }
+}
+
+impl Clock for SystemClock {
+    #[inline]
+    fn now(&self) -> Now {
+        loop {
+            let turn = self.turn.load(Ordering::Acquire);
+            let (offset, floor) = (
+                self.offset.load(Ordering::Relaxed),
+                self.floor.load(Ordering::Relaxed),
+            );
+            let steady = self.steady();
+            fence(Ordering::SeqCst);
+            if turn & 1 == 1 || self.turn.load(Ordering::Relaxed) != turn {
+                std::hint::spin_loop();
+                continue;
+            }
+            let due = self.next_reading.load(Ordering::Relaxed);
+            if steady.as_nanos() >= due {
+                self.read_wall(due);
+            }
+            let utc = steady.as_nanos().saturating_add(offset).max(floor);
+            return Now {
+                steady,
+                utc: Moment::from_nanos(utc),
+            };
+        }
+    }
+}
+
+fn wall() -> Moment {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Moment::ZERO + Span::from(since).max(STEADY_ORIGIN)
+}
+
+// === impl ManualClock ===
+
+impl ManualClock {
+    /// A clock that shows `moment` on both timelines.
+    pub fn at(moment: Moment) -> ManualClock {
+        ManualClock {
+            steady: AtomicU64::new(moment.as_nanos()),
+            utc: AtomicU64::new(moment.as_nanos()),
+        }
+    }
+
+    /// Moves both clocks on.
+    pub fn advance(&self, span: Span) {
+        self.steady.fetch_add(span.as_nanos(), Ordering::SeqCst);
+        self.utc.fetch_add(span.as_nanos(), Ordering::SeqCst);
+    }
+
+    /// Sets both clocks, also back: what a store does then is a promise of its own.
+    pub fn set(&self, now: Now) {
+        self.steady.store(now.steady.as_nanos(), Ordering::SeqCst);
+        self.utc.store(now.utc.as_nanos(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Now {
+        Now {
+            steady: Moment::from_nanos(self.steady.load(Ordering::SeqCst)),
+            utc: Moment::from_nanos(self.utc.load(Ordering::SeqCst)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,307 @@
+//! The store: what happens to a request, from its charges to its verdict.
+
+use tollgate_core::{
+    Bill, Charge, Clock, Decision, Key, KeyHasher, Limit, Moment, Now, Store, StoreError, Verdict,
+};
+
+use crate::arena::{Arena, BLOCK_BYTES};
+use crate::clock::SystemClock;
+use crate::hasher::RandomKeys;
+use crate::table::{Place, Table};
+
+mod hold;
+
+mod single;
+
+/// Bytes of the table for each key of `max_keys`: a slot of 16 bytes, half a slot of room so that
+/// hardly any key is lost, and the rest of the store.
+pub const BYTES_PER_KEY: usize = 24;
+/// Bytes of the arena for each key of `max_keys`, of which only those in use are ever touched.
+const ARENA_BYTES_PER_KEY: usize = 256;
+/// The smallest arena: one large log beside a small table.
+const ARENA_BYTES_MIN: usize = 16 << 20;
+/// Decisions of a batch whose memory is asked for ahead of the one that is being made.
+const AHEAD: usize = 16;
+
+/// The in-process store.
+///
+/// Bounded: its memory is fixed when it is built. Safe to share among any number of threads. See the
+/// crate's documentation for what it promises and what it costs.
+///
+/// # Example
+///
+/// ```
+/// use tollgate_core::{Charge, Cost, Limit, Span};
+/// use tollgate_memory::Memory;
+///
+/// let store = Memory::builder().max_keys(10_000).build();
+/// let limit = Limit::token_bucket(2, Span::MINUTE)?;
+/// let charge = Charge::new(store.key_of("alice"), &limit, Cost::ONE);
+/// assert!(store.check(&charge)?.is_allowed());
+/// assert!(store.check(&charge)?.is_allowed());
+/// assert!(!store.check(&charge)?.is_allowed());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Memory<C = SystemClock> {
+    clock: C,
+    keys: RandomKeys,
+    table: Table,
+    arena: Arena,
+    /// Where the search for memory that nobody needs goes on.
+    hand: crate::sync::AtomicU64,
+}
+
+/// How large a [`Memory`] is to be, and whose time it keeps.
+#[derive(Debug)]
+pub struct Builder<C = SystemClock> {
+    clock: C,
+    keys: RandomKeys,
+    max_keys: Option<usize>,
+    max_bytes: Option<usize>,
+}
+
+/// What a store holds, at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stats {
+    /// Keys that are remembered now.
+    pub live_keys: u64,
+    /// Live keys that were given up for their memory since the store was built.
+    pub evicted_keys: u64,
+    /// Bytes of the states that are larger than a word.
+    pub arena_bytes: u64,
+    /// Bytes that the store may use, all told.
+    pub bytes_max: u64,
+}
+
+/// The time of one decision: a reading, and the clock to read again where that can be done.
+pub(crate) struct Time<'c> {
+    now: Now,
+    clock: Option<&'c dyn Clock>,
+}
+
+// === impl Builder ===
+
+impl<C: Clock> Builder<C> {
+    /// Room for this many live keys: [`BYTES_PER_KEY`] bytes each, and an arena of up to 256 bytes
+    /// each for states that are larger than a word, of which only what is used is ever touched.
+    /// 1 000 000 if nothing is said.
+    pub fn max_keys(self, keys: usize) -> Builder<C> {
+        Builder {
+            max_keys: Some(keys),
+            ..self
+        }
+    }
+
+    /// All that the store may use, in bytes. Without `max_keys` the table of slots takes half.
+    pub fn max_bytes(self, bytes: usize) -> Builder<C> {
+        Builder {
+            max_bytes: Some(bytes),
+            ..self
+        }
+    }
+
+    /// Another clock than the machine's.
+    pub fn clock<D: Clock>(self, clock: D) -> Builder<D> {
+        let Builder {
+            keys,
+            max_keys,
+            max_bytes,
+            ..
+        } = self;
+        Builder {
+            clock,
+            keys,
+            max_keys,
+            max_bytes,
+        }
+    }
+
+    /// Other keys than random ones: for tests that must repeat.
+    pub fn keys(self, keys: RandomKeys) -> Builder<C> {
+        Builder { keys, ..self }
+    }
+
+    /// Builds the store and allocates its table.
+    pub fn build(self) -> Memory<C> {
+        let (table, arena) = match (self.max_keys, self.max_bytes) {
+            (Some(keys), Some(bytes)) => {
+                let table = keys.saturating_mul(BYTES_PER_KEY).min(bytes);
+                (table, bytes - table)
+            }
+            (None, Some(bytes)) => (bytes / 2, bytes / 2),
+            (keys, None) => {
+                let keys = keys.unwrap_or(1_000_000);
+                let arena = keys
+                    .saturating_mul(ARENA_BYTES_PER_KEY)
+                    .max(ARENA_BYTES_MIN);
+                (keys.saturating_mul(BYTES_PER_KEY), arena)
+            }
+        };
+        Memory {
+            clock: self.clock,
+            keys: self.keys,
+            table: Table::with_bytes(table),
+            arena: Arena::with_blocks(arena / BLOCK_BYTES),
+            hand: crate::sync::AtomicU64::new(0),
+        }
+    }
+}
+
+// === impl Memory ===
+
+impl Memory {
+    /// A store yet to be sized.
+    pub fn builder() -> Builder {
+        Builder {
+            clock: SystemClock::new(),
+            keys: RandomKeys::new(),
+            max_keys: None,
+            max_bytes: None,
+        }
+    }
+}
+
+impl<C: Clock> Memory<C> {
+    /// The key of anything that can be hashed, for this store alone.
+    #[inline]
+    pub fn key_of<T: std::hash::Hash + ?Sized>(&self, value: &T) -> Key {
+        self.keys.of(value)
+    }
+
+    /// One limit, one cost, now.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Contended`] or [`StoreError::Full`]; a refusal is a [`Decision`].
+    #[inline]
+    pub fn check(&self, charge: &Charge<'_>) -> Result<Decision, StoreError> {
+        self.check_within(charge, &mut Time::of(&self.clock))
+    }
+
+    /// As [`Memory::check`], at a given time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Memory::check`].
+    pub fn check_at(&self, now: Now, charge: &Charge<'_>) -> Result<Decision, StoreError> {
+        self.check_within(charge, &mut Time::fixed(now))
+    }
+
+    /// Many independent questions at one time, one answer each, in their order: the memory of the
+    /// next ones is fetched while the present one is decided.
+    pub fn check_batch(
+        &self,
+        charges: &[Charge<'_>],
+        answers: &mut Vec<Result<Decision, StoreError>>,
+    ) {
+        let mut time = Time::of(&self.clock);
+        let places: &mut [Place; AHEAD] = &mut [Place::default(); AHEAD];
+        answers.reserve(charges.len());
+        for chunk in charges.chunks(AHEAD) {
+            for (place, charge) in places.iter_mut().zip(chunk) {
+                *place = self.table.place(charge.key);
+                self.table.prefetch(*place);
+            }
+            for (place, charge) in places.iter().zip(chunk) {
+                answers.push(self.check_in(*place, charge, &mut time));
+            }
+        }
+    }
+
+    /// All or nothing over `charges`, now.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::TooManyCharges`], [`StoreError::Contended`] or [`StoreError::Full`].
+    pub fn decide_now(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
+        self.decide_within(charges, &mut Time::of(&self.clock))
+    }
+
+    /// All or nothing over `charges`, at a given time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Memory::decide_now`].
+    pub fn decide_at(&self, now: Now, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
+        self.decide_within(charges, &mut Time::fixed(now))
+    }
+
+    /// The clock that this store decides by.
+    pub const fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    /// Live keys that were given up for their memory since the store was built.
+    pub fn evicted_keys(&self) -> u64 {
+        self.table.evicted()
+    }
+
+    /// What the store holds. Looks at every slot: for a report, not for every request.
+    pub fn stats(&self) -> Stats {
+        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        let block = count(BLOCK_BYTES);
+        Stats {
+            live_keys: count(self.table.live(self.clock.now())),
+            evicted_keys: self.table.evicted(),
+            arena_bytes: self.arena.in_use() * block,
+            bytes_max: count(self.table.bytes() + self.arena.bytes()),
+        }
+    }
+
+    fn decide_within(
+        &self,
+        charges: &[Charge<'_>],
+        time: &mut Time<'_>,
+    ) -> Result<Verdict, StoreError> {
+        if let [charge] = charges {
+            let decision = self.check_within(charge, time)?;
+            return Ok(Verdict::of_one(charge, decision));
+        }
+        self.decide_all(&Bill::new(charges)?, time)
+    }
+}
+
+impl<C: Clock> KeyHasher for Memory<C> {
+    fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Key {
+        self.keys.key(parts)
+    }
+}
+
+impl<C: Clock> Store for Memory<C> {
+    fn decide(
+        &self,
+        charges: &[Charge<'_>],
+    ) -> impl Future<Output = Result<Verdict, StoreError>> + Send {
+        std::future::ready(self.decide_now(charges))
+    }
+}
+
+// === impl Time ===
+
+impl<'c> Time<'c> {
+    #[inline]
+    fn of(clock: &'c impl Clock) -> Time<'c> {
+        Time {
+            now: clock.now(),
+            clock: Some(clock),
+        }
+    }
+
+    const fn fixed(now: Now) -> Time<'c> {
+        Time { now, clock: None }
+    }
+
+    #[inline]
+    fn on(&self, limit: &Limit) -> Moment {
+        self.now.on(limit.timeline())
+    }
+
+    /// Reads the clock again; says whether there is one.
+    fn refresh(&mut self) -> bool {
+        if let Some(clock) = self.clock {
+            self.now = clock.now();
+        }
+        self.clock.is_some()
+    }
+}

@@ -1,0 +1,271 @@
+//! A sliding log in blocks of the arena: a byte or a few for each admitted request.
+//!
+//! An entry is written as the time since the entry before it, in nanoseconds, shifted left by one
+//! bit, in groups of seven bits with the lowest first (LEB128). If it stands for more than one unit,
+//! their number comes before it, with the lowest bit set. So the list can be read in both
+//! directions. 500 requests in an hour take 5 bytes each: nearly all pauses are below 2^34 ns.
+
+use tollgate_core::{Entries, LogEntry, Moment, Span};
+
+use crate::arena::{BlockId, PAYLOAD};
+use crate::chain::{Chain, End, Spares, Walk};
+
+/// The most bytes that one entry takes: 56 bits of time and 33 of units.
+const ENTRY_BYTES_MAX: usize = 13;
+/// Entries that one decision adds at most: a refund that splits one, and a charge.
+const PUSHES_MAX: usize = 2;
+// So one block that is set aside is enough for any decision.
+const _: () = assert!(PUSHES_MAX * ENTRY_BYTES_MAX <= PAYLOAD);
+
+/// The entries of one key's log.
+#[derive(Debug)]
+pub(crate) struct PackedLog<'a> {
+    chain: Chain<'a>,
+    /// The block that the ends are written down in while nobody decides; none for a fresh key.
+    head: Option<BlockId>,
+    oldest: Moment,
+    newest: Moment,
+    units: u64,
+}
+
+/// An entry as it is read from the front: its time counts from the entry before.
+struct Step {
+    since: Span,
+    units: u32,
+}
+
+// === impl PackedLog ===
+
+impl<'a> PackedLog<'a> {
+    /// An empty log.
+    pub(crate) const fn new(spares: Spares<'a>) -> PackedLog<'a> {
+        PackedLog {
+            chain: Chain::new(spares),
+            head: None,
+            oldest: Moment::ZERO,
+            newest: Moment::ZERO,
+            units: 0,
+        }
+    }
+
+    /// The log whose ends were written down in `head` by [`PackedLog::close`].
+    pub(crate) fn open(spares: Spares<'a>, head: BlockId) -> PackedLog<'a> {
+        let arena = spares.arena();
+        let word = |at| u64::from_le_bytes(arena.bytes_at(head, at));
+        let end = |at| End {
+            block: u32::from_le_bytes(arena.bytes_at(head, at)),
+            at: usize::from(arena.byte(head, at + 4)),
+        };
+        let (oldest, newest, units) = (word(0), word(8), word(16));
+        let (front, back) = (end(24), end(29));
+        let mut chain = Chain::new(spares);
+        (chain.front, chain.back) = (front, back);
+        PackedLog {
+            chain,
+            head: Some(head),
+            oldest: Moment::from_nanos(oldest),
+            newest: Moment::from_nanos(newest),
+            units,
+        }
+    }
+
+    /// Reserves all blocks that one decision can need; `false` if the arena has no more.
+    pub(crate) fn reserve(&mut self) -> bool {
+        let head = usize::from(self.head.is_none());
+        self.chain.spares.reserve(head + 1)
+    }
+
+    /// Writes the ends down and says where; an empty log leaves nothing behind.
+    pub(crate) fn close(mut self) -> Option<BlockId> {
+        if self.units == 0 {
+            if let Some(head) = self.head.take() {
+                self.chain.spares.give(head);
+            }
+            return None;
+        }
+        let head = self.head.unwrap_or_else(|| self.chain.spares.take());
+        let arena = self.chain.spares.arena();
+        arena.set_bytes(head, 0, self.oldest.as_nanos().to_le_bytes());
+        arena.set_bytes(head, 8, self.newest.as_nanos().to_le_bytes());
+        arena.set_bytes(head, 16, self.units.to_le_bytes());
+        for (at, end) in [(24, self.chain.front), (29, self.chain.back)] {
+            arena.set_bytes(head, at, end.block.to_le_bytes());
+            arena.set_byte(head, at + 4, u8::try_from(end.at).unwrap_or(u8::MAX));
+        }
+        // What is written down is the slot's from here on.
+        (self.chain.front, self.chain.back, self.head) = (End::default(), End::default(), None);
+        Some(head)
+    }
+
+    /// Takes over blocks that were set aside elsewhere.
+    pub(crate) fn adopt(&mut self, spares: &mut Spares<'a>) {
+        std::mem::swap(&mut self.chain.spares, spares);
+    }
+
+    /// Gives up every entry and block.
+    pub(crate) fn clear(&mut self) {
+        self.chain.cut_front(self.chain.walk_back());
+        if let Some(head) = self.head.take() {
+            self.chain.spares.give(head);
+        }
+        self.units = 0;
+    }
+
+    fn push_number(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.chain.push(low_bits(number) | 0x80);
+            number >>= 7;
+        }
+        self.chain.push(low_bits(number));
+    }
+
+    fn next_number(&self, walk: &mut Walk) -> Option<u64> {
+        let mut number = 0;
+        let mut shift = 0;
+        loop {
+            let byte = self.chain.next(walk)?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(number);
+            }
+            shift += 7;
+        }
+    }
+
+    fn previous_number(&self, walk: &mut Walk) -> Option<u64> {
+        let mut number = u64::from(self.chain.previous(walk)?);
+        loop {
+            let mut further = *walk;
+            match self.chain.previous(&mut further) {
+                Some(byte) if byte & 0x80 != 0 => {
+                    number = number << 7 | u64::from(byte & 0x7f);
+                    *walk = further;
+                }
+                _ => return Some(number),
+            }
+        }
+    }
+
+    fn next_step(&self, walk: &mut Walk) -> Option<Step> {
+        let number = self.next_number(walk)?;
+        if number & 1 == 0 {
+            return Some(Step {
+                since: Span::from_nanos(number >> 1),
+                units: 1,
+            });
+        }
+        let units = u32::try_from(number >> 1).unwrap_or(u32::MAX);
+        let since = Span::from_nanos(self.next_number(walk)? >> 1);
+        Some(Step { since, units })
+    }
+
+    fn previous_step(&self, walk: &mut Walk) -> Option<Step> {
+        let since = Span::from_nanos(self.previous_number(walk)? >> 1);
+        let mut further = *walk;
+        match self.previous_number(&mut further) {
+            Some(number) if number & 1 == 1 => {
+                *walk = further;
+                Some(Step {
+                    since,
+                    units: u32::try_from(number >> 1).unwrap_or(u32::MAX),
+                })
+            }
+            _ => Some(Step { since, units: 1 }),
+        }
+    }
+}
+
+impl Drop for PackedLog<'_> {
+    /// A log that was not closed leaves nothing behind.
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+impl Entries for PackedLog<'_> {
+    fn units(&self) -> u64 {
+        self.units
+    }
+
+    fn oldest(&self) -> Option<LogEntry> {
+        let step = self.next_step(&mut self.chain.walk_on())?;
+        Some(LogEntry {
+            at: self.oldest,
+            units: step.units,
+        })
+    }
+
+    fn newest(&self) -> Option<LogEntry> {
+        let step = self.previous_step(&mut self.chain.walk_back())?;
+        Some(LogEntry {
+            at: self.newest,
+            units: step.units,
+        })
+    }
+
+    fn iter(&self) -> impl Iterator<Item = LogEntry> {
+        let mut walk = self.chain.walk_on();
+        let mut at = None;
+        std::iter::from_fn(move || {
+            let step = self.next_step(&mut walk)?;
+            // The oldest entry's own pause counts from one that is no longer there.
+            let next = at.map_or(self.oldest, |at: Moment| at + step.since);
+            at = Some(next);
+            Some(LogEntry {
+                at: next,
+                units: step.units,
+            })
+        })
+    }
+
+    fn push_newest(&mut self, entry: LogEntry) {
+        if self.chain.is_empty() {
+            (self.oldest, self.newest) = (entry.at, entry.at);
+        }
+        if entry.units != 1 {
+            self.push_number(u64::from(entry.units) << 1 | 1);
+        }
+        self.push_number(entry.at.since(self.newest).as_nanos() << 1);
+        self.newest = entry.at;
+        self.units += u64::from(entry.units);
+    }
+
+    fn pop_newest(&mut self) -> Option<LogEntry> {
+        let mut walk = self.chain.walk_back();
+        let step = self.previous_step(&mut walk)?;
+        let entry = LogEntry {
+            at: self.newest,
+            units: step.units,
+        };
+        self.chain.cut_back(walk);
+        self.newest = self.newest - step.since;
+        self.units -= u64::from(step.units);
+        Some(entry)
+    }
+
+    fn pop_oldest(&mut self) -> Option<LogEntry> {
+        let mut walk = self.chain.walk_on();
+        let step = self.next_step(&mut walk)?;
+        let entry = LogEntry {
+            at: self.oldest,
+            units: step.units,
+        };
+        let next = self.next_step(&mut { walk });
+        self.chain.cut_front(walk);
+        self.oldest = next.map_or(self.newest, |next| self.oldest + next.since);
+        self.units -= u64::from(step.units);
+        Some(entry)
+    }
+
+    fn age(&mut self, span: Span) {
+        self.oldest = self.oldest - span;
+        self.newest = self.newest - span;
+    }
+}
+
+fn low_bits(number: u64) -> u8 {
+    number.to_le_bytes()[0] & 0x7f
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,44 @@
+//! The atomics of this crate: the standard library's, or the model checker's under `--cfg loom`.
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+
+use tollgate_core::StoreError;
+
+/// How often a thread looks again for another's unfinished decision to end before it gives up.
+///
+/// What is waited for takes well under a microsecond; only a thread that was suspended in the
+/// middle of it makes anybody wait for longer, and then every look gives the processor away.
+pub(crate) const LOOKS_MAX: u32 = 1 << 22;
+/// How many of these looks are made without giving the processor away.
+#[cfg(not(loom))]
+const SPINS_MAX: u32 = 64;
+
+/// A bounded wait for another thread.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    looks: u32,
+}
+
+// === impl Patience ===
+
+impl Patience {
+    /// Waits a moment before the next look.
+    pub(crate) fn wait(&mut self) -> Result<(), StoreError> {
+        if self.looks == LOOKS_MAX {
+            return Err(StoreError::Contended);
+        }
+        self.looks += 1;
+        #[cfg(loom)]
+        loom::thread::yield_now();
+        #[cfg(not(loom))]
+        if self.looks < SPINS_MAX {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! What a slot says about its owner, in one word.
+
+use tollgate_core::{Key, Timeline};
+
+/// A slot's owner: a part of its key's hash, and how its state is to be read.
+///
+/// | bits | meaning |
+/// |---|---|
+/// | 63 | locked: an unfinished decision holds the slot |
+/// | 62 | wide: the state is in the arena, the word says where |
+/// | 61 | the word is a moment of UTC, not of the steady clock |
+/// | 59, 60 | heat: what eviction spares |
+/// | 51..=58 | the revision of the limit under which the state was made |
+/// | 0..=50 | the fingerprint, never 0 |
+///
+/// Of a key's 128 hashed bits 64 choose the two buckets and 51 others are the fingerprint. A key
+/// is compared with at most 16 slots, so in a full table a key is mistaken for another with a
+/// chance of 16 / 2^51 = 7 in 10^15; a million keys collide anywhere with a chance below 10^-8. The
+/// hash is keyed at random in each store, so a collision cannot be aimed at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tag(u64);
+
+/// What eviction spares: of live keys the coldest goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Heat {
+    /// Charged once: what a flood of new keys consists of.
+    New,
+    /// Charged again while it was live.
+    Seen,
+    /// Refused: forgetting it would be a present.
+    Refused,
+}
+
+const LOCKED: u64 = 1 << 63;
+const WIDE: u64 = 1 << 62;
+const UTC: u64 = 1 << 61;
+const HEAT_SHIFT: u32 = 59;
+const HEAT: u64 = 0b11 << HEAT_SHIFT;
+const REVISION_SHIFT: u32 = 51;
+const REVISION: u64 = 0xff << REVISION_SHIFT;
+const FINGERPRINT: u64 = (1 << REVISION_SHIFT) - 1;
+const _: () = assert!(LOCKED ^ WIDE ^ UTC ^ HEAT ^ REVISION ^ FINGERPRINT == u64::MAX);
+
+// === impl Tag ===
+
+impl Tag {
+    /// The tag of `key`'s new slot.
+    #[inline]
+    pub(crate) fn new(key: Key, revision: u8, timeline: Timeline) -> Tag {
+        let utc = if timeline == Timeline::Utc { UTC } else { 0 };
+        Tag(Tag::fingerprint(key) | u64::from(revision) << REVISION_SHIFT | utc)
+    }
+
+    /// The part of the tag that says whose the slot is.
+    #[inline]
+    pub(crate) fn fingerprint(key: Key) -> u64 {
+        let [high, _] = halves(key);
+        (high & FINGERPRINT).max(1)
+    }
+
+    pub(crate) const fn from_bits(bits: u64) -> Tag {
+        Tag(bits)
+    }
+
+    #[inline]
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    #[inline]
+    pub(crate) const fn is_of(self, fingerprint: u64) -> bool {
+        (self.0 ^ fingerprint) & FINGERPRINT == 0
+    }
+
+    #[inline]
+    pub(crate) const fn is_locked(self) -> bool {
+        self.0 & LOCKED != 0
+    }
+
+    pub(crate) const fn locked(self) -> Tag {
+        Tag(self.0 | LOCKED)
+    }
+
+    pub(crate) const fn unlocked(self) -> Tag {
+        Tag(self.0 & !LOCKED)
+    }
+
+    #[inline]
+    pub(crate) const fn is_wide(self) -> bool {
+        self.0 & WIDE != 0
+    }
+
+    pub(crate) const fn wide(self) -> Tag {
+        Tag(self.0 | WIDE)
+    }
+
+    /// The same owner, unlocked, with a state in one word that was made under another limit.
+    pub(crate) fn remade(self, revision: u8, timeline: Timeline) -> Tag {
+        let utc = if timeline == Timeline::Utc { UTC } else { 0 };
+        let kept = self.0 & (FINGERPRINT | HEAT);
+        Tag(kept | u64::from(revision) << REVISION_SHIFT | utc)
+    }
+
+    /// The clock that the slot's word is a moment of.
+    #[inline]
+    pub(crate) const fn timeline(self) -> Timeline {
+        if self.0 & UTC != 0 {
+            Timeline::Utc
+        } else {
+            Timeline::Steady
+        }
+    }
+
+    #[inline]
+    pub(crate) fn revision(self) -> u8 {
+        u8::try_from((self.0 & REVISION) >> REVISION_SHIFT).unwrap_or(u8::MAX)
+    }
+
+    #[inline]
+    pub(crate) const fn heat(self) -> Heat {
+        match (self.0 & HEAT) >> HEAT_SHIFT {
+            0 => Heat::New,
+            1 => Heat::Seen,
+            _ => Heat::Refused,
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn with_heat(self, heat: Heat) -> Tag {
+        let bits = match heat {
+            Heat::New => 0,
+            Heat::Seen => 1,
+            Heat::Refused => 2,
+        };
+        Tag(self.0 & !HEAT | bits << HEAT_SHIFT)
+    }
+}
+
+/// The two halves of a key's bits: one for the fingerprint, one for the places.
+#[inline]
+pub(crate) fn halves(key: Key) -> [u64; 2] {
+    let bytes = key.bits().to_le_bytes();
+    let (low, high) = bytes.split_at(8);
+    let half = |part: &[u8]| part.try_into().map_or(0, u64::from_le_bytes);
+    [half(high), half(low)]
+}

@@ -1,0 +1,236 @@
+//! States that are larger than a word: where they are, and how they are written down.
+//!
+//! The word of such a slot holds the moment from which on nothing is remembered, rounded up to 2^30
+//! ns (1.07 s), in its upper 34 bits, and the number of the state's first block below. Read as one
+//! number it is a moment a little later still, so it keeps the promise that every word makes.
+
+use tollgate_core::{
+    Account, Algorithm, Bucket, COUNTERS_MAX, FixedWindow, Limit, Moment, Segments, SlidingLog,
+    SlidingWindow, Usage,
+};
+
+use crate::arena::{Arena, BlockId, PAYLOAD};
+use crate::chain::Spares;
+use crate::packed_log::PackedLog;
+
+/// What a key remembers, while a decision holds it.
+pub(crate) type Held<'a> = Account<PackedLog<'a>>;
+
+const BLOCK_BITS: u32 = 30;
+const BLOCK_MASK: u64 = (1 << BLOCK_BITS) - 1;
+/// Counters of a sliding window in its first block, after the number of the newest segment.
+const FIRST_COUNTERS: usize = (KIND_AT - 8) / 4;
+/// Where a state's first block says what it is, for whoever frees it without knowing its limit.
+const KIND_AT: usize = PAYLOAD - 1;
+const KIND_LIST: u8 = 0;
+const KIND_LOG: u8 = 1;
+/// Counters in every further block.
+const MORE_COUNTERS: usize = PAYLOAD / 4;
+
+/// Whether the states of `limit` do not fit a word.
+#[inline]
+pub(crate) fn is_wide(limit: &Limit) -> bool {
+    !limit.is_bucket() && !FixedWindow::fits_word(limit)
+}
+
+/// The word of a state in the arena.
+pub(crate) fn word(forget_at: Moment, block: BlockId) -> u64 {
+    let late = forget_at.as_nanos().saturating_add(BLOCK_MASK);
+    late & !BLOCK_MASK | u64::from(block.number())
+}
+
+/// The first block of the state that a wide slot's word leads to.
+pub(crate) fn block(word: u64) -> Option<BlockId> {
+    BlockId::new(u32::try_from(word & BLOCK_MASK).unwrap_or(0))
+}
+
+/// A key never seen.
+pub(crate) fn fresh<'a>(limit: &Limit, arena: &'a Arena) -> Held<'a> {
+    Account::fresh_with(limit, || PackedLog::new(Spares::new(arena)))
+}
+
+/// The state that a slot's word stands for or leads to, made under `limit`. Its blocks become spares,
+/// but for those of a log, which stay where they are.
+///
+/// A state that was made under a limit nobody remembers, of another kind, is a key never seen.
+pub(crate) fn open<'a>(
+    limit: &Limit,
+    is_in_arena: bool,
+    word: u64,
+    spares: &mut Spares<'a>,
+) -> Held<'a> {
+    let arena = spares.arena();
+    let Some(first) = block(word).filter(|_| is_in_arena) else {
+        return match limit.algorithm() {
+            _ if is_wide(limit) => fresh(limit, arena),
+            Algorithm::FixedWindow(_) => Account::FixedWindow(FixedWindow::from_word(limit, word)),
+            _ => Account::Bucket(Bucket::full_at(Moment::from_nanos(word))),
+        };
+    };
+    let is_log = arena.byte(first, KIND_AT) == KIND_LOG;
+    if !is_wide(limit) || is_log != (limit.algorithm() == Algorithm::SlidingLog) {
+        free(word, arena);
+        return fresh(limit, arena);
+    }
+    match limit.algorithm() {
+        Algorithm::SlidingLog => {
+            let entries = PackedLog::open(Spares::new(arena), first);
+            Account::SlidingLog(SlidingLog { entries })
+        }
+        Algorithm::SlidingWindow(segments) => {
+            Account::SlidingWindow(read_counters(segments, first, spares))
+        }
+        _ => {
+            let end = Moment::from_nanos(u64::from_le_bytes(arena.bytes_at(first, 0)));
+            let used = u32::from_le_bytes(arena.bytes_at(first, 8));
+            give_all(first, spares);
+            Account::FixedWindow(FixedWindow::new(end, used))
+        }
+    }
+}
+
+/// Reserves all blocks that a decision on `held` under `limit` can need; `false` if the arena has no
+/// more.
+pub(crate) fn reserve(
+    held: &mut Held<'_>,
+    limit: &Limit,
+    is_changed: bool,
+    spares: &mut Spares<'_>,
+) -> bool {
+    match (limit.algorithm(), held) {
+        (Algorithm::SlidingLog, Account::SlidingLog(log)) => {
+            // A log under another window is written anew.
+            log.entries.reserve() && (!is_changed || spares.reserve(2))
+        }
+        // The head and the first block of entries.
+        (Algorithm::SlidingLog, _) => spares.reserve(2),
+        (Algorithm::SlidingWindow(segments), _) => spares.reserve(blocks_of(segments)),
+        (Algorithm::FixedWindow(_), _) if is_wide(limit) => spares.reserve(1),
+        _ => true,
+    }
+}
+
+/// Writes a state down; gives the slot's word, zero if nothing is to be remembered.
+pub(crate) fn close(held: Held<'_>, limit: &Limit, spares: &mut Spares<'_>) -> u64 {
+    let forget_at = held.forget_at(limit);
+    match held {
+        Account::Bucket(bucket) => bucket.word(),
+        Account::FixedWindow(window) if !is_wide(limit) => window.word(),
+        Account::FixedWindow(window) if window.used() > 0 => {
+            let block = spares.take();
+            spares
+                .arena()
+                .set_bytes(block, 0, window.end().as_nanos().to_le_bytes());
+            spares
+                .arena()
+                .set_bytes(block, 8, window.used().to_le_bytes());
+            spares.arena().set_byte(block, KIND_AT, KIND_LIST);
+            spares.arena().set_link(block, 0);
+            word(forget_at, block)
+        }
+        Account::FixedWindow(_) => 0,
+        Account::SlidingWindow(window) => match forget_at {
+            Moment::ZERO => 0,
+            _ => word(forget_at, write_counters(&window, limit, spares)),
+        },
+        Account::SlidingLog(log) => log.entries.close().map_or(0, |head| {
+            spares.arena().set_byte(head, KIND_AT, KIND_LOG);
+            word(forget_at, head)
+        }),
+    }
+}
+
+/// Frees the state that a wide slot's word leads to.
+pub(crate) fn free(slot_word: u64, arena: &Arena) {
+    let Some(first) = block(slot_word) else {
+        return;
+    };
+    if arena.byte(first, KIND_AT) == KIND_LOG {
+        let mut log = PackedLog::open(Spares::new(arena), first);
+        log.clear();
+    } else {
+        give_all(first, &mut Spares::new(arena));
+    }
+}
+
+fn blocks_of(segments: Segments) -> usize {
+    let more = (usize::from(segments.get()) + 1).saturating_sub(FIRST_COUNTERS);
+    1 + more.div_ceil(MORE_COUNTERS)
+}
+
+fn read_counters(segments: Segments, first: BlockId, spares: &mut Spares<'_>) -> SlidingWindow {
+    let arena = spares.arena();
+    let newest = u64::from_le_bytes(arena.bytes_at(first, 0));
+    let mut counters = [0; COUNTERS_MAX];
+    let count = usize::from(segments.get()) + 1;
+    for (place, counter) in Blocks::of(first, arena)
+        .places()
+        .zip(&mut counters[..count])
+    {
+        *counter = u32::from_le_bytes(arena.bytes_at(place.0, place.1));
+    }
+    give_all(first, spares);
+    SlidingWindow::new(newest, &counters[..count])
+}
+
+fn write_counters(window: &SlidingWindow, limit: &Limit, spares: &mut Spares<'_>) -> BlockId {
+    let arena = spares.arena();
+    let counters = window.counters(limit);
+    let first = spares.take();
+    arena.set_bytes(first, 0, window.newest().to_le_bytes());
+    arena.set_byte(first, KIND_AT, KIND_LIST);
+    let mut last = first;
+    for _ in 0..counters
+        .len()
+        .saturating_sub(FIRST_COUNTERS)
+        .div_ceil(MORE_COUNTERS)
+    {
+        let next = spares.take();
+        arena.set_link(last, next.number());
+        last = next;
+    }
+    arena.set_link(last, 0);
+    for (place, counter) in Blocks::of(first, arena).places().zip(counters) {
+        arena.set_bytes(place.0, place.1, counter.to_le_bytes());
+    }
+    first
+}
+
+fn give_all(first: BlockId, spares: &mut Spares<'_>) {
+    let mut next = Some(first);
+    while let Some(block) = next {
+        next = BlockId::new(spares.arena().link(block));
+        spares.give(block);
+    }
+}
+
+/// The blocks of a sliding window, in which its counters follow each other.
+struct Blocks<'a> {
+    arena: &'a Arena,
+    block: Option<BlockId>,
+    at: usize,
+    end: usize,
+}
+
+impl<'a> Blocks<'a> {
+    const fn of(first: BlockId, arena: &'a Arena) -> Blocks<'a> {
+        Blocks {
+            arena,
+            block: Some(first),
+            at: 8,
+            end: KIND_AT,
+        }
+    }
+
+    fn places(&mut self) -> impl Iterator<Item = (BlockId, usize)> {
+        std::iter::from_fn(|| {
+            if self.at + 4 > self.end {
+                self.block = BlockId::new(self.arena.link(self.block?));
+                (self.at, self.end) = (0, PAYLOAD);
+            }
+            let place = (self.block?, self.at);
+            self.at += 4;
+            Some(place)
+        })
+    }
+}

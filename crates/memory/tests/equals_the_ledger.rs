@@ -1,0 +1,116 @@
+//! The store and core's plain ledger give the same answers to the same questions.
+#![allow(clippy::unwrap_used)]
+
+use tollgate_core::{
+    Algorithm, Anchor, Charge, Cost, Enforcement, Ledger, Limit, Moment, Now, OnDenial, Past,
+    Segments, Span,
+};
+use tollgate_memory::Memory;
+
+/// A small generator of repeatable randomness (PCG's multiplier).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) % bound
+    }
+}
+
+fn limit(random: &mut Random) -> Limit {
+    let window = Span::from_nanos(60 * (1 + random.below(1_000_000)));
+    let algorithm = match random.below(6) {
+        0 => Algorithm::FixedWindow(Anchor::Clock),
+        1 => Algorithm::FixedWindow(Anchor::FirstRequest),
+        2 => Algorithm::SlidingLog,
+        3 => Algorithm::SlidingWindow(
+            Segments::new([1, 2, 10, 60][usize::try_from(random.below(4)).unwrap()]).unwrap(),
+        ),
+        4 => Algorithm::TokenBucket,
+        _ => Algorithm::LeakyBucket,
+    };
+    let count = u32::try_from(random.below(12)).unwrap();
+    let limit = Limit::new(algorithm, count, window);
+    let limit = limit
+        .or_else(|_| Limit::new(algorithm, 1, Span::from_nanos(6_000)))
+        .unwrap();
+    let limit = if random.below(4) == 0 && limit.is_bucket() {
+        limit
+            .with_burst(u32::try_from(1 + random.below(20)).unwrap())
+            .unwrap()
+    } else {
+        limit
+    };
+    if random.below(4) == 0 {
+        limit.with_soft(30).unwrap()
+    } else {
+        limit
+    }
+}
+
+fn cost(random: &mut Random) -> Cost {
+    match random.below(12) {
+        0 => Cost::Peek(random.below(5)),
+        1 => Cost::Refund(random.below(6)),
+        2 => Cost::Take(random.below(9)),
+        _ => Cost::ONE,
+    }
+}
+
+#[test]
+fn random_traces_agree() {
+    for seed in 0..400 {
+        let mut random = Random(seed);
+        let store = Memory::builder().max_keys(1_000).build();
+        let mut ledger = Ledger::default();
+        let mut rules: Vec<(Limit, Past)> = (0..6)
+            .map(|_| (limit(&mut random), Past::none().clone()))
+            .collect();
+        let keys: Vec<_> = (0..6u64).map(|rule| store.key_of(&(seed, rule))).collect();
+        let mut now = Moment::ZERO + Span::from_secs(1_700_000_000);
+        for step in 0..300 {
+            let pause = random.below(40_000_000);
+            let pause = if random.below(3) == 0 {
+                random.below(100)
+            } else {
+                pause
+            };
+            now = now + Span::from_nanos(pause);
+            if random.below(40) == 0 {
+                let rule = usize::try_from(random.below(6)).unwrap();
+                let (former, past) = rules[rule].clone();
+                rules[rule] = (limit(&mut random), past.and(former));
+            }
+            let on_denial = if seed % 4 == 0 {
+                OnDenial::Charge
+            } else {
+                OnDenial::Keep
+            };
+            let count = 1 + random.below(4);
+            let charges: Vec<Charge<'_>> = (0..count)
+                .map(|_| {
+                    let rule = usize::try_from(random.below(6)).unwrap();
+                    let cost = cost(&mut random);
+                    let enforcement = match rule {
+                        4 => Enforcement::Shadow,
+                        5 => Enforcement::Quota,
+                        _ => Enforcement::Enforce,
+                    };
+                    let (limit, past) = &rules[rule];
+                    Charge {
+                        past,
+                        enforcement,
+                        on_denial,
+                        ..Charge::new(keys[rule], limit, cost)
+                    }
+                })
+                .collect();
+            let ours = store.decide_at(Now::at(now), &charges).unwrap();
+            let model = ledger.decide(Now::at(now), &charges).unwrap();
+            assert_eq!(ours, model, "seed {seed}, step {step}: {charges:#?}");
+        }
+    }
+}
