@@ -129,7 +129,7 @@ impl<E: Entries> Usage for SlidingLog<E> {
             }
             used -= u64::from(entry.units);
             if used <= room {
-                return (entry.at + limit.window()).since(now);
+                return limit.window().minus(now.since(entry.at));
             }
         }
         Span::ZERO
