@@ -66,7 +66,9 @@ impl<E: Entries> Account<E> {
         now: Now,
         empty: impl FnOnce() -> E,
     ) -> Account<E> {
-        let Some(old) = charge.past.limit_at(revision) else { return self };
+        let Some(old) = charge.past.limit_at(revision) else {
+            return self;
+        };
         let new = charge.limit;
         self.settle(old, now.on(old.timeline()));
         let now_new = now.on(new.timeline());

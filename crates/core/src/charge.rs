@@ -76,8 +76,8 @@ impl<'a> Charge<'a> {
         }
     }
 
-    /// What this limit's own refusal costs it if it is the only one on the request: the refusal of a
-    /// shadow limit refuses no request.
+    /// What this limit's own refusal costs it if it is the only one on the request: the refusal of
+    /// a shadow limit refuses no request.
     pub const fn on_own_denial(&self) -> OnDenial {
         match self.enforcement {
             Enforcement::Shadow => OnDenial::Keep,

@@ -187,7 +187,8 @@ impl Limit {
     ///
     /// # Errors
     ///
-    /// [`InvalidLimit::NoBurst`] for a window, [`InvalidLimit::TooSlow`], [`InvalidLimit::TooLarge`].
+    /// [`InvalidLimit::NoBurst`] for a window, [`InvalidLimit::TooSlow`],
+    /// [`InvalidLimit::TooLarge`].
     pub const fn with_burst(self, burst: u32) -> Result<Limit, InvalidLimit> {
         if !self.is_bucket() {
             return Err(InvalidLimit::NoBurst);

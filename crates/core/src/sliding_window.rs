@@ -185,7 +185,8 @@ impl Usage for SlidingWindow {
 
 /// How far into a segment `leaving`, weighed by the part still inside, first is at most `room`.
 ///
-/// floor(leaving * (length - at) / length) <= room is leaving * (length - at) < (room + 1) * length.
+/// floor(leaving * (length - at) / length) <= room means
+/// leaving * (length - at) < (room + 1) * length.
 fn first_fit(leaving: u64, room: u64, length: u64) -> u64 {
     if leaving <= room {
         return 0;

@@ -67,8 +67,14 @@ impl Verdict {
     /// The verdict on a request with one charge.
     pub fn of_one(charge: &Charge<'_>, decision: Decision) -> Verdict {
         let refuses = charge.enforcement != Enforcement::Shadow;
-        let refusal = decision.wait().filter(|_| refuses).map(|wait| Refusal { by: 0, wait });
-        Verdict { decisions: vec![decision], refusal }
+        let refusal = decision
+            .wait()
+            .filter(|_| refuses)
+            .map(|wait| Refusal { by: 0, wait });
+        Verdict {
+            decisions: vec![decision],
+            refusal,
+        }
     }
 
     /// How long the request is to be held before it goes on; zero unless a leaky bucket is full of
@@ -120,7 +126,7 @@ impl<'a> Bill<'a> {
         decisions.filter_map(|charge| verdict.decisions.get(charge))
     }
 
-    /// Judges every line, then charges all or none; `usages` are those of the lines, in their order.
+    /// Judges every line, then charges all or none; `usages` are those of the lines, in order.
     ///
     /// Pure as [`crate::step`] is: the caller owns the clock and holds all usages at once.
     pub fn settle<U: Usage>(&self, usages: &mut [U], now: Now) -> Verdict {

@@ -3,9 +3,9 @@
 
 use tollgate_behaviour::{Naive, Plain, Random, Rule, Subject, Taste, check};
 use tollgate_core::{
-    Account, Algorithm, Anchor, Bucket, Charge, Cost, Decision, Enforcement, FixedWindow, Key,
-    Ledger, Limit, LogEntry, Moment, Now, OnDenial, PAST_MAX, Past, SlidingWindow, Span, Usage,
-    Wait, step,
+    Account, Algorithm, Anchor, Bill, Bucket, Charge, Cost, Decision, Enforcement, FixedWindow,
+    Key, Ledger, Limit, LogEntry, Moment, Now, OnDenial, PAST_MAX, Past, SlidingWindow, Span,
+    Usage, Verdict, Wait, step,
 };
 
 const KEY: Key = Key::from_bits(1);
@@ -152,30 +152,38 @@ fn any_moment(random: &mut Random) -> Moment {
 #[test]
 fn one_step_says_what_a_request_with_one_charge_says() {
     for taste in [Taste::SMALL, Taste::EXTREME] {
-        check("one_step_says_what_a_request_says", 500, |random| {
-            let mut rule = Rule::new(taste.limit(random));
-            rule.on_denial = random.pick(&[OnDenial::Keep, OnDenial::Charge]);
+        check("one_step_says_what_a_request_says", 700, |random| {
+            let rule = taste.rule(random);
             let (mut account, mut ledger) = (<Account>::fresh(&rule.limit), Ledger::default());
             let mut now = taste.start;
             for _ in 0..40 {
                 now.steady = now.steady + taste.grain.times(random.between(0, 5));
                 now.utc = now.steady + Span::HOUR;
-                let cost = taste.cost(&rule.limit, random);
-                let (limit, on_denial) = (&rule.limit, rule.on_denial);
-                let one = step(
-                    &mut account,
-                    limit,
-                    now.on(limit.timeline()),
-                    cost,
-                    on_denial,
-                );
-                let all = ledger.decide(now, &[rule.charge(KEY, cost)]).unwrap();
-                assert_eq!(all.decisions, [one], "{cost:?} of {limit:?}");
-                assert_eq!(all.is_admitted(), one.is_allowed());
-                assert_eq!(all.refusal.map(|refusal| refusal.wait), one.wait());
+                let charge = rule.charge(KEY, taste.cost(&rule.limit, random));
+                let (limit, on_denial) = (charge.limit, charge.on_own_denial());
+                let moment = now.on(limit.timeline());
+                let one = step(&mut account, limit, moment, charge.cost, on_denial);
+                let all = ledger.decide(now, &[charge]).unwrap();
+                assert_eq!(all, Verdict::of_one(&charge, one), "{charge:?}");
             }
         });
     }
+}
+
+#[test]
+fn a_bill_tells_what_each_of_its_lines_said() {
+    let [all, one] = [9, 1].map(|count| Limit::sliding_log(count, Span::HOUR).unwrap());
+    let keys = [1, 2, 1].map(Key::from_bits);
+    let charge = |at: usize, limit| Charge::new(keys[at], limit, Cost::Take(2));
+    let bill = Bill::new(&[charge(0, &all), charge(1, &one), charge(2, &all)]).unwrap();
+    let mut accounts: Vec<Account> = vec![Account::fresh(&all), Account::fresh(&one)];
+    let verdict = bill.settle(&mut accounts, Now::default());
+    let told: Vec<bool> = bill.decisions(&verdict).map(Decision::is_allowed).collect();
+    assert_eq!(told, [true, false]);
+    assert_eq!(
+        verdict.refusal.map(|refusal| (refusal.by, refusal.wait)),
+        Some((1, Wait::Never))
+    );
 }
 
 /// A leaky bucket as a plain list: the moment at which each unit's turn is over.
