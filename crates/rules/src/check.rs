@@ -25,7 +25,9 @@ fn collect_names<'d>(descriptors: &'d [DescriptorDraft], names: &mut HashSet<&'d
 fn level(descriptors: &[DescriptorDraft], names: &HashSet<&str>, findings: &mut Findings) {
     never_matching(descriptors, findings);
     for descriptor in descriptors {
-        flags(descriptor, findings);
+        if !descriptor.damaged {
+            flags(descriptor, findings);
+        }
         replaces(descriptor, names, findings);
         if descriptor.key.value.contains('*') {
             let message = "a `*` in a key is an ordinary character".to_owned();
@@ -37,7 +39,7 @@ fn level(descriptors: &[DescriptorDraft], names: &HashSet<&str>, findings: &mut 
 }
 
 /// The most wildcards of one key that are compared with each other.
-const COMPARED_MAX: usize = 1000;
+const COMPARED_MAX: usize = 200;
 
 /// A wildcard behind one that takes all of its values, and a bare key beside `*`.
 fn never_matching(descriptors: &[DescriptorDraft], findings: &mut Findings) {

@@ -32,6 +32,8 @@ pub(crate) struct DescriptorDraft {
     pub(crate) descriptors: Vec<DescriptorDraft>,
     pub(crate) flags: Flags,
     pub(crate) metadata: Option<Spanned<Map<String, Value>>>,
+    /// Whether there is a mistake in it or below, so that something may be missing here.
+    pub(crate) damaged: bool,
 }
 
 /// The flags of a descriptor that are set, and where.

@@ -25,6 +25,7 @@ pub(crate) struct Mark {
 }
 
 /// A mistake, before the text around it is looked up.
+#[derive(Debug)]
 struct Finding {
     mark: Mark,
     severity: Severity,
@@ -35,7 +36,7 @@ struct Finding {
 }
 
 /// Collects mistakes; one for a whole load.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Findings {
     list: Vec<Finding>,
     /// Mistakes that found no room.
@@ -62,6 +63,8 @@ pub(crate) struct Spoilt {
     pub(crate) domains: BTreeSet<String>,
     /// Files with an error in a domain whose name could not be read.
     pub(crate) files: BTreeSet<String>,
+    /// Whether a file could not be read to its end, so that a domain that is missing may stand there.
+    pub(crate) cut: bool,
 }
 
 // === impl Mistakes ===
@@ -172,14 +175,28 @@ impl Findings {
         }
     }
 
+    /// Says that the present domain's rules are not to be trusted, for a reason told before.
+    pub(crate) fn spoil(&mut self) {
+        self.errors += 1;
+        if let Some(domain) = &self.domain {
+            self.spoilt.domains.insert(domain.to_string());
+        }
+    }
+
     /// Says that a domain's rules are not to be trusted, whatever was read of them.
     pub(crate) fn spoil_domain(&mut self, domain: &str) {
         self.spoilt.domains.insert(domain.to_owned());
     }
 
+    /// Says that a file could not be read to its end.
+    pub(crate) fn cut(&mut self) {
+        self.spoilt.cut = true;
+    }
+
     /// Says that a file may have held any domain.
     pub(crate) fn spoil_file(&mut self, name: &str) {
         self.spoilt.files.insert(name.to_owned());
+        self.spoilt.cut = true;
     }
 
     /// Whether a domain has an error in it.

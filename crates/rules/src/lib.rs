@@ -84,6 +84,6 @@ pub use reload::{Changed, Changes, REMEMBERED_MAX};
 pub use resolve::Resolved;
 pub use rule_set::{Loaded, Options, RuleSet};
 pub use schema::schema;
-pub use source::{FILE_BYTES_MAX, FILES_MAX, ReadError, Source, read_paths};
+pub use source::{FILE_BYTES_MAX, FILES_MAX, LOAD_BYTES_MAX, ReadError, Source, read_paths};
 pub use view::RuleView;
 pub use yaml::{DEPTH_MAX, NODES_MAX};

@@ -19,6 +19,10 @@ mod table;
 
 /// The most descriptors of one load.
 pub const RULES_MAX: usize = 100_000;
+/// The longest key or value.
+const TEXT_BYTES_MAX: usize = 4096;
+/// The most bytes of all rules' keys and values, each with those above it.
+const PATHS_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Reads all documents of all files.
 pub(crate) fn parsed(
@@ -29,6 +33,8 @@ pub(crate) fn parsed(
     let mut reader = Reader {
         findings,
         descriptors: 0,
+        path_bytes: 0,
+        paths_bytes: 0,
     };
     let mut drafts: Vec<DomainDraft> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
@@ -55,6 +61,10 @@ struct Reader<'f> {
     findings: &'f mut Findings,
     /// Descriptors so far.
     descriptors: usize,
+    /// Keys and values from the top to the present descriptor.
+    path_bytes: usize,
+    /// The same, summed over all descriptors so far.
+    paths_bytes: usize,
 }
 
 // === impl Reader ===

@@ -71,13 +71,14 @@ impl Loaded {
             domains.insert(Arc::clone(name), Arc::new(domain));
         }
         for (name, domain) in previous.domains.iter() {
-            if self.spoilt.keeps(domain) {
+            let is_missing = !domains.contains_key(name);
+            if self.spoilt.keeps(domain, is_missing) {
                 changes.kept.push(name.to_string());
                 changes
                     .changed
                     .retain(|changed| changed.rule.domain != **name);
                 domains.insert(Arc::clone(name), Arc::clone(domain));
-            } else if !domains.contains_key(name) {
+            } else if is_missing {
                 changes.removed.push(name.to_string());
             }
         }
@@ -93,11 +94,13 @@ impl Loaded {
 // === impl Spoilt ===
 
 impl Spoilt {
-    /// Whether what was read may lack a part of this domain: it has a mistake, or it stood in a file
-    /// of which not even the domains could be read.
-    fn keeps(&self, domain: &Domain) -> bool {
+    /// Whether what was read may lack a part of this domain: it has a mistake; it stood in a file of
+    /// which not even the domains could be read; or it is missing, and there is a file that
+    /// could not be read to its end, in which it may stand now.
+    fn keeps(&self, domain: &Domain, is_missing: bool) -> bool {
         self.domains.contains(&*domain.name)
             || domain.files.iter().any(|file| self.files.contains(file))
+            || (is_missing && self.cut)
     }
 }
 
@@ -173,6 +176,3 @@ impl Removed {
         Removed(removed)
     }
 }
-
-#[cfg(test)]
-mod tests;

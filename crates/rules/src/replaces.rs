@@ -3,8 +3,7 @@
 //! A rule that lists a name in `replaces` removes every rule of that name from the requests that it
 //! meets, and does so even if it is removed itself: of A replaces B replaces C, A stays. Where
 //! rules replace each other in a circle, that would remove all of them and let everything pass; so
-//! a rule is not removed by one that it replaces itself, over others or directly, if it was met
-//! earlier. Of a circle, the first in the order of the request stays.
+//! of a circle, the first in the order of the request is not removed by the others.
 
 use crate::domain::Rule;
 
@@ -19,10 +18,12 @@ pub(crate) fn replaced(met: &[Option<&Rule>]) -> Vec<usize> {
         return Vec::new();
     }
     let rules = distinct(met);
+    let reached: Vec<Vec<bool>> = (0..rules.len()).map(|at| reached(&rules, at)).collect();
+    let in_circle = |one: usize, other: usize| reached[one][other] && reached[other][one];
     let is_removed_at = |index: usize| {
-        let reached = reached(&rules, index);
+        let is_first = !(0..index).any(|earlier| in_circle(index, earlier));
         let mut removing = (0..rules.len()).filter(|by| replaces(rules[*by], rules[index]));
-        removing.any(|by| by < index || !reached[by])
+        removing.any(|by| !(is_first && in_circle(index, by)))
     };
     let removed: Vec<bool> = (0..rules.len()).map(is_removed_at).collect();
     let is_removed = |rule: &Rule| {

@@ -295,6 +295,3 @@ fn merge(into: &mut Map<String, Value>, from: &Map<String, Value>) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

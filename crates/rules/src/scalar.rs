@@ -9,7 +9,8 @@ use crate::yaml::{Looks, Node, Scalar};
 pub(crate) fn text(node: &Node, key: &str, findings: &mut Findings) -> Option<Spanned<String>> {
     let Some(scalar) = node.scalar() else {
         let message = format!("`{key}` takes text, and this is {}", node.kind());
-        findings.error(node.mark, "type", message, "");
+        let help = format!("write `{key}: NAME`");
+        findings.error(node.mark, "type", message, help);
         return None;
     };
     if scalar.looks() == Looks::Float {

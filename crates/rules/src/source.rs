@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 /// The largest rules file. A larger one is read up to here and then refused by the parser.
 pub const FILE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// The most bytes of all files of one load.
+pub const LOAD_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The most files in one load.
 pub const FILES_MAX: usize = 4096;
 
@@ -32,6 +34,8 @@ pub enum ReadError {
     },
     /// There are more than [`FILES_MAX`] files.
     TooManyFiles,
+    /// The files hold more than [`LOAD_BYTES_MAX`] bytes.
+    TooManyBytes,
     /// A directory holds no `*.yaml` and no `*.yml`.
     NoFiles {
         /// Which.
@@ -73,7 +77,17 @@ pub fn read_paths(paths: &[PathBuf]) -> Result<Vec<Source>, ReadError> {
             return Err(ReadError::TooManyFiles);
         }
     }
-    files.iter().map(|file| read(file)).collect()
+    let mut sources = Vec::with_capacity(files.len());
+    let mut bytes = 0;
+    for file in &files {
+        let source = read(file)?;
+        bytes += source.text.len();
+        if bytes > LOAD_BYTES_MAX {
+            return Err(ReadError::TooManyBytes);
+        }
+        sources.push(source);
+    }
+    Ok(sources)
 }
 
 fn files_in(directory: &Path) -> Result<Vec<PathBuf>, ReadError> {
@@ -128,6 +142,9 @@ impl fmt::Display for ReadError {
         match self {
             ReadError::Io { path, .. } => write!(f, "cannot read {}", path.display()),
             ReadError::TooManyFiles => write!(f, "more than {FILES_MAX} rules files"),
+            ReadError::TooManyBytes => {
+                write!(f, "the rules files hold more than {LOAD_BYTES_MAX} bytes")
+            }
             ReadError::NoFiles { path } => {
                 write!(f, "no *.yaml or *.yml file in {}", path.display())
             }
@@ -143,6 +160,3 @@ impl std::error::Error for ReadError {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

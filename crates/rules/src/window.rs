@@ -96,6 +96,9 @@ pub(crate) fn short_form(text: &str) -> Result<(u32, Span), Bad> {
         // `100/s` is as clear as `100/1s`.
         None => match short_unit(window_text) {
             Ok(nanos) => Span::from_nanos(nanos),
+            Err(_) if window_text.starts_with(char::is_alphabetic) => {
+                return Err(Bad::Unit(window_text.to_owned()));
+            }
             Err(_) => window(window_text)?,
         },
     };
@@ -182,6 +185,9 @@ mod tests {
             short_form("4294967296/minute"),
             Err(Bad::Count("4294967296".to_owned()))
         );
-        assert_eq!(short_form("5/fortnight"), Err(Bad::NoNumber));
+        assert_eq!(
+            short_form("5/fortnight"),
+            Err(Bad::Unit("fortnight".to_owned()))
+        );
     }
 }

@@ -18,13 +18,15 @@ mod text;
 pub const DEPTH_MAX: usize = 100;
 /// The most nodes of one file after aliases are expanded.
 pub const NODES_MAX: usize = 1_000_000;
+/// How many bytes of text count as one node more: an alias to a long text is copied as well.
+const TEXT_WEIGHT: usize = 64;
 
 /// A value and where it stands.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) mark: Mark,
     pub(crate) body: Body,
-    /// Nodes in here, this one included, aliases expanded.
+    /// Nodes in here, this one included, aliases expanded, long texts weighed.
     size: usize,
     /// Lists and maps around the innermost node, this one included.
     depth: usize,
@@ -93,6 +95,7 @@ impl Documents {
         // The mistake may stand before or after the name of the domain that it is in.
         let domains = text::domains_after(text, builder.document_line);
         let mistakes = builder.findings.since(builder.mistakes);
+        findings.cut();
         if domains.is_empty() {
             findings.spoil_file(&source.name);
         }
@@ -136,7 +139,7 @@ impl Node {
 
     fn new(mark: Mark, body: Body) -> Node {
         let (size, depth) = match &body {
-            Body::Scalar(_) => (1, 0),
+            Body::Scalar(scalar) => (1 + scalar.text.len() / TEXT_WEIGHT, 0),
             Body::List(items) => measured(items.iter()),
             Body::Map(entries) => measured(entries.iter().flat_map(|(key, value)| [key, value])),
         };
@@ -280,12 +283,16 @@ impl<'f> Builder<'f> {
         } else {
             Body::List(open.items)
         };
-        // What is inside is counted already.
         self.place(Node::new(open.mark, body), open.anchor)
     }
 
     fn place(&mut self, node: Node, anchor: usize) -> Result<Option<Arc<Node>>, Unreadable> {
-        self.count(1, node.mark)?;
+        // What is inside is counted already.
+        let own = match &node.body {
+            Body::Scalar(_) => node.size,
+            Body::List(_) | Body::Map(_) => 1,
+        };
+        self.count(own, node.mark)?;
         let node = Arc::new(node);
         if anchor != 0 {
             self.anchors.insert(anchor, Arc::clone(&node));
@@ -323,7 +330,8 @@ impl<'f> Builder<'f> {
         while let (Some(key), Some(value)) = (items.next(), items.next()) {
             let Some(scalar) = key.scalar() else {
                 let message = format!("a key must be text, and this is {}", key.kind());
-                self.findings.error(key.mark, "key-type", message, "");
+                let help = "write text before the `:`";
+                self.findings.error(key.mark, "key-type", message, help);
                 continue;
             };
             if scalar.plain && scalar.text == "<<" {
@@ -409,9 +417,7 @@ impl<'f> Builder<'f> {
         if self.open.len() + more <= DEPTH_MAX {
             return Ok(());
         }
-        let message = format!("lists and maps are nested more than {DEPTH_MAX} deep");
-        let help = "descriptors need two levels each: use fewer levels";
-        Err(self.stop(mark, "too-deep", message, help))
+        Err(self.too_deep(mark))
     }
 
     fn count(&mut self, more: usize, mark: Mark) -> Result<(), Unreadable> {
@@ -433,9 +439,33 @@ impl<'f> Builder<'f> {
             let message = "a tab in the indentation".to_owned();
             return self.stop(mark, "tab", message, "YAML is indented with spaces only");
         }
-        let message = format!("this is not YAML: {}", error.info());
-        let help = "often a quote or bracket is not closed, or a line is indented wrongly";
-        self.stop(mark, "syntax", message, help)
+        let info = error.info();
+        if info.contains("recursion limit") {
+            return self.too_deep(mark);
+        }
+        let message = format!("this is not YAML: {info}");
+        let help = match self.open.last() {
+            _ if info.contains("anchor") => {
+                "a wildcard goes in quotes: `\"*\"`; an alias `*NAME` repeats a value with `&NAME` \
+                 before it, further up in the document"
+                    .to_owned()
+            }
+            Some(open) => format!(
+                "it is inside the {} that begins in line {}, column {}: \
+                 is it closed, and each line indented alike?",
+                if open.is_map { "map" } else { "list" },
+                open.mark.line,
+                open.mark.column
+            ),
+            None => "is a quote or bracket not closed, or a line indented wrongly?".to_owned(),
+        };
+        self.stop(mark, "syntax", message, &help)
+    }
+
+    fn too_deep(&mut self, mark: Mark) -> Unreadable {
+        let message = format!("lists and maps are nested more than {DEPTH_MAX} deep");
+        let help = "descriptors need two levels each: use fewer levels";
+        self.stop(mark, "too-deep", message, help)
     }
 
     fn stop(&mut self, mark: Mark, code: &'static str, message: String, help: &str) -> Unreadable {

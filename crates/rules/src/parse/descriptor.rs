@@ -8,7 +8,7 @@ use crate::yaml::Node;
 
 use super::metadata::metadata;
 use super::table::Table;
-use super::{RULES_MAX, Reader};
+use super::{PATHS_BYTES_MAX, RULES_MAX, Reader, TEXT_BYTES_MAX};
 
 // === impl Reader ===
 
@@ -23,11 +23,15 @@ impl Reader<'_> {
                 self.findings
                     .error(node.mark, "too-many-rules", message, help);
             }
+            self.findings.spoil();
             return None;
         }
+        let before = self.findings.mark();
         let table = Table::read(node, Place::Descriptor, self.findings)?;
         let key = self.key(&table);
         let value = self.value(&table);
+        let above = self.path_bytes;
+        self.lengthen(key.as_ref(), value.as_ref());
         let flags = self.flags(&table);
         self.check_share(&flags, &key, value.as_ref());
         let rate_limit = table
@@ -41,6 +45,7 @@ impl Reader<'_> {
             })
         });
         let descriptors = self.descriptors(table.get("descriptors"));
+        self.path_bytes = above;
         Some(DescriptorDraft {
             key: key?,
             value,
@@ -48,7 +53,33 @@ impl Reader<'_> {
             descriptors,
             flags,
             metadata,
+            damaged: self.findings.since(before).any(),
         })
+    }
+
+    /// Counts what a rule here needs to know its way from the top by.
+    fn lengthen(&mut self, key: Option<&Spanned<String>>, value: Option<&Spanned<String>>) {
+        for text in [key, value].into_iter().flatten() {
+            self.path_bytes += text.value.len();
+            if text.value.len() > TEXT_BYTES_MAX {
+                let message = format!("a key or value of more than {TEXT_BYTES_MAX} bytes");
+                let help = "write a shorter one; a `*` stands for any text";
+                self.findings.error(text.mark, "too-long", message, help);
+            }
+        }
+        let before = self.paths_bytes;
+        self.paths_bytes = before.saturating_add(self.path_bytes);
+        if self.paths_bytes <= PATHS_BYTES_MAX {
+            return;
+        }
+        match key {
+            Some(key) if before <= PATHS_BYTES_MAX => {
+                let message = "too many long keys and values above one another".to_owned();
+                let help = "write shorter ones, or fewer levels";
+                self.findings.error(key.mark, "too-long", message, help);
+            }
+            _ => self.findings.spoil(),
+        }
     }
 
     fn key(&mut self, table: &Table<'_>) -> Option<Spanned<String>> {

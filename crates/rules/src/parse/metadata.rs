@@ -14,7 +14,8 @@ pub(super) fn metadata(node: &Node, findings: &mut Findings) -> Option<Map<Strin
                 "error parsing metadata: `metadata` takes a map, and this is {}",
                 node.kind()
             );
-            findings.error(node.mark, "metadata", message, "");
+            let help = "write `metadata:` and keys of your own below it";
+            findings.error(node.mark, "metadata", message, help);
             None
         }
     }

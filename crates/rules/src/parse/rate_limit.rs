@@ -367,6 +367,7 @@ impl Reader<'_> {
 fn help(invalid: &InvalidLimit) -> String {
     match invalid {
         InvalidLimit::Window(_) => "write a window from `1ns` to `366d`".to_owned(),
+        InvalidLimit::TooFast { count_max: 0, .. } => "make the window longer".to_owned(),
         InvalidLimit::TooFast { count_max, .. } => format!(
             "ask for at most {count_max}, or use fixed_window, sliding_window or sliding_log"
         ),

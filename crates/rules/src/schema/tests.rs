@@ -1,1 +1,126 @@
+#![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::rule_set::{Options, RuleSet};
+use crate::source::Source;
+
+/// What a key takes that is right for it, in YAML.
+fn example(form: Form) -> Vec<String> {
+    match form {
+        Form::Text => vec!["text".to_owned(), "10".to_owned(), "true".to_owned()],
+        Form::Flag => vec!["false".to_owned(), "true".to_owned()],
+        Form::Count(min, max) => vec![min.to_string(), max.to_string()],
+        Form::Unit(words) => words.iter().map(|word| word.to_uppercase()).collect(),
+        Form::Choice(words) => words.iter().map(|word| (*word).to_owned()).collect(),
+        Form::Window => vec!["1h30m".to_owned()],
+        Form::Percent => vec!["10%".to_owned()],
+        Form::List(Place::Replaces) => vec!["[{name: x}]".to_owned()],
+        Form::List(_) => vec!["[]".to_owned()],
+        Form::RateLimit => vec!["100/minute".to_owned(), "5 per 15m".to_owned()],
+        Form::Free => vec!["{any: thing}".to_owned()],
+        Form::Reserved => vec!["x".to_owned()],
+    }
+}
+
+/// Codes of mistakes that are about the key itself, not about what goes with it.
+const ABOUT_THE_KEY: [&str; 10] = [
+    "unknown-key",
+    "misplaced-key",
+    "reserved-key",
+    "type",
+    "number",
+    "unit",
+    "window",
+    "choice",
+    "soft",
+    "list-item",
+];
+
+/// Whether the parser takes `key: value` at `place`.
+fn parser_takes(place: Place, key: &str, value: &str) -> bool {
+    let line = format!("{key}: {value}");
+    let text = match place {
+        Place::Domain => line,
+        Place::Descriptor => format!("domain: d\ndescriptors: [{{{line}}}]"),
+        Place::RateLimit => format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{{line}}}}}]"),
+        Place::Replaces => {
+            format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{replaces: [{{{line}}}]}}}}]")
+        }
+    };
+    let loaded = RuleSet::parse(&[Source::new("x", text)], &Options::default());
+    let codes = loaded.diagnostics.iter().map(|diagnostic| diagnostic.code);
+    !codes.clone().any(|code| ABOUT_THE_KEY.contains(&code))
+}
+
+#[test]
+fn the_parser_takes_what_the_schema_has_and_nothing_else() {
+    let schema = schema();
+    let all: BTreeSet<&str> = PLACES
+        .iter()
+        .flat_map(|place| place.fields().map(|field| field.key))
+        .chain(["burts", "limit"])
+        .collect();
+    for place in PLACES {
+        let properties = &schema["$defs"][name(place)]["properties"];
+        for key in &all {
+            let in_schema = properties.get(key).is_some();
+            let form = place.field(key).map_or(Form::Text, |field| field.form);
+            for value in example(form) {
+                let takes = parser_takes(place, key, &value);
+                assert_eq!(takes, in_schema, "{key}: {value} in {place:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_parser_refuses_what_the_schema_does() {
+    let wrong = [
+        (Place::Domain, "domain", "[a]"),
+        (Place::Domain, "charge_denied", "yes"),
+        (Place::Domain, "descriptors", "{}"),
+        (Place::Descriptor, "value", "1.5"),
+        (Place::Descriptor, "descriptors", "[x]"),
+        (Place::Descriptor, "shadow_mode", "'true'"),
+        (Place::RateLimit, "requests_per_unit", "4294967296"),
+        (Place::RateLimit, "requests_per_unit", "'1'"),
+        (Place::RateLimit, "segments", "0"),
+        (Place::RateLimit, "unit", "minutes"),
+        (Place::RateLimit, "window", "15"),
+        (Place::RateLimit, "algorithm", "Token_Bucket"),
+        (Place::RateLimit, "soft", "10"),
+        (Place::RateLimit, "replaces", "[x]"),
+    ];
+    for (place, key, value) in wrong {
+        let value_in_full = if key == "segments" {
+            format!("{value}, algorithm: sliding_window, requests_per_unit: 1, unit: second")
+        } else {
+            value.to_owned()
+        };
+        let takes = parser_takes(place, key, &value_in_full);
+        // A window that does not divide is no mistake of the key.
+        let is_limit_of_buckets = matches!(key, "window") && takes && value != "15";
+        assert!(!takes || is_limit_of_buckets, "{key}: {value} in {place:?}");
+    }
+}
+
+#[test]
+fn every_reference_leads_somewhere_and_every_key_is_explained() {
+    let schema = schema();
+    let text = schema.to_string();
+    for (_, rest) in text
+        .match_indices("#/$defs/")
+        .map(|(at, found)| text.split_at(at + found.len()))
+    {
+        let target = rest.split('"').next().unwrap();
+        assert!(schema["$defs"].get(target).is_some(), "{target}");
+    }
+    for place in PLACES {
+        let fields = place.fields().filter(|field| field.form != Form::Reserved);
+        for field in fields {
+            assert!(field.about.ends_with(['.', '`']), "{}", field.key);
+        }
+    }
+}

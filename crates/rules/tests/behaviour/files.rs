@@ -1,0 +1,164 @@
+//! Files and directories.
+
+use std::fs;
+use std::path::PathBuf;
+
+use tollgate_rules::{Options, ReadError, RuleSet, Source, read_paths};
+
+/// A directory of this test's own, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let unique = format!("tollgate-rules-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(unique);
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn names(sources: &[Source]) -> Vec<String> {
+    let names = sources.iter().map(|source| {
+        let name = source.name.rsplit('/').next();
+        name.unwrap_or_default().to_owned()
+    });
+    names.collect()
+}
+
+#[test]
+fn a_directory_gives_its_yaml_files_sorted() {
+    let folder = Folder::new("sorted");
+    for name in [
+        "b.yaml",
+        "a.yml",
+        "c.yaml",
+        "readme.md",
+        ".hidden.yaml",
+        "sub/d.yaml",
+    ] {
+        folder.write(name, "domain: a");
+    }
+    let sources = read_paths(std::slice::from_ref(&folder.0)).unwrap();
+    assert_eq!(names(&sources), ["a.yml", "b.yaml", "c.yaml"]);
+}
+
+#[test]
+fn a_config_map_counts_each_file_once() {
+    let folder = Folder::new("config-map");
+    folder.write("..2026_11_21/rules.yaml", "domain: a");
+    std::os::unix::fs::symlink("..2026_11_21", folder.0.join("..data")).unwrap();
+    std::os::unix::fs::symlink("..data/rules.yaml", folder.0.join("rules.yaml")).unwrap();
+    let sources = read_paths(std::slice::from_ref(&folder.0)).unwrap();
+    assert_eq!(names(&sources), ["rules.yaml"]);
+    assert_eq!(sources[0].text, b"domain: a");
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let folder = Folder::new("unreadable");
+    let empty = read_paths(std::slice::from_ref(&folder.0));
+    assert!(matches!(empty, Err(ReadError::NoFiles { .. })));
+    let missing = read_paths(&[folder.0.join("missing.yaml")]).unwrap_err();
+    assert!(missing.to_string().ends_with("missing.yaml"));
+    assert!(std::error::Error::source(&missing).is_some());
+}
+
+#[test]
+fn a_byte_order_mark_and_carriage_returns_are_no_mistake() {
+    let text = "\u{feff}domain: a\r\ndescriptors:\r\n  - key: b\r\n    rate_limit: 1/s\r\n";
+    let loaded = RuleSet::parse(&[Source::new("a.yaml", text)], &Options::default());
+    assert!(loaded.diagnostics.is_empty());
+    assert_eq!(loaded.rules.rules().count(), 1);
+}
+
+#[test]
+fn one_file_holds_several_domains() {
+    let text = "---\ndomain: a\n---\ndomain: b\n---\n";
+    let loaded = RuleSet::parse(&[Source::new("a.yaml", text)], &Options::default());
+    assert!(loaded.diagnostics.is_empty());
+    assert_eq!(loaded.rules.domains().collect::<Vec<_>>(), ["a", "b"]);
+}
+
+#[test]
+fn a_mistake_in_one_domain_leaves_the_others() {
+    let sources = [
+        Source::new("a.yaml", "domain: a\ncolour: red\n---\ndomain: b\n"),
+        Source::new("c.yaml", "domain: c\n---\ndomain: d\n\tx"),
+        Source::new("e.yaml", "domain: e\na: 1\na: 2\n"),
+        Source::new("f.yaml", "domain: f\n"),
+    ];
+    let loaded = RuleSet::parse(&sources, &Options::default());
+    assert_eq!(loaded.rules.domains().collect::<Vec<_>>(), ["b", "c", "f"]);
+    let domains: Vec<_> = loaded
+        .diagnostics
+        .iter()
+        .map(|d| d.domain.as_deref())
+        .collect();
+    assert_eq!(domains[0], Some("a"));
+    assert!(domains.contains(&Some("d")) && domains.contains(&Some("e")));
+}
+
+#[test]
+fn domains_are_merged_if_that_is_asked_for() {
+    let sources = [
+        Source::new(
+            "a.yaml",
+            "domain: a\ndescriptors: [{key: b, rate_limit: 1/s}]\n",
+        ),
+        Source::new(
+            "b.yaml",
+            "domain: a\ndescriptors: [{key: c, rate_limit: 1/s}]\n",
+        ),
+    ];
+    let apart = RuleSet::parse(&sources, &Options::default());
+    assert!(apart.has_errors() && apart.rules.is_empty());
+    let merging = Options {
+        merge_domains: true,
+    };
+    let merged = RuleSet::parse(&sources, &merging);
+    assert!(merged.diagnostics.is_empty());
+    assert_eq!(merged.rules.rules().count(), 2);
+
+    let twice = RuleSet::parse(&[sources[0].clone(), sources[0].clone()], &merging);
+    assert_eq!(twice.diagnostics[0].code, "duplicate-descriptor");
+}
+
+#[test]
+fn anchors_aliases_and_merge_keys_are_understood() {
+    let text = "
+domain: a
+descriptors:
+  - key: b
+    rate_limit: &limit
+      unit: minute
+      requests_per_unit: 7
+  - key: c
+    rate_limit: *limit
+  - key: d
+    rate_limit:
+      <<: *limit
+      requests_per_unit: 9
+";
+    let loaded = RuleSet::parse(&[Source::new("a.yaml", text)], &Options::default());
+    assert!(loaded.diagnostics.is_empty());
+    let limits = loaded.rules.rules().map(|rule| rule.text);
+    let expected = [
+        "7 per 1m fixed_window",
+        "7 per 1m fixed_window",
+        "9 per 1m fixed_window",
+    ];
+    assert_eq!(limits.collect::<Vec<_>>(), expected);
+}

@@ -1,0 +1,405 @@
+//! Which rule a request meets, and under which key it counts.
+
+use serde_json::json;
+use tollgate_core::{Cost, Enforcement, OnDenial, Request, Span, Status, Wait};
+
+use crate::desk::{Desk, clean, domain, load, overriding, request};
+
+#[test]
+fn an_unknown_domain_limits_nothing() {
+    let desk = Desk::of("{key: a, rate_limit: 1/s}");
+    let request = Request {
+        domain: "other",
+        ..request(&[&[("a", "x")]])
+    };
+    let resolved = desk.resolve(&request);
+    assert!(!resolved.domain_known());
+    assert!(resolved.charges().is_empty());
+    assert!(desk.resolve(&crate::desk::request(&[])).domain_known());
+}
+
+#[test]
+fn a_rule_is_met_only_at_its_own_depth() {
+    let desk = Desk::of("{key: a, descriptors: [{key: b, rate_limit: 1/s}]}");
+    assert_eq!(desk.met(&[&[("a", "1")]]), ["-"]);
+    assert_eq!(desk.met(&[&[("a", "1"), ("b", "2")]]), ["a.b"]);
+    assert_eq!(desk.met(&[&[("a", "1"), ("b", "2"), ("c", "3")]]), ["-"]);
+    assert_eq!(desk.met(&[&[("b", "2"), ("a", "1")]]), ["-"]);
+    assert_eq!(desk.met(&[&[]]), ["-"]);
+}
+
+#[test]
+fn a_rule_in_the_middle_is_met_by_a_shorter_descriptor() {
+    let desk = Desk::of("{key: a, rate_limit: 1/s, descriptors: [{key: b, rate_limit: 2/s}]}");
+    assert_eq!(desk.met(&[&[("a", "1")]]), ["a"]);
+    assert_eq!(desk.met(&[&[("a", "1"), ("b", "2")]]), ["a.b"]);
+}
+
+#[test]
+fn exact_then_wildcards_in_file_order_then_bare() {
+    let desk = Desk::of(
+        "{key: a, rate_limit: 1/s}
+         {key: a, value: x*z, rate_limit: 2/s}
+         {key: a, value: x*, rate_limit: 3/s}
+         {key: a, value: xyz, rate_limit: 4/s}",
+    );
+    assert_eq!(desk.met(&[&[("a", "xyz")]]), ["a_xyz"]);
+    assert_eq!(desk.met(&[&[("a", "xz")]]), ["a_x*z"]);
+    assert_eq!(desk.met(&[&[("a", "xyy")]]), ["a_x*"]);
+    assert_eq!(desk.met(&[&[("a", "XYZ")]]), ["a"]);
+    assert_eq!(desk.met(&[&[("b", "xyz")]]), ["-"]);
+}
+
+#[test]
+fn a_chosen_branch_is_not_left_again() {
+    let desk = Desk::of(
+        "{key: a, value: x, descriptors: [{key: b, rate_limit: 1/s}]}
+         {key: a, descriptors: [{key: c, rate_limit: 1/s}]}",
+    );
+    assert_eq!(desk.met(&[&[("a", "x"), ("c", "1")]]), ["-"]);
+    assert_eq!(desk.met(&[&[("a", "y"), ("c", "1")]]), ["a.c"]);
+}
+
+#[test]
+fn a_value_without_a_limit_is_exempt() {
+    let desk = Desk::of(
+        "{key: a, rate_limit: 0x1/s}\n{key: a, value: vip}"
+            .replace("0x1", "1")
+            .as_str(),
+    );
+    assert_eq!(desk.met(&[&[("a", "vip")], &[("a", "x")]]), ["-", "a"]);
+}
+
+#[test]
+fn a_glued_key_is_not_a_key_and_a_value() {
+    let desk = Desk::of("{key: a_b, rate_limit: 1/s}\n{key: a, value: b_c, rate_limit: 2/s}");
+    assert_eq!(desk.met(&[&[("a", "b")]]), ["-"]);
+    assert_eq!(desk.met(&[&[("a_b", "c")]]), ["a_b"]);
+    assert_eq!(desk.met(&[&[("a", "b_c")]]), ["a_b_c"]);
+}
+
+#[test]
+fn a_key_without_a_value_counts_each_value_apart() {
+    let mut desk = Desk::of("{key: user, rate_limit: 1/s}");
+    assert!(desk.passes(&[("user", "ann")]));
+    assert!(!desk.passes(&[("user", "ann")]));
+    assert!(desk.passes(&[("user", "bob")]));
+    assert!(desk.passes(&[("user", "")]));
+    desk.wait(Span::SECOND);
+    assert!(desk.passes(&[("user", "ann")]));
+}
+
+#[test]
+fn a_wildcard_counts_apart_unless_it_shares() {
+    let mut desk = Desk::of(
+        "{key: a, value: x*, rate_limit: 1/s}
+         {key: b, value: x*, share_threshold: true, rate_limit: 1/s}",
+    );
+    assert!(desk.passes(&[("a", "x1")]) && desk.passes(&[("a", "x2")]));
+    assert!(desk.passes(&[("b", "x1")]) && !desk.passes(&[("b", "x2")]));
+}
+
+#[test]
+fn sharing_holds_for_limits_further_down() {
+    let desk = Desk::of(
+        "{key: a, value: x*, share_threshold: true, descriptors: [{key: b, rate_limit: 1/s}]}",
+    );
+    let key = |a, b| desk.key(&[("a", a), ("b", b)]);
+    assert_eq!(key("x1", "1"), key("x2", "1"));
+    assert_ne!(key("x1", "1"), key("x1", "2"));
+}
+
+#[test]
+fn no_two_rules_share_a_counter() {
+    let desk = Desk::of(
+        "{key: a, rate_limit: 1/s, descriptors: [{key: b, rate_limit: 1/s}]}
+         {key: a, value: x, rate_limit: 1/s, descriptors: [{key: b, rate_limit: 1/s}]}
+         {key: a, value: y*, rate_limit: 1/s, descriptors: [{key: b, value: z*, rate_limit: 1/s}]}
+         {key: a_x, rate_limit: 1/s}
+         {key: ab, rate_limit: 1/s}",
+    );
+    let mut keys = vec![
+        desk.key(&[("a", "b")]),
+        desk.key(&[("a", "x")]),
+        desk.key(&[("a", "xb")]),
+        desk.key(&[("a", "y")]),
+        desk.key(&[("a", "yb")]),
+        desk.key(&[("a_x", "b")]),
+        desk.key(&[("ab", "")]),
+        desk.key(&[("a", "b"), ("b", "")]),
+        desk.key(&[("a", ""), ("b", "b")]),
+        desk.key(&[("a", "x"), ("b", "b")]),
+        desk.key(&[("a", "y"), ("b", "zb")]),
+        desk.key(&[("a", "yz"), ("b", "zb")]),
+    ];
+    let all = keys.len();
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), all);
+}
+
+#[test]
+fn domains_do_not_share_counters() {
+    let text = "domain: d\ndescriptors: [{key: a, rate_limit: 1/s}]\n";
+    let both = format!("{text}---\n{}", text.replace("domain: d", "domain: e"));
+    let desk = Desk::new(clean(&both));
+    let first = request(&[&[("a", "1")]]);
+    let second = Request {
+        domain: "e",
+        ..first.clone()
+    };
+    let key = |request: &Request<'_>| desk.resolve(request).charges()[0].key;
+    assert_ne!(key(&first), key(&second));
+}
+
+#[test]
+fn unlimited_is_not_counted_and_exempts_from_nothing_else() {
+    let mut desk = Desk::of(
+        "{key: a, value: vip, rate_limit: {unlimited: true, name: friends}}
+         {key: b, rate_limit: 0/s}"
+            .replace("0/s", "1/s")
+            .as_str(),
+    );
+    let both: [&[(&str, &str)]; 2] = [&[("a", "vip")], &[("b", "1")]];
+    assert_eq!(desk.met(&both), ["*a_vip", "b"]);
+    assert!(desk.answer(&request(&both)).is_admitted());
+    let second = desk.answer(&request(&both));
+    assert_eq!(second.refused.map(|refused| refused.by), Some(1));
+    let Status::Unlimited { rule } = &second.statuses[0] else {
+        panic!("the rule is unlimited");
+    };
+    assert_eq!(rule.shown(), "friends");
+}
+
+#[test]
+fn costs_come_from_the_descriptor_or_else_the_request() {
+    let desk = Desk::of("{key: a, rate_limit: 10/s}");
+    let mut request = request(&[&[("a", "1")], &[("a", "2")]]);
+    request.cost = Cost::Take(3);
+    request.descriptors[1].cost = Some(Cost::Peek(0));
+    let costs: Vec<Cost> = desk
+        .resolve(&request)
+        .charges()
+        .iter()
+        .map(|c| c.cost)
+        .collect();
+    assert_eq!(costs, [Cost::Take(3), Cost::Peek(0)]);
+}
+
+#[test]
+fn a_limit_brought_along_stands_in_for_the_rules() {
+    let mut desk = Desk::of("{key: a, rate_limit: {unlimited: true}}");
+    let strict = overriding(&[("a", "1")], 1, Span::MINUTE);
+    assert!(desk.answer(&strict).is_admitted());
+    let refused = desk.answer(&strict);
+    assert!(matches!(
+        refused.refused.map(|r| r.wait),
+        Some(Wait::For(_))
+    ));
+    // N may vary; the counter is the same, and another unit has another one.
+    assert!(
+        desk.answer(&overriding(&[("a", "1")], 2, Span::MINUTE))
+            .is_admitted()
+    );
+    assert!(
+        desk.answer(&overriding(&[("a", "1")], 1, Span::HOUR))
+            .is_admitted()
+    );
+    assert!(
+        desk.answer(&overriding(&[("a", "2")], 1, Span::MINUTE))
+            .is_admitted()
+    );
+    // Keys that no rule has are limited as well, and an unknown domain is not.
+    assert_eq!(
+        desk.resolve(&overriding(&[("z", "1")], 1, Span::MINUTE))
+            .charges()
+            .len(),
+        1
+    );
+    let elsewhere = Request {
+        domain: "other",
+        ..strict
+    };
+    assert!(desk.resolve(&elsewhere).charges().is_empty());
+}
+
+#[test]
+fn a_limit_brought_along_never_meets_a_rules_counter_nor_another_layout() {
+    let desk = Desk::of("{key: a, rate_limit: 1/m}");
+    let key = |count, window| {
+        desk.resolve(&overriding(&[("a", "1")], count, window))
+            .charges()[0]
+            .key
+    };
+    assert_ne!(key(1, Span::MINUTE), desk.key(&[("a", "1")]));
+    assert_eq!(key(1, Span::SECOND), key(999_999_999, Span::SECOND));
+    assert_ne!(key(1, Span::SECOND), key(1_000_000_000, Span::SECOND));
+}
+
+#[test]
+fn a_limit_brought_along_that_is_none_leaves_the_rules() {
+    let desk = Desk::of("{key: a, rate_limit: 7/m}");
+    for window in [Span::ZERO, Span::DAY.times(1000)] {
+        let request = overriding(&[("a", "1")], 1, window);
+        assert_eq!(desk.resolve(&request).charges()[0].limit.count(), 7);
+    }
+}
+
+#[test]
+fn modes_become_what_a_refusal_does() {
+    let text = domain(
+        "{key: a, shadow_mode: true, rate_limit: 1/s}
+         {key: b, quota_mode: true, rate_limit: 1/s}
+         {key: c, shadow_mode: false, rate_limit: 1/s}",
+    );
+    let text = format!("charge_denied: true\n{text}");
+    let desk = Desk::new(clean(&text));
+    let request = request(&[&[("a", "1")], &[("b", "1")], &[("c", "1")]]);
+    let resolved = desk.resolve(&request);
+    let charges = resolved.charges();
+    let enforcement: Vec<Enforcement> = charges.iter().map(|c| c.enforcement).collect();
+    assert_eq!(
+        enforcement,
+        [
+            Enforcement::Shadow,
+            Enforcement::Quota,
+            Enforcement::Enforce
+        ]
+    );
+    assert!(charges.iter().all(|c| c.on_denial == OnDenial::Charge));
+}
+
+#[test]
+fn shadow_wins_over_quota() {
+    let loaded = load(&domain(
+        "{key: a, shadow_mode: true, quota_mode: true, rate_limit: 1/s}",
+    ));
+    let desk = Desk::new(loaded.rules);
+    let request = request(&[&[("a", "1")]]);
+    assert_eq!(
+        desk.resolve(&request).charges()[0].enforcement,
+        Enforcement::Shadow
+    );
+}
+
+#[test]
+fn a_shadow_limit_never_refuses() {
+    let mut desk = Desk::of("{key: a, shadow_mode: true, rate_limit: 1/s}");
+    let request = request(&[&[("a", "1")]]);
+    for _ in 0..3 {
+        assert!(desk.answer(&request).is_admitted());
+    }
+}
+
+#[test]
+fn every_algorithm_is_what_the_file_says() {
+    let desk = Desk::of(
+        "{key: a, rate_limit: 100/minute}
+         {key: b, rate_limit: 5 per 15m}
+         {key: c, rate_limit: {requests_per_unit: 3, unit: Week}}
+         {key: d, rate_limit: {requests_per_unit: 3, unit: MONTH, anchor: first_request}}
+         {key: e, rate_limit: {requests_per_unit: 3, unit: year, algorithm: sliding_log}}
+         {key: f, rate_limit: {requests_per_unit: 3, window: 1h30m, algorithm: sliding_window, segments: 6}}
+         {key: g, rate_limit: {requests_per_unit: 3, unit: second, algorithm: token_bucket, burst: 9}}
+         {key: h, rate_limit: {requests_per_unit: 0x10, unit: second, algorithm: leaky_bucket, queue: 1_0, soft: 20%}}",
+    );
+    let texts: Vec<String> = desk.rules.rules().map(|rule| rule.text).collect();
+    assert_eq!(
+        texts,
+        [
+            "100 per 1m fixed_window",
+            "5 per 15m fixed_window",
+            "3 per 7d fixed_window",
+            "3 per 30d fixed_window from the first request",
+            "3 per 365d sliding_log",
+            "3 per 1h30m sliding_window in 6 segments",
+            "3 per 1s token_bucket burst 9",
+            "16 per 1s leaky_bucket burst 10 soft 20%",
+        ]
+    );
+}
+
+#[test]
+fn text_is_taken_as_it_is_written() {
+    let desk = Desk::of(
+        "{key: a, value: 10, rate_limit: 1/s}
+         {key: a, value: true, rate_limit: 1/s}
+         {key: a, value: 'null', rate_limit: 1/s}
+         {key: a, value: 2026-11-21, rate_limit: 1/s}",
+    );
+    for value in ["10", "true", "null", "2026-11-21"] {
+        assert_ne!(desk.met(&[&[("a", value)]]), ["-"], "{value}");
+    }
+}
+
+#[test]
+fn metrics_say_what_the_flags_ask_for() {
+    let desk = Desk::of(
+        "{key: a, rate_limit: 1/s}
+         {key: b, value: x*, value_to_metric: true, descriptors: [{key: c, rate_limit: 1/s}]}
+         {key: d, descriptors: [{key: e, value: y*, detailed_metric: true, rate_limit: 1/s}]}
+         {key: f, value: z*, share_threshold: true, detailed_metric: true, rate_limit: 1/s}",
+    );
+    let metric = |pairs: &[(&str, &str)]| {
+        let request = request(&[pairs]);
+        let resolved = desk.resolve(&request);
+        resolved.metric(0).map(str::to_owned)
+    };
+    assert_eq!(metric(&[("a", "1")]).as_deref(), Some("a"));
+    assert_eq!(
+        metric(&[("b", "x1"), ("c", "2")]).as_deref(),
+        Some("b_x1.c")
+    );
+    assert_eq!(
+        metric(&[("d", "1"), ("e", "y2")]).as_deref(),
+        Some("d_1.e_y2")
+    );
+    assert_eq!(metric(&[("f", "z1")]).as_deref(), Some("f_z*"));
+    assert_eq!(metric(&[("g", "1")]), None);
+}
+
+#[test]
+fn metadata_of_those_that_pass_is_merged_and_the_first_stays() {
+    let mut desk = Desk::of(
+        "{key: a, rate_limit: 9/s, metadata: {tier: gold, deep: {x: 1, list: [1, two, 3.5, null, true]}}}
+         {key: b, rate_limit: 1/s, metadata: {tier: lead, deep: {x: 2, y: 3}, more: yes}}
+         {key: c, rate_limit: 1/s}",
+    );
+    let merged = |desk: &mut Desk, keys: &[&str]| {
+        let pairs: Vec<[(&str, &str); 1]> = keys.iter().map(|key| [(*key, "1")]).collect();
+        let pairs: Vec<&[(&str, &str)]> = pairs.iter().map(|pair| &pair[..]).collect();
+        let request = request(&pairs);
+        let answer = desk.answer(&request);
+        desk.resolve(&request)
+            .metadata(&answer)
+            .map(serde_json::Value::Object)
+    };
+    let list = json!([1, "two", 3.5, null, true]);
+    assert_eq!(
+        merged(&mut desk, &["a", "b"]),
+        Some(json!({ "tier": "gold", "deep": { "x": 1, "y": 3, "list": list }, "more": "yes" }))
+    );
+    // The second is over now, and the first is as it was in the file.
+    assert_eq!(
+        merged(&mut desk, &["a", "b"]),
+        Some(json!({ "tier": "gold", "deep": { "x": 1, "list": list } }))
+    );
+    assert_eq!(merged(&mut desk, &["c"]), None);
+}
+
+#[test]
+fn whatever_a_client_sends_is_resolved() {
+    let mut desk = Desk::of("{key: a, value: x*y*z, rate_limit: 1/s}");
+    let long = "x".repeat(100_000);
+    let strange: [&[(&str, &str)]; 5] = [
+        &[],
+        &[("", "")],
+        &[("a", &long)],
+        &[("\0", "\u{10ffff}")],
+        &[("a", "xyz")],
+    ];
+    let answer = desk.answer(&request(&strange));
+    assert_eq!(answer.statuses.len(), strange.len());
+    let many = vec![("a", "x"); 10_000];
+    assert_eq!(desk.met(&[&many]), ["-"]);
+}

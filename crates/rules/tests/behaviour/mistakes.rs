@@ -1,0 +1,393 @@
+//! What users get wrong in rules files, and what they are told: one snapshot for each mistake.
+
+use tollgate_rules::{Diagnostic, Loaded, Options, RuleSet, Source};
+
+/// A descriptor that is right, with the lines given below its `rate_limit`.
+fn limit(lines: &str) -> String {
+    let mut text = "domain: shop\ndescriptors:\n  - key: user\n    rate_limit:\n".to_owned();
+    for line in lines.lines() {
+        text.push_str(&format!("      {line}\n"));
+    }
+    text
+}
+
+fn load(sources: &[Source]) -> Loaded {
+    RuleSet::parse(sources, &Options::default())
+}
+
+fn shown(diagnostics: &[Diagnostic]) -> String {
+    let shown: Vec<String> = diagnostics.iter().map(Diagnostic::to_string).collect();
+    shown.join("\n")
+}
+
+/// Compares what is said about one file with the snapshot of that name.
+fn check(name: &str, text: impl Into<Vec<u8>>) -> Loaded {
+    let loaded = load(&[Source::new("rules.yaml", text)]);
+    snapshot(name, &shown(&loaded.diagnostics));
+    loaded
+}
+
+fn snapshot(name: &str, shown: &str) {
+    insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false }, {
+        insta::assert_snapshot!(name, shown);
+    });
+}
+
+/// One clear diagnostic, and the domain is not loaded.
+fn refused(name: &str, text: impl Into<Vec<u8>>) {
+    let loaded = check(name, text);
+    let errors = loaded.diagnostics.iter().filter(|found| found.is_error());
+    assert_eq!(errors.count(), 1, "{name}: one error");
+    assert!(loaded.rules.is_empty(), "{name}: not loaded");
+}
+
+/// One warning, and the domain is loaded.
+fn warned(name: &str, text: impl Into<Vec<u8>>) {
+    let loaded = check(name, text);
+    assert!(!loaded.has_errors(), "{name}: no error");
+    assert_eq!(loaded.diagnostics.len(), 1, "{name}: one warning");
+    assert!(!loaded.rules.is_empty(), "{name}: loaded");
+}
+
+#[test]
+fn keys() {
+    refused(
+        "unknown-key",
+        limit("unit: minute\nrequest_per_unit: 5\nrequests_per_unit: 5"),
+    );
+    refused(
+        "unknown-key-of-another-place",
+        "domain: shop\ndescriptors:\n  - key: user\n    request_per_unit: 5\n",
+    );
+    refused(
+        "unknown-key-unlike-any",
+        "domain: shop\ndescriptors:\n  - key: user\n    colour: red\n",
+    );
+    refused(
+        "misplaced-key",
+        limit("unit: minute\nrequests_per_unit: 5\nshadow_mode: true"),
+    );
+    refused(
+        "misplaced-key-on-descriptor",
+        "domain: shop\ndescriptors:\n  - key: user\n    unit: minute\n",
+    );
+    refused("float-key", "domain: shop\n0.25: x\n");
+    refused(
+        "number-key",
+        limit("unit: minute\nrequests_per_unit: 5\n1: x"),
+    );
+    refused("map-as-key", "domain: shop\n? {a: b}\n: x\n");
+    refused(
+        "duplicate-key",
+        limit("unit: minute\nrequests_per_unit: 5\nunit: hour"),
+    );
+    for word in ["elastic", "mode", "on_store_error", "priority"] {
+        let lines = format!("unit: minute\nrequests_per_unit: 5\n{word}: 1");
+        refused(&format!("reserved-{word}"), limit(&lines));
+    }
+}
+
+#[test]
+fn units_and_windows() {
+    refused("wrong-unit", limit("unit: minutes\nrequests_per_unit: 5"));
+    refused(
+        "unit-like-nothing",
+        limit("unit: foo\nrequests_per_unit: 5"),
+    );
+    refused("window-as-unit", limit("unit: 15m\nrequests_per_unit: 5"));
+    refused("missing-unit", limit("requests_per_unit: 5"));
+    refused(
+        "unit-and-window",
+        limit("unit: minute\nwindow: 1m\nrequests_per_unit: 5"),
+    );
+    refused(
+        "window-without-unit",
+        limit("window: 15\nrequests_per_unit: 5"),
+    );
+    refused(
+        "window-unknown-unit",
+        limit("window: 15x\nrequests_per_unit: 5"),
+    );
+    refused(
+        "window-fraction",
+        limit("window: 1.5h\nrequests_per_unit: 5"),
+    );
+    refused("window-zero", limit("window: 0s\nrequests_per_unit: 5"));
+    refused(
+        "window-too-long",
+        limit("window: 367d\nrequests_per_unit: 5"),
+    );
+    refused(
+        "window-immense",
+        limit("window: 99999999999999999999w\nrequests_per_unit: 5"),
+    );
+    refused("window-list", limit("window: [15m]\nrequests_per_unit: 5"));
+}
+
+#[test]
+fn numbers() {
+    refused("missing-requests-per-unit", limit("unit: minute"));
+    let count = |count: &str| limit(&format!("unit: minute\nrequests_per_unit: {count}"));
+    refused("two-to-the-64", count("18446744073709551616"));
+    refused("two-to-the-32", count("4294967296"));
+    refused("negative", count("-1"));
+    refused("fraction", count("0.25"));
+    refused("quoted-number", count("\"10\""));
+    refused("word-for-number", count("many"));
+    refused("leading-zero", count("010"));
+    refused("list-for-number", count("[1]"));
+    warned("zero-denies-all", count("0"));
+    refused(
+        "short-form",
+        "domain: a\ndescriptors: [{key: b, rate_limit: 100}]",
+    );
+    refused(
+        "short-form-unit",
+        "domain: a\ndescriptors: [{key: b, rate_limit: 5 per fortnight}]",
+    );
+}
+
+#[test]
+fn algorithms() {
+    let with = |lines: &str| limit(&format!("requests_per_unit: 100\nunit: second\n{lines}"));
+    refused("no-such-algorithm", with("algorithm: token-bucket"));
+    refused("burst-of-a-window", with("burst: 5"));
+    refused(
+        "burst-of-a-leaky-bucket",
+        with("algorithm: leaky_bucket\nburst: 5"),
+    );
+    refused("queue-of-a-log", with("algorithm: sliding_log\nqueue: 5"));
+    refused(
+        "segments-of-a-bucket",
+        with("algorithm: token_bucket\nsegments: 5"),
+    );
+    refused(
+        "segments-not-dividing",
+        with("algorithm: sliding_window\nsegments: 7"),
+    );
+    refused(
+        "segments-too-many",
+        with("algorithm: sliding_window\nsegments: 61"),
+    );
+    refused("anchor", with("anchor: epoch"));
+    refused("soft-without-per-cent", with("soft: 10"));
+    refused("soft-word", with("soft: much"));
+    refused(
+        "soft-too-large",
+        limit("requests_per_unit: 4294967295\nunit: second\nsoft: 1%"),
+    );
+    refused(
+        "too-fast-bucket",
+        limit("requests_per_unit: 20000000\nunit: second\nalgorithm: token_bucket"),
+    );
+    refused(
+        "too-slow-bucket",
+        limit("requests_per_unit: 1\nunit: year\nalgorithm: token_bucket\nburst: 101"),
+    );
+    warned("burst-zero", with("algorithm: token_bucket\nburst: 0"));
+}
+
+#[test]
+fn unlimited_and_replaces() {
+    refused(
+        "unlimited-with-unit",
+        limit("unlimited: true\nunit: minute"),
+    );
+    refused("unlimited-with-burst", limit("unlimited: true\nburst: 1"));
+    warned(
+        "unlimited-with-requests",
+        limit("unlimited: true\nrequests_per_unit: 5"),
+    );
+    refused(
+        "replaces-itself",
+        limit("unlimited: true\nname: a\nreplaces: [{name: a}]"),
+    );
+    refused(
+        "replaces-empty",
+        limit("unlimited: true\nreplaces: [{name: ''}]"),
+    );
+    refused("replaces-scalars", limit("unlimited: true\nreplaces: [a]"));
+    warned(
+        "replaces-nobody",
+        limit("unlimited: true\nreplaces: [{name: ghost}]"),
+    );
+}
+
+#[test]
+fn descriptors() {
+    refused(
+        "duplicate-rule",
+        "domain: a\ndescriptors:\n  - {key: b, value: c, rate_limit: 1/s}\n  - {key: b, value: c}\n",
+    );
+    refused("missing-key", "domain: a\ndescriptors:\n  - value: c\n");
+    refused("list-of-scalars", "domain: a\ndescriptors:\n  - a\n");
+    refused("map-for-list", "domain: a\ndescriptors:\n  key: b\n");
+    refused(
+        "float-value",
+        "domain: a\ndescriptors:\n  - key: b\n    value: 1.0\n",
+    );
+    refused(
+        "flag-word",
+        "domain: a\ndescriptors:\n  - {key: b, shadow_mode: yes}\n",
+    );
+    refused(
+        "share-threshold-without-wildcard",
+        "domain: a\ndescriptors:\n  - {key: b, value: c, share_threshold: true, rate_limit: 1/s}\n",
+    );
+    refused(
+        "metadata-list",
+        "domain: a\ndescriptors:\n  - {key: b, rate_limit: 1/s, metadata: [1]}\n",
+    );
+    refused(
+        "metadata-infinite",
+        "domain: a\ndescriptors:\n  - {key: b, rate_limit: 1/s, metadata: {x: .inf}}\n",
+    );
+}
+
+#[test]
+fn what_has_no_effect() {
+    let descriptors = |items: &str| format!("domain: a\ndescriptors:\n{items}");
+    warned(
+        "bare-key-behind-star",
+        descriptors("  - {key: b, value: '*', rate_limit: 1/s}\n  - {key: b, rate_limit: 2/s}\n"),
+    );
+    warned(
+        "wildcard-behind-wider-one",
+        descriptors(
+            "  - {key: b, value: a*, rate_limit: 1/s}\n  - {key: b, value: ab*, rate_limit: 2/s}\n",
+        ),
+    );
+    warned(
+        "star-in-key",
+        descriptors("  - {key: b*, rate_limit: 1/s}\n"),
+    );
+    warned("nothing-at-all", descriptors("  - key: b\n"));
+    warned(
+        "no-value",
+        descriptors("  - {key: b, value: c, rate_limit: }\n"),
+    );
+    warned(
+        "shadow-without-limit",
+        descriptors("  - {key: b, value: c, shadow_mode: true}\n"),
+    );
+    warned(
+        "shadow-and-quota",
+        descriptors("  - {key: b, shadow_mode: true, quota_mode: true, rate_limit: 1/s}\n"),
+    );
+    warned(
+        "two-metrics",
+        descriptors(
+            "  - {key: b, detailed_metric: true, value_to_metric: true, rate_limit: 1/s}\n",
+        ),
+    );
+    warned(
+        "metric-of-exact-value",
+        descriptors("  - {key: b, value: c, value_to_metric: true, rate_limit: 1/s}\n"),
+    );
+    warned(
+        "empty-value",
+        descriptors("  - {key: b, value: '', rate_limit: 1/s}\n"),
+    );
+}
+
+#[test]
+fn files() {
+    refused("empty-file", "");
+    refused("comment-only", "# nothing here yet\n");
+    refused(
+        "missing-domain",
+        "descriptors:\n  - {key: b, rate_limit: 1/s}\n",
+    );
+    refused("empty-domain", "domain: ''\n");
+    refused("not-a-map", "just words\n");
+    refused("tabs", "domain: a\ndescriptors:\n\t- key: b\n");
+    refused("not-yaml", "domain: \"a\ndescriptors:\n  - key: b\n");
+    refused("unclosed-bracket", "domain: a\ndescriptors: [{key: b}\n");
+    refused(
+        "not-utf-8",
+        b"domain: a\ndescriptors:\n  - key: \xff\n".to_vec(),
+    );
+    refused("control-characters", "domain: a\n\u{1b}[2J: x\n");
+    refused("strange-tag", "domain: !secret a\n");
+    refused(
+        "two-documents-with-one-domain",
+        "domain: a\n---\ndomain: a\n",
+    );
+    let long = format!(
+        "domain: a\ndescriptors: [{}{{key: b, x: 1}}]\n",
+        " ".repeat(300)
+    );
+    refused("long-line", long);
+}
+
+#[test]
+fn bombs() {
+    let mut laughs = "domain: a\nx0: &x0 [ha, ha, ha, ha, ha, ha, ha, ha, ha]\n".to_owned();
+    for level in 1..10 {
+        let below = format!("*x{}", level - 1);
+        let items = vec![below; 9].join(", ");
+        laughs.push_str(&format!("x{level}: &x{level} [{items}]\n"));
+    }
+    refused("billion-laughs", laughs);
+    refused("deep-nesting", "[".repeat(10_000));
+    let mut deep = "domain: a\n".to_owned();
+    for level in 0..200 {
+        deep.push_str(&"  ".repeat(level));
+        deep.push_str("descriptors:\n");
+        deep.push_str(&"  ".repeat(level));
+        deep.push_str("- key: b\n");
+    }
+    refused("deep-descriptors", deep);
+    refused("alias-of-itself", "domain: a\ndescriptors: &d [*d]\n");
+    refused(
+        "unquoted-star",
+        "domain: a\ndescriptors:\n  - key: b\n    value: *\n",
+    );
+    refused("alias-of-nothing", "domain: a\ndescriptors: *d\n");
+    refused("too-large", vec![b'#'; tollgate_rules::FILE_BYTES_MAX + 1]);
+}
+
+#[test]
+fn every_mistake_of_all_files_is_told_at_once() {
+    let sources = [
+        Source::new(
+            "b.yaml",
+            limit("unit: minuet\nrequests_per_unit: -5\nsoft: 10"),
+        ),
+        Source::new(
+            "a.yaml",
+            "domain: good\ndescriptors: [{key: b, rate_limit: 1/s}]\n",
+        ),
+        Source::new("c.yaml", "domain: other\ndescriptors:\n  - kye: b\n"),
+    ];
+    let loaded = load(&sources);
+    snapshot("all-at-once", &shown(&loaded.diagnostics));
+    assert_eq!(loaded.rules.domains().collect::<Vec<_>>(), ["good"]);
+    let domains = loaded
+        .diagnostics
+        .iter()
+        .map(|found| found.domain.as_deref());
+    assert!(domains.clone().all(|domain| domain.is_some()));
+}
+
+#[test]
+fn a_diagnostic_is_an_object_for_programs() {
+    let loaded = load(&[Source::new("rules.yaml", "domain: a\ncolour: red\n")]);
+    let json = serde_json::to_string_pretty(&loaded.diagnostics[0].to_json());
+    snapshot("as-json", &json.unwrap_or_default());
+}
+
+#[test]
+fn mistakes_beyond_the_bound_are_counted() {
+    let mut text = "domain: a\n".to_owned();
+    for key in 0..tollgate_rules::DIAGNOSTICS_MAX + 7 {
+        text.push_str(&format!("strange_{key}: 1\n"));
+    }
+    let loaded = load(&[Source::new("rules.yaml", text)]);
+    assert_eq!(
+        loaded.diagnostics.len(),
+        tollgate_rules::DIAGNOSTICS_MAX + 1
+    );
+    let last = loaded.diagnostics.last().map(|last| last.message.as_str());
+    assert_eq!(last, Some("7 more mistakes are not shown"));
+}

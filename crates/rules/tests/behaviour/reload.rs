@@ -1,0 +1,169 @@
+//! New rules take over, and what was consumed stays.
+
+use tollgate_core::Span;
+use tollgate_rules::{Options, RuleSet, Source};
+
+use crate::desk::{Desk, domain, load};
+
+fn limit(count: u32, unit: &str) -> String {
+    domain(&format!("{{key: a, rate_limit: {count}/{unit}}}"))
+}
+
+fn spent(rules: &str, units: usize) -> Desk {
+    let mut desk = Desk::new(load(rules).rules);
+    for _ in 0..units {
+        assert!(desk.passes(&[("a", "1")]));
+    }
+    desk
+}
+
+#[test]
+fn an_unchanged_rule_keeps_its_state() {
+    let mut desk = spent(&limit(3, "hour"), 3);
+    let changes = desk.reload(load(&limit(3, "hour")));
+    assert_eq!(changes, tollgate_rules::Changes::default());
+    assert!(!desk.passes(&[("a", "1")]));
+}
+
+#[test]
+fn a_changed_limit_keeps_what_was_consumed() {
+    let mut desk = spent(&limit(3, "hour"), 3);
+    let changes = desk.reload(load(&limit(5, "hour")));
+    assert_eq!(changes.changed.len(), 1);
+    assert_eq!(changes.changed[0].rule.path, "a");
+    assert_eq!(
+        (
+            changes.changed[0].from.count(),
+            changes.changed[0].to.count()
+        ),
+        (3, 5)
+    );
+    assert!(desk.passes(&[("a", "1")]) && desk.passes(&[("a", "1")]));
+    assert!(!desk.passes(&[("a", "1")]));
+}
+
+#[test]
+fn a_changed_window_counts_what_was_used_as_used_now() {
+    let mut desk = spent(&limit(3, "hour"), 3);
+    desk.reload(load(&limit(3, "day")));
+    assert!(!desk.passes(&[("a", "1")]));
+    desk.wait(Span::DAY);
+    assert!(desk.passes(&[("a", "1")]));
+}
+
+#[test]
+fn changes_add_up_over_several_reloads() {
+    let mut desk = spent(&limit(3, "hour"), 3);
+    for count in [4, 5, 6] {
+        desk.reload(load(&limit(count, "hour")));
+    }
+    let passed = (0..10).filter(|_| desk.passes(&[("a", "1")])).count();
+    assert_eq!(passed, 3);
+    assert_eq!(desk.rules.rules().next().unwrap().changes, 3);
+}
+
+#[test]
+fn a_rule_that_comes_back_with_another_limit_converts() {
+    let mut desk = spent(&limit(3, "hour"), 3);
+    let changes = desk.reload(load("domain: other\n"));
+    assert_eq!(
+        (changes.removed, changes.added),
+        (vec!["d".into()], vec!["other".into()])
+    );
+    assert!(desk.passes(&[("a", "1")]));
+    let changes = desk.reload(load(&limit(5, "hour")));
+    assert_eq!(changes.changed.len(), 1);
+    let passed = (0..10).filter(|_| desk.passes(&[("a", "1")])).count();
+    assert_eq!(passed, 2);
+}
+
+#[test]
+fn a_rule_that_was_unlimited_for_a_while_is_the_same_rule() {
+    let mut desk = spent(&limit(3, "hour"), 3);
+    desk.reload(load(&domain("{key: a, rate_limit: {unlimited: true}}")));
+    assert!(desk.passes(&[("a", "1")]));
+    desk.reload(load(&limit(4, "hour")));
+    assert!(desk.passes(&[("a", "1")]));
+    assert!(!desk.passes(&[("a", "1")]));
+}
+
+#[test]
+fn a_mistake_keeps_the_old_domain_and_lets_the_others_in() {
+    let old = [
+        Source::new(
+            "a.yaml",
+            "domain: a\ndescriptors: [{key: k, rate_limit: 1/s}]\n",
+        ),
+        Source::new(
+            "b.yaml",
+            "domain: b\ndescriptors: [{key: k, rate_limit: 1/s}]\n",
+        ),
+    ];
+    let new = [
+        Source::new(
+            "a.yaml",
+            "domain: a\ndescriptors: [{key: k, rate_limit: 2/fortnight}]\n",
+        ),
+        Source::new(
+            "b.yaml",
+            "domain: b\ndescriptors: [{key: k, rate_limit: 2/s}]\n",
+        ),
+    ];
+    let old = RuleSet::parse(&old, &Options::default()).rules;
+    let (rules, changes) = RuleSet::parse(&new, &Options::default()).succeed(&old);
+    assert_eq!(changes.kept, ["a"]);
+    let counts: Vec<u32> = rules
+        .rules()
+        .map(|rule| rule.limit.unwrap().count())
+        .collect();
+    assert_eq!(counts, [1, 2]);
+}
+
+#[test]
+fn a_file_that_is_no_yaml_keeps_its_domains() {
+    for broken in ["\u{0}", "domain: \"a\ndescriptors", "", "- x"] {
+        let old = load(&limit(1, "second")).rules;
+        let (rules, changes) = load(broken).succeed(&old);
+        assert_eq!(changes.kept, ["d"], "{broken:?}");
+        assert_eq!(rules.rules().count(), 1);
+    }
+}
+
+#[test]
+fn a_broken_file_of_another_name_removes_nothing() {
+    let old = load(&limit(1, "second")).rules;
+    let renamed = [Source::new("renamed.yaml", "domain")];
+    let (rules, changes) = RuleSet::parse(&renamed, &Options::default()).succeed(&old);
+    assert_eq!(changes.kept, ["d"]);
+    assert_eq!(rules.domains().collect::<Vec<_>>(), ["d"]);
+}
+
+#[test]
+fn a_merged_domain_is_not_cut_by_a_broken_file() {
+    let merging = Options {
+        merge_domains: true,
+    };
+    let first = Source::new(
+        "a.yaml",
+        "domain: d\ndescriptors: [{key: a, rate_limit: 1/s}]\n",
+    );
+    let second = Source::new(
+        "b.yaml",
+        "domain: d\ndescriptors: [{key: b, rate_limit: 1/s}]\n",
+    );
+    let old = RuleSet::parse(&[first.clone(), second], &merging).rules;
+    let broken = Source::new("b.yaml", "\"");
+    let (rules, changes) = RuleSet::parse(&[first, broken], &merging).succeed(&old);
+    assert_eq!(changes.kept, ["d"]);
+    assert_eq!(rules.rules().count(), 2);
+}
+
+#[test]
+fn sharing_or_not_is_another_counter() {
+    let shared = domain("{key: a, value: x*, share_threshold: true, rate_limit: 1/s}");
+    let apart = domain("{key: a, value: x*, rate_limit: 1/s}");
+    let mut desk = Desk::new(load(&shared).rules);
+    let before = desk.key(&[("a", "x")]);
+    desk.reload(load(&apart));
+    assert_ne!(before, desk.key(&[("a", "x")]));
+}
