@@ -14,17 +14,22 @@ struct Case {
     seed: u64,
 }
 
-/// Runs `case` with `cases` seeds, or with the one that `TOLLGATE_SEED` names.
+/// Runs `case` with `cases` seeds, or with the one that `TOLLGATE_SEED` names; `TOLLGATE_CASES`
+/// asks for so many times more of them.
 ///
 /// A case that panics has its seed printed.
 pub fn check(name: &'static str, cases: u64, mut case: impl FnMut(&mut Random)) {
-    let chosen = std::env::var("TOLLGATE_SEED").ok();
-    let chosen = chosen.and_then(|seed| seed.parse::<u64>().ok());
-    let seeds = chosen.map_or(0..cases, |seed| seed..seed + 1);
+    let cases = cases * wish("TOLLGATE_CASES").unwrap_or(1);
+    let seeds = wish("TOLLGATE_SEED").map_or(0..cases, |seed| seed..seed + 1);
     for seed in seeds {
         let _told = Case { name, seed };
         case(&mut Random::new(seed));
     }
+}
+
+fn wish(variable: &str) -> Option<u64> {
+    let wish = std::env::var(variable).ok()?;
+    Some(wish.parse().expect("the variable is a whole number"))
 }
 
 // === impl Random ===

@@ -143,8 +143,7 @@ impl Usage for SlidingWindow {
             let Some(room) = room.checked_sub(sum.inside) else {
                 continue;
             };
-            let start = if ahead == 0 { into } else { 0 };
-            let at = first_fit(sum.leaving, room, length).max(start);
+            let at = first_fit(sum.leaving, room, length);
             let passed = u64::try_from(ahead)
                 .unwrap_or(u64::MAX)
                 .saturating_mul(length);

@@ -364,6 +364,12 @@ fn a_past_remembers_so_many_limits_and_no_more() {
         past.limit_at(past.revision().wrapping_sub(1)),
         Some(&limit_of(299))
     );
+    // What is older is forgotten: no answer depends on it.
+    let recent = (45..300).fold(Past::default(), |past, count| past.and(limit_of(count)));
+    let older = (0..45).fold(Past::default(), |past, _| past.and(limit_of(7)));
+    let same = (45..300).fold(older, |past, count| past.and(limit_of(count)));
+    assert_eq!(past, same);
+    assert_ne!(past, recent, "the revision tells how often it changed");
     // The oldest that a revision can name.
     assert_eq!(
         past.limit_at(past.revision().wrapping_add(1)),
