@@ -16,7 +16,7 @@ const EXPONENT_MAX: i64 = 1_000_000;
 
 /// Why a text is no moment that can be replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BadMoment {
+pub(crate) enum BadMoment {
     /// Not in the form that is expected here.
     Form,
     /// No such day or time: the 30th of February, 25 o'clock.
@@ -34,7 +34,7 @@ pub enum BadMoment {
 /// # Errors
 ///
 /// [`BadMoment`].
-pub fn clf(text: &[u8]) -> Result<Moment, BadMoment> {
+pub(crate) fn clf(text: &[u8]) -> Result<Moment, BadMoment> {
     let text: &[u8; CLF_BYTES] = text.try_into().map_err(|_| BadMoment::Form)?;
     if [2, 6, 11, 14, 17, 20].map(|at| text[at]) != *b"//::: " {
         return Err(BadMoment::Form);
@@ -52,7 +52,7 @@ pub fn clf(text: &[u8]) -> Result<Moment, BadMoment> {
 }
 
 /// The bytes of a time in an access log, without its brackets.
-pub const CLF_BYTES: usize = 26;
+pub(crate) const CLF_BYTES: usize = 26;
 
 const MONTHS: [&[u8]; 12] = [
     b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
@@ -64,8 +64,11 @@ const MONTHS: [&[u8]; 12] = [
 /// # Errors
 ///
 /// [`BadMoment`].
-pub fn rfc3339(text: &str) -> Result<Moment, BadMoment> {
-    let (local, rest) = text.as_bytes().split_at_checked(19).ok_or(BadMoment::Form)?;
+pub(crate) fn rfc3339(text: &str) -> Result<Moment, BadMoment> {
+    let (local, rest) = text
+        .as_bytes()
+        .split_at_checked(19)
+        .ok_or(BadMoment::Form)?;
     let separators = [4, 7, 10, 13, 16].map(|at| local[at]);
     if !matches!(&separators, [b'-', b'-', b'T' | b't' | b' ', b':', b':']) {
         return Err(BadMoment::Form);
@@ -98,7 +101,7 @@ pub fn rfc3339(text: &str) -> Result<Moment, BadMoment> {
 /// # Errors
 ///
 /// [`BadMoment`].
-pub fn seconds(number: &str) -> Result<Moment, BadMoment> {
+pub(crate) fn seconds(number: &str) -> Result<Moment, BadMoment> {
     let (number, negative) = match number.strip_prefix('-') {
         Some(rest) => (rest, true),
         None => (number, false),
@@ -108,7 +111,10 @@ pub fn seconds(number: &str) -> Result<Moment, BadMoment> {
         None => (number, 0),
     };
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let all_digits = whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit());
+    let all_digits = whole
+        .bytes()
+        .chain(fraction.bytes())
+        .all(|byte| byte.is_ascii_digit());
     if whole.is_empty() || !all_digits || mantissa.ends_with('.') {
         return Err(BadMoment::Form);
     }
@@ -143,7 +149,9 @@ fn exponent_of(text: &str) -> Result<i64, BadMoment> {
 fn scaled(significant: &str, shift: i64) -> Result<Moment, BadMoment> {
     let shift = u32::try_from(shift).map_err(|_| BadMoment::Fine)?;
     let digits: u64 = significant.parse().map_err(|_| BadMoment::Late)?;
-    let nanos = 10_u64.checked_pow(shift).and_then(|power| digits.checked_mul(power));
+    let nanos = 10_u64
+        .checked_pow(shift)
+        .and_then(|power| digits.checked_mul(power));
     nanos.map(Moment::from_nanos).ok_or(BadMoment::Late)
 }
 
@@ -242,9 +250,9 @@ const fn days_in(year: i64, month: i64) -> i64 {
 
 /// A number of seconds with as many decimals as it needs: `1431857103`, `0.3`.
 #[derive(Clone, Copy, Debug)]
-pub struct Seconds(
+pub(crate) struct Seconds(
     /// Nanoseconds.
-    pub u64,
+    pub(crate) u64,
 );
 
 impl fmt::Display for Seconds {
@@ -261,9 +269,9 @@ impl fmt::Display for Seconds {
 
 /// A moment in UTC as RFC 3339 has it: `2015-05-17T10:05:03Z`.
 #[derive(Clone, Copy, Debug)]
-pub struct Utc(
+pub(crate) struct Utc(
     /// The moment.
-    pub Moment,
+    pub(crate) Moment,
 );
 
 impl fmt::Display for Utc {
@@ -283,7 +291,12 @@ impl fmt::Display for Utc {
             month += 1;
         }
         let (hour, minute) = (in_day / 3600, in_day / 60 % 60);
-        write!(f, "{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{:02}", day + 1, in_day % 60)?;
+        write!(
+            f,
+            "{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{:02}",
+            day + 1,
+            in_day % 60
+        )?;
         let fraction = format!("{:09}", nanos % 1_000_000_000);
         match fraction.trim_end_matches('0') {
             "" => f.write_str("Z"),

@@ -118,7 +118,14 @@ fn what_is_not_rfc_3339_is_refused() {
 
 #[test]
 fn what_is_written_reads_as_what_it_was() {
-    for nanos in [0, 1, 300_000_000, 1_431_857_103_000_000_000, 951_825_599_999_999_999, u64::MAX] {
+    for nanos in [
+        0,
+        1,
+        300_000_000,
+        1_431_857_103_000_000_000,
+        951_825_599_999_999_999,
+        u64::MAX,
+    ] {
         let moment = Moment::from_nanos(nanos);
         assert_eq!(seconds(&Seconds(nanos).to_string()), Ok(moment));
         assert_eq!(rfc3339(&Utc(moment).to_string()), Ok(moment));

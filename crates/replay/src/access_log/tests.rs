@@ -1,0 +1,169 @@
+use super::*;
+
+const COMMON: &str = r#"1.2.3.4 - ann [17/May/2015:10:05:03 +0000] "GET /a/b?c=d HTTP/1.1" 200 42"#;
+
+fn request(request: &str) -> RequestLine<'_> {
+    let line = LogLine {
+        at: Moment::ZERO,
+        client: b"",
+        user: b"",
+        request: request.as_bytes(),
+        status: b"",
+        bytes: b"",
+        rest: b"",
+    };
+    line.request_line()
+}
+
+fn parts<'a>(of: &RequestLine<'a>) -> [&'a str; 4] {
+    [of.method, of.path, of.query, of.protocol].map(|part| std::str::from_utf8(part).unwrap())
+}
+
+#[test]
+fn a_common_line_is_read_field_by_field() {
+    let line = LogLine::parse(COMMON.as_bytes()).unwrap();
+    assert_eq!(line.at, Moment::from_nanos(1_431_857_103_000_000_000));
+    assert_eq!(line.client, b"1.2.3.4");
+    assert_eq!(line.user, b"ann");
+    assert_eq!(line.status, b"200");
+    assert_eq!(line.bytes, b"42");
+    assert_eq!(
+        parts(&line.request_line()),
+        ["GET", "/a/b", "c=d", "HTTP/1.1"]
+    );
+    assert_eq!(line.referer_and_user_agent(), (&b""[..], &b""[..]));
+}
+
+#[test]
+fn referer_and_user_agent_are_read_where_they_are_whole() {
+    let cases: [(&str, &str, &str); 9] = [
+        (r#" "http://r/" "agent 1.0""#, "http://r/", "agent 1.0"),
+        (r#" "-" "-""#, "-", "-"),
+        (r#" "" "a\"b\\" 0.001"#, "", r#"a\"b\\"#),
+        (r#" "r" "cut"#, "r", ""),
+        (r#" "r" "broken"inside""#, "r", ""),
+        (r#" "r"#, "", ""),
+        (r#" "r""#, "r", ""),
+        (" extra", "", ""),
+        (" ", "", ""),
+    ];
+    for (rest, referer, user_agent) in cases {
+        let line = [COMMON, rest].concat();
+        let line = LogLine::parse(line.as_bytes()).unwrap();
+        let (read, agent) = line.referer_and_user_agent();
+        assert_eq!(
+            (read, agent),
+            (referer.as_bytes(), user_agent.as_bytes()),
+            "{rest}"
+        );
+    }
+}
+
+#[test]
+fn odd_requests_are_requests() {
+    assert_eq!(parts(&request("")), ["", "", "", ""]);
+    assert_eq!(parts(&request("-")), ["-", "", "", ""]);
+    assert_eq!(parts(&request("GET")), ["GET", "", "", ""]);
+    assert_eq!(parts(&request("GET /a")), ["GET", "/a", "", ""]);
+    assert_eq!(parts(&request("GET /a?")), ["GET", "/a", "", ""]);
+    assert_eq!(
+        parts(&request("GET /a?b?c HTTP/2")),
+        ["GET", "/a", "b?c", "HTTP/2"]
+    );
+    assert_eq!(
+        parts(&request("GET /a b HTTP/1.0")),
+        ["GET", "/a b", "", "HTTP/1.0"]
+    );
+    assert_eq!(parts(&request("GET /a b/c")), ["GET", "/a b/c", "", ""]);
+    assert_eq!(parts(&request("GET HTTP/1.0")), ["GET", "HTTP/1.0", "", ""]);
+    assert_eq!(
+        parts(&request(r"\x16\x03\x01")),
+        [r"\x16\x03\x01", "", "", ""]
+    );
+}
+
+#[test]
+fn odd_lines_are_lines() {
+    let requests = [
+        (r#"::1 - - [17/May/2015:10:05:03 +0000] "" 000 -"#, ""),
+        (
+            r#"h - - [17/May/2015:10:05:03 +0000] "GET /\"x\" HTTP/1.1" 200 1"#,
+            r#"GET /\"x\" HTTP/1.1"#,
+        ),
+        (
+            r#"h - - [17/May/2015:10:05:03 +0000] "GET /"x" HTTP/1.1" 200 1"#,
+            r#"GET /"x" HTTP/1.1"#,
+        ),
+        (
+            r#"h - - [17/May/2015:10:05:03 +0000] "GET /x\" 200 1"#,
+            r"GET /x\",
+        ),
+        (
+            r#"h - - [17/May/2015:10:05:03 +0000] "GET /x\\" 200 1"#,
+            r"GET /x\\",
+        ),
+        (
+            r#"h - a b [c] d [17/May/2015:10:05:03 +0000] "-" 408 - "-" "-""#,
+            "-",
+        ),
+    ];
+    for (line, request) in requests {
+        let read = LogLine::parse(line.as_bytes()).unwrap_or_else(|bad| panic!("{line}: {bad}"));
+        assert_eq!(read.request, request.as_bytes(), "{line}");
+    }
+    let named = requests[5].0;
+    assert_eq!(LogLine::parse(named.as_bytes()).unwrap().user, b"a b [c] d");
+}
+
+#[test]
+fn a_line_says_what_cannot_be_read() {
+    let cases: [(&str, BadLine); 17] = [
+        ("", BadLine::Blank),
+        (" \t ", BadLine::Blank),
+        (" h - -", BadLine::Host),
+        ("h", BadLine::Host),
+        ("h -", BadLine::Ident),
+        ("h - - ", BadLine::User),
+        ("h - [17/May/2015:10:05:03 +0000] \"\" 200 1", BadLine::User),
+        (
+            "h - - [17/May/2015:10:05:03 +0000",
+            BadLine::Time(BadMoment::Form),
+        ),
+        (
+            "h - - [31/Feb/2015:10:05:03 +0000] \"\" 200 1",
+            BadLine::Time(BadMoment::Calendar),
+        ),
+        ("h - - [17/May/2015:10:05:03 +0000]", BadLine::Request),
+        (
+            "h - - [17/May/2015:10:05:03 +0000] “GET / HTTP/1.0” 200 1",
+            BadLine::Request,
+        ),
+        (
+            "h - - [17/May/2015:10:05:03 +0000] \"GET /",
+            BadLine::Request,
+        ),
+        (
+            "h - - [17/May/2015:10:05:03 +0000] \"GET /\"",
+            BadLine::Status,
+        ),
+        (
+            "h - - [17/May/2015:10:05:03 +0000] \"GET /\" 20",
+            BadLine::Status,
+        ),
+        (
+            "h - - [17/May/2015:10:05:03 +0000] \"GET /\" 2000 1",
+            BadLine::Status,
+        ),
+        (
+            "h - - [17/May/2015:10:05:03 +0000] \"GET /\" 200",
+            BadLine::Size,
+        ),
+        (
+            "h - - [17/May/2015:10:05:03 +0000] \"GET /\" 200 1x",
+            BadLine::Size,
+        ),
+    ];
+    for (line, why) in cases {
+        assert_eq!(LogLine::parse(line.as_bytes()), Err(why), "{line}");
+    }
+}

@@ -1,0 +1,151 @@
+//! Bytes in, lines out: gzipped or not, and never more than one line in memory.
+
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+
+use flate2::bufread::MultiGzDecoder;
+
+/// The longest line that is read; a longer one is skipped, whatever its length.
+pub const LINE_BYTES_MAX: usize = 1024 * 1024;
+
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// How much is read at once.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// The lines of one input.
+pub(crate) struct Lines<'i> {
+    input: Box<dyn BufRead + 'i>,
+    line: Vec<u8>,
+    is_first: bool,
+}
+
+/// One line, without its end.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Line<'a> {
+    /// What it says.
+    Text(&'a [u8]),
+    /// More than [`LINE_BYTES_MAX`].
+    TooLong,
+}
+
+// === impl Lines ===
+
+impl<'i> Lines<'i> {
+    /// The lines of `input`, unpacked if its first bytes are those of gzip.
+    pub(crate) fn of(mut input: impl Read + 'i) -> io::Result<Lines<'i>> {
+        let mut head = Vec::with_capacity(GZIP_MAGIC.len());
+        input.by_ref().take(2).read_to_end(&mut head)?;
+        let is_gzip = head == GZIP_MAGIC;
+        let whole = BufReader::with_capacity(CHUNK_BYTES, Cursor::new(head).chain(input));
+        let input: Box<dyn BufRead + 'i> = if is_gzip {
+            let unpacked = MultiGzDecoder::new(whole);
+            Box::new(BufReader::with_capacity(CHUNK_BYTES, unpacked))
+        } else {
+            Box::new(whole)
+        };
+        Ok(Lines {
+            input,
+            line: Vec::new(),
+            is_first: true,
+        })
+    }
+
+    /// The next line; `None` after the last. A line ends with LF or CR LF, the last one may do so.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+        self.line.clear();
+        let line_max = u64::try_from(LINE_BYTES_MAX + 1).unwrap_or(u64::MAX);
+        let read = self
+            .input
+            .by_ref()
+            .take(line_max)
+            .read_until(b'\n', &mut self.line)?;
+        if read == 0 {
+            return Ok(None);
+        }
+        if read > LINE_BYTES_MAX && self.line.last() != Some(&b'\n') {
+            self.input.skip_until(b'\n')?;
+            return Ok(Some(Line::TooLong));
+        }
+        let text = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        let is_first = std::mem::replace(&mut self.is_first, false);
+        let marked = is_first
+            .then(|| text.strip_prefix(BYTE_ORDER_MARK))
+            .flatten();
+        Ok(Some(Line::Text(marked.unwrap_or(text))))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn lines(input: &[u8]) -> Vec<Option<Vec<u8>>> {
+        let mut lines = Lines::of(input).unwrap();
+        let mut all = Vec::new();
+        while let Some(line) = lines.next().unwrap() {
+            all.push(match line {
+                Line::Text(text) => Some(text.to_vec()),
+                Line::TooLong => None,
+            });
+        }
+        all
+    }
+
+    fn texts(texts: &[&[u8]]) -> Vec<Option<Vec<u8>>> {
+        texts.iter().map(|text| Some(text.to_vec())).collect()
+    }
+
+    fn packed(text: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn lines_end_with_lf_or_cr_lf_and_the_last_with_nothing() {
+        assert_eq!(lines(b""), texts(&[]));
+        assert_eq!(lines(b"\n"), texts(&[b""]));
+        assert_eq!(lines(b"a\r\n\nb"), texts(&[b"a", b"", b"b"]));
+        assert_eq!(
+            lines(b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n"),
+            texts(&[b"a", b"\xef\xbb\xbfb"])
+        );
+    }
+
+    #[test]
+    fn gzip_is_known_by_its_first_bytes_and_may_come_in_several_pieces() {
+        let both = [packed(b"a\nb"), packed(b"c\n")].concat();
+        assert_eq!(lines(&both), texts(&[b"a", b"bc"]));
+    }
+
+    #[test]
+    fn a_gzip_file_cut_short_is_an_error() {
+        let whole = packed(b"a\nb\n");
+        let mut cut = Lines::of(&whole[..whole.len() - 4]).unwrap();
+        let read = loop {
+            match cut.next().map(|line| line.is_some()) {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(error) => break Err(error.kind()),
+            }
+        };
+        assert_eq!(read, Err(io::ErrorKind::UnexpectedEof));
+    }
+
+    #[test]
+    fn a_line_too_long_is_skipped_and_the_next_one_read() {
+        let longest = vec![b'x'; LINE_BYTES_MAX];
+        let mut input = longest.clone();
+        input.extend(b"\n");
+        input.extend(vec![b'y'; LINE_BYTES_MAX + 1]);
+        input.extend(b"\nz\n");
+        assert_eq!(lines(&input), [Some(longest), None, Some(b"z".to_vec())]);
+    }
+}

@@ -1,0 +1,337 @@
+//! How a line of an access log becomes a descriptor: `key={field},key2=text`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use tollgate_rls::rate_limit_descriptor::Entry;
+use tollgate_rls::{ENTRIES_MAX, RateLimitDescriptor};
+
+use crate::access_log::{LogLine, RequestLine};
+
+/// What one `--descriptor` says: keys, and how their values are made of a line's fields.
+///
+/// Entries are separated by commas; blanks around them do not count. A value is text in which
+/// `{field}` stands for a field of the line ([`Field`]); it cannot hold a comma or a brace of its
+/// own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    entries: Vec<(String, Vec<Piece>)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Field(Field),
+}
+
+/// A field of an access log's line. One that a line does not have is empty there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// The first field, as it stands: an address or a name.
+    Client,
+    /// The user, `-` if nobody is known.
+    User,
+    /// The first word of the request.
+    Method,
+    /// What was asked for, up to the question mark.
+    Path,
+    /// What follows the question mark.
+    Query,
+    /// The last word of the request, such as `HTTP/1.1`.
+    Protocol,
+    /// The answer's status.
+    Status,
+    /// The answer's size, `-` if it had none.
+    Bytes,
+    /// Where the client says it comes from.
+    Referer,
+    /// What the client says it is.
+    UserAgent,
+}
+
+const FIELDS: [(&str, Field); 10] = [
+    ("client", Field::Client),
+    ("user", Field::User),
+    ("method", Field::Method),
+    ("path", Field::Path),
+    ("query", Field::Query),
+    ("protocol", Field::Protocol),
+    ("status", Field::Status),
+    ("bytes", Field::Bytes),
+    ("referer", Field::Referer),
+    ("user_agent", Field::UserAgent),
+];
+
+/// Why a text is no [`Pattern`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidPattern {
+    /// No such field.
+    UnknownField {
+        /// As written.
+        field: String,
+        /// The field whose name is most like it.
+        nearest: &'static str,
+    },
+    /// A `{` without its `}`, or the reverse.
+    Brace {
+        /// The value.
+        value: String,
+    },
+    /// An entry that is not `key=value`.
+    NoValue {
+        /// The entry.
+        entry: String,
+    },
+    /// An entry that begins with `=`.
+    NoKey {
+        /// The entry.
+        entry: String,
+    },
+    /// More entries than a descriptor may have.
+    ManyEntries {
+        /// How many.
+        count: usize,
+    },
+}
+
+/// The values of several patterns for one line, one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Values {
+    bytes: Vec<u8>,
+    /// Where each value ends.
+    ends: Vec<usize>,
+}
+
+// === impl Pattern ===
+
+impl Pattern {
+    /// Adds the values of this pattern's entries.
+    pub(crate) fn render(&self, line: &Fields<'_>, values: &mut Values) {
+        for (_, pieces) in &self.entries {
+            for piece in pieces {
+                values.bytes.extend_from_slice(match piece {
+                    Piece::Text(text) => text.as_bytes(),
+                    Piece::Field(field) => line.get(*field),
+                });
+            }
+            values.ends.push(values.bytes.len());
+        }
+    }
+
+    /// The descriptor with these values; takes as many of them as there are entries.
+    pub(crate) fn descriptor<'v>(
+        &self,
+        values: &mut impl Iterator<Item = &'v [u8]>,
+    ) -> RateLimitDescriptor {
+        let entries = self
+            .entries
+            .iter()
+            .zip(values)
+            .map(|((key, _), value)| Entry {
+                key: key.clone(),
+                value: text(value),
+            });
+        RateLimitDescriptor {
+            entries: entries.collect(),
+            ..RateLimitDescriptor::default()
+        }
+    }
+
+    /// Whether a value depends on referer or user agent.
+    pub(crate) fn needs_agent(&self) -> bool {
+        let mut pieces = self.entries.iter().flat_map(|(_, pieces)| pieces);
+        pieces.any(|piece| matches!(piece, Piece::Field(Field::Referer | Field::UserAgent)))
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = InvalidPattern;
+
+    fn from_str(text: &str) -> Result<Pattern, InvalidPattern> {
+        let entries: Vec<_> = text.split(',').map(entry).collect::<Result<_, _>>()?;
+        if entries.len() > ENTRIES_MAX {
+            let count = entries.len();
+            return Err(InvalidPattern::ManyEntries { count });
+        }
+        Ok(Pattern { entries })
+    }
+}
+
+fn entry(text: &str) -> Result<(String, Vec<Piece>), InvalidPattern> {
+    let text = text.trim();
+    let entry = || text.to_owned();
+    match text.split_once('=') {
+        Some(("", _)) => Err(InvalidPattern::NoKey { entry: entry() }),
+        None | Some((_, "")) => Err(InvalidPattern::NoValue { entry: entry() }),
+        Some((key, value)) => Ok((key.trim_end().to_owned(), pieces(value.trim_start())?)),
+    }
+}
+
+fn pieces(value: &str) -> Result<Vec<Piece>, InvalidPattern> {
+    let brace = || InvalidPattern::Brace {
+        value: value.to_owned(),
+    };
+    let mut pieces = Vec::new();
+    let mut rest = value;
+    while !rest.is_empty() {
+        let end = rest.find(['{', '}']).unwrap_or(rest.len());
+        let (literal, braced) = rest.split_at(end);
+        if !literal.is_empty() {
+            pieces.push(Piece::Text(literal.to_owned()));
+        }
+        let Some(braced) = braced.strip_prefix('{') else {
+            return if braced.is_empty() {
+                Ok(pieces)
+            } else {
+                Err(brace())
+            };
+        };
+        let (name, after) = braced.split_once('}').ok_or_else(brace)?;
+        pieces.push(Piece::Field(field(name.trim())?));
+        rest = after;
+    }
+    Ok(pieces)
+}
+
+fn field(name: &str) -> Result<Field, InvalidPattern> {
+    if let Some((_, field)) = FIELDS.iter().find(|(known, _)| *known == name) {
+        return Ok(*field);
+    }
+    let similar = FIELDS.iter().map(|(known, _)| *known);
+    let nearest = similar.min_by_key(|known| strsim::damerau_levenshtein(known, name));
+    Err(InvalidPattern::UnknownField {
+        field: name.to_owned(),
+        nearest: nearest.unwrap_or("client"),
+    })
+}
+
+/// A value as text: bytes that are not UTF-8 become `\xe9`, as servers write them that escape.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text
+}
+
+// === impl Values ===
+
+impl Values {
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// The values and where each one ends, so that only equal lists of values are equal.
+    pub(crate) fn identity(&self, identity: &mut Vec<u8>) {
+        identity.clear();
+        identity.extend_from_slice(&self.bytes);
+        for end in &self.ends {
+            identity.extend_from_slice(&end.to_le_bytes());
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts
+            .zip(&self.ends)
+            .map(|(start, end)| &self.bytes[start..*end])
+    }
+}
+
+// === fields of a line ===
+
+/// A line with its request taken apart, and if it is asked for, referer and user agent.
+pub(crate) struct Fields<'a> {
+    line: LogLine<'a>,
+    request: RequestLine<'a>,
+    referer: &'a [u8],
+    user_agent: &'a [u8],
+}
+
+/// Whether an access log's referer and user agent are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Agent {
+    Read,
+    Ignore,
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn of(line: LogLine<'a>, agent: Agent) -> Fields<'a> {
+        let (referer, user_agent) = match agent {
+            Agent::Read => line.referer_and_user_agent(),
+            Agent::Ignore => (&b""[..], &b""[..]),
+        };
+        Fields {
+            line,
+            request: line.request_line(),
+            referer,
+            user_agent,
+        }
+    }
+
+    const fn get(&self, field: Field) -> &'a [u8] {
+        match field {
+            Field::Client => self.line.client,
+            Field::User => self.line.user,
+            Field::Method => self.request.method,
+            Field::Path => self.request.path,
+            Field::Query => self.request.query,
+            Field::Protocol => self.request.protocol,
+            Field::Status => self.line.status,
+            Field::Bytes => self.line.bytes,
+            Field::Referer => self.referer,
+            Field::UserAgent => self.user_agent,
+        }
+    }
+}
+
+// === impl InvalidPattern ===
+
+impl std::error::Error for InvalidPattern {}
+
+impl fmt::Display for InvalidPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InvalidPattern::UnknownField { field, nearest } => {
+                let names = FIELDS.map(|(name, _)| name).join(", ");
+                write!(
+                    f,
+                    "there is no field `{field}`; did you mean `{nearest}`? fields: {names}"
+                )
+            }
+            InvalidPattern::Brace { value } => {
+                write!(
+                    f,
+                    "a brace of `{value}` has no partner; a field is written `{{client}}`"
+                )
+            }
+            InvalidPattern::NoValue { entry } => {
+                write!(
+                    f,
+                    "`{entry}` has no value; write `key={{field}}` or `key=text`"
+                )
+            }
+            InvalidPattern::NoKey { entry } => {
+                write!(
+                    f,
+                    "`{entry}` has no key; write `key={{field}}` or `key=text`"
+                )
+            }
+            InvalidPattern::ManyEntries { count } => {
+                write!(
+                    f,
+                    "{count} entries in a descriptor; {ENTRIES_MAX} is the most"
+                )
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

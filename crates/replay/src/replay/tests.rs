@@ -1,0 +1,4 @@
+use tollgate_rules::{Options, Source};
+
+use super::*;
+use crate::traffic::Format;
