@@ -15,7 +15,10 @@ mod request;
 
 mod response;
 
+mod metadata;
+
 pub use json::{InvalidJson, read};
+pub use metadata::metadata;
 pub use proto::envoy::config::core::v3::HeaderValue;
 pub use proto::envoy::extensions::common::ratelimit::v3::{
     RateLimitDescriptor, rate_limit_descriptor,

@@ -77,6 +77,8 @@ mod resolve;
 
 mod view;
 
+mod settings;
+
 pub use diagnostic::{Diagnostic, Severity};
 pub use findings::DIAGNOSTICS_MAX;
 pub use parse::RULES_MAX;
@@ -84,6 +86,7 @@ pub use reload::{Changed, Changes, REMEMBERED_MAX};
 pub use resolve::Resolved;
 pub use rule_set::{Loaded, Options, RuleSet};
 pub use schema::schema;
+pub use settings::{Settings, settings};
 pub use source::{FILE_BYTES_MAX, FILES_MAX, LOAD_BYTES_MAX, ReadError, Source, read_paths};
 pub use view::RuleView;
 pub use yaml::{DEPTH_MAX, NODES_MAX};

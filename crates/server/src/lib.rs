@@ -1,1 +1,55 @@
 //! Tollgate's service: gRPC, HTTP, admin and metrics.
+//!
+//! [`serve`] is `tollgate serve`: it reads a [`Config`], opens the doors that it names, and runs
+//! until it is told to stop. [`start`] does the same and hands over a [`Running`], for tests and for
+//! programs with their own `main`.
+//!
+//! * gRPC: Envoy's rate limit service, health and reflection.
+//! * HTTP: `/json` as Envoy's service has it, `/v1/check`, health, and `/openapi.json`.
+//! * admin: `/metrics`, `/v1/rules` and `/healthz`.
+//!
+//! Knows nothing about YAML, and of HTTP only sockets and routes.
+
+mod config;
+
+mod log;
+
+mod engine;
+
+mod metrics;
+
+mod phase;
+
+mod door;
+
+mod patience;
+
+mod codec;
+
+mod grpc;
+
+mod options;
+
+mod reply;
+
+mod check;
+
+mod http;
+
+mod admin;
+
+mod reload;
+
+mod watch;
+
+mod server;
+
+pub use config::{Config, ConfigError, Limits, Listen, Log, LogFormat, LogLevel, Memory};
+pub use door::{HEAD_BYTES_MAX, STREAMS_MAX};
+pub use engine::{Decided, Engine};
+pub use grpc::MESSAGE_BYTES_MAX;
+pub use http::BODY_BYTES_MAX;
+pub use log::init as init_log;
+pub use metrics::{KeyCounts, VALUE_SERIES_MAX};
+pub use reload::Outcome;
+pub use server::{Running, ServeError, serve, start};

@@ -1,0 +1,79 @@
+//! What Envoy's filters after the rate limit are told about a request.
+
+use pbjson_types::Struct;
+use serde_json::{Map, Value, json};
+use tollgate_core::{Cost, Request};
+
+/// The `dynamic_metadata` of a response, as Envoy's service has it: the domain, what was asked, and
+/// `metadata` of the rules if there is any.
+///
+/// The values of the descriptors are in it: it goes to whoever asked, and to nobody else.
+pub fn metadata(request: &Request<'_>, metadata: &Map<String, Value>) -> Struct {
+    let descriptors = request.descriptors.iter().map(|descriptor| {
+        let entries = descriptor.entries.iter();
+        let entries: Vec<String> = entries
+            .map(|entry| format!("{}={}", entry.key, entry.value))
+            .collect();
+        let mut told = json!({ "entries": entries });
+        if let Some(cost) = descriptor.cost {
+            told["hitsAddend"] = json!(units(cost));
+        }
+        if let Some(limit) = descriptor.limit {
+            told["limit"] = json!({
+                "requestsPerUnit": limit.count,
+                "window": limit.window.to_string(),
+            });
+        }
+        told
+    });
+    let descriptors: Vec<Value> = descriptors.collect();
+    let mut told = json!({
+        "domain": request.domain,
+        "descriptors": descriptors,
+        "hitsAddend": units(request.cost),
+    });
+    if !metadata.is_empty() {
+        told["metadata"] = Value::Object(metadata.clone());
+    }
+    serde_json::from_value(told).expect("a JSON object is a Struct")
+}
+
+const fn units(cost: Cost) -> u64 {
+    let (Cost::Take(units) | Cost::Peek(units) | Cost::Refund(units)) = cost;
+    units
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tollgate_core::{Descriptor, Entry};
+
+    use super::*;
+
+    #[test]
+    fn the_request_and_the_rules_metadata_are_told() {
+        let entry = Entry {
+            key: "user",
+            value: "ann",
+        };
+        let request = Request {
+            domain: "shop",
+            descriptors: vec![Descriptor {
+                entries: vec![entry],
+                cost: Some(Cost::Take(3)),
+                limit: None,
+            }],
+            cost: Cost::ONE,
+        };
+        let of_rules = json!({"tier": "gold", "deep": {"flag": true, "none": null}});
+        let told = metadata(&request, of_rules.as_object().unwrap());
+        let expected = json!({
+            "domain": "shop",
+            "descriptors": [{"entries": ["user=ann"], "hitsAddend": 3.0}],
+            "hitsAddend": 1.0,
+            "metadata": of_rules,
+        });
+        assert_eq!(serde_json::to_value(told).unwrap(), expected);
+    }
+}

@@ -1,0 +1,240 @@
+//! A program's own settings in YAML, with the same diagnostics as rules.
+//!
+//! Whoever reads asks for each key that it knows, with a type and a default; what is there and was
+//! never asked for is a mistake that names the nearest key that was.
+
+use std::cell::RefCell;
+
+use tollgate_core::Span;
+
+use crate::diagnostic::Diagnostic;
+use crate::findings::{Findings, Mark, quoted};
+use crate::scalar;
+use crate::source::Source;
+use crate::window;
+use crate::yaml::{Body, Documents, Node};
+
+/// How unlike two keys may be, and one still be taken for a slip of the other.
+const SLIPS_MAX: usize = 3;
+
+/// A map in a settings file, and the keys that were asked for so far.
+#[derive(Debug)]
+pub struct Settings<'n> {
+    /// The way to this map, with a dot behind it; empty at the top.
+    path: String,
+    /// `None` for a map that is not there: every key has its default.
+    node: Option<&'n Node>,
+    asked: RefCell<Vec<&'static str>>,
+    findings: &'n RefCell<Findings>,
+}
+
+/// Reads a settings file: one document, a map.
+///
+/// # Errors
+///
+/// Every mistake of the file, by line.
+pub fn settings<T>(
+    source: &Source,
+    take: impl FnOnce(&Settings<'_>) -> T,
+) -> Result<T, Vec<Diagnostic>> {
+    let mut findings = Findings::default();
+    let documents = Documents::read(source, 0, &mut findings);
+    if let Some(second) = documents.list.get(1) {
+        let message = "a settings file is one document, and here another begins".to_owned();
+        let help = "join them, or remove one";
+        findings.error(second.root.mark, "second-document", message, help);
+    }
+    let findings = RefCell::new(findings);
+    let root = documents.list.first().map(|document| &*document.root);
+    let top = Settings::over(String::new(), root, &findings);
+    let taken = take(&top);
+    top.report_strangers();
+    let findings = findings.into_inner();
+    let (diagnostics, _) = findings.finish(std::slice::from_ref(source));
+    if diagnostics.iter().any(Diagnostic::is_error) {
+        return Err(diagnostics);
+    }
+    Ok(taken)
+}
+
+// === impl Settings ===
+
+impl<'n> Settings<'n> {
+    /// The map below `key`, handed to `take`.
+    pub fn map<T>(&self, key: &'static str, take: impl FnOnce(&Settings<'_>) -> T) -> T {
+        let path = format!("{}{key}.", self.path);
+        let below = Settings::over(path, self.get(key), self.findings);
+        let taken = take(&below);
+        below.report_strangers();
+        taken
+    }
+
+    /// `true` or `false`.
+    pub fn flag(&self, key: &'static str, default: bool) -> bool {
+        let node = self.get(key);
+        let flag = node.and_then(|node| scalar::flag(node, key, &mut self.findings.borrow_mut()));
+        flag.unwrap_or(default)
+    }
+
+    /// A whole number in `range`, both ends included.
+    pub fn count(&self, key: &'static str, default: u32, range: (u32, u32)) -> u32 {
+        let mut findings = self.findings.borrow_mut();
+        let node = self.get(key);
+        let count = node.and_then(|node| scalar::count(node, key, range, &mut findings));
+        count.unwrap_or(default)
+    }
+
+    /// A length of time, such as `1m30s`, in `range`, both ends included.
+    pub fn span(&self, key: &'static str, default: Span, (min, max): (Span, Span)) -> Span {
+        let span = self.parsed(key, "10s", |text| {
+            let span = window::window(text).map_err(|bad| bad.shown())?;
+            if span < min || span > max {
+                return Err(format!("is outside {min} to {max}"));
+            }
+            Ok(span)
+        });
+        span.unwrap_or(default)
+    }
+
+    /// Text.
+    pub fn text(&self, key: &'static str) -> Option<String> {
+        let mut findings = self.findings.borrow_mut();
+        let node = self.get(key)?;
+        scalar::text(node, key, &mut findings).map(|text| text.value)
+    }
+
+    /// Text that `parse` makes something of, or says what is wrong with it: "is no address".
+    pub fn parsed<T>(
+        &self,
+        key: &'static str,
+        example: &str,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        let node = self.get(key)?;
+        let text = scalar::text(node, key, &mut self.findings.borrow_mut())?;
+        match parse(&text.value) {
+            Ok(parsed) => Some(parsed),
+            Err(why) => {
+                let message = format!("{} {why}", quoted(&text.value));
+                self.wrong(node.mark, message, &format!("write `{key}: {example}`"));
+                None
+            }
+        }
+    }
+
+    /// One of `words`.
+    pub fn choice(&self, key: &'static str, words: &[&'static str]) -> Option<&'static str> {
+        let example = words.join("`, `");
+        self.parsed(key, &example, |text| {
+            let found = words.iter().find(|word| **word == text);
+            found.copied().ok_or_else(|| "is none of these".to_owned())
+        })
+    }
+
+    /// A list of texts; one text is a list of one.
+    pub fn texts(&self, key: &'static str) -> Vec<String> {
+        let Some(node) = self.get(key) else {
+            return Vec::new();
+        };
+        let mut findings = self.findings.borrow_mut();
+        let items: Vec<&Node> = match &node.body {
+            Body::List(items) => items.iter().map(|item| &**item).collect(),
+            _ => vec![node],
+        };
+        let texts = items
+            .into_iter()
+            .filter_map(|item| scalar::text(item, key, &mut findings));
+        texts.map(|text| text.value).collect()
+    }
+
+    /// Whether `key` is written and `null` stands behind it, or nothing.
+    pub fn is_off(&self, key: &'static str) -> bool {
+        self.entry(key).is_some_and(|(_, value)| value.is_null())
+    }
+
+    /// Reports something wrong with the value of `key`, or with its absence.
+    pub fn complain(&self, key: &'static str, message: String, help: &str) {
+        let at = self.entry(key).map(|(_, value)| value.mark);
+        let mark = at.or(self.node.map(|node| node.mark));
+        self.wrong(mark.unwrap_or(Mark::top(0)), message, help);
+    }
+
+    fn over(path: String, node: Option<&'n Node>, findings: &'n RefCell<Findings>) -> Settings<'n> {
+        let settings = Settings {
+            path,
+            node: node.filter(|node| !node.is_null()),
+            asked: RefCell::default(),
+            findings,
+        };
+        match settings.node {
+            Some(node) if !matches!(node.body, Body::Map(_)) => {
+                let message = format!("settings are a map, and this is {}", node.kind());
+                settings.wrong(node.mark, message, "write `key: value`, one key a line");
+                Settings {
+                    node: None,
+                    ..settings
+                }
+            }
+            _ => settings,
+        }
+    }
+
+    fn get(&self, key: &'static str) -> Option<&'n Node> {
+        let (_, value) = self.entry(key)?;
+        (!value.is_null()).then_some(value)
+    }
+
+    fn entry(&self, key: &'static str) -> Option<(&'n Node, &'n Node)> {
+        self.asked.borrow_mut().push(key);
+        self.entries()
+            .find(|(found, _)| found.scalar().is_some_and(|scalar| scalar.text == key))
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (&'n Node, &'n Node)> + use<'n> {
+        let entries = self.node.and_then(|node| match &node.body {
+            Body::Map(entries) => Some(entries),
+            _ => None,
+        });
+        let entries = entries.into_iter().flatten();
+        entries.map(|(key, value)| (&**key, &**value))
+    }
+
+    fn report_strangers(&self) {
+        let mut known = self.asked.borrow().clone();
+        known.sort_unstable();
+        known.dedup();
+        for (key, _) in self.entries() {
+            let Some(text) = key.scalar().map(|scalar| scalar.text.as_str()) else {
+                continue;
+            };
+            if known.contains(&text) {
+                continue;
+            }
+            let message = format!("unknown key {}", quoted(text));
+            let help = match nearest(text, &known) {
+                Some(key) => format!("did you mean `{}{key}`?", self.path),
+                None => format!("there are `{}`", known.join("`, `")),
+            };
+            let mut findings = self.findings.borrow_mut();
+            findings.error(key.mark, "unknown-key", message, help);
+        }
+    }
+
+    fn wrong(&self, mark: Mark, message: String, help: &str) {
+        let mut findings = self.findings.borrow_mut();
+        findings.error(mark, "setting", message, help);
+    }
+}
+
+fn nearest(text: &str, known: &[&'static str]) -> Option<&'static str> {
+    let near = known.iter().filter_map(|key| {
+        // A long text is no slip of a short key, and comparing it would take long.
+        let slips = (text.len() <= 2 * key.len() + SLIPS_MAX)
+            .then(|| strsim::damerau_levenshtein(&text.to_lowercase(), key))?;
+        (slips <= SLIPS_MAX.min(key.len() / 2)).then_some((slips, *key))
+    });
+    near.min_by_key(|(slips, _)| *slips).map(|(_, key)| key)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+fn read(text: &str) -> Result<(bool, u32, Span, Vec<String>, Option<u16>), Vec<Diagnostic>> {
+    let source = Source::new("s.yaml", text);
+    settings(&source, |top| {
+        let (number, span) = top.map("limits", |limits| {
+            let number = limits.count("connections", 7, (1, 100));
+            let range = (Span::ZERO, Span::MINUTE);
+            (number, limits.span("timeout", Span::SECOND, range))
+        });
+        let port = top.parsed("port", "8080", |text| {
+            text.parse().map_err(|_| "is no port".to_owned())
+        });
+        (
+            top.flag("merge", false),
+            number,
+            span,
+            top.texts("rules"),
+            port,
+        )
+    })
+}
+
+fn complaints(text: &str) -> Vec<String> {
+    let diagnostics = read(text).unwrap_err();
+    let shown = diagnostics.into_iter().map(|found| {
+        let help = found.help.unwrap_or_default();
+        format!("{}:{}: {}; {help}", found.line, found.column, found.message)
+    });
+    shown.collect()
+}
+
+#[test]
+fn what_is_written_is_read_and_what_is_not_has_its_default() {
+    let text =
+        "rules: [a, b]\nmerge: true\nport: 80\nlimits:\n  connections: 9\n  timeout: 1s5ms\n";
+    let rules = vec!["a".to_owned(), "b".to_owned()];
+    let expected = (true, 9, Span::from_millis(1_005), rules, Some(80));
+    assert_eq!(read(text).unwrap(), expected);
+    let defaults = (false, 7, Span::SECOND, Vec::new(), None);
+    for text in ["", "limits:\n", "# nothing\n", "port: ~\nlimits: {}\n"] {
+        assert_eq!(read(text).unwrap(), defaults, "{text:?}");
+    }
+    assert_eq!(read("rules: one\n").unwrap().3, ["one"]);
+}
+
+#[test]
+fn every_mistake_is_reported_at_its_place() {
+    let text = "rulse: a\nport: x\nlimits:\n  conections: 1\n  timeout: 2h\nmerge: maybe\n";
+    let expected = [
+        "1:1: unknown key `rulse`; did you mean `rules`?",
+        "2:7: `x` is no port; write `port: 8080`",
+        "4:3: unknown key `conections`; did you mean `limits.connections`?",
+        "5:12: `2h` is outside 0s to 1m; write `timeout: 10s`",
+        "6:8: `maybe` is neither `true` nor `false`; write `merge: false`, without quotes",
+    ];
+    assert_eq!(complaints(text), expected);
+}
+
+#[test]
+fn what_is_no_map_is_said_to_be_none() {
+    let list = ["1:1: settings are a map, and this is a list; write `key: value`, one key a line"];
+    assert_eq!(complaints("- a\n"), list);
+    assert_eq!(complaints("a: 1\n---\nb: 1\n").len(), 2);
+    assert_eq!(complaints("limits: 5\n").len(), 1);
+    assert!(!complaints("a: [\n").is_empty());
+}

@@ -1,0 +1,23 @@
+//! Makes the gRPC service of the messages in `tollgate-rls`.
+
+use tonic_build::manual::{Builder, Method, Service};
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    let method = Method::builder()
+        .name("should_rate_limit")
+        .route_name("ShouldRateLimit")
+        .input_type("tollgate_rls::RateLimitRequest")
+        .output_type("tollgate_rls::RateLimitResponse")
+        .codec_path("crate::codec::Messages")
+        .build();
+    let service = Service::builder()
+        .package("envoy.service.ratelimit.v3")
+        .name("RateLimitService")
+        .method(method)
+        .build();
+    Builder::new()
+        .build_client(false)
+        .build_transport(false)
+        .compile(&[service]);
+}

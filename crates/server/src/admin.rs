@@ -1,0 +1,80 @@
+//! The admin door: metrics, and what is loaded.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::get;
+use http::StatusCode;
+use serde_json::{Value, json};
+use tollgate_core::{Enforcement, OnDenial, Store};
+use tollgate_rules::RuleView;
+
+use crate::engine::Engine;
+use crate::http::{healthz, otherwise};
+use crate::metrics::Metrics;
+use crate::reply;
+
+/// The name of this door in the configuration and in metrics.
+pub(crate) const NAME: &str = "admin";
+
+/// The media type of the text form of OpenMetrics.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+struct Desk<S> {
+    engine: Arc<Engine<S>>,
+    metrics: Arc<Metrics>,
+}
+
+/// The routes of this door.
+pub(crate) fn routes<S: Store + 'static>(engine: Arc<Engine<S>>, metrics: Arc<Metrics>) -> Router {
+    let desk = Desk {
+        engine,
+        metrics: Arc::clone(&metrics),
+    };
+    let routes = Router::new()
+        .route("/healthz", get(healthz))
+        .route("/metrics", get(scrape::<S>))
+        .route("/v1/rules", get(rules::<S>))
+        .with_state(Arc::new(desk));
+    otherwise(routes, NAME, metrics)
+}
+
+async fn scrape<S: Store + 'static>(State(desk): State<Arc<Desk<S>>>) -> Response {
+    reply::reply(StatusCode::OK, OPEN_METRICS, desk.metrics.text())
+}
+
+async fn rules<S: Store + 'static>(State(desk): State<Arc<Desk<S>>>) -> Response {
+    let rules = desk.engine.rules();
+    let list: Vec<Value> = rules.rules().map(|view| shown(&view)).collect();
+    let domains: Vec<&str> = rules.domains().collect();
+    let body = json!({"domains": domains, "rules": list});
+    reply::json(StatusCode::OK, &body)
+}
+
+fn shown(view: &RuleView) -> Value {
+    let enforcement = match view.enforcement {
+        Enforcement::Enforce => "enforce",
+        Enforcement::Shadow => "shadow",
+        Enforcement::Quota => "quota",
+    };
+    let mut json = json!({
+        "domain": view.rule.domain,
+        "rule": view.rule.path,
+        "text": view.text,
+        "enforcement": enforcement,
+        "chargeDenied": view.on_denial == OnDenial::Charge,
+        "changes": view.changes,
+    });
+    if let Some(name) = &view.rule.name {
+        json["name"] = json!(name);
+    }
+    if let Some(limit) = &view.limit {
+        json["limit"] = json!(limit.count());
+        json["window"] = json!(limit.window().to_string());
+        json["algorithm"] = json!(limit.algorithm().to_string());
+        json["capacity"] = json!(limit.capacity());
+    }
+    json
+}

@@ -1,0 +1,220 @@
+//! `/v1/check`: what it asks, and how it is answered.
+
+use std::fmt;
+
+use axum::response::Response;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde_json::{Map, Value, json};
+use tollgate_core::{
+    Answer, Cost, Decision, Denial, Descriptor, Enforcement, Entry, Grant, Limited, Request,
+    RuleName, Status, Wait,
+};
+use tollgate_http::{MEDIA_TYPE, Problem};
+use tollgate_rls::duration;
+
+use crate::reply::{Failure, reply};
+
+/// The body of a question.
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Check {
+    domain: String,
+    descriptors: Vec<Described>,
+    /// Units; negative gives back.
+    #[serde(default = "one")]
+    cost: i64,
+    /// Only asks.
+    #[serde(default)]
+    peek: bool,
+}
+
+/// A descriptor: `{"entries": [{"key": …, "value": …}]}`, or `{"user": "ann", "path": "/x"}`, whose
+/// order counts.
+#[derive(Debug, PartialEq, Eq)]
+struct Described(Vec<(String, String)>);
+
+/// An entry in the long form.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pair {
+    key: String,
+    #[serde(default)]
+    value: String,
+}
+
+const fn one() -> i64 {
+    1
+}
+
+// === impl Check ===
+
+impl Check {
+    pub(crate) fn read(body: &[u8]) -> Result<Check, Failure> {
+        serde_json::from_slice(body).map_err(|error| {
+            let example = r#"{"domain": "shop", "descriptors": [{"user": "ann"}]}"#;
+            Failure::bad_request(format!("{error}; a question looks like {example}"))
+        })
+    }
+
+    pub(crate) fn request(&self) -> Result<Request<'_>, Failure> {
+        let cost = match (u64::try_from(self.cost), self.peek) {
+            (Ok(units), true) => Cost::Peek(units),
+            (Ok(units), false) => Cost::Take(units),
+            (Err(_), false) => Cost::Refund(self.cost.unsigned_abs()),
+            (Err(_), true) => {
+                let detail = "a negative cost cannot be peeked at; leave out `peek` or the sign";
+                return Err(Failure::bad_request(detail));
+            }
+        };
+        let descriptors = self.descriptors.iter().map(|described| Descriptor {
+            entries: described.entries(),
+            ..Descriptor::default()
+        });
+        let request = Request {
+            domain: &self.domain,
+            descriptors: descriptors.collect(),
+            cost,
+        };
+        tollgate_rls::examine(&request)?;
+        Ok(request)
+    }
+}
+
+// === impl Described ===
+
+impl Described {
+    fn entries(&self) -> Vec<Entry<'_>> {
+        let entries = self.0.iter().map(|(key, value)| Entry { key, value });
+        entries.collect()
+    }
+}
+
+impl<'de> Deserialize<'de> for Described {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Described, D::Error> {
+        deserializer.deserialize_map(Entries)
+    }
+}
+
+struct Entries;
+
+impl<'de> Visitor<'de> for Entries {
+    type Value = Described;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a descriptor, such as {\"user\": \"ann\"}")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Described, A::Error> {
+        let mut entries = Vec::new();
+        let mut long = false;
+        while let Some(key) = map.next_key::<String>()? {
+            if long {
+                let text = format!("`{key}` beside `entries`; write every pair into `entries`");
+                return Err(A::Error::custom(text));
+            }
+            match map.next_value::<Value>()? {
+                Value::String(text) => entries.push((key, text)),
+                value @ (Value::Bool(_) | Value::Number(_)) => {
+                    entries.push((key, value.to_string()));
+                }
+                value @ Value::Array(_) if key == "entries" && entries.is_empty() => {
+                    let pairs: Vec<Pair> = serde_json::from_value(value)
+                        .map_err(|error| A::Error::custom(format!("entries: {error}")))?;
+                    entries.extend(pairs.into_iter().map(|pair| (pair.key, pair.value)));
+                    long = true;
+                }
+                _ => {
+                    let text = format!("the value of `{key}` must be text");
+                    return Err(A::Error::custom(text));
+                }
+            }
+        }
+        Ok(Described(entries))
+    }
+}
+
+/// The answer to a question: 200, or 429 with a problem document that has the same members.
+pub(crate) fn verdict(request: &Request<'_>, answer: &Answer) -> Response {
+    let problem = Problem::refusal(answer);
+    let mut members = Map::new();
+    if let Some(Value::Object(of_problem)) = problem.as_ref().map(Problem::json) {
+        members = of_problem;
+    }
+    members.insert("domain".to_owned(), json!(request.domain));
+    members.insert("allowed".to_owned(), json!(answer.is_admitted()));
+    if let Some(refused) = answer.refused {
+        members.insert("deniedBy".to_owned(), json!(refused.by));
+        members.insert("retryAfter".to_owned(), json!(waited(refused.wait)));
+    } else if !answer.delay.is_zero() {
+        members.insert("delay".to_owned(), json!(duration(answer.delay)));
+    }
+    if answer.is_over_soft() {
+        members.insert("overSoft".to_owned(), json!(true));
+    }
+    let limits = answer.statuses.iter().map(told);
+    members.insert("limits".to_owned(), limits.collect());
+    let media_type = problem.map_or("application/json", |_| MEDIA_TYPE);
+    let body = format!("{}\n", Value::Object(members));
+    let mut response = reply(tollgate_http::status(answer), media_type, body);
+    tollgate_http::headers(answer, response.headers_mut());
+    response
+}
+
+/// One entry a descriptor, in their order.
+fn told(status: &Status) -> Value {
+    match status {
+        Status::NoLimit => json!({"outcome": "no_limit"}),
+        Status::Unlimited { rule } => named(rule, json!({"outcome": "unlimited"})),
+        Status::Limited(limited) => named(&limited.rule, judged(limited)),
+    }
+}
+
+fn named(rule: &RuleName, mut entry: Value) -> Value {
+    entry["rule"] = json!(rule.path);
+    if let Some(name) = &rule.name {
+        entry["name"] = json!(name);
+    }
+    entry
+}
+
+fn judged(limited: &Limited) -> Value {
+    let outcome = match (&limited.decision, limited.enforcement) {
+        (Decision::Allow(_), _) => "allowed",
+        (Decision::Deny(_), Enforcement::Shadow) => "shadow_denied",
+        (Decision::Deny(_), _) => "denied",
+    };
+    let limit = &limited.limit;
+    let mut entry = json!({
+        "outcome": outcome,
+        "limit": limit.count(),
+        "window": limit.window().to_string(),
+        "algorithm": limit.algorithm().to_string(),
+        "remaining": limited.remaining(),
+        "reset": duration(limited.decision.reset()),
+    });
+    match limited.decision {
+        Decision::Deny(Denial { wait, .. }) => entry["wait"] = json!(waited(wait)),
+        Decision::Allow(Grant {
+            delay, over_soft, ..
+        }) => {
+            if !delay.is_zero() {
+                entry["delay"] = json!(duration(delay));
+            }
+            if over_soft {
+                entry["overSoft"] = json!(true);
+            }
+        }
+    }
+    entry
+}
+
+fn waited(wait: Wait) -> String {
+    match wait {
+        Wait::For(span) => duration(span),
+        Wait::Never => "never".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! Messages on a gRPC connection.
+
+use std::marker::PhantomData;
+
+use prost::Message;
+use tonic::Status;
+use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+
+/// Protobuf messages. One that cannot be read is the client's mistake, and said to be.
+#[derive(Debug)]
+pub(crate) struct Messages<Out, In>(PhantomData<(Out, In)>);
+
+/// Writes messages.
+#[derive(Debug)]
+pub(crate) struct Write<Out>(PhantomData<Out>);
+
+/// Reads messages.
+#[derive(Debug)]
+pub(crate) struct Read<In>(PhantomData<In>);
+
+// === impl Messages ===
+
+impl<Out, In> Default for Messages<Out, In> {
+    fn default() -> Self {
+        Messages(PhantomData)
+    }
+}
+
+impl<Out, In> Codec for Messages<Out, In>
+where
+    Out: Message + 'static,
+    In: Message + Default + 'static,
+{
+    type Encode = Out;
+    type Decode = In;
+    type Encoder = Write<Out>;
+    type Decoder = Read<In>;
+
+    fn encoder(&mut self) -> Write<Out> {
+        Write(PhantomData)
+    }
+
+    fn decoder(&mut self) -> Read<In> {
+        Read(PhantomData)
+    }
+}
+
+impl<Out: Message> Encoder for Write<Out> {
+    type Item = Out;
+    type Error = Status;
+
+    fn encode(&mut self, item: Out, buf: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        item.encode(buf)
+            .map_err(|error| Status::internal(error.to_string()))
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        // An answer is some tens of bytes a descriptor.
+        BufferSettings::new(1024, 16 * 1024)
+    }
+}
+
+impl<In: Message + Default> Decoder for Read<In> {
+    type Item = In;
+    type Error = Status;
+
+    fn decode(&mut self, buf: &mut DecodeBuf<'_>) -> Result<Option<In>, Status> {
+        In::decode(buf).map(Some).map_err(|error| {
+            let text = format!("the message cannot be read: {error}");
+            Status::invalid_argument(text)
+        })
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        BufferSettings::new(4 * 1024, 16 * 1024)
+    }
+}

@@ -1,0 +1,341 @@
+//! What `tollgate serve` is told: a YAML file, and what it says by default.
+
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tollgate_core::Span;
+use tollgate_rules::{Diagnostic, ReadError, Settings, Source, read_paths, settings};
+
+/// The most connections that a door can be given.
+const CONNECTIONS_MAX: u32 = 1_000_000;
+/// The longest timeout.
+const TIMEOUT_MAX: Span = Span::HOUR;
+/// The smallest store.
+const MAX_BYTES_MIN: usize = 1024 * 1024;
+
+/// All settings of the service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// `rules`: files, and directories of `*.yaml` and `*.yml` files. Not empty. In a file, relative
+    /// to that file.
+    pub rules: Vec<PathBuf>,
+    /// `merge_domains`: several documents may add to one domain. `false`.
+    pub merge_domains: bool,
+    /// `listen`.
+    pub listen: Listen,
+    /// `memory`.
+    pub memory: Memory,
+    /// `limits`.
+    pub limits: Limits,
+    /// `log`.
+    pub log: Log,
+    /// `allow_refund`: HTTP clients may give units back with a negative cost. `false`.
+    pub allow_refund: bool,
+    /// `dynamic_metadata`: Envoy is told what was asked and the rules' `metadata`. `false`.
+    pub dynamic_metadata: bool,
+}
+
+/// Where the doors are; `None` for one that stays closed, `null` in a file. Port 0 is any free one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// `grpc`: Envoy's rate limit service. `127.0.0.1:8081`.
+    pub grpc: Option<SocketAddr>,
+    /// `http`: `/json` and `/v1/check`. `127.0.0.1:8080`.
+    pub http: Option<SocketAddr>,
+    /// `admin`: metrics and rules; nobody is asked for a password. `127.0.0.1:6070`.
+    pub admin: Option<SocketAddr>,
+}
+
+/// How large the store is. Without either, a million keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// `max_keys`: room for this many live keys.
+    pub max_keys: Option<usize>,
+    /// `max_bytes`: all that the store may use: a number, or such as `512MiB`.
+    pub max_bytes: Option<usize>,
+}
+
+/// What a client can take up, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// `connections`: at once, for each door; the next one waits. 1024.
+    pub connections: usize,
+    /// `header_timeout`: until a request's head is there, and how long a connection may idle. 10 s.
+    pub header_timeout: Duration,
+    /// `body_timeout`: until a request's body or message is there. 10 s.
+    pub body_timeout: Duration,
+    /// `write_timeout`: how long a peer may take nothing of its answer. 10 s.
+    pub write_timeout: Duration,
+    /// `ping_interval`: how often a gRPC peer is asked if it is there. 30 s.
+    pub ping_interval: Duration,
+    /// `ping_timeout`: how long it may take to say so. 10 s.
+    pub ping_timeout: Duration,
+    /// `stop_delay`: how long the service says that it is not ready before it closes its doors, so
+    /// that a load balancer can look elsewhere. 0 s.
+    pub stop_delay: Duration,
+    /// `drain_timeout`: how long requests in flight may take once the doors are closed. 10 s.
+    pub drain_timeout: Duration,
+}
+
+/// What is logged, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Log {
+    /// `level`. `info`.
+    pub level: LogLevel,
+    /// `format`. `text`.
+    pub format: LogFormat,
+}
+
+/// How much is logged: this and what is worse.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogLevel {
+    /// What needs somebody.
+    Error,
+    /// What may need somebody.
+    Warn,
+    /// What changed.
+    #[default]
+    Info,
+    /// What happens to single connections.
+    Debug,
+}
+
+/// What a line of the log looks like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs: a JSON object a line.
+    Json,
+}
+
+/// Why there is no configuration.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    Unreadable(ReadError),
+    /// There are mistakes in it: all of them, by line.
+    Invalid(Vec<Diagnostic>),
+}
+
+// === impl Config ===
+
+impl Config {
+    /// What holds for a service on these rules if nothing else is said.
+    pub fn new(rules: Vec<PathBuf>) -> Config {
+        Config {
+            rules,
+            merge_domains: false,
+            listen: Listen::default(),
+            memory: Memory::default(),
+            limits: Limits::default(),
+            log: Log::default(),
+            allow_refund: false,
+            dynamic_metadata: false,
+        }
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`]: that it cannot be read, or every mistake in it.
+    pub fn read(path: &Path) -> Result<Config, ConfigError> {
+        if path.is_dir() {
+            let path = path.to_owned();
+            let source = io::Error::from(io::ErrorKind::IsADirectory);
+            return Err(ConfigError::Unreadable(ReadError::Io { path, source }));
+        }
+        let sources = read_paths(&[path.to_owned()]).map_err(ConfigError::Unreadable)?;
+        let directory = path.parent().unwrap_or(Path::new(""));
+        let source = sources.first().expect("one file was asked for");
+        Config::parse(source, directory)
+    }
+
+    /// Reads a file's text, in which paths are relative to `directory`.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] with every mistake in it.
+    pub fn parse(source: &Source, directory: &Path) -> Result<Config, ConfigError> {
+        settings(source, |top| Config::take(top, directory)).map_err(ConfigError::Invalid)
+    }
+
+    fn take(top: &Settings<'_>, directory: &Path) -> Config {
+        let rules = top.texts("rules");
+        if rules.is_empty() {
+            let message = "no rules are named".to_owned();
+            top.complain("rules", message, "write `rules: [rules.yaml]`");
+        }
+        Config {
+            rules: rules.iter().map(|path| directory.join(path)).collect(),
+            merge_domains: top.flag("merge_domains", false),
+            listen: top.map("listen", Listen::take),
+            memory: top.map("memory", Memory::take),
+            limits: top.map("limits", Limits::take),
+            log: top.map("log", Log::take),
+            allow_refund: top.flag("allow_refund", false),
+            dynamic_metadata: top.flag("dynamic_metadata", false),
+        }
+    }
+}
+
+// === impl Listen ===
+
+impl Default for Listen {
+    fn default() -> Listen {
+        let at = |port| Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        Listen {
+            grpc: at(8081),
+            http: at(8080),
+            admin: at(6070),
+        }
+    }
+}
+
+impl Listen {
+    fn take(map: &Settings<'_>) -> Listen {
+        let default = Listen::default();
+        let at = |key, default: Option<SocketAddr>| {
+            let address = map.parsed(key, "127.0.0.1:8080", |text| {
+                text.parse()
+                    .map_err(|_| "is no address and port".to_owned())
+            });
+            match address {
+                Some(address) => Some(address),
+                None if map.is_off(key) => None,
+                None => default,
+            }
+        };
+        let listen = Listen {
+            grpc: at("grpc", default.grpc),
+            http: at("http", default.http),
+            admin: at("admin", default.admin),
+        };
+        if listen.grpc.is_none() && listen.http.is_none() {
+            let message = "both `grpc` and `http` are off: nobody could ask".to_owned();
+            map.complain("grpc", message, "give one of them an address");
+        }
+        listen
+    }
+}
+
+// === impl Memory ===
+
+impl Memory {
+    fn take(map: &Settings<'_>) -> Memory {
+        Memory {
+            max_keys: map.parsed("max_keys", "1000000", |text| match text.parse() {
+                Ok(keys) if keys > 0 => Ok(keys),
+                _ => Err("is no number of keys from 1 on".to_owned()),
+            }),
+            max_bytes: map.parsed("max_bytes", "512MiB", bytes),
+        }
+    }
+}
+
+/// A number of bytes: `1048576`, `512MiB`.
+fn bytes(text: &str) -> Result<usize, String> {
+    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("", 0)];
+    let parsed = units.iter().find_map(|(unit, shift)| {
+        let number: usize = text.strip_suffix(unit)?.trim_end().parse().ok()?;
+        number.checked_mul(1 << shift)
+    });
+    match parsed {
+        Some(bytes) if bytes >= MAX_BYTES_MIN => Ok(bytes),
+        Some(_) => Err("is less than 1MiB".to_owned()),
+        None => Err("is no number of bytes, KiB, MiB or GiB".to_owned()),
+    }
+}
+
+// === impl Limits ===
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 1024,
+            header_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(10),
+            ping_interval: Duration::from_secs(30),
+            ping_timeout: Duration::from_secs(10),
+            stop_delay: Duration::ZERO,
+            drain_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Limits {
+    fn take(map: &Settings<'_>) -> Limits {
+        let default = Limits::default();
+        let span = |key, default: Duration, min| {
+            let span = map.span(key, Span::from(default), (min, TIMEOUT_MAX));
+            Duration::from(span)
+        };
+        let some = Span::from_millis(1);
+        let connections = u32::try_from(default.connections).expect("the default is small");
+        let connections = map.count("connections", connections, (1, CONNECTIONS_MAX));
+        Limits {
+            connections: usize::try_from(connections).expect("a million fits"),
+            header_timeout: span("header_timeout", default.header_timeout, some),
+            body_timeout: span("body_timeout", default.body_timeout, some),
+            write_timeout: span("write_timeout", default.write_timeout, some),
+            ping_interval: span("ping_interval", default.ping_interval, some),
+            ping_timeout: span("ping_timeout", default.ping_timeout, some),
+            stop_delay: span("stop_delay", default.stop_delay, Span::ZERO),
+            drain_timeout: span("drain_timeout", default.drain_timeout, Span::ZERO),
+        }
+    }
+}
+
+// === impl Log ===
+
+impl Log {
+    fn take(map: &Settings<'_>) -> Log {
+        let level = map.choice("level", &["info", "error", "warn", "debug"]);
+        let format = map.choice("format", &["text", "json"]);
+        Log {
+            level: match level {
+                Some("error") => LogLevel::Error,
+                Some("warn") => LogLevel::Warn,
+                Some("debug") => LogLevel::Debug,
+                _ => LogLevel::Info,
+            },
+            format: match format {
+                Some("json") => LogFormat::Json,
+                _ => LogFormat::Text,
+            },
+        }
+    }
+}
+
+// === impl ConfigError ===
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigError::Unreadable(error) => write!(f, "{error}"),
+            ConfigError::Invalid(diagnostics) => {
+                let mut diagnostics = diagnostics.iter();
+                diagnostics.try_for_each(|diagnostic| write!(f, "{diagnostic}"))
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ConfigError::Unreadable(error) => error.source(),
+            ConfigError::Invalid(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! The one way from a request to an answer, whatever the door.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use serde_json::{Map, Value};
+use tollgate_core::{Answer, Request, Store, StoreError, Verdict};
+use tollgate_rules::RuleSet;
+
+use crate::metrics::{Decisions, Tallies};
+
+/// Rules, and the store that remembers what was consumed under them.
+///
+/// The rules are swapped as a whole: a decision sees the old ones or the new ones.
+pub struct Engine<S> {
+    rules: ArcSwap<InForce>,
+    store: S,
+    decisions: Arc<Decisions>,
+}
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "an answer nobody reads enforces nothing"]
+pub struct Decided {
+    /// The answer.
+    pub answer: Answer,
+    /// The metadata of the rules that say yes, merged.
+    pub metadata: Option<Map<String, Value>>,
+}
+
+/// The rules, and where each of them is counted.
+struct InForce {
+    rules: RuleSet,
+    tallies: Tallies,
+}
+
+// === impl Engine ===
+
+impl<S: Store> Engine<S> {
+    /// An engine over `store`, as yet without rules.
+    pub fn new(store: S) -> Engine<S> {
+        let decisions = Arc::new(Decisions::default());
+        let rules = RuleSet::default();
+        let tallies = decisions.take_up(&rules);
+        Engine {
+            rules: ArcSwap::from_pointee(InForce { rules, tallies }),
+            store,
+            decisions,
+        }
+    }
+
+    /// Decides on a request, and charges it if it may pass.
+    ///
+    /// A leaky bucket's delay is told in the answer; nobody is held here.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] when the store has no answer; a refusal is an answer.
+    pub async fn decide(&self, request: &Request<'_>) -> Result<Decided, StoreError> {
+        let in_force = self.rules.load();
+        let resolved = in_force.rules.resolve(request, &self.store);
+        let charges = resolved.charges();
+        let verdict = if charges.is_empty() {
+            Verdict::default()
+        } else {
+            self.store.decide(&charges).await?
+        };
+        let answer = resolved.answer(&verdict);
+        in_force
+            .tallies
+            .count(&self.decisions, request.domain, &resolved, &answer);
+        let metadata = resolved.metadata(&answer);
+        Ok(Decided { answer, metadata })
+    }
+
+    /// The rules in force.
+    pub fn rules(&self) -> RuleSet {
+        self.rules.load().rules.clone()
+    }
+
+    /// Puts other rules in force, for every decision that begins from now on.
+    pub fn replace_rules(&self, rules: RuleSet) {
+        let tallies = self.decisions.take_up(&rules);
+        self.rules.store(Arc::new(InForce { rules, tallies }));
+    }
+
+    /// The store.
+    pub const fn store(&self) -> &S {
+        &self.store
+    }
+
+    pub(crate) const fn decisions(&self) -> &Arc<Decisions> {
+        &self.decisions
+    }
+}

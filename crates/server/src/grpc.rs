@@ -1,0 +1,157 @@
+//! The gRPC door: Envoy's rate limit service, health and reflection.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::Request as HttpRequest;
+use axum::middleware::{Next, from_fn};
+use axum::response::Response as HttpResponse;
+use tokio::time::timeout;
+use tollgate_core::{Store, StoreError};
+use tollgate_rls::{DESCRIPTORS, RateLimitRequest, RateLimitResponse, SERVICE};
+use tonic::service::Routes;
+use tonic::{Code, Request, Response, Status};
+use tonic_health::ServingStatus;
+use tonic_health::server::{HealthReporter, health_reporter};
+
+use crate::engine::Engine;
+use crate::metrics::Metrics;
+use crate::options::Options;
+
+/// The largest message that is read.
+pub const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+/// The name of this door in the configuration and in metrics.
+pub(crate) const NAME: &str = "grpc";
+/// What health is told of: everything, the name that Envoy's service has, and ours.
+const HEALTH_SERVICES: [&str; 3] = ["", "ratelimit", SERVICE];
+
+#[allow(missing_docs, unused_qualifications, unreachable_pub)]
+#[allow(clippy::all, clippy::as_conversions)]
+mod generated {
+    include!(concat!(
+        env!("OUT_DIR"),
+        "/envoy.service.ratelimit.v3.RateLimitService.rs"
+    ));
+}
+
+use generated::rate_limit_service_server::{RateLimitService, RateLimitServiceServer};
+
+/// Answers calls.
+struct Calls<S> {
+    engine: Arc<Engine<S>>,
+    metrics: Arc<Metrics>,
+    options: Options,
+}
+
+/// Tells gRPC's health checks whether the service takes requests.
+#[derive(Debug)]
+pub(crate) struct Health(HealthReporter);
+
+/// The routes of this door.
+pub(crate) async fn routes<S: Store + 'static>(
+    engine: Arc<Engine<S>>,
+    metrics: Arc<Metrics>,
+    options: Options,
+    patience: Duration,
+) -> (Router, Health) {
+    let calls = Calls {
+        engine,
+        metrics: Arc::clone(&metrics),
+        options,
+    };
+    let calls = RateLimitServiceServer::new(calls).max_decoding_message_size(MESSAGE_BYTES_MAX);
+    let (reporter, health) = health_reporter();
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .expect("both sets of descriptors are compiled in");
+    let routes = Routes::new(calls)
+        .add_service(health.max_decoding_message_size(MESSAGE_BYTES_MAX))
+        .add_service(reflection.max_decoding_message_size(MESSAGE_BYTES_MAX));
+    let guard = move |request: HttpRequest, next: Next| {
+        guarded(request, next, Arc::clone(&metrics), patience)
+    };
+    let router = routes.prepare().into_axum_router().layer(from_fn(guard));
+    let health = Health(reporter);
+    health.serving().await;
+    (router, health)
+}
+
+/// Bounds the time until a call's message is read and answered, and counts calls that fail.
+async fn guarded(
+    request: HttpRequest,
+    next: Next,
+    metrics: Arc<Metrics>,
+    patience: Duration,
+) -> HttpResponse {
+    let response = timeout(patience, next.run(request)).await;
+    let response = response.unwrap_or_else(|_| {
+        let text = format!("the message did not come within {patience:?}; send it at once");
+        Status::deadline_exceeded(text).into_http()
+    });
+    if let Some(status) = Status::from_header_map(response.headers())
+        && status.code() != Code::Ok
+    {
+        metrics.failed(NAME, kind(status.code()));
+    }
+    response
+}
+
+#[tonic::async_trait]
+impl<S: Store + 'static> RateLimitService for Calls<S> {
+    async fn should_rate_limit(
+        &self,
+        request: Request<RateLimitRequest>,
+    ) -> Result<Response<RateLimitResponse>, Status> {
+        let message = request.into_inner();
+        let began = Instant::now();
+        let request = tollgate_rls::request(&message)
+            .map_err(|invalid| Status::invalid_argument(invalid.to_string()))?;
+        let decided = self.engine.decide(&request).await.map_err(store_failed)?;
+        self.metrics.decided(NAME, began.elapsed());
+        Ok(Response::new(self.options.response(&request, &decided)))
+    }
+}
+
+/// The one place that says which code an error of the store has.
+fn store_failed(error: StoreError) -> Status {
+    let text = error.to_string();
+    match error {
+        StoreError::TooManyCharges(_) => Status::invalid_argument(text),
+        StoreError::TimedOut { .. } => Status::deadline_exceeded(text),
+        StoreError::BadReply { .. } => Status::internal(text),
+        _ => Status::unavailable(text),
+    }
+}
+
+const fn kind(code: Code) -> &'static str {
+    match code {
+        Code::InvalidArgument => "bad_request",
+        Code::OutOfRange | Code::ResourceExhausted => "too_large",
+        Code::DeadlineExceeded => "timeout",
+        Code::Unimplemented => "not_found",
+        Code::Unavailable => "unavailable",
+        _ => "internal",
+    }
+}
+
+// === impl Health ===
+
+impl Health {
+    async fn serving(&self) {
+        self.set(ServingStatus::Serving).await;
+    }
+
+    /// From now on the service takes no more requests.
+    pub(crate) async fn not_serving(&self) {
+        self.set(ServingStatus::NotServing).await;
+    }
+
+    async fn set(&self, status: ServingStatus) {
+        for service in HEALTH_SERVICES {
+            self.0.set_service_status(service, status).await;
+        }
+    }
+}

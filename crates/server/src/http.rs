@@ -1,0 +1,187 @@
+//! The HTTP door: Envoy's `/json`, our `/v1/check`, health, and the description of all that.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::{Request as HttpRequest, State};
+use axum::response::Response;
+use axum::routing::{get, post};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Method, StatusCode, Uri};
+use serde_json::Value;
+use tollgate_core::{Cost, Request, Store};
+
+use crate::check::{Check, verdict};
+use crate::engine::{Decided, Engine};
+use crate::metrics::{DoorName, Metrics};
+use crate::options::Options;
+use crate::phase::Stopping;
+use crate::reply::{Failure, body, json, problem, reply};
+
+/// The largest body that is read.
+pub const BODY_BYTES_MAX: usize = 256 * 1024;
+/// The name of this door in the configuration and in metrics.
+pub(crate) const NAME: &str = "http";
+
+// A value that Envoy can send in a header must fit into `/json` as well.
+const _: () = assert!(tollgate_rls::VALUE_BYTES_MAX * 2 < BODY_BYTES_MAX);
+
+const OPENAPI: &str = include_str!("openapi.json");
+
+/// What the routes of this door share.
+pub(crate) struct Desk<S> {
+    pub(crate) engine: Arc<Engine<S>>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) options: Options,
+    pub(crate) stopping: Stopping,
+    /// How long a body may take to come.
+    pub(crate) patience: Duration,
+}
+
+/// The routes of this door.
+pub(crate) fn routes<S: Store + 'static>(desk: Desk<S>) -> Router {
+    let metrics = Arc::clone(&desk.metrics);
+    let routes = Router::new()
+        .route("/json", post(envoy::<S>))
+        .route("/v1/check", post(check::<S>))
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz::<S>))
+        .route("/openapi.json", get(openapi))
+        .with_state(Arc::new(desk));
+    otherwise(routes, NAME, metrics)
+}
+
+/// What a door says to paths and methods that it does not have.
+pub(crate) fn otherwise(routes: Router, door: DoorName, metrics: Arc<Metrics>) -> Router {
+    let missing = Arc::clone(&metrics);
+    routes
+        .fallback(move |uri: Uri| {
+            let detail = format!(
+                "there is no {}; see /openapi.json at the HTTP port",
+                uri.path()
+            );
+            let failure = Failure::new("not_found", StatusCode::NOT_FOUND, detail);
+            std::future::ready(failed(&missing, door, &failure))
+        })
+        .method_not_allowed_fallback(move |method: Method, uri: Uri| {
+            let detail = format!(
+                "{} does not take {method}; see the Allow header",
+                uri.path()
+            );
+            let status = StatusCode::METHOD_NOT_ALLOWED;
+            let failure = Failure::new("method_not_allowed", status, detail);
+            std::future::ready(failed(&metrics, door, &failure))
+        })
+}
+
+fn failed(metrics: &Metrics, door: DoorName, failure: &Failure) -> Response {
+    metrics.failed(door, failure.kind);
+    problem(&failure.problem)
+}
+
+/// The process is there.
+pub(crate) async fn healthz() -> Response {
+    reply(StatusCode::OK, "text/plain", "OK\n".to_owned())
+}
+
+async fn readyz<S: Store + 'static>(State(desk): State<Arc<Desk<S>>>) -> Response {
+    if desk.stopping.is_ready() {
+        return reply(StatusCode::OK, "text/plain", "OK\n".to_owned());
+    }
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    reply(status, "text/plain", "stopping\n".to_owned())
+}
+
+async fn openapi() -> Response {
+    reply(StatusCode::OK, "application/json", OPENAPI.to_owned())
+}
+
+async fn envoy<S: Store + 'static>(
+    State(desk): State<Arc<Desk<S>>>,
+    request: HttpRequest,
+) -> Response {
+    let answered = desk.envoy(request).await;
+    answered.unwrap_or_else(|failure| failed(&desk.metrics, NAME, &failure))
+}
+
+async fn check<S: Store + 'static>(
+    State(desk): State<Arc<Desk<S>>>,
+    request: HttpRequest,
+) -> Response {
+    let answered = desk.check(request).await;
+    answered.unwrap_or_else(|failure| failed(&desk.metrics, NAME, &failure))
+}
+
+// === impl Desk ===
+
+impl<S: Store> Desk<S> {
+    /// Envoy's service answers 200, 429 or 400 here, and 400 also when its store fails.
+    async fn envoy(&self, request: HttpRequest) -> Result<Response, Failure> {
+        let body = body(request, BODY_BYTES_MAX, self.patience).await?;
+        let message =
+            tollgate_rls::read(&body).map_err(|error| Failure::bad_request(error.to_string()))?;
+        let request = tollgate_rls::request(&message)?;
+        self.permit(&request)?;
+        let decided = self.decide(&request).await.map_err(|mut failure| {
+            failure.problem.status = StatusCode::BAD_REQUEST;
+            failure
+        })?;
+        let response = self.options.response(&request, &decided);
+        let response = Value::Object(tollgate_rls::json(&response));
+        Ok(json(tollgate_http::status(&decided.answer), &response))
+    }
+
+    async fn check(&self, request: HttpRequest) -> Result<Response, Failure> {
+        is_json(request.headers())?;
+        let body = body(request, BODY_BYTES_MAX, self.patience).await?;
+        let check = Check::read(&body)?;
+        let request = check.request()?;
+        self.permit(&request)?;
+        let decided = self.decide(&request).await?;
+        Ok(verdict(&request, &decided.answer))
+    }
+
+    async fn decide(&self, request: &Request<'_>) -> Result<Decided, Failure> {
+        let began = Instant::now();
+        let decided = self.engine.decide(request).await?;
+        self.metrics.decided(NAME, began.elapsed());
+        Ok(decided)
+    }
+
+    /// Refuses a refund, unless the operator lets HTTP clients give units back.
+    fn permit(&self, request: &Request<'_>) -> Result<(), Failure> {
+        let own = request.descriptors.iter().filter_map(|asked| asked.cost);
+        let mut costs = own.chain([request.cost]);
+        if self.options.allow_refund || !costs.any(|cost| matches!(cost, Cost::Refund(_))) {
+            return Ok(());
+        }
+        let detail = "a refund (a negative cost) over HTTP needs `allow_refund: true` \
+             in the service's configuration; gRPC takes it without";
+        Err(Failure::new("refund", StatusCode::BAD_REQUEST, detail))
+    }
+}
+
+/// Takes JSON, and what `curl -d` and simple clients call it; nothing else.
+fn is_json(headers: &HeaderMap) -> Result<(), Failure> {
+    let Some(value) = headers.get(CONTENT_TYPE) else {
+        return Ok(());
+    };
+    let text = String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();
+    let media_type = text.split(';').next().unwrap_or_default().trim();
+    let taken = [
+        "application/json",
+        "application/x-www-form-urlencoded",
+        "text/json",
+        "text/plain",
+    ];
+    if taken.contains(&media_type) || media_type.ends_with("+json") {
+        return Ok(());
+    }
+    let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    let detail = "the body must be JSON; send `content-type: application/json`";
+    Err(Failure::new("media_type", status, detail))
+}
+
+#[cfg(test)]
+mod tests;

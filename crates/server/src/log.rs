@@ -1,0 +1,33 @@
+//! Where logs go and what they look like.
+
+use std::io;
+
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::fmt::SubscriberBuilder;
+
+use crate::config::{Log, LogFormat, LogLevel};
+
+/// Sends the logs of this process to standard error, from now on.
+///
+/// Logs name domains, rules and limits, never what clients send.
+///
+/// # Errors
+///
+/// If this process logs somewhere already.
+pub fn init(log: &Log) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let level = match log.level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+    };
+    let builder = SubscriberBuilder::default()
+        .with_max_level(level)
+        .with_target(false)
+        .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
+        .with_writer(io::stderr);
+    match log.format {
+        LogFormat::Text => builder.try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    }
+}

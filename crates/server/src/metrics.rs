@@ -1,0 +1,161 @@
+//! What the operator sees: counters, gauges, and one histogram, for Prometheus.
+
+use std::fmt::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+mod decisions;
+
+pub use decisions::VALUE_SERIES_MAX;
+pub(crate) use decisions::{Decisions, Tallies};
+
+/// How many keys a store remembers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyCounts {
+    /// Keys that have consumed something and not yet recovered.
+    pub live: u64,
+    /// Keys forgotten at the store's bound before they had recovered, since it began.
+    pub evicted: u64,
+}
+
+/// Everything that is counted.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    latency: Family<DoorLabel, Histogram, fn() -> Histogram>,
+    errors: Family<ErrorLabel, Counter>,
+    connections: Family<DoorLabel, Gauge>,
+    reloads: Family<ReloadLabel, Counter>,
+    rules: Gauge,
+    domains: Gauge,
+}
+
+/// A door, by its name in the configuration.
+pub(crate) type DoorName = &'static str;
+
+type DoorLabel = [(&'static str, DoorName); 1];
+type ErrorLabel = [(&'static str, &'static str); 2];
+type ReloadLabel = [(&'static str, &'static str); 1];
+
+/// Asks the store at each scrape.
+struct Keys<F>(F);
+
+// === impl Metrics ===
+
+impl Metrics {
+    pub(crate) fn new(
+        decisions: &Arc<Decisions>,
+        keys: impl Fn() -> KeyCounts + Send + Sync + 'static,
+    ) -> Metrics {
+        let mut registry = Registry::with_prefix("tollgate");
+        let metrics = Metrics {
+            latency: Family::new_with_constructor(latency_buckets),
+            errors: Family::default(),
+            connections: Family::default(),
+            reloads: Family::default(),
+            rules: Gauge::default(),
+            domains: Gauge::default(),
+            registry: Registry::default(),
+        };
+        registry.register(
+            "decision_seconds",
+            "Time from a request that is read to its answer",
+            metrics.latency.clone(),
+        );
+        registry.register(
+            "request_errors",
+            "Requests that got an error in place of an answer, by door and kind",
+            metrics.errors.clone(),
+        );
+        registry.register(
+            "connections",
+            "Open connections",
+            metrics.connections.clone(),
+        );
+        registry.register(
+            "reloads",
+            "Times that rules were read again: ok, or failed if anything was kept as it was",
+            metrics.reloads.clone(),
+        );
+        registry.register("rules", "Rules in force", metrics.rules.clone());
+        registry.register("domains", "Domains in force", metrics.domains.clone());
+        registry.register_collector(Box::new(decisions::Scrape(Arc::clone(decisions))));
+        registry.register_collector(Box::new(Keys(keys)));
+        Metrics {
+            registry,
+            ..metrics
+        }
+    }
+
+    /// Everything, in the text form of OpenMetrics.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry)
+            .expect("a String takes everything");
+        text
+    }
+
+    /// Counts the time of one decision.
+    pub(crate) fn decided(&self, door: DoorName, took: Duration) {
+        let histogram = self.latency.get_or_create(&[("door", door)]);
+        histogram.observe(took.as_secs_f64());
+    }
+
+    /// Counts a request that got an error.
+    pub(crate) fn failed(&self, door: DoorName, kind: &'static str) {
+        let labels = [("door", door), ("kind", kind)];
+        self.errors.get_or_create(&labels).inc();
+    }
+
+    /// The gauge of a door's open connections.
+    pub(crate) fn connections(&self, door: DoorName) -> Gauge {
+        self.connections.get_or_create(&[("door", door)]).clone()
+    }
+
+    /// Counts a reload, or the first load.
+    pub(crate) fn reloaded(&self, outcome: &'static str) {
+        self.reloads.get_or_create(&[("outcome", outcome)]).inc();
+    }
+
+    /// Says how many rules and domains are in force.
+    pub(crate) fn in_force(&self, rules: usize, domains: usize) {
+        self.rules.set(i64::try_from(rules).unwrap_or(i64::MAX));
+        self.domains.set(i64::try_from(domains).unwrap_or(i64::MAX));
+    }
+}
+
+/// From 1 us to 0.5 s, each bucket twice as wide as the one before.
+fn latency_buckets() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_001, 2.0, 20))
+}
+
+// === impl Keys ===
+
+impl<F> std::fmt::Debug for Keys<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Keys")
+    }
+}
+
+impl<F: Fn() -> KeyCounts + Send + Sync + 'static> Collector for Keys<F> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let KeyCounts { live, evicted } = (self.0)();
+        let help = "Keys that have consumed something and not yet recovered";
+        let live = ConstGauge::new(i64::try_from(live).unwrap_or(i64::MAX));
+        let metric = encoder.encode_descriptor("tollgate_keys", help, None, MetricType::Gauge)?;
+        live.encode(metric)?;
+        let help = "Keys forgotten at the store's bound before they had recovered";
+        let name = "tollgate_keys_evicted";
+        let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        ConstCounter::new(evicted).encode(metric)
+    }
+}

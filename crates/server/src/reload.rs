@@ -1,0 +1,162 @@
+//! Reads rules, at the start and again: for each domain at once or not at all.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tollgate_core::Store;
+use tollgate_rules::{
+    Changes, Diagnostic, Loaded, Options, ReadError, RuleSet, Source, read_paths,
+};
+use tracing::{error, info, warn};
+
+use crate::engine::Engine;
+use crate::metrics::Metrics;
+
+/// What came of reading rules again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The files say what they said the last time.
+    Unchanged,
+    /// All of it is in force.
+    Replaced,
+    /// Some or all of it has mistakes, and what those concern stays as it was; or the files cannot
+    /// be read, and everything stays. The log has the reasons.
+    Failed,
+}
+
+/// Knows where the rules are, and what they said the last time.
+pub(crate) struct Reader<S> {
+    engine: Arc<Engine<S>>,
+    metrics: Arc<Metrics>,
+    paths: Vec<PathBuf>,
+    options: Options,
+    /// A hash of the texts that were last parsed.
+    seen: Option<u64>,
+}
+
+// === impl Reader ===
+
+impl<S: Store> Reader<S> {
+    pub(crate) fn new(
+        engine: Arc<Engine<S>>,
+        metrics: Arc<Metrics>,
+        paths: Vec<PathBuf>,
+        merge_domains: bool,
+    ) -> Reader<S> {
+        Reader {
+            engine,
+            metrics,
+            paths,
+            options: Options { merge_domains },
+            seen: None,
+        }
+    }
+
+    pub(crate) fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
+    /// Puts the first rules in force: those of the domains without a mistake.
+    ///
+    /// # Errors
+    ///
+    /// That files cannot be read.
+    pub(crate) fn first(&mut self) -> Result<Vec<Diagnostic>, ReadError> {
+        let sources = read_paths(&self.paths)?;
+        self.seen = Some(hash(&sources));
+        let loaded = RuleSet::parse(&sources, &self.options);
+        tell(&loaded.diagnostics);
+        let diagnostics = loaded.diagnostics.clone();
+        self.succeed(loaded);
+        Ok(diagnostics)
+    }
+
+    /// Reads the rules again, and puts what is good in force.
+    pub(crate) fn again(&mut self) -> Outcome {
+        let sources = match read_paths(&self.paths) {
+            Ok(sources) => sources,
+            Err(error) => {
+                let reason = std::error::Error::source(&error).map(ToString::to_string);
+                let reason = reason.unwrap_or_default();
+                error!(%error, reason, "the rules cannot be read; the old ones stay in force");
+                self.metrics.reloaded("failed");
+                self.seen = None;
+                return Outcome::Failed;
+            }
+        };
+        let hash = hash(&sources);
+        if self.seen == Some(hash) {
+            return Outcome::Unchanged;
+        }
+        self.seen = Some(hash);
+        let loaded = RuleSet::parse(&sources, &self.options);
+        tell(&loaded.diagnostics);
+        self.succeed(loaded)
+    }
+
+    fn succeed(&self, loaded: Loaded) -> Outcome {
+        let has_errors = loaded.has_errors();
+        let (rules, changes) = loaded.succeed(&self.engine.rules());
+        let (count, domains) = (rules.rules().count(), rules.domains().count());
+        self.engine.replace_rules(rules);
+        self.metrics.in_force(count, domains);
+        tell_changes(&changes);
+        if has_errors {
+            self.metrics.reloaded("failed");
+            warn!(
+                rules = count,
+                domains, "rules in force, without those that have mistakes"
+            );
+            return Outcome::Failed;
+        }
+        self.metrics.reloaded("ok");
+        info!(rules = count, domains, "rules in force");
+        Outcome::Replaced
+    }
+}
+
+fn tell(diagnostics: &[Diagnostic]) {
+    for found in diagnostics {
+        let (file, line, column) = (&found.file, found.line, found.column);
+        let (code, message) = (found.code, &found.message);
+        let help = found.help.as_deref().unwrap_or_default();
+        if found.is_error() {
+            error!(file, line, column, code, help, "{message}");
+        } else {
+            warn!(file, line, column, code, help, "{message}");
+        }
+    }
+}
+
+fn tell_changes(changes: &Changes) {
+    for changed in &changes.changed {
+        let (domain, rule) = (&changed.rule.domain, changed.rule.shown());
+        let (from, to) = (&changed.from, &changed.to);
+        info!(
+            domain,
+            rule,
+            ?from,
+            ?to,
+            "limit changed; what was consumed is kept"
+        );
+    }
+    for domain in &changes.kept {
+        warn!(domain, "domain stays as it was");
+    }
+    for domain in &changes.added {
+        info!(domain, "domain added");
+    }
+    for domain in &changes.removed {
+        info!(domain, "domain removed");
+    }
+}
+
+fn hash(sources: &[Source]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for source in sources {
+        source.name.hash(&mut hasher);
+        source.text.hash(&mut hasher);
+    }
+    hasher.finish()
+}

@@ -1,0 +1,121 @@
+//! Responses, and request bodies that are read within their limits.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderValue, StatusCode};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::Value;
+use tokio::time::timeout;
+use tollgate_core::StoreError;
+use tollgate_http::{MEDIA_TYPE, Problem};
+
+/// Why a request has no answer: a problem for the client, and a kind for the metrics.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) kind: &'static str,
+    pub(crate) problem: Problem,
+}
+
+/// A response of one media type.
+pub(crate) fn reply(status: StatusCode, media_type: &'static str, body: String) -> Response {
+    let mut response = (status, body).into_response();
+    let media_type = HeaderValue::from_static(media_type);
+    response.headers_mut().insert(CONTENT_TYPE, media_type);
+    response
+}
+
+/// A JSON document.
+pub(crate) fn json(status: StatusCode, body: &Value) -> Response {
+    reply(status, "application/json", format!("{body}\n"))
+}
+
+/// A problem document.
+pub(crate) fn problem(problem: &Problem) -> Response {
+    let body = format!("{}\n", problem.json());
+    reply(problem.status, MEDIA_TYPE, body)
+}
+
+/// Reads a request's body.
+///
+/// # Errors
+///
+/// 413 for more than `bytes_max`, 408 if it has not come within `patience`, 400 if it breaks off.
+pub(crate) async fn body(
+    request: axum::extract::Request,
+    bytes_max: usize,
+    patience: Duration,
+) -> Result<Bytes, Failure> {
+    let announced = request.headers().get(CONTENT_LENGTH);
+    let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > bytes_max) {
+        return Err(too_large(bytes_max));
+    }
+    let body: Limited<Body> = Limited::new(request.into_body(), bytes_max);
+    match timeout(patience, body.collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(bytes_max)),
+        Ok(Err(error)) => {
+            let detail = format!("the body broke off: {error}");
+            Err(Failure::bad_request(detail))
+        }
+        Err(_) => {
+            let detail = format!("the body did not come within {patience:?}; send it at once");
+            Err(Failure::new("timeout", StatusCode::REQUEST_TIMEOUT, detail))
+        }
+    }
+}
+
+fn too_large(bytes_max: usize) -> Failure {
+    let detail = format!("the body is larger than {bytes_max} bytes; send fewer descriptors");
+    Failure::new("too_large", StatusCode::PAYLOAD_TOO_LARGE, detail)
+}
+
+/// What a store's error is called in metrics.
+pub(crate) const fn store_kind(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::TooManyCharges(_) => "too_many_limits",
+        StoreError::Contended => "contended",
+        StoreError::Unreachable { .. } => "store_unreachable",
+        StoreError::TimedOut { .. } => "store_timeout",
+        _ => "store_reply",
+    }
+}
+
+// === impl Failure ===
+
+impl Failure {
+    pub(crate) fn new(
+        kind: &'static str,
+        status: StatusCode,
+        detail: impl Into<String>,
+    ) -> Failure {
+        Failure {
+            kind,
+            problem: Problem::new(status, detail),
+        }
+    }
+
+    pub(crate) fn bad_request(detail: impl Into<String>) -> Failure {
+        Failure::new("bad_request", StatusCode::BAD_REQUEST, detail)
+    }
+}
+
+impl From<tollgate_rls::InvalidRequest> for Failure {
+    fn from(invalid: tollgate_rls::InvalidRequest) -> Failure {
+        Failure::bad_request(invalid.to_string())
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Failure {
+        let status = match error {
+            StoreError::TooManyCharges(_) => StatusCode::BAD_REQUEST,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Failure::new(store_kind(&error), status, error.to_string())
+    }
+}

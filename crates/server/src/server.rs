@@ -1,0 +1,309 @@
+//! From a configuration to open doors, and to the end.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::sleep;
+use tollgate_core::Store;
+use tollgate_rules::{Diagnostic, ReadError};
+use tracing::info;
+
+use crate::config::{Config, Limits};
+use crate::door::{Door, Speaks};
+use crate::engine::Engine;
+use crate::metrics::{KeyCounts, Metrics};
+use crate::options::Options;
+use crate::phase::{Stop, Stopping, phase};
+use crate::reload::{Outcome, Reader};
+use crate::watch::{ORDERS_MAX, Order, keep};
+use crate::{admin, grpc, http};
+
+/// Why the service does not run.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The rules cannot be read.
+    Unreadable(ReadError),
+    /// Not one domain is without mistakes. All mistakes, by file and line.
+    NoRules(Vec<Diagnostic>),
+    /// A door cannot be opened.
+    Listen {
+        /// Its name in the configuration.
+        door: &'static str,
+        /// Where it was to be.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Signals cannot be heard.
+    Signals(io::Error),
+}
+
+/// A service that runs. Dropped, it is cut off: [`Running::stop`] ends it well.
+#[derive(Debug)]
+pub struct Running {
+    grpc: Option<SocketAddr>,
+    http: Option<SocketAddr>,
+    admin: Option<SocketAddr>,
+    health: Option<grpc::Health>,
+    orders: mpsc::Sender<Order>,
+    stop: Stop,
+    limits: Limits,
+    doors: JoinSet<()>,
+    keeper: JoinHandle<()>,
+}
+
+/// The doors, listening and not yet serving.
+struct Doors {
+    grpc: Option<Door>,
+    http: Option<Door>,
+    admin: Option<Door>,
+}
+
+/// Runs the service with its state in memory, until SIGTERM or SIGINT; SIGHUP reads rules again.
+///
+/// # Errors
+///
+/// [`ServeError`], before anything is served.
+pub async fn serve(config: &Config) -> Result<(), ServeError> {
+    let mut hangup = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
+    let mut builder = tollgate_memory::Memory::builder();
+    if let Some(keys) = config.memory.max_keys {
+        builder = builder.max_keys(keys);
+    }
+    if let Some(bytes) = config.memory.max_bytes {
+        builder = builder.max_bytes(bytes);
+    }
+    let running = start(config, builder.build(), |store| {
+        let stats = store.stats();
+        KeyCounts {
+            live: stats.live_keys,
+            evicted: stats.evicted_keys,
+        }
+    })
+    .await?;
+    loop {
+        tokio::select! {
+            _ = hangup.recv() => {
+                let outcome = running.reload().await;
+                info!(?outcome, "SIGHUP: rules read again");
+            }
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+        }
+    }
+    info!("stopping");
+    running.stop().await;
+    info!("stopped");
+    Ok(())
+}
+
+/// Starts the service over `store`, and says how many keys that remembers by `keys`.
+///
+/// # Errors
+///
+/// [`ServeError`]. A mistake in one domain is none: the domain is left out and the log says why.
+pub async fn start<S: Store + 'static>(
+    config: &Config,
+    store: S,
+    keys: impl Fn(&S) -> KeyCounts + Send + Sync + 'static,
+) -> Result<Running, ServeError> {
+    let engine = Arc::new(Engine::new(store));
+    let counted = Arc::clone(&engine);
+    let metrics = Metrics::new(engine.decisions(), move || keys(counted.store()));
+    let metrics = Arc::new(metrics);
+    let (rules, merge) = (config.rules.clone(), config.merge_domains);
+    let mut reader = Reader::new(Arc::clone(&engine), Arc::clone(&metrics), rules, merge);
+    let diagnostics = reader.first().map_err(ServeError::Unreadable)?;
+    if engine.rules().is_empty() {
+        return Err(ServeError::NoRules(diagnostics));
+    }
+    let doors = Doors::open(config).await?;
+    let (stop, stopping) = phase();
+    let (orders, received) = mpsc::channel(ORDERS_MAX);
+    let keeper = tokio::spawn(keep(reader, received, stopping.clone()));
+    let mut running = Running {
+        grpc: doors.grpc.as_ref().map(Door::address),
+        http: doors.http.as_ref().map(Door::address),
+        admin: doors.admin.as_ref().map(Door::address),
+        health: None,
+        orders,
+        stop,
+        limits: config.limits,
+        doors: JoinSet::new(),
+        keeper,
+    };
+    running
+        .admit(doors, config, &engine, &metrics, &stopping)
+        .await;
+    Ok(running)
+}
+
+// === impl Doors ===
+
+impl Doors {
+    async fn open(config: &Config) -> Result<Doors, ServeError> {
+        let listen = config.listen;
+        Ok(Doors {
+            grpc: open(grpc::NAME, listen.grpc, Speaks::Http2).await?,
+            http: open(http::NAME, listen.http, Speaks::Http1).await?,
+            admin: open(admin::NAME, listen.admin, Speaks::Http1).await?,
+        })
+    }
+}
+
+async fn open(
+    door: &'static str,
+    address: Option<SocketAddr>,
+    speaks: Speaks,
+) -> Result<Option<Door>, ServeError> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    match Door::open(door, address, speaks).await {
+        Ok(opened) => {
+            info!(door, address = %opened.address(), "listening");
+            Ok(Some(opened))
+        }
+        Err(source) => Err(ServeError::Listen {
+            door,
+            address,
+            source,
+        }),
+    }
+}
+
+// === impl Running ===
+
+impl Running {
+    /// Where the gRPC door is, if it is open.
+    pub const fn grpc(&self) -> Option<SocketAddr> {
+        self.grpc
+    }
+
+    /// Where the HTTP door is, if it is open.
+    pub const fn http(&self) -> Option<SocketAddr> {
+        self.http
+    }
+
+    /// Where the admin door is, if it is open.
+    pub const fn admin(&self) -> Option<SocketAddr> {
+        self.admin
+    }
+
+    /// Reads the rules again now, as SIGHUP does.
+    pub async fn reload(&self) -> Outcome {
+        let (order, outcome) = oneshot::channel();
+        if self.orders.send(order).await.is_err() {
+            return Outcome::Failed;
+        }
+        outcome.await.unwrap_or(Outcome::Failed)
+    }
+
+    /// Ends the service: it says that it is not ready, waits for [`Limits::stop_delay`], closes its
+    /// doors, and finishes what is in flight within [`Limits::drain_timeout`].
+    pub async fn stop(mut self) {
+        self.stop.unready();
+        if let Some(health) = &self.health {
+            health.not_serving().await;
+        }
+        sleep(self.limits.stop_delay).await;
+        self.stop.stop();
+        while self.doors.join_next().await.is_some() {}
+        // It hears the same and has nothing to finish.
+        let _ = (&mut self.keeper).await;
+    }
+
+    async fn admit<S: Store + 'static>(
+        &mut self,
+        doors: Doors,
+        config: &Config,
+        engine: &Arc<Engine<S>>,
+        metrics: &Arc<Metrics>,
+        stopping: &Stopping,
+    ) {
+        let options = Options {
+            allow_refund: config.allow_refund,
+            dynamic_metadata: config.dynamic_metadata,
+        };
+        let patience = config.limits.body_timeout;
+        let (engine, counted) = (|| Arc::clone(engine), || Arc::clone(metrics));
+        if let Some(door) = doors.grpc {
+            let made = grpc::routes(engine(), counted(), options, patience).await;
+            let (router, health) = made;
+            self.health = Some(health);
+            self.admit_through(door, router, metrics, stopping);
+        }
+        if let Some(door) = doors.http {
+            let router = http::routes(http::Desk {
+                engine: engine(),
+                metrics: counted(),
+                options,
+                stopping: stopping.clone(),
+                patience,
+            });
+            self.admit_through(door, router, metrics, stopping);
+        }
+        if let Some(door) = doors.admin {
+            let router = admin::routes(engine(), counted());
+            self.admit_through(door, router, metrics, stopping);
+        }
+    }
+
+    fn admit_through(
+        &mut self,
+        door: Door,
+        router: axum::Router,
+        metrics: &Metrics,
+        stopping: &Stopping,
+    ) {
+        let open = metrics.connections(door.name());
+        self.doors
+            .spawn(door.serve(router, self.limits, stopping.clone(), open));
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+// === impl ServeError ===
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServeError::Unreadable(error) => write!(f, "{error}"),
+            ServeError::NoRules(diagnostics) => {
+                for diagnostic in diagnostics {
+                    write!(f, "{diagnostic}")?;
+                }
+                f.write_str("no domain is without mistakes, so there is nothing to serve")
+            }
+            ServeError::Listen { door, address, .. } => write!(
+                f,
+                "the {door} door cannot listen on {address}; \
+                 choose another address with `listen.{door}`"
+            ),
+            ServeError::Signals(_) => f.write_str("cannot hear signals"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ServeError::Unreadable(error) => error.source(),
+            ServeError::NoRules(_) => None,
+            ServeError::Listen { source, .. } | ServeError::Signals(source) => Some(source),
+        }
+    }
+}
