@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use serde_json::{Map, Value};
 use tollgate_core::{Enforcement, Entry, Limit, OnDenial, Past, RuleName};
 
@@ -24,13 +25,17 @@ pub(crate) struct Domain {
 
 /// Descriptors that stand beside each other, by key.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Level(HashMap<Box<str>, Branches>);
+pub(crate) struct Level(Table<Branches>);
+
+/// What operators write and clients look up. A fast hash will do: only who fills a table could make
+/// its entries collide.
+type Table<T> = HashMap<Box<str>, T, RandomState>;
 
 /// The descriptors of one key: what each value leads to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Branches {
     /// Values written out, looked up first.
-    exact: HashMap<Box<str>, Branch>,
+    exact: Table<Branch>,
     /// Values with stars, in the order of the file; the first that matches wins.
     patterns: Vec<(Pattern, Branch)>,
     /// The key without a value, looked up last.

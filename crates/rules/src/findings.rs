@@ -63,7 +63,7 @@ pub(crate) struct Spoilt {
     pub(crate) domains: BTreeSet<String>,
     /// Files with an error in a domain whose name could not be read.
     pub(crate) files: BTreeSet<String>,
-    /// Whether a file could not be read to its end, so that a domain that is missing may stand there.
+    /// Whether a file could not be read to its end: a domain that is missing may stand there.
     pub(crate) cut: bool,
 }
 

@@ -93,8 +93,8 @@ const DESCRIPTOR: [Field; 10] = [
     field(
         "value",
         Form::Text,
-        "The value of the entry; `*` stands for any text. Without it any value matches, and each has \
-         its own counter.",
+        "The value of the entry; `*` stands for any text. Without it any value matches, and each \
+         has its own counter.",
     ),
     field(
         "rate_limit",

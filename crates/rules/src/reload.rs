@@ -94,8 +94,8 @@ impl Loaded {
 // === impl Spoilt ===
 
 impl Spoilt {
-    /// Whether what was read may lack a part of this domain: it has a mistake; it stood in a file of
-    /// which not even the domains could be read; or it is missing, and there is a file that
+    /// Whether what was read may lack a part of this domain: it has a mistake; it stood in a file
+    /// of which not even the domains could be read; or it is missing, and there is a file that
     /// could not be read to its end, in which it may stand now.
     fn keeps(&self, domain: &Domain, is_missing: bool) -> bool {
         self.domains.contains(&*domain.name)

@@ -13,10 +13,6 @@ const REPLACING_MAX: usize = 128;
 
 /// The places in `met` whose rule another one replaces.
 pub(crate) fn replaced(met: &[Option<&Rule>]) -> Vec<usize> {
-    let replaces_any = |rule: &&Rule| !rule.replaces.is_empty();
-    if !met.iter().flatten().any(replaces_any) {
-        return Vec::new();
-    }
     let rules = distinct(met);
     let reached: Vec<Vec<bool>> = (0..rules.len()).map(|at| reached(&rules, at)).collect();
     let in_circle = |one: usize, other: usize| reached[one][other] && reached[other][one];

@@ -221,6 +221,10 @@ impl<'s> Resolved<'s> {
     }
 
     fn drop_replaced(&mut self) {
+        let replaces = |rule: &Rule| !rule.replaces.is_empty();
+        if !self.parts.iter().filter_map(Part::rule).any(replaces) {
+            return;
+        }
         let rules: Vec<Option<&Rule>> = self.parts.iter().map(Part::rule).collect();
         for index in replaced(&rules) {
             self.parts[index] = Part::Nothing;

@@ -137,11 +137,15 @@ impl Wrong {
     fn shown(&self, key: &str, text: &str, min: u32, max: u32) -> (String, String) {
         let range = format!("write a whole number from {min} to {max}");
         let (why, help) = match self {
-            Wrong::Quoted => ("is text", format!("leave out the quotes: `{key}: {}`", short(text))),
+            Wrong::Quoted => (
+                "is text",
+                format!("leave out the quotes: `{key}: {}`", short(text)),
+            ),
             Wrong::Negative => ("is negative", range),
             Wrong::Point => (
                 "is not a whole number (error checking config)",
-                "to slow a limit down, make its window longer: `requests_per_unit: 1` with `window: 4s`"
+                "to slow a limit down, make its window longer: \
+                 `requests_per_unit: 1` with `window: 4s`"
                     .to_owned(),
             ),
             Wrong::Octal => (

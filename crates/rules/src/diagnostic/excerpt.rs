@@ -77,7 +77,10 @@ fn shown(character: char) -> String {
 
 /// Control characters, and those that change the direction of text.
 pub(crate) fn is_unsafe(character: char) -> bool {
-    let turns = matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let turns = matches!(
+        character,
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
     character.is_control() || turns || character == '\u{feff}'
 }
 

@@ -140,7 +140,8 @@ impl Reader<'_> {
             return;
         }
         let message = format!(
-            "share_threshold can only be used with wildcard values (containing '*'), but found key {}",
+            "share_threshold can only be used with wildcard values (containing '*'), \
+             but found key {}",
             quoted(&key.value)
         );
         let help = "write `value: \"*\"` for one counter over all values, or remove the flag";

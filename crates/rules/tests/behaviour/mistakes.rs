@@ -217,7 +217,8 @@ fn unlimited_and_replaces() {
 fn descriptors() {
     refused(
         "duplicate-rule",
-        "domain: a\ndescriptors:\n  - {key: b, value: c, rate_limit: 1/s}\n  - {key: b, value: c}\n",
+        "domain: a\ndescriptors:\n  - {key: b, value: c, rate_limit: 1/s}\n\
+         \x20 - {key: b, value: c}\n",
     );
     refused("missing-key", "domain: a\ndescriptors:\n  - value: c\n");
     refused("list-of-scalars", "domain: a\ndescriptors:\n  - a\n");

@@ -1,0 +1,70 @@
+//! Who is measured, and how each is used: as its own documentation says.
+
+mod by_hand;
+mod floor;
+mod governor;
+mod quota;
+mod ratelimit;
+mod tollgate;
+
+use tollgate_core::{Limit, Span};
+
+pub(crate) use by_hand::ByHand;
+pub(crate) use floor::Floor;
+pub(crate) use governor::Governor;
+pub(crate) use quota::Quota;
+pub(crate) use ratelimit::Ratelimit;
+pub(crate) use tollgate::{Tollgate, TollgateBatch};
+
+/// Decisions that are asked for at once by whoever can.
+pub(crate) const BATCH: usize = 64;
+
+/// Whether requests pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// 10 000 an hour, and a burst that no run exhausts: every key stays in debt, none is forgotten.
+    Admitted,
+    /// One an hour: each key's first request passes and no other.
+    Refused,
+}
+
+/// A rate limiter with many keys.
+pub(crate) trait Contender<K>: Sync {
+    /// One for `keys` keys.
+    fn build(keys: u64, outcome: Outcome) -> Self;
+
+    /// Whether a request by `key` may pass.
+    fn check(&self, key: &K) -> bool;
+
+    /// As [`Contender::check`] for each key; how many may pass.
+    #[inline]
+    fn check_many(&self, keys: &[K]) -> u64 {
+        keys.iter().map(|key| u64::from(self.check(key))).sum()
+    }
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Outcome::Admitted => "admitted",
+            Outcome::Refused => "refused",
+        }
+    }
+
+    /// Units an hour, and at once.
+    pub(crate) const fn per_hour_and_burst(self) -> (u32, u32) {
+        match self {
+            Outcome::Admitted => (10_000, u32::MAX),
+            Outcome::Refused => (1, 1),
+        }
+    }
+
+    pub(crate) fn limit(self) -> Limit {
+        let (count, burst) = self.per_hour_and_burst();
+        Limit::token_bucket(count, Span::HOUR)
+            .and_then(|limit| limit.with_burst(burst))
+            .expect("both are representable")
+    }
+}

@@ -1,0 +1,29 @@
+//! The floor: what memory itself allows.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_memory::BYTES_PER_KEY;
+
+use super::{Contender, Outcome};
+
+/// Memory of the size of Tollgate's table, in which a decision is one atomic addition.
+pub(crate) struct Floor(Vec<AtomicU64>);
+
+// === impl Floor ===
+
+impl Contender<u64> for Floor {
+    fn build(keys: u64, _outcome: Outcome) -> Floor {
+        let keys = usize::try_from(keys).unwrap_or(usize::MAX);
+        let words = (keys * BYTES_PER_KEY / size_of::<AtomicU64>()).max(1);
+        Floor((0..words).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    #[inline]
+    fn check(&self, key: &u64) -> bool {
+        let mixed = key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let words = u128::try_from(self.0.len()).unwrap_or(1);
+        let place = usize::try_from((u128::from(mixed) * words) >> 64).unwrap_or(0);
+        // Relaxed: nobody reads it; it only has to be paid for.
+        self.0[place].fetch_add(1, Ordering::Relaxed) != u64::MAX
+    }
+}

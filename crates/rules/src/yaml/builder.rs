@@ -1,0 +1,320 @@
+//! Events of the YAML parser into nodes, within the budgets.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
+
+use crate::findings::{Findings, Mark, Mistakes, quoted};
+
+use super::{Body, DEPTH_MAX, Document, NODES_MAX, Node, Pair, Scalar, narrow, text};
+
+/// Builds nodes out of events.
+pub(super) struct Builder<'f> {
+    file: usize,
+    pub(super) findings: &'f mut Findings,
+    open: Vec<Open>,
+    anchors: HashMap<usize, Arc<Node>>,
+    /// Nodes so far, aliases expanded.
+    nodes: usize,
+    /// The line that the present document begins at.
+    pub(super) document_line: u32,
+    /// Where the present document's mistakes begin.
+    pub(super) mistakes: Mistakes,
+}
+
+/// A list or map that has not ended.
+struct Open {
+    mark: Mark,
+    anchor: usize,
+    is_map: bool,
+    /// Items, or keys and values in turn.
+    items: Vec<Arc<Node>>,
+}
+
+/// The rest of the file cannot be read; the reason is reported.
+pub(super) struct Unreadable;
+
+// === impl Builder ===
+
+impl<'f> Builder<'f> {
+    pub(super) fn new(file: usize, findings: &'f mut Findings) -> Builder<'f> {
+        Builder {
+            file,
+            mistakes: findings.mark(),
+            findings,
+            open: Vec::new(),
+            anchors: HashMap::new(),
+            nodes: 0,
+            document_line: 1,
+        }
+    }
+
+    pub(super) fn read(&mut self, text: &str, list: &mut Vec<Document>) -> Result<(), Unreadable> {
+        let mut parser: Parser<'_, StrInput<'_>> = Parser::new_from_str(text);
+        while let Some(event) = parser.next_event() {
+            let (event, span) = event.map_err(|error| self.syntax(text, &error))?;
+            let mark = self.mark(span);
+            if let Some(root) = self.event(event, mark)? {
+                let mistakes = self.findings.since(self.mistakes);
+                list.push(Document { root, mistakes });
+                self.mistakes = self.findings.mark();
+                self.anchors.clear();
+                self.document_line = mark.line;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one event in; a document that ends with it is returned.
+    fn event(&mut self, event: Event<'_>, mark: Mark) -> Result<Option<Arc<Node>>, Unreadable> {
+        match event {
+            Event::DocumentStart(_) => {
+                self.document_line = mark.line;
+                Ok(None)
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                let scalar = self.scalar(&text, style, tag.as_deref(), mark);
+                self.place(Node::new(mark, Body::Scalar(scalar)), anchor)
+            }
+            Event::SequenceStart(anchor, tag) => self.begin(false, anchor, tag.as_deref(), mark),
+            Event::MappingStart(anchor, tag) => self.begin(true, anchor, tag.as_deref(), mark),
+            Event::SequenceEnd | Event::MappingEnd => self.end(),
+            Event::Alias(anchor) => self.alias(anchor, mark),
+            _ => Ok(None),
+        }
+    }
+
+    fn begin(
+        &mut self,
+        is_map: bool,
+        anchor: usize,
+        tag: Option<&Tag>,
+        mark: Mark,
+    ) -> Result<Option<Arc<Node>>, Unreadable> {
+        self.check_depth(1, mark)?;
+        let expected = if is_map { "map" } else { "seq" };
+        if let Some(tag) = tag
+            && !(tag.is_yaml_core_schema() && tag.suffix == expected)
+        {
+            self.strange_tag(tag, mark);
+        }
+        self.open.push(Open {
+            mark,
+            anchor,
+            is_map,
+            items: Vec::new(),
+        });
+        Ok(None)
+    }
+
+    fn end(&mut self) -> Result<Option<Arc<Node>>, Unreadable> {
+        let Some(open) = self.open.pop() else {
+            return Ok(None);
+        };
+        let body = if open.is_map {
+            Body::Map(self.entries(open.items)?)
+        } else {
+            Body::List(open.items)
+        };
+        self.place(Node::new(open.mark, body), open.anchor)
+    }
+
+    fn place(&mut self, node: Node, anchor: usize) -> Result<Option<Arc<Node>>, Unreadable> {
+        // What is inside is counted already.
+        let own = match &node.body {
+            Body::Scalar(_) => node.size,
+            Body::List(_) | Body::Map(_) => 1,
+        };
+        self.count(own, node.mark)?;
+        let node = Arc::new(node);
+        if anchor != 0 {
+            self.anchors.insert(anchor, Arc::clone(&node));
+        }
+        Ok(self.attach(node))
+    }
+
+    fn attach(&mut self, node: Arc<Node>) -> Option<Arc<Node>> {
+        match self.open.last_mut() {
+            Some(open) => {
+                open.items.push(node);
+                None
+            }
+            None => Some(node),
+        }
+    }
+
+    fn alias(&mut self, anchor: usize, mark: Mark) -> Result<Option<Arc<Node>>, Unreadable> {
+        let Some(node) = self.anchors.get(&anchor).cloned() else {
+            let message = "an alias stands inside its own anchor".to_owned();
+            let help = "a value cannot contain itself: write it out";
+            return Err(self.stop(mark, "alias-of-itself", message, help));
+        };
+        self.check_depth(node.depth, mark)?;
+        self.count(node.size, mark)?;
+        Ok(self.attach(node))
+    }
+
+    /// Pairs keys and values, refuses a key twice, and takes in the maps below `<<`.
+    fn entries(&mut self, items: Vec<Arc<Node>>) -> Result<Vec<Pair>, Unreadable> {
+        let mut entries: Vec<Pair> = Vec::with_capacity(items.len() / 2);
+        let mut lines: HashMap<String, u32> = HashMap::new();
+        let mut merged = Vec::new();
+        let mut items = items.into_iter();
+        while let (Some(key), Some(value)) = (items.next(), items.next()) {
+            let Some(scalar) = key.scalar() else {
+                let message = format!("a key must be text, and this is {}", key.kind());
+                let help = "write text before the `:`";
+                self.findings.error(key.mark, "key-type", message, help);
+                continue;
+            };
+            if scalar.plain && scalar.text == "<<" {
+                merged.push(value);
+                continue;
+            }
+            if let Some(line) = lines.get(&scalar.text) {
+                let message = format!(
+                    "{} is written twice; the first is in line {line}",
+                    quoted(&scalar.text)
+                );
+                let help = "keep one of them";
+                self.findings
+                    .error(key.mark, "duplicate-key", message, help);
+                continue;
+            }
+            lines.insert(scalar.text.clone(), key.mark.line);
+            entries.push((key, value));
+        }
+        for value in merged {
+            self.merge(&value, &mut lines, &mut entries)?;
+        }
+        Ok(entries)
+    }
+
+    /// Adds the entries of a merge key's maps, of which the ones that are there already win.
+    fn merge(
+        &mut self,
+        value: &Node,
+        lines: &mut HashMap<String, u32>,
+        entries: &mut Vec<Pair>,
+    ) -> Result<(), Unreadable> {
+        match &value.body {
+            Body::Map(added) => {
+                for (key, value) in added {
+                    let Some(scalar) = key.scalar() else { continue };
+                    if !lines.contains_key(&scalar.text) {
+                        lines.insert(scalar.text.clone(), key.mark.line);
+                        self.count(value.size, value.mark)?;
+                        entries.push((Arc::clone(key), Arc::clone(value)));
+                    }
+                }
+            }
+            Body::List(maps) if maps.iter().all(|map| matches!(map.body, Body::Map(_))) => {
+                for map in maps {
+                    self.merge(map, lines, entries)?;
+                }
+            }
+            _ => {
+                let message = format!("`<<` takes a map, and this is {}", value.kind());
+                let help = "write `<<: *anchor`, where `&anchor` stands before a map";
+                self.findings.error(value.mark, "merge-type", message, help);
+            }
+        }
+        Ok(())
+    }
+
+    fn scalar(&mut self, text: &str, style: ScalarStyle, tag: Option<&Tag>, mark: Mark) -> Scalar {
+        let mut plain = style == ScalarStyle::Plain;
+        match tag {
+            None => {}
+            Some(tag) if tag.is_yaml_core_schema() => match tag.suffix.as_str() {
+                "str" => plain = false,
+                "int" | "bool" | "float" | "null" => plain = true,
+                _ => self.strange_tag(tag, mark),
+            },
+            Some(tag) if tag.handle.is_empty() && tag.suffix == "!" => plain = false,
+            Some(tag) => self.strange_tag(tag, mark),
+        }
+        Scalar {
+            text: text.to_owned(),
+            plain,
+        }
+    }
+
+    fn strange_tag(&mut self, tag: &Tag, mark: Mark) {
+        let message = format!("the tag {} means nothing here", quoted(&tag.to_string()));
+        let help = "leave it out; text that looks like a number goes in quotes";
+        self.findings.error(mark, "tag", message, help);
+    }
+
+    fn check_depth(&mut self, more: usize, mark: Mark) -> Result<(), Unreadable> {
+        if self.open.len() + more <= DEPTH_MAX {
+            return Ok(());
+        }
+        Err(self.too_deep(mark))
+    }
+
+    fn count(&mut self, more: usize, mark: Mark) -> Result<(), Unreadable> {
+        self.nodes = self.nodes.saturating_add(more);
+        if self.nodes <= NODES_MAX {
+            return Ok(());
+        }
+        let message = format!("the file has more than {NODES_MAX} values, aliases counted in full");
+        let help = "use fewer aliases, or several files";
+        Err(self.stop(mark, "too-many-values", message, help))
+    }
+
+    fn syntax(&mut self, text: &str, error: &ScanError) -> Unreadable {
+        let marker = error.marker();
+        let end = Span::new(*marker, *marker);
+        let mark = self.mark(end);
+        if let Some(column) = text::tab_in_indentation(text, mark.line) {
+            let mark = Mark { column, ..mark };
+            let message = "a tab in the indentation".to_owned();
+            return self.stop(mark, "tab", message, "YAML is indented with spaces only");
+        }
+        let info = error.info();
+        if info.contains("recursion limit") {
+            return self.too_deep(mark);
+        }
+        let message = format!("this is not YAML: {info}");
+        let help = match self.open.last() {
+            _ if info.contains("anchor") => {
+                "a wildcard goes in quotes: `\"*\"`; an alias `*NAME` repeats a value with `&NAME` \
+                 before it, further up in the document"
+                    .to_owned()
+            }
+            Some(open) => format!(
+                "it is inside the {} that begins in line {}, column {}: \
+                 is it closed, and each line indented alike?",
+                if open.is_map { "map" } else { "list" },
+                open.mark.line,
+                open.mark.column
+            ),
+            None => "is a quote or bracket not closed, or a line indented wrongly?".to_owned(),
+        };
+        self.stop(mark, "syntax", message, &help)
+    }
+
+    fn too_deep(&mut self, mark: Mark) -> Unreadable {
+        let message = format!("lists and maps are nested more than {DEPTH_MAX} deep");
+        let help = "descriptors need two levels each: use fewer levels";
+        self.stop(mark, "too-deep", message, help)
+    }
+
+    fn stop(&mut self, mark: Mark, code: &'static str, message: String, help: &str) -> Unreadable {
+        self.findings.error(mark, code, message, help);
+        Unreadable
+    }
+
+    fn mark(&self, span: Span) -> Mark {
+        let same_line = span.start.line() == span.end.line();
+        let length = if same_line { span.len() } else { 1 };
+        Mark {
+            file: self.file,
+            line: narrow(span.start.line()),
+            column: narrow(span.start.col() + 1),
+            length: narrow(length),
+        }
+    }
+}
