@@ -1,6 +1,9 @@
 //! The `tollgate` command.
 
+mod check;
 mod replay;
+mod schema;
+mod serve;
 
 use std::process::ExitCode;
 
@@ -16,11 +19,17 @@ struct Tollgate {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Serve(serve::Args),
+    Check(check::Args),
     Replay(replay::Args),
+    Schema(schema::Args),
 }
 
 fn main() -> ExitCode {
     match Tollgate::parse().command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Check(args) => check::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Schema(args) => schema::run(&args),
     }
 }

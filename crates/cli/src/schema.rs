@@ -1,0 +1,16 @@
+//! `tollgate schema`.
+
+use std::io::{ErrorKind, Write, stdout};
+use std::process::ExitCode;
+
+/// Write the JSON Schema of rules files, for editors.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+
+/// 0, or 2 if standard output takes nothing.
+pub(crate) fn run(Args {}: &Args) -> ExitCode {
+    match writeln!(stdout().lock(), "{:#}", tollgate_rules::schema()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => ExitCode::from(2),
+        _ => ExitCode::SUCCESS,
+    }
+}

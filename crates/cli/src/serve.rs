@@ -1,0 +1,100 @@
+//! `tollgate serve`.
+
+use std::error::Error;
+use std::io::{Write, stderr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use tollgate_server::{Config, Log, LogFormat, LogLevel, ServeError};
+
+/// Serve rules over gRPC (Envoy's rate limit service), HTTP and an admin port.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The settings.
+    #[arg(default_value = "tollgate.yaml")]
+    config: PathBuf,
+    /// What a line of the log looks like, in place of `log.format`.
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<Format>,
+    /// How much is logged, in place of `log.level`.
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<Level>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Level {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+/// Runs until told to stop: 0 then, 1 if the service cannot run, 2 if its settings are wrong.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let config = match Config::read(&args.config) {
+        Ok(config) => config,
+        Err(error) => {
+            tell(&error);
+            return ExitCode::from(2);
+        }
+    };
+    if let Err(error) = tollgate_server::init_log(&args.log(config.log)) {
+        tell(&*error);
+    }
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tell(&error);
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(tollgate_server::serve(&config)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tell(&error);
+            match error {
+                ServeError::Unreadable(_) => ExitCode::from(2),
+                _ => ExitCode::FAILURE,
+            }
+        }
+    }
+}
+
+/// An error and its reasons, on standard error.
+fn tell(error: &dyn Error) {
+    let mut text = format!("tollgate: {error}");
+    let mut reason = error.source();
+    while let Some(of) = reason {
+        text.push_str(&format!(": {of}"));
+        reason = of.source();
+    }
+    // There is nowhere else to complain to.
+    let _ = writeln!(stderr(), "{}", text.trim_end());
+}
+
+// === impl Args ===
+
+impl Args {
+    fn log(&self, configured: Log) -> Log {
+        let format = match self.log_format {
+            Some(Format::Text) => LogFormat::Text,
+            Some(Format::Json) => LogFormat::Json,
+            None => configured.format,
+        };
+        let level = match self.log_level {
+            Some(Level::Error) => LogLevel::Error,
+            Some(Level::Warn) => LogLevel::Warn,
+            Some(Level::Info) => LogLevel::Info,
+            Some(Level::Debug) => LogLevel::Debug,
+            None => configured.level,
+        };
+        Log { level, format }
+    }
+}
