@@ -2,7 +2,10 @@
 
 use super::*;
 
-fn read(text: &str) -> Result<(bool, u32, Span, Vec<String>, Option<u16>), Vec<Diagnostic>> {
+/// What the test's settings are made into.
+type Taken = (bool, u32, Span, Vec<String>, Option<u16>);
+
+fn read(text: &str) -> Result<Taken, Vec<Diagnostic>> {
     let source = Source::new("s.yaml", text);
     settings(&source, |top| {
         let (number, span) = top.map("limits", |limits| {
