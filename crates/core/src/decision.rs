@@ -1,5 +1,7 @@
 //! What a limit says to a cost.
 
+use std::time::Duration;
+
 use crate::moment::Span;
 
 /// What one limit says to one cost at one moment. A refusal is a value, not an error.
@@ -69,6 +71,31 @@ impl Decision {
         match self {
             Decision::Allow(grant) => grant.reset,
             Decision::Deny(denial) => denial.reset,
+        }
+    }
+
+    /// [`Decision::wait`] as the standard library's type; `None` if the cost fits, and if it never
+    /// will.
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Decision::Deny(Denial {
+                wait: Wait::For(span),
+                ..
+            }) => Some(Duration::from_nanos(span.as_nanos())),
+            _ => None,
+        }
+    }
+
+    /// [`Decision::reset`] as the standard library's type.
+    pub const fn reset_after(&self) -> Duration {
+        Duration::from_nanos(self.reset().as_nanos())
+    }
+
+    /// How long a leaky bucket holds the request before its turn; zero in every other case.
+    pub const fn delay(&self) -> Duration {
+        match self {
+            Decision::Allow(grant) => Duration::from_nanos(grant.delay.as_nanos()),
+            Decision::Deny(_) => Duration::ZERO,
         }
     }
 
