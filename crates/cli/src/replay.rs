@@ -110,7 +110,10 @@ fn execute(args: &Args) -> Result<(), Failure> {
             known.join(", ")
         );
     }
-    let mut decisions = args.decisions.as_deref().map(create).transpose()?;
+    let mut decisions = match args.decisions.as_deref() {
+        Some(path) => Some(create(path, &args.files)?),
+        None => None,
+    };
     let mut traffic = Traffic::new(format);
     read(&args.files, &mut traffic)?;
     let bar = bar(traffic.events().try_into().unwrap_or(u64::MAX), DECIDING);
@@ -206,14 +209,21 @@ fn read(files: &[PathBuf], traffic: &mut Traffic) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where decisions go.
-fn create(path: &Path) -> Result<BufWriter<Box<dyn Write>>, Failure> {
-    let out: Box<dyn Write> = if is_standard(path) {
-        Box::new(io::stdout().lock())
-    } else {
-        Box::new(File::create(path).map_err(|error| cannot("write", path, &error))?)
-    };
-    Ok(BufWriter::new(out))
+/// Where decisions go; never over an input, which would be empty before it is read.
+fn create(path: &Path, inputs: &[PathBuf]) -> Result<BufWriter<Box<dyn Write>>, Failure> {
+    if is_standard(path) {
+        return Ok(BufWriter::new(Box::new(io::stdout().lock())));
+    }
+    let existing = path.canonicalize().ok();
+    let is_same = |input: &&PathBuf| existing.is_some() && input.canonicalize().ok() == existing;
+    if let Some(input) = inputs.iter().find(is_same) {
+        return Err(Failure::Message(format!(
+            "--decisions would overwrite the input {}; name another file",
+            input.display()
+        )));
+    }
+    let file = File::create(path).map_err(|error| cannot("write", path, &error))?;
+    Ok(BufWriter::new(Box::new(file)))
 }
 
 fn tell(args: &Args, report: &Report, traffic: &Traffic) -> Result<(), Failure> {

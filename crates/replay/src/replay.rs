@@ -277,7 +277,3 @@ fn index(request: u32) -> usize {
 fn whole(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests;

@@ -98,18 +98,23 @@ impl<'de> Deserialize<'de> for Members<'de> {
 // === impl BadEvent ===
 
 impl BadEvent {
-    /// What is wrong, with the column: that it is in line 1 of a line, nobody needs to know.
-    pub(crate) fn json(error: &serde_json::Error) -> BadEvent {
-        let message = error.to_string();
-        let place = format!(" at line {} column {}", error.line(), error.column());
-        BadEvent::Json(match message.strip_suffix(&place) {
-            Some(message) if error.column() > 0 => {
-                format!("{message} at column {}", error.column())
-            }
-            Some(message) => message.to_owned(),
-            None => message,
+    fn json(error: &serde_json::Error) -> BadEvent {
+        let column = error.column();
+        BadEvent::Json(match message(error) {
+            message if column > 0 => format!("{message} at column {column}"),
+            message => message,
         })
     }
+}
+
+/// What is wrong, without the place: it counts lines of the line, and columns without `at`.
+pub(crate) fn message(error: &serde_json::Error) -> String {
+    let mut message = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    if message.ends_with(&place) {
+        message.truncate(message.len() - place.len());
+    }
+    message
 }
 
 impl fmt::Display for BadEvent {

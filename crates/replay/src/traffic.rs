@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::input::{LINE_BYTES_MAX, Line, Lines};
 use crate::pattern::{Agent, Fields, Pattern, Values, text};
 use crate::plain::Plain;
-use crate::trace::{self, BadEvent};
+use crate::trace;
 
 /// The most lines of all inputs together.
 pub const LINES_MAX: u32 = u32::MAX;
@@ -293,7 +293,7 @@ impl Reader<'_> {
     fn request(&self) -> Result<RateLimitRequest, String> {
         match self {
             Reader::Trace { identity } => {
-                serde_json::from_slice(identity).map_err(|error| BadEvent::json(&error).to_string())
+                serde_json::from_slice(identity).map_err(|error| trace::message(&error))
             }
             Reader::AccessLog {
                 domain,

@@ -1,4 +1,0 @@
-use tollgate_rules::{Options, Source};
-
-use super::*;
-use crate::traffic::Format;
