@@ -1,0 +1,1 @@
+//! Tollgate's shared store: Redis, Redis Cluster and Valkey.

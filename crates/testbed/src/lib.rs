@@ -1,0 +1,28 @@
+//! Real servers for tests, and a network between them that fails as told.
+//!
+//! Every server listens on a free port of 127.0.0.1, keeps its files in a folder of its own, and ends
+//! with the value that stands for it: also when a test panics, and when the test's process is killed.
+//!
+//! For tests and benchmarks only: it panics where a server cannot be had, and says what to install.
+
+mod process;
+
+mod folder;
+
+mod redis;
+
+mod cluster;
+
+mod sentinel;
+
+mod tls;
+
+mod proxy;
+
+pub use cluster::{Cluster, MASTERS, NODES};
+pub use folder::Folder;
+pub use process::Process;
+pub use proxy::{Faults, Proxy};
+pub use redis::{Program, Redis, Setup};
+pub use sentinel::Sentinels;
+pub use tls::{Certificates, PASSWORD, USER};

