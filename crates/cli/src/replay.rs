@@ -121,7 +121,10 @@ fn execute(args: &Args) -> Result<(), Failure> {
         None => Memories::Unbounded,
         Some(max_keys) => Memories::Bounded { max_keys },
     };
-    let out = decisions.as_mut().map(|out| out as &mut dyn Write);
+    let out: Option<&mut dyn Write> = match &mut decisions {
+        Some(out) => Some(out),
+        None => None,
+    };
     let report = replay(&mut traffic, &rules, memories, out, &mut |count| {
         bar.set_position(count)
     });

@@ -62,8 +62,10 @@ impl<'a> DecisionLine<'a> {
     }
 
     pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        serde_json::to_writer(&mut *out, self)?;
-        out.write_all(b"\n")
+        // At once: a line is some fifty pieces.
+        let mut line = serde_json::to_vec(self)?;
+        line.push(b'\n');
+        out.write_all(&line)
     }
 }
 

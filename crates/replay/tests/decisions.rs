@@ -27,7 +27,7 @@ fn rules() -> RuleSet {
 
 fn run(traffic: &mut Traffic) -> (Report, String) {
     let mut decisions = Vec::new();
-    let out = Some(&mut decisions as &mut dyn std::io::Write);
+    let out: Option<&mut dyn std::io::Write> = Some(&mut decisions);
     let report = replay(traffic, &rules(), Memories::Unbounded, out, &mut |_| {}).unwrap();
     (report, String::from_utf8(decisions).unwrap())
 }

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 
-use serde_json::Value;
 use tollgate_replay::{Format, LogKind, Memories, Report, Traffic, replay};
 use tollgate_rules::{Options, RuleSet, Source};
 
@@ -58,13 +57,12 @@ fn by_client(limit: &str) -> RuleSet {
 /// The report, and for each decision in order its line and whether the request passed.
 fn replayed(traffic: &mut Traffic, rules: &RuleSet) -> (Report, Vec<(usize, bool)>) {
     let mut decisions = Vec::new();
-    let out = Some(&mut decisions as &mut dyn std::io::Write);
+    let out: Option<&mut dyn std::io::Write> = Some(&mut decisions);
     let report = replay(traffic, rules, Memories::Unbounded, out, &mut |_| {}).unwrap();
-    let decided = serde_json::Deserializer::from_slice(&decisions).into_iter::<Value>();
-    let decided = decided.map(|decision| {
-        let decision = decision.unwrap();
-        let line = decision["line"].as_u64().unwrap().try_into().unwrap();
-        (line, decision["allowed"].as_bool().unwrap())
+    let decisions = String::from_utf8(decisions).unwrap();
+    let decided = decisions.lines().map(|decision| {
+        let (line, rest) = decision["{\"line\":".len()..].split_once(',').unwrap();
+        (line.parse().unwrap(), rest.contains("\"allowed\":true,"))
     });
     (report, decided.collect())
 }
@@ -80,7 +78,9 @@ fn every_log_has_the_events_that_are_known_of_it() {
                 (events, skipped),
                 "{name}"
             );
-            let (report, _) = replayed(&mut traffic, &by_client("5/minute"));
+            let rules = by_client("5/minute");
+            let report = replay(&mut traffic, &rules, Memories::Unbounded, None, &mut |_| {});
+            let report = report.unwrap();
             assert_eq!(report.events, u64::try_from(events).unwrap(), "{name}");
             assert_eq!(report.admitted + report.refused, report.events, "{name}");
         }
@@ -99,11 +99,6 @@ fn a_sliding_log_decides_every_log_as_a_plain_list_does() {
             "{algorithm: sliding_log, unit: second, requests_per_unit: 2}",
             2,
             SECOND,
-        ),
-        (
-            "{algorithm: sliding_log, window: 1h, requests_per_unit: 50}",
-            50,
-            60 * MINUTE,
         ),
     ] {
         agree(limit, || {
@@ -132,12 +127,6 @@ fn a_token_bucket_decides_every_log_as_a_fraction_does() {
             1,
             SECOND,
             3,
-        ),
-        (
-            "{algorithm: token_bucket, unit: minute, requests_per_unit: 8}",
-            8,
-            MINUTE,
-            8,
         ),
     ] {
         assert_eq!(
