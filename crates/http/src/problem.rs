@@ -46,7 +46,9 @@ impl Problem {
         let by = answer.refused_by().map_or("", name);
         let detail = match wait {
             Wait::For(wait) => {
-                format!("limit \"{by}\" is exceeded; the same request is admitted after {wait}")
+                // As in `Retry-After`.
+                let secs = wait.as_secs_ceil().max(1);
+                format!("limit \"{by}\" is exceeded; the same request is admitted in {secs} s")
             }
             Wait::Never => {
                 format!("limit \"{by}\" never admits that much at once; ask for less")

@@ -44,6 +44,9 @@ pub fn settings<T>(
         let help = "join them, or remove one";
         findings.error(second.root.mark, "second-document", message, help);
     }
+    if !documents.whole {
+        return Err(findings.finish(std::slice::from_ref(source)).0);
+    }
     let findings = RefCell::new(findings);
     let root = documents.list.first().map(|document| &*document.root);
     let top = Settings::over(String::new(), root, &findings);
@@ -124,7 +127,7 @@ impl<'n> Settings<'n> {
 
     /// One of `words`.
     pub fn choice(&self, key: &'static str, words: &[&'static str]) -> Option<&'static str> {
-        let example = words.join("`, `");
+        let example = words.join("` or `");
         self.parsed(key, &example, |text| {
             let found = words.iter().find(|word| **word == text);
             found.copied().ok_or_else(|| "is none of these".to_owned())

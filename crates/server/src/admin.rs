@@ -8,7 +8,9 @@ use axum::response::Response;
 use axum::routing::get;
 use http::StatusCode;
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 use tollgate_core::{Enforcement, OnDenial, Store};
+use tollgate_http::Problem;
 use tollgate_rules::RuleView;
 
 use crate::engine::Engine;
@@ -42,7 +44,16 @@ pub(crate) fn routes<S: Store + 'static>(engine: Arc<Engine<S>>, metrics: Arc<Me
 }
 
 async fn scrape<S: Store + 'static>(State(desk): State<Arc<Desk<S>>>) -> Response {
-    reply::reply(StatusCode::OK, OPEN_METRICS, desk.metrics.text())
+    // A store may have to count its keys one by one.
+    let text = spawn_blocking(move || desk.metrics.text()).await;
+    match text {
+        Ok(text) => reply::reply(StatusCode::OK, OPEN_METRICS, text),
+        Err(error) => {
+            let detail = format!("the metrics could not be written: {error}");
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            reply::problem(&Problem::new(status, detail))
+        }
+    }
 }
 
 async fn rules<S: Store + 'static>(State(desk): State<Arc<Desk<S>>>) -> Response {

@@ -51,10 +51,15 @@ const fn one() -> i64 {
 
 impl Check {
     pub(crate) fn read(body: &[u8]) -> Result<Check, Failure> {
-        serde_json::from_slice(body).map_err(|error| {
+        let wrong = |error: serde_json::Error| {
             let example = r#"{"domain": "shop", "descriptors": [{"user": "ann"}]}"#;
             Failure::bad_request(format!("{error}; a question looks like {example}"))
-        })
+        };
+        // serde takes a list for any struct, by the order of its fields; nobody else would.
+        if body.trim_ascii_start().starts_with(b"[") {
+            return Err(wrong(Error::custom("the body is a list, not an object")));
+        }
+        serde_json::from_slice(body).map_err(wrong)
     }
 
     pub(crate) fn request(&self) -> Result<Request<'_>, Failure> {
@@ -118,10 +123,10 @@ impl<'de> Visitor<'de> for Entries {
                 value @ (Value::Bool(_) | Value::Number(_)) => {
                     entries.push((key, value.to_string()));
                 }
-                value @ Value::Array(_) if key == "entries" && entries.is_empty() => {
-                    let pairs: Vec<Pair> = serde_json::from_value(value)
-                        .map_err(|error| A::Error::custom(format!("entries: {error}")))?;
-                    entries.extend(pairs.into_iter().map(|pair| (pair.key, pair.value)));
+                Value::Array(pairs) if key == "entries" && entries.is_empty() => {
+                    for pair in pairs {
+                        entries.push(pair_of(pair).map_err(A::Error::custom)?);
+                    }
                     long = true;
                 }
                 _ => {
@@ -134,6 +139,15 @@ impl<'de> Visitor<'de> for Entries {
     }
 }
 
+fn pair_of(value: Value) -> Result<(String, String), String> {
+    if !value.is_object() {
+        return Err("an entry is an object with `key` and `value`".to_owned());
+    }
+    let pair = serde_json::from_value(value).map_err(|error| format!("entries: {error}"))?;
+    let Pair { key, value } = pair;
+    Ok((key, value))
+}
+
 /// The answer to a question: 200, or 429 with a problem document that has the same members.
 pub(crate) fn verdict(request: &Request<'_>, answer: &Answer) -> Response {
     let problem = Problem::refusal(answer);
@@ -144,7 +158,8 @@ pub(crate) fn verdict(request: &Request<'_>, answer: &Answer) -> Response {
     members.insert("domain".to_owned(), json!(request.domain));
     members.insert("allowed".to_owned(), json!(answer.is_admitted()));
     if let Some(refused) = answer.refused {
-        members.insert("deniedBy".to_owned(), json!(refused.by));
+        let by = answer.refused_by().map(|limited| limited.rule.shown());
+        members.insert("deniedBy".to_owned(), json!(by));
         members.insert("retryAfter".to_owned(), json!(waited(refused.wait)));
     } else if !answer.delay.is_zero() {
         members.insert("delay".to_owned(), json!(duration(answer.delay)));

@@ -28,7 +28,7 @@ use crate::metrics::DoorName;
 use crate::patience::Patient;
 use crate::phase::Stopping;
 
-/// The largest head of an HTTP request.
+/// The largest head of an HTTP request; hyper notices it at the latest at twice this size.
 pub const HEAD_BYTES_MAX: u32 = 64 * 1024;
 /// The most gRPC calls at once on one connection.
 pub const STREAMS_MAX: u32 = 256;

@@ -151,10 +151,10 @@ impl<F: Fn() -> KeyCounts + Send + Sync + 'static> Collector for Keys<F> {
         let KeyCounts { live, evicted } = (self.0)();
         let help = "Keys that have consumed something and not yet recovered";
         let live = ConstGauge::new(i64::try_from(live).unwrap_or(i64::MAX));
-        let metric = encoder.encode_descriptor("tollgate_keys", help, None, MetricType::Gauge)?;
+        let metric = encoder.encode_descriptor("keys", help, None, MetricType::Gauge)?;
         live.encode(metric)?;
         let help = "Keys forgotten at the store's bound before they had recovered";
-        let name = "tollgate_keys_evicted";
+        let name = "keys_evicted";
         let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         ConstCounter::new(evicted).encode(metric)
     }

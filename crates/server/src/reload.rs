@@ -13,13 +13,20 @@ use tracing::{error, info, warn};
 use crate::engine::Engine;
 use crate::metrics::Metrics;
 
+/// Why rules are read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// Somebody wants it, and to be told what is wrong.
+    Ordered,
+    /// Something may have changed.
+    Noticed,
+}
+
 /// What came of reading rules again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The files say what they said the last time.
-    Unchanged,
-    /// All of it is in force.
-    Replaced,
+    /// All of it is in force, changed or not.
+    InForce,
     /// Some or all of it has mistakes, and what those concern stays as it was; or the files cannot
     /// be read, and everything stays. The log has the reasons.
     Failed,
@@ -31,8 +38,8 @@ pub(crate) struct Reader<S> {
     metrics: Arc<Metrics>,
     paths: Vec<PathBuf>,
     options: Options,
-    /// A hash of the texts that were last parsed.
-    seen: Option<u64>,
+    /// A hash of the texts that were last parsed, and what came of them.
+    seen: Option<(u64, Outcome)>,
 }
 
 // === impl Reader ===
@@ -64,16 +71,16 @@ impl<S: Store> Reader<S> {
     /// That files cannot be read.
     pub(crate) fn first(&mut self) -> Result<Vec<Diagnostic>, ReadError> {
         let sources = read_paths(&self.paths)?;
-        self.seen = Some(hash(&sources));
         let loaded = RuleSet::parse(&sources, &self.options);
         tell(&loaded.diagnostics);
         let diagnostics = loaded.diagnostics.clone();
-        self.succeed(loaded);
+        let outcome = self.succeed(loaded);
+        self.seen = Some((hash(&sources), outcome));
         Ok(diagnostics)
     }
 
     /// Reads the rules again, and puts what is good in force.
-    pub(crate) fn again(&mut self) -> Outcome {
+    pub(crate) fn again(&mut self, why: Why) -> Outcome {
         let sources = match read_paths(&self.paths) {
             Ok(sources) => sources,
             Err(error) => {
@@ -86,13 +93,16 @@ impl<S: Store> Reader<S> {
             }
         };
         let hash = hash(&sources);
-        if self.seen == Some(hash) {
-            return Outcome::Unchanged;
+        if let (Why::Noticed, Some((seen, outcome))) = (why, self.seen)
+            && seen == hash
+        {
+            return outcome;
         }
-        self.seen = Some(hash);
         let loaded = RuleSet::parse(&sources, &self.options);
         tell(&loaded.diagnostics);
-        self.succeed(loaded)
+        let outcome = self.succeed(loaded);
+        self.seen = Some((hash, outcome));
+        outcome
     }
 
     fn succeed(&self, loaded: Loaded) -> Outcome {
@@ -112,7 +122,7 @@ impl<S: Store> Reader<S> {
         }
         self.metrics.reloaded("ok");
         info!(rules = count, domains, "rules in force");
-        Outcome::Replaced
+        Outcome::InForce
     }
 }
 

@@ -20,7 +20,7 @@ use tollgate_core::Store;
 use tracing::{error, warn};
 
 use crate::phase::Stopping;
-use crate::reload::{Outcome, Reader};
+use crate::reload::{Outcome, Reader, Why};
 
 /// How long nothing may change before files are read.
 const QUIET: Duration = Duration::from_millis(100);
@@ -42,6 +42,8 @@ pub(crate) async fn keep<S: Store + 'static>(
 ) {
     let changed = Arc::new(Notify::new());
     let mut watching = watch(reader.paths(), &changed);
+    // What changed between the first reading and now, nobody has told.
+    changed.notify_one();
     loop {
         let order = tokio::select! {
             order = orders.recv() => order,
@@ -54,8 +56,9 @@ pub(crate) async fn keep<S: Store + 'static>(
         };
         // First, so that what changes while we read is heard.
         let watching_next = watch(reader.paths(), &changed);
+        let why = order.as_ref().map_or(Why::Noticed, |_| Why::Ordered);
         let read = spawn_blocking(move || {
-            let outcome = reader.again();
+            let outcome = reader.again(why);
             (reader, outcome)
         });
         let outcome;

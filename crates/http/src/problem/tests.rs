@@ -46,7 +46,7 @@ fn a_refusal_names_its_limits() {
         "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
         "title": "Request cannot be satisfied as assigned quota has been exceeded",
         "status": 429,
-        "detail": "limit \"second\" is exceeded; the same request is admitted after 1s500ms",
+        "detail": "limit \"second\" is exceeded; the same request is admitted in 2 s",
         "violated-policies": ["second", "first"],
     });
     let wait = Wait::For(Span::from_millis(1_500));

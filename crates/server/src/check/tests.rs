@@ -1,1 +1,123 @@
+#![allow(clippy::unwrap_used)]
 
+use super::*;
+
+fn entries(json: &str) -> Vec<(String, String)> {
+    let check = Check::read(json.as_bytes()).unwrap();
+    check
+        .descriptors
+        .into_iter()
+        .flat_map(|one| one.0)
+        .collect()
+}
+
+fn cost(rest: &str) -> Result<Cost, String> {
+    let json = format!(r#"{{"domain":"d","descriptors":[{{"k":"v"}}]{rest}}}"#);
+    let check = Check::read(json.as_bytes()).map_err(|failure| failure.problem.detail)?;
+    let request = check.request().map_err(|failure| failure.problem.detail)?;
+    Ok(request.cost)
+}
+
+#[test]
+fn both_forms_of_a_descriptor_keep_their_order() {
+    let long =
+        r#"{"domain":"d","descriptors":[{"entries":[{"key":"z","value":"1"},{"key":"a"}]}]}"#;
+    let short = r#"{"domain":"d","descriptors":[{"z":1,"a":""}]}"#;
+    let expected = [("z", "1"), ("a", "")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+    assert_eq!(entries(long), expected);
+    assert_eq!(entries(short), expected);
+    let named = r#"{"domain":"d","descriptors":[{"entries":"x","flag":true}]}"#;
+    let expected = [("entries", "x"), ("flag", "true")];
+    assert_eq!(
+        entries(named),
+        expected.map(|(k, v)| (k.to_owned(), v.to_owned()))
+    );
+}
+
+#[test]
+fn a_cost_is_taken_given_back_or_asked_about() {
+    assert_eq!(cost(""), Ok(Cost::ONE));
+    assert_eq!(cost(r#","cost":0"#), Ok(Cost::Take(0)));
+    assert_eq!(cost(r#","cost":7"#), Ok(Cost::Take(7)));
+    assert_eq!(cost(r#","cost":7,"peek":true"#), Ok(Cost::Peek(7)));
+    assert_eq!(cost(r#","cost":-7"#), Ok(Cost::Refund(7)));
+    assert!(
+        cost(r#","cost":-7,"peek":true"#)
+            .unwrap_err()
+            .contains("peek")
+    );
+    assert!(
+        cost(r#","cost":4294967296"#)
+            .unwrap_err()
+            .contains("is the most")
+    );
+    assert!(
+        cost(r#","cost":-9223372036854775808"#)
+            .unwrap_err()
+            .contains("is the most")
+    );
+    assert!(cost(r#","cost":1.5"#).unwrap_err().contains("expected i64"));
+}
+
+#[test]
+fn what_is_no_question_says_where_and_what_one_looks_like() {
+    let cases = [
+        ("", "EOF"),
+        ("[]", "is a list"),
+        (
+            r#"{"domain":"d","descriptors":[{"entries":[["k","v"]]}]}"#,
+            "an entry is an object",
+        ),
+        ("{}", "missing field `domain`"),
+        (r#"{"domain":"d"}"#, "missing field `descriptors`"),
+        (
+            r#"{"domain":"d","descriptors":[],"costs":1}"#,
+            "unknown field `costs`",
+        ),
+        (
+            r#"{"domain":"d","descriptors":["x"]}"#,
+            "expected a descriptor",
+        ),
+        (
+            r#"{"domain":"d","descriptors":[{"k":null}]}"#,
+            "the value of `k` must be text",
+        ),
+        (
+            r#"{"domain":"d","descriptors":[{"k":{}}]}"#,
+            "the value of `k` must be text",
+        ),
+        (
+            r#"{"domain":"d","descriptors":[{"entries":[],"k":"v"}]}"#,
+            "beside `entries`",
+        ),
+        (
+            r#"{"domain":"d","descriptors":[{"entries":[{"ke":"v"}]}]}"#,
+            "unknown field `ke`",
+        ),
+    ];
+    for (json, expected) in cases {
+        let failure = Check::read(json.as_bytes()).unwrap_err();
+        let detail = failure.problem.detail;
+        assert!(detail.contains(expected), "{json}: {detail}");
+        assert!(detail.contains("a question looks like"), "{json}: {detail}");
+    }
+    for (json, expected) in [
+        (
+            r#"{"domain":"","descriptors":[{"k":"v"}]}"#,
+            "domain must not be empty",
+        ),
+        (
+            r#"{"domain":"d","descriptors":[]}"#,
+            "list must not be empty",
+        ),
+        (r#"{"domain":"d","descriptors":[{}]}"#, "has no entries"),
+        (
+            r#"{"domain":"d","descriptors":[{"":"v"}]}"#,
+            "has an empty key",
+        ),
+    ] {
+        let failure = Check::read(json.as_bytes()).unwrap().request().unwrap_err();
+        let detail = failure.problem.detail;
+        assert!(detail.contains(expected), "{json}: {detail}");
+    }
+}

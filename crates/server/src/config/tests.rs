@@ -1,1 +1,142 @@
+#![allow(clippy::unwrap_used)]
 
+use super::*;
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    Config::parse(
+        &Source::new("tollgate.yaml", text),
+        Path::new("/etc/tollgate"),
+    )
+}
+
+fn complaint(text: &str) -> String {
+    parse(text).unwrap_err().to_string()
+}
+
+#[test]
+fn only_the_rules_must_be_named() {
+    let config = parse("rules: [rules.yaml, /srv/rules]\n").unwrap();
+    let rules = ["/etc/tollgate/rules.yaml", "/srv/rules"].map(PathBuf::from);
+    assert_eq!(config, Config::new(rules.to_vec()));
+}
+
+#[test]
+fn everything_can_be_said() {
+    let config = parse(
+        "rules: r\nmerge_domains: true\nallow_refund: true\ndynamic_metadata: true\n\
+         listen: {grpc: null, http: '[::1]:80', admin: '0.0.0.0:0'}\n\
+         memory: {max_keys: 5000, max_bytes: 2 GiB}\n\
+         limits: {connections: 9, header_timeout: 1s, body_timeout: 2s, write_timeout: 3s, \
+         ping_interval: 4s, ping_timeout: 5s, stop_delay: 6s, drain_timeout: 1m7s}\n\
+         log: {level: debug, format: json}\n",
+    )
+    .unwrap();
+    let secs = Duration::from_secs;
+    let expected = Config {
+        rules: vec![PathBuf::from("/etc/tollgate/r")],
+        merge_domains: true,
+        listen: Listen {
+            grpc: None,
+            http: Some("[::1]:80".parse().unwrap()),
+            admin: Some("0.0.0.0:0".parse().unwrap()),
+        },
+        memory: Memory {
+            max_keys: Some(5000),
+            max_bytes: Some(2 << 30),
+        },
+        limits: Limits {
+            connections: 9,
+            header_timeout: secs(1),
+            body_timeout: secs(2),
+            write_timeout: secs(3),
+            ping_interval: secs(4),
+            ping_timeout: secs(5),
+            stop_delay: secs(6),
+            drain_timeout: secs(67),
+        },
+        log: Log {
+            level: LogLevel::Debug,
+            format: LogFormat::Json,
+        },
+        allow_refund: true,
+        dynamic_metadata: true,
+    };
+    assert_eq!(config, expected);
+}
+
+#[test]
+fn mistakes_name_their_place_and_the_remedy() {
+    let cases = [
+        ("", "no rules are named"),
+        ("rules: []\n", "write `rules: [rules.yaml]`"),
+        ("rule: r\n", "did you mean `rules`?"),
+        (
+            "rules: r\nlisten: {grcp: null}\n",
+            "did you mean `listen.grpc`?",
+        ),
+        (
+            "rules: r\nlisten: {http: 8080}\n",
+            "`8080` is no address and port",
+        ),
+        (
+            "rules: r\nlisten: {http: null, grpc: null}\n",
+            "nobody could ask",
+        ),
+        (
+            "rules: r\nmemory: {max_keys: 0}\n",
+            "is no number of keys from 1 on",
+        ),
+        (
+            "rules: r\nmemory: {max_bytes: 5 MB}\n",
+            "is no number of bytes",
+        ),
+        ("rules: r\nmemory: {max_bytes: 5}\n", "is less than 1MiB"),
+        (
+            "rules: r\nmemory: {max_bytes: 99999999999GiB}\n",
+            "is no number of bytes",
+        ),
+        (
+            "rules: r\nlimits: {connections: 0}\n",
+            "is outside 1 to 1000000",
+        ),
+        ("rules: r\nlimits: {body_timeout: 10}\n", "has no unit"),
+        (
+            "rules: r\nlimits: {body_timeout: 2h}\n",
+            "is outside 1ms to 1h",
+        ),
+        (
+            "rules: r\nlog: {format: xml}\n",
+            "write `format: text` or `json`",
+        ),
+        ("rules: r\nmerge_domains: 1\n", "`merge_domains: true`"),
+    ];
+    for (text, expected) in cases {
+        let found = complaint(text);
+        assert!(found.contains(expected), "{text}: {found}");
+        assert!(found.contains("tollgate.yaml:"), "{text}: {found}");
+    }
+    let both = complaint("rule: r\nlgo: {}\n");
+    assert_eq!(both.matches("error[").count(), 3, "{both}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = Config::read(Path::new("/nowhere/tollgate.yaml")).unwrap_err();
+    assert_eq!(error.to_string(), "cannot read /nowhere/tollgate.yaml");
+    assert!(matches!(
+        Config::read(Path::new("/")),
+        Err(ConfigError::Unreadable(_))
+    ));
+}
+
+#[test]
+fn the_example_says_what_holds_without_it() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let config = Config::read(&examples.join("tollgate.yaml")).unwrap();
+    let mut expected = Config::new(vec![examples.join("rules")]);
+    expected.memory.max_keys = Some(1_000_000);
+    assert_eq!(config, expected);
+    let sources = read_paths(&config.rules).unwrap();
+    let loaded = tollgate_rules::RuleSet::parse(&sources, &tollgate_rules::Options::default());
+    assert_eq!(loaded.diagnostics, []);
+}

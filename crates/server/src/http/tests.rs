@@ -1,1 +1,47 @@
+#![allow(clippy::unwrap_used)]
 
+use super::*;
+
+#[test]
+fn the_description_names_every_route_and_its_limits() {
+    let document: Value = serde_json::from_str(OPENAPI).unwrap();
+    let paths = document["paths"].as_object().unwrap();
+    let named: Vec<&str> = paths.keys().map(String::as_str).collect();
+    let served = ["/healthz", "/json", "/openapi.json", "/readyz", "/v1/check"];
+    assert_eq!(named, served);
+    let schemas = &document["components"]["schemas"];
+    let check = &schemas["Check"]["properties"];
+    assert_eq!(check["domain"]["maxLength"], tollgate_rls::DOMAIN_BYTES_MAX);
+    assert_eq!(
+        check["descriptors"]["maxItems"],
+        tollgate_rls::DESCRIPTORS_MAX
+    );
+    assert_eq!(check["cost"]["maximum"], tollgate_rls::COST_MAX);
+    let entries = &schemas["Descriptor"]["oneOf"][0]["properties"]["entries"];
+    assert_eq!(entries["maxItems"], tollgate_rls::ENTRIES_MAX);
+    let entry = &entries["items"]["properties"];
+    assert_eq!(entry["key"]["maxLength"], tollgate_rls::KEY_BYTES_MAX);
+    assert_eq!(entry["value"]["maxLength"], tollgate_rls::VALUE_BYTES_MAX);
+}
+
+#[test]
+fn json_by_any_of_its_usual_names_is_taken() {
+    let judge = |media_type: &'static str| {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, http::HeaderValue::from_static(media_type));
+        is_json(&headers).map_err(|failure| failure.problem.status)
+    };
+    assert!(is_json(&HeaderMap::new()).is_ok());
+    for taken in [
+        "application/json",
+        "Application/JSON; charset=utf-8",
+        "application/problem+json",
+        "application/x-www-form-urlencoded",
+    ] {
+        assert!(judge(taken).is_ok(), "{taken}");
+    }
+    for refused in ["application/xml", "application/grpc", "multipart/form-data"] {
+        let expected = Err(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+        assert_eq!(judge(refused), expected, "{refused}");
+    }
+}

@@ -228,7 +228,7 @@ impl Tally {
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let help = "Descriptors decided, by domain, rule and outcome";
-        let name = "tollgate_decisions";
+        let name = "decisions";
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         let mut write = |domain: &str, rule: &str, tally: &Tally| {
             for (count, outcome) in tally.0.iter().zip(OUTCOMES) {

@@ -1,0 +1,100 @@
+//! A service on rules in a directory of its own.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use tollgate_core::{Clock, Moment, Now, Span};
+use tollgate_memory::{ManualClock, Memory};
+use tollgate_server::{Config, KeyCounts, Running, ServeError, start};
+
+/// A running service, its rules, and its time.
+pub(crate) struct House {
+    pub(crate) running: Running,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) directory: TempDir,
+}
+
+struct Shared(Arc<ManualClock>);
+
+impl Clock for Shared {
+    fn now(&self) -> Now {
+        self.0.now()
+    }
+}
+
+// === impl House ===
+
+impl House {
+    /// A service on one file of rules.
+    pub(crate) async fn on(rules: &str) -> House {
+        House::with(rules, |_| ()).await
+    }
+
+    /// The same, with other settings.
+    pub(crate) async fn with(rules: &str, change: impl FnOnce(&mut Config)) -> House {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("rules.yaml");
+        fs::write(&path, rules).unwrap();
+        House::at(directory, path, change).await.unwrap()
+    }
+
+    /// A service on the rules at `path` in `directory`.
+    pub(crate) async fn at(
+        directory: TempDir,
+        path: PathBuf,
+        change: impl FnOnce(&mut Config),
+    ) -> Result<House, ServeError> {
+        let mut config = Config::new(vec![path]);
+        let free = Some("127.0.0.1:0".parse().unwrap());
+        config.listen.grpc = free;
+        config.listen.http = free;
+        config.listen.admin = free;
+        change(&mut config);
+        // Noon of some day, so that neither a window's end nor a bucket's refill is near.
+        let noon = Moment::ZERO + Span::DAY.times(20_000) + Span::HOUR.times(12);
+        let clock = Arc::new(ManualClock::at(noon));
+        let store = Memory::builder()
+            .max_keys(10_000)
+            .clock(Shared(Arc::clone(&clock)))
+            .build();
+        let running = start(&config, store, |store| {
+            let stats = store.stats();
+            KeyCounts {
+                live: stats.live_keys,
+                evicted: stats.evicted_keys,
+            }
+        })
+        .await?;
+        Ok(House {
+            running,
+            clock,
+            directory,
+        })
+    }
+
+    pub(crate) fn http(&self) -> SocketAddr {
+        self.running.http().unwrap()
+    }
+
+    pub(crate) fn grpc(&self) -> SocketAddr {
+        self.running.grpc().unwrap()
+    }
+
+    pub(crate) fn admin(&self) -> SocketAddr {
+        self.running.admin().unwrap()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+}
+
+/// Replaces a file at once, as editors do.
+pub(crate) fn replace(path: &Path, text: &str) {
+    let beside = path.with_extension("new");
+    fs::write(&beside, text).unwrap();
+    fs::rename(beside, path).unwrap();
+}

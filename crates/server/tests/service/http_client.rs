@@ -1,0 +1,103 @@
+//! As much HTTP/1.1 as the tests need, so that they can also send what no client would.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Longer than any test takes: what a test waits for must come, or the test fails here.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One connection.
+pub(crate) struct Client(TcpStream);
+
+/// A response.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+// === impl Client ===
+
+impl Client {
+    pub(crate) async fn to(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client(stream)
+    }
+
+    pub(crate) async fn send(&mut self, bytes: &[u8]) {
+        // A server that has heard enough may have hung up.
+        let _ = self.0.write_all(bytes).await;
+    }
+
+    /// The next response; `None` if the connection ends without one.
+    pub(crate) async fn reply(&mut self) -> Option<Reply> {
+        timeout(PATIENCE, self.read_reply()).await.unwrap()
+    }
+
+    /// Whether the connection ends without another byte.
+    pub(crate) async fn is_closed(&mut self) -> bool {
+        let read = timeout(PATIENCE, self.0.read_u8()).await.unwrap();
+        read.is_err()
+    }
+
+    pub(crate) async fn post(&mut self, path: &str, body: &str) -> Reply {
+        let length = body.len();
+        let head = format!("POST {path} HTTP/1.1\r\nhost: h\r\ncontent-length: {length}\r\n\r\n");
+        self.send((head + body).as_bytes()).await;
+        self.reply().await.unwrap()
+    }
+
+    pub(crate) async fn get(&mut self, path: &str) -> Reply {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: h\r\n\r\n");
+        self.send(request.as_bytes()).await;
+        self.reply().await.unwrap()
+    }
+
+    async fn read_reply(&mut self) -> Option<Reply> {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(self.0.read_u8().await.ok()?);
+        }
+        let head = String::from_utf8(head).unwrap();
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "));
+        let mut body = vec![0; length.unwrap().parse().unwrap()];
+        self.0.read_exact(&mut body).await.ok()?;
+        Some(Reply {
+            status: head[9..12].parse().unwrap(),
+            body: String::from_utf8(body).unwrap(),
+            head,
+        })
+    }
+}
+
+// === impl Reply ===
+
+impl Reply {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+
+    /// The detail of a problem document with this status.
+    pub(crate) fn problem(&self, status: u16) -> String {
+        assert_eq!(self.status, status, "{self:?}");
+        let media_type = self.header("content-type");
+        assert_eq!(media_type, Some("application/problem+json"), "{self:?}");
+        let json = self.json();
+        assert_eq!(json["status"], status, "{self:?}");
+        json["detail"].as_str().unwrap().to_owned()
+    }
+}

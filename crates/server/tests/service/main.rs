@@ -1,0 +1,21 @@
+//! The service as its clients see it: real sockets on free ports, time that stands still.
+
+#![allow(clippy::unwrap_used)]
+
+mod house;
+
+mod http_client;
+
+mod grpc_client;
+
+mod exact;
+
+mod told;
+
+mod malformed;
+
+mod reload;
+
+mod observed;
+
+mod stopping;

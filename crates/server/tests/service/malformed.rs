@@ -1,0 +1,259 @@
+//! What no client should send gets an error each, and the service goes on.
+
+use std::time::Duration;
+
+use prost::Message;
+use tollgate_rls::{RateLimitRequest, RateLimitResponse};
+use tonic::Code;
+
+use crate::grpc_client;
+use crate::house::House;
+use crate::http_client::Client;
+
+const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 1000/day}]\n";
+const GOOD: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}"#;
+
+/// The service still answers at both doors.
+async fn goes_on(house: &House) {
+    let mut client = Client::to(house.http()).await;
+    assert_eq!(client.post("/json", GOOD).await.status, 200);
+    assert_eq!(client.post("/v1/check", GOOD).await.status, 200);
+    let client = grpc_client::Client::to(house.grpc()).await;
+    client.ask(GOOD).await.unwrap();
+}
+
+fn good() -> RateLimitRequest {
+    serde_json::from_str(GOOD).unwrap()
+}
+
+#[tokio::test]
+async fn bodies_that_cannot_be_decided_on() {
+    let house = House::on(RULES).await;
+    let mut client = Client::to(house.http()).await;
+    let entries = r#""entries":[{"key":"k","value":"v"}]"#;
+    let one = |descriptor: &str| format!(r#"{{"domain":"d","descriptors":[{{{descriptor}}}]}}"#);
+    let cases = [
+        (String::new(), "EOF"),
+        ("{".to_owned(), "EOF"),
+        ("nonsense".to_owned(), "expected"),
+        ("{}".to_owned(), "rate limit domain must not be empty"),
+        (
+            r#"{"domain":"d"}"#.to_owned(),
+            "rate limit descriptor list must not be empty",
+        ),
+        (one(r#""entries":[]"#), "has no entries"),
+        (one(r#""entries":[{"value":"v"}]"#), "has an empty key"),
+        (
+            one(&format!(
+                r#"{entries},"limit":{{"requestsPerUnit":1,"unit":"EON"}}"#
+            )),
+            "unknown variant `EON`",
+        ),
+        (
+            one(&format!(
+                r#"{entries},"limit":{{"requestsPerUnit":1,"unit":99}}"#
+            )),
+            "99",
+        ),
+        (
+            one(&format!(r#"{entries},"limit":{{"requestsPerUnit":1}}"#)),
+            "limit.unit is 0",
+        ),
+        (
+            one(&format!(r#"{entries},"hitsAddend":"18446744073709551615""#)),
+            "a cost of 18446744073709551615",
+        ),
+        (
+            r#"{"domain":"d","hitsAddend":4294967296}"#.to_owned(),
+            "expected a whole number in its field's range",
+        ),
+        (
+            r#"{"domain":"d","hitsAddend":-1}"#.to_owned(),
+            "expected a whole number in its field's range",
+        ),
+        ("[".repeat(200_000), "invalid type"),
+    ];
+    for (body, expected) in cases {
+        let detail = client.post("/json", &body).await.problem(400);
+        assert!(detail.contains(expected), "{expected}: {detail}");
+    }
+    client
+        .send(b"POST /json HTTP/1.1\r\nhost: h\r\ncontent-length: 14\r\n\r\n{\"domain\":\"\xff\"}")
+        .await;
+    client.reply().await.unwrap().problem(400);
+    goes_on(&house).await;
+}
+
+#[tokio::test]
+async fn messages_that_cannot_be_decided_on() {
+    let house = House::on(RULES).await;
+    let client = grpc_client::Client::to(house.grpc()).await;
+    let mut cases: Vec<(RateLimitRequest, &str)> = Vec::new();
+    let mut case = |expected, change: fn(&mut RateLimitRequest)| {
+        let mut message = good();
+        change(&mut message);
+        cases.push((message, expected));
+    };
+    case("domain must not be empty", |m| m.domain.clear());
+    case("descriptor list must not be empty", |m| {
+        m.descriptors.clear();
+    });
+    case("has no entries", |m| m.descriptors[0].entries.clear());
+    case("has an empty key", |m| {
+        m.descriptors[0].entries[0].key.clear();
+    });
+    case("limit.unit is 77", |m| {
+        m.descriptors[0].limit = Some(tollgate_rls::rate_limit_descriptor::RateLimitOverride {
+            requests_per_unit: 1,
+            unit: 77,
+        });
+    });
+    case("a cost of 18446744073709551615", |m| {
+        m.descriptors[0].hits_addend = Some(u64::MAX.into());
+    });
+    case("129 descriptors", |m| {
+        m.descriptors = vec![m.descriptors[0].clone(); 129];
+    });
+    case("has 65537 bytes", |m| {
+        m.descriptors[0].entries[0].value = "v".repeat(65_537);
+    });
+    for (message, expected) in cases {
+        let status = client.send(message).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+        assert!(status.message().contains(expected), "{status:?}");
+    }
+    goes_on(&house).await;
+}
+
+/// A message with a domain that is not UTF-8: field 1, as bytes.
+#[derive(Clone, PartialEq, Message)]
+struct Bytes {
+    #[prost(bytes = "vec", tag = "1")]
+    domain: Vec<u8>,
+}
+
+#[tokio::test]
+async fn messages_that_cannot_be_read() {
+    let house = House::on(RULES).await;
+    let client = grpc_client::Client::to(house.grpc()).await;
+    let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+    let domain = vec![0xff, 0xfe];
+    let answer = client
+        .call::<_, RateLimitResponse>(path, Bytes { domain })
+        .await;
+    let status = answer.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+    assert!(status.message().contains("UTF-8"), "{status:?}");
+    let domain = vec![b'd'; 10 * 1024 * 1024];
+    let answer = client
+        .call::<_, RateLimitResponse>(path, Bytes { domain })
+        .await;
+    let status = answer.unwrap_err();
+    assert_eq!(status.code(), Code::OutOfRange, "{status:?}");
+    let status = client
+        .call::<_, RateLimitResponse>("/no.such.Service/Method", good())
+        .await
+        .unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented);
+    goes_on(&house).await;
+}
+
+#[tokio::test]
+async fn ten_megabytes_are_refused_before_they_are_read() {
+    let house = House::on(RULES).await;
+    for path in ["/json", "/v1/check"] {
+        let mut client = Client::to(house.http()).await;
+        let head = format!("POST {path} HTTP/1.1\r\nhost: h\r\ncontent-length: 10485760\r\n\r\n");
+        client.send(head.as_bytes()).await;
+        let detail = client.reply().await.unwrap().problem(413);
+        assert!(detail.contains("262144 bytes"), "{detail}");
+        // Chunked, the length is not announced.
+        let mut client = Client::to(house.http()).await;
+        let head = format!("POST {path} HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n");
+        client.send(head.as_bytes()).await;
+        client.send(b"40001\r\n").await;
+        client.send(&vec![b' '; 0x40001]).await;
+        client.reply().await.unwrap().problem(413);
+    }
+    goes_on(&house).await;
+}
+
+#[tokio::test]
+async fn requests_that_are_no_http() {
+    let house = House::on(RULES).await;
+    let mut client = Client::to(house.http()).await;
+    client.send(b"\x16\x03\x01\x02\x00 hello\r\n\r\n").await;
+    assert_eq!(client.reply().await.unwrap().status, 400);
+    let mut client = Client::to(house.http()).await;
+    let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(100_000));
+    client.send(long.as_bytes()).await;
+    let status = client.reply().await.unwrap().status;
+    assert!(matches!(status, 414 | 431), "{status}");
+    let mut client = Client::to(house.http()).await;
+    let long = format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(1_000_000));
+    client.send(long.as_bytes()).await;
+    assert_eq!(client.reply().await.unwrap().status, 431);
+    let mut client = Client::to(house.grpc()).await;
+    client.send(b"GET / HTTP/1.1\r\nhost: h\r\n\r\n").await;
+    let reply = client.reply().await.unwrap();
+    assert_eq!(reply.status, 505);
+    assert!(reply.body.contains("gRPC"), "{reply:?}");
+    goes_on(&house).await;
+}
+
+#[tokio::test]
+async fn paths_methods_and_media_types_that_are_not_served() {
+    let house = House::on(RULES).await;
+    let mut client = Client::to(house.http()).await;
+    let detail = client.get("/nowhere").await.problem(404);
+    assert!(detail.contains("/nowhere"), "{detail}");
+    let reply = client.get("/json").await;
+    assert!(reply.problem(405).contains("GET"));
+    assert_eq!(reply.header("allow"), Some("POST"));
+    client
+        .send(b"POST /v1/check HTTP/1.1\r\nhost: h\r\ncontent-type: text/xml\r\ncontent-length: 0\r\n\r\n")
+        .await;
+    client.reply().await.unwrap().problem(415);
+    let mut client = Client::to(house.admin()).await;
+    client.get("/nowhere").await.problem(404);
+    goes_on(&house).await;
+}
+
+#[tokio::test]
+async fn slow_senders_lose_their_place() {
+    let house = House::with(RULES, |config| {
+        config.limits.header_timeout = Duration::from_millis(100);
+        config.limits.body_timeout = Duration::from_millis(100);
+        config.limits.connections = 2;
+    })
+    .await;
+    let mut head = Client::to(house.http()).await;
+    head.send(b"POST /json HTTP/1.1\r\nhost: h\r\n").await;
+    assert_eq!(head.reply().await.unwrap().status, 408);
+    assert!(head.is_closed().await);
+    let mut body = Client::to(house.http()).await;
+    body.send(b"POST /json HTTP/1.1\r\nhost: h\r\ncontent-length: 99\r\n\r\n{")
+        .await;
+    let detail = body.reply().await.unwrap().problem(408);
+    assert!(detail.contains("100ms"), "{detail}");
+    let mut silent = Client::to(house.grpc()).await;
+    assert!(silent.is_closed().await);
+    let mut halting = Client::to(house.grpc()).await;
+    halting.send(b"PRI * HT").await;
+    assert!(halting.is_closed().await);
+    // With two places at each door, four slow ones would have taken them all.
+    drop(body);
+    goes_on(&house).await;
+}
+
+#[tokio::test]
+async fn a_grpc_message_that_does_not_come_is_not_waited_for() {
+    let house = House::with(RULES, |config| {
+        config.limits.body_timeout = Duration::from_millis(100);
+    })
+    .await;
+    let client = grpc_client::Client::to(house.grpc()).await;
+    let status = client.ask_without_end().await.unwrap_err();
+    assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
+    goes_on(&house).await;
+}

@@ -1,0 +1,133 @@
+//! What the operator sees.
+
+use serde_json::json;
+use tollgate_server::VALUE_SERIES_MAX;
+
+use crate::grpc_client;
+use crate::house::House;
+use crate::http_client::Client;
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - key: user
+    rate_limit: {unit: day, requests_per_unit: 2, soft: 50%}
+  - key: dark
+    rate_limit: 0/day
+    shadow_mode: true
+  - key: each
+    rate_limit: 5/day
+    detailed_metric: true
+  - key: free
+    rate_limit: {unlimited: true}
+";
+
+async fn metrics(house: &House) -> String {
+    Client::to(house.admin()).await.get("/metrics").await.body
+}
+
+async fn ask(house: &House, question: &str) -> u16 {
+    let mut client = Client::to(house.http()).await;
+    client.post("/v1/check", question).await.status
+}
+
+#[tokio::test]
+async fn decisions_are_counted_by_domain_rule_and_outcome() {
+    let house = House::on(RULES).await;
+    let all =
+        r#"{"domain":"d","descriptors":[{"user":"a"},{"dark":"x"},{"free":"x"},{"none":"x"}]}"#;
+    for status in [200, 200, 200, 429] {
+        assert_eq!(ask(&house, all).await, status);
+    }
+    let both = r#"{"domain":"d","descriptors":[{"user":"a"},{"user":"b"}]}"#;
+    assert_eq!(ask(&house, both).await, 429);
+    let strange = r#"{"domain":"who","descriptors":[{"user":"a"}]}"#;
+    assert_eq!(ask(&house, strange).await, 200);
+    assert_eq!(ask(&house, "{}").await, 400);
+    let text = metrics(&house).await;
+    let expected = [
+        r#"tollgate_decisions_total{domain="d",rule="user",outcome="allowed"} 2"#,
+        r#"tollgate_decisions_total{domain="d",rule="user",outcome="over_soft"} 1"#,
+        r#"tollgate_decisions_total{domain="d",rule="user",outcome="denied"} 2"#,
+        r#"tollgate_decisions_total{domain="d",rule="user",outcome="uncharged"} 1"#,
+        r#"tollgate_decisions_total{domain="d",rule="dark",outcome="shadow_denied"} 4"#,
+        r#"tollgate_decisions_total{domain="d",rule="free",outcome="unlimited"} 4"#,
+        r#"tollgate_decisions_total{domain="d",rule="",outcome="no_limit"} 4"#,
+        r#"tollgate_decisions_total{domain="",rule="",outcome="unknown_domain"} 1"#,
+        r#"tollgate_request_errors_total{door="http",kind="bad_request"} 1"#,
+        r#"tollgate_decision_seconds_count{door="http"} 6"#,
+        "tollgate_keys 1",
+        "tollgate_keys_evicted_total 0",
+        "tollgate_rules 4",
+        "tollgate_domains 1",
+        r#"tollgate_reloads_total{outcome="ok"} 1"#,
+        "# EOF",
+    ];
+    for line in expected {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn grpc_errors_are_counted_by_kind() {
+    let house = House::on(RULES).await;
+    let client = grpc_client::Client::to(house.grpc()).await;
+    client.ask(r#"{"domain":"d"}"#).await.unwrap_err();
+    let text = metrics(&house).await;
+    let line = r#"tollgate_request_errors_total{door="grpc",kind="bad_request"} 1"#;
+    assert!(text.lines().any(|found| found == line), "{text}");
+}
+
+#[tokio::test]
+async fn series_are_bounded_whatever_clients_send() {
+    let house = House::on(RULES).await;
+    let mut client = Client::to(house.http()).await;
+    let surplus = 50;
+    for index in 0..VALUE_SERIES_MAX + surplus {
+        let question = format!(r#"{{"domain":"d","descriptors":[{{"each":"v{index}"}}]}}"#);
+        client.post("/v1/check", &question).await;
+        let question = format!(r#"{{"domain":"d{index}","descriptors":[{{"k{index}":"v"}}]}}"#);
+        client.post("/v1/check", &question).await;
+    }
+    let text = metrics(&house).await;
+    let series = text.lines().filter(|line| line.contains(r#"rule="each_v"#));
+    assert_eq!(series.count(), VALUE_SERIES_MAX);
+    let line = r#"tollgate_decisions_total{domain="other",rule="other",outcome="allowed"} 50"#;
+    assert!(text.lines().any(|found| found == line), "{text}");
+    assert!(!text.contains("domain=\"d1\""));
+}
+
+#[tokio::test]
+async fn the_rules_in_force_are_shown() {
+    let house = House::on(RULES).await;
+    let reply = Client::to(house.admin()).await.get("/v1/rules").await;
+    let json = reply.json();
+    assert_eq!(json["domains"], json!(["d"]));
+    let expected = json!({
+        "domain": "d", "rule": "user", "text": "2 per 1d fixed_window soft 50%",
+        "enforcement": "enforce", "chargeDenied": false, "changes": 0,
+        "limit": 2, "window": "1d", "algorithm": "fixed_window", "capacity": 3,
+    });
+    assert_eq!(json["rules"][0], expected);
+    assert_eq!(json["rules"][1]["enforcement"], "shadow");
+    assert_eq!(json["rules"][3]["text"], "unlimited");
+}
+
+#[tokio::test]
+async fn every_path_of_the_description_is_served() {
+    let house = House::on(RULES).await;
+    let mut client = Client::to(house.http()).await;
+    let document = client.get("/openapi.json").await.json();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            let reply = match method.as_str() {
+                "get" => client.get(path).await,
+                "post" => client.post(path, "{}").await,
+                other => panic!("{other}"),
+            };
+            let told = &methods[method]["responses"][reply.status.to_string()];
+            let media_type = reply.header("content-type").unwrap();
+            assert!(told["content"][media_type].is_object(), "{path}: {reply:?}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Health, and a good end.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+
+use crate::grpc_client;
+use crate::house::House;
+use crate::http_client::Client;
+
+const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 1000/day}]\n";
+const GOOD: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}"#;
+
+async fn health(client: &grpc_client::Client, service: &str) -> i32 {
+    let request = HealthCheckRequest {
+        service: service.to_owned(),
+    };
+    let path = "/grpc.health.v1.Health/Check";
+    let response: HealthCheckResponse = client.call(path, request).await.unwrap();
+    response.status
+}
+
+#[tokio::test]
+async fn all_that_is_ready_says_so() {
+    let house = House::on(RULES).await;
+    let mut client = Client::to(house.http()).await;
+    assert_eq!(client.get("/healthz").await.status, 200);
+    assert_eq!(client.get("/readyz").await.status, 200);
+    let mut admin = Client::to(house.admin()).await;
+    assert_eq!(admin.get("/healthz").await.status, 200);
+    let client = grpc_client::Client::to(house.grpc()).await;
+    let service = "envoy.service.ratelimit.v3.RateLimitService";
+    for service in ["", "ratelimit", service] {
+        assert_eq!(health(&client, service).await, 1, "{service}");
+    }
+}
+
+#[tokio::test]
+async fn reflection_knows_the_service() {
+    use tonic_reflection::pb::v1::ServerReflectionRequest;
+    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+    use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+    use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+
+    let house = House::on(RULES).await;
+    let address = format!("http://{}", house.grpc());
+    let channel = tonic::transport::Endpoint::from_shared(address).unwrap();
+    let mut client = ServerReflectionClient::new(channel.connect().await.unwrap());
+    let request = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::ListServices(String::new())),
+    };
+    let answers = client.server_reflection_info(tokio_stream::once(request));
+    let answer = answers.await.unwrap().into_inner().message().await;
+    let Some(MessageResponse::ListServicesResponse(list)) =
+        answer.unwrap().unwrap().message_response
+    else {
+        panic!("no list");
+    };
+    let names: Vec<String> = list
+        .service
+        .into_iter()
+        .map(|service| service.name)
+        .collect();
+    assert!(
+        names.iter().any(|name| name == tollgate_rls::SERVICE),
+        "{names:?}"
+    );
+    assert!(
+        names.iter().any(|name| name == "grpc.health.v1.Health"),
+        "{names:?}"
+    );
+}
+
+#[tokio::test]
+async fn before_the_doors_close_nothing_is_ready_and_everything_answers() {
+    let house = House::with(RULES, |config| {
+        config.limits.stop_delay = Duration::from_secs(1);
+        config.limits.drain_timeout = Duration::from_secs(1);
+    })
+    .await;
+    let mut http = Client::to(house.http()).await;
+    assert_eq!(http.get("/readyz").await.status, 200);
+    let grpc = grpc_client::Client::to(house.grpc()).await;
+    let stopping = tokio::spawn(house.running.stop());
+    while http.get("/readyz").await.status != 503 {}
+    while health(&grpc, "ratelimit").await != 2 {}
+    assert_eq!(http.get("/healthz").await.status, 200);
+    assert_eq!(http.post("/json", GOOD).await.status, 200);
+    grpc.ask(GOOD).await.unwrap();
+    stopping.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_in_flight_is_finished() {
+    let house = House::on(RULES).await;
+    let address = house.http();
+    let mut flying = Client::to(address).await;
+    let length = GOOD.len();
+    let head = format!("POST /json HTTP/1.1\r\nhost: h\r\ncontent-length: {length}\r\n\r\n");
+    flying.send(head.as_bytes()).await;
+    flying.send(&GOOD.as_bytes()[..10]).await;
+    // Once another has been answered, the first has been taken as well.
+    let mut idle = Client::to(address).await;
+    assert_eq!(idle.post("/json", GOOD).await.status, 200);
+    let stopping = tokio::spawn(house.running.stop());
+    assert!(idle.is_closed().await);
+    while tokio::net::TcpStream::connect(address).await.is_ok() {}
+    flying.send(&GOOD.as_bytes()[10..]).await;
+    assert_eq!(flying.reply().await.unwrap().status, 200);
+    assert!(flying.is_closed().await);
+    stopping.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_never_ends_is_cut_off() {
+    let house = House::with(RULES, |config| {
+        config.limits.drain_timeout = Duration::from_millis(50);
+    })
+    .await;
+    let mut flying = Client::to(house.http()).await;
+    flying
+        .send(b"POST /json HTTP/1.1\r\nhost: h\r\ncontent-length: 99\r\n\r\n{")
+        .await;
+    let stopped = timeout(Duration::from_secs(9), house.running.stop()).await;
+    assert!(stopped.is_ok(), "the drain has an end");
+    assert!(flying.reply().await.is_none());
+}
