@@ -3,7 +3,10 @@
 use std::io;
 
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::SubscriberBuilder;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{Log, LogFormat, LogLevel};
 
@@ -21,13 +24,21 @@ pub fn init(log: &Log) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Debug => LevelFilter::DEBUG,
     };
+    // Of other crates only what is wrong: their details may repeat what clients send.
+    let targets = Targets::new()
+        .with_default(level.min(LevelFilter::WARN))
+        .with_target("tollgate", level);
     let builder = SubscriberBuilder::default()
         .with_max_level(level)
         .with_target(false)
         .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
         .with_writer(io::stderr);
     match log.format {
-        LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Text => builder.finish().with(targets).try_init()?,
+        LogFormat::Json => {
+            let json = builder.json().flatten_event(true);
+            json.finish().with(targets).try_init()?;
+        }
     }
+    Ok(())
 }
