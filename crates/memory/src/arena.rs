@@ -4,7 +4,7 @@
 //! only by the thread that has locked that slot; locking and unlocking publish them, so the atomics
 //! here are relaxed and stand for plain memory without `unsafe`.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Bytes of a block that a state may use.
 pub(crate) const PAYLOAD: usize = 60;
@@ -18,10 +18,11 @@ pub(crate) const BLOCKS_MAX: usize = (1 << 30) - 1;
 pub(crate) struct BlockId(u32);
 
 #[derive(Debug)]
-#[repr(align(64))]
+#[cfg_attr(loom, derive(Default))]
+#[cfg_attr(not(loom), repr(align(64)))]
 struct Block {
     link: AtomicU32,
-    bytes: [AtomicU8; PAYLOAD],
+    bytes: bytes::Bytes,
 }
 
 /// A fixed number of blocks.
@@ -146,11 +147,11 @@ impl Arena {
     }
 
     pub(crate) fn byte(&self, block: BlockId, at: usize) -> u8 {
-        self.blocks[block.index()].bytes[at].load(Ordering::Relaxed)
+        self.blocks[block.index()].bytes.get(at)
     }
 
     pub(crate) fn set_byte(&self, block: BlockId, at: usize, byte: u8) {
-        self.blocks[block.index()].bytes[at].store(byte, Ordering::Relaxed);
+        self.blocks[block.index()].bytes.set(at, byte);
     }
 
     /// `N` bytes of a block from `at` on.
@@ -166,11 +167,25 @@ impl Arena {
 }
 
 /// Blocks of zeroes that the operating system hands out page by page, as they are first used.
+#[cfg(not(loom))]
 #[expect(unsafe_code, reason = "safe Rust would touch every page")]
 fn zeroed(count: usize) -> Box<[Block]> {
     // SAFETY: a block is atomics of integers only, for which all zeroes are a valid value.
     unsafe { Box::new_zeroed_slice(count).assume_init() }
 }
+
+#[cfg(loom)]
+fn zeroed(count: usize) -> Box<[Block]> {
+    (0..count).map(|_| Block::default()).collect()
+}
+
+#[cfg(not(loom))]
+#[path = "arena/bytes.rs"]
+mod bytes;
+
+#[cfg(loom)]
+#[path = "arena/model.rs"]
+mod bytes;
 
 const fn join(high: u32, low: u32) -> u64 {
     wide(high) << 32 | wide(low)

@@ -1,0 +1,34 @@
+//! The bytes of a block for the model checker: plain memory, so that it finds every access that is
+//! not the owner's alone.
+
+use loom::cell::UnsafeCell;
+
+use super::PAYLOAD;
+
+#[derive(Debug)]
+pub(super) struct Bytes(UnsafeCell<[u8; PAYLOAD]>);
+
+// SAFETY: the model checker panics, before the access, if two threads are in here at once.
+#[expect(unsafe_code, reason = "what the model checker is to prove")]
+unsafe impl Sync for Bytes {}
+
+// === impl Bytes ===
+
+impl Default for Bytes {
+    fn default() -> Bytes {
+        Bytes(UnsafeCell::new([0; PAYLOAD]))
+    }
+}
+
+#[expect(unsafe_code, reason = "what the model checker is to prove")]
+impl Bytes {
+    pub(super) fn get(&self, at: usize) -> u8 {
+        // SAFETY: as above.
+        self.0.with(|bytes| unsafe { (*bytes)[at] })
+    }
+
+    pub(super) fn set(&self, at: usize, byte: u8) {
+        // SAFETY: as above.
+        self.0.with_mut(|bytes| unsafe { (*bytes)[at] = byte });
+    }
+}

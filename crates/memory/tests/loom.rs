@@ -1,0 +1,356 @@
+//! The store's own code under a model checker, which tries the orders in which threads can go on and
+//! the stale values that they can read.
+//!
+//! Two or three threads on a table of two buckets of two slots; under `cfg(loom)` the atomics are
+//! the checker's and the arena's bytes are plain memory in which it finds every race. `cargo xtask
+//! loom` runs it; in any other build this file is empty. All orders are tried, but where a bound is
+//! named.
+#![cfg(loom)]
+#![allow(clippy::unwrap_used)]
+
+use loom::model::Builder;
+use loom::sync::Arc;
+use loom::thread;
+use tollgate_core::{Charge, Cost, Key, Limit, Moment, Now, Past, Span, Verdict};
+use tollgate_memory::{ManualClock, Memory, RandomKeys};
+
+/// All of a store's keys are decided on at one moment, or a day later.
+const NOW: Moment = Moment::from_nanos(1_763_700_000_000_000_000);
+/// Bytes of a table of two buckets; the rest is the arena's.
+const TABLE_BYTES: usize = tollgate_memory::BYTES_PER_KEY;
+const BLOCK_BYTES: usize = 64;
+/// Accesses of one order: more would be a loop that does not end.
+const BRANCHES_MAX: usize = 20_000;
+
+type Store = Arc<Memory<ManualClock>>;
+
+/// Tries every order.
+fn explore(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = Builder::new();
+    builder.max_branches = BRANCHES_MAX;
+    builder.check(model);
+}
+
+/// Tries every order in which threads are interrupted at most so often where they need not wait.
+fn explore_up_to(interruptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = Builder::new();
+    builder.max_branches = BRANCHES_MAX;
+    builder.preemption_bound = Some(interruptions);
+    builder.check(model);
+}
+
+fn store(blocks: usize) -> Store {
+    let builder = Memory::builder().keys(RandomKeys::with_secret(1, 2));
+    let builder = builder
+        .max_keys(1)
+        .max_bytes(TABLE_BYTES + blocks * BLOCK_BYTES);
+    Arc::new(builder.clock(ManualClock::at(NOW)).build())
+}
+
+/// A key whose first bucket is the table's first or second.
+fn key(name: u64, bucket: u64) -> Key {
+    Key::from_bits(u128::from(name) << 64 | u128::from(bucket) << 63)
+}
+
+fn a() -> Key {
+    key(10, 0)
+}
+
+fn b() -> Key {
+    key(11, 1)
+}
+
+fn bucket(count: u32) -> Limit {
+    Limit::token_bucket(count, Span::DAY).unwrap()
+}
+
+fn take(store: &Store, key: Key, limit: &Limit) -> bool {
+    let charge = Charge::new(key, limit, Cost::ONE);
+    store.check_at(Now::at(NOW), &charge).unwrap().is_allowed()
+}
+
+fn take_both(store: &Store, keys: [Key; 2], limit: &Limit) -> bool {
+    let charges = keys.map(|key| Charge::new(key, limit, Cost::ONE));
+    let verdict: Verdict = store.decide_at(Now::at(NOW), &charges).unwrap();
+    verdict.is_admitted()
+}
+
+/// The units of `key` that are remembered; asking makes nobody remember anything.
+fn used(store: &Store, key: Key, limit: &Limit) -> u32 {
+    let charge = Charge::new(key, limit, Cost::Peek(1));
+    let decision = store.check_at(Now::at(NOW), &charge).unwrap();
+    limit.capacity() - decision.remaining()
+}
+
+fn give_back(store: &Store, key: Key, limit: &Limit) {
+    let charge = Charge::new(key, limit, Cost::Refund(1));
+    let decision = store.check_at(Now::at(NOW), &charge).unwrap();
+    assert!(decision.is_allowed());
+}
+
+/// Runs both at once and gives what they return.
+fn both<T: 'static, U: 'static>(
+    store: &Store,
+    one: impl FnOnce(&Store) -> T + 'static,
+    other: impl FnOnce(&Store) -> U + 'static,
+) -> (T, U) {
+    let (left, right) = (store.clone(), store.clone());
+    let left = thread::spawn(move || one(&left));
+    let right = thread::spawn(move || other(&right));
+    (left.join().unwrap(), right.join().unwrap())
+}
+
+/// A new key asked for by two: one slot, one unit.
+#[test]
+fn one_key_inserted_twice() {
+    explore(|| {
+        let store = store(0);
+        let ask = |store: &Store| take(store, a(), &bucket(1));
+        let (one, other) = both(&store, ask, ask);
+        assert!(one ^ other, "a limit of 1 let {one} and {other} through");
+        assert_eq!(store.stats().live_keys, 1);
+        assert_eq!(store.evicted_keys(), 0);
+    });
+}
+
+/// The same with three.
+#[test]
+fn one_key_inserted_by_three() {
+    explore_up_to(3, || {
+        let store = store(0);
+        let ask = |store: &Store| u32::from(take(store, a(), &bucket(2)));
+        let third = store.clone();
+        let third = thread::spawn(move || ask(&third));
+        let (one, other) = both(&store, ask, ask);
+        assert_eq!(one + other + third.join().unwrap(), 2);
+        assert_eq!(store.stats().live_keys, 1);
+    });
+}
+
+/// The same with room for both: no charge is lost.
+#[test]
+fn two_charges_on_a_new_key() {
+    explore(|| {
+        let store = store(0);
+        let ask = |store: &Store| take(store, a(), &bucket(3));
+        assert_eq!(both(&store, ask, ask), (true, true));
+        assert_eq!(used(&store, a(), &bucket(3)), 2);
+        assert_eq!(store.stats().live_keys, 1);
+    });
+}
+
+/// A decision over two limits claims the slot that another thread is charging.
+#[test]
+fn claim_against_update() {
+    explore(|| {
+        let store = store(0);
+        assert!(take(&store, a(), &bucket(3)));
+        let claim = |store: &Store| take_both(store, [a(), b()], &bucket(3));
+        let update = |store: &Store| take(store, a(), &bucket(3));
+        assert_eq!(both(&store, claim, update), (true, true));
+        assert_eq!(used(&store, a(), &bucket(3)), 3);
+        assert_eq!(used(&store, b(), &bucket(3)), 1);
+    });
+}
+
+/// A rule's new limit converts a key's state while another thread charges it under the same rule.
+#[test]
+fn conversion_against_conversion() {
+    explore(|| {
+        let store = store(0);
+        assert!(take(&store, a(), &bucket(3)));
+        let ask = |store: &Store| {
+            let (past, limit) = (Past::none().and(bucket(3)), bucket(4));
+            let charge = Charge {
+                past: &past,
+                ..Charge::new(a(), &limit, Cost::ONE)
+            };
+            let decision = store.check_at(Now::at(NOW), &charge).unwrap();
+            limit.capacity() - decision.remaining()
+        };
+        let (one, other) = both(&store, ask, ask);
+        assert_eq!((one.min(other), one.max(other)), (2, 3));
+    });
+}
+
+/// Every slot is taken and one key has recovered: a new key takes its slot while it is charged again.
+#[test]
+fn a_slot_reassigned_under_an_update() {
+    explore(|| {
+        let store = store(0);
+        let minute = Limit::token_bucket(1, Span::MINUTE).unwrap();
+        let earlier = Now::at(NOW - Span::HOUR);
+        let charge = Charge::new(a(), &minute, Cost::ONE);
+        assert!(store.check_at(earlier, &charge).unwrap().is_allowed());
+        let others = [key(20, 0), key(21, 1), key(22, 1)];
+        assert!(others.iter().all(|key| take(&store, *key, &bucket(1))));
+        let newcomer = key(30, 0);
+        let update = move |store: &Store| take(store, a(), &minute);
+        let insert = move |store: &Store| take(store, newcomer, &bucket(1));
+        assert_eq!(both(&store, update, insert), (true, true));
+        // Five keys on four slots: one is forgotten and counted, and no charge is another key's.
+        let mut lost = u64::from(used(&store, a(), &minute) == 0);
+        for key in others.into_iter().chain([newcomer]) {
+            lost += u64::from(used(&store, key, &bucket(1)) == 0);
+        }
+        assert_eq!(lost, 1);
+        assert_eq!(store.evicted_keys(), 1);
+        assert_eq!(store.stats().live_keys, 4);
+    });
+}
+
+/// Every slot is taken by a live key: a new key pushes one out while the coldest is charged again.
+#[test]
+fn eviction_against_update() {
+    explore(|| {
+        let store = store(0);
+        let four = [a(), key(20, 0), key(21, 1), key(22, 1)];
+        assert!(four.iter().all(|key| take(&store, *key, &bucket(3))));
+        let newcomer = key(30, 0);
+        let update = |store: &Store| take(store, a(), &bucket(3));
+        let insert = move |store: &Store| take(store, newcomer, &bucket(3));
+        assert_eq!(both(&store, update, insert), (true, true));
+        let kept = used(&store, a(), &bucket(3));
+        let others = four[1..].iter().chain([&newcomer]);
+        let others = others.map(|key| used(&store, *key, &bucket(3)));
+        let others: Vec<u32> = others.collect();
+        assert!(others.iter().all(|used| *used <= 1), "{others:?}");
+        let lost = others.iter().filter(|used| **used == 0).count();
+        // Forgotten before its second charge (and inserted again), after it, or not at all.
+        let losses = lost + usize::from(kept < 2);
+        assert_eq!(store.evicted_keys(), u64::try_from(losses).unwrap());
+        assert_eq!(store.stats().live_keys, 4);
+    });
+}
+
+/// Two limits of 1, asked for in opposite orders: one request has both, the other nothing.
+#[test]
+fn all_or_nothing_against_a_rival() {
+    explore(|| {
+        let store = store(0);
+        let forth = |store: &Store| take_both(store, [a(), b()], &bucket(1));
+        let back = |store: &Store| take_both(store, [b(), a()], &bucket(1));
+        let (one, other) = both(&store, forth, back);
+        assert!(one ^ other, "{one} and {other}");
+        assert_eq!(used(&store, a(), &bucket(1)), 1);
+        assert_eq!(used(&store, b(), &bucket(1)), 1);
+    });
+}
+
+/// A request over two limits of 1 against one over the second alone: as if one came first.
+#[test]
+fn all_or_nothing_against_a_single_limit() {
+    explore(|| {
+        let store = store(0);
+        let pair = |store: &Store| take_both(store, [a(), b()], &bucket(1));
+        let single = |store: &Store| take(store, b(), &bucket(1));
+        let (pair, single) = both(&store, pair, single);
+        assert!(pair ^ single, "{pair} and {single}");
+        assert_eq!(used(&store, a(), &bucket(1)), u32::from(pair));
+        assert_eq!(used(&store, b(), &bucket(1)), 1);
+    });
+}
+
+/// A request that will be refused holds two slots; who asks for them meanwhile gets the answers that
+/// a request that changes nothing leaves.
+#[test]
+fn a_refused_reader_against_a_holder() {
+    explore(|| {
+        let store = store(0);
+        assert!(take(&store, a(), &bucket(1)));
+        let holder = |store: &Store| take_both(store, [a(), b()], &bucket(1));
+        let reader = |store: &Store| (take(store, a(), &bucket(1)), take(store, b(), &bucket(1)));
+        assert_eq!(both(&store, holder, reader), (false, (false, true)));
+        assert_eq!(used(&store, b(), &bucket(1)), 1);
+    });
+}
+
+/// A log in the arena, charged by two: its bytes are plain memory here, so a reader that has not
+/// seen the other's lock end would be found.
+#[test]
+fn a_log_charged_by_two() {
+    explore(|| {
+        let store = store(6);
+        let log = Limit::sliding_log(2, Span::DAY).unwrap();
+        let ask = move |store: &Store| take(store, a(), &log);
+        assert_eq!(both(&store, ask, ask), (true, true));
+        assert_eq!(used(&store, a(), &log), 2);
+        // A head and one block of entries.
+        assert_eq!(store.stats().arena_bytes, 2 * 64);
+    });
+}
+
+/// The last unit of a log, when the key exists already.
+#[test]
+fn the_last_unit_of_a_log() {
+    explore(|| {
+        let store = store(6);
+        let log = Limit::sliding_log(2, Span::DAY).unwrap();
+        assert!(take(&store, a(), &log));
+        let ask = move |store: &Store| take(store, a(), &log);
+        let (one, other) = both(&store, ask, ask);
+        assert!(one ^ other, "{one} and {other}");
+    });
+}
+
+/// One gives a block back while another takes two: the free list loses none and gives none twice.
+#[test]
+fn blocks_taken_and_given_back() {
+    explore_up_to(4, || {
+        let store = store(4);
+        let window = Limit::sliding_window(2, Span::DAY, 1).unwrap();
+        assert!(take(&store, a(), &window));
+        assert!(take(&store, b(), &window));
+        give_back(&store, b(), &window);
+        let one = move |store: &Store| {
+            give_back(store, a(), &window);
+            take(store, a(), &window)
+        };
+        let other = move |store: &Store| take(store, b(), &window);
+        assert_eq!(both(&store, one, other), (true, true));
+        assert_eq!(used(&store, a(), &window), 1);
+        assert_eq!(used(&store, b(), &window), 1);
+        assert_eq!(store.stats().arena_bytes, 2 * 64);
+    });
+}
+
+/// As `eviction_against_update`, with states in the arena: whoever loses its slot loses its block,
+/// once, and not while it is at work on it.
+#[test]
+fn eviction_of_a_large_state_against_update() {
+    explore_up_to(3, || {
+        let store = store(8);
+        let window = Limit::sliding_window(3, Span::DAY, 1).unwrap();
+        let four = [a(), key(20, 0), key(21, 1), key(22, 1)];
+        assert!(four.iter().all(|key| take(&store, *key, &window)));
+        let newcomer = key(30, 0);
+        let update = move |store: &Store| take(store, a(), &window);
+        let insert = move |store: &Store| take(store, newcomer, &window);
+        assert_eq!(both(&store, update, insert), (true, true));
+        let evicted = store.evicted_keys();
+        assert!((1..=2).contains(&evicted), "{evicted} forgotten");
+        assert_eq!(store.stats().live_keys, 4);
+        assert_eq!(store.stats().arena_bytes, 4 * 64);
+    });
+}
+
+/// The arena has one block and two keys want it: whoever comes second takes it from the first, who
+/// is counted as forgotten, and may be at work on it.
+#[test]
+fn the_last_block_under_an_update() {
+    explore_up_to(2, || {
+        let store = store(1);
+        let window = Limit::sliding_window(2, Span::DAY, 1).unwrap();
+        assert!(take(&store, a(), &window));
+        let ask = move |key| {
+            move |store: &Store| {
+                let charge = Charge::new(key, &window, Cost::ONE);
+                store.check_at(Now::at(NOW), &charge).is_ok()
+            }
+        };
+        let (one, other) = both(&store, ask(a()), ask(b()));
+        assert!(one || other, "the block was there for one of them");
+        assert_eq!(store.stats().arena_bytes, 64);
+        assert_eq!(store.stats().live_keys, 1);
+    });
+}
