@@ -1,0 +1,29 @@
+//! Limits from a rules file instead of the source.
+
+use tollgate::RuleLimiter;
+
+const RULES: &str = "
+domain: shop
+descriptors:
+  - key: path
+    value: /login
+    descriptors:
+      - key: remote_address
+        rate_limit:
+          unit: minute
+          requests_per_unit: 3
+          algorithm: sliding_log
+";
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let limiter = RuleLimiter::from_yaml(RULES)?;
+    for _attempt in 0..4 {
+        let asked = [("path", "/login"), ("remote_address", "192.0.2.7")];
+        let answer = limiter.check("shop", &asked)?;
+        match answer.refused_by() {
+            None => eprintln!("passes"),
+            Some(by) => eprintln!("refused by {}: {:?}", by.rule.shown(), by.limit),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,244 @@
+//! One limit, and everybody who is counted under it.
+
+mod builder;
+
+mod waiting;
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_core::{
+    Charge, Clock, Cost, Decision, Denial, Key, Limit, Past, Span, StoreError, Wait,
+};
+use tollgate_memory::{Memory, RandomKeys, Stats, SystemClock};
+
+use crate::joint::Ask;
+use crate::queue::Queues;
+
+pub use builder::Builder;
+pub use waiting::NotReady;
+
+/// What a refusal says when the store itself had no answer; see [`Limiter::check`].
+pub const FAILURE_WAIT: Span = Span::SECOND;
+
+/// How many decisions of a batch are in flight at once.
+const CHUNK: usize = 64;
+
+/// One limit over any number of keys.
+///
+/// A key is anything that can be hashed: a name, a number, an address, a tuple of them. Share a
+/// limiter by reference or in an [`Arc`]; every method takes `&self` and never blocks.
+///
+/// # Example
+///
+/// ```
+/// use tollgate::{Limit, Limiter};
+///
+/// let limiter = Limiter::new(Limit::per_second(10).burst(20));
+/// if limiter.check("alice").is_allowed() {
+///     // serve
+/// }
+/// ```
+pub struct Limiter<C = SystemClock> {
+    limit: Limit,
+    past: Past,
+    /// Keyed with a secret of its own, so that limiters that share a store share no counter.
+    keys: RandomKeys,
+    store: Arc<Memory<C>>,
+    name: Arc<str>,
+    queues: Queues,
+    failures: AtomicU64,
+}
+
+// === impl Limiter ===
+
+impl Limiter {
+    /// A limiter with room for a million keys, on this machine's clock.
+    ///
+    /// It takes 24 MB at once; [`Limiter::builder`] makes smaller and larger ones.
+    pub fn new(limit: Limit) -> Limiter {
+        Limiter::builder(limit).build()
+    }
+
+    /// A limiter yet to be sized and named.
+    pub fn builder(limit: Limit) -> Builder {
+        Builder::new(limit)
+    }
+}
+
+impl<C: Clock> Limiter<C> {
+    /// Another limit in the same memory, for requests that meet both; see [`crate::check_all`].
+    ///
+    /// The two share room, not counters: each key counts under each limit by itself.
+    pub fn sibling(&self, name: &str, limit: Limit) -> Limiter<C> {
+        Limiter {
+            limit,
+            past: Past::default(),
+            keys: RandomKeys::new(),
+            store: Arc::clone(&self.store),
+            name: name.into(),
+            queues: Queues::new(self.queues.waiting_per_key_max()),
+            failures: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes one unit for `key`, if it is there.
+    ///
+    /// # When the store has no answer
+    ///
+    /// There is always a decision. The store fails only if a thread was stopped for seconds in the
+    /// middle of a decision on the same key, or if logs of large limits fill its memory to the last
+    /// block. The request is then refused, as if it had to wait for [`FAILURE_WAIT`], charged
+    /// nothing, and counted in [`Limiter::failures`]. Whoever wants to decide that otherwise asks
+    /// with [`Limiter::try_check`].
+    #[inline]
+    pub fn check<K: Hash + ?Sized>(&self, key: &K) -> Decision {
+        self.told(self.store.check(&self.charge(key, Cost::ONE)))
+    }
+
+    /// Takes `units` for `key`, all or none; 0 is answered as [`Limiter::peek`].
+    ///
+    /// More than the limit's [`Limit::capacity`] never fit: the refusal then has no
+    /// [`Decision::retry_after`]. A store without an answer refuses, as in [`Limiter::check`].
+    #[inline]
+    pub fn check_n<K: Hash + ?Sized>(&self, key: &K, units: u64) -> Decision {
+        self.told(self.store.check(&self.charge(key, Cost::Take(units))))
+    }
+
+    /// As [`Limiter::check_n`], telling a store that has no answer from a refusal.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Contended`] or [`StoreError::Full`]; nothing was charged.
+    pub fn try_check<K: Hash + ?Sized>(&self, key: &K, units: u64) -> Result<Decision, StoreError> {
+        self.store.check(&self.charge(key, Cost::Take(units)))
+    }
+
+    /// What [`Limiter::check_n`] would say, charging nothing.
+    pub fn peek<K: Hash + ?Sized>(&self, key: &K, units: u64) -> Decision {
+        self.told(self.store.check(&self.charge(key, Cost::Peek(units))))
+    }
+
+    /// Gives units back: of a request that did not happen, or cost less than was taken.
+    ///
+    /// Never beyond a full budget. Says what is there now.
+    pub fn refund<K: Hash + ?Sized>(&self, key: &K, units: u64) -> Decision {
+        self.told(self.store.check(&self.charge(key, Cost::Refund(units))))
+    }
+
+    /// One unit for each key, one decision each, in their order, at one reading of the clock.
+    ///
+    /// Each is decided by itself. For many keys this is several times as fast as asking one by one,
+    /// because the memory of the next keys is fetched while one is decided.
+    pub fn check_batch<K: Hash>(&self, keys: &[K]) -> Vec<Decision> {
+        let mut decisions = Vec::with_capacity(keys.len());
+        self.check_batch_into(keys, &mut decisions);
+        decisions
+    }
+
+    /// As [`Limiter::check_batch`], into a vector that is used again; adds to what is there.
+    pub fn check_batch_into<K: Hash>(&self, keys: &[K], decisions: &mut Vec<Decision>) {
+        let mut charges = [self.charge_of(Key::from_bits(0), Cost::ONE); CHUNK];
+        let mut answers = Vec::with_capacity(keys.len().min(CHUNK));
+        for chunk in keys.chunks(CHUNK) {
+            for (charge, key) in charges.iter_mut().zip(chunk) {
+                charge.key = self.keys.of(key);
+            }
+            self.store
+                .check_batch(&charges[..chunk.len()], &mut answers);
+            decisions.extend(answers.drain(..).map(|answer| self.told(answer)));
+        }
+    }
+
+    /// What a request asks of this limit, for [`crate::check_all`]: one unit for `key`.
+    pub fn ask<K: Hash + ?Sized>(&self, key: &K) -> Ask<'_, C> {
+        self.ask_n(key, 1)
+    }
+
+    /// As [`Limiter::ask`], for `units`.
+    pub fn ask_n<K: Hash + ?Sized>(&self, key: &K, units: u64) -> Ask<'_, C> {
+        Ask::new(self, self.charge(key, Cost::Take(units)))
+    }
+
+    /// Puts another limit in place of this one. What was consumed stays consumed, up to the new
+    /// capacity; if the window or the algorithm changes, it counts as consumed now.
+    pub fn set_limit(&mut self, limit: Limit) {
+        if limit != self.limit {
+            self.past = self.past.and(self.limit);
+            self.limit = limit;
+        }
+    }
+
+    /// The limit.
+    pub const fn limit(&self) -> &Limit {
+        &self.limit
+    }
+
+    /// What the limit is called where several meet.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What is remembered, in this limiter and its siblings. Looks at every slot: for a report.
+    pub fn stats(&self) -> Stats {
+        self.store.stats()
+    }
+
+    /// How often the store had no answer; see [`Limiter::check`].
+    pub fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// The clock that decides.
+    pub fn clock(&self) -> &C {
+        self.store.clock()
+    }
+
+    pub(crate) const fn store(&self) -> &Arc<Memory<C>> {
+        &self.store
+    }
+
+    #[inline]
+    fn charge<K: Hash + ?Sized>(&self, key: &K, cost: Cost) -> Charge<'_> {
+        self.charge_of(self.keys.of(key), cost)
+    }
+
+    #[inline]
+    const fn charge_of(&self, key: Key, cost: Cost) -> Charge<'_> {
+        let charge = Charge::new(key, &self.limit, cost);
+        Charge {
+            past: &self.past,
+            ..charge
+        }
+    }
+
+    #[inline]
+    fn told(&self, answer: Result<Decision, StoreError>) -> Decision {
+        match answer {
+            Ok(decision) => decision,
+            Err(_) => self.failed(),
+        }
+    }
+
+    #[cold]
+    fn failed(&self) -> Decision {
+        // Relaxed: a count for reports, which publishes nothing.
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        Decision::Deny(Denial {
+            wait: Wait::For(FAILURE_WAIT),
+            remaining: 0,
+            reset: FAILURE_WAIT,
+        })
+    }
+}
+
+impl<C> fmt::Debug for Limiter<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limiter")
+            .field("name", &self.name)
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
+    }
+}

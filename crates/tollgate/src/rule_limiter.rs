@@ -1,0 +1,154 @@
+//! A rules file, and everybody who is counted under its rules.
+
+use std::fmt;
+
+use arc_swap::ArcSwap;
+use tollgate_core::{Answer, Clock, Cost, Descriptor, Entry, Request, StoreError};
+use tollgate_memory::{Memory, SystemClock};
+use tollgate_rules::{Changes, Diagnostic, Options, RuleSet, Source};
+
+/// The limits of a rules file, which can be replaced while they are in use.
+///
+/// # Example
+///
+/// ```
+/// use tollgate::RuleLimiter;
+///
+/// let limiter = RuleLimiter::from_yaml("
+/// domain: shop
+/// descriptors:
+///   - key: user
+///     rate_limit: 2/minute
+/// ")?;
+/// assert!(limiter.check("shop", &[("user", "ann")])?.is_admitted());
+/// assert!(limiter.check("shop", &[("user", "ann")])?.is_admitted());
+/// let third = limiter.check("shop", &[("user", "ann")])?;
+/// let by = third.refused_by().expect("two a minute");
+/// assert_eq!((by.rule.shown(), by.limit.count()), ("user", 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct RuleLimiter<C = SystemClock> {
+    store: Memory<C>,
+    rules: ArcSwap<RuleSet>,
+}
+
+/// Rules that cannot be used: every mistake in them, with its place and what to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InvalidRules {
+    /// The mistakes, and warnings about what may be none.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+// === impl RuleLimiter ===
+
+impl RuleLimiter {
+    /// The rules in `text`, with room for a million keys on this machine's clock.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRules`] if there is any mistake in them; warnings are no mistakes.
+    pub fn from_yaml(text: &str) -> Result<RuleLimiter, InvalidRules> {
+        RuleLimiter::from_sources(&[Source::new("rules", text)], Memory::builder().build())
+    }
+}
+
+impl<C: Clock> RuleLimiter<C> {
+    /// The rules of files that were read with [`tollgate_rules::read_paths`] or by other means,
+    /// counted in `store`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRules`] if there is any mistake in them.
+    pub fn from_sources(
+        sources: &[Source],
+        store: Memory<C>,
+    ) -> Result<RuleLimiter<C>, InvalidRules> {
+        let loaded = RuleSet::parse(sources, &Options::default());
+        if loaded.has_errors() {
+            return Err(InvalidRules {
+                diagnostics: loaded.diagnostics,
+            });
+        }
+        Ok(RuleLimiter {
+            store,
+            rules: ArcSwap::from_pointee(loaded.rules),
+        })
+    }
+
+    /// Asks for one unit in `domain`, for one descriptor: from the general to the special, as the
+    /// rules are nested.
+    ///
+    /// # Errors
+    ///
+    /// As [`RuleLimiter::decide`].
+    pub fn check(&self, domain: &str, entries: &[(&str, &str)]) -> Result<Answer, StoreError> {
+        let entries = entries.iter().map(|(key, value)| Entry { key, value });
+        self.decide(&Request {
+            domain,
+            descriptors: vec![Descriptor {
+                entries: entries.collect(),
+                ..Descriptor::default()
+            }],
+            cost: Cost::ONE,
+        })
+    }
+
+    /// Asks whatever a request may ask: several descriptors, all or nothing.
+    ///
+    /// What no rule matches is admitted.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if there is no answer: more than [`tollgate_core::CHARGES_MAX`] limits, or
+    /// what [`crate::Limiter::check`] describes. A refusal is an [`Answer`].
+    pub fn decide(&self, request: &Request<'_>) -> Result<Answer, StoreError> {
+        let rules = self.rules.load();
+        let resolved = rules.resolve(request, &self.store);
+        let verdict = self.store.decide_now(&resolved.charges())?;
+        Ok(resolved.answer(&verdict))
+    }
+
+    /// Puts other rules in place of these, at once for all threads. A rule whose limit stays keeps
+    /// its exact state; one whose limit changes keeps what was consumed.
+    ///
+    /// One caller at a time: of two that reload at once, the later one wins.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRules`]; the old rules stay.
+    pub fn reload(&self, sources: &[Source]) -> Result<Changes, InvalidRules> {
+        let loaded = RuleSet::parse(sources, &Options::default());
+        if loaded.has_errors() {
+            return Err(InvalidRules {
+                diagnostics: loaded.diagnostics,
+            });
+        }
+        let (rules, changes) = loaded.succeed(&self.rules.load());
+        self.rules.store(rules.into());
+        Ok(changes)
+    }
+
+    /// The rules in force.
+    pub fn rules(&self) -> RuleSet {
+        RuleSet::clone(&self.rules.load())
+    }
+
+    /// The store that counts.
+    pub const fn store(&self) -> &Memory<C> {
+        &self.store
+    }
+}
+
+// === impl InvalidRules ===
+
+impl fmt::Display for InvalidRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for diagnostic in &self.diagnostics {
+            write!(f, "{diagnostic}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for InvalidRules {}

@@ -1,0 +1,197 @@
+//! `until_ready` in virtual time: in turn, at the moment, and for nothing if dropped.
+
+#![cfg(feature = "async")]
+#![allow(clippy::unwrap_used)]
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::task::{JoinHandle, LocalSet, spawn_local};
+use tokio::time::{Instant, advance, sleep};
+use tollgate::{Algorithm, Limit, Limiter, NotReady, TokioClock};
+
+const TASKS: usize = 8;
+
+fn limiter(limit: Limit) -> Limiter<TokioClock> {
+    let builder = Limiter::builder(limit).max_keys(100);
+    builder.clock(TokioClock::new()).build()
+}
+
+/// Tasks that wait, in the order in which they were started, and who was served when.
+struct Queue {
+    limiter: Rc<Limiter<TokioClock>>,
+    served: Rc<RefCell<Vec<(usize, Duration)>>>,
+    sleeps: Rc<Cell<u32>>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+// === impl Queue ===
+
+impl Queue {
+    async fn of(limiter: Limiter<TokioClock>, tasks: usize) -> Queue {
+        let mut queue = Queue {
+            limiter: Rc::new(limiter),
+            served: Rc::default(),
+            sleeps: Rc::default(),
+            tasks: Vec::new(),
+        };
+        for number in 0..tasks {
+            queue.join(number);
+            tokio::task::yield_now().await;
+        }
+        queue
+    }
+
+    fn join(&mut self, number: usize) {
+        let (limiter, served) = (Rc::clone(&self.limiter), Rc::clone(&self.served));
+        let (sleeps, began) = (Rc::clone(&self.sleeps), Instant::now());
+        self.tasks.push(spawn_local(async move {
+            let counted = |span| {
+                sleeps.set(sleeps.get() + 1);
+                sleep(span)
+            };
+            limiter.until_n_ready_with("key", 1, counted).await.unwrap();
+            served.borrow_mut().push((number, began.elapsed()));
+        }));
+    }
+
+    /// Who was served after how many milliseconds, once all are.
+    async fn finished(&mut self) -> Vec<(usize, u128)> {
+        for task in self.tasks.drain(..) {
+            let _ended_or_dropped = task.await;
+        }
+        let served = self.served.borrow();
+        let in_millis = |(number, after): &(usize, Duration)| (*number, after.as_millis());
+        served.iter().map(in_millis).collect()
+    }
+}
+
+/// Runs a test with its tasks on this thread; time stands still until all of them sleep.
+macro_rules! in_virtual_time {
+    ($($(#[$meta:meta])* async fn $name:ident() $body:block)*) => {$(
+        $(#[$meta])*
+        #[tokio::test(start_paused = true)]
+        async fn $name() {
+            LocalSet::new().run_until(async $body).await;
+        }
+    )*};
+}
+
+in_virtual_time! {
+    async fn first_come_first_served_at_the_moment_and_one_sleep_each() {
+        let mut queue = Queue::of(limiter(Limit::per_second(10).burst(2)), TASKS).await;
+        let expected = [0, 0, 100, 200, 300, 400, 500, 600];
+        let expected: Vec<(usize, u128)> = expected.into_iter().enumerate().collect();
+        assert_eq!(queue.finished().await, expected);
+        assert_eq!(queue.sleeps.get(), 6, "nobody polls");
+    }
+
+    async fn a_leaky_bucket_lets_one_go_at_a_time() {
+        let leaky = Limit::per_second(2).counted_by(Algorithm::LeakyBucket).burst(3);
+        let mut queue = Queue::of(limiter(leaky), TASKS).await;
+        let expected: Vec<(usize, u128)> = (0..TASKS).zip((0..).step_by(500)).collect();
+        assert_eq!(queue.finished().await, expected);
+        assert_eq!(queue.sleeps.get(), 7, "nobody polls");
+    }
+
+    async fn every_algorithm_serves_in_order() {
+        let log = Limit::per_second(2).counted_by(Algorithm::SlidingLog);
+        let mut queue = Queue::of(limiter(log), 6).await;
+        let expected = [0, 0, 1_000, 1_000, 2_000, 2_000];
+        let expected: Vec<(usize, u128)> = expected.into_iter().enumerate().collect();
+        assert_eq!(queue.finished().await, expected);
+    }
+
+    async fn the_dropped_give_their_turn_to_the_next() {
+        let mut queue = Queue::of(limiter(Limit::per_second(10).burst(1)), TASKS).await;
+        // 0 has gone; 1 sleeps at the head; 4 stands in the middle, 7 at the end.
+        for dropped in [1, 4, 7] {
+            queue.tasks[dropped].abort();
+        }
+        let expected = vec![(0, 0), (2, 100), (3, 200), (5, 300), (6, 400)];
+        assert_eq!(queue.finished().await, expected);
+        assert_eq!(queue.limiter.peek("key", 1).remaining(), 0);
+        advance(Duration::from_millis(100)).await;
+        assert_eq!(queue.limiter.peek("key", 1).remaining(), 1, "nothing was lost");
+    }
+
+    async fn a_held_request_that_is_dropped_gives_its_units_back() {
+        let leaky = Limit::per_second(2).counted_by(Algorithm::LeakyBucket).burst(3);
+        let mut queue = Queue::of(limiter(leaky), 4).await;
+        // 1 is admitted and held until 500 ms.
+        assert_eq!(queue.limiter.peek("key", 1).remaining(), 1);
+        queue.tasks[1].abort();
+        tokio::task::yield_now().await;
+        let expected = vec![(0, 0), (2, 500), (3, 1_000)];
+        assert_eq!(queue.finished().await, expected);
+        queue.limiter.until_ready("key").await.unwrap();
+        assert_eq!(queue.limiter.peek("key", 1).remaining(), 2);
+    }
+
+    async fn all_who_wait_may_be_dropped() {
+        let mut queue = Queue::of(limiter(Limit::per_second(10).burst(1)), TASKS).await;
+        for task in &queue.tasks[1..] {
+            task.abort();
+        }
+        assert_eq!(queue.finished().await, [(0, 0)]);
+        let began = Instant::now();
+        queue.limiter.until_ready("key").await.unwrap();
+        assert_eq!(began.elapsed().as_millis(), 100, "no one stands in the way");
+    }
+
+    async fn a_newcomer_stands_behind_those_who_wait() {
+        let mut queue = Queue::of(limiter(Limit::per_second(10).burst(1)), 3).await;
+        sleep(Duration::from_millis(150)).await;
+        queue.join(99);
+        let expected = vec![(0, 0), (1, 100), (2, 200), (99, 150)];
+        assert_eq!(queue.finished().await, expected);
+    }
+
+    async fn keys_do_not_wait_for_each_other() {
+        let queue = Queue::of(limiter(Limit::per_second(10).burst(1)), TASKS).await;
+        let began = Instant::now();
+        queue.limiter.until_ready("other").await.unwrap();
+        assert!(began.elapsed().is_zero());
+    }
+
+    async fn several_units_wait_for_all_of_them() {
+        let limiter = limiter(Limit::per_second(10).burst(5));
+        let began = Instant::now();
+        limiter.until_n_ready("key", 5).await.unwrap();
+        limiter.until_n_ready("key", 5).await.unwrap();
+        assert_eq!(began.elapsed().as_millis(), 500);
+        let never = limiter.until_n_ready("key", 6).await;
+        assert!(matches!(never, Err(NotReady::NeverFits)));
+    }
+
+    async fn no_more_wait_than_may() {
+        let builder = Limiter::builder(Limit::per_second(1).burst(1)).max_waiting(2);
+        let limiter = builder.max_keys(100).clock(TokioClock::new()).build();
+        let mut queue = Queue::of(limiter, 3).await;
+        let full = queue.limiter.until_ready("key").await;
+        assert!(matches!(full, Err(NotReady::TooManyWaiting { max: 2 })));
+        queue.limiter.until_ready("other").await.unwrap();
+        assert_eq!(queue.finished().await, [(0, 0), (1, 1_000), (2, 2_000)]);
+    }
+
+    async fn nobody_may_wait_in_a_leaky_bucket_and_nothing_is_charged() {
+        let leaky = Limit::per_second(1).counted_by(Algorithm::LeakyBucket).burst(3);
+        let builder = Limiter::builder(leaky).max_waiting(0).max_keys(100);
+        let limiter = builder.clock(TokioClock::new()).build();
+        limiter.until_ready("key").await.unwrap();
+        let full = limiter.until_ready("key").await;
+        assert!(matches!(full, Err(NotReady::TooManyWaiting { max: 0 })));
+        assert_eq!(limiter.peek("key", 1).remaining(), 2);
+    }
+
+    async fn a_check_may_come_between_and_the_first_sleeps_again() {
+        let mut queue = Queue::of(limiter(Limit::per_second(10).burst(1)), 2).await;
+        sleep(Duration::from_millis(50)).await;
+        assert!(!queue.limiter.check("key").is_allowed());
+        assert!(queue.limiter.refund("key", 1).is_allowed());
+        assert!(queue.limiter.check("key").is_allowed());
+        assert_eq!(queue.finished().await, [(0, 0), (1, 150)]);
+        assert_eq!(queue.sleeps.get(), 2);
+    }
+}
