@@ -19,6 +19,8 @@ pub struct Taste {
     pub changes: bool,
     /// When a trace begins.
     pub start: Now,
+    /// Whether both timelines are one clock, which is never put forward alone.
+    pub one_clock: bool,
 }
 
 /// How large limits are.
@@ -55,6 +57,7 @@ impl Taste {
             steady: Moment::from_nanos(1_000_003),
             utc: Moment::from_nanos(1_763_700_000_000_000_007),
         },
+        one_clock: false,
     };
     /// The ends of every range.
     pub const EXTREME: Taste = Taste {
@@ -66,6 +69,7 @@ impl Taste {
         grain: Span::from_nanos(1_000),
         changes: false,
         start: Now::at(Moment::from_nanos(1_763_700_000_000_007_000)),
+        one_clock: true,
         ..Taste::SMALL
     };
 

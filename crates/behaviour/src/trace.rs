@@ -165,7 +165,7 @@ impl Trace {
         }
         self.now.steady = self.now.steady + span;
         // The wall clock is sometimes put forward.
-        let forward = if random.chance(3) {
+        let forward = if !self.taste.one_clock && random.chance(3) {
             grain.times(7)
         } else {
             Span::ZERO

@@ -40,6 +40,11 @@ pub enum StoreError {
     /// The store's memory is spent on other large states, and none of them could be given up.
     /// Nothing was charged.
     Full,
+    /// The store cannot keep one of the limits. Nothing was charged.
+    Unfit {
+        /// Why, and what to do instead.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The store cannot be reached. Nothing was charged.
     Unreachable {
         /// Where the store should be.
@@ -69,6 +74,7 @@ impl fmt::Display for StoreError {
                 f.write_str("another decision on the same key did not finish in time")
             }
             StoreError::Full => f.write_str("the store's memory for large states is spent"),
+            StoreError::Unfit { .. } => f.write_str("the store cannot keep such a limit"),
             StoreError::Unreachable { address, .. } => write!(f, "cannot reach {address}"),
             StoreError::TimedOut { after } => write!(f, "no answer within {after}"),
             StoreError::BadReply { .. } => f.write_str("the store's answer makes no sense"),
@@ -80,9 +86,9 @@ impl std::error::Error for StoreError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             StoreError::TooManyCharges(source) => Some(source),
-            StoreError::Unreachable { source, .. } | StoreError::BadReply { source } => {
-                Some(source.as_ref())
-            }
+            StoreError::Unfit { source }
+            | StoreError::Unreachable { source, .. }
+            | StoreError::BadReply { source } => Some(source.as_ref()),
             _ => None,
         }
     }

@@ -243,6 +243,25 @@ impl<'a> Bill<'a> {
 // === impl Line ===
 
 impl<'a> Line<'a> {
+    /// Units to be taken if the request is admitted.
+    pub const fn take(&self) -> u64 {
+        self.take
+    }
+
+    /// Units to be given back, before anything is judged.
+    pub const fn refund(&self) -> u64 {
+        self.refund
+    }
+
+    /// Units that must fit, one at least; `None` if only a refund is asked.
+    pub const fn judged(&self) -> Option<u64> {
+        match (self.judged, self.take.saturating_add(self.peek)) {
+            (false, _) => None,
+            (true, 0) => Some(1),
+            (true, units) => Some(units),
+        }
+    }
+
     const fn empty(charge: Charge<'a>) -> Line<'a> {
         Line {
             charge,
