@@ -58,7 +58,7 @@ impl Bucket {
         let debt = debt.div_ceil(u128::from(was.as_nanos()));
         let debt = Span::from_nanos(u64::try_from(debt).unwrap_or(u64::MAX));
         Bucket {
-            full_at: now + debt.min(new.price(new.capacity())),
+            full_at: now + debt.min(new.refill()),
         }
     }
 }
@@ -66,20 +66,17 @@ impl Bucket {
 impl Usage for Bucket {
     #[inline]
     fn settle(&mut self, limit: &Limit, now: Moment) {
-        self.full_at = self
-            .full_at
-            .min(now + limit.price(limit.capacity()))
-            .max(now);
+        self.full_at = self.full_at.min(now + limit.refill()).max(now);
     }
 
     #[inline]
     fn is_ahead(&self, limit: &Limit, now: Moment) -> bool {
-        self.full_at > now + limit.price(limit.capacity())
+        self.full_at > now + limit.refill()
     }
 
     #[inline]
     fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {
-        let free = limit.price(limit.capacity()).minus(limit.price(units));
+        let free = limit.refill().minus(limit.price(units));
         self.debt(now).minus(free)
     }
 
@@ -89,13 +86,18 @@ impl Usage for Bucket {
             return 0;
         };
         // Down: a part of a token is no token.
-        let free = limit.price(limit.capacity()).minus(self.debt(now));
+        let free = limit.refill().minus(self.debt(now));
         u32::try_from(free.as_nanos() / interval.as_nanos()).unwrap_or(u32::MAX)
     }
 
     #[inline]
+    fn reset(&self, _limit: &Limit, now: Moment) -> Span {
+        self.debt(now)
+    }
+
+    #[inline]
     fn is_over_nominal(&self, limit: &Limit, now: Moment) -> bool {
-        self.debt(now) > limit.price(limit.nominal())
+        self.debt(now) > limit.nominal_refill()
     }
 
     #[inline]
@@ -113,7 +115,7 @@ impl Usage for Bucket {
 
     fn penalise(&mut self, limit: &Limit, now: Moment, units: u32) {
         let debt = self.debt(now) + limit.price(units);
-        self.full_at = now + debt.min(limit.price(limit.capacity()));
+        self.full_at = now + debt.min(limit.refill());
     }
 
     fn refund(&mut self, limit: &Limit, now: Moment, units: u64) {

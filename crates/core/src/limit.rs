@@ -2,6 +2,8 @@
 
 mod invalid;
 
+mod literal;
+
 use std::fmt;
 
 use crate::moment::{Span, Timeline};
@@ -69,6 +71,9 @@ pub struct Limit {
     capacity: u32,
     /// The time of one unit in a bucket, zero for windows and for N = 0.
     interval: Span,
+    /// The time of a whole bucket, without the soft part and with it.
+    nominal_refill: Span,
+    refill: Span,
 }
 
 // === impl Segments ===
@@ -124,6 +129,8 @@ impl Limit {
             soft_percent: 0,
             capacity: count,
             interval: Span::ZERO,
+            nominal_refill: Span::ZERO,
+            refill: Span::ZERO,
         };
         match algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => bare.paced(),
@@ -216,12 +223,15 @@ impl Limit {
         // N = 0 denies everything, whatever the burst.
         let capacity = if self.count == 0 { 0 } else { narrow(parts) };
         let refill = self.interval.times(wide(capacity));
+        let nominal_refill = self.interval.times(wide(self.nominal));
         if refill.as_nanos() > REFILL_MAX.as_nanos() {
             return Err(InvalidLimit::TooSlow { refill });
         }
         Ok(Limit {
             soft_percent: percent,
             capacity,
+            nominal_refill,
+            refill,
             ..self
         })
     }
@@ -300,6 +310,16 @@ impl Limit {
             self.algorithm,
             Algorithm::TokenBucket | Algorithm::LeakyBucket
         )
+    }
+
+    /// The time of a whole bucket, the soft part included: at most [`REFILL_MAX`].
+    pub const fn refill(&self) -> Span {
+        self.refill
+    }
+
+    /// The time of a whole bucket without the soft part.
+    pub(crate) const fn nominal_refill(&self) -> Span {
+        self.nominal_refill
     }
 
     /// The time of `units` in a bucket, exact: at most [`REFILL_MAX`] for what fits.

@@ -8,6 +8,8 @@ use crate::sync::{AtomicU64, Ordering, fence};
 
 /// How often the wall clock is read again.
 const WALL_PERIOD: Span = Span::SECOND;
+/// How much later than at the correction a reader may still have told the time by the old offset.
+const SLACK: Span = Span::from_millis(1);
 /// The steady clock's first moment is not zero, so that a moment before it can be told.
 const STEADY_ORIGIN: Span = Span::HOUR;
 
@@ -19,7 +21,8 @@ const STEADY_ORIGIN: Span = Span::HOUR;
 #[derive(Debug)]
 pub struct SystemClock {
     steady: quanta::Clock,
-    start: quanta::Instant,
+    /// The counter's value at the start.
+    start: u64,
     /// Odd while the two below are being changed.
     turn: AtomicU64,
     /// UTC less the steady clock.
@@ -55,7 +58,7 @@ impl SystemClock {
     /// some milliseconds.
     pub fn new() -> SystemClock {
         let steady = quanta::Clock::new();
-        let start = steady.now();
+        let start = steady.raw();
         SystemClock {
             steady,
             start,
@@ -68,8 +71,8 @@ impl SystemClock {
 
     #[inline]
     fn steady(&self) -> Moment {
-        let passed = self.steady.now().saturating_duration_since(self.start);
-        Moment::ZERO + STEADY_ORIGIN + Span::from(passed)
+        let passed = self.steady.delta_as_nanos(self.start, self.steady.raw());
+        Moment::ZERO + STEADY_ORIGIN + Span::from_nanos(passed)
     }
 
     #[cold]
@@ -94,14 +97,21 @@ impl SystemClock {
         if odd.is_err() || turn & 1 == 1 {
             return;
         }
-        // Every reader that finished under the old offset read the steady clock before this.
-        fence(Ordering::SeqCst);
+        fence(Ordering::Release);
         let steady = self.steady().as_nanos();
+        // A reader that found the turn even may still be about to read the counter: processors
+        // reorder a counter's reading by nanoseconds, never by as much as this.
         let told = steady.saturating_add(self.offset.load(Ordering::Relaxed));
-        let floor = self.floor.load(Ordering::Relaxed).max(told);
-        self.floor.store(floor, Ordering::Relaxed);
-        self.offset
-            .store(wall.as_nanos().saturating_sub(steady), Ordering::Relaxed);
+        if wall.as_nanos() + SLACK.as_nanos() < told {
+            let floor = self.floor.load(Ordering::Relaxed);
+            self.floor
+                .store(floor.max(told + SLACK.as_nanos()), Ordering::Relaxed);
+        }
+        // A wall clock that is behind by no more than that is left to catch up or to fall back.
+        if wall.as_nanos() >= told || wall.as_nanos() + SLACK.as_nanos() < told {
+            self.offset
+                .store(wall.as_nanos().saturating_sub(steady), Ordering::Relaxed);
+        }
         self.turn.store(turn + 2, Ordering::Release);
     }
 }
@@ -122,7 +132,7 @@ impl Clock for SystemClock {
                 self.floor.load(Ordering::Relaxed),
             );
             let steady = self.steady();
-            fence(Ordering::SeqCst);
+            fence(Ordering::Acquire);
             if turn & 1 == 1 || self.turn.load(Ordering::Relaxed) != turn {
                 std::hint::spin_loop();
                 continue;

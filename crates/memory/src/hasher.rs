@@ -1,43 +1,81 @@
-//! Keys for this store: SipHash-1-3 with 128 bits of output, keyed at random in each store.
+//! Keys for this store, hashed under a secret of its own.
+//!
+//! Whoever sends keys must not be able to aim two of them at one counter, or many at one bucket. So
+//! the hash has a random secret, and an argument that without the secret nothing can be aimed:
+//!
+//! * A key of any length goes through SipHash-1-3 (Aumasson and Bernstein, 2012), a pseudorandom
+//!   function made for this purpose.
+//! * A key that is one integer of up to 64 bits, x, becomes the upper half of `a x + b` modulo 2^128
+//!   with secret `a` and `b`. This family is strongly universal (Dietzfelbinger, 1996): whichever
+//!   two integers are chosen in advance, their hashes are two independent random numbers. It takes a
+//!   nanosecond, where SipHash takes six.
+//!
+//! Hashes never leave the process, so nobody learns anything about the secrets from them. A key has
+//! 64 bits of hash: any two of n keys are mistaken for each other with a chance below n^2 / 2^65, for
+//! a million keys 3 in 10^8.
 
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
-use siphasher::sip128::{Hasher128, SipHasher13};
+use siphasher::sip::SipHasher13;
 use tollgate_core::{Key, KeyHasher};
 
 /// Makes the keys of one store, which mean nothing to any other.
-///
-/// The secret is 128 random bits. Without it nobody can aim two keys at one counter, or many keys at
-/// one bucket of the store; this is why the hash is SipHash (Aumasson and Bernstein, 2012) and not
-/// one of the faster ones that make no such promise.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RandomKeys {
-    fresh: SipHasher13,
+    sip: SipHasher13,
+    multiplier: u128,
+    summand: u128,
+}
+
+/// One key on its way: an integer as long as nothing follows it, everything else in SipHash.
+struct KeyState<'k> {
+    keys: &'k RandomKeys,
+    written: Written,
+}
+
+enum Written {
+    Nothing,
+    Integer(u64),
+    Bytes(SipHasher13),
 }
 
 // === impl RandomKeys ===
 
 impl RandomKeys {
-    /// A new secret.
+    /// A new secret, from the operating system's randomness by way of the standard library's.
     pub fn new() -> RandomKeys {
-        // The standard library's own random keys, which it takes from the operating system.
         let random = RandomState::new();
-        RandomKeys::with_secret(random.hash_one(0u8), random.hash_one(1u8))
+        RandomKeys::from_words(std::array::from_fn(|number| random.hash_one(number)))
     }
 
     /// A given secret: for tests that must repeat.
     pub fn with_secret(first: u64, second: u64) -> RandomKeys {
+        let sip = SipHasher13::new_with_keys(first, second);
+        RandomKeys::from_words(std::array::from_fn(|number| {
+            let mut state = sip;
+            state.write_usize(number);
+            state.finish()
+        }))
+    }
+
+    fn from_words(words: [u64; 6]) -> RandomKeys {
+        let wide = |at: usize| (u128::from(words[at]) << 64) | u128::from(words[at + 1]);
         RandomKeys {
-            fresh: SipHasher13::new_with_keys(first, second),
+            sip: SipHasher13::new_with_keys(words[0], words[1]),
+            multiplier: wide(2) | 1,
+            summand: wide(4),
         }
     }
 
     /// The key of anything that can be hashed.
     #[inline]
     pub fn of<T: Hash + ?Sized>(&self, value: &T) -> Key {
-        let mut hasher = self.fresh;
-        value.hash(&mut hasher);
-        key(&hasher)
+        let mut state = KeyState {
+            keys: self,
+            written: Written::Nothing,
+        };
+        value.hash(&mut state);
+        key(state.finish())
     }
 }
 
@@ -47,16 +85,159 @@ impl Default for RandomKeys {
     }
 }
 
+impl std::fmt::Debug for RandomKeys {
+    /// Keeps the secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RandomKeys")
+    }
+}
+
 impl KeyHasher for RandomKeys {
     fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Key {
-        let mut hasher = self.fresh;
+        let mut sip = self.sip;
         // `[u8]` hashes its length first, so the borders between parts count.
-        parts.for_each(|part| part.hash(&mut hasher));
-        key(&hasher)
+        parts.for_each(|part| part.hash(&mut sip));
+        key(sip.finish())
     }
 }
 
 #[inline]
-fn key(hasher: &SipHasher13) -> Key {
-    Key::from_bits(hasher.finish128().as_u128())
+fn key(hash: u64) -> Key {
+    Key::from_bits((u128::from(hash) << 64) | u128::from(hash))
+}
+
+// === impl KeyState ===
+
+impl KeyState<'_> {
+    #[inline]
+    fn write_integer(&mut self, integer: u64) {
+        match &mut self.written {
+            Written::Nothing => self.written = Written::Integer(integer),
+            _ => self.bytes().write_u64(integer),
+        }
+    }
+
+    /// The state in SipHash, with what was written so far.
+    fn bytes(&mut self) -> &mut SipHasher13 {
+        if !matches!(self.written, Written::Bytes(_)) {
+            let mut sip = self.keys.sip;
+            if let Written::Integer(integer) = self.written {
+                sip.write_u64(integer);
+            }
+            self.written = Written::Bytes(sip);
+        }
+        match &mut self.written {
+            Written::Bytes(sip) => sip,
+            _ => unreachable!("made so on the lines above"),
+        }
+    }
+}
+
+impl Hasher for KeyState<'_> {
+    #[inline]
+    fn finish(&self) -> u64 {
+        match &self.written {
+            Written::Nothing => self.keys.sip.finish(),
+            Written::Integer(integer) => {
+                let product = self.keys.multiplier.wrapping_mul(u128::from(*integer));
+                upper_half(product.wrapping_add(self.keys.summand))
+            }
+            Written::Bytes(sip) => sip.finish(),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.bytes().write(bytes);
+    }
+
+    #[inline]
+    fn write_u8(&mut self, integer: u8) {
+        self.write_integer(u64::from(integer));
+    }
+
+    #[inline]
+    fn write_u16(&mut self, integer: u16) {
+        self.write_integer(u64::from(integer));
+    }
+
+    #[inline]
+    fn write_u32(&mut self, integer: u32) {
+        self.write_integer(u64::from(integer));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, integer: u64) {
+        self.write_integer(integer);
+    }
+
+    #[inline]
+    #[expect(
+        clippy::as_conversions,
+        reason = "a usize has at most 64 bits on every target"
+    )]
+    fn write_usize(&mut self, integer: usize) {
+        self.write_integer(integer as u64);
+    }
+}
+
+#[inline]
+#[expect(
+    clippy::as_conversions,
+    reason = "one half of a word of twice its width"
+)]
+const fn upper_half(wide: u128) -> u64 {
+    (wide >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn what_differs_has_another_key_and_what_is_equal_the_same() {
+        let keys = RandomKeys::with_secret(1, 2);
+        let mut seen = HashSet::new();
+        assert!((0..100_000u64).all(|number| seen.insert(keys.of(&number))));
+        assert!((0..10_000u64).all(|number| seen.insert(keys.of(&(number, 0u64)))));
+        assert!((0..10_000u64).all(|number| seen.insert(keys.of(&number.to_string()))));
+        assert_eq!(keys.of("alice"), keys.of(&String::from("alice")));
+        assert_eq!(keys.of(&7u64), keys.of(&7u64));
+        assert_ne!(keys.of(&("a", "bc")), keys.of(&("ab", "c")));
+    }
+
+    #[test]
+    fn borders_between_parts_count() {
+        let keys = RandomKeys::new();
+        let key = |parts: &[&str]| keys.key(parts.iter().map(|part| part.as_bytes()));
+        assert_ne!(key(&["a", "bc"]), key(&["ab", "c"]));
+        assert_ne!(key(&["a", ""]), key(&["a"]));
+    }
+
+    #[test]
+    fn another_secret_makes_other_keys() {
+        assert_ne!(RandomKeys::new().of(&1u64), RandomKeys::new().of(&1u64));
+        assert_ne!(
+            RandomKeys::with_secret(1, 2).of("a"),
+            RandomKeys::with_secret(1, 3).of("a")
+        );
+    }
+
+    /// Buckets are chosen by the upper bits: consecutive integers must spread over them evenly.
+    #[test]
+    fn integers_spread() {
+        let keys = RandomKeys::with_secret(3, 4);
+        let mut counts = [0u32; 64];
+        for number in 0..64_000u64 {
+            let bucket = keys.of(&number).bits() >> 122;
+            counts[usize::try_from(bucket).unwrap()] += 1;
+        }
+        assert!(
+            counts.iter().all(|count| (500..2_000).contains(count)),
+            "{counts:?}"
+        );
+    }
 }

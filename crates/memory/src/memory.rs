@@ -176,7 +176,10 @@ impl<C: Clock> Memory<C> {
     /// [`StoreError::Contended`] or [`StoreError::Full`]; a refusal is a [`Decision`].
     #[inline]
     pub fn check(&self, charge: &Charge<'_>) -> Result<Decision, StoreError> {
-        self.check_within(charge, &mut Time::of(&self.clock))
+        // The clock is read while the memory is on its way.
+        let place = self.table.place(charge.key);
+        self.table.prefetch(place);
+        self.check_in(place, charge, &mut Time::of(&self.clock))
     }
 
     /// As [`Memory::check`], at a given time.

@@ -11,10 +11,12 @@
 //! buckets are searched again: a key that two threads insert never has two slots. A slot that an
 //! unfinished decision over several limits holds is marked as locked; everybody else waits for it.
 //!
-//! **Choosing** prefers the first bucket while it has [`FIRST_LIVE_MAX`] live keys or fewer, then
-//! the emptier of both: that costs a second look for one key in six and loses hardly more than
-//! always taking the emptier. When all sixteen slots are live the coldest goes ([`Heat`]), among
-//! equals the one that would have been forgotten first, and it is counted.
+//! **Choosing** prefers the first bucket while it is roomy ([`ROOMY_MAX`]), then the emptier of
+//! both: that costs a second look for one key in six and loses hardly more than always taking the
+//! emptier. A slot that nobody owned goes before one whose owner is forgotten, and of those the one
+//! forgotten first, so that keys that come back find their slots. When all sixteen are live the
+//! coldest goes ([`Heat`]), among equals the one that would have been forgotten first, and it is
+//! counted.
 
 use tollgate_core::{Key, Now, StoreError};
 
@@ -23,18 +25,27 @@ use crate::sync::{AtomicBool, AtomicU64, Ordering, Patience};
 use crate::tag::{Heat, Tag, halves};
 
 /// Slots in a bucket.
+#[cfg(not(loom))]
 pub(crate) const SLOTS: usize = 8;
+/// The model checker explores two buckets of two slots: more of them only take longer.
+#[cfg(loom)]
+pub(crate) const SLOTS: usize = 2;
 /// Bytes of a bucket.
 pub(crate) const BUCKET_BYTES: usize = SLOTS * 16;
-/// Up to how many live keys the first bucket is taken without looking which is the emptier.
-const FIRST_LIVE_MAX: usize = 4;
+/// Up to how many slots in use a bucket is taken without looking whether the other is emptier.
+const ROOMY_MAX: usize = SLOTS / 2;
 /// The fewest buckets: a table for a handful of keys is not worth a loss.
+#[cfg(not(loom))]
 const BUCKETS_MIN: usize = 16;
+#[cfg(loom)]
+const BUCKETS_MIN: usize = 2;
 /// Locks that serialise insertions.
 #[cfg(not(loom))]
 const GATES: usize = 1024;
 #[cfg(loom)]
-const GATES: usize = 1;
+const GATES: usize = 2;
+/// What turns a hash into a second one for another bucket: 2^64 over the golden ratio.
+const SECOND: u64 = 0x9e37_79b9_7f4a_7c15;
 /// How often an insertion that lost its slot to a rival chooses again.
 const CHOICES_MAX: u32 = 1024;
 
@@ -69,11 +80,17 @@ pub(crate) struct Inserted<'t> {
     pub(crate) displaced: Seen,
 }
 
-/// A choice among the slots of a key's buckets.
+/// The slots of a bucket that an insertion can choose from.
+#[derive(Default)]
 struct Choice<'t> {
-    free: Option<(&'t Pair, Seen)>,
-    live: usize,
+    /// One that nobody ever owned.
+    empty: Option<(&'t Pair, Seen)>,
+    /// The one whose owner was forgotten first.
+    forgotten: Option<(&'t Pair, Seen)>,
+    /// The live one that is missed least.
     coldest: Option<(&'t Pair, Seen)>,
+    owned: usize,
+    live: usize,
 }
 
 /// The lock that serialises insertions of a key; opened when dropped.
@@ -93,6 +110,10 @@ impl Table {
 
     /// A table of this many buckets, at least two.
     pub(crate) fn with_buckets(buckets: usize) -> Table {
+        assert!(
+            Pair::is_supported(),
+            "tollgate needs a processor with 16-byte atomics (and AVX)"
+        );
         let buckets = buckets.max(2);
         Table {
             buckets: (0..buckets).map(|_| Bucket::default()).collect(),
@@ -145,7 +166,8 @@ impl Table {
     pub(crate) fn place(&self, key: Key) -> Place {
         let [_, low] = halves(key);
         let first = spread(low, self.buckets.len());
-        let second = spread(low.rotate_left(32), self.buckets.len());
+        // All bits count, also those that the fingerprint does not have.
+        let second = spread(low.wrapping_mul(SECOND), self.buckets.len());
         let next = if first + 1 == self.buckets.len() {
             0
         } else {
@@ -206,7 +228,10 @@ impl Table {
 
     fn close_gate(&self, place: Place, patience: &mut Patience) -> Result<Gate<'_>, StoreError> {
         let gate = &self.gates[place.first % GATES];
-        while gate.swap(true, Ordering::Acquire) {
+        while gate
+            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
             patience.wait()?;
         }
         Ok(Gate(gate))
@@ -214,34 +239,43 @@ impl Table {
 
     fn choose(&self, place: Place, now: Now) -> Option<(&Pair, Seen)> {
         let first = Choice::among(&self.buckets[place.first], now);
-        if let Some(free) = first.free
-            && first.live <= FIRST_LIVE_MAX
-        {
-            return Some(free);
+        if first.owned <= ROOMY_MAX {
+            return first.empty;
         }
         let second = Choice::among(&self.buckets[place.second], now);
-        match (first.free, second.free) {
-            (Some(free), Some(_)) if first.live <= second.live => Some(free),
-            (_, Some(free)) | (Some(free), None) => Some(free),
-            (None, None) => {
-                let both = first.coldest.into_iter().chain(second.coldest);
-                both.min_by_key(|(_, seen)| standing(*seen, now))
-            }
-        }
+        let (lighter, other) = if first.weight() <= second.weight() {
+            (first, second)
+        } else {
+            (second, first)
+        };
+        let free = lighter.free().or_else(|| other.free());
+        free.or_else(|| {
+            let both = lighter.coldest.into_iter().chain(other.coldest);
+            both.min_by_key(|(_, seen)| standing(*seen, now))
+        })
     }
 }
 
 #[inline]
 fn find_in(bucket: &Bucket, fingerprint: u64) -> Option<(&Pair, Seen)> {
-    for slot in &bucket.slots {
-        if Tag::from_bits(slot.peek()).is_of(fingerprint) {
-            let seen = slot.load();
-            if seen.tag.is_of(fingerprint) {
-                return Some((slot, seen));
-            }
+    // All eight are compared before any branch: where a key stands nobody can predict.
+    let mut matches = Pair::matches(&bucket.slots, Tag::low(fingerprint));
+    while matches != 0 {
+        let slot = &bucket.slots[first_of(matches)];
+        let seen = slot.load();
+        if seen.tag.is_of(fingerprint) {
+            return Some((slot, seen));
         }
+        // Another key with the same lower half of its fingerprint: one in 2^32.
+        matches &= matches - 1;
     }
     None
+}
+
+/// The number of the lowest bit that is set, of those of one bucket.
+#[inline]
+fn first_of(matches: u8) -> usize {
+    usize::try_from(matches.trailing_zeros()).unwrap_or(0) % SLOTS
 }
 
 /// Whether a slot's key is remembered at `now`; one that an unfinished decision holds counts.
@@ -279,15 +313,19 @@ fn prefetch(_slot: *const Pair) {}
 
 impl<'t> Choice<'t> {
     fn among(bucket: &'t Bucket, now: Now) -> Choice<'t> {
-        let mut choice = Choice {
-            free: None,
-            live: 0,
-            coldest: None,
-        };
+        let mut choice = Choice::default();
         for slot in &bucket.slots {
             let seen = slot.load();
+            if seen.tag == Tag::default() {
+                choice.empty = choice.empty.or(Some((slot, seen)));
+                continue;
+            }
+            choice.owned += 1;
             if !is_live(seen, now) {
-                choice.free = choice.free.or(Some((slot, seen)));
+                let earlier = |(_, other): (_, Seen)| seen.word < other.word;
+                if choice.forgotten.is_none_or(earlier) {
+                    choice.forgotten = Some((slot, seen));
+                }
                 continue;
             }
             choice.live += 1;
@@ -297,6 +335,20 @@ impl<'t> Choice<'t> {
             }
         }
         choice
+    }
+
+    const fn free(&self) -> Option<(&'t Pair, Seen)> {
+        if self.empty.is_some() {
+            self.empty
+        } else {
+            self.forgotten
+        }
+    }
+
+    /// What is to be even between the two buckets: live keys where there are many, and below that
+    /// owned slots, so that a key that is asked for again finds its slot.
+    fn weight(&self) -> (usize, usize) {
+        (self.live.max(ROOMY_MAX), self.owned)
     }
 }
 

@@ -13,10 +13,10 @@ use tollgate_core::{Key, Timeline};
 /// | 51..=58 | the revision of the limit under which the state was made |
 /// | 0..=50 | the fingerprint, never 0 |
 ///
-/// Of a key's 128 hashed bits 64 choose the two buckets and 51 others are the fingerprint. A key
-/// is compared with at most 16 slots, so in a full table a key is mistaken for another with a
-/// chance of 16 / 2^51 = 7 in 10^15; a million keys collide anywhere with a chance below 10^-8. The
-/// hash is keyed at random in each store, so a collision cannot be aimed at.
+/// A key has 64 bits of hash ([`crate::RandomKeys`]). All of them choose its two buckets, and 51 are
+/// the fingerprint. A key is compared with at most 16 slots, so it is mistaken for another with a
+/// chance of at most 16 / 2^51 = 7 in 10^15, and any of a million keys with a chance below 10^-8. The
+/// hash has a random secret in each store, so a collision cannot be aimed at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tag(u64);
 
@@ -70,6 +70,18 @@ impl Tag {
     #[inline]
     pub(crate) const fn is_of(self, fingerprint: u64) -> bool {
         (self.0 ^ fingerprint) & FINGERPRINT == 0
+    }
+
+    /// The lower half of a fingerprint, by which a bucket is searched first.
+    #[inline]
+    #[expect(clippy::as_conversions, reason = "the lower half of a word")]
+    pub(crate) const fn low(fingerprint: u64) -> u32 {
+        fingerprint as u32
+    }
+
+    #[cfg(any(loom, miri, not(target_arch = "x86_64")))]
+    pub(crate) const fn has_low(self, low: u32) -> bool {
+        Tag::low(self.0) == low
     }
 
     #[inline]

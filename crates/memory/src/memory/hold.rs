@@ -176,9 +176,10 @@ impl<C: Clock> Memory<C> {
     /// says whether there were any.
     fn reclaim(&self, now: Now) -> bool {
         let slots = u64::try_from(self.table.slot_count()).unwrap_or(u64::MAX);
-        for _ in 0..slots.div_ceil(SEARCH) {
-            let from = self.hand.fetch_add(SEARCH, Ordering::Relaxed);
-            let wide = (from..from.saturating_add(SEARCH)).map(|number| self.table.slot(number));
+        let search = SEARCH.min(slots);
+        for _ in 0..slots.div_ceil(search) {
+            let from = self.hand.fetch_add(search, Ordering::Relaxed);
+            let wide = (from..from.saturating_add(search)).map(|number| self.table.slot(number));
             let wide = wide.map(|slot| (slot, slot.load()));
             let wide = wide.filter(|(_, seen)| seen.tag.is_wide() && !seen.tag.is_locked());
             let (live, free): (Vec<_>, Vec<_>) =

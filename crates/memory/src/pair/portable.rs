@@ -1,0 +1,60 @@
+//! A slot on any processor: `portable-atomic` knows its 16-byte atomics.
+
+use std::sync::atomic::Ordering;
+
+use portable_atomic::AtomicU128;
+
+use super::Seen;
+use crate::tag::Tag;
+
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub(crate) struct Pair(AtomicU128);
+
+impl Pair {
+    pub(crate) const fn is_supported() -> bool {
+        true
+    }
+
+    #[inline]
+    pub(crate) fn matches(slots: &[Pair; 8], low: u32) -> u8 {
+        let bit = |(at, slot): (usize, &Pair)| u8::from(slot.load().tag.has_low(low)) << at;
+        slots
+            .iter()
+            .enumerate()
+            .map(bit)
+            .fold(0, |found, bit| found | bit)
+    }
+
+    #[inline]
+    pub(crate) fn load(&self) -> Seen {
+        // Acquire: a tag that says "wide" publishes the state in the arena.
+        unpacked(self.0.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(crate) fn replace(&self, old: Seen, new: Seen) -> bool {
+        // Release publishes the arena's part of a wide state; acquire takes over a lock.
+        let (old, new) = (packed(old), packed(new));
+        self.0
+            .compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+}
+
+#[inline]
+fn packed(seen: Seen) -> u128 {
+    (u128::from(seen.word) << 64) | u128::from(seen.tag.bits())
+}
+
+#[inline]
+#[expect(
+    clippy::as_conversions,
+    reason = "both halves of a word of twice their width"
+)]
+const fn unpacked(bits: u128) -> Seen {
+    Seen {
+        tag: Tag::from_bits(bits as u64),
+        word: (bits >> 64) as u64,
+    }
+}

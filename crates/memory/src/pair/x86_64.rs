@@ -1,0 +1,147 @@
+//! A slot on x86-64: its own instructions, in line.
+//!
+//! `portable-atomic` has the same ones behind a call through a pointer, because it cannot know at
+//! compile time which of them the processor has; and nothing in Rust compares eight atomics at once.
+//! Both together are a quarter of a decision.
+//!
+//! In the terms of Rust's memory model every block below stands for atomic accesses of all 16 bytes
+//! of a slot, of which [`Pair::matches`] throws a part away.
+
+use std::arch::asm;
+use std::cell::UnsafeCell;
+
+use super::Seen;
+use crate::tag::Tag;
+
+/// The tag in the lower half, the word in the upper.
+#[repr(C, align(16))]
+pub(crate) struct Pair(UnsafeCell<[u64; 2]>);
+
+// SAFETY: the bytes are reached by the atomic accesses below and by nothing else.
+#[expect(
+    unsafe_code,
+    reason = "an atomic that the standard library does not have"
+)]
+unsafe impl Sync for Pair {}
+
+impl Default for Pair {
+    fn default() -> Pair {
+        Pair(UnsafeCell::new([0; 2]))
+    }
+}
+
+impl std::fmt::Debug for Pair {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.load().fmt(f)
+    }
+}
+
+impl Pair {
+    /// Whether this processor has the instructions: nearly every one since 2011.
+    pub(crate) fn is_supported() -> bool {
+        is_x86_feature_detected!("cmpxchg16b") && is_x86_feature_detected!("avx")
+    }
+
+    /// Which of eight slots have a tag with these lower 32 bits: a hint that `load` confirms.
+    #[inline]
+    #[expect(unsafe_code, reason = "no safe way to compare eight atomics at once")]
+    pub(crate) fn matches(slots: &[Pair; 8], low: u32) -> u8 {
+        let found: u32;
+        // SAFETY: the pointer is valid for eight slots of 16 bytes, aligned to 16, while they are
+        // borrowed. Each is loaded by one aligned 16-byte access, as in `load`. The lower quarters
+        // of all eight are gathered, compared at once and packed to one bit each. Nothing is
+        // written; neither flags nor stack are touched.
+        unsafe {
+            asm!(
+                "vmovd {wanted}, {low:e}",
+                "vpshufd {wanted}, {wanted}, 0",
+                "vmovdqa {a}, xmmword ptr [{at}]",
+                "vmovdqa {b}, xmmword ptr [{at} + 32]",
+                "vmovdqa {c}, xmmword ptr [{at} + 64]",
+                "vmovdqa {d}, xmmword ptr [{at} + 96]",
+                "vpunpckldq {a}, {a}, xmmword ptr [{at} + 16]",
+                "vpunpckldq {b}, {b}, xmmword ptr [{at} + 48]",
+                "vpunpckldq {c}, {c}, xmmword ptr [{at} + 80]",
+                "vpunpckldq {d}, {d}, xmmword ptr [{at} + 112]",
+                "vpunpcklqdq {a}, {a}, {b}",
+                "vpunpcklqdq {c}, {c}, {d}",
+                "vpcmpeqd {a}, {a}, {wanted}",
+                "vpcmpeqd {c}, {c}, {wanted}",
+                "vpackssdw {a}, {a}, {c}",
+                "vpacksswb {a}, {a}, {a}",
+                "vpmovmskb {found:e}, {a}",
+                at = in(reg) slots.as_ptr(),
+                low = in(reg) low,
+                found = lateout(reg) found,
+                wanted = out(xmm_reg) _,
+                a = out(xmm_reg) _,
+                b = out(xmm_reg) _,
+                c = out(xmm_reg) _,
+                d = out(xmm_reg) _,
+                options(nostack, preserves_flags, readonly),
+            );
+        }
+        // Both bytes of the mask are the same eight bits.
+        found.to_le_bytes()[0]
+    }
+
+    /// Tag and word of one moment; what was written before them is seen too.
+    #[inline]
+    #[expect(
+        unsafe_code,
+        reason = "an atomic that the standard library does not have"
+    )]
+    pub(crate) fn load(&self) -> Seen {
+        let (tag, word): (u64, u64);
+        // SAFETY: the pointer is valid and aligned to 16 bytes while `self` is borrowed; Intel and
+        // AMD guarantee that an aligned 16-byte load is atomic on processors with AVX, which
+        // `is_supported` has checked before a table was built. On this architecture every load
+        // acquires. Not `pure`: each one reads anew.
+        unsafe {
+            asm!(
+                "vmovdqa {pair}, xmmword ptr [{at}]",
+                "vmovq {tag}, {pair}",
+                "vpextrq {word}, {pair}, 1",
+                at = in(reg) self.0.get(),
+                pair = out(xmm_reg) _,
+                tag = lateout(reg) tag,
+                word = lateout(reg) word,
+                options(nostack, preserves_flags, readonly),
+            );
+        }
+        Seen {
+            tag: Tag::from_bits(tag),
+            word,
+        }
+    }
+
+    /// Replaces `old` by `new`; says whether it was still there.
+    #[inline]
+    #[expect(
+        unsafe_code,
+        reason = "an atomic that the standard library does not have"
+    )]
+    pub(crate) fn replace(&self, old: Seen, new: Seen) -> bool {
+        let replaced: u8;
+        // SAFETY: the pointer is valid, aligned to 16 bytes and may be written through, as the bytes
+        // are in an `UnsafeCell`; the instruction is locked, which is both acquire and release, and
+        // `is_supported` has checked that it is there. LLVM keeps `rbx` for itself, so it is saved
+        // and restored around the instruction that needs it; every operand is in another.
+        unsafe {
+            asm!(
+                "xchg rsi, rbx",
+                "lock cmpxchg16b xmmword ptr [rdi]",
+                "sete r8b",
+                "mov rbx, rsi",
+                in("rdi") self.0.get(),
+                inout("rsi") new.tag.bits() => _,
+                out("r8b") replaced,
+                in("rcx") new.word,
+                inout("rax") old.tag.bits() => _,
+                inout("rdx") old.word => _,
+                options(nostack),
+            );
+        }
+        replaced != 0
+    }
+}
