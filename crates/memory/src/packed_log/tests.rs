@@ -40,7 +40,7 @@ fn packed_is_plain() {
         assert_eq!(packed.units(), plain.units());
         assert_eq!(packed.oldest(), plain.oldest());
         assert_eq!(packed.newest(), plain.newest());
-        if random % 50 == 0 {
+        if random.is_multiple_of(50) {
             assert_eq!(
                 packed.iter().collect::<Vec<_>>(),
                 plain.iter().collect::<Vec<_>>()

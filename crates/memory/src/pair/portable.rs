@@ -17,7 +17,7 @@ impl Pair {
     }
 
     #[inline]
-    pub(crate) fn matches(slots: &[Pair; 8], low: u32) -> u8 {
+    pub(crate) fn matches<const SLOTS: usize>(slots: &[Pair; SLOTS], low: u32) -> u8 {
         let bit = |(at, slot): (usize, &Pair)| u8::from(slot.load().tag.has_low(low)) << at;
         slots
             .iter()

@@ -7,6 +7,11 @@
 //! In the terms of Rust's memory model every block below stands for atomic accesses of all 16 bytes
 //! of a slot, of which [`Pair::matches`] throws a part away.
 
+#![expect(
+    unsafe_code,
+    reason = "atomics that the standard library does not have"
+)]
+
 use std::arch::asm;
 use std::cell::UnsafeCell;
 
@@ -44,7 +49,6 @@ impl Pair {
 
     /// Which of eight slots have a tag with these lower 32 bits: a hint that `load` confirms.
     #[inline]
-    #[expect(unsafe_code, reason = "no safe way to compare eight atomics at once")]
     pub(crate) fn matches(slots: &[Pair; 8], low: u32) -> u8 {
         let found: u32;
         // SAFETY: the pointer is valid for eight slots of 16 bytes, aligned to 16, while they are
