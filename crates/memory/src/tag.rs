@@ -58,6 +58,7 @@ impl Tag {
         (high & FINGERPRINT).max(1)
     }
 
+    #[cfg(not(loom))]
     pub(crate) const fn from_bits(bits: u64) -> Tag {
         Tag(bits)
     }

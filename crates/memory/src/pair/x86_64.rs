@@ -23,10 +23,6 @@ use crate::tag::Tag;
 pub(crate) struct Pair(UnsafeCell<[u64; 2]>);
 
 // SAFETY: the bytes are reached by the atomic accesses below and by nothing else.
-#[expect(
-    unsafe_code,
-    reason = "an atomic that the standard library does not have"
-)]
 unsafe impl Sync for Pair {}
 
 impl Default for Pair {
@@ -91,10 +87,6 @@ impl Pair {
 
     /// Tag and word of one moment; what was written before them is seen too.
     #[inline]
-    #[expect(
-        unsafe_code,
-        reason = "an atomic that the standard library does not have"
-    )]
     pub(crate) fn load(&self) -> Seen {
         let (tag, word): (u64, u64);
         // SAFETY: the pointer is valid and aligned to 16 bytes while `self` is borrowed; Intel and
@@ -121,10 +113,6 @@ impl Pair {
 
     /// Replaces `old` by `new`; says whether it was still there.
     #[inline]
-    #[expect(
-        unsafe_code,
-        reason = "an atomic that the standard library does not have"
-    )]
     pub(crate) fn replace(&self, old: Seen, new: Seen) -> bool {
         let replaced: u8;
         // SAFETY: the pointer is valid, aligned to 16 bytes and may be written through, as the bytes
