@@ -1,0 +1,230 @@
+//! Where Redis is and how to talk to it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use tollgate_core::Span;
+
+/// How long a decision may take: below the 20 ms after which Envoy lets a request pass.
+pub const TIMEOUT: Span = Span::from_millis(10);
+/// What every key begins with.
+pub const PREFIX: &str = "tg:";
+/// Decisions that one script call makes at most, unless told otherwise.
+pub const BATCH: usize = 64;
+/// The most decisions of one script call that can be asked for: the script's other clients wait
+/// for all of them.
+pub const BATCH_MAX: usize = 250;
+/// The most connections to one node.
+pub const CONNECTIONS_MAX: usize = 16;
+
+/// Where Redis is and how to talk to it.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Which servers.
+    pub servers: Servers,
+    /// How to encrypt; nothing is encrypted if there is none.
+    pub tls: Option<Tls>,
+    /// The user, if not Redis's default one.
+    pub username: Option<String>,
+    /// The password.
+    pub password: Option<Secret>,
+    /// What every key begins with; [`PREFIX`] by default. No braces: those choose the slot.
+    pub prefix: String,
+    /// How long a decision may take; [`TIMEOUT`] by default.
+    pub timeout: Span,
+    /// Connections to each node, 1 to [`CONNECTIONS_MAX`]; 1 by default.
+    pub connections: usize,
+    /// Decisions that share a script call if they arrive together, 1 to [`BATCH_MAX`]; [`BATCH`] by
+    /// default. In a Cluster only those of one slot can, so there they share a round trip.
+    pub batch: usize,
+}
+
+/// Which servers, as `host:port`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Servers {
+    /// One server.
+    Single(String),
+    /// Some nodes of a Redis Cluster; the others are learned from them.
+    Cluster(Vec<String>),
+    /// The sentinels that know the master.
+    Sentinel {
+        /// Some of the sentinels.
+        addresses: Vec<String>,
+        /// What they call the master.
+        master: String,
+    },
+}
+
+/// How to encrypt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// A file with the certificates (PEM) of the authorities to trust; the public ones if there is
+    /// none.
+    pub authorities: Option<PathBuf>,
+    /// The name in the server's certificate, if it is not the host that is connected to.
+    pub server_name: Option<String>,
+}
+
+/// Text that is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+/// What is wrong with a [`Config`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum InvalidConfig {
+    /// There is no address at all.
+    NoAddress,
+    /// An address is not `host:port`.
+    Address(String),
+    /// The prefix has a brace in it.
+    Prefix(String),
+    /// Not 1 to [`CONNECTIONS_MAX`].
+    Connections(usize),
+    /// Not 1 to [`BATCH_MAX`].
+    Batch(usize),
+    /// No time to decide in.
+    Timeout,
+    /// The authorities' certificates cannot be read.
+    Authorities {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The name of the server is no name.
+    ServerName(String),
+}
+
+// === impl Config ===
+
+impl Config {
+    /// These servers, and the defaults.
+    pub fn new(servers: Servers) -> Config {
+        Config {
+            servers,
+            tls: None,
+            username: None,
+            password: None,
+            prefix: PREFIX.to_owned(),
+            timeout: TIMEOUT,
+            connections: 1,
+            batch: BATCH,
+        }
+    }
+
+    /// One server, at `host:port`.
+    pub fn single(address: impl Into<String>) -> Config {
+        Config::new(Servers::Single(address.into()))
+    }
+
+    /// A Cluster, of which these nodes are known.
+    pub fn cluster(addresses: impl IntoIterator<Item = String>) -> Config {
+        Config::new(Servers::Cluster(addresses.into_iter().collect()))
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), InvalidConfig> {
+        let addresses = self.servers.addresses();
+        if addresses.is_empty() {
+            return Err(InvalidConfig::NoAddress);
+        }
+        for address in addresses {
+            let port = address
+                .rsplit_once(':')
+                .map(|(_, port)| port.parse::<u16>());
+            if !matches!(port, Some(Ok(_))) {
+                return Err(InvalidConfig::Address(address.clone()));
+            }
+        }
+        if self.prefix.contains(['{', '}']) {
+            return Err(InvalidConfig::Prefix(self.prefix.clone()));
+        }
+        if !(1..=CONNECTIONS_MAX).contains(&self.connections) {
+            return Err(InvalidConfig::Connections(self.connections));
+        }
+        if !(1..=BATCH_MAX).contains(&self.batch) {
+            return Err(InvalidConfig::Batch(self.batch));
+        }
+        if self.timeout.is_zero() {
+            return Err(InvalidConfig::Timeout);
+        }
+        Ok(())
+    }
+}
+
+// === impl Servers ===
+
+impl Servers {
+    pub(crate) fn addresses(&self) -> &[String] {
+        match self {
+            Servers::Single(address) => std::slice::from_ref(address),
+            Servers::Cluster(addresses) | Servers::Sentinel { addresses, .. } => addresses,
+        }
+    }
+}
+
+// === impl Secret ===
+
+impl Secret {
+    /// Hides `text`.
+    pub fn new(text: impl Into<String>) -> Secret {
+        Secret(text.into())
+    }
+
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+// === impl InvalidConfig ===
+
+impl std::error::Error for InvalidConfig {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            InvalidConfig::Authorities { source, .. } => Some(source.as_ref()),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for InvalidConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InvalidConfig::NoAddress => f.write_str("no address of a Redis server is given"),
+            InvalidConfig::Address(address) => {
+                write!(
+                    f,
+                    "{address:?} is no address: write host:port, as in localhost:6379"
+                )
+            }
+            InvalidConfig::Prefix(prefix) => write!(
+                f,
+                "the prefix {prefix:?} has a brace, which would choose the slot of every key: leave \
+                 it out"
+            ),
+            InvalidConfig::Connections(count) => {
+                write!(
+                    f,
+                    "{count} connections to a node are outside 1 to {CONNECTIONS_MAX}"
+                )
+            }
+            InvalidConfig::Batch(count) => {
+                write!(
+                    f,
+                    "batches of {count} decisions are outside 1 to {BATCH_MAX}"
+                )
+            }
+            InvalidConfig::Timeout => f.write_str("a timeout of 0 leaves no time to decide in"),
+            InvalidConfig::Authorities { path, .. } => {
+                write!(f, "cannot read certificates from {}", path.display())
+            }
+            InvalidConfig::ServerName(name) => write!(f, "{name:?} is no server's name"),
+        }
+    }
+}

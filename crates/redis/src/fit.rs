@@ -1,0 +1,272 @@
+//! Which limits Redis can keep, and how they read in whole microseconds.
+
+use std::fmt;
+
+use tollgate_core::{Algorithm, Anchor, InvalidLimit, Limit, Span};
+
+/// The most units of a sliding log: 11 bytes each at least, and twice that at worst.
+pub const LOG_UNITS_MAX: u32 = 1_000_000;
+/// Redis tells the time in microseconds.
+pub const GRAIN: Span = Span::from_nanos(1_000);
+/// The most that a bucket's interval may grow by rounding, in per cent.
+const ROUNDING_PERCENT_MAX: u128 = 1;
+
+/// Why Redis cannot keep a limit, in words for whoever wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidForRedis {
+    /// The window, or a segment of it, is no whole number of microseconds.
+    Fraction {
+        /// The window or the segment.
+        span: Span,
+    },
+    /// A bucket would win back more than one unit in a microsecond.
+    TooFast {
+        /// Units per window, as asked.
+        count: u32,
+        /// The window, as asked.
+        window: Span,
+    },
+    /// A bucket's interval, rounded up to whole microseconds, would grow by more than 1 %.
+    TooCoarse {
+        /// Units per window, as asked.
+        count: u32,
+        /// The window, as asked.
+        window: Span,
+        /// The units per window that Redis would admit instead.
+        admits: u64,
+    },
+    /// A sliding log would hold more than [`LOG_UNITS_MAX`] units.
+    LogTooLarge {
+        /// The capacity, as asked.
+        capacity: u32,
+    },
+    /// With its interval rounded up, the limit is none.
+    Invalid(InvalidLimit),
+}
+
+/// A limit as the scripts read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fitted {
+    /// The same limit, all of whose moments are whole microseconds.
+    pub(crate) limit: Limit,
+    pub(crate) kind: Kind,
+    pub(crate) segments: u8,
+    /// Microseconds: of a bucket the interval, of a sliding window a segment, otherwise the window.
+    pub(crate) span: u64,
+}
+
+/// The first byte of what Redis remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    FixedClock = 1,
+    FixedFirst = 2,
+    Log = 3,
+    Sliding = 4,
+    Token = 5,
+    Leaky = 6,
+}
+
+/// Says whether Redis can keep `limit`.
+///
+/// Redis tells the time in microseconds and Lua counts in doubles, so that windows and segments are
+/// whole microseconds, a bucket's interval is at least one and rounds up to whole ones by at most
+/// 1 %, and a sliding log holds at most [`LOG_UNITS_MAX`] units.
+///
+/// # Errors
+///
+/// [`InvalidForRedis`].
+///
+/// # Example
+///
+/// ```
+/// use tollgate_core::{Limit, Span};
+///
+/// let fast = Limit::token_bucket(700_000, Span::SECOND)?;
+/// let told = tollgate_redis::check(&fast).unwrap_err().to_string();
+/// assert!(told.contains("500000 per 1s"), "{told}");
+/// # Ok::<(), tollgate_core::InvalidLimit>(())
+/// ```
+pub fn check(limit: &Limit) -> Result<(), InvalidForRedis> {
+    Fitted::new(limit).map(|_| ())
+}
+
+// === impl Fitted ===
+
+impl Fitted {
+    pub(crate) fn new(limit: &Limit) -> Result<Fitted, InvalidForRedis> {
+        let (kind, segments) = match limit.algorithm() {
+            Algorithm::FixedWindow(Anchor::Clock) => (Kind::FixedClock, 0),
+            Algorithm::FixedWindow(Anchor::FirstRequest) => (Kind::FixedFirst, 0),
+            Algorithm::SlidingLog => (Kind::Log, 0),
+            Algorithm::SlidingWindow(segments) => (Kind::Sliding, segments.get()),
+            Algorithm::TokenBucket => return Fitted::bucket(limit, Kind::Token),
+            Algorithm::LeakyBucket => return Fitted::bucket(limit, Kind::Leaky),
+        };
+        if kind == Kind::Log && limit.capacity() > LOG_UNITS_MAX {
+            return Err(InvalidForRedis::LogTooLarge {
+                capacity: limit.capacity(),
+            });
+        }
+        let nanos = limit.window().as_nanos() / u64::from(segments.max(1));
+        if !nanos.is_multiple_of(GRAIN.as_nanos()) {
+            return Err(InvalidForRedis::Fraction {
+                span: Span::from_nanos(nanos),
+            });
+        }
+        Ok(Fitted {
+            limit: *limit,
+            kind,
+            segments,
+            span: nanos / GRAIN.as_nanos(),
+        })
+    }
+
+    fn bucket(limit: &Limit, kind: Kind) -> Result<Fitted, InvalidForRedis> {
+        let Some(interval) = limit.interval() else {
+            // N = 0: nothing is ever charged.
+            return Ok(Fitted {
+                limit: *limit,
+                kind,
+                segments: 0,
+                span: 0,
+            });
+        };
+        let (count, window) = (limit.count(), limit.window());
+        if interval < GRAIN {
+            return Err(InvalidForRedis::TooFast { count, window });
+        }
+        // Up: an inexact limit admits less, never more.
+        let span = interval.as_nanos().div_ceil(GRAIN.as_nanos());
+        let rounded = u128::from(span) * u128::from(GRAIN.as_nanos()) * u128::from(count);
+        if rounded * 100 > u128::from(window.as_nanos()) * (100 + ROUNDING_PERCENT_MAX) {
+            let admits = window.as_nanos() / (span * GRAIN.as_nanos());
+            return Err(InvalidForRedis::TooCoarse {
+                count,
+                window,
+                admits,
+            });
+        }
+        // One unit per interval is the same bucket, and its interval is whole.
+        let limit = Limit::new(limit.algorithm(), 1, GRAIN.times(span))
+            .and_then(|one| one.with_burst(limit.nominal()))
+            .and_then(|one| one.with_soft(limit.soft_percent()))
+            .map_err(InvalidForRedis::Invalid)?;
+        Ok(Fitted {
+            limit,
+            kind,
+            segments: 0,
+            span,
+        })
+    }
+}
+
+// === impl Kind ===
+
+impl Kind {
+    #[expect(clippy::as_conversions, reason = "a fieldless enum of bytes")]
+    pub(crate) const fn byte(self) -> u8 {
+        self as u8
+    }
+
+    pub(crate) const fn is_bucket(self) -> bool {
+        matches!(self, Kind::Token | Kind::Leaky)
+    }
+}
+
+// === impl InvalidForRedis ===
+
+impl std::error::Error for InvalidForRedis {}
+
+impl fmt::Display for InvalidForRedis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InvalidForRedis::Fraction { span } => write!(
+                f,
+                "Redis counts in microseconds, and a window or segment of {span} is no whole number \
+                 of them"
+            ),
+            InvalidForRedis::TooFast { count, window } => write!(
+                f,
+                "in Redis a bucket refills at most one unit in {GRAIN}, and {count} per {window} is \
+                 faster: use the store in memory, or fewer and larger units"
+            ),
+            InvalidForRedis::TooCoarse {
+                count,
+                window,
+                admits,
+            } => write!(
+                f,
+                "Redis counts in microseconds, so that {count} per {window} would become {admits} \
+                 per {window}: ask for that, or for a limit that loses at most 1%"
+            ),
+            InvalidForRedis::LogTooLarge { capacity } => write!(
+                f,
+                "a sliding log of {capacity} units is above the {LOG_UNITS_MAX} that Redis keeps: \
+                 use sliding_window"
+            ),
+            InvalidForRedis::Invalid(invalid) => write!(f, "in whole microseconds, {invalid}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn an_interval_rounds_up_by_at_most_one_per_cent() {
+        let third = Limit::token_bucket(3, Span::SECOND).unwrap();
+        let fitted = Fitted::new(&third.with_burst(7).unwrap()).unwrap();
+        assert_eq!(fitted.span, 333_334);
+        assert_eq!(fitted.limit.interval(), Some(Span::from_nanos(333_334_000)));
+        assert_eq!(fitted.limit.capacity(), 7);
+
+        let exact = Limit::token_bucket(1_000_000, Span::SECOND).unwrap();
+        assert_eq!(Fitted::new(&exact).unwrap().span, 1);
+        let faster = Limit::token_bucket(1_100_000, Span::SECOND).unwrap();
+        assert!(matches!(
+            check(&faster),
+            Err(InvalidForRedis::TooFast { .. })
+        ));
+        let coarse = Limit::leaky_bucket(990_000, Span::SECOND).unwrap();
+        assert!(matches!(
+            check(&coarse),
+            Err(InvalidForRedis::TooCoarse {
+                admits: 500_000,
+                ..
+            })
+        ));
+    }
+
+    #[test]
+    fn windows_and_segments_are_whole_microseconds() {
+        let short = Limit::fixed_window(1, Span::from_nanos(1_500)).unwrap();
+        assert!(matches!(
+            check(&short),
+            Err(InvalidForRedis::Fraction { .. })
+        ));
+        let milli = Limit::sliding_window(1, Span::from_millis(1), 16).unwrap();
+        assert_eq!(
+            check(&milli).unwrap_err(),
+            InvalidForRedis::Fraction {
+                span: Span::from_nanos(62_500)
+            }
+        );
+        let segments = Limit::sliding_window(1, Span::from_millis(1), 10).unwrap();
+        assert_eq!(Fitted::new(&segments).unwrap().span, 100);
+    }
+
+    #[test]
+    fn a_log_is_bounded() {
+        let log = Limit::sliding_log(LOG_UNITS_MAX, Span::DAY).unwrap();
+        assert_eq!(check(&log), Ok(()));
+        let log = log.with_soft(1).unwrap();
+        assert!(matches!(
+            check(&log),
+            Err(InvalidForRedis::LogTooLarge { .. })
+        ));
+    }
+}

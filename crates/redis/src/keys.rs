@@ -1,0 +1,159 @@
+//! How a counter is called in Redis.
+//!
+//! The parts of a key are hashed with BLAKE3: no secret and no client's value ever appears in Redis,
+//! and nobody can find two keys that meet on one counter, although the hash has no secret of its own
+//! (every node must make the same key). What an address or another short value was can still be
+//! found by hashing all candidates; who may read Redis, may know that.
+//!
+//! A name is `PREFIX{TAG}REST`, in the alphabet of base64url. In a Cluster, the part in braces
+//! chooses the slot. It is made from the values alone and not from the rule: all limits of one
+//! identity (per minute, per hour and per day of one user) lie in one slot, and one script decides
+//! over them. Rules name themselves in their first [`RULE_PARTS`] parts. Whoever makes keys in
+//! another way loses nothing but that.
+
+use tollgate_core::Key;
+
+/// The parts of a key that name the rule; those that follow are the identity.
+const RULE_PARTS: usize = 2;
+/// Bits of a key that choose the slot.
+const TAG_BITS: u32 = 16;
+/// Letters for the bits of the tag, and for the others.
+const TAG_LETTERS: usize = 3;
+const REST_LETTERS: usize = 19;
+/// Slots of a Redis Cluster.
+pub(crate) const SLOTS: usize = 16_384;
+/// Letters of a name behind the prefix.
+pub(crate) const NAME_LETTERS: usize = TAG_LETTERS + REST_LETTERS + 2;
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// A counter's name in Redis, without the prefix.
+pub(crate) type Name = [u8; NAME_LETTERS];
+
+/// The key of `parts`, in which the borders between parts count.
+pub(crate) fn key<'p>(parts: impl Iterator<Item = &'p [u8]>) -> Key {
+    let mut hasher = blake3::Hasher::new();
+    let mut tag = Fnv::new();
+    for (index, part) in parts.enumerate() {
+        let length = u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes();
+        hasher.update(&length);
+        hasher.update(part);
+        if index >= RULE_PARTS {
+            tag.update(&length);
+            tag.update(part);
+        }
+    }
+    let mut bytes = [0; 16];
+    hasher.finalize_xof().fill(&mut bytes);
+    let rest = u128::from_be_bytes(bytes) >> TAG_BITS;
+    Key::from_bits(u128::from(tag.folded()) << (128 - TAG_BITS) | rest)
+}
+
+/// The name of a key.
+pub(crate) fn name(key: Key) -> Name {
+    let bits = key.bits();
+    let mut name = [0; NAME_LETTERS];
+    name[0] = b'{';
+    letters(bits >> (128 - TAG_BITS), &mut name[1..=TAG_LETTERS]);
+    name[TAG_LETTERS + 1] = b'}';
+    letters(bits, &mut name[TAG_LETTERS + 2..]);
+    name
+}
+
+/// The slot of a key in a Cluster.
+pub(crate) fn slot(key: Key) -> u16 {
+    let mut tag = [0; TAG_LETTERS];
+    letters(key.bits() >> (128 - TAG_BITS), &mut tag);
+    crc16(&tag) % 16_384
+}
+
+/// The lowest bits of `bits`, six to a letter.
+fn letters(bits: u128, into: &mut [u8]) {
+    let mut bits = bits;
+    for letter in into.iter_mut().rev() {
+        let index = usize::try_from(bits & 63).unwrap_or(0);
+        *letter = ALPHABET[index];
+        bits >>= 6;
+    }
+}
+
+/// The checksum by which a Cluster chooses slots (CRC-16/XMODEM).
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
+        let start = crc ^ (u16::from(*byte) << 8);
+        (0..8).fold(start, |crc, _| match crc & 0x8000 {
+            0 => crc << 1,
+            _ => (crc << 1) ^ 0x1021,
+        })
+    })
+}
+
+/// A plain hash (FNV-1a) for the slot, which anybody may compute anyway.
+struct Fnv(u64);
+
+// === impl Fnv ===
+
+impl Fnv {
+    const fn new() -> Fnv {
+        Fnv(0xCBF2_9CE4_8422_2325)
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
+        }
+    }
+
+    fn folded(&self) -> u16 {
+        let mixed = (self.0 ^ (self.0 >> 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        u16::try_from(mixed >> 48).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn of(parts: &[&str]) -> Key {
+        key(parts.iter().map(|part| part.as_bytes()))
+    }
+
+    #[test]
+    fn the_checksum_is_redis_own() {
+        assert_eq!(crc16(b"123456789"), 0x31C3);
+    }
+
+    #[test]
+    fn borders_and_rules_count() {
+        let keys = [
+            of(&["r", "1", "a", "bc"]),
+            of(&["r", "1", "ab", "c"]),
+            of(&["r", "2", "a", "bc"]),
+            of(&["r", "1", "a", "bc", ""]),
+        ];
+        let names: HashSet<Name> = keys.into_iter().map(name).collect();
+        assert_eq!(names.len(), keys.len());
+    }
+
+    #[test]
+    fn limits_of_one_identity_share_a_slot() {
+        let slots = ["minute", "hour"].map(|rule| slot(of(&["r", rule, "alice"])));
+        assert_eq!(slots[0], slots[1]);
+    }
+
+    #[test]
+    fn identities_spread_over_the_slots() {
+        let users = (0..16_384).map(|user| slot(of(&["r", "1", &format!("user-{user}")])));
+        let mut load = vec![0; 64];
+        for slot in users {
+            load[usize::from(slot) / 256] += 1;
+        }
+        // 256 expected; six standard deviations are 96.
+        assert!(
+            load.iter().all(|count| (160..352).contains(count)),
+            "{load:?}"
+        );
+    }
+}

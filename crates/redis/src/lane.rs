@@ -1,0 +1,224 @@
+//! The way to one connection: a bounded queue, a breaker, and whoever drives them.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::{Duration, Instant};
+
+use crate::failure::Failure;
+use crate::question::Question;
+use crate::resp::Reply;
+use crate::stats::Stats;
+use crate::told::Told;
+
+/// The most questions that wait for one connection. More are refused at once: within the time that
+/// a decision may take, no connection would get to them.
+pub(crate) const QUEUE_MAX: usize = 16 * 1024;
+
+/// A handle on one connection, whether it is open or not.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    shared: Arc<Shared>,
+    driver: JoinHandle<()>,
+}
+
+/// What the askers and the driver of a lane have in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    queue: Mutex<VecDeque<Asked>>,
+    /// Something was put into an empty queue.
+    pub(crate) filled: Notify,
+    /// While this is set, nobody is let in: the connection is gone, or does not answer.
+    is_broken: AtomicBool,
+    /// How long an asker waits.
+    pub(crate) patience: Duration,
+    pub(crate) stats: Arc<Stats>,
+}
+
+/// A question and whoever waits for its answer.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// To be decided by a script.
+    Question(Pending),
+    /// Any command.
+    Command {
+        words: Vec<Vec<u8>>,
+        reply: oneshot::Sender<Reply>,
+    },
+}
+
+/// A question that is not answered yet.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) question: Question,
+    /// Questions of one slot can share a call; alone and under Sentinel that is all of them.
+    pub(crate) slot: u16,
+    /// The node does not serve the slot yet, and is told to answer all the same.
+    pub(crate) is_asking: bool,
+    pub(crate) since: Instant,
+    reply: Option<oneshot::Sender<Result<Told, Failure>>>,
+}
+
+// === impl Lane ===
+
+impl Lane {
+    /// A lane that `drive` drives for as long as the lane is held.
+    pub(crate) fn new<F>(
+        patience: Duration,
+        stats: Arc<Stats>,
+        drive: impl FnOnce(Arc<Shared>) -> F,
+    ) -> Lane
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            filled: Notify::new(),
+            is_broken: AtomicBool::new(false),
+            patience,
+            stats,
+        });
+        let driver = tokio::spawn(drive(Arc::clone(&shared)));
+        Lane { shared, driver }
+    }
+
+    /// Whether questions are let in.
+    pub(crate) fn is_up(&self) -> bool {
+        !self.shared.is_broken.load(Ordering::Relaxed)
+    }
+
+    /// Asks, and waits for the answer, but not longer than until `since` and the patience.
+    pub(crate) async fn ask(
+        &self,
+        question: Question,
+        slot: u16,
+        is_asking: bool,
+        since: Instant,
+    ) -> Result<Told, Failure> {
+        if !self.is_up() {
+            return Err(Failure::unreachable("it did not answer lately"));
+        }
+        let (reply, answer) = oneshot::channel();
+        let pending = Pending {
+            question,
+            slot,
+            is_asking,
+            since,
+            reply: Some(reply),
+        };
+        self.shared.push(Asked::Question(pending))?;
+        // A driver that goes takes the question along: nobody can say whether it was sent.
+        answer.await.unwrap_or(Err(Failure::Lost))
+    }
+
+    /// Any command and its reply; as patient as the connection is.
+    pub(crate) async fn command(&self, words: &[&[u8]]) -> Result<Reply, Failure> {
+        let (reply, answer) = oneshot::channel();
+        let words = words.iter().map(|word| word.to_vec()).collect();
+        self.shared.push(Asked::Command { words, reply })?;
+        answer.await.map_err(|_| Failure::Lost)
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// Lets questions in again, or refuses them from now on and those that wait.
+    pub(crate) fn set_broken(&self, is_broken: bool) {
+        let was_broken = self.is_broken.swap(is_broken, Ordering::Relaxed);
+        if is_broken && !was_broken {
+            self.stats.breaker_opened();
+        }
+        if is_broken {
+            for asked in self.queue().drain(..) {
+                if let Asked::Question(mut pending) = asked {
+                    pending.fail(&Failure::unreachable("it did not answer lately"));
+                }
+            }
+        }
+    }
+
+    /// Takes what waits, up to `most`.
+    pub(crate) fn take(&self, most: usize, into: &mut Vec<Asked>) {
+        let mut queue = self.queue();
+        let count = queue.len().min(most);
+        into.extend(queue.drain(..count));
+    }
+
+    /// Puts questions back in front that are known to be unanswered.
+    pub(crate) fn put_back(&self, questions: Vec<Pending>) {
+        let mut queue = self.queue();
+        for pending in questions.into_iter().rev() {
+            queue.push_front(Asked::Question(pending));
+        }
+    }
+
+    /// When the first in the queue loses patience.
+    pub(crate) fn first_deadline(&self) -> Option<Instant> {
+        let queue = self.queue();
+        let mut questions = queue.iter().filter_map(|asked| match asked {
+            Asked::Question(pending) => Some(pending.since + self.patience),
+            Asked::Command { .. } => None,
+        });
+        questions.next()
+    }
+
+    /// Tells those who waited too long that they were never sent.
+    pub(crate) fn expire(&self, now: Instant) {
+        let mut queue = self.queue();
+        while let Some(Asked::Question(pending)) = queue.front_mut() {
+            if pending.since + self.patience > now {
+                return;
+            }
+            pending.fail(&Failure::unreachable("it was too busy"));
+            queue.pop_front();
+        }
+    }
+
+    fn push(&self, asked: Asked) -> Result<(), Failure> {
+        let mut queue = self.queue();
+        if queue.len() >= QUEUE_MAX {
+            return Err(Failure::unreachable("too many wait for it"));
+        }
+        let was_empty = queue.is_empty();
+        queue.push_back(asked);
+        drop(queue);
+        if was_empty {
+            self.filled.notify_one();
+        }
+        Ok(())
+    }
+
+    fn queue(&self) -> MutexGuard<'_, VecDeque<Asked>> {
+        // Nothing that holds it can panic half-way.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Pending ===
+
+impl Pending {
+    /// Whether somebody still waits.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.reply.as_ref().is_some_and(|reply| !reply.is_closed())
+    }
+
+    pub(crate) fn answer(&mut self, told: Result<Told, Failure>) {
+        if let Some(reply) = self.reply.take() {
+            let _nobody_waits_any_more = reply.send(told);
+        }
+    }
+
+    pub(crate) fn fail(&mut self, failure: &Failure) {
+        self.answer(Err(failure.clone()));
+    }
+}

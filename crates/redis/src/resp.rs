@@ -1,0 +1,211 @@
+//! The Redis protocol, version 2: commands out, replies in.
+
+use std::fmt;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+/// The longest bulk string of a reply.
+const BULK_BYTES_MAX: usize = 64 << 20;
+/// The most elements of one array.
+const ELEMENTS_MAX: usize = 1 << 20;
+/// The most arrays within arrays.
+const DEPTH_MAX: usize = 8;
+/// The longest line: of an error, most of all.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// One reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    Nil,
+    Integer(i64),
+    Simple(Bytes),
+    Error(Bytes),
+    Bulk(Bytes),
+    Array(Vec<Reply>),
+}
+
+/// What was read is no reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed(pub(crate) &'static str);
+
+/// Begins a command of `words` words; [`word`] writes each of them.
+pub(crate) fn command(out: &mut BytesMut, words: usize) {
+    header(out, b'*', words);
+}
+
+/// One word of a command.
+pub(crate) fn word(out: &mut BytesMut, bytes: &[u8]) {
+    word_of(out, &[bytes]);
+}
+
+/// One word in pieces.
+pub(crate) fn word_of(out: &mut BytesMut, pieces: &[&[u8]]) {
+    header(out, b'$', pieces.iter().map(|piece| piece.len()).sum());
+    for piece in pieces {
+        out.put_slice(piece);
+    }
+    out.put_slice(b"\r\n");
+}
+
+/// One word that is a number.
+pub(crate) fn number(out: &mut BytesMut, number: u64) {
+    let (digits, from) = decimal(number);
+    word(out, &digits[from..]);
+}
+
+/// Takes the first reply out of `input`; `None` if it is not there yet as a whole.
+pub(crate) fn take(input: &mut BytesMut) -> Result<Option<Reply>, Malformed> {
+    if end_of(input, 0, 0)?.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(parsed(input)?))
+}
+
+fn header(out: &mut BytesMut, kind: u8, count: usize) {
+    let (digits, from) = decimal(u64::try_from(count).unwrap_or(u64::MAX));
+    out.put_u8(kind);
+    out.put_slice(&digits[from..]);
+    out.put_slice(b"\r\n");
+}
+
+/// The digits of a number, and where they begin.
+fn decimal(number: u64) -> ([u8; 20], usize) {
+    let (mut digits, mut from, mut rest) = ([b'0'; 20], 20, number);
+    loop {
+        from -= 1;
+        digits[from] = b'0' + u8::try_from(rest % 10).unwrap_or(0);
+        rest /= 10;
+        if rest == 0 {
+            return (digits, from);
+        }
+    }
+}
+
+/// The line from `from` on, and where the next one begins.
+fn line(input: &[u8], from: usize) -> Result<Option<(&[u8], usize)>, Malformed> {
+    let rest = &input[from..];
+    match rest.iter().position(|byte| *byte == b'\n') {
+        Some(at) if at > 0 && rest[at - 1] == b'\r' => Ok(Some((&rest[..at - 1], from + at + 1))),
+        Some(_) => Err(Malformed("a line ends without a carriage return")),
+        None if rest.len() > LINE_BYTES_MAX => Err(Malformed("a line has no end")),
+        None => Ok(None),
+    }
+}
+
+fn integer(digits: &[u8]) -> Result<i64, Malformed> {
+    let text = std::str::from_utf8(digits).ok();
+    let number = text.and_then(|text| text.parse().ok());
+    number.ok_or(Malformed("a number is none"))
+}
+
+/// A length, or `None` for "nil".
+fn length(digits: &[u8], most: usize) -> Result<Option<usize>, Malformed> {
+    let number = integer(digits)?;
+    if number == -1 {
+        return Ok(None);
+    }
+    let length = usize::try_from(number)
+        .ok()
+        .filter(|length| *length <= most);
+    length
+        .map(Some)
+        .ok_or(Malformed("a length is out of bounds"))
+}
+
+/// Where the reply that begins at `from` ends, if it is there as a whole.
+fn end_of(input: &[u8], from: usize, depth: usize) -> Result<Option<usize>, Malformed> {
+    if depth > DEPTH_MAX {
+        return Err(Malformed("arrays nest too deeply"));
+    }
+    if from >= input.len() {
+        return Ok(None);
+    }
+    let Some((line, after)) = line(input, from)? else {
+        return Ok(None);
+    };
+    match line.first() {
+        Some(b'+' | b'-' | b':') => Ok(Some(after)),
+        Some(b'$') => {
+            let end = length(&line[1..], BULK_BYTES_MAX)?.map_or(after, |bytes| after + bytes + 2);
+            Ok((end <= input.len()).then_some(end))
+        }
+        Some(b'*') => {
+            let mut end = after;
+            for _ in 0..length(&line[1..], ELEMENTS_MAX)?.unwrap_or(0) {
+                match end_of(input, end, depth + 1)? {
+                    Some(next) => end = next,
+                    None => return Ok(None),
+                }
+            }
+            Ok(Some(end))
+        }
+        _ => Err(Malformed("a reply begins with no known sign")),
+    }
+}
+
+/// Takes a reply that is known to be there as a whole.
+fn parsed(input: &mut BytesMut) -> Result<Reply, Malformed> {
+    let incomplete = Malformed("a reply is shorter than it was");
+    let (first, after) = line(input, 0)?.ok_or(incomplete)?;
+    let (kind, content) = (first[0], 1..first.len());
+    let text = input.split_to(after).freeze().slice(content);
+    match kind {
+        b'+' => Ok(Reply::Simple(text)),
+        b'-' => Ok(Reply::Error(text)),
+        b':' => integer(&text).map(Reply::Integer),
+        b'$' => {
+            let Some(bytes) = length(&text, BULK_BYTES_MAX)? else {
+                return Ok(Reply::Nil);
+            };
+            let bulk = input.split_to(bytes).freeze();
+            input.advance(2);
+            Ok(Reply::Bulk(bulk))
+        }
+        _ => {
+            let Some(count) = length(&text, ELEMENTS_MAX)? else {
+                return Ok(Reply::Nil);
+            };
+            let elements = (0..count).map(|_| parsed(input));
+            elements.collect::<Result<_, _>>().map(Reply::Array)
+        }
+    }
+}
+
+// === impl Reply ===
+
+impl Reply {
+    /// The bytes of a string, of whichever kind.
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Reply::Simple(bytes) | Reply::Bulk(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// The text of a string, of whichever kind.
+    pub(crate) fn text(&self) -> Option<&str> {
+        self.bytes()
+            .and_then(|bytes| std::str::from_utf8(bytes).ok())
+    }
+
+    /// The elements of an array; none of anything else.
+    pub(crate) fn elements(&self) -> &[Reply] {
+        match self {
+            Reply::Array(elements) => elements,
+            _ => &[],
+        }
+    }
+}
+
+// === impl Malformed ===
+
+impl std::error::Error for Malformed {}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

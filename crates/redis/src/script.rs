@@ -1,0 +1,152 @@
+//! The scripts, and the calls that run them.
+
+use bytes::BytesMut;
+use tollgate_core::Key;
+
+use crate::keys;
+use crate::question::{Bucket, General, Rate};
+use crate::resp;
+
+/// The most limits in one call of the script for buckets.
+pub(crate) const RATES_MAX: usize = 255;
+
+/// Which script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    Bucket,
+    General,
+}
+
+/// The text of both scripts.
+#[derive(Clone, Debug)]
+pub(crate) struct Scripts {
+    pub(crate) bucket: String,
+    pub(crate) general: String,
+}
+
+/// Under which names one connection's server knows the scripts, and what keys begin with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Caller {
+    pub(crate) prefix: String,
+    pub(crate) bucket: Vec<u8>,
+    pub(crate) general: Vec<u8>,
+    /// The moment that the scripts take for now, in microseconds: under test only.
+    #[cfg(test)]
+    pub(crate) now: Option<std::sync::Arc<std::sync::atomic::AtomicU64>>,
+}
+
+// === impl Scripts ===
+
+impl Scripts {
+    /// The scripts as they are: the time is Redis's own, whatever anybody says.
+    pub(crate) fn new() -> Scripts {
+        Scripts {
+            bucket: include_str!("script/bucket.lua").to_owned(),
+            general: include_str!("script/general.lua").to_owned(),
+        }
+    }
+
+    /// Other scripts, which take the time from their arguments and let keys live for a century.
+    #[cfg(test)]
+    pub(crate) fn under_test() -> Scripts {
+        let told = |text: String| {
+            let told = text
+                .replace("redis.call('TIME')", "{ ARGV[2], ARGV[3] }")
+                .replace("local origin = 0", "local origin = 3153600000000");
+            assert_eq!(told.matches("ARGV[3]").count(), 1);
+            assert_eq!(told.matches("origin = 3").count(), 1);
+            told
+        };
+        let Scripts { bucket, general } = Scripts::new();
+        Scripts {
+            bucket: told(bucket),
+            general: told(general),
+        }
+    }
+}
+
+// === impl Caller ===
+
+impl Caller {
+    /// Writes one call that decides on all these buckets.
+    pub(crate) fn call_bucket(&self, out: &mut BytesMut, buckets: &[Bucket]) {
+        let mut rates: Vec<Rate> = Vec::new();
+        let mut requests = BytesMut::with_capacity(9 * buckets.len());
+        for bucket in buckets {
+            let known = rates.iter().position(|rate| *rate == bucket.rate);
+            let place = known.unwrap_or_else(|| {
+                rates.push(bucket.rate);
+                rates.len() - 1
+            });
+            bucket.put(&mut requests, count(place + 1));
+        }
+        let mut limits = BytesMut::with_capacity(1 + 14 * rates.len());
+        limits.extend_from_slice(&[count(rates.len())]);
+        rates.iter().for_each(|rate| rate.put(&mut limits));
+        let keys = buckets.iter().map(|bucket| bucket.key);
+        self.call(out, Which::Bucket, keys, &[&limits, &requests]);
+    }
+
+    /// Writes one call that decides on all these requests.
+    pub(crate) fn call_general(&self, out: &mut BytesMut, requests: &[&General]) {
+        let keys: Vec<Key> = requests
+            .iter()
+            .flat_map(|one| one.keys.iter().copied())
+            .collect();
+        let packed: Vec<&[u8]> = requests.iter().map(|one| &one.packed[..]).collect();
+        self.call(out, Which::General, keys.into_iter(), &packed);
+    }
+
+    fn call(
+        &self,
+        out: &mut BytesMut,
+        which: Which,
+        keys: impl ExactSizeIterator<Item = Key>,
+        questions: &[&[u8]],
+    ) {
+        let name = match which {
+            Which::Bucket => &self.bucket,
+            Which::General => &self.general,
+        };
+        resp::command(out, 4 + keys.len() + self.times());
+        resp::word(out, b"EVALSHA");
+        resp::word(out, name);
+        resp::number(out, u64::try_from(keys.len()).unwrap_or(u64::MAX));
+        for key in keys {
+            resp::word_of(out, &[self.prefix.as_bytes(), &keys::name(key)]);
+        }
+        resp::word_of(out, questions);
+        self.tell_time(out);
+    }
+
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, reason = "under test there is something to tell")]
+    const fn times(&self) -> usize {
+        0
+    }
+
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, reason = "under test there is something to tell")]
+    const fn tell_time(&self, _out: &mut BytesMut) {}
+
+    #[cfg(test)]
+    fn times(&self) -> usize {
+        if self.now.is_some() { 2 } else { 0 }
+    }
+
+    #[cfg(test)]
+    fn tell_time(&self, out: &mut BytesMut) {
+        if let Some(now) = &self.now {
+            let now = now.load(std::sync::atomic::Ordering::SeqCst);
+            resp::number(out, now / 1_000_000);
+            resp::number(out, now % 1_000_000);
+        }
+    }
+}
+
+/// A count that is known to be at most [`RATES_MAX`].
+fn count(number: usize) -> u8 {
+    u8::try_from(number).expect("a batch has at most 255 questions")
+}
+
+const _: () = assert!(crate::config::BATCH_MAX <= RATES_MAX);

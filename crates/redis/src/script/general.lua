@@ -1,0 +1,504 @@
+-- Decides requests of any kind: all algorithms, several limits, refunds, peeks, changed limits.
+--
+-- KEYS     the key of each line, request by request
+-- ARGV[1]  the requests, packed (see `question.rs`)
+-- Answers with the time and, for each request, whether it is admitted and what was remembered for
+-- each of its lines before it was charged: from that, core's own functions make the verdict.
+--
+-- All times are whole microseconds since 1970. Every number here is a whole number below 2^53, where
+-- doubles are exact: moments until the year 2255, and a bucket's whole span of at most 100 years.
+-- The only products that could be larger are made by `scale`.
+
+local call, pack, read, byte = redis.call, struct.pack, struct.unpack, string.byte
+local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local origin = 0
+
+local FIXED_CLOCK, FIXED_FIRST, LOG, SLIDING, TOKEN, LEAKY = 1, 2, 3, 4, 5, 6
+local ENFORCE, SHADOW, QUOTA, UNJUDGED = 0, 1, 2, 3
+local WORD = 4294967296
+
+-- A key expires at the first whole millisecond at which nothing is remembered any more.
+local function milliseconds(forget_at)
+  return string.format('%d', ceil(forget_at / 1000) + origin)
+end
+
+-- floor(a * b / c) and what is left over; b <= c < 2^45. Long division by digits of 7 bits.
+local function scale(a, b, c)
+  local product = a * b
+  if product < 4503599627370496 then
+    return floor(product / c), product % c
+  end
+  local quotient, rest, weight = 0, 0, 562949953421312
+  repeat
+    rest = rest * 128 + floor(a / weight) % 128 * b
+    quotient = quotient * 128 + floor(rest / c)
+    rest = rest % c
+    weight = weight / 128
+  until weight < 1
+  return quotient, rest
+end
+
+-- Sliding logs: a header, then one entry of 11 bytes for each moment at which units were admitted,
+-- with the sum of all units up to it (modulo 2^32). Entries are found by bisection, added at the
+-- end, and forgotten by counting them as dead; the dead are cleared away once they are the half.
+
+local HEADER, ENTRY = 22, 11
+
+local function log_header(a)
+  return pack('>BI6I7I4I4', LOG, a.span, a.shift, a.dead, a.base)
+end
+
+local function log_entry(a, index)
+  local from = HEADER + ENTRY * index
+  local at, sum = read('>I7I4', call('GETRANGE', a.key, from, from + ENTRY - 1))
+  return at - a.shift, sum
+end
+
+-- The first entry from `low` on for which `holds`, which stays true once it is; `high` if none.
+local function log_find(a, low, high, holds)
+  local step = 1
+  while low + step <= high and not holds(log_entry(a, low + step - 1)) do
+    low = low + step
+    step = step * 2
+  end
+  high = min(high, low + step - 1)
+  while low < high do
+    local middle = floor((low + high) / 2)
+    if holds(log_entry(a, middle)) then high = middle else low = middle + 1 end
+  end
+  return low
+end
+
+local function log_open(a)
+  a.n = (call('STRLEN', a.key) - HEADER) / ENTRY
+  a.last_at, a.sum = log_entry(a, a.n - 1)
+end
+
+local function log_settle(a)
+  if a.n == 0 then return end
+  if a.last_at > now then
+    a.shift = a.shift + a.last_at - now
+    a.last_at, a.dirty = now, true
+  end
+  local first = log_find(a, a.dead, a.n, function(at) return now - at < a.span end)
+  if first == a.n then
+    a.n, a.used = 0, 0
+    return
+  end
+  if first > a.dead then
+    local _, sum = log_entry(a, first - 1)
+    a.base, a.dead = sum, first
+  end
+  a.used = (a.sum - a.base) % WORD
+end
+
+-- The moment at which the `need` oldest units have left.
+local function log_left(a, need)
+  local index = log_find(a, a.dead, a.n, function(_, sum) return (sum - a.base) % WORD >= need end)
+  return (log_entry(a, index)) + a.span
+end
+
+local function log_cap(a, cap)
+  if a.used <= cap then return end
+  a.used, a.dirty = cap, true
+  if cap == 0 then
+    a.n = 0
+    return
+  end
+  a.base = (a.sum - cap) % WORD
+  a.dead = log_find(a, a.dead, a.n, function(_, sum) return (a.sum - sum) % WORD < cap end)
+end
+
+local function log_take(a, units)
+  a.used, a.dirty = a.used + units, true
+  if a.n == 0 then
+    a.n, a.shift, a.dead, a.base, a.sum = 1, 0, 0, 0, units
+    call('SET', a.key, log_header(a) .. pack('>I7I4', now, units))
+  else
+    local same = a.last_at == now
+    a.sum = (a.sum + units) % WORD
+    local entry = pack('>I7I4', now + a.shift, a.sum)
+    if same then
+      call('SETRANGE', a.key, HEADER + ENTRY * (a.n - 1), entry)
+    else
+      call('APPEND', a.key, entry)
+      a.n = a.n + 1
+    end
+  end
+  a.last_at, a.stored = now, true
+end
+
+local function log_refund(a, units)
+  if a.used == 0 then return end
+  a.dirty = true
+  if units >= a.used then
+    a.n, a.used = 0, 0
+    return
+  end
+  a.used = a.used - units
+  local last = log_find(a, a.dead, a.n, function(_, sum) return (sum - a.base) % WORD >= a.used end)
+  a.last_at = log_entry(a, last)
+  a.sum = (a.base + a.used) % WORD
+  local whole = ''
+  if last > a.dead then
+    whole = call('GETRANGE', a.key, HEADER + ENTRY * a.dead, HEADER + ENTRY * last - 1)
+  end
+  a.n, a.dead = last - a.dead + 1, 0
+  call('SET', a.key, log_header(a) .. whole .. pack('>I7I4', a.last_at + a.shift, a.sum))
+end
+
+local function log_save(a)
+  local forget_at = milliseconds(a.last_at + a.span)
+  if a.dead >= 32 and a.dead * 2 >= a.n then
+    local live = call('GETRANGE', a.key, HEADER + ENTRY * a.dead, -1)
+    a.n, a.dead = a.n - a.dead, 0
+    call('SET', a.key, log_header(a) .. live, 'PXAT', forget_at)
+  else
+    call('SETRANGE', a.key, 0, log_header(a))
+    call('PEXPIREAT', a.key, forget_at)
+  end
+end
+
+-- Sliding windows: counters from the newest segment back; the last one is leaving.
+
+local function sliding_estimate(a)
+  local inside = 0
+  for i = 0, a.segments - 1 do inside = inside + a[i] end
+  local leaving = a[a.segments]
+  if leaving == 0 then return inside end
+  return inside + (scale(leaving, a.span - now % a.span, a.span))
+end
+
+local function sliding_settle(a)
+  local current, last = floor(now / a.span), a.segments
+  if a.at > current then
+    -- Nobody knows how much of its segment had passed: all that is leaving counts again.
+    a[last - 1], a[last], a.dirty = a[last - 1] + a[last], 0, true
+  end
+  local passed = min(max(current - a.at, 0), last + 1)
+  if passed > 0 then
+    for i = last, passed, -1 do a[i] = a[i - passed] end
+    for i = 0, passed - 1 do a[i] = 0 end
+  end
+  a.at = current
+end
+
+local function sliding_cap(a, cap)
+  local room, last = cap, a.segments
+  for i = 0, last - 1 do
+    if a[i] > room then a[i], a.dirty = room, true end
+    room = room - a[i]
+  end
+  local left = a.span - now % a.span
+  if a[last] > 0 and (scale(a[last], left, a.span)) > room then
+    -- The most units that weigh at most `room`.
+    local low, high = 0, a[last] - 1
+    while low < high do
+      local middle = ceil((low + high) / 2)
+      if (scale(middle, left, a.span)) <= room then low = middle else high = middle - 1 end
+    end
+    a[last], a.dirty = low, true
+  end
+end
+
+local function sliding_encode(a)
+  local count, most = 0, 0
+  for i = 0, a.segments do
+    if a[i] > 0 then count, most = i + 1, max(most, a[i]) end
+  end
+  if count == 0 then return '' end
+  local width = most < 256 and 1 or most < 65536 and 2 or most < WORD and 4 or 5
+  local format = '>BBBI6I7' .. string.rep('I' .. width, count)
+  return pack(format, SLIDING, a.segments, width, a.span, a.at, unpack(a, 0, count - 1))
+end
+
+local function sliding_decode(a, state)
+  local _, segments, width, span, at = read('>BBBI6I7', state)
+  a.segments, a.span, a.at = segments, span, at
+  local count = (#state - 16) / width
+  local counters = { read('>' .. string.rep('I' .. width, count), state, 17) }
+  for i = 0, segments do a[i] = i < count and counters[i + 1] or 0 end
+end
+
+-- Any account.
+
+local function is_bucket(kind) return kind >= TOKEN end
+
+-- A key never seen, under the limit of `line`.
+local function clear(a, line)
+  local kind = line.kind
+  a.kind, a.span, a.segments, a.used = kind, line.span, line.segments, 0
+  if is_bucket(kind) then
+    a.at = now
+  elseif kind == FIXED_CLOCK then
+    a.at = now - now % line.span + line.span
+  elseif kind == FIXED_FIRST then
+    a.at = now + line.span
+  elseif kind == SLIDING then
+    a.at = floor(now / line.span)
+    for i = 0, line.segments do a[i] = 0 end
+  else
+    a.n, a.shift, a.dead, a.base, a.sum, a.last_at = 0, 0, 0, 0, 0, 0
+  end
+end
+
+-- Reads what is remembered; nothing if it is nothing.
+local function decode(a, state)
+  local kind = byte(state)
+  a.kind, a.raw, a.stored = kind, state, true
+  local _
+  if kind == FIXED_CLOCK then
+    _, a.at, a.used = read('>BI7I4', state)
+    a.span = 0
+  elseif kind == FIXED_FIRST then
+    _, a.at, a.used, a.span = read('>BI7I4I6', state)
+  elseif kind == SLIDING then
+    sliding_decode(a, state)
+  elseif kind == LOG then
+    _, a.span, a.shift, a.dead, a.base = read('>BI6I7I4I4', state)
+    a.raw = nil
+    log_open(a)
+  elseif #state == 12 then
+    _, a.at, a.span = read('>BI7I4', state)
+  else
+    _, a.at, a.span = read('>BI7I6', state)
+  end
+end
+
+local function encode(a)
+  local kind = a.kind
+  if is_bucket(kind) then
+    if a.at <= now then return '' end
+    return pack(a.span < WORD and '>BI7I4' or '>BI7I6', kind, a.at, a.span)
+  elseif kind == SLIDING then
+    return sliding_encode(a)
+  elseif a.used == 0 then
+    return ''
+  elseif kind == FIXED_CLOCK then
+    return pack('>BI7I4', kind, a.at, a.used)
+  end
+  return pack('>BI7I4I6', kind, a.at, a.used, a.span)
+end
+
+-- The moment from which on this equals a key never seen.
+local function forget_at(a)
+  if a.kind ~= SLIDING then return a.at end
+  local newest_used = 0
+  while a[newest_used] == 0 do newest_used = newest_used + 1 end
+  return (a.at - newest_used + 1 + a.segments) * a.span
+end
+
+-- Units consumed that still count, under the account's own limit.
+local function used(a)
+  if is_bucket(a.kind) then return ceil(max(a.at - now, 0) / a.span) end
+  if a.kind == SLIDING then
+    sliding_settle(a)
+    return sliding_estimate(a)
+  end
+  if a.kind == LOG then
+    log_settle(a)
+    return a.used
+  end
+  return a.at > now and a.used or 0
+end
+
+local function remaining(a, line)
+  if a.kind == SLIDING then return max(line.cap - sliding_estimate(a), 0) end
+  return line.cap - a.used
+end
+
+local function take(a, line, units)
+  if units == 0 then return end
+  a.dirty, a.raw = true, nil
+  if is_bucket(a.kind) then
+    a.at = a.at + units * a.span
+  elseif a.kind == SLIDING then
+    a[0] = a[0] + units
+  elseif a.kind == LOG then
+    log_take(a, units)
+  else
+    a.used = a.used + units
+  end
+end
+
+-- Brings an account to the limit that its rule has now: the same units, up to the new capacity.
+local function convert(a, line)
+  local kind = line.kind
+  if a.kind == kind then
+    if a.span == line.span and a.segments == line.segments or kind == FIXED_CLOCK then return end
+    if is_bucket(kind) then
+      -- The part of a unit is kept as well, rounded up.
+      local debt = max(a.at - now, 0)
+      local part, rest = scale(line.span, debt % a.span, a.span)
+      debt = floor(debt / a.span) * line.span + part + (rest > 0 and 1 or 0)
+      a.at, a.span, a.dirty, a.raw = now + min(debt, line.cap * line.span), line.span, true, nil
+      return
+    end
+  end
+  local units = min(used(a), line.cap)
+  local was_log = a.kind == LOG
+  if was_log and kind ~= LOG then call('DEL', a.key) end
+  clear(a, line)
+  a.dirty, a.raw = true, nil
+  take(a, line, units)
+end
+
+local function settle(a, line)
+  local kind, cap, span = a.kind, line.cap, line.span
+  if is_bucket(kind) then
+    local latest = now + cap * span
+    if a.at > latest then a.at, a.dirty, a.raw = latest, true, nil end
+    if a.at < now then a.at = now end
+  elseif kind == SLIDING then
+    sliding_settle(a)
+    sliding_cap(a, cap)
+    if a.dirty then a.raw = nil end
+  elseif kind == LOG then
+    log_settle(a)
+    log_cap(a, cap)
+  else
+    local fresh_end = kind == FIXED_CLOCK and now - now % span + span or now + span
+    if a.at <= now or a.used == 0 then
+      a.at, a.used = fresh_end, 0
+    elseif a.at > fresh_end or kind == FIXED_CLOCK and a.at < fresh_end then
+      a.at, a.dirty, a.raw = fresh_end, true, nil
+    end
+    if a.used > cap then a.used, a.dirty, a.raw = cap, true, nil end
+  end
+end
+
+local function fits(a, line, units)
+  if units > line.cap then return false end
+  if is_bucket(a.kind) then return a.at - now + units * a.span <= line.cap * a.span end
+  if a.kind == SLIDING then return sliding_estimate(a) + units <= line.cap end
+  return a.used + units <= line.cap
+end
+
+local function penalise(a, line, units)
+  if is_bucket(a.kind) then
+    a.at = now + min(a.at - now + units * a.span, line.cap * a.span)
+    a.dirty, a.raw = true, nil
+  else
+    take(a, line, min(units, remaining(a, line)))
+  end
+end
+
+local function refund(a, line, units)
+  a.dirty, a.raw = true, nil
+  if is_bucket(a.kind) then
+    a.at = max(a.at - min(units, WORD - 1) * a.span, now)
+  elseif a.kind == SLIDING then
+    for i = 0, a.segments do
+      local back = min(units, a[i])
+      a[i], units = a[i] - back, units - back
+    end
+  elseif a.kind == LOG then
+    log_refund(a, units)
+  else
+    a.used = max(a.used - units, 0)
+    -- A window that its first request got back entirely has not begun.
+    if a.used == 0 then clear(a, line) end
+  end
+end
+
+local function save(a)
+  if a.kind == LOG then
+    if a.n > 0 then log_save(a) elseif a.stored then call('DEL', a.key) end
+    return
+  end
+  local state = encode(a)
+  if state ~= '' then
+    call('SET', a.key, state, 'PXAT', milliseconds(forget_at(a)))
+  elseif a.stored then
+    call('DEL', a.key)
+  end
+end
+
+-- The account of a line, settled, under the limit that the rule has now.
+local accounts = {}
+local function account(key, line)
+  local a = accounts[key]
+  if not a then
+    a = { key = key, segments = 0 }
+    local state
+    if line.kind == LOG then
+      state = call('GETRANGE', key, 0, HEADER - 1)
+      if state == '' then
+        state = false
+      elseif byte(state) ~= LOG then
+        state = call('GET', key)
+      end
+    else
+      state = call('GET', key)
+    end
+    if state then decode(a, state) else clear(a, line) end
+    accounts[key] = a
+  end
+  convert(a, line)
+  settle(a, line)
+  return a
+end
+
+-- What is told of a log in place of its entries: units, the newest, and when enough have left for
+-- the request to fit, before and after it is charged for its refusal.
+local function log_told(a, line)
+  if a.n == 0 and line.penalty == 0 then return '' end
+  local before, after, lacking = 0, 0, a.used + line.units - line.cap
+  if line.role ~= UNJUDGED and line.units <= line.cap then
+    if lacking > 0 then before = log_left(a, lacking) end
+    -- Even if this line admits: another one may refuse, and this one be charged for it.
+    lacking = lacking + min(line.penalty, line.cap - a.used)
+    if lacking > 0 then after = lacking <= a.used and log_left(a, lacking) or now + a.span end
+  end
+  return pack('>BI4I7I7I7', LOG, a.used, a.last_at, before, after)
+end
+
+local questions, position, place = ARGV[1], 1, 0
+local answers = { pack('>I7', now) }
+
+local function decide()
+  local count
+  count, position = read('>B', questions, position)
+  local lines, states = {}, {}
+  local refused, quotas, quotas_over = false, 0, 0
+  for i = 1, count do
+    local line = {}
+    line.kind, line.segments, line.role, line.cap, line.span, line.units, line.take, line.penalty,
+      line.refund, position = read('>BBBI4I6I5I5I5I5', questions, position)
+    place = place + 1
+    local a = account(KEYS[place], line)
+    line.account = a
+    if a.kind ~= LOG then states[i] = a.raw or encode(a) end
+    if line.refund > 0 then refund(a, line, line.refund) end
+    local role = line.role
+    line.refused = role ~= UNJUDGED and not fits(a, line, line.units)
+    if a.kind == LOG then states[i] = log_told(a, line) end
+    if role == QUOTA then quotas = quotas + 1 end
+    if line.refused then
+      if role == ENFORCE then refused = true elseif role == QUOTA then quotas_over = quotas_over + 1 end
+    end
+    lines[i] = line
+  end
+  refused = refused or quotas > 0 and quotas == quotas_over
+  for i = 1, count do
+    local line = lines[i]
+    if not refused then
+      if not line.refused then take(line.account, line, line.take) end
+    elseif line.penalty > 0 and line.units <= line.cap then
+      penalise(line.account, line, line.penalty)
+    end
+  end
+  answers[#answers + 1] = refused and '\0' or '\1'
+  for i = 1, count do
+    answers[#answers + 1] = pack('>I2', #states[i])
+    answers[#answers + 1] = states[i]
+  end
+end
+
+while position <= #questions do decide() end
+for _, a in pairs(accounts) do
+  if a.dirty then save(a) end
+end
+return table.concat(answers)

@@ -1,0 +1,205 @@
+//! What a script says was remembered, as core reads it.
+
+use bytes::{Buf, Bytes};
+use tollgate_core::{
+    Account, Bucket, COUNTERS_MAX, FixedWindow, Limit, Moment, SlidingWindow, Span, Usage,
+};
+
+use crate::fit::{Fitted, GRAIN, Kind};
+use crate::resp::Malformed;
+
+/// What was remembered of one line, before the request was charged.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "lives for one decision, never stored"
+)]
+pub(crate) enum Seen {
+    /// All of it.
+    Account(Account),
+    /// Of a log, what matters to the request.
+    Log(Log),
+}
+
+/// A sliding log without its entries.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    used: u64,
+    newest: Moment,
+    /// When what the request asks fits, before and after it is charged for its refusal.
+    fits_at: [Moment; 2],
+    is_charged: bool,
+}
+
+/// Microseconds since 1970.
+pub(crate) fn moment(micros: u64) -> Moment {
+    Moment::ZERO + GRAIN.times(micros)
+}
+
+// === impl Seen ===
+
+impl Seen {
+    /// Reads one line's part of an answer: nothing, if the key was never seen.
+    pub(crate) fn read(state: &Bytes, fitted: &Fitted) -> Result<Seen, Malformed> {
+        let mut rest = state.clone();
+        if rest.is_empty() {
+            return Ok(Seen::fresh(fitted));
+        }
+        if rest.get_u8() != fitted.kind.byte() {
+            return Err(Malformed("a state of another algorithm"));
+        }
+        let needed = match fitted.kind {
+            Kind::Log => 25,
+            Kind::Sliding => 15,
+            _ => 11,
+        };
+        if rest.len() < needed {
+            return Err(Malformed("a state is too short"));
+        }
+        Ok(match fitted.kind {
+            Kind::Log => Seen::Log(Log {
+                used: u64::from(rest.get_u32()),
+                newest: moment(rest.get_uint(7)),
+                fits_at: [0; 2].map(|_| moment(rest.get_uint(7))),
+                is_charged: false,
+            }),
+            Kind::Sliding => Seen::Account(Account::SlidingWindow(sliding(rest)?)),
+            Kind::FixedClock | Kind::FixedFirst => {
+                let (end, used) = (moment(rest.get_uint(7)), rest.get_u32());
+                Seen::Account(Account::FixedWindow(FixedWindow::new(end, used)))
+            }
+            Kind::Token | Kind::Leaky => Seen::bucket(rest.get_uint(7)),
+        })
+    }
+
+    /// The bucket that is full again so many microseconds after 1970.
+    pub(crate) fn bucket(full_at: u64) -> Seen {
+        Seen::Account(Account::Bucket(Bucket::full_at(moment(full_at))))
+    }
+
+    fn fresh(fitted: &Fitted) -> Seen {
+        match fitted.kind {
+            Kind::Log => Seen::Log(Log::default()),
+            _ => Seen::Account(Account::fresh(&fitted.limit)),
+        }
+    }
+}
+
+/// Segments (1), bytes of a counter (1), the segment's length (6), the newest one's number (7), then
+/// counters from the newest back; those left out are zero.
+fn sliding(mut rest: Bytes) -> Result<SlidingWindow, Malformed> {
+    let _segments = rest.get_u8();
+    let width = usize::from(rest.get_u8());
+    let _span = rest.get_uint(6);
+    let newest = rest.get_uint(7);
+    if !(1..=5).contains(&width) || rest.len() / width > COUNTERS_MAX {
+        return Err(Malformed("a window has impossible counters"));
+    }
+    let mut counters = Vec::with_capacity(COUNTERS_MAX);
+    while rest.len() >= width {
+        counters.push(u32::try_from(rest.get_uint(width)).unwrap_or(u32::MAX));
+    }
+    Ok(SlidingWindow::new(newest, &counters))
+}
+
+macro_rules! each {
+    ($seen:expr, $usage:ident => $answer:expr) => {
+        match $seen {
+            Seen::Account($usage) => $answer,
+            Seen::Log($usage) => $answer,
+        }
+    };
+}
+
+impl Usage for Seen {
+    fn settle(&mut self, limit: &Limit, now: Moment) {
+        each!(self, usage => usage.settle(limit, now));
+    }
+
+    fn is_ahead(&self, limit: &Limit, now: Moment) -> bool {
+        each!(self, usage => usage.is_ahead(limit, now))
+    }
+
+    fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {
+        each!(self, usage => usage.wait(limit, now, units))
+    }
+
+    fn remaining(&self, limit: &Limit, now: Moment) -> u32 {
+        each!(self, usage => usage.remaining(limit, now))
+    }
+
+    fn reset(&self, limit: &Limit, now: Moment) -> Span {
+        each!(self, usage => usage.reset(limit, now))
+    }
+
+    fn is_over_nominal(&self, limit: &Limit, now: Moment) -> bool {
+        each!(self, usage => usage.is_over_nominal(limit, now))
+    }
+
+    fn delay(&self, limit: &Limit, now: Moment) -> Span {
+        each!(self, usage => usage.delay(limit, now))
+    }
+
+    fn take(&mut self, limit: &Limit, now: Moment, units: u32) {
+        each!(self, usage => usage.take(limit, now, units));
+    }
+
+    fn penalise(&mut self, limit: &Limit, now: Moment, units: u32) {
+        each!(self, usage => usage.penalise(limit, now, units));
+    }
+
+    fn refund(&mut self, limit: &Limit, now: Moment, units: u64) {
+        each!(self, usage => usage.refund(limit, now, units));
+    }
+
+    fn forget_at(&self, limit: &Limit) -> Moment {
+        each!(self, usage => usage.forget_at(limit))
+    }
+}
+
+// === impl Log ===
+
+impl Usage for Log {
+    /// The script has done it.
+    fn settle(&mut self, _limit: &Limit, _now: Moment) {}
+
+    fn is_ahead(&self, _limit: &Limit, now: Moment) -> bool {
+        self.newest > now
+    }
+
+    /// Known for the units that the request asks, and for no others.
+    fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {
+        if u64::from(limit.capacity() - units) >= self.used {
+            return Span::ZERO;
+        }
+        self.fits_at[usize::from(self.is_charged)].since(now)
+    }
+
+    fn remaining(&self, limit: &Limit, _now: Moment) -> u32 {
+        let free = u64::from(limit.capacity()).saturating_sub(self.used);
+        u32::try_from(free).unwrap_or(u32::MAX)
+    }
+
+    fn reset(&self, limit: &Limit, now: Moment) -> Span {
+        self.forget_at(limit).since(now)
+    }
+
+    fn take(&mut self, _limit: &Limit, now: Moment, units: u32) {
+        if units > 0 {
+            self.used += u64::from(units);
+            self.newest = now;
+        }
+        self.is_charged = true;
+    }
+
+    /// The script has done it before it told what is left.
+    fn refund(&mut self, _limit: &Limit, _now: Moment, _units: u64) {}
+
+    fn forget_at(&self, limit: &Limit) -> Moment {
+        if self.used == 0 {
+            Moment::ZERO
+        } else {
+            self.newest + limit.window()
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What the scripts answer, and the verdict that core makes of it.
+
+use bytes::{Buf, Bytes};
+use tollgate_core::{Bill, Charge, Decision, Now, Span, TooManyCharges, Verdict, Wait, step};
+
+use crate::fit::{Fitted, GRAIN};
+use crate::resp::Malformed;
+use crate::seen::{Seen, moment};
+
+/// Bytes of a moment in an answer.
+const MOMENT_BYTES: usize = 7;
+/// What `bucket.lua` says to a bucket whose limit has changed.
+const CHANGED: u64 = (1 << 56) - 1;
+
+/// The answer to one question. All times are Redis's, in microseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// When the bucket was full again, before it was charged; zero or the past if it was full.
+    Bucket { now: u64, full_at: u64 },
+    /// The bucket's limit has changed, and nothing was charged: the general script can convert it.
+    Changed,
+    /// What was remembered, line by line.
+    General {
+        now: u64,
+        is_admitted: bool,
+        states: Vec<Bytes>,
+    },
+}
+
+// === impl Told ===
+
+impl Told {
+    /// Reads the answers of `bucket.lua` to `count` questions.
+    pub(crate) fn buckets(
+        mut answer: Bytes,
+        count: usize,
+    ) -> Result<impl Iterator<Item = Told>, Malformed> {
+        if answer.len() != MOMENT_BYTES * (count + 1) {
+            return Err(Malformed("an answer of the wrong length"));
+        }
+        let now = answer.get_uint(MOMENT_BYTES);
+        Ok(
+            (0..count).map(move |_| match answer.get_uint(MOMENT_BYTES) {
+                CHANGED => Told::Changed,
+                full_at => Told::Bucket { now, full_at },
+            }),
+        )
+    }
+
+    /// Reads the answers of `general.lua` to questions of so many lines each.
+    pub(crate) fn general(
+        mut answer: Bytes,
+        lines: impl Iterator<Item = usize>,
+    ) -> Result<Vec<Told>, Malformed> {
+        let short = Malformed("an answer is too short");
+        if answer.len() < MOMENT_BYTES {
+            return Err(short);
+        }
+        let now = answer.get_uint(MOMENT_BYTES);
+        let told = lines.map(|lines| {
+            let is_admitted = answer.try_get_u8().map_err(|_| short)? == 1;
+            let states = (0..lines).map(|_| {
+                let length = usize::from(answer.try_get_u16().map_err(|_| short)?);
+                if answer.len() < length {
+                    return Err(short);
+                }
+                Ok(answer.split_to(length))
+            });
+            let states = states.collect::<Result<_, _>>()?;
+            Ok(Told::General {
+                now,
+                is_admitted,
+                states,
+            })
+        });
+        told.collect()
+    }
+
+    /// The verdict on one charge.
+    pub(crate) fn of_one(
+        &self,
+        charge: &Charge<'_>,
+        fitted: &Fitted,
+    ) -> Result<Verdict, Malformed> {
+        let (now, mut seen, is_admitted) = match self {
+            Told::Bucket { now, full_at } => (*now, Seen::bucket(*full_at), None),
+            Told::General {
+                now,
+                is_admitted,
+                states,
+            } => match &states[..] {
+                [state] => (*now, Seen::read(state, fitted)?, Some(*is_admitted)),
+                _ => return Err(Malformed("an answer with more than was asked")),
+            },
+            Told::Changed => return Err(Malformed("a changed limit, twice")),
+        };
+        let decision = step(
+            &mut seen,
+            &fitted.limit,
+            moment(now),
+            charge.cost,
+            charge.on_own_denial(),
+        );
+        let mut verdict = Verdict::of_one(charge, decision);
+        agree(is_admitted, &verdict)?;
+        coarsen(&mut verdict);
+        Ok(verdict)
+    }
+
+    /// The verdict on a bill whose lines' limits read as `fitted`.
+    pub(crate) fn of(&self, bill: &Bill<'_>, fitted: &[Fitted]) -> Result<Verdict, Malformed> {
+        let Told::General {
+            now,
+            is_admitted,
+            states,
+        } = self
+        else {
+            return Err(Malformed("an answer to another question"));
+        };
+        let lines = states.iter().zip(fitted);
+        let seen = lines.map(|(state, fitted)| Seen::read(state, fitted));
+        let mut seen: Vec<Seen> = seen.collect::<Result<_, _>>()?;
+        let mut verdict = bill.settle(&mut seen, Now::at(moment(*now)));
+        agree(Some(*is_admitted), &verdict)?;
+        coarsen(&mut verdict);
+        Ok(verdict)
+    }
+}
+
+/// The charges under limits of whole microseconds, which hold in Redis.
+pub(crate) fn charges_in_micros<'f>(
+    charges: &[Charge<'_>],
+    fitted: &'f [Fitted],
+) -> Vec<Charge<'f>> {
+    let pairs = charges.iter().zip(fitted);
+    let charges = pairs.map(|(charge, fitted)| Charge {
+        enforcement: charge.enforcement,
+        on_denial: charge.on_denial,
+        ..Charge::new(charge.key, &fitted.limit, charge.cost)
+    });
+    charges.collect()
+}
+
+/// The bill of such charges, and how the limits of its lines read.
+pub(crate) fn bill<'f>(
+    charges: &[Charge<'f>],
+    fitted: &[Fitted],
+) -> Result<(Bill<'f>, Vec<Fitted>), TooManyCharges> {
+    let bill = Bill::new(charges)?;
+    let first = |line: &tollgate_core::Line<'_>| {
+        let same = |charge: &Charge<'_>| charge.key == line.charge.key;
+        let index = charges.iter().position(same).unwrap_or(0);
+        fitted[index]
+    };
+    let of_lines = bill.lines().iter().map(first).collect();
+    Ok((bill, of_lines))
+}
+
+/// Script and core come to the same end from the same state, or one of them is broken.
+fn agree(is_admitted: Option<bool>, verdict: &Verdict) -> Result<(), Malformed> {
+    match is_admitted {
+        Some(is_admitted) if is_admitted != verdict.is_admitted() => Err(Malformed(
+            "the script decided otherwise than its own state says",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Rounds waits and resets up to whole microseconds, which is what Redis can tell apart.
+fn coarsen(verdict: &mut Verdict) {
+    let up = |span: &mut Span| {
+        *span = GRAIN.times(span.as_nanos().div_ceil(GRAIN.as_nanos()));
+    };
+    let up_wait = |wait: &mut Wait| {
+        if let Wait::For(span) = wait {
+            up(span);
+        }
+    };
+    for decision in &mut verdict.decisions {
+        match decision {
+            Decision::Allow(grant) => up(&mut grant.reset),
+            Decision::Deny(denial) => {
+                up(&mut denial.reset);
+                up_wait(&mut denial.wait);
+            }
+        }
+    }
+    if let Some(refusal) = &mut verdict.refusal {
+        up_wait(&mut refusal.wait);
+    }
+}
