@@ -8,7 +8,7 @@ use tollgate_behaviour::{Rule, Subject, Taste, check, store_behaves, with_grain}
 use tollgate_core::{Charge, Key, KeyHasher, Ledger, Now, Span, Verdict};
 use tollgate_testbed as testbed;
 
-use crate::config::Config;
+use crate::config::{Config, Secret, Servers, Tls};
 use crate::fit::{Fitted, GRAIN};
 use crate::question::Question;
 use crate::store::Redis;
@@ -22,6 +22,15 @@ struct Driven {
 }
 
 static SINGLE: LazyLock<testbed::Redis> = LazyLock::new(testbed::Redis::start);
+static VALKEY: LazyLock<testbed::Redis> =
+    LazyLock::new(|| testbed::Redis::start_with(&testbed::Setup::valkey()));
+static CLUSTER: LazyLock<testbed::Cluster> = LazyLock::new(testbed::Cluster::start);
+static SENTINELS: LazyLock<testbed::Sentinels> = LazyLock::new(testbed::Sentinels::start);
+static ENCRYPTED: LazyLock<(testbed::Certificates, testbed::Redis)> = LazyLock::new(|| {
+    let certificates = testbed::Certificates::new();
+    let redis = certificates.start("limits:");
+    (certificates, redis)
+});
 
 // === impl Driven ===
 
@@ -76,8 +85,9 @@ impl Driven {
 impl Subject for Driven {
     fn key(&mut self, name: &str) -> Key {
         let number = self.number.to_le_bytes();
-        self.store
-            .key([b"test", &number[..], name.as_bytes()].into_iter())
+        // One identity: its keys share a slot.
+        let parts = [b"test", name.as_bytes(), &number[..]];
+        self.store.key(parts.into_iter())
     }
 
     fn decide(&mut self, now: Now, charges: &[Charge<'_>]) -> Verdict {
@@ -92,6 +102,41 @@ store_behaves!(
     Taste::MICROSECONDS,
     Driven::new(&Config::single(SINGLE.address()))
 );
+store_behaves!(
+    valkey,
+    Taste::MICROSECONDS,
+    Driven::new(&Config::single(VALKEY.address()))
+);
+store_behaves!(
+    cluster,
+    Taste::MICROSECONDS,
+    Driven::new(&Config::cluster(CLUSTER.addresses()))
+);
+store_behaves!(sentinel, Taste::MICROSECONDS, Driven::new(&watched()));
+store_behaves!(tls_and_acl, Taste::MICROSECONDS, Driven::new(&encrypted()));
+
+/// By way of the sentinels.
+fn watched() -> Config {
+    Config::new(Servers::Sentinel {
+        addresses: SENTINELS.addresses(),
+        master: testbed::Sentinels::MASTER.to_owned(),
+    })
+}
+
+/// As a user who may touch keys of one prefix only, over TLS, by the server's name.
+fn encrypted() -> Config {
+    let (certificates, redis) = &*ENCRYPTED;
+    Config {
+        tls: Some(Tls {
+            authorities: Some(certificates.authority().into()),
+            server_name: Some("localhost".to_owned()),
+        }),
+        username: Some(testbed::USER.to_owned()),
+        password: Some(Secret::new(testbed::PASSWORD)),
+        prefix: "limits:".to_owned(),
+        ..Config::single(redis.address())
+    }
+}
 
 /// Changed limits, except between buckets: a part of a unit is kept there to the microsecond, and
 /// to the nanosecond in core.
