@@ -7,7 +7,7 @@ mod quota;
 mod ratelimit;
 mod tollgate;
 
-use tollgate_core::{Limit, Span};
+use ::tollgate::Limit;
 
 pub(crate) use by_hand::ByHand;
 pub(crate) use floor::Floor;
@@ -61,10 +61,8 @@ impl Outcome {
         }
     }
 
-    pub(crate) fn limit(self) -> Limit {
+    pub(crate) const fn limit(self) -> Limit {
         let (count, burst) = self.per_hour_and_burst();
-        Limit::token_bucket(count, Span::HOUR)
-            .and_then(|limit| limit.with_burst(burst))
-            .expect("both are representable")
+        Limit::per_hour(count).burst(burst)
     }
 }

@@ -1,4 +1,16 @@
 //! Tollgate and its peers, measured side by side: `cargo xtask bench`.
+//!
+//! Each scenario runs in a process of its own, this program started once more, so that no scenario
+//! inherits another's memory. In it the contenders take turns, round after round, and the median of
+//! the rounds counts: whatever else the machine does meets all of them alike.
+//!
+//! * Keys are drawn in advance and the same for everybody; u64 keys are numbers, strings have 17
+//!   characters, of four addresses one is IPv6. A thread walks through its own sequence.
+//! * Threads are pinned to cores in turn. Every contender is warm: each key has asked before.
+//! * Latencies are of one decision in eight, between two readings of the processor's counter; the
+//!   readings are in every figure, the floor's too. Eight rounds of neighbours are not timed, so
+//!   caches and contention are as in a run that nobody looks at.
+//! * Memory is the growth of what is resident in a fresh process, everything included.
 
 #![allow(
     clippy::disallowed_methods,
@@ -6,81 +18,116 @@
     reason = "reads real clocks and computes figures for people; nothing here decides"
 )]
 
-mod machine;
-
-mod keys;
-
-mod contender;
-
-mod latency;
-
-mod entrant;
-
-mod record;
-
-mod load;
+mod asked;
 
 mod scenario;
 
-use std::io::Write;
-use std::process::{Command, ExitCode};
+mod load;
 
+mod resident;
+
+mod flood;
+
+mod in_turn;
+
+mod contender;
+
+mod keys;
+
+mod entrant;
+
+mod latency;
+
+mod machine;
+
+mod record;
+
+mod table;
+
+mod figure;
+
+mod chart;
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::process::{Command, ExitCode, Stdio};
+
+use asked::{Asked, RUN_ONE, USAGE};
 use load::Effort;
-use record::Measured;
+use record::{Measured, Record};
 use scenario::Scenario;
+use table::Table;
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let quick = args.iter().any(|a| a == "--quick");
-    let effort = if quick { Effort::QUICK } else { Effort::FULL };
-    if let Some(pos) = args.iter().position(|a| a == "--run-one") {
-        let name = &args[pos + 1];
-        let s = Scenario::all()
-            .into_iter()
-            .find(|s| s.name() == *name)
-            .expect("scenario");
-        let out = serde_json::to_string(&s.measure(&effort)).expect("serialises");
-        writeln!(std::io::stdout(), "{out}").expect("stdout");
-        return ExitCode::SUCCESS;
-    }
-    let filter = args
-        .iter()
-        .position(|a| a == "--scenario")
-        .map(|p| args[p + 1].clone());
-    let list = if quick {
-        Scenario::quick()
-    } else {
-        Scenario::all()
-    };
-    let mut out = std::io::stdout();
-    for s in list {
-        let name = s.name();
-        if filter.as_ref().is_some_and(|f| !name.contains(f.as_str())) {
-            continue;
-        }
-        let mut c = Command::new(std::env::current_exe().expect("exe"));
-        c.arg("--run-one").arg(&name);
-        if quick {
-            c.arg("--quick");
-        }
-        let o = c.output().expect("run");
-        let measured: Vec<Measured> = serde_json::from_slice(&o.stdout).expect("json");
-        writeln!(out, "{name}").expect("stdout");
-        let get = |n: &str| {
-            measured
-                .iter()
-                .find(|m| m.record.contender == n)
-                .and_then(|m| m.record.ops_per_second)
-        };
-        for m in &measured {
-            let r = &m.record;
-            let ratio = |n: &str| match (r.ops_per_second, get(n)) {
-                (Some(a), Some(b)) => format!("{:.2}", a / b),
-                _ => "-".into(),
-            };
-            writeln!(out, "  {:16} {:>9.2} M/s  p50 {:>5} p99 {:>6} p99.99 {:>7}  x governor {:>5} x quota {:>5} x floor {:>5} admitted {:.3} {}", r.contender,
-                r.ops_per_second.unwrap_or(0.0) / 1e6, r.p50_ns.unwrap_or(0), r.p99_ns.unwrap_or(0), r.p9999_ns.unwrap_or(0), ratio("governor"), ratio("quota"), ratio("floor"), m.admitted_share.unwrap_or(0.0), m.note).expect("stdout");
+    let result = Asked::from_args(std::env::args().skip(1)).and_then(|asked| run(&asked));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tollgate-bench: {error}");
+            ExitCode::FAILURE
         }
     }
-    ExitCode::SUCCESS
+}
+
+fn run(asked: &Asked) -> Result<(), Box<dyn Error>> {
+    let out = &mut io::stdout();
+    match &asked.run_one {
+        _ if asked.help => Ok(out.write_all(USAGE.as_bytes())?),
+        Some(name) => run_one(out, name, asked.effort()),
+        None => run_all(out, asked),
+    }
+}
+
+/// Measures one scenario in this process and writes what came of it for the one that asked.
+fn run_one(out: &mut impl Write, name: &str, effort: &Effort) -> Result<(), Box<dyn Error>> {
+    let all = Scenario::all();
+    let scenario = all.iter().find(|scenario| scenario.name() == name);
+    let scenario = scenario.ok_or_else(|| format!("there is no scenario `{name}`"))?;
+    serde_json::to_writer(out, &scenario.measure(effort))?;
+    Ok(())
+}
+
+fn run_all(out: &mut impl Write, asked: &Asked) -> Result<(), Box<dyn Error>> {
+    let scenarios = asked.scenarios();
+    if scenarios.is_empty() {
+        return Err("no scenario has that in its name; see `--list`".into());
+    }
+    if asked.list {
+        for scenario in scenarios {
+            writeln!(out, "{}", scenario.name())?;
+        }
+        return Ok(());
+    }
+    let mut measured: Vec<Measured> = Vec::new();
+    for scenario in &scenarios {
+        let more = in_own_process(&scenario.name(), asked.quick)?;
+        write!(out, "{}", Table(&more))?;
+        out.flush()?;
+        measured.extend(more);
+    }
+    writeln!(out, "\nFigures to reach")?;
+    for figure in figure::figures(&measured) {
+        writeln!(out, "  {figure}")?;
+    }
+    if let Some(path) = &asked.json {
+        let records: Vec<&Record> = measured.iter().map(|one| &one.record).collect();
+        std::fs::write(path, serde_json::to_string_pretty(&records)? + "\n")?;
+    }
+    if let Some(path) = &asked.svg {
+        std::fs::write(path, chart::svg(&measured))?;
+    }
+    Ok(())
+}
+
+fn in_own_process(name: &str, quick: bool) -> Result<Vec<Measured>, Box<dyn Error>> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args([RUN_ONE, name]).stderr(Stdio::inherit());
+    if quick {
+        command.arg("--quick");
+    }
+    let output = command.output()?;
+    if !output.status.success() {
+        return Err(format!("scenario `{name}` ended with {}", output.status).into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
 }

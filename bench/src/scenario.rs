@@ -1,15 +1,23 @@
 //! Everything that is measured, by name.
 
+use tollgate::Algorithm;
+
 use crate::contender::Outcome::{self, Admitted, Refused};
+use crate::flood::{Flood, Target};
+use crate::in_turn::InTurn;
 use crate::keys::Distribution::{self, Uniform, Zipf};
 use crate::keys::KeyKind;
 use crate::load::{Effort, Load};
 use crate::record::Measured;
+use crate::resident::{Holder, Resident};
 
-/// One process of its own.
+/// What one process measures.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Scenario {
     Load(Load),
+    Resident(Resident),
+    Flood(Flood),
+    InTurn(InTurn),
 }
 
 // === impl Scenario ===
@@ -17,20 +25,27 @@ pub(crate) enum Scenario {
 impl Scenario {
     /// What the figures to reach are read from.
     pub(crate) fn quick() -> Vec<Scenario> {
-        let load = |keys, kind, outcome| {
-            Scenario::Load(Load {
-                keys,
-                kind,
-                distribution: Uniform,
-                outcome,
-                threads: 2,
-            })
+        let load = |keys, kind, outcome| Scenario::load(keys, kind, Uniform, outcome, 2);
+        let resident = |holder, keys| Scenario::Resident(Resident { holder, keys });
+        let flood = |target| {
+            let new_keys = 100_000_000;
+            Scenario::Flood(Flood { new_keys, target })
         };
+        let log = Holder::Tollgate(Algorithm::SlidingLog, 500);
         vec![
             load(1_000_000, KeyKind::U64, Admitted),
             load(1_000_000, KeyKind::String, Admitted),
             load(1, KeyKind::U64, Refused),
             load(1, KeyKind::U64, Admitted),
+            resident(Holder::Tollgate(Algorithm::TokenBucket, 100), 1_000_000),
+            resident(Holder::Governor, 1_000_000),
+            resident(Holder::Quota, 1_000_000),
+            resident(log, 100_000),
+            flood(Target::Tollgate(1)),
+            flood(Target::Tollgate(100)),
+            flood(Target::MixedWindows),
+            Scenario::InTurn(InTurn::Ready),
+            Scenario::InTurn(InTurn::Queued),
         ]
     }
 
@@ -38,52 +53,67 @@ impl Scenario {
     pub(crate) fn all() -> Vec<Scenario> {
         let mut all = Scenario::quick();
         let mut add = |keys: &[u64], kind, distributions: &[Distribution], threads: &[usize]| {
-            for keys in keys {
-                for distribution in distributions {
-                    for outcome in [Admitted, Refused] {
-                        all.extend(loads(*keys, kind, *distribution, outcome, threads));
-                    }
+            for (keys, distribution) in product(keys, distributions) {
+                for (outcome, threads) in product(&[Admitted, Refused], threads) {
+                    all.push(Scenario::load(keys, kind, distribution, outcome, threads));
                 }
             }
         };
-        add(&[1], KeyKind::U64, &[Uniform], &[1, 2, 8]);
         let keys = [10_000, 1_000_000, 10_000_000];
+        add(&[1], KeyKind::U64, &[Uniform], &[1, 2, 8]);
         add(&keys, KeyKind::U64, &[Uniform, Zipf], &[1, 2, 8]);
         add(&keys, KeyKind::String, &[Uniform, Zipf], &[2]);
         add(&[1_000_000], KeyKind::String, &[Uniform], &[1, 8]);
         add(&keys, KeyKind::Ip, &[Uniform, Zipf], &[2]);
+        for (keys, holder) in product(&[1_000_000, 10_000_000], &Holder::all()) {
+            all.push(Scenario::Resident(Resident { holder, keys }));
+        }
+        for target in [Target::Governor, Target::Quota] {
+            let new_keys = 100_000_000;
+            all.push(Scenario::Flood(Flood { new_keys, target }));
+        }
         let mut names = std::collections::HashSet::new();
         all.retain(|scenario| names.insert(scenario.name()));
         all
     }
 
+    const fn load(
+        keys: u64,
+        kind: KeyKind,
+        distribution: Distribution,
+        outcome: Outcome,
+        threads: usize,
+    ) -> Scenario {
+        Scenario::Load(Load {
+            keys,
+            kind,
+            distribution,
+            outcome,
+            threads,
+        })
+    }
+
+    /// What one process is told to measure.
     pub(crate) fn name(&self) -> String {
         match self {
             Scenario::Load(load) => load.name(),
+            Scenario::Resident(resident) => resident.name(),
+            Scenario::Flood(flood) => flood.name(),
+            Scenario::InTurn(in_turn) => in_turn.name().to_owned(),
         }
     }
 
     pub(crate) fn measure(&self, effort: &Effort) -> Vec<Measured> {
         match self {
             Scenario::Load(load) => load.measure(effort),
+            Scenario::Resident(resident) => resident.measure(),
+            Scenario::Flood(flood) => flood.measure(),
+            Scenario::InTurn(in_turn) => in_turn.measure(effort),
         }
     }
 }
 
-fn loads(
-    keys: u64,
-    kind: KeyKind,
-    distribution: Distribution,
-    outcome: Outcome,
-    threads: &[usize],
-) -> impl Iterator<Item = Scenario> {
-    threads.iter().map(move |threads| {
-        Scenario::Load(Load {
-            keys,
-            kind,
-            distribution,
-            outcome,
-            threads: *threads,
-        })
-    })
+fn product<A: Copy, B: Copy>(these: &[A], those: &[B]) -> Vec<(A, B)> {
+    let pairs = these.iter().flat_map(|a| those.iter().map(|b| (*a, *b)));
+    pairs.collect()
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate_memory::BYTES_PER_KEY;
+use tollgate::BYTES_PER_KEY;
 
 use super::{Contender, Outcome};
 

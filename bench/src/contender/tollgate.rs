@@ -3,16 +3,12 @@
 use std::cell::RefCell;
 use std::hash::Hash;
 
-use tollgate_core::{Charge, Cost, Decision, Limit, StoreError};
-use tollgate_memory::Memory;
+use tollgate::{Decision, Limiter};
 
 use super::{Contender, Outcome};
 
 /// One decision at a time.
-pub(crate) struct Tollgate {
-    pub(crate) store: Memory,
-    pub(crate) limit: Limit,
-}
+pub(crate) struct Tollgate(Limiter);
 
 /// [`super::BATCH`] decisions at a time.
 pub(crate) struct TollgateBatch(Tollgate);
@@ -22,28 +18,19 @@ pub(crate) struct TollgateBatch(Tollgate);
 impl<K: Hash> Contender<K> for Tollgate {
     fn build(keys: u64, outcome: Outcome) -> Tollgate {
         let keys = usize::try_from(keys).unwrap_or(usize::MAX);
-        Tollgate {
-            store: Memory::builder().max_keys(keys).build(),
-            limit: outcome.limit(),
-        }
+        Tollgate(Limiter::builder(outcome.limit()).max_keys(keys).build())
     }
 
     #[inline]
     fn check(&self, key: &K) -> bool {
-        let charge = Charge::new(self.store.key_of(key), &self.limit, Cost::ONE);
-        is_allowed(&self.store.check(&charge))
+        self.0.check(key).is_allowed()
     }
-}
-
-#[inline]
-fn is_allowed(answer: &Result<Decision, StoreError>) -> bool {
-    answer.as_ref().is_ok_and(Decision::is_allowed)
 }
 
 // === impl TollgateBatch ===
 
 thread_local! {
-    static ANSWERS: RefCell<Vec<Result<Decision, StoreError>>> = const { RefCell::new(Vec::new()) };
+    static DECISIONS: RefCell<Vec<Decision>> = const { RefCell::new(Vec::new()) };
 }
 
 impl<K: Hash> Contender<K> for TollgateBatch {
@@ -57,15 +44,12 @@ impl<K: Hash> Contender<K> for TollgateBatch {
 
     #[inline]
     fn check_many(&self, keys: &[K]) -> u64 {
-        let Tollgate { store, limit } = &self.0;
-        let charge = |key| Charge::new(store.key_of(key), limit, Cost::ONE);
-        let charges: Vec<Charge<'_>> = keys.iter().map(charge).collect();
-        ANSWERS.with_borrow_mut(|answers| {
-            answers.clear();
-            store.check_batch(&charges, answers);
-            answers
+        DECISIONS.with_borrow_mut(|decisions| {
+            decisions.clear();
+            self.0.0.check_batch_into(keys, decisions);
+            decisions
                 .iter()
-                .map(|answer| u64::from(is_allowed(answer)))
+                .map(|decision| u64::from(decision.is_allowed()))
                 .sum()
         })
     }

@@ -1,0 +1,128 @@
+//! What the command line asks for.
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use crate::load::Effort;
+use crate::scenario::Scenario;
+
+/// Hidden: how this program tells itself to measure one scenario.
+pub(crate) const RUN_ONE: &str = "--run-one";
+
+pub(crate) const USAGE: &str = "\
+Measures Tollgate and its peers side by side.
+
+Usage: cargo run --release -p tollgate-bench -- [options]
+
+  --quick            only what the figures to reach are read from, in under three minutes
+  --scenario PART    only scenarios with PART in their names
+  --list             the names of the scenarios, and nothing more
+  --json PATH        write the results as JSON
+  --svg PATH         write the results as a picture
+  --help             this
+";
+
+/// The options, understood.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) quick: bool,
+    pub(crate) list: bool,
+    pub(crate) help: bool,
+    pub(crate) json: Option<PathBuf>,
+    pub(crate) svg: Option<PathBuf>,
+    pub(crate) part: Option<String>,
+    pub(crate) run_one: Option<String>,
+}
+
+// === impl Asked ===
+
+impl Asked {
+    pub(crate) fn from_args(
+        mut args: impl Iterator<Item = String>,
+    ) -> Result<Asked, Box<dyn Error>> {
+        let mut asked = Asked::default();
+        while let Some(arg) = args.next() {
+            let mut value = || {
+                args.next()
+                    .ok_or(format!("`{arg}` needs a value; see `--help`"))
+            };
+            match arg.as_str() {
+                "--quick" => asked.quick = true,
+                "--list" => asked.list = true,
+                "--help" => asked.help = true,
+                "--json" => asked.json = Some(value()?.into()),
+                "--svg" => asked.svg = Some(value()?.into()),
+                "--scenario" => asked.part = Some(value()?),
+                RUN_ONE => asked.run_one = Some(value()?),
+                unknown => return Err(format!("`{unknown}` is unknown; see `--help`").into()),
+            }
+        }
+        Ok(asked)
+    }
+
+    pub(crate) const fn effort(&self) -> &'static Effort {
+        if self.quick {
+            &Effort::QUICK
+        } else {
+            &Effort::FULL
+        }
+    }
+
+    /// What is to be measured, in order.
+    pub(crate) fn scenarios(&self) -> Vec<Scenario> {
+        let mut scenarios = if self.quick {
+            Scenario::quick()
+        } else {
+            Scenario::all()
+        };
+        if let Some(part) = &self.part {
+            scenarios.retain(|scenario| scenario.name().contains(part));
+        }
+        scenarios
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(line: &str) -> Result<Asked, String> {
+        let args = line.split_whitespace().map(str::to_owned);
+        Asked::from_args(args).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn options_are_understood() {
+        let all = asked("--quick --json a.json --svg a.svg --scenario hot").expect("all are known");
+        assert!(all.quick && !all.list);
+        assert_eq!(all.json, Some("a.json".into()));
+        let names: Vec<String> = all.scenarios().iter().map(Scenario::name).collect();
+        assert_eq!(names, ["hot-u64-refused-2t", "hot-u64-admitted-2t"]);
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        assert!(
+            asked("--json")
+                .expect_err("no path")
+                .contains("needs a value")
+        );
+        assert!(
+            asked("--fast")
+                .expect_err("no such option")
+                .contains("`--fast` is unknown")
+        );
+    }
+
+    #[test]
+    fn no_two_scenarios_share_a_name_and_the_quick_ones_are_in_all() {
+        let names: Vec<String> = Scenario::all().iter().map(Scenario::name).collect();
+        let distinct: std::collections::HashSet<&String> = names.iter().collect();
+        assert_eq!(distinct.len(), names.len());
+        assert!(
+            Scenario::quick()
+                .iter()
+                .all(|quick| names.contains(&quick.name()))
+        );
+    }
+}

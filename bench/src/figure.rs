@@ -1,0 +1,171 @@
+//! The figures to reach, held against what was measured.
+
+use std::fmt;
+
+use crate::record::Measured;
+
+/// One promise about the results.
+pub(crate) struct Figure {
+    what: String,
+    wanted: Bound,
+    /// `None` if what it needs was not measured.
+    got: Option<f64>,
+}
+
+#[derive(Clone, Copy)]
+enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+/// Looks things up in the results.
+struct Results<'r>(&'r [Measured]);
+
+// === impl Figure ===
+
+/// All figures to reach.
+pub(crate) fn figures(measured: &[Measured]) -> Vec<Figure> {
+    let results = Results(measured);
+    let mut figures = Vec::new();
+    let mut ratio = |scenario: &str, ours: &str, other: &str, at_least: f64| {
+        figures.push(Figure {
+            what: format!("{scenario}: {ours} / {other}"),
+            wanted: Bound::AtLeast(at_least),
+            got: results.ratio(scenario, ours, other),
+        });
+    };
+    let load = "1M-u64-uniform-admitted-2t";
+    ratio(load, "tollgate", "governor", 2.2);
+    ratio(load, "tollgate", "quota", 3.0);
+    ratio(load, "tollgate", "floor", 0.25);
+    ratio(load, "tollgate-batch", "floor", 0.7);
+    ratio("1M-string-uniform-admitted-2t", "tollgate", "governor", 2.2);
+    ratio("hot-u64-refused-2t", "tollgate", "governor", 2.5);
+    ratio("hot-u64-refused-2t", "tollgate", "quota", 1.0);
+    ratio("hot-u64-admitted-2t", "tollgate", "governor", 1.5);
+    let mut at_most = |what: &str, got: Option<f64>, most: f64| {
+        figures.push(Figure {
+            what: what.to_owned(),
+            wanted: Bound::AtMost(most),
+            got,
+        });
+    };
+    let memory = results.find("memory-1M-token_bucket", "tollgate");
+    let bytes = memory.and_then(|one| one.record.bytes_per_key);
+    at_most("memory, 1M live keys: bytes a key", bytes, 24.0);
+    let lost = memory.and_then(|one| one.lost_keys).map(float);
+    at_most("memory, 1M live keys: keys lost", lost, 9.0);
+    let log = results.find("memory-100k-sliding_log-500", "tollgate");
+    let bytes = log.and_then(|one| one.record.bytes_per_key);
+    at_most("sliding_log, 500 an hour: bytes a key", bytes, 3_000.0);
+    let wrong = log.map(|one| {
+        if one.note.starts_with("exact") {
+            0.0
+        } else {
+            1.0
+        }
+    });
+    at_most("sliding_log, 500 an hour: inexact", wrong, 0.0);
+    for scenario in ["flood-100M-n1", "flood-100M-n100", "flood-100M-mixed"] {
+        let flood = results.find(scenario, "tollgate");
+        let growth = flood.and_then(|one| one.growth);
+        at_most(
+            &format!("{scenario}: memory at the end / when full"),
+            growth,
+            1.01,
+        );
+        let excess = flood.and_then(|one| one.excess);
+        at_most(
+            &format!("{scenario}: share beyond the limit"),
+            excess,
+            0.001,
+        );
+    }
+    let tail = |contender| {
+        let found = results.find(load, contender);
+        found.and_then(|one| one.record.p9999_ns).map(float)
+    };
+    let tails = tail("tollgate").zip(tail("floor"));
+    let tails = tails.map(|(ours, floor)| ours / floor);
+    at_most(&format!("{load}: p99.99, tollgate / floor"), tails, 3.0);
+    figures
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sign, bound) = match self.wanted {
+            Bound::AtLeast(bound) => (">=", bound),
+            Bound::AtMost(bound) => ("<=", bound),
+        };
+        let Some(got) = self.got else {
+            return write!(f, "{:<62} {sign} {bound:<8} not measured", self.what);
+        };
+        let missed = match self.wanted {
+            Bound::AtLeast(bound) => (got < bound).then(|| 1.0 - got / bound),
+            Bound::AtMost(bound) => (got > bound).then(|| got / bound - 1.0),
+        };
+        write!(f, "{:<62} {sign} {bound:<8} {got:<10.4}", self.what)?;
+        match missed {
+            None => f.write_str(" reached"),
+            Some(by) if by.is_finite() => write!(f, " MISSED by {:.1} %", by * 100.0),
+            Some(_) => f.write_str(" MISSED"),
+        }
+    }
+}
+
+// === impl Results ===
+
+impl<'r> Results<'r> {
+    fn find(&self, scenario: &str, contender: &str) -> Option<&'r Measured> {
+        let mut found = self.0.iter();
+        found.find(|one| one.record.scenario == scenario && one.record.contender == contender)
+    }
+
+    fn ratio(&self, scenario: &str, ours: &str, other: &str) -> Option<f64> {
+        let speed = |contender| self.find(scenario, contender)?.record.ops_per_second;
+        Some(speed(ours)? / speed(other)?)
+    }
+}
+
+#[expect(
+    clippy::as_conversions,
+    reason = "exact below 2^53, which no figure here reaches"
+)]
+const fn float(number: u64) -> f64 {
+    number as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Record;
+
+    fn one(contender: &str, per_second: f64) -> Measured {
+        Measured {
+            record: Record {
+                scenario: "1M-u64-uniform-admitted-2t".to_owned(),
+                contender: contender.to_owned(),
+                ops_per_second: Some(per_second),
+                ..Record::default()
+            },
+            ..Measured::default()
+        }
+    }
+
+    #[test]
+    fn a_figure_says_whether_it_was_reached_and_by_how_much_not() {
+        let measured = [
+            one("tollgate", 30.0),
+            one("governor", 10.0),
+            one("quota", 20.0),
+        ];
+        let told: Vec<String> = figures(&measured).iter().map(Figure::to_string).collect();
+        assert!(told[0].ends_with("3.0000     reached"), "{}", told[0]);
+        assert!(
+            told[1].ends_with("1.5000     MISSED by 50.0 %"),
+            "{}",
+            told[1]
+        );
+        assert!(told[2].ends_with("not measured"), "{}", told[2]);
+    }
+}

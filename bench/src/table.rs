@@ -1,0 +1,92 @@
+//! The results for people.
+
+use std::fmt::{self, Write as _};
+
+use crate::record::Measured;
+
+/// Whom the others are compared with.
+const COMPARED: [&str; 3] = ["governor", "quota", "floor"];
+
+/// What one process measured, as a table.
+pub(crate) struct Table<'m>(pub(crate) &'m [Measured]);
+
+// === impl Table ===
+
+impl fmt::Display for Table<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(first) = self.0.first() else {
+            return Ok(());
+        };
+        writeln!(f, "\n{}", first.record.scenario)?;
+        write!(f, "  {:<15}{:>10}", "", "M/s")?;
+        for peer in COMPARED {
+            write!(f, "{:>12}", format!("x {peer}"))?;
+        }
+        writeln!(
+            f,
+            "{:>8}{:>8}{:>9}{:>10}",
+            "p50 ns", "p99", "p99.99", "B/key"
+        )?;
+        self.0
+            .iter()
+            .try_for_each(|measured| self.line(f, measured))
+    }
+}
+
+impl Table<'_> {
+    fn line(&self, f: &mut fmt::Formatter<'_>, measured: &Measured) -> fmt::Result {
+        let record = &measured.record;
+        write!(f, "  {:<15}", record.contender)?;
+        write!(
+            f,
+            "{:>10}",
+            cell(record.ops_per_second.map(|speed| speed / 1e6), 2)
+        )?;
+        for peer in COMPARED {
+            let other = self.0.iter().find(|other| other.record.contender == peer);
+            let other = other.and_then(|other| other.record.ops_per_second);
+            let ratio = record
+                .ops_per_second
+                .zip(other)
+                .map(|(speed, other)| speed / other);
+            write!(f, "{:>12}", cell(ratio, 2))?;
+        }
+        let nanos = |nanos: Option<u64>| nanos.map_or("-".to_owned(), |nanos| nanos.to_string());
+        let (half, most, nearly_all) = (record.p50_ns, record.p99_ns, record.p9999_ns);
+        write!(
+            f,
+            "{:>8}{:>8}{:>9}",
+            nanos(half),
+            nanos(most),
+            nanos(nearly_all)
+        )?;
+        write!(f, "{:>10}", cell(record.bytes_per_key, 1))?;
+        writeln!(f, "{}", aside(measured))
+    }
+}
+
+fn cell(number: Option<f64>, digits: usize) -> String {
+    number.map_or("-".to_owned(), |number| format!("{number:.digits$}"))
+}
+
+/// What has no column of its own.
+fn aside(measured: &Measured) -> String {
+    let mut aside = String::new();
+    let mut add = |text: String| {
+        if !text.is_empty() {
+            // Writing to a string does not fail.
+            let _written = write!(aside, "  {text}");
+        }
+    };
+    add(measured.note.clone());
+    if let Some(lost) = measured.lost_keys {
+        add(format!("{lost} live keys lost"));
+    }
+    if let Some(excess) = measured.excess {
+        add(format!("{:.4} % beyond the limit", excess * 100.0));
+    }
+    if let Some(growth) = measured.growth {
+        add(format!("memory x {growth:.3} since full"));
+    }
+    aside
+}
