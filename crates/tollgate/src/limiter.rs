@@ -23,9 +23,6 @@ pub use waiting::NotReady;
 /// What a refusal says when the store itself had no answer; see [`Limiter::check`].
 pub const FAILURE_WAIT: Span = Span::SECOND;
 
-/// How many decisions of a batch are in flight at once.
-const CHUNK: usize = 64;
-
 /// One limit over any number of keys.
 ///
 /// A key is anything that can be hashed: a name, a number, an address, a tuple of them. Share a
@@ -140,16 +137,11 @@ impl<C: Clock> Limiter<C> {
 
     /// As [`Limiter::check_batch`], into a vector that is used again; adds to what is there.
     pub fn check_batch_into<K: Hash>(&self, keys: &[K], decisions: &mut Vec<Decision>) {
-        let mut charges = [self.charge_of(Key::from_bits(0), Cost::ONE); CHUNK];
-        let mut answers = Vec::with_capacity(keys.len().min(CHUNK));
-        for chunk in keys.chunks(CHUNK) {
-            for (charge, key) in charges.iter_mut().zip(chunk) {
-                charge.key = self.keys.of(key);
-            }
-            self.store
-                .check_batch(&charges[..chunk.len()], &mut answers);
-            decisions.extend(answers.drain(..).map(|answer| self.told(answer)));
-        }
+        let charges = keys.iter().map(|key| self.charge(key, Cost::ONE));
+        let charges: Vec<Charge<'_>> = charges.collect();
+        let mut answers = Vec::with_capacity(keys.len());
+        self.store.check_batch(&charges, &mut answers);
+        decisions.extend(answers.into_iter().map(|answer| self.told(answer)));
     }
 
     /// What a request asks of this limit, for [`crate::check_all`]: one unit for `key`.
