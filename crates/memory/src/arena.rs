@@ -1,8 +1,8 @@
 //! Blocks of memory for states that are larger than a word.
 //!
-//! A block belongs to the slot that leads to it, or to the free list. Its bytes are read and written
-//! only by the thread that has locked that slot; locking and unlocking publish them, so the atomics
-//! here are relaxed and stand for plain memory without `unsafe`.
+//! A block belongs to the slot that leads to it, or to the free list. Its bytes are read and
+//! written only by the thread that has locked that slot; locking and unlocking publish them, so
+//! the atomics here are relaxed and stand for plain memory without `unsafe`.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 

@@ -5,14 +5,14 @@
 //!
 //! * A key of any length goes through SipHash-1-3 (Aumasson and Bernstein, 2012), a pseudorandom
 //!   function made for this purpose.
-//! * A key that is one integer of up to 64 bits, x, becomes the upper half of `a x + b` modulo 2^128
-//!   with secret `a` and `b`. This family is strongly universal (Dietzfelbinger, 1996): whichever
-//!   two integers are chosen in advance, their hashes are two independent random numbers. It takes a
-//!   nanosecond, where SipHash takes six.
+//! * A key that is one integer of up to 64 bits, x, becomes the upper half of `a x + b` modulo
+//!   2^128 with secret `a` and `b`. This family is strongly universal (Dietzfelbinger, 1996):
+//!   whichever two integers are chosen in advance, their hashes are two independent random
+//!   numbers. It takes a nanosecond, where SipHash takes six.
 //!
 //! Hashes never leave the process, so nobody learns anything about the secrets from them. A key has
-//! 64 bits of hash: any two of n keys are mistaken for each other with a chance below n^2 / 2^65, for
-//! a million keys 3 in 10^8.
+//! 64 bits of hash: any two of n keys are mistaken for each other with a chance below n^2 / 2^65,
+//! for a million keys 3 in 10^8.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 

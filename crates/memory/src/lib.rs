@@ -1,4 +1,53 @@
-//! Tollgate's in-process store: bounded, exact, one cache line per decision.
+//! Tollgate's in-process store: bounded, exact, one cache line or two per decision.
+//!
+//! # How it works
+//!
+//! A key's state is one word wherever that is possible: *a moment from which on nothing is
+//! remembered*. A bucket's word is the moment at which it is full again. A window aligned to the
+//! epoch is its end plus the units consumed in it, which are fewer than it has nanoseconds. So a
+//! slot whose moment has passed is free, whatever its limit was and whoever owned it: there is no
+//! sweeper, no growth and no pause. `table.rs` tells where slots are and how they change hands,
+//! `pair.rs` how owner and word change together, `tag.rs` what a slot says about its owner.
+//!
+//! A decision on one limit is lock-free: read a slot, ask [`tollgate_core::step`], replace the slot
+//! if it is still the same. A decision on several limits marks its slots as locked, in the order of
+//! the keys, and everybody else who needs one of them waits the fraction of a microsecond that this
+//! takes, or at most until a named bound. States that are larger than a word live in an arena of
+//! 64-byte blocks, reached through the key's slot and only under its lock.
+//!
+//! # Bytes per key
+//!
+//! `max_keys` buys 24 bytes a key, allocated at the start: a slot of 16 bytes, and half a slot of
+//! room. What does not fit a word takes blocks of the arena while the key is remembered:
+//!
+//! | algorithm | blocks of 64 bytes | bytes a key, slot included |
+//! |---|---|---|
+//! | `token_bucket`, `leaky_bucket` | none | 24 |
+//! | `fixed_window` on the clock, fewer units than nanoseconds | none | 24 |
+//! | `fixed_window` from the first request, or with more | 1 | 88 |
+//! | `sliding_window`, up to 11 segments | 1 | 88 |
+//! | `sliding_window`, 60 segments | 5 | 344 |
+//! | `sliding_log` | 1, and 1 for every 60 bytes | 24 + 64 + 1.07 a byte |
+//!
+//! A log's entry takes 1 byte up to 63 ns after the one before it, 5 bytes up to 17 s and 7 up to
+//! 78 h, whatever its units if that is 1; more units take 1 to 5 bytes more. `tests/bytes.rs`
+//! measures the table.
+//!
+//! # At the bound
+//!
+//! A key may live in 16 slots. With `max_keys` live keys a simulation of a million loses one or
+//! two; `cargo xtask bench` prints how many were lost. With more, an insertion pushes out a key
+//! that was charged only once before one that came back, that one before one that was refused, and
+//! among equals the one that would have been forgotten first. Every live key that is lost is
+//! counted ([`Stats::evicted_keys`]).
+//!
+//! # Trade-offs
+//!
+//! * The memory is there from the start, used or not.
+//! * On x86-64 a processor with 16-byte atomics and AVX is needed (2011 and later).
+//! * A key is known by 64 bits of hash, keyed at random ([`RandomKeys`] has the arithmetic), not by
+//!   its text.
+//! * Everybody who asks for one hot key changes one word; it is not spread over processors.
 
 mod sync;
 

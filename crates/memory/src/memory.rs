@@ -25,8 +25,8 @@ const AHEAD: usize = 16;
 
 /// The in-process store.
 ///
-/// Bounded: its memory is fixed when it is built. Safe to share among any number of threads. See the
-/// crate's documentation for what it promises and what it costs.
+/// Bounded: its memory is fixed when it is built. Safe to share among any number of threads. See
+/// the crate's documentation for what it promises and what it costs.
 ///
 /// # Example
 ///

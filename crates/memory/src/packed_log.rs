@@ -1,8 +1,8 @@
 //! A sliding log in blocks of the arena: a byte or a few for each admitted request.
 //!
 //! An entry is written as the time since the entry before it, in nanoseconds, shifted left by one
-//! bit, in groups of seven bits with the lowest first (LEB128). If it stands for more than one unit,
-//! their number comes before it, with the lowest bit set. So the list can be read in both
+//! bit, in groups of seven bits with the lowest first (LEB128). If it stands for more than one
+//! unit, their number comes before it, with the lowest bit set. So the list can be read in both
 //! directions. 500 requests in an hour take 5 bytes each: nearly all pauses are below 2^34 ns.
 
 use tollgate_core::{Entries, LogEntry, Moment, Span};

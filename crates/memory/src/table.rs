@@ -5,11 +5,12 @@
 //! whoever owned it: forgetting is not an action, there is no sweeper, and the memory is what was
 //! allocated at the start.
 //!
-//! **Finding** compares fingerprints in the first bucket, then in the second. **Changing** a slot is
-//! one 16-byte compare-and-swap of owner and word together, so a charge cannot land on the slot's
-//! next owner. **Inserting** is serialised for each first bucket by a short lock, under which both
-//! buckets are searched again: a key that two threads insert never has two slots. A slot that an
-//! unfinished decision over several limits holds is marked as locked; everybody else waits for it.
+//! **Finding** compares fingerprints in the first bucket, then in the second. **Changing** a slot
+//! is one 16-byte compare-and-swap of owner and word together, so a charge cannot land on the
+//! slot's next owner. **Inserting** is serialised for each first bucket by a short lock, under
+//! which both buckets are searched again: a key that two threads insert never has two slots. A
+//! slot that an unfinished decision over several limits holds is marked as locked; everybody else
+//! waits for it.
 //!
 //! **Choosing** prefers the first bucket while it is roomy ([`ROOMY_MAX`]), then the emptier of
 //! both: that costs a second look for one key in six and loses hardly more than always taking the
@@ -301,7 +302,8 @@ fn spread(bits: u64, buckets: usize) -> usize {
 #[inline]
 #[expect(unsafe_code, reason = "the only way to prefetch")]
 fn prefetch(slot: *const Pair) {
-    // SAFETY: a prefetch is a hint; it reads nothing that the program sees and faults on no address.
+    // SAFETY: a prefetch is a hint; it reads nothing that the program sees and faults on no
+    // address.
     unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(slot.cast()) }
 }
 

@@ -13,10 +13,10 @@ use tollgate_core::{Key, Timeline};
 /// | 51..=58 | the revision of the limit under which the state was made |
 /// | 0..=50 | the fingerprint, never 0 |
 ///
-/// A key has 64 bits of hash ([`crate::RandomKeys`]). All of them choose its two buckets, and 51 are
-/// the fingerprint. A key is compared with at most 16 slots, so it is mistaken for another with a
-/// chance of at most 16 / 2^51 = 7 in 10^15, and any of a million keys with a chance below 10^-8. The
-/// hash has a random secret in each store, so a collision cannot be aimed at.
+/// A key has 64 bits of hash ([`crate::RandomKeys`]). All of them choose its two buckets, and 51
+/// are the fingerprint. A key is compared with at most 16 slots, so it is mistaken for another
+/// with a chance of at most 16 / 2^51 = 7 in 10^15, and any of a million keys with a chance below
+/// 10^-8. The hash has a random secret in each store, so a collision cannot be aimed at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tag(u64);
 

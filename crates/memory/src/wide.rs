@@ -49,8 +49,8 @@ pub(crate) fn fresh<'a>(limit: &Limit, arena: &'a Arena) -> Held<'a> {
     Account::fresh_with(limit, || PackedLog::new(Spares::new(arena)))
 }
 
-/// The state that a slot's word stands for or leads to, made under `limit`. Its blocks become spares,
-/// but for those of a log, which stay where they are.
+/// The state that a slot's word stands for or leads to, made under `limit`. Its blocks become
+/// spares, but for those of a log, which stay where they are.
 ///
 /// A state that was made under a limit nobody remembers, of another kind, is a key never seen.
 pub(crate) fn open<'a>(
@@ -89,8 +89,8 @@ pub(crate) fn open<'a>(
     }
 }
 
-/// Reserves all blocks that a decision on `held` under `limit` can need; `false` if the arena has no
-/// more.
+/// Reserves all blocks that a decision on `held` under `limit` can need; `false` if the arena has
+/// no more.
 pub(crate) fn reserve(
     held: &mut Held<'_>,
     limit: &Limit,

@@ -1,5 +1,5 @@
-//! The store's own code under a model checker, which tries the orders in which threads can go on and
-//! the stale values that they can read.
+//! The store's own code under a model checker, which tries the orders in which threads can go on
+//! and the stale values that they can read.
 //!
 //! Two or three threads on a table of two buckets of two slots; under `cfg(loom)` the atomics are
 //! the checker's and the arena's bytes are plain memory in which it finds every race. `cargo xtask
@@ -174,7 +174,8 @@ fn conversion_against_conversion() {
     });
 }
 
-/// Every slot is taken and one key has recovered: a new key takes its slot while it is charged again.
+/// Every slot is taken and one key has recovered: a new key takes its slot while it is charged
+/// again.
 #[test]
 fn a_slot_reassigned_under_an_update() {
     explore(|| {
@@ -252,8 +253,8 @@ fn all_or_nothing_against_a_single_limit() {
     });
 }
 
-/// A request that will be refused holds two slots; who asks for them meanwhile gets the answers that
-/// a request that changes nothing leaves.
+/// A request that will be refused holds two slots; who asks for them meanwhile gets the answers
+/// that a request that changes nothing leaves.
 #[test]
 fn a_refused_reader_against_a_holder() {
     explore(|| {

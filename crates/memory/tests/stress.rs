@@ -1,9 +1,9 @@
 //! Real threads on one store, and exact accounts of what it let through.
 //!
-//! Nothing refills while these run: windows are days and the clock, moved by the threads themselves,
-//! passes some seconds. So what a key lets through is its limit, to the unit, plus what evictions
-//! that the store counts have made it forget. `cargo xtask stress` runs them in release and for a
-//! minute; otherwise they take a second each.
+//! Nothing refills while these run: windows are days and the clock, moved by the threads
+//! themselves, passes some seconds. So what a key lets through is its limit, to the unit, plus
+//! what evictions that the store counts have made it forget. `cargo xtask stress` runs them in
+//! release and for a minute; otherwise they take a second each.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -313,8 +313,9 @@ fn at_the_bound_the_eviction_counter_owns_up() {
 }
 
 /// With limits of 1 the account is an equation: each admission makes a key live, and only an
-/// eviction that is counted makes it forgotten. While the clock goes on the counter may err upwards:
-/// a slot that a refused request has left may look live to a thread that read the clock before.
+/// eviction that is counted makes it forgotten. While the clock goes on the counter may err
+/// upwards: a slot that a refused request has left may look live to a thread that read the clock
+/// before.
 #[test]
 fn at_the_bound_of_single_units_the_account_is_an_equation() {
     let deadline = Instant::now() + share_of_time(4);

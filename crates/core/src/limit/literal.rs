@@ -90,8 +90,8 @@ impl Limit {
     ///
     /// # Panics
     ///
-    /// If the window does not divide into the segments of a sliding window, or if a bucket would win
-    /// back more than one unit in 100 ns. [`Limit::new`] returns these as errors.
+    /// If the window does not divide into the segments of a sliding window, or if a bucket would
+    /// win back more than one unit in 100 ns. [`Limit::new`] returns these as errors.
     #[track_caller]
     pub const fn counted_by(self, algorithm: Algorithm) -> Limit {
         valid(Limit::new(algorithm, self.count(), self.window()))

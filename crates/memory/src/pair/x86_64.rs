@@ -1,8 +1,8 @@
 //! A slot on x86-64: its own instructions, in line.
 //!
 //! `portable-atomic` has the same ones behind a call through a pointer, because it cannot know at
-//! compile time which of them the processor has; and nothing in Rust compares eight atomics at once.
-//! Both together are a quarter of a decision.
+//! compile time which of them the processor has; and nothing in Rust compares eight atomics at
+//! once. Both together are a quarter of a decision.
 //!
 //! In the terms of Rust's memory model every block below stands for atomic accesses of all 16 bytes
 //! of a slot, of which [`Pair::matches`] throws a part away.
@@ -115,10 +115,11 @@ impl Pair {
     #[inline]
     pub(crate) fn replace(&self, old: Seen, new: Seen) -> bool {
         let replaced: u8;
-        // SAFETY: the pointer is valid, aligned to 16 bytes and may be written through, as the bytes
-        // are in an `UnsafeCell`; the instruction is locked, which is both acquire and release, and
-        // `is_supported` has checked that it is there. LLVM keeps `rbx` for itself, so it is saved
-        // and restored around the instruction that needs it; every operand is in another.
+        // SAFETY: the pointer is valid, aligned to 16 bytes and may be written through, as the
+        // bytes are in an `UnsafeCell`; the instruction is locked, which is both acquire and
+        // release, and `is_supported` has checked that it is there. LLVM keeps `rbx` for itself,
+        // so it is saved and restored around the instruction that needs it; every operand is in
+        // another.
         unsafe {
             asm!(
                 "xchg rsi, rbx",
