@@ -2,11 +2,11 @@
 
 /// What is counted, in 128 bits: the rule that matched and the values that it distinguishes.
 ///
-/// A key is made by the store that will count it ([`crate::KeyHasher::key`]), from parts whose
-/// borders are part of the hash, so that `("a", "bc")` and `("ab", "c")` differ. The in-process
-/// store keys its hash at random, so that nobody can aim a collision; a shared store uses a
-/// hash that is collision resistant without a secret. The chance that any two of n keys collide
-/// by accident is n² / 2^129: for a thousand million keys, below 10^-20.
+/// A key is made by the store that will count it ([`crate::KeyHasher`]), from parts whose borders
+/// are part of the hash, so that `("a", "bc")` and `("ab", "c")` differ. The in-process store keys
+/// its hash at random, so that nobody can aim a collision; a shared store uses a hash that is
+/// collision resistant without a secret. Each says how many of the bits it fills, and what the
+/// chance of an accident is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(u128);
 

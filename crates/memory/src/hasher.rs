@@ -62,7 +62,7 @@ impl RandomKeys {
         let wide = |at: usize| (u128::from(words[at]) << 64) | u128::from(words[at + 1]);
         RandomKeys {
             sip: SipHasher13::new_with_keys(words[0], words[1]),
-            multiplier: wide(2) | 1,
+            multiplier: wide(2),
             summand: wide(4),
         }
     }
