@@ -100,10 +100,13 @@ fn run_all(out: &mut impl Write, asked: &Asked) -> Result<(), Box<dyn Error>> {
     }
     let mut measured: Vec<Measured> = Vec::new();
     for scenario in &scenarios {
-        let more = in_own_process(&scenario.name(), asked.quick)?;
-        write!(out, "{}", Table(&more))?;
-        out.flush()?;
-        measured.extend(more);
+        eprintln!("measuring {}", scenario.name());
+        measured.extend(in_own_process(&scenario.name(), asked.quick)?);
+    }
+    // Of some scenarios each contender has a process of its own.
+    measured.sort_by_key(|one| place_of(&one.record.scenario, &scenarios));
+    for of_one in measured.chunk_by(|one, next| one.record.scenario == next.record.scenario) {
+        write!(out, "{}", Table(of_one))?;
     }
     writeln!(out, "\nFigures to reach")?;
     for figure in figure::figures(&measured) {
@@ -117,6 +120,12 @@ fn run_all(out: &mut impl Write, asked: &Asked) -> Result<(), Box<dyn Error>> {
         std::fs::write(path, chart::svg(&measured))?;
     }
     Ok(())
+}
+
+/// Where a scenario's table stands: with the first process that measures a part of it.
+fn place_of(scenario: &str, scenarios: &[Scenario]) -> Option<usize> {
+    let is_part = |name: String| name.split('/').next() == Some(scenario);
+    scenarios.iter().position(|one| is_part(one.name()))
 }
 
 fn in_own_process(name: &str, quick: bool) -> Result<Vec<Measured>, Box<dyn Error>> {

@@ -79,6 +79,12 @@ impl Queues {
         self.waiting_per_key_max
     }
 
+    /// Whether all lines are empty, as far as this thread can see without a lock.
+    pub(crate) fn are_empty(&self) -> bool {
+        // Relaxed: who joins at the same moment has not come earlier.
+        self.waiting.load(Ordering::Relaxed) == 0
+    }
+
     /// Makes the first attempt if nobody waits for `key`, and otherwise joins the line.
     pub(crate) fn enter<T, P>(
         &self,

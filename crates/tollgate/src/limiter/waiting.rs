@@ -11,7 +11,7 @@ use std::hash::Hash;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use tollgate_core::{Clock, Cost, Decision, Grant, Key, Span, StoreError, Wait};
+use tollgate_core::{Algorithm, Clock, Cost, Decision, Grant, Key, Span, StoreError, Wait};
 
 use super::Limiter;
 use crate::queue::{Entered, Place};
@@ -53,7 +53,7 @@ impl<C: Clock> Limiter<C> {
     /// Takes one unit for `key` as soon as it is there; on tokio's timer.
     ///
     /// * **Fair**: first come, first served among those who wait for a key, counted from the first
-    ///   poll. A [`Limiter::check`] does not wait and may come between.
+    ///   poll that found nothing. A [`Limiter::check`] does not wait and may come between.
     /// * **Cancel-safe**: a future that is dropped before it is ready has charged nothing, and its
     ///   place goes to the next.
     /// * **No polling**: the first sleeps until its turn, the others until they are first.
@@ -122,6 +122,12 @@ impl<C: Clock> Limiter<C> {
         S: Future<Output = ()>,
     {
         let key = self.keys.of(key);
+        if self.queues.are_empty()
+            && self.limit.algorithm() != Algorithm::LeakyBucket
+            && let ControlFlow::Break(done) = self.attempt(key, units)
+        {
+            return done;
+        }
         let (_place, mut pending): (Place<'_>, Pending) =
             match self.queues.enter(key, || self.attempt(key, units)) {
                 Entered::Done(done) => return done,
