@@ -287,7 +287,10 @@ local function forget_at(a)
   if a.kind ~= SLIDING then return a.at end
   local newest_used = 0
   while a[newest_used] == 0 do newest_used = newest_used + 1 end
-  return (a.at - newest_used + 1 + a.segments) * a.span
+  -- The newest units are the last to leave, and weigh nothing once less than one of them is inside.
+  local units = a[newest_used]
+  local leaves = (a.at - newest_used + a.segments) * a.span
+  return leaves + (scale(a.span, units - 1, units)) + 1
 end
 
 -- Units consumed that still count, under the account's own limit.
