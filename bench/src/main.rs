@@ -8,8 +8,8 @@
 //!   characters, of four addresses one is IPv6. A thread walks through its own sequence.
 //! * Threads are pinned to cores in turn. Every contender is warm: each key has asked before.
 //! * Latencies are of one decision in eight, between two readings of the processor's counter; the
-//!   readings are in every figure, the floor's too. Eight rounds of neighbours are not timed, so
-//!   caches and contention are as in a run that nobody looks at.
+//!   readings are in every figure, the floor's too. The seven between are not timed, so caches and
+//!   contention are nearly as in a run that nobody looks at.
 //! * Memory is the growth of what is resident in a fresh process, everything included.
 
 #![allow(
