@@ -1,3 +1,69 @@
 //! `cargo xtask`: one command for each chore.
+#![expect(
+    clippy::print_stdout,
+    reason = "a chore tells whoever called it what it does"
+)]
 
-fn main() {}
+mod chore;
+
+mod step;
+
+mod tools;
+
+mod ci;
+
+mod loom;
+
+mod asan;
+
+mod stress;
+
+mod deny;
+
+mod miri;
+
+mod fuzz;
+
+mod bench;
+
+use std::process::ExitCode;
+
+use chore::Chore;
+
+const CHORES: [Chore; 8] = [
+    ci::CHORE,
+    loom::CHORE,
+    asan::CHORE,
+    stress::CHORE,
+    deny::CHORE,
+    miri::CHORE,
+    fuzz::CHORE,
+    bench::CHORE,
+];
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let Some(name) = args.next() else {
+        print_list();
+        return ExitCode::SUCCESS;
+    };
+    let Some(chore) = CHORES.iter().find(|chore| chore.name == name) else {
+        eprintln!("There is no chore `{name}`.");
+        print_list();
+        return ExitCode::FAILURE;
+    };
+    match (chore.run)(&args.collect::<Vec<_>>()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("cargo xtask {name}: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn print_list() {
+    println!("Usage: cargo xtask CHORE\n");
+    for Chore { name, about, .. } in CHORES {
+        println!("  {name:<8}{about}");
+    }
+}

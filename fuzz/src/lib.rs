@@ -1,0 +1,19 @@
+//! What the fuzz targets do with an input. Each panics where a promise is broken.
+//!
+//! `cargo xtask fuzz` runs them under libFuzzer; the test `regressions` runs the inputs that once
+//! failed, and those that the fuzzer begins with.
+
+mod script;
+
+mod store;
+
+mod rules;
+
+mod request;
+
+mod replay;
+
+pub use replay::{access_log, trace};
+pub use request::request;
+pub use rules::rules;
+pub use store::store;

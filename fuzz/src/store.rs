@@ -1,0 +1,176 @@
+//! The in-process store against the ledger: the same questions, the same answers.
+
+use tollgate_core::{
+    Algorithm, Anchor, Charge, Cost, Enforcement, Key, Ledger, Limit, Moment, Now, OnDenial, Past,
+    Segments, Span, Verdict, Wait,
+};
+use tollgate_memory::{ManualClock, Memory, RandomKeys};
+
+use crate::script::Script;
+
+const RULES: usize = 4;
+/// Values that a rule distinguishes: so many keys has each.
+const VALUES: u8 = 3;
+const QUESTIONS_MAX: usize = 200;
+/// Well before the end of what a moment can be.
+const LATEST: Moment = Moment::from_nanos(1 << 62);
+
+/// One rule and how it came to be.
+struct Rule {
+    limit: Limit,
+    past: Past,
+    enforcement: Enforcement,
+    on_denial: OnDenial,
+}
+
+/// Reads rules, then questions at moments that never go back, until the input ends.
+///
+/// # Panics
+///
+/// If the store and the ledger answer differently.
+pub fn store(input: &[u8]) {
+    let script = &mut Script::new(input);
+    let builder = Memory::builder().keys(RandomKeys::with_secret(1, 2));
+    let builder = builder.clock(ManualClock::at(Moment::ZERO));
+    let memory = builder.max_keys(1_000).max_bytes(1 << 20).build();
+    let mut ledger = Ledger::default();
+    let mut rules: Vec<Rule> = (0..RULES).map(|_| Rule::read(script)).collect();
+    let mut now = Now {
+        steady: Moment::from_nanos(script.number().min(LATEST.as_nanos())),
+        utc: Moment::from_nanos(1_763_700_000_000_000_007),
+    };
+    let mut borders = vec![Span::ZERO];
+    for _ in 0..QUESTIONS_MAX {
+        if script.is_over() {
+            break;
+        }
+        now = later(now, script, &borders);
+        if script.sixteenths(1) {
+            rules[usize::from(script.byte()) % RULES].change(script);
+        }
+        let count = script.pick([1, 1, 1, 2, 3, 4]);
+        let charges: Vec<Charge<'_>> = (0..count)
+            .map(|_| {
+                let number = usize::from(script.byte()) % RULES;
+                let rule = &rules[number];
+                let key = memory.key_of(&(number, script.byte() % VALUES));
+                rule.charge(key, cost(&rule.limit, script))
+            })
+            .collect();
+        let expected = ledger.decide(now, &charges).expect("four at most");
+        let verdict = memory.decide_at(now, &charges);
+        let verdict = verdict.expect("there is memory for a dozen keys");
+        assert_eq!(verdict, expected, "at {now:?}: {charges:#?}");
+        borders = spans(&verdict);
+    }
+    assert_eq!(memory.evicted_keys(), 0, "a dozen keys fit");
+}
+
+fn later(now: Now, script: &mut Script<'_>, borders: &[Span]) -> Now {
+    let border = borders[usize::from(script.byte()) % borders.len()];
+    let span = match script.byte() % 8 {
+        0..3 => Span::ZERO,
+        3 => border,
+        4 => border.minus(Span::NANOSECOND),
+        5 => Span::from_nanos(script.number()),
+        6 => Span::from_millis(script.number()),
+        _ => Span::NANOSECOND,
+    };
+    if now.utc + span > LATEST || now.steady + span > LATEST {
+        return now;
+    }
+    Now {
+        steady: now.steady + span,
+        utc: now.utc + span,
+    }
+}
+
+/// After how long something happens, as the answers have it.
+fn spans(verdict: &Verdict) -> Vec<Span> {
+    let mut spans = vec![Span::ZERO];
+    for decision in &verdict.decisions {
+        spans.push(decision.reset());
+        if let Some(Wait::For(wait)) = decision.wait() {
+            spans.push(wait);
+        }
+    }
+    spans
+}
+
+fn limit(script: &mut Script<'_>) -> Limit {
+    let segments = Segments::new(script.byte() % 60 + 1).unwrap_or(Segments::ONE);
+    let algorithm = script.pick([
+        Algorithm::FixedWindow(Anchor::Clock),
+        Algorithm::FixedWindow(Anchor::FirstRequest),
+        Algorithm::SlidingLog,
+        Algorithm::SlidingWindow(Segments::ONE),
+        Algorithm::SlidingWindow(segments),
+        Algorithm::TokenBucket,
+        Algorithm::LeakyBucket,
+    ]);
+    let count = script.count();
+    let unit = script.pick([1, 1_000, 1_000_000, 1_000_000_000]);
+    let length = script.number().max(1).saturating_mul(unit);
+    let window = Span::from_nanos(match algorithm {
+        Algorithm::SlidingWindow(segments) => length.saturating_mul(u64::from(segments.get())),
+        _ => length,
+    });
+    // What cannot be represented is refused when a rule is loaded.
+    let Ok(limit) = Limit::new(algorithm, count, window) else {
+        return Limit::sliding_log(3, Span::from_nanos(10)).expect("a small log");
+    };
+    let limit = match limit.is_bucket() && script.sixteenths(8) {
+        true => limit.with_burst(script.count()).unwrap_or(limit),
+        false => limit,
+    };
+    let percent = script.pick([0, 0, 0, 10, 100]);
+    limit.with_soft(percent).unwrap_or(limit)
+}
+
+fn cost(limit: &Limit, script: &mut Script<'_>) -> Cost {
+    let units = match script.byte() % 8 {
+        0 => script.number(),
+        1 => u64::from(limit.capacity()),
+        2 => u64::from(limit.capacity()) + 1,
+        3 => 0,
+        few => u64::from(few / 3),
+    };
+    match script.byte() % 12 {
+        0 | 1 => Cost::Refund(units),
+        2 => Cost::Peek(units),
+        _ => Cost::Take(units),
+    }
+}
+
+// === impl Rule ===
+
+impl Rule {
+    fn read(script: &mut Script<'_>) -> Rule {
+        let enforce = Enforcement::Enforce;
+        Rule {
+            limit: limit(script),
+            past: Past::none().clone(),
+            enforcement: script.pick([enforce, enforce, Enforcement::Shadow, Enforcement::Quota]),
+            on_denial: script.pick([OnDenial::Keep, OnDenial::Keep, OnDenial::Charge]),
+        }
+    }
+
+    fn change(&mut self, script: &mut Script<'_>) {
+        let limit = limit(script);
+        if limit != self.limit {
+            self.past = self.past.and(self.limit);
+            self.limit = limit;
+        }
+    }
+
+    const fn charge(&self, key: Key, cost: Cost) -> Charge<'_> {
+        Charge {
+            key,
+            limit: &self.limit,
+            past: &self.past,
+            cost,
+            enforcement: self.enforcement,
+            on_denial: self.on_denial,
+        }
+    }
+}

