@@ -96,7 +96,7 @@ impl Redis {
             caller: caller.clone(),
             batch: config.batch,
             count: config.connections,
-            patience: config.timeout.into(),
+            patience: Duration::from(config.timeout) / 10 * 9,
             stats: Arc::clone(&stats),
         };
         let (reach, keeper) = match &config.servers {
@@ -290,6 +290,7 @@ struct Lanes {
     caller: Caller,
     batch: usize,
     count: usize,
+    /// A little less than the timeout: a timer rings late, never early.
     patience: Duration,
     stats: Arc<Stats>,
 }

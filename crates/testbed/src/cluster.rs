@@ -64,13 +64,17 @@ impl Cluster {
     ///
     /// If none does.
     pub fn master_of(&self, slot: u16) -> &Redis {
-        let owner = self.nodes.iter().find(|node| {
+        self.serving(slot).expect("the slot is served")
+    }
+
+    /// The node that serves `slot` now, if one does.
+    pub fn serving(&self, slot: u16) -> Option<&Redis> {
+        self.nodes.iter().find(|node| {
             let ranges = slots_of(node);
             ranges
                 .iter()
                 .any(|(from, to)| (*from..=*to).contains(&slot))
-        });
-        owner.expect("the slot is served")
+        })
     }
 
     /// Moves `count` slots from the master `from` to the master `to` (their places among the masters),
@@ -86,6 +90,9 @@ impl Cluster {
             to.ask(&["CLUSTER", "MYID"]),
         ];
         let count = count.to_string();
+        self.wait_until("its nodes agree", |_| {
+            succeeds(&["--cluster", "check", &from])
+        });
         self.run(
             &[
                 "--cluster",
@@ -129,14 +136,19 @@ impl Cluster {
     }
 
     fn run(&self, words: &[String]) {
-        let status = Command::new("redis-cli")
-            .args(words)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .status()
-            .expect("redis-cli is installed (apt-get install redis-tools)");
-        assert!(status.success(), "redis-cli {words:?} failed");
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        assert!(succeeds(&words), "redis-cli {words:?} failed");
     }
+}
+
+fn succeeds(words: &[&str]) -> bool {
+    let status = Command::new("redis-cli")
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .expect("redis-cli is installed (apt-get install redis-tools)");
+    status.success()
 }
 
 /// The ranges of slots that a node says it serves itself.
