@@ -1,7 +1,7 @@
 //! `tollgate replay`: real traffic through the same engine in virtual time.
 
 use std::fs::File;
-use std::io::{self, BufWriter, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -213,9 +213,9 @@ fn read(files: &[PathBuf], traffic: &mut Traffic) -> Result<(), Failure> {
 }
 
 /// Where decisions go; never over an input, which would be empty before it is read.
-fn create(path: &Path, inputs: &[PathBuf]) -> Result<BufWriter<Box<dyn Write>>, Failure> {
+fn create(path: &Path, inputs: &[PathBuf]) -> Result<Box<dyn Write>, Failure> {
     if is_standard(path) {
-        return Ok(BufWriter::new(Box::new(io::stdout().lock())));
+        return Ok(Box::new(io::stdout().lock()));
     }
     let existing = path.canonicalize().ok();
     let is_same = |input: &&PathBuf| existing.is_some() && input.canonicalize().ok() == existing;
@@ -226,7 +226,7 @@ fn create(path: &Path, inputs: &[PathBuf]) -> Result<BufWriter<Box<dyn Write>>, 
         )));
     }
     let file = File::create(path).map_err(|error| cannot("write", path, &error))?;
-    Ok(BufWriter::new(Box::new(file)))
+    Ok(Box::new(file))
 }
 
 fn tell(args: &Args, report: &Report, traffic: &Traffic) -> Result<(), Failure> {

@@ -1,74 +1,89 @@
-//! One decision as a line of JSON.
+//! Decisions as lines of JSON.
 
 use std::io::{self, Write};
 
-use serde::Serialize;
-use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 use tollgate_core::{Answer, Moment, Span, Wait};
 
 use crate::timestamp::Seconds;
 use crate::traffic::Place;
 
-/// The response of the rate limit service in the JSON of proto3, and what it does not tell.
+/// How much is gathered before it is written.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// Lines on their way out, written in large pieces.
 ///
-/// Spans beside the response are seconds with as many decimals as they need: `0.8s`.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct DecisionLine<'a> {
-    /// The line of the event in its input, from 1.
-    line: u32,
-    /// The input, if there are several.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<&'a str>,
-    /// Seconds since 1970, exact.
-    at: Box<RawValue>,
-    allowed: bool,
-    /// In a refusal: how long until the same request is admitted if nobody else comes, or `never`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after: Option<String>,
-    /// How long a leaky bucket would have the request held, if at all.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    delay: Option<String>,
-    /// Whether the request passed in the soft part of a limit.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    over_soft: bool,
-    /// In a refusal: the rule that refused, by its name, or else by its place in the file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    denied_by: Option<&'a str>,
-    #[serde(flatten)]
-    response: Map<String, Value>,
+/// A line is the response of the rate limit service in the JSON of proto3, and before it what that
+/// does not tell; spans there are seconds with as many decimals as they need: `0.8s`.
+///
+/// - `line`: the line of the event in its input, from 1; `file`: the input, if there are several
+/// - `at`: seconds since 1970, exact
+/// - `allowed`
+/// - `retryAfter`, in a refusal: how long until the same request is admitted if nobody else comes,
+///   or `never`
+/// - `delay`: how long a leaky bucket would have the request held, if at all
+/// - `overSoft`: there and true if the request passed in the soft part of a limit
+/// - `deniedBy`, in a refusal: the rule that refused, by its name, or else by its place in the file
+pub(crate) struct DecisionLines<'w> {
+    out: &'w mut dyn Write,
+    text: Vec<u8>,
 }
 
-// === impl DecisionLine ===
+// === impl DecisionLines ===
 
-impl<'a> DecisionLine<'a> {
-    pub(crate) fn new(place: Place<'a>, at: Moment, answer: &'a Answer) -> DecisionLine<'a> {
-        let at = RawValue::from_string(Seconds(at.as_nanos()).to_string());
-        DecisionLine {
-            line: place.line,
-            file: place.input,
-            at: at.expect("digits and a point are a JSON number"),
-            allowed: answer.is_admitted(),
-            retry_after: answer.refused.map(|refused| match refused.wait {
-                Wait::For(wait) => span(wait),
-                Wait::Never => "never".to_owned(),
-            }),
-            delay: (!answer.delay.is_zero()).then(|| span(answer.delay)),
-            over_soft: answer.is_over_soft(),
-            denied_by: answer.refused_by().map(|limited| limited.rule.shown()),
-            response: tollgate_rls::json(&tollgate_rls::response(answer)),
+impl<'w> DecisionLines<'w> {
+    pub(crate) fn to(out: &'w mut dyn Write) -> DecisionLines<'w> {
+        DecisionLines {
+            out,
+            text: Vec::with_capacity(CHUNK_BYTES),
         }
     }
 
-    pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        // At once: a line is some fifty pieces.
-        let mut line = serde_json::to_vec(self)?;
-        line.push(b'\n');
-        out.write_all(&line)
+    pub(crate) fn add(&mut self, place: Place<'_>, at: Moment, answer: &Answer) -> io::Result<()> {
+        self.line(place, at, answer)?;
+        if self.text.len() >= CHUNK_BYTES {
+            self.out.write_all(&self.text)?;
+            self.text.clear();
+        }
+        Ok(())
+    }
+
+    /// Writes what is left.
+    pub(crate) fn finish(self) -> io::Result<()> {
+        self.out.write_all(&self.text)?;
+        self.out.flush()
+    }
+
+    fn line(&mut self, place: Place<'_>, at: Moment, answer: &Answer) -> io::Result<()> {
+        let text = &mut self.text;
+        write!(text, "{{\"line\":{}", place.line)?;
+        if let Some(input) = place.input {
+            text.extend_from_slice(b",\"file\":");
+            serde_json::to_writer(&mut *text, input)?;
+        }
+        let (at, allowed) = (Seconds(at.as_nanos()), answer.is_admitted());
+        write!(text, ",\"at\":{at},\"allowed\":{allowed},")?;
+        match answer.refused.map(|refused| refused.wait) {
+            Some(Wait::For(wait)) => write!(text, "\"retryAfter\":\"{}s\",", seconds(wait))?,
+            Some(Wait::Never) => text.extend_from_slice(b"\"retryAfter\":\"never\","),
+            None => {}
+        }
+        if !answer.delay.is_zero() {
+            write!(text, "\"delay\":\"{}s\",", seconds(answer.delay))?;
+        }
+        if answer.is_over_soft() {
+            text.extend_from_slice(b"\"overSoft\":true,");
+        }
+        if let Some(limited) = answer.refused_by() {
+            text.extend_from_slice(b"\"deniedBy\":");
+            serde_json::to_writer(&mut *text, limited.rule.shown())?;
+            text.push(b',');
+        }
+        tollgate_rls::write_members(answer, text);
+        text.extend_from_slice(b"}\n");
+        Ok(())
     }
 }
 
-fn span(span: Span) -> String {
-    format!("{}s", Seconds(span.as_nanos()))
+const fn seconds(span: Span) -> Seconds {
+    Seconds(span.as_nanos())
 }

@@ -12,7 +12,7 @@ use tollgate_memory::{Memory, RandomKeys};
 use tollgate_rls::RateLimitRequest;
 use tollgate_rules::{Resolved, RuleSet};
 
-use crate::decision_line::DecisionLine;
+use crate::decision_line::DecisionLines;
 use crate::error::Error;
 use crate::report::{RefusedKey, Report, RuleTotals};
 use crate::traffic::{Event, Traffic};
@@ -38,8 +38,8 @@ pub enum Memories {
 /// Decides all events of `traffic` by `rules`, in order of time, each at its own moment.
 ///
 /// Events at the same moment are decided in the order of the input. Each decision is written to
-/// `decisions` as a line of JSON, if that is wanted; `progress` is told now and then how many events
-/// are decided.
+/// `decisions` as a line of JSON, if that is wanted, in pieces of many lines; `progress` is told now
+/// and then how many events are decided.
 ///
 /// # Errors
 ///
@@ -49,7 +49,7 @@ pub fn replay(
     traffic: &mut Traffic,
     rules: &RuleSet,
     memories: Memories,
-    mut decisions: Option<&mut dyn Write>,
+    decisions: Option<&mut dyn Write>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, Error> {
     traffic.put_in_order();
@@ -57,23 +57,23 @@ pub fn replay(
     let resolved = resolve(traffic.requests(), rules, &store);
     let mut tally = Tally::new(rules, &resolved);
     let charges: Vec<Vec<Charge<'_>>> = resolved.iter().map(Resolved::charges).collect();
+    let mut lines = decisions.map(DecisionLines::to);
     for (count, event) in traffic.in_order().iter().enumerate() {
         let index = index(event.request);
         let verdict = store
             .decide(event.at, &charges[index])
             .map_err(Error::Store)?;
         tally.add(event, &verdict);
-        if let Some(out) = &mut decisions {
-            let answer = resolved[index].answer(&verdict);
-            let line = DecisionLine::new(traffic.place(event.line), event.at, &answer);
-            line.write(out).map_err(Error::Write)?;
+        if let Some(lines) = &mut lines {
+            let (place, answer) = (traffic.place(event.line), resolved[index].answer(&verdict));
+            lines.add(place, event.at, &answer).map_err(Error::Write)?;
         }
         if count % PROGRESS_EVENTS == 0 {
             progress(whole(count));
         }
     }
-    if let Some(out) = &mut decisions {
-        out.flush().map_err(Error::Write)?;
+    if let Some(lines) = lines {
+        lines.finish().map_err(Error::Write)?;
     }
     Ok(tally.report(traffic.requests(), store.evicted_keys()))
 }

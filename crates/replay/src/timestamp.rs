@@ -257,13 +257,16 @@ pub(crate) struct Seconds(
 
 impl fmt::Display for Seconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (whole, nanos) = (self.0 / 1_000_000_000, self.0 % 1_000_000_000);
-        write!(f, "{whole}")?;
-        if nanos == 0 {
-            return Ok(());
+        let (whole, mut fraction) = (self.0 / 1_000_000_000, self.0 % 1_000_000_000);
+        if fraction == 0 {
+            return write!(f, "{whole}");
         }
-        let fraction = format!("{nanos:09}");
-        write!(f, ".{}", fraction.trim_end_matches('0'))
+        let mut decimals = DECIMALS;
+        while fraction.is_multiple_of(10) {
+            fraction /= 10;
+            decimals -= 1;
+        }
+        write!(f, "{whole}.{fraction:0decimals$}")
     }
 }
 

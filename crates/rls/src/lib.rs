@@ -2,8 +2,8 @@
 //!
 //! A [`RateLimitRequest`] becomes a [`tollgate_core::Request`] ([`request`]), or an
 //! [`InvalidRequest`] that says what is wrong with it; a [`tollgate_core::Answer`] becomes a
-//! [`RateLimitResponse`] ([`response`]). The messages have the JSON of proto3: [`read`] reads it
-//! and [`json`] writes it; `serde` does both for a part of a larger document.
+//! [`RateLimitResponse`] ([`response`]). The messages have the JSON of proto3: [`read`] reads it,
+//! and [`json`] writes it from the answer; `serde` does both for a part of a larger document.
 //!
 //! Knows nothing about sockets, gRPC, rules or stores.
 
@@ -19,6 +19,7 @@ mod metadata;
 
 pub use json::{InvalidJson, read};
 pub use metadata::metadata;
+pub use pbjson_types::Struct;
 pub use proto::envoy::config::core::v3::HeaderValue;
 pub use proto::envoy::extensions::common::ratelimit::v3::{
     RateLimitDescriptor, rate_limit_descriptor,
@@ -31,7 +32,7 @@ pub use request::{
     COST_MAX, DESCRIPTORS_MAX, DOMAIN_BYTES_MAX, ENTRIES_MAX, InvalidRequest, KEY_BYTES_MAX,
     VALUE_BYTES_MAX, examine, request,
 };
-pub use response::{duration, json, response};
+pub use response::{duration, json, response, write_members};
 
 /// The protocol described in its own terms, an encoded `FileDescriptorSet`: what gRPC reflection
 /// hands out.

@@ -9,7 +9,6 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, StatusCode, Uri};
-use serde_json::Value;
 use tollgate_core::{Cost, Request, Store};
 
 use crate::check::{Check, verdict};
@@ -17,7 +16,7 @@ use crate::engine::{Decided, Engine};
 use crate::metrics::{DoorName, Metrics};
 use crate::options::Options;
 use crate::phase::Stopping;
-use crate::reply::{Failure, body, json, problem, reply};
+use crate::reply::{Failure, body, problem, reply};
 
 /// The largest body that is read.
 pub const BODY_BYTES_MAX: usize = 256 * 1024;
@@ -127,9 +126,10 @@ impl<S: Store> Desk<S> {
             failure.problem.status = StatusCode::BAD_REQUEST;
             failure
         })?;
-        let response = self.options.response(&request, &decided);
-        let response = Value::Object(tollgate_rls::json(&response));
-        Ok(json(tollgate_http::status(&decided.answer), &response))
+        let mut json = self.options.json(&request, &decided);
+        json.push(b'\n');
+        let status = tollgate_http::status(&decided.answer);
+        Ok(reply(status, "application/json", json))
     }
 
     async fn check(&self, request: HttpRequest) -> Result<Response, Failure> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 use tollgate_core::Request;
-use tollgate_rls::RateLimitResponse;
+use tollgate_rls::{RateLimitResponse, Struct};
 
 use crate::engine::Decided;
 
@@ -20,13 +20,21 @@ pub(crate) struct Options {
 impl Options {
     /// The answer in Envoy's words.
     pub(crate) fn response(&self, request: &Request<'_>, decided: &Decided) -> RateLimitResponse {
-        let mut response = tollgate_rls::response(&decided.answer);
-        if self.dynamic_metadata {
-            let metadata = decided.metadata.as_ref();
-            let none = Map::<String, Value>::new();
-            let metadata = metadata.unwrap_or(&none);
-            response.dynamic_metadata = Some(tollgate_rls::metadata(request, metadata));
+        RateLimitResponse {
+            dynamic_metadata: self.metadata(request, decided),
+            ..tollgate_rls::response(&decided.answer)
         }
-        response
+    }
+
+    /// The same in the JSON of proto3.
+    pub(crate) fn json(&self, request: &Request<'_>, decided: &Decided) -> Vec<u8> {
+        tollgate_rls::json(&decided.answer, self.metadata(request, decided).as_ref())
+    }
+
+    fn metadata(&self, request: &Request<'_>, decided: &Decided) -> Option<Struct> {
+        self.dynamic_metadata.then(|| {
+            let none = Map::<String, Value>::new();
+            tollgate_rls::metadata(request, decided.metadata.as_ref().unwrap_or(&none))
+        })
     }
 }

@@ -21,8 +21,12 @@ pub(crate) struct Failure {
 }
 
 /// A response of one media type.
-pub(crate) fn reply(status: StatusCode, media_type: &'static str, body: String) -> Response {
-    let mut response = (status, body).into_response();
+pub(crate) fn reply(
+    status: StatusCode,
+    media_type: &'static str,
+    body: impl Into<Body>,
+) -> Response {
+    let mut response = (status, body.into()).into_response();
     let media_type = HeaderValue::from_static(media_type);
     response.headers_mut().insert(CONTENT_TYPE, media_type);
     response

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use prost::Message;
-use serde_json::json;
+use serde_json::{Value, json};
 use tollgate_core::{Decision, Denial, Enforcement, Grant, Refused, RuleName, Wait};
 
 use super::*;
@@ -34,7 +34,7 @@ fn denied(wait: Span) -> Decision {
 }
 
 fn told(answer: &Answer) -> Value {
-    Value::Object(json(&response(answer)))
+    serde_json::from_slice(&json(answer, None)).unwrap()
 }
 
 #[test]
