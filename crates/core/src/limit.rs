@@ -4,7 +4,7 @@ mod invalid;
 
 mod literal;
 
-use std::fmt;
+mod text;
 
 use crate::moment::{Span, Timeline};
 
@@ -325,32 +325,6 @@ impl Limit {
     /// The time of `units` in a bucket, exact: at most [`REFILL_MAX`] for what fits.
     pub(crate) const fn price(&self, units: u32) -> Span {
         Span::from_nanos(self.interval.as_nanos().saturating_mul(wide(units)))
-    }
-}
-
-impl fmt::Debug for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} per {} {}", self.count, self.window, self.algorithm)?;
-        if self.nominal != self.count {
-            write!(f, " burst {}", self.nominal)?;
-        }
-        if self.soft_percent != 0 {
-            write!(f, " soft {}%", self.soft_percent)?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for Algorithm {
-    /// Writes the name that a rules file uses.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Algorithm::FixedWindow(_) => "fixed_window",
-            Algorithm::SlidingLog => "sliding_log",
-            Algorithm::SlidingWindow(_) => "sliding_window",
-            Algorithm::TokenBucket => "token_bucket",
-            Algorithm::LeakyBucket => "leaky_bucket",
-        })
     }
 }
 

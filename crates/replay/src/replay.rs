@@ -184,7 +184,7 @@ impl Tally {
             let limited = limited(resolved, charges.len());
             for (charge, (descriptor, rule)) in charges.iter().zip(limited) {
                 let rule = *index_of_rule.entry(Arc::clone(&rule)).or_insert_with(|| {
-                    let text = format!("{:?}", charge.limit);
+                    let text = charge.limit.to_string();
                     let totals = RuleTotals::new(rule, text, charge.enforcement);
                     tally.report.rules.push(totals);
                     tally.report.rules.len() - 1

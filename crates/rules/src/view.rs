@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{Algorithm, Anchor, Enforcement, Limit, OnDenial, RuleName};
+use tollgate_core::{Enforcement, Limit, OnDenial, RuleName};
 
 use crate::domain::RuleLimit;
 use crate::rule_set::RuleSet;
@@ -14,7 +14,7 @@ pub struct RuleView {
     pub rule: Arc<RuleName>,
     /// How much may pass; `None` if it is unlimited.
     pub limit: Option<Limit>,
-    /// The same in words: `100 per 1m token_bucket burst 200`, or `unlimited`.
+    /// The same in words, as [`Limit`] is shown, or `unlimited`.
     pub text: String,
     /// What its refusal does.
     pub enforcement: Enforcement,
@@ -33,9 +33,11 @@ impl RuleSet {
             domain.rules.iter().map(|rule| {
                 let (limit, text, changes) = match &rule.limit {
                     RuleLimit::Unlimited => (None, "unlimited".to_owned(), 0),
-                    RuleLimit::Limited { limit, past } => {
-                        (Some(*limit), in_words(limit), usize::from(past.revision()))
-                    }
+                    RuleLimit::Limited { limit, past } => (
+                        Some(*limit),
+                        limit.to_string(),
+                        usize::from(past.revision()),
+                    ),
                 };
                 RuleView {
                     rule: Arc::clone(&rule.name),
@@ -48,16 +50,4 @@ impl RuleSet {
             })
         })
     }
-}
-
-fn in_words(limit: &Limit) -> String {
-    let mut text = format!("{limit:?}");
-    match limit.algorithm() {
-        Algorithm::FixedWindow(Anchor::FirstRequest) => text.push_str(" from the first request"),
-        Algorithm::SlidingWindow(segments) if segments.get() > 1 => {
-            text.push_str(&format!(" in {} segments", segments.get()));
-        }
-        _ => {}
-    }
-    text
 }

@@ -196,12 +196,37 @@ fn every_mistake_says_what_and_what_instead() {
 
 #[test]
 fn a_limit_is_shown_as_it_is_written() {
-    let plain = Limit::sliding_log(5, Span::from_secs(5_400)).unwrap();
-    assert_eq!(format!("{plain:?}"), "5 per 1h30m sliding_log");
-    let bucket = Limit::token_bucket(5, Span::SECOND).unwrap();
-    let bucket = bucket.with_burst(9).unwrap().with_soft(10).unwrap();
-    assert_eq!(
-        format!("{bucket:?}"),
-        "5 per 1s token_bucket burst 9 soft 10%"
-    );
+    let second = Span::SECOND;
+    let burst = Limit::token_bucket(5, second).and_then(|limit| limit.with_burst(9));
+    let queue = Limit::leaky_bucket(5, second).and_then(|limit| limit.with_burst(0));
+    let first = Algorithm::FixedWindow(Anchor::FirstRequest);
+    let shown = [
+        (
+            Limit::sliding_log(5, Span::from_secs(5_400)),
+            "5 per 1h30m sliding_log",
+        ),
+        (Limit::fixed_window(0, second), "0 per 1s fixed_window"),
+        (
+            Limit::new(first, 5, second),
+            "5 per 1s fixed_window from the first request",
+        ),
+        (
+            Limit::sliding_window(5, second, 1),
+            "5 per 1s sliding_window",
+        ),
+        (
+            Limit::sliding_window(5, second, 8),
+            "5 per 1s sliding_window in 8 segments",
+        ),
+        (Limit::token_bucket(5, second), "5 per 1s token_bucket"),
+        (burst, "5 per 1s token_bucket burst 9"),
+        (queue, "5 per 1s leaky_bucket queue 0"),
+    ];
+    for (limit, text) in shown {
+        let limit = limit.unwrap();
+        assert_eq!(limit.to_string(), text);
+        assert_eq!(format!("{limit:?}"), text);
+        let soft = limit.with_soft(10).unwrap();
+        assert_eq!(soft.to_string(), format!("{text} soft 10%"));
+    }
 }

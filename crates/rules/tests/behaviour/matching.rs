@@ -311,7 +311,7 @@ fn every_algorithm_is_what_the_file_says() {
             "3 per 365d sliding_log",
             "3 per 1h30m sliding_window in 6 segments",
             "3 per 1s token_bucket burst 9",
-            "16 per 1s leaky_bucket burst 10 soft 20%",
+            "16 per 1s leaky_bucket queue 10 soft 20%",
         ]
     );
 }

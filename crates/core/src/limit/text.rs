@@ -1,0 +1,52 @@
+//! Limits in words, for people: in answers, logs and summaries.
+
+use std::fmt;
+
+use super::{Algorithm, Anchor, Limit, Segments};
+
+impl fmt::Display for Limit {
+    /// Writes what a rules file would say, without what it need not: `10 per 1m token_bucket`,
+    /// `2 per 1s leaky_bucket queue 10 soft 20%`, `3 per 1h sliding_window in 6 segments`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} per {} {}", self.count, self.window, self.algorithm)?;
+        match self.algorithm {
+            Algorithm::FixedWindow(Anchor::FirstRequest) => {
+                f.write_str(" from the first request")?
+            }
+            Algorithm::SlidingWindow(Segments(segments)) if segments > 1 => {
+                write!(f, " in {segments} segments")?;
+            }
+            Algorithm::TokenBucket if self.nominal != self.count => {
+                write!(f, " burst {}", self.nominal)?;
+            }
+            Algorithm::LeakyBucket if self.nominal != self.count => {
+                write!(f, " queue {}", self.nominal)?;
+            }
+            _ => {}
+        }
+        if self.soft_percent != 0 {
+            write!(f, " soft {}%", self.soft_percent)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Limit {
+    /// As `Display`: what else is in there follows from it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Algorithm {
+    /// Writes the name that a rules file uses.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Algorithm::FixedWindow(_) => "fixed_window",
+            Algorithm::SlidingLog => "sliding_log",
+            Algorithm::SlidingWindow(_) => "sliding_window",
+            Algorithm::TokenBucket => "token_bucket",
+            Algorithm::LeakyBucket => "leaky_bucket",
+        })
+    }
+}
