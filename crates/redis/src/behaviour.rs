@@ -5,13 +5,14 @@ use std::task::Poll;
 
 use tokio::runtime::Runtime;
 use tollgate_behaviour::{Rule, Subject, Taste, check, store_behaves, with_grain};
-use tollgate_core::{Charge, Key, KeyHasher, Ledger, Now, Span, Verdict};
+use tollgate_core::{Bill, Charge, Cost, Key, KeyHasher, Ledger, Limit, Now, Span, Verdict, Wait};
 use tollgate_testbed as testbed;
 
 use crate::config::{Config, Secret, Servers, Tls};
 use crate::fit::{Fitted, GRAIN};
-use crate::question::Question;
+use crate::question::{Question, Step};
 use crate::store::Redis;
+use crate::told::{Status, Told};
 
 /// A store under test, and the runtime that drives its connections.
 struct Driven {
@@ -19,6 +20,8 @@ struct Driven {
     store: Redis,
     /// Each subject has keys of its own.
     number: u64,
+    /// Whether its keys lie in slots of their own.
+    is_apart: bool,
 }
 
 static SINGLE: LazyLock<testbed::Redis> = LazyLock::new(testbed::Redis::start);
@@ -51,11 +54,34 @@ impl Driven {
             runtime,
             store: store.expect("the config is valid"),
             number: NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+            is_apart: false,
         }
     }
 }
 
 impl Driven {
+    /// A store in a Cluster, every key in a slot of its own.
+    fn apart() -> Driven {
+        Driven {
+            is_apart: true,
+            ..Driven::new(&Config::cluster(CLUSTER.addresses()))
+        }
+    }
+
+    /// One step with one line, and what became of it.
+    fn step(&self, now: Now, step: Step, charge: Charge<'_>) -> Status {
+        self.store.set_now(now.steady.as_nanos() / 1_000);
+        let bill = Bill::new(&[charge]).expect("one charge");
+        let fitted = Fitted::new(charge.limit).expect("the limit is whole");
+        let question = || Question::step(step, &[(&bill.lines()[0], &fitted)]);
+        let since = tokio::time::Instant::now();
+        match self.runtime.block_on(self.store.ask(question, since)) {
+            Ok(Told::General(told)) => told.status,
+            Ok(other) => panic!("{other:?}"),
+            Err(asked) => panic!("{}", asked.into_error(Span::SECOND)),
+        }
+    }
+
     /// Asks all of it at once, so that it shares calls.
     fn decide_together(&self, now: Now, requests: &[Vec<Charge<'_>>]) -> Vec<Verdict> {
         self.store.set_now(now.steady.as_nanos() / 1_000);
@@ -85,8 +111,11 @@ impl Driven {
 impl Subject for Driven {
     fn key(&mut self, name: &str) -> Key {
         let number = self.number.to_le_bytes();
-        // One identity: its keys share a slot.
-        let parts = [b"test", name.as_bytes(), &number[..]];
+        let parts = match self.is_apart {
+            // One identity: its keys share a slot.
+            false => [b"test", name.as_bytes(), &number[..]],
+            true => [b"test", &number[..], name.as_bytes()],
+        };
         self.store.key(parts.into_iter())
     }
 
@@ -112,6 +141,7 @@ store_behaves!(
     Taste::MICROSECONDS,
     Driven::new(&Config::cluster(CLUSTER.addresses()))
 );
+store_behaves!(cluster_apart, Taste::MICROSECONDS, Driven::apart());
 store_behaves!(sentinel, Taste::MICROSECONDS, Driven::new(&watched()));
 store_behaves!(tls_and_acl, Taste::MICROSECONDS, Driven::new(&encrypted()));
 
@@ -212,4 +242,102 @@ fn is_plain(charges: &[Charge<'_>]) -> bool {
     let [charge] = charges else { return false };
     let fitted = Fitted::new(charge.limit).expect("the taste's limits are whole");
     matches!(Question::of_one(charge, &fitted), Question::Bucket(_))
+}
+
+/// What a node that died has reserved comes back by itself, and confirming it later charges nothing.
+#[test]
+fn a_reservation_ends_by_itself() {
+    let limits = [
+        Limit::fixed_window(1, Span::HOUR),
+        Limit::sliding_log(1, Span::HOUR),
+        Limit::sliding_window(1, Span::HOUR, 6),
+        Limit::token_bucket(1, Span::HOUR),
+    ];
+    for limit in limits {
+        let limit = limit.expect("an hour is a window");
+        let mut subject = Driven::new(&Config::cluster(CLUSTER.addresses()));
+        let charge = Charge::new(subject.key("only"), &limit, Cost::ONE);
+        let at = |micros| Now::at(Taste::MICROSECONDS.start.utc + GRAIN.times(micros));
+        let reserve = Step::Reserve {
+            name: 7,
+            lasts: 1_000,
+        };
+        let confirm = Step::Confirm { name: 7 };
+        assert_eq!(subject.step(at(0), reserve, charge), Status::Admitted);
+        // Another one neither takes the unit nor is refused for good.
+        let other = Step::Reserve {
+            name: 8,
+            lasts: 1_000,
+        };
+        assert_eq!(subject.step(at(999), other, charge), Status::Blocked);
+        assert_eq!(subject.step(at(999), Step::Decide, charge), Status::Blocked);
+        assert_eq!(subject.step(at(1_000), confirm, charge), Status::Refused);
+        assert!(subject.decide(at(1_000), &[charge]).is_admitted());
+        assert!(!subject.decide(at(1_000), &[charge]).is_admitted());
+    }
+}
+
+/// What is confirmed in time is charged once; what is released is not charged.
+#[test]
+fn a_reservation_is_charged_once_or_not_at_all() {
+    let limit = Limit::fixed_window(2, Span::HOUR).expect("an hour is a window");
+    let mut subject = Driven::new(&Config::cluster(CLUSTER.addresses()));
+    let charge = Charge::new(subject.key("only"), &limit, Cost::ONE);
+    let now = Taste::MICROSECONDS.start;
+    for name in [1, 2] {
+        let reserve = Step::Reserve {
+            name,
+            lasts: 1_000_000,
+        };
+        assert_eq!(subject.step(now, reserve, charge), Status::Admitted);
+    }
+    assert_eq!(
+        subject.step(now, Step::Confirm { name: 1 }, charge),
+        Status::Admitted
+    );
+    assert_eq!(
+        subject.step(now, Step::Confirm { name: 1 }, charge),
+        Status::Refused
+    );
+    let release = Step::Release {
+        name: 2,
+        penalises: false,
+    };
+    assert_eq!(subject.step(now, release, charge), Status::Admitted);
+    assert!(subject.decide(now, &[charge]).is_admitted());
+    assert!(!subject.decide(now, &[charge]).is_admitted());
+}
+
+/// A clock that went back neither wins time nor locks a key for longer than its limit remembers.
+#[test]
+fn time_that_goes_back_counts_as_none() {
+    check("time_that_goes_back_counts_as_none", 200, |random| {
+        let taste = Taste::MICROSECONDS;
+        let mut subject = Driven::new(&Config::single(SINGLE.address()));
+        let rule = taste.rule(random);
+        let key = subject.key("only");
+        let mut now = taste.start;
+        for _ in 0..10 {
+            now = Now::at(now.utc + GRAIN.times(random.between(0, 8)));
+            let charge = rule.charge(key, taste.cost(&rule.limit, random));
+            let _whatever = subject.decide(now, &[charge]);
+        }
+        let back = Span::from_secs(random.between(1, 1_000_000));
+        now = Now::at(now.utc - back);
+        let peek = rule.charge(key, Cost::Peek(1));
+        let before = subject.decide(now, &[peek]).decisions[0];
+        let locked = match before.wait() {
+            Some(Wait::For(wait)) => wait,
+            Some(Wait::Never) | None => Span::ZERO,
+        };
+        // A window's segments: the one that is leaving counts again as a whole.
+        let memory = match rule.limit.interval() {
+            Some(interval) => interval.times(u64::from(rule.limit.capacity())),
+            None => rule.limit.window() + rule.limit.window(),
+        };
+        assert!(locked <= memory, "{locked} for {rule:?}");
+        let later = Now::at(now.utc + locked);
+        let fits = subject.decide(later, &[peek]).decisions[0].is_allowed();
+        assert!(fits || rule.limit.capacity() == 0, "{rule:?}");
+    });
 }

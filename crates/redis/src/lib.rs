@@ -42,6 +42,8 @@ mod session;
 
 mod cluster;
 
+mod apart;
+
 mod stats;
 
 mod store;

@@ -3,9 +3,10 @@
 //! Numbers are unsigned, the highest byte first. To `bucket.lua`: the number of limits (1 byte); of
 //! each its kind (1), interval (6) and the interval of its whole capacity (7); then of each request
 //! the limit's place from 1 on (1), the units that must fit (4) and those to be taken (4). To
-//! `general.lua`: of each request the number of lines (1); of each line its kind (1), segments (1),
-//! role (1), capacity (4), span (6), units that must fit (5), units to be taken (5), units to be
-//! charged for a refusal (5) and units to be given back (5).
+//! `general.lua`: of each request the step (1) and the number of lines (1); of a step that reserves,
+//! confirms or releases the reservation's name (8) and how long it lasts (5); of each line its kind
+//! (1), segments (1), role (1), capacity (4), span (6), units that must fit (5), units to be taken
+//! (5), units to be charged for a refusal (5) and units to be given back (5).
 
 use bytes::{BufMut, BytesMut};
 use tollgate_core::{Bill, Charge, Cost, Enforcement, Key, Line, OnDenial};
@@ -50,6 +51,21 @@ pub(crate) struct General {
     /// One for each line.
     pub(crate) keys: Vec<Key>,
     pub(crate) packed: Vec<u8>,
+    /// How many states the answer tells.
+    pub(crate) states: usize,
+}
+
+/// What is done with lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// All of the request.
+    Decide,
+    /// Holds the units of lines that admit, for so many microseconds.
+    Reserve { name: u64, lasts: u64 },
+    /// Charges what was reserved.
+    Confirm { name: u64 },
+    /// Gives back what was reserved; if the request is refused, charges the lines that ask for it.
+    Release { name: u64, penalises: bool },
 }
 
 // === impl Question ===
@@ -68,16 +84,40 @@ impl Question {
 
     /// All lines of a bill, whose limits read as `fitted`.
     pub(crate) fn of(bill: &Bill<'_>, fitted: &[Fitted]) -> Question {
-        let lines = bill.lines();
-        let mut packed = Vec::with_capacity(1 + 33 * lines.len());
+        let lines: Vec<_> = bill.lines().iter().zip(fitted).collect();
+        Question::step(Step::Decide, &lines)
+    }
+
+    /// One step with some lines of a request.
+    pub(crate) fn step(step: Step, lines: &[(&Line<'_>, &Fitted)]) -> Question {
+        let mut packed = Vec::with_capacity(15 + 33 * lines.len());
+        let (number, name, lasts) = match step {
+            Step::Decide => (0, 0, 0),
+            Step::Reserve { name, lasts } => (1, name, lasts),
+            Step::Confirm { name } => (2, name, 0),
+            Step::Release { name, .. } => (3, name, 0),
+        };
+        packed.put_u8(number);
         packed.put_u8(u8::try_from(lines.len()).expect("CHARGES_MAX is below 256"));
-        for (line, fitted) in lines.iter().zip(fitted) {
-            put_line(&mut packed, line, fitted);
+        if step != Step::Decide {
+            packed.put_u64(name);
+            packed.put_uint(lasts.min(UNITS_MAX), 5);
         }
-        let keys = lines.iter().map(|line| line.charge.key);
+        let forgives = matches!(
+            step,
+            Step::Release {
+                penalises: false,
+                ..
+            }
+        );
+        for (line, fitted) in lines {
+            put_line(&mut packed, line, fitted, forgives);
+        }
+        let tells_states = matches!(step, Step::Decide | Step::Reserve { .. });
         Question::General(General {
-            keys: keys.collect(),
+            keys: lines.iter().map(|(line, _)| line.charge.key).collect(),
             packed,
+            states: if tells_states { lines.len() } else { 0 },
         })
     }
 
@@ -89,7 +129,7 @@ impl Question {
     }
 }
 
-fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &Fitted) {
+fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &Fitted, forgives: bool) {
     let charge = &line.charge;
     let role = match (line.judged(), charge.enforcement) {
         (None, _) => UNJUDGED,
@@ -98,8 +138,8 @@ fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &Fitted) {
         (_, Enforcement::Quota) => 2,
     };
     let penalty = match charge.on_denial {
-        OnDenial::Keep => 0,
-        OnDenial::Charge => line.take(),
+        OnDenial::Charge if !forgives => line.take(),
+        OnDenial::Keep | OnDenial::Charge => 0,
     };
     packed.put_slice(&[fitted.kind.byte(), fitted.segments, role]);
     packed.put_u32(fitted.limit.capacity());

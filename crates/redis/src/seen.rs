@@ -9,7 +9,7 @@ use crate::fit::{Fitted, GRAIN, Kind};
 use crate::resp::Malformed;
 
 /// What was remembered of one line, before the request was charged.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "lives for one decision, never stored"
@@ -22,7 +22,7 @@ pub(crate) enum Seen {
 }
 
 /// A sliding log without its entries.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Log {
     used: u64,
     newest: Moment,
@@ -77,7 +77,8 @@ impl Seen {
         Seen::Account(Account::Bucket(Bucket::full_at(moment(full_at))))
     }
 
-    fn fresh(fitted: &Fitted) -> Seen {
+    /// A key never seen.
+    pub(crate) fn fresh(fitted: &Fitted) -> Seen {
         match fitted.kind {
             Kind::Log => Seen::Log(Log::default()),
             _ => Seen::Account(Account::fresh(&fitted.limit)),

@@ -433,10 +433,11 @@ fn answer_buckets(questions: Vec<Pending>, answer: bytes::Bytes) -> io::Result<(
 }
 
 fn answer_general(questions: Vec<Pending>, answer: bytes::Bytes) -> io::Result<()> {
-    let lines = questions
-        .iter()
-        .map(|pending| pending.question.keys().len());
-    let told = Told::general(answer, lines).map_err(io::Error::other)?;
+    let states = questions.iter().map(|pending| match &pending.question {
+        Question::General(general) => general.states,
+        Question::Bucket(_) => 0,
+    });
+    let told = Told::general(answer, states).map_err(io::Error::other)?;
     for (mut pending, told) in questions.into_iter().zip(told) {
         pending.answer(Ok(told));
     }

@@ -7,6 +7,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Duration, Instant, sleep};
 use tollgate_core::{Charge, Key, KeyHasher, Store, StoreError, Verdict};
 
+use crate::apart::{self, Refunds};
 use crate::cluster::{Cluster, Node};
 use crate::config::{Config, InvalidConfig, Servers};
 use crate::connection::Opener;
@@ -16,6 +17,7 @@ use crate::fit::{Fitted, InvalidForRedis};
 use crate::keys;
 use crate::lane::Lane;
 use crate::question::{self, Bucket, Question};
+use crate::resp::Malformed;
 use crate::script::{Caller, Scripts};
 use crate::stats::{Counts, Stats};
 use crate::told::{self, Told};
@@ -90,6 +92,10 @@ impl Redis {
     fn with(config: &Config, scripts: Scripts, caller: &Caller) -> Result<Redis, InvalidConfig> {
         config.validate()?;
         let stats = Arc::new(Stats::default());
+        let scripts = match config.servers {
+            Servers::Cluster(_) => scripts.clustered(),
+            _ => scripts,
+        };
         let opener = Opener::new(config, scripts)?;
         let lanes = Lanes {
             opener,
@@ -124,6 +130,11 @@ impl Redis {
             #[cfg(test)]
             now: None,
         })
+    }
+
+    /// How long a decision may take.
+    pub(crate) const fn timeout(&self) -> tollgate_core::Span {
+        self.timeout
     }
 
     /// What the store has done so far.
@@ -179,6 +190,9 @@ impl Redis {
             asked => asked,
         };
         let told = told.map_err(|asked| asked.into_error(self.timeout))?;
+        if told.is_blocked() {
+            return self.decide_apart(&[*charge], Refunds::Done, since).await;
+        }
         told.of_one(charge, fitted).map_err(malformed)
     }
 
@@ -190,14 +204,24 @@ impl Redis {
         let fitted = question::fitted(charges).map_err(unfit)?;
         let in_micros = told::charges_in_micros(charges, &fitted);
         let (bill, fitted) = told::bill(&in_micros, &fitted)?;
+        if matches!(self.reach, Reach::Cluster(_)) && apart::is_apart(&bill) {
+            return self.decide_apart(charges, Refunds::ToDo, since).await;
+        }
         let told = self.ask(|| Question::of(&bill, &fitted), since).await;
         let told = told.map_err(|asked| asked.into_error(self.timeout))?;
+        if told.is_blocked() {
+            return self.decide_apart(charges, Refunds::Done, since).await;
+        }
         told.of(&bill, &fitted).map_err(malformed)
     }
 
     /// Asks whoever serves the keys, and follows redirections: a question that was redirected was
     /// not answered.
-    async fn ask(&self, question: impl Fn() -> Question, since: Instant) -> Result<Told, Asked> {
+    pub(crate) async fn ask(
+        &self,
+        question: impl Fn() -> Question,
+        since: Instant,
+    ) -> Result<Told, Asked> {
         let first = question();
         let key = first.keys()[0];
         let cluster = match &self.reach {
@@ -315,13 +339,32 @@ impl Lanes {
 }
 
 /// A failure and where it happened.
-struct Asked {
+pub(crate) struct Asked {
     failure: Failure,
     address: String,
 }
 
 impl Asked {
-    fn into_error(self, timeout: tollgate_core::Span) -> StoreError {
+    /// An answer that makes no sense.
+    pub(crate) fn malformed(key: Key) -> Asked {
+        Asked {
+            failure: Failure::Malformed(Malformed("an answer to another question")),
+            address: String::from_utf8_lossy(&keys::name(key)).into_owned(),
+        }
+    }
+
+    /// The same, where it does not matter whether the question was answered.
+    pub(crate) fn into_unsent(self) -> Asked {
+        match self.failure {
+            Failure::Lost => Asked {
+                failure: Failure::unreachable("no answer in time, and nothing was charged"),
+                ..self
+            },
+            _ => self,
+        }
+    }
+
+    pub(crate) fn into_error(self, timeout: tollgate_core::Span) -> StoreError {
         self.failure.into_error(&self.address, timeout)
     }
 }
@@ -347,13 +390,13 @@ impl Node {
     }
 }
 
-fn unfit(invalid: InvalidForRedis) -> StoreError {
+pub(crate) fn unfit(invalid: InvalidForRedis) -> StoreError {
     StoreError::Unfit {
         source: Box::new(invalid),
     }
 }
 
-fn malformed(malformed: crate::resp::Malformed) -> StoreError {
+pub(crate) fn malformed(malformed: Malformed) -> StoreError {
     StoreError::BadReply {
         source: Box::new(malformed),
     }

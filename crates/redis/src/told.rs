@@ -19,12 +19,25 @@ pub(crate) enum Told {
     Bucket { now: u64, full_at: u64 },
     /// The bucket's limit has changed, and nothing was charged: the general script can convert it.
     Changed,
-    /// What was remembered, line by line.
-    General {
-        now: u64,
-        is_admitted: bool,
-        states: Vec<Bytes>,
-    },
+    /// What was done, and what was remembered, line by line.
+    General(General),
+}
+
+/// The answer of the general script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct General {
+    pub(crate) now: u64,
+    pub(crate) status: Status,
+    pub(crate) states: Vec<Bytes>,
+}
+
+/// What the general script did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    Refused,
+    Admitted,
+    /// Nothing but refunds: another request has reserved the units.
+    Blocked,
 }
 
 // === impl Told ===
@@ -47,19 +60,24 @@ impl Told {
         )
     }
 
-    /// Reads the answers of `general.lua` to questions of so many lines each.
+    /// Reads the answers of `general.lua` to questions that are told so many states each.
     pub(crate) fn general(
         mut answer: Bytes,
-        lines: impl Iterator<Item = usize>,
+        states: impl Iterator<Item = usize>,
     ) -> Result<Vec<Told>, Malformed> {
         let short = Malformed("an answer is too short");
         if answer.len() < MOMENT_BYTES {
             return Err(short);
         }
         let now = answer.get_uint(MOMENT_BYTES);
-        let told = lines.map(|lines| {
-            let is_admitted = answer.try_get_u8().map_err(|_| short)? == 1;
-            let states = (0..lines).map(|_| {
+        let told = states.map(|states| {
+            let status = match answer.try_get_u8().map_err(|_| short)? {
+                0 => Status::Refused,
+                1 => Status::Admitted,
+                2 => Status::Blocked,
+                _ => return Err(Malformed("an unknown status")),
+            };
+            let states = (0..states).map(|_| {
                 let length = usize::from(answer.try_get_u16().map_err(|_| short)?);
                 if answer.len() < length {
                     return Err(short);
@@ -67,13 +85,18 @@ impl Told {
                 Ok(answer.split_to(length))
             });
             let states = states.collect::<Result<_, _>>()?;
-            Ok(Told::General {
+            Ok(Told::General(General {
                 now,
-                is_admitted,
+                status,
                 states,
-            })
+            }))
         });
         told.collect()
+    }
+
+    /// Whether another request's reservation was in the way.
+    pub(crate) fn is_blocked(&self) -> bool {
+        matches!(self, Told::General(told) if told.status == Status::Blocked)
     }
 
     /// The verdict on one charge.
@@ -82,14 +105,10 @@ impl Told {
         charge: &Charge<'_>,
         fitted: &Fitted,
     ) -> Result<Verdict, Malformed> {
-        let (now, mut seen, is_admitted) = match self {
+        let (now, mut seen, status) = match self {
             Told::Bucket { now, full_at } => (*now, Seen::bucket(*full_at), None),
-            Told::General {
-                now,
-                is_admitted,
-                states,
-            } => match &states[..] {
-                [state] => (*now, Seen::read(state, fitted)?, Some(*is_admitted)),
+            Told::General(told) => match &told.states[..] {
+                [state] => (told.now, Seen::read(state, fitted)?, Some(told.status)),
                 _ => return Err(Malformed("an answer with more than was asked")),
             },
             Told::Changed => return Err(Malformed("a changed limit, twice")),
@@ -102,26 +121,21 @@ impl Told {
             charge.on_own_denial(),
         );
         let mut verdict = Verdict::of_one(charge, decision);
-        agree(is_admitted, &verdict)?;
+        agree(status, &verdict)?;
         coarsen(&mut verdict);
         Ok(verdict)
     }
 
     /// The verdict on a bill whose lines' limits read as `fitted`.
     pub(crate) fn of(&self, bill: &Bill<'_>, fitted: &[Fitted]) -> Result<Verdict, Malformed> {
-        let Told::General {
-            now,
-            is_admitted,
-            states,
-        } = self
-        else {
+        let Told::General(told) = self else {
             return Err(Malformed("an answer to another question"));
         };
-        let lines = states.iter().zip(fitted);
+        let lines = told.states.iter().zip(fitted);
         let seen = lines.map(|(state, fitted)| Seen::read(state, fitted));
         let mut seen: Vec<Seen> = seen.collect::<Result<_, _>>()?;
-        let mut verdict = bill.settle(&mut seen, Now::at(moment(*now)));
-        agree(Some(*is_admitted), &verdict)?;
+        let mut verdict = bill.settle(&mut seen, Now::at(moment(told.now)));
+        agree(Some(told.status), &verdict)?;
         coarsen(&mut verdict);
         Ok(verdict)
     }
@@ -157,17 +171,21 @@ pub(crate) fn bill<'f>(
 }
 
 /// Script and core come to the same end from the same state, or one of them is broken.
-fn agree(is_admitted: Option<bool>, verdict: &Verdict) -> Result<(), Malformed> {
-    match is_admitted {
-        Some(is_admitted) if is_admitted != verdict.is_admitted() => Err(Malformed(
+fn agree(status: Option<Status>, verdict: &Verdict) -> Result<(), Malformed> {
+    let expected = match verdict.is_admitted() {
+        true => Status::Admitted,
+        false => Status::Refused,
+    };
+    if status.is_some_and(|status| status != expected) {
+        return Err(Malformed(
             "the script decided otherwise than its own state says",
-        )),
-        _ => Ok(()),
+        ));
     }
+    Ok(())
 }
 
 /// Rounds waits and resets up to whole microseconds, which is what Redis can tell apart.
-fn coarsen(verdict: &mut Verdict) {
+pub(crate) fn coarsen(verdict: &mut Verdict) {
     let up = |span: &mut Span| {
         *span = GRAIN.times(span.as_nanos().div_ceil(GRAIN.as_nanos()));
     };

@@ -43,6 +43,8 @@ fn a_cluster_admits_exactly_the_limit() {
     let cluster = testbed::Cluster::start();
     let addresses = cluster.addresses().join(",");
     assert_eq!(spent("cluster", &addresses, &["one"]), LIMIT);
+    // In slots of different masters.
+    assert_eq!(spent("cluster", &addresses, &["two", "three"]), LIMIT);
 }
 
 /// How much several processes get together.

@@ -5,13 +5,15 @@
 -- KEYS     the key of each request
 -- ARGV[1]  the limits, then the requests, packed (see `question.rs`)
 -- Answers with the time and, for each request, what was remembered (7 bytes: the moment at which the
--- bucket is full again, zero if it is). All ones ask for `general.lua`: the limit has changed.
+-- bucket is full again, zero if it is). All ones ask for `general.lua`: the limit has changed, or a
+-- request over several slots has reserved units.
 
 local call, pack, read = redis.call, struct.pack, struct.unpack
 local format, ceil = string.format, math.ceil
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local origin = 0
+local clustered = false
 
 local questions, position = ARGV[1], 2
 local kinds, spans, rooms, shapes = {}, {}, {}, {}
@@ -43,7 +45,7 @@ for i = 1, #KEYS do
   elseif changed[key] and changed[key] ~= which then
     at = nil
   end
-  if not at then
+  if not at or clustered and call('EXISTS', key .. ':r') == 1 then
     answers[i + 1] = '\255\255\255\255\255\255\255'
   else
     answers[i + 1] = pack('>I7', at)

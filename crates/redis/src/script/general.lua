@@ -2,8 +2,9 @@
 --
 -- KEYS     the key of each line, request by request
 -- ARGV[1]  the requests, packed (see `question.rs`)
--- Answers with the time and, for each request, whether it is admitted and what was remembered for
--- each of its lines before it was charged: from that, core's own functions make the verdict.
+-- Answers with the time and, for each request, whether it is admitted, refused, or blocked by a
+-- reservation, and what was remembered for each of its lines before it was charged: from that,
+-- core's own functions make the verdict.
 --
 -- All times are whole microseconds since 1970. Every number here is a whole number below 2^53, where
 -- doubles are exact: moments until the year 2255, and a bucket's whole span of at most 100 years.
@@ -14,9 +15,12 @@ local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local origin = 0
+local clustered = false
 
 local FIXED_CLOCK, FIXED_FIRST, LOG, SLIDING, TOKEN, LEAKY = 1, 2, 3, 4, 5, 6
-local ENFORCE, SHADOW, QUOTA, UNJUDGED = 0, 1, 2, 3
+local ENFORCE, QUOTA, UNJUDGED = 0, 2, 3
+local RESERVE, CONFIRM, RELEASE = 1, 2, 3
+local REFUSED, ADMITTED, BLOCKED = '\0', '\1', '\2'
 local WORD = 4294967296
 
 -- A key expires at the first whole millisecond at which nothing is remembered any more.
@@ -220,6 +224,44 @@ local function sliding_decode(a, state)
   local count = (#state - 16) / width
   local counters = { read('>' .. string.rep('I' .. width, count), state, 17) }
   for i = 0, segments do a[i] = i < count and counters[i + 1] or 0 end
+end
+
+-- Reservations: units that a request over several slots holds here until all of its slots agree. They
+-- lie beside the account, and whatever is judged meanwhile must fit beside them.
+
+local function holds_load(a)
+  a.holds, a.held = {}, 0
+  if not clustered then return end
+  local state = call('GET', a.key .. ':r')
+  for from = 1, state and #state or 0, 20 do
+    local id, units, till = read('>c8I5I7', state, from)
+    if till > now then
+      a.holds[id], a.held = { units, till }, a.held + units
+    end
+  end
+end
+
+local function hold(a, id, units, till)
+  a.holds[id], a.held, a.holds_dirty = { units, till }, a.held + units, true
+end
+
+local function let_go(a, id)
+  if a.holds[id] then
+    a.held, a.holds[id], a.holds_dirty = a.held - a.holds[id][1], nil, true
+  end
+end
+
+local function holds_save(a)
+  local entries, last = {}, 0
+  for id, one in pairs(a.holds) do
+    entries[#entries + 1] = pack('>c8I5I7', id, one[1], one[2])
+    last = max(last, one[2])
+  end
+  if #entries == 0 then
+    call('DEL', a.key .. ':r')
+  else
+    call('SET', a.key .. ':r', table.concat(entries), 'PXAT', milliseconds(last))
+  end
 end
 
 -- Any account.
@@ -437,6 +479,7 @@ local function account(key, line)
       state = call('GET', key)
     end
     if state then decode(a, state) else clear(a, line) end
+    holds_load(a)
     accounts[key] = a
   end
   convert(a, line)
@@ -461,47 +504,111 @@ end
 local questions, position, place = ARGV[1], 1, 0
 local answers = { pack('>I7', now) }
 
-local function decide()
-  local count
-  count, position = read('>B', questions, position)
-  local lines, states = {}, {}
-  local refused, quotas, quotas_over = false, 0, 0
-  for i = 1, count do
-    local line = {}
-    line.kind, line.segments, line.role, line.cap, line.span, line.units, line.take, line.penalty,
-      line.refund, position = read('>BBBI4I6I5I5I5I5', questions, position)
-    place = place + 1
-    local a = account(KEYS[place], line)
-    line.account = a
+local function next_line()
+  local line = {}
+  line.kind, line.segments, line.role, line.cap, line.span, line.units, line.take, line.penalty,
+    line.refund, position = read('>BBBI4I6I5I5I5I5', questions, position)
+  place = place + 1
+  line.account = account(KEYS[place], line)
+  return line
+end
+
+-- Judges the lines of a request: whether it is refused for sure, and whether a reservation of
+-- another request is all that is in the way.
+local function judge(lines, states)
+  local refused, blocked, quotas, quotas_over = false, false, 0, 0
+  for i, line in ipairs(lines) do
+    local a, role, units = line.account, line.role, line.units
     if a.kind ~= LOG then states[i] = a.raw or encode(a) end
     if line.refund > 0 then refund(a, line, line.refund) end
-    local role = line.role
-    line.refused = role ~= UNJUDGED and not fits(a, line, line.units)
+    line.refused = role ~= UNJUDGED and not fits(a, line, units)
+    if role ~= UNJUDGED and a.held > 0 and not line.refused then
+      blocked = blocked or not fits(a, line, units + a.held)
+    end
     if a.kind == LOG then states[i] = log_told(a, line) end
     if role == QUOTA then quotas = quotas + 1 end
-    if line.refused then
-      if role == ENFORCE then refused = true elseif role == QUOTA then quotas_over = quotas_over + 1 end
-    end
-    lines[i] = line
+    if line.refused and role == ENFORCE then refused = true end
+    if line.refused and role == QUOTA then quotas_over = quotas_over + 1 end
   end
-  refused = refused or quotas > 0 and quotas == quotas_over
-  for i = 1, count do
-    local line = lines[i]
+  return refused, blocked, quotas > 0 and quotas == quotas_over
+end
+
+local function charge(lines, refused)
+  for _, line in ipairs(lines) do
     if not refused then
       if not line.refused then take(line.account, line, line.take) end
     elseif line.penalty > 0 and line.units <= line.cap then
       penalise(line.account, line, line.penalty)
     end
   end
-  answers[#answers + 1] = refused and '\0' or '\1'
-  for i = 1, count do
-    answers[#answers + 1] = pack('>I2', #states[i])
-    answers[#answers + 1] = states[i]
+end
+
+local function answer(status, states)
+  answers[#answers + 1] = status
+  for _, state in ipairs(states) do
+    answers[#answers + 1] = pack('>I2', #state)
+    answers[#answers + 1] = state
   end
 end
 
-while position <= #questions do decide() end
+-- All of a request, which has its keys in one slot.
+local function decide(lines)
+  local states = {}
+  local refused, blocked, all_over = judge(lines, states)
+  refused = refused or all_over
+  if blocked and not refused then return answer(BLOCKED, states) end
+  charge(lines, refused)
+  answer(refused and REFUSED or ADMITTED, states)
+end
+
+-- The part of a request that has its keys here. Quotas are judged by whoever sees all parts.
+local function reserve(lines, id, till)
+  local states = {}
+  local refused, blocked = judge(lines, states)
+  if refused then return answer(REFUSED, states) end
+  if blocked then return answer(BLOCKED, states) end
+  for _, line in ipairs(lines) do
+    if not line.refused and line.take > 0 then hold(line.account, id, line.take, till) end
+  end
+  answer(ADMITTED, states)
+end
+
+-- Charges what was reserved, all of it or, if some has expired, nothing.
+local function confirm(lines, id)
+  for _, line in ipairs(lines) do
+    if not line.account.holds[id] then return answer(REFUSED, {}) end
+  end
+  for _, line in ipairs(lines) do
+    let_go(line.account, id)
+    take(line.account, line, line.take)
+  end
+  answer(ADMITTED, {})
+end
+
+local function release(lines, id)
+  for _, line in ipairs(lines) do let_go(line.account, id) end
+  charge(lines, true)
+  answer(ADMITTED, {})
+end
+
+while position <= #questions do
+  local step, count, id, lasts
+  step, count, position = read('>BB', questions, position)
+  if step > 0 then id, lasts, position = read('>c8I5', questions, position) end
+  local lines = {}
+  for i = 1, count do lines[i] = next_line() end
+  if step == RESERVE then
+    reserve(lines, id, now + lasts)
+  elseif step == CONFIRM then
+    confirm(lines, id)
+  elseif step == RELEASE then
+    release(lines, id)
+  else
+    decide(lines)
+  end
+end
 for _, a in pairs(accounts) do
   if a.dirty then save(a) end
+  if a.holds_dirty then holds_save(a) end
 end
 return table.concat(answers)
