@@ -44,6 +44,10 @@ mod cluster;
 
 mod apart;
 
+mod refusals;
+
+mod fallback;
+
 mod stats;
 
 mod store;
@@ -54,6 +58,7 @@ mod behaviour;
 pub use config::{
     BATCH, BATCH_MAX, CONNECTIONS_MAX, Config, InvalidConfig, PREFIX, Secret, Servers, TIMEOUT, Tls,
 };
+pub use fallback::{DENIED_FOR, Fallback, OnStoreError};
 pub use fit::{GRAIN, InvalidForRedis, LOG_UNITS_MAX, check};
 pub use stats::Counts;
 pub use store::Redis;

@@ -14,6 +14,8 @@ pub(crate) struct Stats {
     opened: AtomicU64,
     redirected: AtomicU64,
     scripts_loaded: AtomicU64,
+    refused_here: AtomicU64,
+    fell_back: AtomicU64,
 }
 
 /// What a store has done since it was built.
@@ -38,6 +40,10 @@ pub struct Counts {
     pub redirections: u64,
     /// Times that the scripts had to be loaded again.
     pub scripts_loaded: u64,
+    /// Decisions that were refused without asking Redis, which had refused them lately.
+    pub local_refusals: u64,
+    /// Decisions that were made without Redis, because it had no answer.
+    pub fallbacks: u64,
 }
 
 // === impl Stats ===
@@ -78,6 +84,14 @@ impl Stats {
         self.scripts_loaded.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn refused_here(&self) {
+        self.refused_here.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn fell_back(&self) {
+        self.fell_back.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
@@ -90,6 +104,8 @@ impl Stats {
             breaker_openings: read(&self.opened),
             redirections: read(&self.redirected),
             scripts_loaded: read(&self.scripts_loaded),
+            local_refusals: read(&self.refused_here),
+            fallbacks: read(&self.fell_back),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, Instant, sleep};
-use tollgate_core::{Charge, Key, KeyHasher, Store, StoreError, Verdict};
+use tollgate_core::{Charge, Cost, Key, KeyHasher, Span, Store, StoreError, Verdict, Wait};
 
 use crate::apart::{self, Refunds};
 use crate::cluster::{Cluster, Node};
@@ -17,6 +17,7 @@ use crate::fit::{Fitted, InvalidForRedis};
 use crate::keys;
 use crate::lane::Lane;
 use crate::question::{self, Bucket, Question};
+use crate::refusals::Refusals;
 use crate::resp::Malformed;
 use crate::script::{Caller, Scripts};
 use crate::stats::{Counts, Stats};
@@ -33,8 +34,9 @@ const SETTLING: Duration = Duration::from_millis(1);
 /// calls and round trips. See the crate's documentation for what it promises and what it costs.
 pub struct Redis {
     reach: Reach,
-    timeout: tollgate_core::Span,
+    timeout: Span,
     stats: Arc<Stats>,
+    refusals: Refusals,
     /// What keeps the map of a Cluster.
     keeper: Option<JoinHandle<()>>,
     #[cfg(test)]
@@ -126,6 +128,7 @@ impl Redis {
             reach,
             timeout: config.timeout,
             stats,
+            refusals: Refusals::default(),
             keeper,
             #[cfg(test)]
             now: None,
@@ -133,7 +136,7 @@ impl Redis {
     }
 
     /// How long a decision may take.
-    pub(crate) const fn timeout(&self) -> tollgate_core::Span {
+    pub(crate) const fn timeout(&self) -> Span {
         self.timeout
     }
 
@@ -162,10 +165,19 @@ impl Redis {
     /// [`StoreError::BadReply`].
     pub async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
         let since = Instant::now();
+        for charge in charges {
+            if matches!(charge.cost, Cost::Refund(_)) {
+                self.refusals.forget(charge.key);
+            }
+        }
         match charges {
             [] => Ok(Verdict::default()),
             [charge] => {
                 let fitted = Fitted::new(charge.limit).map_err(unfit)?;
+                if let Some(verdict) = self.refusals.verdict(charge, &fitted) {
+                    self.stats.refused_here();
+                    return Ok(verdict);
+                }
                 self.decide_one(charge, &fitted, since).await
             }
             _ => self.decide_all(charges, since).await,
@@ -193,7 +205,28 @@ impl Redis {
         if told.is_blocked() {
             return self.decide_apart(&[*charge], Refunds::Done, since).await;
         }
-        told.of_one(charge, fitted).map_err(malformed)
+        let verdict = told.of_one(charge, fitted).map_err(malformed)?;
+        if let Some(Wait::For(wait)) = verdict.refusal.map(|refusal| refusal.wait) {
+            self.remember(charge, fitted, &told, wait);
+        }
+        Ok(verdict)
+    }
+
+    /// Remembers a refusal, so that the next one on the key costs Redis nothing.
+    fn remember(&self, charge: &Charge<'_>, fitted: &Fitted, told: &Told, wait: Span) {
+        // Under test the time is made up, and nothing is refused for as long as it really takes.
+        #[cfg(test)]
+        if self.now.is_some() {
+            return;
+        }
+        if let Ok((seen, now)) = told.seen(fitted) {
+            self.refusals.remember(charge, fitted, seen, now, wait);
+        }
+    }
+
+    /// A decision was made without Redis.
+    pub(crate) fn fell_back(&self) {
+        self.stats.fell_back();
     }
 
     async fn decide_all(
@@ -364,7 +397,7 @@ impl Asked {
         }
     }
 
-    pub(crate) fn into_error(self, timeout: tollgate_core::Span) -> StoreError {
+    pub(crate) fn into_error(self, timeout: Span) -> StoreError {
         self.failure.into_error(&self.address, timeout)
     }
 }

@@ -99,19 +99,28 @@ impl Told {
         matches!(self, Told::General(told) if told.status == Status::Blocked)
     }
 
+    /// What was remembered of the only line, and when.
+    pub(crate) fn seen(&self, fitted: &Fitted) -> Result<(Seen, u64), Malformed> {
+        match self {
+            Told::Bucket { now, full_at } => Ok((Seen::bucket(*full_at), *now)),
+            Told::General(told) => match &told.states[..] {
+                [state] => Ok((Seen::read(state, fitted)?, told.now)),
+                _ => Err(Malformed("an answer with more than was asked")),
+            },
+            Told::Changed => Err(Malformed("a changed limit, twice")),
+        }
+    }
+
     /// The verdict on one charge.
     pub(crate) fn of_one(
         &self,
         charge: &Charge<'_>,
         fitted: &Fitted,
     ) -> Result<Verdict, Malformed> {
-        let (now, mut seen, status) = match self {
-            Told::Bucket { now, full_at } => (*now, Seen::bucket(*full_at), None),
-            Told::General(told) => match &told.states[..] {
-                [state] => (told.now, Seen::read(state, fitted)?, Some(told.status)),
-                _ => return Err(Malformed("an answer with more than was asked")),
-            },
-            Told::Changed => return Err(Malformed("a changed limit, twice")),
+        let (mut seen, now) = self.seen(fitted)?;
+        let status = match self {
+            Told::General(told) => Some(told.status),
+            Told::Bucket { .. } | Told::Changed => None,
         };
         let decision = step(
             &mut seen,

@@ -1,0 +1,163 @@
+//! Keys that were refused lately: until their wait is over, asking Redis again is in vain.
+//!
+//! What is remembered is what the script told: the state and its moment. A later request for the
+//! same key is judged by core on that state, as much later as has passed here since the reply. If even
+//! then it does not fit, it does not fit in Redis: others can only have consumed more. If it might
+//! fit, Redis is asked. Time that passed before the reply arrived is not counted, so nobody is let go
+//! too early, and nobody is held longer than by one round trip.
+//!
+//! A refund through this store or a changed limit ends it. A refund through another node is not seen
+//! here: the key stays refused for the wait that it was told.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+use tollgate_core::{
+    Algorithm, Charge, Cost, Decision, Enforcement, Key, OnDenial, Span, Verdict, Wait, step,
+};
+
+use crate::fit::Fitted;
+use crate::seen::{Seen, moment};
+use crate::told::coarsen;
+
+/// The most keys that are remembered, over all shards.
+pub(crate) const REFUSALS_MAX: usize = SHARDS * SHARD_MAX;
+const SHARDS: usize = 16;
+const SHARD_MAX: usize = 4_096;
+/// A wait shorter than this is not worth remembering.
+const WAIT_MIN: Span = Span::from_millis(1);
+
+/// Keys that were refused lately.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    shards: [Mutex<HashMap<Key, Box<Refused>>>; SHARDS],
+    count: AtomicUsize,
+}
+
+/// What a script told of a key that it refused.
+#[derive(Debug)]
+struct Refused {
+    fitted: Fitted,
+    seen: Seen,
+    /// Redis's time, in microseconds, and ours when its reply was here.
+    now: u64,
+    heard_at: Instant,
+    until: Instant,
+    /// Units that had to fit.
+    judged: u64,
+}
+
+// === impl Refusals ===
+
+impl Refusals {
+    /// The verdict on a charge that is refused for sure.
+    pub(crate) fn verdict(&self, charge: &Charge<'_>, fitted: &Fitted) -> Option<Verdict> {
+        // Relaxed: a reader that misses the newest one asks Redis.
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let judged = judged(charge)?;
+        let mut shard = self.shard(charge.key);
+        let refused = shard.get(&charge.key)?;
+        let decision = refused.decision(charge, fitted, judged);
+        if decision.is_none() && (refused.fitted != *fitted || refused.until <= Instant::now()) {
+            shard.remove(&charge.key);
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+        drop(shard);
+        let mut verdict = Verdict::of_one(charge, decision?);
+        coarsen(&mut verdict);
+        Some(verdict)
+    }
+
+    /// Remembers what a script told of a charge that it refused.
+    pub(crate) fn remember(
+        &self,
+        charge: &Charge<'_>,
+        fitted: &Fitted,
+        seen: Seen,
+        now: u64,
+        wait: Span,
+    ) {
+        let Some(judged) = judged(charge) else {
+            return;
+        };
+        if wait < WAIT_MIN {
+            return;
+        }
+        let heard_at = Instant::now();
+        let refused = Refused {
+            fitted: *fitted,
+            seen,
+            now,
+            heard_at,
+            until: heard_at + wait.into(),
+            judged,
+        };
+        let mut shard = self.shard(charge.key);
+        let before = shard.len();
+        if before >= SHARD_MAX && !shard.contains_key(&charge.key) {
+            shard.retain(|_, refused| refused.until > heard_at);
+            // All of them still wait: whichever comes first makes room, and asks Redis next time.
+            let first = shard.keys().next().copied();
+            if let (true, Some(first)) = (shard.len() >= SHARD_MAX, first) {
+                shard.remove(&first);
+            }
+        }
+        shard.insert(charge.key, Box::new(refused));
+        let after = shard.len();
+        drop(shard);
+        self.count.fetch_add(after, Ordering::Relaxed);
+        self.count.fetch_sub(before, Ordering::Relaxed);
+    }
+
+    /// Something was given back.
+    pub(crate) fn forget(&self, key: Key) {
+        if self.shard(key).remove(&key).is_some() {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn shard(&self, key: Key) -> MutexGuard<'_, HashMap<Key, Box<Refused>>> {
+        let index = usize::try_from(key.bits() & 0xF).unwrap_or(0);
+        self.shards[index]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Refused ===
+
+impl Refused {
+    /// What core says now; nothing if the charge may fit, or if nobody knows.
+    fn decision(&self, charge: &Charge<'_>, fitted: &Fitted, judged: u64) -> Option<Decision> {
+        if self.fitted != *fitted {
+            return None;
+        }
+        // Of a log only the wait for the very units is known.
+        if fitted.limit.algorithm() == Algorithm::SlidingLog && judged != self.judged {
+            return None;
+        }
+        let passed = Span::from(self.heard_at.elapsed());
+        let now = moment(self.now + passed.as_nanos() / 1_000);
+        let mut seen = self.seen.clone();
+        let decision = step(&mut seen, &fitted.limit, now, charge.cost, OnDenial::Keep);
+        matches!(decision.wait(), Some(Wait::For(_))).then_some(decision)
+    }
+}
+
+/// The units that must fit, of a charge whose refusal costs nothing and refuses the request.
+fn judged(charge: &Charge<'_>) -> Option<u64> {
+    if charge.on_denial == OnDenial::Charge || charge.enforcement == Enforcement::Shadow {
+        return None;
+    }
+    match charge.cost {
+        Cost::Take(units) | Cost::Peek(units) => Some(units.max(1)),
+        Cost::Refund(_) => None,
+    }
+}
+
+const _: () = assert!(SHARDS == 16, "a shard is chosen by four bits");
+const _: () = assert!(REFUSALS_MAX == 65_536);

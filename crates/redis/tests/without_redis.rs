@@ -1,0 +1,163 @@
+//! Decisions that Redis is not asked for: keys that it refused lately, and all of them while it is
+//! away.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use tollgate_core::{Charge, Cost, Enforcement, KeyHasher, Limit, Span, Store, Verdict, Wait};
+use tollgate_memory::Memory;
+use tollgate_redis::{Config, DENIED_FOR, Fallback, OnStoreError, Redis};
+use tollgate_testbed as testbed;
+
+fn patient(address: String) -> Redis {
+    let config = Config {
+        timeout: Span::from_secs(20),
+        ..Config::single(address)
+    };
+    Redis::connect(&config).unwrap()
+}
+
+fn wait(verdict: &Verdict) -> Duration {
+    match verdict.refusal.unwrap().wait {
+        Wait::For(wait) => wait.into(),
+        Wait::Never => panic!("it fits some day"),
+    }
+}
+
+fn limits() -> [Limit; 5] {
+    let first = tollgate_core::Algorithm::FixedWindow(tollgate_core::Anchor::FirstRequest);
+    [
+        Limit::new(first, 3, Span::from_millis(300)).unwrap(),
+        Limit::sliding_log(3, Span::from_millis(300)).unwrap(),
+        Limit::sliding_window(3, Span::from_millis(300), 3).unwrap(),
+        Limit::token_bucket(3, Span::from_millis(900)).unwrap(),
+        Limit::leaky_bucket(3, Span::from_millis(900)).unwrap(),
+    ]
+}
+
+#[tokio::test]
+async fn a_hot_refused_key_costs_redis_nothing() {
+    let redis = testbed::Redis::start();
+    let store = patient(redis.address());
+    for (number, limit) in limits().iter().enumerate() {
+        let parts = [&b"hot"[..], b"", &[u8::try_from(number).unwrap()]];
+        let charge = Charge::new(store.key(parts.into_iter()), limit, Cost::ONE);
+        let mut refused = store.decide(&[charge]).await.unwrap();
+        while refused.is_admitted() {
+            refused = store.decide(&[charge]).await.unwrap();
+        }
+        let (asked, told) = (store.counts().questions, wait(&refused));
+        let again = store.decide(&[charge]).await.unwrap();
+        assert!(!again.is_admitted());
+        assert!(wait(&again) <= told, "{limit:?}");
+        for _ in 0..100 {
+            assert!(
+                !store.decide(&[charge]).await.unwrap().is_admitted(),
+                "{limit:?}"
+            );
+        }
+        assert_eq!(store.counts().questions, asked, "{limit:?}");
+        assert!(store.counts().local_refusals >= 101);
+        // And its wait is kept.
+        let last = store.decide(&[charge]).await.unwrap();
+        if !last.is_admitted() {
+            tokio::time::sleep(wait(&last)).await;
+        }
+        assert!(
+            store.decide(&[charge]).await.unwrap().is_admitted(),
+            "{limit:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_refund_or_a_changed_limit_ends_it() {
+    let redis = testbed::Redis::start();
+    let store = patient(redis.address());
+    let limit = Limit::token_bucket(3, Span::HOUR).unwrap();
+    let key = store.key([&b"hot"[..]].into_iter());
+    let ask = |limit, cost| {
+        let store = &store;
+        async move {
+            store
+                .decide(&[Charge::new(key, limit, cost)])
+                .await
+                .unwrap()
+        }
+    };
+    assert!(ask(&limit, Cost::Take(2)).await.is_admitted());
+    assert!(!ask(&limit, Cost::Take(2)).await.is_admitted());
+    assert!(!ask(&limit, Cost::Take(2)).await.is_admitted());
+    assert_eq!(store.counts().local_refusals, 1);
+    // What might fit is asked for.
+    assert!(ask(&limit, Cost::Take(1)).await.is_admitted());
+    assert!(!ask(&limit, Cost::Take(1)).await.is_admitted());
+    assert!(ask(&limit, Cost::Refund(1)).await.is_admitted());
+    assert!(ask(&limit, Cost::Take(1)).await.is_admitted());
+    assert!(!ask(&limit, Cost::Take(1)).await.is_admitted());
+    let larger = Limit::token_bucket(6, Span::HOUR).unwrap();
+    assert!(ask(&larger, Cost::Take(3)).await.is_admitted());
+}
+
+#[tokio::test]
+async fn what_charges_for_refusals_is_always_asked() {
+    let redis = testbed::Redis::start();
+    let store = patient(redis.address());
+    let limit = Limit::token_bucket(3, Span::HOUR).unwrap();
+    let charge = Charge {
+        on_denial: tollgate_core::OnDenial::Charge,
+        ..Charge::new(store.key([&b"hot"[..]].into_iter()), &limit, Cost::Take(2))
+    };
+    assert!(store.decide(&[charge]).await.unwrap().is_admitted());
+    for _ in 0..3 {
+        let refused = store.decide(&[charge]).await.unwrap();
+        assert_eq!(refused.decisions[0].remaining(), 0);
+    }
+    assert_eq!(store.counts().local_refusals, 0);
+}
+
+/// A store whose Redis is not there, and which is known not to be there.
+async fn away(choose: fn(&Charge<'_>) -> OnStoreError) -> Fallback<Memory> {
+    let address = testbed::Redis::start().address();
+    let redis = Redis::connect(&Config::single(address)).unwrap();
+    while redis.is_up() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Fallback::new(redis, Memory::builder().max_keys(100).build(), choose)
+}
+
+#[tokio::test]
+async fn without_redis_each_charge_does_what_it_says() {
+    let limit = Limit::fixed_window(10, Span::DAY).unwrap();
+    let store = away(|_| OnStoreError::Allow).await;
+    let charge = Charge::new(store.key([&b"a"[..]].into_iter()), &limit, Cost::ONE);
+    for _ in 0..20 {
+        assert!(store.decide(&[charge]).await.unwrap().is_admitted());
+    }
+    assert_eq!(store.redis().counts().fallbacks, 20);
+
+    let store = away(|_| OnStoreError::Deny).await;
+    let refused = store.decide(&[charge]).await.unwrap();
+    assert_eq!(refused.refusal.unwrap().wait, Wait::For(DENIED_FOR));
+    let shadow = Charge {
+        enforcement: Enforcement::Shadow,
+        ..charge
+    };
+    assert!(store.decide(&[shadow]).await.unwrap().is_admitted());
+}
+
+#[tokio::test]
+async fn without_redis_a_node_spends_its_share() {
+    let store = away(|_| OnStoreError::Local { nodes: 4 }).await;
+    let limit = Limit::fixed_window(10, Span::DAY).unwrap();
+    let small = Limit::token_bucket(3, Span::DAY).unwrap();
+    for (name, limit, share) in [("a", &limit, 2), ("b", &small, 1)] {
+        let charge = Charge::new(store.key([name.as_bytes()].into_iter()), limit, Cost::ONE);
+        let mut admitted = 0;
+        for _ in 0..20 {
+            let verdict = store.decide(&[charge]).await.unwrap();
+            admitted += u32::from(verdict.is_admitted());
+        }
+        assert_eq!(admitted, share, "{limit:?}");
+    }
+}
