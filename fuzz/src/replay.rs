@@ -1,12 +1,18 @@
 //! Logs and traces of any bytes, through the whole of a replay.
 
 use std::num::NonZeroUsize;
+use std::sync::LazyLock;
 
 use tollgate_replay::{Format, LogKind, Memories, Traffic, replay};
 use tollgate_rules::{Options, RuleSet, Source};
 
 /// A rule of each algorithm.
-const RULES: &str = "
+static RULES: LazyLock<RuleSet> = LazyLock::new(|| {
+    let loaded = RuleSet::parse(&[Source::new("rules.yaml", TEXT)], &Options::default());
+    assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
+    loaded.rules
+});
+const TEXT: &str = "
 domain: web
 descriptors:
   - key: client
@@ -25,7 +31,7 @@ descriptors:
 ///
 /// # Panics
 ///
-/// As [`trace`].
+/// If a replay does, or a line is both an event and skipped.
 pub fn access_log(input: &[u8]) {
     let patterns = [
         "client={client}",
@@ -41,7 +47,7 @@ pub fn access_log(input: &[u8]) {
             domain: "web".into(),
             descriptors: patterns.map(pattern).into(),
         };
-        run(input, &format);
+        decided(input, &format, Memories::Unbounded);
     }
 }
 
@@ -49,38 +55,33 @@ pub fn access_log(input: &[u8]) {
 ///
 /// # Panics
 ///
-/// If a replay does; if a line is both an event and skipped; or if the two stores that a replay can
-/// have answer differently.
+/// As [`access_log`], or if the two stores that a replay can have answer differently.
 pub fn trace(input: &[u8]) {
-    run(input, &Format::Trace);
+    let max_keys = NonZeroUsize::new(1_000).expect("not zero");
+    let bounded = decided(input, &Format::Trace, Memories::Bounded { max_keys });
+    assert_eq!(decided(input, &Format::Trace, Memories::Unbounded), bounded);
 }
 
-fn run(input: &[u8], format: &Format) {
+/// The decisions, a line of JSON each.
+fn decided(input: &[u8], format: &Format, memories: Memories) -> String {
     // What is compressed may expand a thousandfold, and says nothing about the formats.
     if input.starts_with(&[0x1f, 0x8b]) {
-        return;
+        return String::new();
     }
-    let rules = RuleSet::parse(&[Source::new("rules.yaml", RULES)], &Options::default());
-    assert!(rules.diagnostics.is_empty(), "{:?}", rules.diagnostics);
-    let max_keys = NonZeroUsize::new(1_000).expect("not zero");
-    let decided = [Memories::Unbounded, Memories::Bounded { max_keys }].map(|memories| {
-        let mut traffic = Traffic::new(format.clone());
-        traffic.read("input", input).expect("bytes can be read");
-        let mut decisions = Vec::new();
-        let rules = &rules.rules;
-        let report = replay(
-            &mut traffic,
-            rules,
-            memories,
-            Some(&mut decisions),
-            &mut |_| {},
-        );
-        let report = report.expect("a thousand keys fit");
-        let lines = input.split(|byte| *byte == b'\n').count();
-        let lines = u64::try_from(lines).unwrap_or(u64::MAX);
-        assert!(report.events + traffic.skipped().count <= lines);
-        assert_eq!(report.events, report.admitted + report.refused);
-        String::from_utf8(decisions).expect("JSON is text")
-    });
-    assert_eq!(decided[0], decided[1]);
+    let mut traffic = Traffic::new(format.clone());
+    traffic.read("input", input).expect("bytes can be read");
+    let mut decisions = Vec::new();
+    let report = replay(
+        &mut traffic,
+        &RULES,
+        memories,
+        Some(&mut decisions),
+        &mut |_| {},
+    );
+    let report = report.expect("a thousand keys fit");
+    let lines = input.split(|byte| *byte == b'\n').count();
+    let lines = u64::try_from(lines).unwrap_or(u64::MAX);
+    assert!(report.events + traffic.skipped().count <= lines);
+    assert_eq!(report.events, report.admitted + report.refused);
+    String::from_utf8(decisions).expect("JSON is text")
 }
