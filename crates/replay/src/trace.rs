@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use tollgate_core::Moment;
+use tollgate_rls::InvalidJson;
 
 use crate::timestamp::{BadMoment, rfc3339, seconds};
 
@@ -18,7 +19,7 @@ pub(crate) fn split(line: &[u8], request: &mut Vec<u8>) -> Result<Moment, BadEve
     if line.trim_ascii().is_empty() {
         return Err(BadEvent::Blank);
     }
-    let Members(members) = serde_json::from_slice(line).map_err(|error| BadEvent::json(&error))?;
+    let Members(members) = serde_json::from_slice(line).map_err(BadEvent::json)?;
     request.clear();
     let mut at = None;
     for (key, value) in members {
@@ -43,7 +44,7 @@ pub(crate) fn split(line: &[u8], request: &mut Vec<u8>) -> Result<Moment, BadEve
 fn moment(json: &str) -> Result<Moment, BadEvent> {
     let moment = match json.as_bytes().first() {
         Some(b'"') => {
-            let text: Text<'_> = serde_json::from_str(json).map_err(|bad| BadEvent::json(&bad))?;
+            let text: Text<'_> = serde_json::from_str(json).map_err(BadEvent::json)?;
             rfc3339(&text.0)
         }
         Some(b'-' | b'0'..=b'9') => seconds(json),
@@ -98,23 +99,15 @@ impl<'de> Deserialize<'de> for Members<'de> {
 // === impl BadEvent ===
 
 impl BadEvent {
-    fn json(error: &serde_json::Error) -> BadEvent {
-        let column = error.column();
-        BadEvent::Json(match message(error) {
-            message if column > 0 => format!("{message} at column {column}"),
-            message => message,
+    fn json(error: serde_json::Error) -> BadEvent {
+        let invalid = InvalidJson::from(error);
+        let reason = invalid.reason().to_owned();
+        // Of a trace, the line is told with its input.
+        BadEvent::Json(match invalid.column() {
+            0 => reason,
+            column => format!("{reason} at column {column}"),
         })
     }
-}
-
-/// What is wrong, without the place: it counts lines of the line, and columns without `at`.
-pub(crate) fn message(error: &serde_json::Error) -> String {
-    let mut message = error.to_string();
-    let place = format!(" at line {} column {}", error.line(), error.column());
-    if message.ends_with(&place) {
-        message.truncate(message.len() - place.len());
-    }
-    message
 }
 
 impl fmt::Display for BadEvent {

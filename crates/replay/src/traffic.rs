@@ -293,7 +293,8 @@ impl Reader<'_> {
     fn request(&self) -> Result<RateLimitRequest, String> {
         match self {
             Reader::Trace { identity } => {
-                serde_json::from_slice(identity).map_err(|error| trace::message(&error))
+                // Without the place: its columns would be those of the line without `at`.
+                tollgate_rls::read(identity).map_err(|invalid| invalid.reason().to_owned())
             }
             Reader::AccessLog {
                 domain,

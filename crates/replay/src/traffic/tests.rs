@@ -112,7 +112,8 @@ fn requests_that_the_service_would_refuse_are_skipped_with_its_reason() {
 {"at":1,"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}],"hitsAddend":"0"}]}
 {"at":1,"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}],"hits_addend":0}]}
 {"at":1,"domain":"d","descriptors":[{"entries":[{"key":"k"}],"limit":{"unit":"SOON"}}]}
-{"at":1,"domain":"d","nonsense":1}"#;
+{"at":1,"domain":"d","nonsense":1}
+{"at":1,"domain":"d","hitsAddend":"many"}"#;
     traffic.read("trace", input.as_bytes()).unwrap();
     assert_eq!(traffic.events(), 2);
     let reasons: Vec<_> = traffic
@@ -134,8 +135,10 @@ fn requests_that_the_service_would_refuse_are_skipped_with_its_reason() {
     );
     assert_eq!(
         reasons.iter().map(|(line, _)| *line).collect::<Vec<_>>(),
-        [0, 1, 4, 5]
+        [0, 1, 4, 5, 6]
     );
     assert!(reasons[2].1.contains("SOON"), "{}", reasons[2].1);
     assert!(reasons[3].1.contains("nonsense"), "{}", reasons[3].1);
+    let numbers = "hitsAddend and requestsPerUnit are whole numbers from 0 to 4294967295";
+    assert_eq!(reasons[4].1, numbers);
 }

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn malformed_json_is_an_error_with_a_place() {
-    let number = "expected a whole number in its field's range";
+    let number = "hitsAddend and requestsPerUnit are whole numbers from 0 to 4294967295 at line";
     let cases = [
         ("", "EOF"),
         ("[]", "invalid type: sequence"),
@@ -17,7 +17,25 @@ fn malformed_json_is_an_error_with_a_place() {
         (r#"{"hitsAddend":-1}"#, number),
         (r#"{"hitsAddend":4294967296}"#, number),
         (r#"{"hitsAddend":1.5}"#, number),
-        (r#"{"hitsAddend":"x"}"#, "invalid"),
+        (r#"{"hitsAddend":"x"}"#, number),
+        (r#"{"hitsAddend":""}"#, number),
+        (r#"{"hitsAddend":"-1"}"#, number),
+        (r#"{"hitsAddend":"4294967296"}"#, number),
+        (r#"{"hitsAddend":true}"#, number),
+        (r#"{"hitsAddend":[]}"#, number),
+        (r#"{"descriptors":[{"hitsAddend":{"value":1}}]}"#, number),
+        (
+            r#"{"descriptors":[{"limit":{"requestsPerUnit":"x"}}]}"#,
+            number,
+        ),
+        (
+            r#"{"descriptors":[[]]}"#,
+            "invalid type: sequence, expected an object (RateLimitDescriptor)",
+        ),
+        (
+            r#"{"descriptors":[{"limit":{"unit":true}}]}"#,
+            "invalid type: boolean `true`, expected one of",
+        ),
         (
             r#"{"descriptors":[{"limit":{"unit":"FORTNIGHT"}}]}"#,
             "unknown variant `FORTNIGHT`",

@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
+use serde_json::Value;
+
 use super::*;
 
 #[test]

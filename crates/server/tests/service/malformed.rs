@@ -65,11 +65,11 @@ async fn bodies_that_cannot_be_decided_on() {
         ),
         (
             r#"{"domain":"d","hitsAddend":4294967296}"#.to_owned(),
-            "expected a whole number in its field's range",
+            "hitsAddend and requestsPerUnit are whole numbers",
         ),
         (
             r#"{"domain":"d","hitsAddend":-1}"#.to_owned(),
-            "expected a whole number in its field's range",
+            "hitsAddend and requestsPerUnit are whole numbers",
         ),
         ("[".repeat(200_000), "invalid type"),
     ];
