@@ -2,8 +2,9 @@
 //!
 //! No script sees more than one slot. So every slot first reserves what the request takes there:
 //! reserved units are beside the account, and whatever else is judged meanwhile must fit beside
-//! them. If all slots have reserved, every slot confirms, which charges what it holds; only then the
-//! answer is yes. Otherwise every slot lets go. That is two round trips, each to all slots at once.
+//! them. If all slots have reserved, every slot confirms, which charges what it holds; only then
+//! the answer is yes. Otherwise every slot lets go. That is two round trips, each to all slots at
+//! once.
 //!
 //! A reservation expires by Redis's own clock ([`LASTS`]). Who crashes before confirming has taken
 //! nothing, who crashes between confirmations has at most that one request charged. A confirmation
@@ -13,7 +14,8 @@
 //! let go. It asks again until it knows, or its time is over. Two such requests must not wait for
 //! each other: from the second time on the slots are asked one after the other, the lowest first.
 
-use std::collections::BTreeMap;
+mod parts;
+
 use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
 use std::pin::Pin;
@@ -21,17 +23,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
 use tokio::time::{Duration, Instant, sleep};
-use tollgate_core::{
-    Bill, Charge, Cost, Decision, Enforcement, Key, Limit, Line, Now, OnDenial, Refusal, Span,
-    StoreError, Usage, Verdict, Wait, step,
-};
+use tollgate_core::{Bill, Charge, Cost, Span, StoreError, Verdict};
+
+use parts::{Apart, Judged};
 
 use crate::fit::Fitted;
 use crate::keys;
 use crate::question::{Question, Step};
-use crate::resp::Malformed;
-use crate::seen::{Seen, moment};
-use crate::store::{Asked, Redis, malformed, unfit};
+use crate::reach::Asked;
+use crate::store::{Redis, malformed, unfit};
 use crate::told::{self, General, Status, Told};
 
 /// How long a reservation lasts, in timeouts of a decision, and at least.
@@ -45,34 +45,6 @@ const PAUSE: Duration = Duration::from_micros(500);
 pub(crate) enum Refunds {
     ToDo,
     Done,
-}
-
-/// A request, by slots.
-struct Apart<'a> {
-    charges: &'a [Charge<'a>],
-    bill: &'a Bill<'a>,
-    /// How the limits of the lines read.
-    fitted: &'a [Fitted],
-    parts: Vec<Part>,
-}
-
-/// The lines of one slot.
-struct Part {
-    key: Key,
-    lines: Vec<usize>,
-}
-
-/// What one part came to.
-struct Judged {
-    told: General,
-    /// Before anything was charged, line by line of the part.
-    waits: Vec<Option<Wait>>,
-}
-
-/// The verdict as far as one part knows it.
-struct Settled {
-    decisions: Vec<(usize, Decision)>,
-    waits: Vec<(usize, Option<Wait>)>,
 }
 
 /// Whether the keys of a bill lie in more than one slot.
@@ -259,203 +231,6 @@ impl Redis {
             Told::Bucket { .. } | Told::Changed => Err(Asked::malformed(key)),
         }
     }
-}
-
-// === impl Apart ===
-
-impl<'a> Apart<'a> {
-    fn new(charges: &'a [Charge<'a>], bill: &'a Bill<'a>, fitted: &'a [Fitted]) -> Apart<'a> {
-        let mut slots: BTreeMap<u16, Part> = BTreeMap::new();
-        for (index, line) in bill.lines().iter().enumerate() {
-            let key = line.charge.key;
-            let lines = Vec::new();
-            let part = slots.entry(keys::slot(key)).or_insert(Part { key, lines });
-            part.lines.push(index);
-        }
-        Apart {
-            charges,
-            bill,
-            fitted,
-            parts: slots.into_values().collect(),
-        }
-    }
-
-    fn every_part(&self) -> Vec<usize> {
-        (0..self.parts.len()).collect()
-    }
-
-    fn line(&self, line: usize) -> &Line<'a> {
-        &self.bill.lines()[line]
-    }
-
-    /// What was remembered of a part's lines, settled and with what is given back.
-    fn seen(&self, part: usize, told: &General) -> Result<Vec<Seen>, Malformed> {
-        let lines = &self.parts[part].lines;
-        if lines.len() != told.states.len() {
-            return Err(Malformed("an answer to another question"));
-        }
-        let pairs = lines.iter().zip(&told.states);
-        pairs
-            .map(|(line, state)| Seen::read(state, &self.fitted[*line]))
-            .collect()
-    }
-
-    fn judge(&self, told: Vec<General>) -> Result<Vec<Judged>, Malformed> {
-        let judged = told.into_iter().enumerate().map(|(part, told)| {
-            let mut seen = self.seen(part, &told)?;
-            let now = moment(told.now);
-            let lines = self.parts[part].lines.iter().zip(&mut seen);
-            let waits = lines.map(|(line, seen)| {
-                let line = self.line(*line);
-                seen.settle(line.charge.limit, now);
-                seen.refund(line.charge.limit, now, line.refund());
-                wait(line, seen, now)
-            });
-            let waits = waits.collect();
-            Ok(Judged { told, waits })
-        });
-        judged.collect()
-    }
-
-    /// The waits of all lines, in the order of the lines.
-    fn waits(&self, judged: &[Judged]) -> Vec<Option<Wait>> {
-        let mut waits = vec![None; self.bill.lines().len()];
-        for (part, judged) in self.parts.iter().zip(judged) {
-            for (line, wait) in part.lines.iter().zip(&judged.waits) {
-                waits[*line] = *wait;
-            }
-        }
-        waits
-    }
-
-    /// The first of those lines that refuse the request whose wait is the longest: as in core's
-    /// `Bill`, which cannot see lines of several clocks at once.
-    fn refused_by(&self, waits: &[Option<Wait>]) -> Option<usize> {
-        let of = |enforcement| {
-            let lines = self.bill.lines().iter().enumerate();
-            lines
-                .filter(move |(_, line)| {
-                    line.judged().is_some() && line.charge.enforcement == enforcement
-                })
-                .map(|(index, _)| index)
-        };
-        let enforced = of(Enforcement::Enforce).filter(|line| waits[*line].is_some());
-        let all_over = of(Enforcement::Quota).all(|line| waits[line].is_some());
-        let quota = of(Enforcement::Quota).filter(|_| all_over);
-        // One quota that opens again is enough, so only the first to open counts.
-        let quota = quota.min_by_key(|line| waits[*line]);
-        enforced
-            .chain(quota)
-            .min_by_key(|line| (std::cmp::Reverse(waits[*line]), *line))
-    }
-
-    /// The lines of a part that an admitted request is charged to.
-    fn charged(&self, part: usize, judged: &Judged) -> Vec<usize> {
-        let lines = self.parts[part].lines.iter().zip(&judged.waits);
-        let charged = lines.filter(|(line, wait)| wait.is_none() && self.line(**line).take() > 0);
-        charged.map(|(line, _)| *line).collect()
-    }
-
-    /// The parts that hold something, and those that are charged for a refusal.
-    fn to_release(&self, holding: &[usize]) -> Vec<usize> {
-        let asks = |part: &usize| {
-            let mut lines = self.parts[*part].lines.iter();
-            lines.any(|line| self.line(*line).charge.on_denial == OnDenial::Charge)
-        };
-        let mut parts = self.every_part();
-        parts.retain(|part| holding.contains(part) || asks(part));
-        parts
-    }
-
-    fn refund(&self, line: usize) -> Charge<'a> {
-        let line = self.line(line);
-        Charge {
-            cost: Cost::Refund(line.take()),
-            ..line.charge
-        }
-    }
-
-    fn verdict(&self, judged: &[Judged], refused: Option<usize>) -> Result<Verdict, Malformed> {
-        let mut decisions: Vec<Option<Decision>> = vec![None; self.charges.len()];
-        let mut waits = vec![None; self.bill.lines().len()];
-        for (part, judged) in judged.iter().enumerate() {
-            let settled = self.settle(part, &judged.told, refused.is_some())?;
-            for (charge, decision) in settled.decisions {
-                decisions[charge] = Some(decision);
-            }
-            for (line, wait) in settled.waits {
-                waits[line] = wait;
-            }
-        }
-        let decisions: Option<Vec<Decision>> = decisions.into_iter().collect();
-        let refusal = refused.map(|line| {
-            let key = self.line(line).charge.key;
-            let by = self.charges.iter().position(|charge| charge.key == key);
-            let longest = self.refused_by(&waits).and_then(|line| waits[line]);
-            Refusal {
-                by: by.unwrap_or(0),
-                wait: longest.unwrap_or(Wait::For(Span::ZERO)),
-            }
-        });
-        let mut verdict = Verdict {
-            decisions: decisions.ok_or(Malformed("a charge without a decision"))?,
-            refusal,
-        };
-        told::coarsen(&mut verdict);
-        Ok(verdict)
-    }
-
-    /// What core says to a part, given that the whole request is refused or not: a line of our own
-    /// beside the others makes it so.
-    fn settle(&self, part: usize, told: &General, is_refused: bool) -> Result<Settled, Malformed> {
-        const OURS: Key = Key::from_bits(0);
-        let limit = Limit::fixed_window(u32::from(!is_refused), Span::SECOND);
-        let limit = limit.expect("a second is a window");
-        let ours = Charge {
-            enforcement: match is_refused {
-                true => Enforcement::Enforce,
-                false => Enforcement::Quota,
-            },
-            ..Charge::new(OURS, &limit, Cost::ONE)
-        };
-        let lines = &self.parts[part].lines;
-        let is_here = |charge: &Charge<'_>| {
-            lines
-                .iter()
-                .any(|line| self.line(*line).charge.key == charge.key)
-        };
-        let here: Vec<usize> = (0..self.charges.len())
-            .filter(|index| is_here(&self.charges[*index]))
-            .collect();
-        let mut charges: Vec<Charge<'_>> = here.iter().map(|index| self.charges[*index]).collect();
-        charges.push(ours);
-        let bill = Bill::new(&charges).map_err(|_| Malformed("too many charges in a part"))?;
-        let mut seen = self.seen(part, told)?;
-        seen.push(Seen::fresh(
-            &Fitted::new(&limit).map_err(|_| Malformed("no limit"))?,
-        ));
-        let now = moment(told.now);
-        let verdict = bill.settle(&mut seen, Now::at(now));
-        let waits = lines.iter().zip(&seen);
-        let waits = waits.map(|(line, seen)| (*line, wait(self.line(*line), seen, now)));
-        Ok(Settled {
-            waits: waits.collect(),
-            decisions: here.into_iter().zip(verdict.decisions).collect(),
-        })
-    }
-}
-
-/// When a line admits what it is asked for, if not now.
-fn wait(line: &Line<'_>, seen: &Seen, now: tollgate_core::Moment) -> Option<Wait> {
-    let peek = Cost::Peek(line.judged()?);
-    step(
-        &mut seen.clone(),
-        line.charge.limit,
-        now,
-        peek,
-        OnDenial::Keep,
-    )
-    .wait()
 }
 
 /// The parts that hold what was asked.

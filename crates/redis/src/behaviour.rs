@@ -244,7 +244,8 @@ fn is_plain(charges: &[Charge<'_>]) -> bool {
     matches!(Question::of_one(charge, &fitted), Question::Bucket(_))
 }
 
-/// What a node that died has reserved comes back by itself, and confirming it later charges nothing.
+/// What a node that died has reserved comes back by itself, and confirming it later charges
+/// nothing.
 #[test]
 fn a_reservation_ends_by_itself() {
     let limits = [

@@ -205,8 +205,8 @@ impl fmt::Display for InvalidConfig {
             }
             InvalidConfig::Prefix(prefix) => write!(
                 f,
-                "the prefix {prefix:?} has a brace, which would choose the slot of every key: leave \
-                 it out"
+                "the prefix {prefix:?} has a brace, which would choose the slot of every key: \
+                 leave it out"
             ),
             InvalidConfig::Connections(count) => {
                 write!(

@@ -1,5 +1,6 @@
 //! Keeps one lane's connection open: connects, and connects again when it breaks.
 
+use std::future::pending;
 use std::io;
 use std::sync::Arc;
 
@@ -79,9 +80,7 @@ impl Driver {
             let deadline = shared.first_deadline();
             tokio::select! {
                 opened = &mut attempt => return opened,
-                () = async { sleep_until(deadline.expect("checked")).await }, if deadline.is_some() => {
-                    shared.expire(Instant::now());
-                }
+                () = reached(deadline) => shared.expire(Instant::now()),
                 () = shared.filled.notified(), if deadline.is_none() => {}
             }
         }
@@ -109,6 +108,14 @@ impl Driver {
             }
         }
         Err(failed)
+    }
+}
+
+/// Never, if there is no deadline.
+async fn reached(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => pending().await,
     }
 }
 

@@ -13,14 +13,15 @@ pub const DENIED_FOR: Span = Span::SECOND;
 /// What happens when Redis has no answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnStoreError {
-    /// The request passes, and nothing is charged. Over-admits without bound for as long as it lasts.
+    /// The request passes, and nothing is charged. Over-admits without bound for as long as it
+    /// lasts.
     Allow,
     /// The request is refused, to come back after [`DENIED_FOR`]. Over-admits nothing.
     #[default]
     Deny,
-    /// This node alone decides, on its share of every limit: a `nodes`-th of the units, rounded down,
-    /// and one unit at least. Over-admits as long as it lasts, per window at most what
-    /// all shares together hold.
+    /// This node alone decides, on its share of every limit: a `nodes`-th of the units, rounded
+    /// down, and one unit at least. Over-admits as long as it lasts, per window at most what all
+    /// shares together hold.
     Local {
         /// How many nodes share the limits; 0 counts as 1.
         nodes: u32,
@@ -40,8 +41,8 @@ pub struct Fallback<L> {
 // === impl Fallback ===
 
 impl<L: Store> Fallback<L> {
-    /// `choose` says what happens to a charge; of several in one request, the first that says `Deny`
-    /// refuses it, then `Local` decides over those that say so.
+    /// `choose` says what happens to a charge; of several in one request, the first that says
+    /// `Deny` refuses it, then `Local` decides over those that say so.
     pub const fn new(
         redis: Redis,
         local: L,

@@ -184,13 +184,13 @@ impl fmt::Display for InvalidForRedis {
         match self {
             InvalidForRedis::Fraction { span } => write!(
                 f,
-                "Redis counts in microseconds, and a window or segment of {span} is no whole number \
-                 of them"
+                "Redis counts in microseconds, and a window or segment of {span} is no whole \
+                 number of them"
             ),
             InvalidForRedis::TooFast { count, window } => write!(
                 f,
-                "in Redis a bucket refills at most one unit in {GRAIN}, and {count} per {window} is \
-                 faster: use the store in memory, or fewer and larger units"
+                "in Redis a bucket refills at most one unit in {GRAIN}, and {count} per {window} \
+                 is faster: use the store in memory, or fewer and larger units"
             ),
             InvalidForRedis::TooCoarse {
                 count,

@@ -1,7 +1,7 @@
 //! Tollgate's shared store: Redis, Redis Cluster and Valkey.
 //!
-//! Any number of processes, one budget. Every decision is one atomic script inside Redis, by Redis's
-//! own clock, and the answer is the one that `tollgate-core` gives: the script says what it
+//! Any number of processes, one budget. Every decision is one atomic script inside Redis, by
+//! Redis's own clock, and the answer is the one that `tollgate-core` gives: the script says what it
 //! remembered, and core's own functions make the verdict of it.
 //!
 //! # Trade-offs
@@ -49,6 +49,8 @@ mod refusals;
 mod fallback;
 
 mod stats;
+
+mod reach;
 
 mod store;
 

@@ -3,10 +3,10 @@
 //! Numbers are unsigned, the highest byte first. To `bucket.lua`: the number of limits (1 byte); of
 //! each its kind (1), interval (6) and the interval of its whole capacity (7); then of each request
 //! the limit's place from 1 on (1), the units that must fit (4) and those to be taken (4). To
-//! `general.lua`: of each request the step (1) and the number of lines (1); of a step that reserves,
-//! confirms or releases the reservation's name (8) and how long it lasts (5); of each line its kind
-//! (1), segments (1), role (1), capacity (4), span (6), units that must fit (5), units to be taken
-//! (5), units to be charged for a refusal (5) and units to be given back (5).
+//! `general.lua`: of each request the step (1) and the number of lines (1); of a step that
+//! reserves, confirms or releases the reservation's name (8) and how long it lasts (5); of each
+//! line its kind (1), segments (1), role (1), capacity (4), span (6), units that must fit (5),
+//! units to be taken (5), units to be charged for a refusal (5) and units to be given back (5).
 
 use bytes::{BufMut, BytesMut};
 use tollgate_core::{Bill, Charge, Cost, Enforcement, Key, Line, OnDenial};

@@ -1,13 +1,13 @@
 //! Keys that were refused lately: until their wait is over, asking Redis again is in vain.
 //!
 //! What is remembered is what the script told: the state and its moment. A later request for the
-//! same key is judged by core on that state, as much later as has passed here since the reply. If even
-//! then it does not fit, it does not fit in Redis: others can only have consumed more. If it might
-//! fit, Redis is asked. Time that passed before the reply arrived is not counted, so nobody is let go
-//! too early, and nobody is held longer than by one round trip.
+//! same key is judged by core on that state, as much later as has passed here since the reply. If
+//! even then it does not fit, it does not fit in Redis: others can only have consumed more. If it
+//! might fit, Redis is asked. Time that passed before the reply arrived is not counted, so nobody
+//! is let go too early, and nobody is held longer than by one round trip.
 //!
-//! A refund through this store or a changed limit ends it. A refund through another node is not seen
-//! here: the key stays refused for the wait that it was told.
+//! A refund through this store or a changed limit ends it. A refund through another node is not
+//! seen here: the key stays refused for the wait that it was told.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -86,8 +86,8 @@ impl Seen {
     }
 }
 
-/// Segments (1), bytes of a counter (1), the segment's length (6), the newest one's number (7), then
-/// counters from the newest back; those left out are zero.
+/// Segments (1), bytes of a counter (1), the segment's length (6), the newest one's number (7),
+/// then counters from the newest back; those left out are zero.
 fn sliding(mut rest: Bytes) -> Result<SlidingWindow, Malformed> {
     let _segments = rest.get_u8();
     let width = usize::from(rest.get_u8());

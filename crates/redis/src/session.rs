@@ -1,20 +1,22 @@
 //! One open connection at work.
 //!
-//! Questions that wait when the connection can be written to go out together: in as few script calls
-//! as the batch allows, and in one write. While a call is on its way the next questions gather, so a
-//! batch grows with the load and nobody waits for a batch to fill.
+//! Questions that wait when the connection can be written to go out together: in as few script
+//! calls as the batch allows, and in one write. While a call is on its way the next questions
+//! gather, so a batch grows with the load and nobody waits for a batch to fill.
 //!
-//! Replies come in the order of the calls. A question is sent once: it is put back into the queue only
-//! if the server says that it did nothing with it. When an answer does not come in time, or the
-//! connection breaks, nobody knows whether the units were taken; the asker is told so, and asking
-//! again is not ours to decide. (The other way, a request id remembered in Redis for a while, would
-//! cost a second key and a second write for every decision, to save a few units of a few requests
-//! on the rare day when a connection breaks, always to the caller's disadvantage.)
+//! Replies come in the order of the calls. A question is sent once: it is put back into the queue
+//! only if the server says that it did nothing with it. When an answer does not come in time, or
+//! the connection breaks, nobody knows whether the units were taken; the asker is told so, and
+//! asking again is not ours to decide. (The other way, a request id remembered in Redis for a
+//! while, would cost a second key and a second write for every decision, to save a few units of a
+//! few requests on the rare day when a connection breaks, always to the caller's disadvantage.)
 //!
 //! Patience is one timer for the connection: it is set for the oldest question, and all deadlines
-//! are equally far from their beginnings, so they come in order. After [`LOST_MAX`] answers in a row
-//! that were not in time, the breaker opens: questions are refused at once, and a probe goes out now
-//! and then. The first probe that is answered in time closes the breaker.
+//! are equally far from their beginnings, so they come in order. After [`LOST_MAX`] answers in a
+//! row that were not in time, the breaker opens: questions are refused at once, and a probe goes
+//! out now and then. The first probe that is answered in time closes the breaker.
+
+mod replies;
 
 use std::collections::VecDeque;
 use std::io;
@@ -27,11 +29,10 @@ use tokio::time::{Duration, Instant, Sleep, sleep_until};
 
 use crate::connection::{Connection, Stream};
 use crate::driver::Driver;
-use crate::failure::{Failure, Refusal};
+use crate::failure::Failure;
 use crate::lane::{Asked, Pending, Shared};
 use crate::question::{Bucket, General, Question};
 use crate::resp::{self, Reply};
-use crate::told::Told;
 
 /// The most questions that are on their way.
 const IN_FLIGHT_MAX: usize = 16 * 1024;
@@ -266,80 +267,6 @@ impl<'d> Session<'d> {
         self.sent.push_back(Call { sent, at });
     }
 
-    /// Reads every reply that is there.
-    fn hear(&mut self) -> io::Result<()> {
-        self.heard_at = Instant::now();
-        while let Some(reply) = resp::take(&mut self.input).map_err(io::Error::other)? {
-            let call = self.sent.pop_front();
-            let call = call.ok_or_else(|| io::Error::other("a reply to nothing"))?;
-            self.read_reply(call, reply)?;
-        }
-        Ok(())
-    }
-
-    fn read_reply(&mut self, call: Call, reply: Reply) -> io::Result<()> {
-        let took = self.heard_at.saturating_duration_since(call.at);
-        if took <= self.shared.patience {
-            self.lost = 0;
-            if self.is_broken {
-                self.is_broken = false;
-                self.shared.set_broken(false);
-            }
-        }
-        match call.sent {
-            Sent::Buckets(questions) => {
-                self.shared.stats.replied(took);
-                self.questions -= questions.len();
-                match reply {
-                    Reply::Bulk(answer) => answer_buckets(questions, answer)?,
-                    Reply::Error(text) => self.refused(questions, &text)?,
-                    _ => return Err(io::Error::other("no answer of a script")),
-                }
-            }
-            Sent::General(questions) => {
-                self.shared.stats.replied(took);
-                self.questions -= questions.len();
-                match reply {
-                    Reply::Bulk(answer) => answer_general(questions, answer)?,
-                    Reply::Error(text) => self.refused(questions, &text)?,
-                    _ => return Err(io::Error::other("no answer of a script")),
-                }
-            }
-            Sent::Command(asker) => {
-                let _nobody_waits_any_more = asker.send(reply);
-            }
-            Sent::Load | Sent::Asking | Sent::Probe => {
-                if let Reply::Error(text) = reply {
-                    return Err(io::Error::other(
-                        String::from_utf8_lossy(&text).into_owned(),
-                    ));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The server did nothing with these questions, and says why.
-    fn refused(&mut self, questions: Vec<Pending>, text: &[u8]) -> io::Result<()> {
-        let fail = |questions: Vec<Pending>, failure: &Failure| {
-            for mut pending in questions {
-                pending.fail(failure);
-            }
-        };
-        match Refusal::read(text) {
-            Refusal::NoScript => {
-                self.load();
-                self.shared.put_back(questions);
-            }
-            Refusal::Questions(failure) => fail(questions, &failure),
-            Refusal::NotMaster(why) => {
-                fail(questions, &Failure::Unreachable(why));
-                return Err(io::Error::other("no master"));
-            }
-        }
-        Ok(())
-    }
-
     /// Sends the scripts, unless they are on their way.
     fn load(&mut self) {
         if self.sent.iter().any(|call| matches!(call.sent, Sent::Load)) {
@@ -419,27 +346,4 @@ impl<'d> Session<'d> {
         }
         Ok(())
     }
-}
-
-fn answer_buckets(questions: Vec<Pending>, answer: bytes::Bytes) -> io::Result<()> {
-    let told = Told::buckets(answer, questions.len()).map_err(io::Error::other)?;
-    for (mut pending, told) in questions.into_iter().zip(told) {
-        pending.answer(match told {
-            Told::Changed => Err(Failure::Changed),
-            told => Ok(told),
-        });
-    }
-    Ok(())
-}
-
-fn answer_general(questions: Vec<Pending>, answer: bytes::Bytes) -> io::Result<()> {
-    let states = questions.iter().map(|pending| match &pending.question {
-        Question::General(general) => general.states,
-        Question::Bucket(_) => 0,
-    });
-    let told = Told::general(answer, states).map_err(io::Error::other)?;
-    for (mut pending, told) in questions.into_iter().zip(told) {
-        pending.answer(Ok(told));
-    }
-    Ok(())
 }

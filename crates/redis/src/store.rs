@@ -3,30 +3,22 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tokio::task::JoinHandle;
-use tokio::time::{Duration, Instant, sleep};
+use tokio::time::Instant;
 use tollgate_core::{Charge, Cost, Key, KeyHasher, Span, Store, StoreError, Verdict, Wait};
 
 use crate::apart::{self, Refunds};
-use crate::cluster::{Cluster, Node};
 use crate::config::{Config, InvalidConfig, Servers};
 use crate::connection::Opener;
-use crate::driver::{Driver, Place};
 use crate::failure::Failure;
 use crate::fit::{Fitted, InvalidForRedis};
 use crate::keys;
-use crate::lane::Lane;
 use crate::question::{self, Bucket, Question};
+use crate::reach::{Asked, Reach};
 use crate::refusals::Refusals;
 use crate::resp::Malformed;
 use crate::script::{Caller, Scripts};
 use crate::stats::{Counts, Stats};
 use crate::told::{self, Told};
-
-/// How often a question follows a redirection.
-const REDIRECTIONS_MAX: usize = 8;
-/// How long to wait while a slot moves and some of its keys are on either side.
-const SETTLING: Duration = Duration::from_millis(1);
 
 /// The shared store: any number of processes, one budget.
 ///
@@ -37,16 +29,8 @@ pub struct Redis {
     timeout: Span,
     stats: Arc<Stats>,
     refusals: Refusals,
-    /// What keeps the map of a Cluster.
-    keeper: Option<JoinHandle<()>>,
     #[cfg(test)]
     now: Option<Arc<std::sync::atomic::AtomicU64>>,
-}
-
-/// How nodes are reached.
-enum Reach {
-    One(Node),
-    Cluster(Arc<Cluster>),
 }
 
 // === impl Redis ===
@@ -99,37 +83,12 @@ impl Redis {
             _ => scripts,
         };
         let opener = Opener::new(config, scripts)?;
-        let lanes = Lanes {
-            opener,
-            caller: caller.clone(),
-            batch: config.batch,
-            count: config.connections,
-            patience: Duration::from(config.timeout) / 10 * 9,
-            stats: Arc::clone(&stats),
-        };
-        let (reach, keeper) = match &config.servers {
-            Servers::Single(address) => (Reach::One(lanes.to(Place::Fixed(address.clone()))), None),
-            Servers::Sentinel { addresses, master } => {
-                let place = Place::Watched {
-                    sentinels: addresses.as_slice().into(),
-                    master: master.as_str().into(),
-                };
-                (Reach::One(lanes.to(place)), None)
-            }
-            Servers::Cluster(seeds) => {
-                let open = move |address: &str| lanes.to(Place::Fixed(address.to_owned()));
-                let cluster = Arc::new(Cluster::new(seeds.clone(), open));
-                let kept = Arc::clone(&cluster);
-                let keeper = tokio::spawn(async move { kept.keep().await });
-                (Reach::Cluster(cluster), Some(keeper))
-            }
-        };
+        let reach = Reach::new(config, opener, caller, &stats);
         Ok(Redis {
             reach,
             timeout: config.timeout,
             stats,
             refusals: Refusals::default(),
-            keeper,
             #[cfg(test)]
             now: None,
         })
@@ -147,13 +106,7 @@ impl Redis {
 
     /// Whether Redis answers: all of it that is known.
     pub fn is_up(&self) -> bool {
-        match &self.reach {
-            Reach::One(node) => node.is_up(),
-            Reach::Cluster(cluster) => {
-                let masters = cluster.masters();
-                !masters.is_empty() && masters.iter().all(|node| node.is_up())
-            }
-        }
+        self.reach.is_up()
     }
 
     /// All or nothing over `charges`, at Redis's time.
@@ -237,7 +190,7 @@ impl Redis {
         let fitted = question::fitted(charges).map_err(unfit)?;
         let in_micros = told::charges_in_micros(charges, &fitted);
         let (bill, fitted) = told::bill(&in_micros, &fitted)?;
-        if matches!(self.reach, Reach::Cluster(_)) && apart::is_apart(&bill) {
+        if self.reach.is_cluster() && apart::is_apart(&bill) {
             return self.decide_apart(charges, Refunds::ToDo, since).await;
         }
         let told = self.ask(|| Question::of(&bill, &fitted), since).await;
@@ -248,80 +201,20 @@ impl Redis {
         told.of(&bill, &fitted).map_err(malformed)
     }
 
-    /// Asks whoever serves the keys, and follows redirections: a question that was redirected was
-    /// not answered.
+    /// Asks whoever serves the keys.
     pub(crate) async fn ask(
         &self,
         question: impl Fn() -> Question,
         since: Instant,
     ) -> Result<Told, Asked> {
-        let first = question();
-        let key = first.keys()[0];
-        let cluster = match &self.reach {
-            Reach::One(node) => return node.ask(first, key, 0, false, since).await,
-            Reach::Cluster(cluster) => cluster,
-        };
-        let slot = keys::slot(key);
-        let mut next = Some(first);
-        let mut is_asking = false;
-        let mut node = cluster.serving(slot);
-        for _ in 0..REDIRECTIONS_MAX {
-            let Some(serving) = node.clone() else { break };
-            let question = next.take().unwrap_or_else(&question);
-            let asked = serving.ask(question, key, slot, is_asking, since).await;
-            let Err(Asked { failure, .. }) = &asked else {
-                return asked;
-            };
-            is_asking = false;
-            match failure {
-                Failure::Moved { slot, address } => {
-                    cluster.moved(*slot, address);
-                    node = cluster.node(address);
-                }
-                Failure::Ask { address } => {
-                    node = cluster.node(address);
-                    is_asking = true;
-                }
-                Failure::TryAgain => {
-                    cluster.stale.notify_one();
-                    sleep(SETTLING).await;
-                    node = cluster.serving(slot);
-                }
-                Failure::Unreachable(_) => {
-                    cluster.stale.notify_one();
-                    return asked;
-                }
-                _ => return asked,
-            }
-            self.stats.redirected();
-            if since.elapsed() >= Duration::from(self.timeout) {
-                break;
-            }
-        }
-        let address = node.map_or_else(|| "the cluster".to_owned(), |node| node.address.clone());
-        Err(Asked {
-            failure: Failure::unreachable("no node serves the slot"),
-            address,
-        })
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        if let Some(keeper) = &self.keeper {
-            keeper.abort();
-        }
+        self.reach.ask(question, since).await
     }
 }
 
 impl fmt::Debug for Redis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reach = match &self.reach {
-            Reach::One(node) => &node.address,
-            Reach::Cluster(_) => "cluster",
-        };
         f.debug_struct("Redis")
-            .field("reach", &reach)
+            .field("reach", &self.reach.name())
             .finish_non_exhaustive()
     }
 }
@@ -338,88 +231,6 @@ impl Store for Redis {
         charges: &[Charge<'_>],
     ) -> impl Future<Output = Result<Verdict, StoreError>> + Send {
         Redis::decide(self, charges)
-    }
-}
-
-/// Opens the lanes of nodes.
-struct Lanes {
-    opener: Opener,
-    caller: Caller,
-    batch: usize,
-    count: usize,
-    /// A little less than the timeout: a timer rings late, never early.
-    patience: Duration,
-    stats: Arc<Stats>,
-}
-
-impl Lanes {
-    fn to(&self, place: Place) -> Node {
-        let lanes = (0..self.count).map(|_| {
-            let driver = Driver {
-                opener: self.opener.clone(),
-                place: place.clone(),
-                caller: self.caller.clone(),
-                batch: self.batch,
-            };
-            let stats = Arc::clone(&self.stats);
-            Lane::new(self.patience, stats, |shared| driver.drive(shared))
-        });
-        Node {
-            address: place.name().to_owned(),
-            lanes: lanes.collect(),
-        }
-    }
-}
-
-/// A failure and where it happened.
-pub(crate) struct Asked {
-    failure: Failure,
-    address: String,
-}
-
-impl Asked {
-    /// An answer that makes no sense.
-    pub(crate) fn malformed(key: Key) -> Asked {
-        Asked {
-            failure: Failure::Malformed(Malformed("an answer to another question")),
-            address: String::from_utf8_lossy(&keys::name(key)).into_owned(),
-        }
-    }
-
-    /// The same, where it does not matter whether the question was answered.
-    pub(crate) fn into_unsent(self) -> Asked {
-        match self.failure {
-            Failure::Lost => Asked {
-                failure: Failure::unreachable("no answer in time, and nothing was charged"),
-                ..self
-            },
-            _ => self,
-        }
-    }
-
-    pub(crate) fn into_error(self, timeout: Span) -> StoreError {
-        self.failure.into_error(&self.address, timeout)
-    }
-}
-
-impl Node {
-    /// Asks on the lane that the key belongs to, so that questions on one key gather in one call.
-    async fn ask(
-        &self,
-        question: Question,
-        key: Key,
-        slot: u16,
-        is_asking: bool,
-        since: Instant,
-    ) -> Result<Told, Asked> {
-        let bits = usize::try_from(key.bits() & 0xFFFF_FFFF).unwrap_or(0);
-        let lane = &self.lanes[bits % self.lanes.len()];
-        lane.ask(question, slot, is_asking, since)
-            .await
-            .map_err(|failure| Asked {
-                failure,
-                address: self.address.clone(),
-            })
     }
 }
 

@@ -1,7 +1,7 @@
 //! What callers see while Redis, its network or its Cluster fail under load.
 //!
-//! Every decision is recorded. `cargo test -p tollgate-redis --test faults -- --nocapture` prints the
-//! rows of `docs/operating.md`.
+//! Every decision is recorded. `cargo test -p tollgate-redis --test faults -- --nocapture` prints
+//! the rows of `docs/operating.md`.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::sync::Arc;

@@ -77,8 +77,8 @@ impl Cluster {
         })
     }
 
-    /// Moves `count` slots from the master `from` to the master `to` (their places among the masters),
-    /// as an operator does, and comes back when they have moved.
+    /// Moves `count` slots from the master `from` to the master `to` (their places among the
+    /// masters), as an operator does, and comes back when they have moved.
     ///
     /// # Panics
     ///

@@ -1,0 +1,144 @@
+//! The shared store, measured: `cargo bench -p tollgate-redis -- [--quick] [--json PATH]`.
+//!
+//! Redis runs on processor 0, everything else on processor 1: start this under `taskset -c 1`. All
+//! figures come from one run. Beside the rate stands the processor's time for a decision on both
+//! sides, which is the steadier figure on a machine that does other work as well.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::float_arithmetic,
+    clippy::as_conversions,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "reads real clocks and computes figures for people; nothing here decides"
+)]
+
+mod ceiling;
+
+mod load;
+
+mod memory;
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use tollgate_core::{Limit, Span};
+use tollgate_redis::Config;
+use tollgate_testbed as testbed;
+
+use load::{Load, Measured};
+
+/// Named figures, in the order in which they were measured.
+#[derive(Default)]
+struct Figures {
+    rows: Vec<(String, f64)>,
+}
+
+impl Figures {
+    fn put(&mut self, name: impl Into<String>, figure: f64) {
+        let name = name.into();
+        println!("{name}: {figure:.3}");
+        self.rows.push((name, figure));
+    }
+
+    fn put_all(&mut self, name: &str, measured: &Measured, ceiling: f64) {
+        self.put(format!("{name}/decisions_per_s"), measured.per_second);
+        self.put(format!("{name}/of_ceiling"), measured.per_second / ceiling);
+        self.put(format!("{name}/redis_cpu_us"), measured.redis_micros);
+        self.put(format!("{name}/client_cpu_us"), measured.client_micros);
+        self.put(format!("{name}/decisions_per_call"), measured.per_call);
+        self.put(format!("{name}/p50_us"), measured.p50_micros);
+        self.put(format!("{name}/p99_us"), measured.p99_micros);
+    }
+
+    fn json(&self) -> String {
+        let mut text = String::from("{\n");
+        for (place, (name, figure)) in self.rows.iter().enumerate() {
+            let comma = if place + 1 < self.rows.len() { "," } else { "" };
+            writeln!(text, "  \"{name}\": {figure:.3}{comma}").unwrap();
+        }
+        text + "}\n"
+    }
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let is_quick = words.iter().any(|word| word == "--quick");
+    let path = words
+        .iter()
+        .position(|word| word == "--json")
+        .map(|at| words[at + 1].clone());
+    let lasts = Duration::from_secs(if is_quick { 2 } else { 10 });
+    let mut figures = Figures::default();
+    strict(&mut figures, lasts);
+    far_away(&mut figures, lasts);
+    memory::measure(&mut figures, if is_quick { 20_000 } else { 100_000 });
+    if let Some(path) = path {
+        std::fs::write(path, figures.json()).unwrap();
+    }
+}
+
+fn pinned() -> testbed::Redis {
+    testbed::Redis::start_with(&testbed::Setup {
+        processor: Some(0),
+        ..testbed::Setup::default()
+    })
+}
+
+/// One script a decision, and scripts that are shared, against the same script's ceiling.
+fn strict(figures: &mut Figures, lasts: Duration) {
+    let redis = pinned();
+    let ceiling = ceiling::measure(
+        &redis,
+        if lasts.as_secs() < 5 {
+            400_000
+        } else {
+            2_000_000
+        },
+    );
+    figures.put("ceiling/redis_benchmark_per_s", ceiling.per_second);
+    figures.put("ceiling/redis_cpu_us", ceiling.redis_micros);
+    for (name, batch, callers) in [
+        ("strict/one_call_each", 1, 512),
+        ("strict/shared_calls", 64, 512),
+        ("strict/shared_calls_large", 250, 1_024),
+        ("strict/one_caller", 64, 1),
+    ] {
+        let config = Config {
+            batch,
+            timeout: Span::from_secs(5),
+            ..Config::single(redis.address())
+        };
+        let load = Load {
+            limit: Limit::token_bucket(100, Span::MINUTE).unwrap(),
+            keys: 1_000_000,
+            callers,
+            lasts,
+        };
+        let measured = load.run(&config, &redis);
+        figures.put_all(name, &measured, ceiling.per_second);
+    }
+}
+
+/// Five milliseconds away, there and back.
+fn far_away(figures: &mut Figures, lasts: Duration) {
+    let redis = pinned();
+    let proxy = testbed::Proxy::to(&redis.address());
+    proxy.set(testbed::Faults {
+        delay: Duration::from_micros(2_500),
+        ..testbed::Faults::default()
+    });
+    let config = Config {
+        timeout: Span::from_secs(5),
+        ..Config::single(proxy.address())
+    };
+    let load = Load {
+        limit: Limit::token_bucket(100, Span::MINUTE).unwrap(),
+        keys: 10_000,
+        callers: 512,
+        lasts,
+    };
+    let measured = load.run(&config, &redis);
+    figures.put("strict/far_away/decisions_per_s", measured.per_second);
+    figures.put("strict/far_away/p50_us", measured.p50_micros);
+    figures.put("strict/far_away/p99_us", measured.p99_micros);
+}

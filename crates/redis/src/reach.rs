@@ -1,0 +1,254 @@
+//! The way from a question to the node that answers it.
+
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+use tokio::time::{Duration, Instant, sleep};
+use tollgate_core::{Key, Span, StoreError};
+
+use crate::cluster::{Cluster, Node};
+use crate::config::{Config, Servers};
+use crate::connection::Opener;
+use crate::driver::{Driver, Place};
+use crate::failure::Failure;
+use crate::keys;
+use crate::lane::Lane;
+use crate::question::Question;
+use crate::resp::Malformed;
+use crate::script::Caller;
+use crate::stats::Stats;
+use crate::told::Told;
+
+/// How often a question follows a redirection.
+const REDIRECTIONS_MAX: usize = 8;
+/// How long to wait while a slot moves and some of its keys are on either side.
+const SETTLING: Duration = Duration::from_millis(1);
+
+/// How the nodes of a store are reached.
+pub(crate) struct Reach {
+    nodes: Nodes,
+    timeout: Duration,
+}
+
+enum Nodes {
+    One(Node),
+    Cluster {
+        cluster: Arc<Cluster>,
+        /// Keeps the map.
+        keeper: JoinHandle<()>,
+        stats: Arc<Stats>,
+    },
+}
+
+/// A failure and where it happened.
+pub(crate) struct Asked {
+    pub(crate) failure: Failure,
+    address: String,
+}
+
+// === impl Reach ===
+
+impl Reach {
+    pub(crate) fn new(
+        config: &Config,
+        opener: Opener,
+        caller: &Caller,
+        stats: &Arc<Stats>,
+    ) -> Reach {
+        let timeout = Duration::from(config.timeout);
+        let lanes = Lanes {
+            opener,
+            caller: caller.clone(),
+            batch: config.batch,
+            count: config.connections,
+            patience: timeout / 10 * 9,
+            stats: Arc::clone(stats),
+        };
+        let nodes = match &config.servers {
+            Servers::Single(address) => Nodes::One(lanes.to(Place::Fixed(address.clone()))),
+            Servers::Sentinel { addresses, master } => Nodes::One(lanes.to(Place::Watched {
+                sentinels: addresses.as_slice().into(),
+                master: master.as_str().into(),
+            })),
+            Servers::Cluster(seeds) => {
+                let open = move |address: &str| lanes.to(Place::Fixed(address.to_owned()));
+                let cluster = Arc::new(Cluster::new(seeds.clone(), open));
+                let kept = Arc::clone(&cluster);
+                Nodes::Cluster {
+                    cluster,
+                    keeper: tokio::spawn(async move { kept.keep().await }),
+                    stats: Arc::clone(stats),
+                }
+            }
+        };
+        Reach { nodes, timeout }
+    }
+
+    pub(crate) const fn is_cluster(&self) -> bool {
+        matches!(self.nodes, Nodes::Cluster { .. })
+    }
+
+    /// For people.
+    pub(crate) fn name(&self) -> &str {
+        match &self.nodes {
+            Nodes::One(node) => &node.address,
+            Nodes::Cluster { .. } => "cluster",
+        }
+    }
+
+    /// Whether every node that is needed answers.
+    pub(crate) fn is_up(&self) -> bool {
+        match &self.nodes {
+            Nodes::One(node) => node.is_up(),
+            Nodes::Cluster { cluster, .. } => {
+                let masters = cluster.masters();
+                !masters.is_empty() && masters.iter().all(|node| node.is_up())
+            }
+        }
+    }
+
+    /// Asks whoever serves the keys, and follows redirections: a question that was redirected was
+    /// not answered.
+    pub(crate) async fn ask(
+        &self,
+        question: impl Fn() -> Question,
+        since: Instant,
+    ) -> Result<Told, Asked> {
+        let first = question();
+        let key = first.keys()[0];
+        let (cluster, stats) = match &self.nodes {
+            Nodes::One(node) => return node.ask(first, key, 0, false, since).await,
+            Nodes::Cluster { cluster, stats, .. } => (cluster, stats),
+        };
+        let slot = keys::slot(key);
+        let mut next = Some(first);
+        let mut is_asking = false;
+        let mut node = cluster.serving(slot);
+        for _ in 0..REDIRECTIONS_MAX {
+            let Some(serving) = node.clone() else { break };
+            let question = next.take().unwrap_or_else(&question);
+            let asked = serving.ask(question, key, slot, is_asking, since).await;
+            let Err(Asked { failure, .. }) = &asked else {
+                return asked;
+            };
+            is_asking = false;
+            match failure {
+                Failure::Moved { slot, address } => {
+                    cluster.moved(*slot, address);
+                    node = cluster.node(address);
+                }
+                Failure::Ask { address } => {
+                    node = cluster.node(address);
+                    is_asking = true;
+                }
+                Failure::TryAgain => {
+                    cluster.stale.notify_one();
+                    sleep(SETTLING).await;
+                    node = cluster.serving(slot);
+                }
+                Failure::Unreachable(_) => {
+                    cluster.stale.notify_one();
+                    return asked;
+                }
+                _ => return asked,
+            }
+            stats.redirected();
+            if since.elapsed() >= self.timeout {
+                break;
+            }
+        }
+        let address = node.map_or_else(|| "the cluster".to_owned(), |node| node.address.clone());
+        Err(Asked {
+            failure: Failure::unreachable("no node serves the slot"),
+            address,
+        })
+    }
+}
+
+impl Drop for Reach {
+    fn drop(&mut self) {
+        if let Nodes::Cluster { keeper, .. } = &self.nodes {
+            keeper.abort();
+        }
+    }
+}
+
+// === impl Asked ===
+
+impl Asked {
+    /// An answer that makes no sense.
+    pub(crate) fn malformed(key: Key) -> Asked {
+        Asked {
+            failure: Failure::Malformed(Malformed("an answer to another question")),
+            address: String::from_utf8_lossy(&keys::name(key)).into_owned(),
+        }
+    }
+
+    /// The same, where it does not matter whether the question was answered.
+    pub(crate) fn into_unsent(self) -> Asked {
+        match self.failure {
+            Failure::Lost => Asked {
+                failure: Failure::unreachable("no answer in time, and nothing was charged"),
+                ..self
+            },
+            _ => self,
+        }
+    }
+
+    pub(crate) fn into_error(self, timeout: Span) -> StoreError {
+        self.failure.into_error(&self.address, timeout)
+    }
+}
+
+// === impl Node ===
+
+impl Node {
+    /// Asks on the lane that the key belongs to, so that questions on one key gather in one call.
+    async fn ask(
+        &self,
+        question: Question,
+        key: Key,
+        slot: u16,
+        is_asking: bool,
+        since: Instant,
+    ) -> Result<Told, Asked> {
+        let bits = usize::try_from(key.bits() & 0xFFFF_FFFF).unwrap_or(0);
+        let lane = &self.lanes[bits % self.lanes.len()];
+        lane.ask(question, slot, is_asking, since)
+            .await
+            .map_err(|failure| Asked {
+                failure,
+                address: self.address.clone(),
+            })
+    }
+}
+
+/// Opens the lanes of nodes.
+struct Lanes {
+    opener: Opener,
+    caller: Caller,
+    batch: usize,
+    count: usize,
+    /// A little less than the timeout: a timer rings late, never early.
+    patience: Duration,
+    stats: Arc<Stats>,
+}
+
+impl Lanes {
+    fn to(&self, place: Place) -> Node {
+        let lanes = (0..self.count).map(|_| {
+            let driver = Driver {
+                opener: self.opener.clone(),
+                place: place.clone(),
+                caller: self.caller.clone(),
+                batch: self.batch,
+            };
+            let stats = Arc::clone(&self.stats);
+            Lane::new(self.patience, stats, |shared| driver.drive(shared))
+        });
+        Node {
+            address: place.name().to_owned(),
+            lanes: lanes.collect(),
+        }
+    }
+}
