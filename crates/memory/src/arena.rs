@@ -19,7 +19,6 @@ pub(crate) struct BlockId(u32);
 
 #[derive(Debug)]
 #[cfg_attr(loom, derive(Default))]
-#[cfg_attr(not(loom), repr(align(64)))]
 struct Block {
     link: AtomicU32,
     bytes: bytes::Bytes,
@@ -232,8 +231,9 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_a_cache_line() {
+    fn a_block_is_as_large_as_a_cache_line() {
         assert_eq!(size_of::<Block>(), BLOCK_BYTES);
-        assert_eq!(align_of::<Block>(), 64);
+        // More would make the allocator write the zeroes, and touch every page.
+        assert!(align_of::<Block>() <= 16);
     }
 }

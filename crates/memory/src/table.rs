@@ -15,26 +15,27 @@
 //! **Choosing** prefers the first bucket while it is roomy ([`ROOMY_MAX`]), then the emptier of
 //! both: that costs a second look for one key in six and loses hardly more than always taking the
 //! emptier. A slot that nobody owned goes before one whose owner is forgotten, and of those the one
-//! forgotten first, so that keys that come back find their slots. When all sixteen are live the
-//! coldest goes ([`Heat`]), among equals the one that would have been forgotten first, and it is
-//! counted.
+//! forgotten first, so that keys that come back find their slots.
+//!
+//! **Evicting** is for when all sixteen are live, and every key that is lost is counted. Keys that
+//! were charged only once go first ([`Heat`]), in the order in which a hand passes over their
+//! slots: whoever comes back within a dozen insertions is found, however short its window is beside
+//! the flood's. Then goes who came back, then who was refused, among equals the one that would have
+//! been forgotten first. A refused key that has lost its slot is spared when it returns
+//! ([`Ghosts`]).
 
 use tollgate_core::{Key, Now, StoreError};
 
+use std::sync::atomic::AtomicU8;
+
+use crate::bucket::{Bucket, ROOMY_MAX, SLOTS, is_live, standing};
+use crate::ghosts::{BUCKETS_PER_GHOST, Ghosts};
 use crate::pair::{Pair, Seen};
 use crate::sync::{AtomicBool, AtomicU64, Ordering, Patience};
-use crate::tag::{Heat, Tag, halves};
+use crate::tag::{Heat, halves};
 
-/// Slots in a bucket.
-#[cfg(not(loom))]
-pub(crate) const SLOTS: usize = 8;
-/// The model checker explores two buckets of two slots: more of them only take longer.
-#[cfg(loom)]
-pub(crate) const SLOTS: usize = 2;
-/// Bytes of a bucket.
-pub(crate) const BUCKET_BYTES: usize = SLOTS * 16;
-/// Up to how many slots in use a bucket is taken without looking whether the other is emptier.
-const ROOMY_MAX: usize = SLOTS / 2;
+/// Bytes of a bucket, with its hand and its part of the ghosts.
+const BUCKET_BYTES: usize = size_of::<Bucket>() + 1 + 4 / BUCKETS_PER_GHOST;
 /// The fewest buckets: a table for a handful of keys is not worth a loss.
 #[cfg(not(loom))]
 const BUCKETS_MIN: usize = 16;
@@ -50,17 +51,13 @@ const SECOND: u64 = 0x9e37_79b9_7f4a_7c15;
 /// How often an insertion that lost its slot to a rival chooses again.
 const CHOICES_MAX: u32 = 1024;
 
-/// Two cache lines of slots.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Bucket {
-    slots: [Pair; SLOTS],
-}
-
 /// A fixed number of slots, in which keys come and go.
 #[derive(Debug)]
 pub(crate) struct Table {
     buckets: Box<[Bucket]>,
+    /// For each bucket, where the hand stands that evicts new keys.
+    hands: Box<[AtomicU8]>,
+    ghosts: Ghosts,
     gates: Box<[AtomicBool]>,
     evicted: AtomicU64,
 }
@@ -77,21 +74,10 @@ pub(crate) struct Place {
 pub(crate) struct Inserted<'t> {
     /// The key's new slot.
     pub(crate) slot: &'t Pair,
+    /// What it holds: as was asked, but for the heat.
+    pub(crate) seen: Seen,
     /// What the slot held before; its wide state is now the inserter's to free.
     pub(crate) displaced: Seen,
-}
-
-/// The slots of a bucket that an insertion can choose from.
-#[derive(Default)]
-struct Choice<'t> {
-    /// One that nobody ever owned.
-    empty: Option<(&'t Pair, Seen)>,
-    /// The one whose owner was forgotten first.
-    forgotten: Option<(&'t Pair, Seen)>,
-    /// The live one that is missed least.
-    coldest: Option<(&'t Pair, Seen)>,
-    owned: usize,
-    live: usize,
 }
 
 /// The lock that serialises insertions of a key; opened when dropped.
@@ -118,6 +104,8 @@ impl Table {
         let buckets = buckets.max(2);
         Table {
             buckets: (0..buckets).map(|_| Bucket::default()).collect(),
+            hands: (0..buckets).map(|_| AtomicU8::new(0)).collect(),
+            ghosts: Ghosts::beside(buckets),
             gates: (0..GATES).map(|_| AtomicBool::new(false)).collect(),
             evicted: AtomicU64::new(0),
         }
@@ -125,17 +113,12 @@ impl Table {
 
     /// Bytes of all that the table holds.
     pub(crate) fn bytes(&self) -> usize {
-        self.buckets.len() * BUCKET_BYTES + Table::FIXED_BYTES
+        self.buckets.len() * (size_of::<Bucket>() + 1) + self.ghosts.bytes() + Table::FIXED_BYTES
     }
 
     /// Live keys that an insertion pushed out.
     pub(crate) fn evicted(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
-    }
-
-    /// Counts a live key that was given up for its memory.
-    pub(crate) fn count_eviction(&self) {
-        self.evicted.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Keys that are remembered at `now`. Looks at every slot.
@@ -191,8 +174,8 @@ impl Table {
     /// The key's slot and what it held, if it has one.
     #[inline]
     pub(crate) fn find(&self, place: Place, fingerprint: u64) -> Option<(&Pair, Seen)> {
-        find_in(&self.buckets[place.first], fingerprint)
-            .or_else(|| find_in(&self.buckets[place.second], fingerprint))
+        let first = self.buckets[place.first].find(fingerprint);
+        first.or_else(|| self.buckets[place.second].find(fingerprint))
     }
 
     /// Gives a key a slot that holds `new`.
@@ -207,6 +190,15 @@ impl Table {
     ) -> Result<Option<Inserted<'_>>, StoreError> {
         let fingerprint = new.tag.bits();
         let gate = self.close_gate(place, patience)?;
+        let is_ghost = self.ghosts.know(new.tag.fingerprint_bits());
+        let new = if is_ghost {
+            Seen {
+                tag: new.tag.with_heat(Heat::Refused),
+                ..new
+            }
+        } else {
+            new
+        };
         for _ in 0..CHOICES_MAX {
             if self.find(place, fingerprint).is_some() {
                 return Ok(None);
@@ -215,10 +207,12 @@ impl Table {
                 break;
             };
             if slot.replace(displaced, new) {
-                if is_live(displaced, now) {
-                    self.count_eviction();
-                }
-                return Ok(Some(Inserted { slot, displaced }));
+                self.lost(displaced, now);
+                return Ok(Some(Inserted {
+                    slot,
+                    seen: new,
+                    displaced,
+                }));
             }
         }
         // Sixteen unfinished decisions hold all the slots: let them end.
@@ -238,57 +232,50 @@ impl Table {
         Ok(Gate(gate))
     }
 
+    /// A key has lost its slot: counts it if it was live, and remembers it if it was refused.
+    pub(crate) fn lost(&self, key: Seen, now: Now) {
+        if is_live(key, now) {
+            self.evicted.fetch_add(1, Ordering::Relaxed);
+        }
+        if key.tag.heat() == Heat::Refused {
+            self.ghosts.remember(key.tag.fingerprint_bits());
+        }
+    }
+
     fn choose(&self, place: Place, now: Now) -> Option<(&Pair, Seen)> {
-        let first = Choice::among(&self.buckets[place.first], now);
+        let first = self.buckets[place.first].room(now);
         if first.owned <= ROOMY_MAX {
             return first.empty;
         }
-        let second = Choice::among(&self.buckets[place.second], now);
-        let (lighter, other) = if first.weight() <= second.weight() {
-            (first, second)
+        let second = self.buckets[place.second].room(now);
+        let [lighter, other] = if first.weight() <= second.weight() {
+            [first, second]
         } else {
-            (second, first)
+            [second, first]
         };
         let free = lighter.free().or_else(|| other.free());
-        free.or_else(|| {
-            let both = lighter.coldest.into_iter().chain(other.coldest);
-            both.min_by_key(|(_, seen)| standing(*seen, now))
-        })
+        free.or_else(|| self.coldest(place, now))
     }
-}
 
-#[inline]
-fn find_in(bucket: &Bucket, fingerprint: u64) -> Option<(&Pair, Seen)> {
-    // All eight are compared before any branch: where a key stands nobody can predict.
-    let mut matches = Pair::matches(&bucket.slots, Tag::low(fingerprint));
-    while matches != 0 {
-        let slot = &bucket.slots[first_of(matches)];
-        let seen = slot.load();
-        if seen.tag.is_of(fingerprint) {
-            return Some((slot, seen));
-        }
-        // Another key with the same lower half of its fingerprint: one in 2^32.
-        matches &= matches - 1;
+    /// The live key that is missed least, of those that no decision holds.
+    fn coldest(&self, place: Place, now: Now) -> Option<(&Pair, Seen)> {
+        // Relaxed: a hint, like the ghosts; no decision depends on it.
+        let hand = usize::from(self.hands[place.first].fetch_add(1, Ordering::Relaxed));
+        let slots = [place.first, place.second].map(|bucket| &self.buckets[bucket].slots);
+        let from_hand = (hand..hand + 2 * SLOTS).map(|number| number % (2 * SLOTS));
+        let live = from_hand.map(|number| &slots[number / SLOTS][number % SLOTS]);
+        let live = live.map(|slot| (slot, slot.load()));
+        let mut free = live.filter(|(_, seen)| !seen.tag.is_locked());
+        let mut coldest: Option<(&Pair, Seen)> = None;
+        free.find(|(slot, seen)| {
+            let colder = |(_, other)| standing(*seen, now) < standing(other, now);
+            if coldest.is_none_or(colder) || seen.tag.heat() == Heat::New {
+                coldest = Some((slot, *seen));
+            }
+            seen.tag.heat() == Heat::New
+        });
+        coldest
     }
-    None
-}
-
-/// The number of the lowest bit that is set, of those of one bucket.
-#[inline]
-fn first_of(matches: u8) -> usize {
-    usize::try_from(matches.trailing_zeros()).unwrap_or(0) % SLOTS
-}
-
-/// Whether a slot's key is remembered at `now`; one that an unfinished decision holds counts.
-#[inline]
-pub(crate) fn is_live(seen: Seen, now: Now) -> bool {
-    seen.word > now.on(seen.tag.timeline()).as_nanos() || seen.tag.is_locked()
-}
-
-/// What eviction orders live keys by: the smallest goes first.
-pub(crate) fn standing(seen: Seen, now: Now) -> (Heat, u64) {
-    let now = now.on(seen.tag.timeline()).as_nanos();
-    (seen.tag.heat(), seen.word.saturating_sub(now))
 }
 
 /// Spreads 64 random bits over `buckets`, without a division.
@@ -310,49 +297,6 @@ fn prefetch(slot: *const Pair) {
 #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom)))))]
 #[inline]
 fn prefetch(_slot: *const Pair) {}
-
-// === impl Choice ===
-
-impl<'t> Choice<'t> {
-    fn among(bucket: &'t Bucket, now: Now) -> Choice<'t> {
-        let mut choice = Choice::default();
-        for slot in &bucket.slots {
-            let seen = slot.load();
-            if seen.tag == Tag::default() {
-                choice.empty = choice.empty.or(Some((slot, seen)));
-                continue;
-            }
-            choice.owned += 1;
-            if !is_live(seen, now) {
-                let earlier = |(_, other): (_, Seen)| seen.word < other.word;
-                if choice.forgotten.is_none_or(earlier) {
-                    choice.forgotten = Some((slot, seen));
-                }
-                continue;
-            }
-            choice.live += 1;
-            let colder = |(_, other)| standing(seen, now) < standing(other, now);
-            if !seen.tag.is_locked() && choice.coldest.is_none_or(colder) {
-                choice.coldest = Some((slot, seen));
-            }
-        }
-        choice
-    }
-
-    const fn free(&self) -> Option<(&'t Pair, Seen)> {
-        if self.empty.is_some() {
-            self.empty
-        } else {
-            self.forgotten
-        }
-    }
-
-    /// What is to be even between the two buckets: live keys where there are many, and below that
-    /// owned slots, so that a key that is asked for again finds its slot.
-    fn weight(&self) -> (usize, usize) {
-        (self.live.max(ROOMY_MAX), self.owned)
-    }
-}
 
 // === impl Gate ===
 

@@ -90,6 +90,11 @@ impl Tag {
         self.0 & LOCKED != 0
     }
 
+    /// The fingerprint alone.
+    pub(crate) const fn fingerprint_bits(self) -> u64 {
+        self.0 & FINGERPRINT
+    }
+
     pub(crate) const fn locked(self) -> Tag {
         Tag(self.0 | LOCKED)
     }

@@ -7,11 +7,12 @@
 use tollgate_core::{Bill, Charge, Clock, Decision, Limit, Line, Now, StoreError, Verdict, step};
 
 use super::{Memory, Time};
+use crate::bucket;
 use crate::chain::Spares;
 use crate::packed_log::PackedLog;
 use crate::pair::{Pair, Seen};
 use crate::sync::{Ordering, Patience};
-use crate::table::{self, Place};
+use crate::table::Place;
 use crate::tag::{Heat, Tag};
 use crate::wide::{self, Held};
 
@@ -131,7 +132,7 @@ impl<C: Clock> Memory<C> {
                 }
                 return Ok(Locked {
                     slot: inserted.slot,
-                    seen: held,
+                    seen: inserted.seen,
                 });
             }
         }
@@ -183,28 +184,28 @@ impl<C: Clock> Memory<C> {
             let wide = wide.map(|slot| (slot, slot.load()));
             let wide = wide.filter(|(_, seen)| seen.tag.is_wide() && !seen.tag.is_locked());
             let (live, free): (Vec<_>, Vec<_>) =
-                wide.partition(|(_, seen)| table::is_live(*seen, now));
+                wide.partition(|(_, seen)| bucket::is_live(*seen, now));
             let mut freed = false;
             for (slot, seen) in free {
-                freed |= self.give_up(slot, seen);
+                freed |= self.give_up(slot, seen, now);
             }
             if freed {
                 return true;
             }
             let coldest = live
                 .into_iter()
-                .min_by_key(|(_, seen)| table::standing(*seen, now));
-            if coldest.is_some_and(|(slot, seen)| self.give_up(slot, seen)) {
-                self.table.count_eviction();
+                .min_by_key(|(_, seen)| bucket::standing(*seen, now));
+            if coldest.is_some_and(|(slot, seen)| self.give_up(slot, seen, now)) {
                 return true;
             }
         }
         false
     }
 
-    fn give_up(&self, slot: &Pair, seen: Seen) -> bool {
+    fn give_up(&self, slot: &Pair, seen: Seen, now: Now) -> bool {
         let given_up = slot.replace(seen, Seen::default());
         if given_up {
+            self.table.lost(seen, now);
             wide::free(seen.word, &self.arena);
         }
         given_up
@@ -239,6 +240,7 @@ impl Drawer<'_> {
         let old = self.locked.seen;
         let heat = match decision {
             Some(Decision::Deny(_)) => Heat::Refused,
+            _ if old.tag.heat() == Heat::Refused => Heat::Refused,
             _ if !self.was_live => Heat::New,
             Some(_) => old.tag.heat().max(Heat::Seen),
             None => old.tag.heat(),

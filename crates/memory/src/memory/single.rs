@@ -140,10 +140,11 @@ fn keep(slot: &Pair, seen: Seen, word: u64, now: u64, decision: &Decision) -> bo
     if word == seen.word || (word <= now && !was_live) {
         return true;
     }
-    let heat = if was_live {
-        seen.tag.heat().max(Heat::Seen)
-    } else {
-        Heat::New
+    let heat = match seen.tag.heat() {
+        // Who hammers is spared also after a recovery.
+        Heat::Refused => Heat::Refused,
+        _ if was_live => Heat::Seen,
+        _ => Heat::New,
     };
     slot.replace(
         seen,
