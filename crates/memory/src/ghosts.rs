@@ -1,7 +1,7 @@
 //! Keys that were refused and have lost their slots since.
 //!
-//! A key that hammers recovers now and then, and in a flood its slot is taken by the next new key at
-//! once. When it comes back it looks as new as the flood, and would be pushed out with its first
+//! A key that hammers recovers now and then, and in a flood its slot is taken by the next new key
+//! at once. When it comes back it looks as new as the flood, and would be pushed out with its first
 //! charge unpaid. So a few bits of every refused key that lost its slot are kept, and a key that
 //! returns is spared from the start. Two keys may be taken for each other here: no decision depends
 //! on it, only who is evicted first.
