@@ -22,7 +22,8 @@ pub(crate) const BATCH: usize = 64;
 /// Whether requests pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// 10 000 an hour, and a burst that no run exhausts: every key stays in debt, none is forgotten.
+    /// 10 000 an hour, and a burst that no run exhausts: every key stays in debt, none is
+    /// forgotten.
     Admitted,
     /// One an hour: each key's first request passes and no other.
     Refused,

@@ -50,8 +50,8 @@
 //! default), with reload.
 //!
 //! **Memory** is fixed when a limiter is built: [`BYTES_PER_KEY`] bytes for each of `max_keys`. A
-//! key that has recovered is forgotten for free. Only when there are more live keys than that, one is
-//! given up, and counted ([`Stats::evicted_keys`]).
+//! key that has recovered is forgotten for free. Only when there are more live keys than that, one
+//! is given up, and counted ([`Stats::evicted_keys`]).
 //!
 //! **Tests** give the limiter a clock that stands still:
 //!

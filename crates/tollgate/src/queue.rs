@@ -2,8 +2,8 @@
 //!
 //! A line for each key that somebody waits for. Only the first in a line asks the limit and sleeps;
 //! the others are not woken before they are first. Leaving, whether served or dropped, wakes the
-//! next. A lock is held for as long as it takes to look at a line, and while the one who comes to an
-//! empty line asks: otherwise two who come at once could overtake each other.
+//! next. A lock is held for as long as it takes to look at a line, and while the one who comes to
+//! an empty line asks: otherwise two who come at once could overtake each other.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;

@@ -2,8 +2,9 @@
 //!
 //! Whoever waits for a key stands in a line, and only the first in it sleeps: exactly until its
 //! turn, as the limit's own refusal or delay says. Nothing is charged before the first is admitted,
-//! and then at once; only a leaky bucket admits and holds, and whoever leaves while it is held gives
-//! its units back. So dropping the future at any point costs nothing, and the next takes over.
+//! and then at once; only a leaky bucket admits and holds, and whoever leaves while it is held
+//! gives its units back. So dropping the future at any point costs nothing, and the next takes
+//! over.
 
 use std::fmt;
 use std::future::Future;
