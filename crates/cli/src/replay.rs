@@ -106,7 +106,8 @@ fn execute(args: &Args) -> Result<(), Failure> {
     {
         let known: Vec<_> = rules.domains().collect();
         eprintln!(
-            "warning: no rules for domain `{domain}`, so nothing is limited; there are rules for: {}",
+            "warning: no rules for domain `{domain}`, so nothing is limited; \
+             there are rules for: {}",
             known.join(", ")
         );
     }

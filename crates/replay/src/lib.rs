@@ -27,7 +27,8 @@
 //! let mut traffic = Traffic::new(Format::Trace);
 //! traffic.read("trace.jsonl", trace.trim_ascii())?;
 //! let mut decisions = Vec::new();
-//! let report = replay(&mut traffic, &rules, Memories::Unbounded, Some(&mut decisions), &mut |_| {})?;
+//! let lines: Option<&mut dyn std::io::Write> = Some(&mut decisions);
+//! let report = replay(&mut traffic, &rules, Memories::Unbounded, lines, &mut |_| {})?;
 //! assert_eq!((report.events, report.admitted, report.refused), (2, 1, 1));
 //! let decisions = String::from_utf8(decisions)?;
 //! assert!(decisions.starts_with(r#"{"line":2,"at":60.1,"allowed":true,"#));

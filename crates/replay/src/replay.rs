@@ -38,8 +38,8 @@ pub enum Memories {
 /// Decides all events of `traffic` by `rules`, in order of time, each at its own moment.
 ///
 /// Events at the same moment are decided in the order of the input. Each decision is written to
-/// `decisions` as a line of JSON, if that is wanted, in pieces of many lines; `progress` is told now
-/// and then how many events are decided.
+/// `decisions` as a line of JSON, if that is wanted, in pieces of many lines; `progress` is told
+/// now and then how many events are decided.
 ///
 /// # Errors
 ///

@@ -184,7 +184,10 @@ fn of_several_inputs_each_decision_names_its_own() {
         .collect();
     let expected = [
         r#"{"line":2,"file":"new.log","at":1431856800,"allowed":true"#,
-        r#"{"line":2,"file":"old.log","at":1431856800,"allowed":false,"retryAfter":"60s","deniedBy":"per-client""#,
+        concat!(
+            r#"{"line":2,"file":"old.log","at":1431856800,"allowed":false,"#,
+            r#""retryAfter":"60s","deniedBy":"per-client""#
+        ),
         r#"{"line":1,"file":"new.log","at":1431856920,"allowed":true"#,
     ];
     let starts: Vec<_> = starts.into_iter().map(Option::unwrap).collect();

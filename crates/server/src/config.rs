@@ -19,8 +19,8 @@ const MAX_BYTES_MIN: usize = 1024 * 1024;
 /// All settings of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// `rules`: files, and directories of `*.yaml` and `*.yml` files. Not empty. In a file, relative
-    /// to that file.
+    /// `rules`: files, and directories of `*.yaml` and `*.yml` files. Not empty. In a file,
+    /// relative to that file.
     pub rules: Vec<PathBuf>,
     /// `merge_domains`: several documents may add to one domain. `false`.
     pub merge_domains: bool,

@@ -1,8 +1,8 @@
 //! Tollgate's service: gRPC, HTTP, admin and metrics.
 //!
 //! [`serve`] is `tollgate serve`: it reads a [`Config`], opens the doors that it names, and runs
-//! until it is told to stop. [`start`] does the same and hands over a [`Running`], for tests and for
-//! programs with their own `main`.
+//! until it is told to stop. [`start`] does the same and hands over a [`Running`], for tests and
+//! for programs with their own `main`.
 //!
 //! * gRPC: Envoy's rate limit service, health and reflection.
 //! * HTTP: `/json` as Envoy's service has it, `/v1/check`, health, and `/openapi.json`.

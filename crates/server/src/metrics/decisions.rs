@@ -1,9 +1,9 @@
 //! Decisions by domain, rule and outcome.
 //!
 //! Rules come from the operator's files, so each has its own series, found by its address without
-//! hashing a text. What clients can name, the values of `detailed_metric` and `value_to_metric`, has
-//! at most [`VALUE_SERIES_MAX`] series; what comes later is counted as `other`. The name of a domain
-//! that has no rules is never kept.
+//! hashing a text. What clients can name, the values of `detailed_metric` and `value_to_metric`,
+//! has at most [`VALUE_SERIES_MAX`] series; what comes later is counted as `other`. The name of a
+//! domain that has no rules is never kept.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Error;

@@ -26,7 +26,8 @@ const ALGORITHMS: [&str; 6] = [
 fn rules(algorithm: &str, others: usize) -> String {
     let rule = |key: &str, count: usize| {
         format!(
-            "- key: {key}\n  rate_limit: {{window: 1d, requests_per_unit: {count}, algorithm: {algorithm}}}\n"
+            "- key: {key}\n  rate_limit: \
+             {{window: 1d, requests_per_unit: {count}, algorithm: {algorithm}}}\n"
         )
     };
     let (user, path) = (rule("user", COUNT), rule("path", others));

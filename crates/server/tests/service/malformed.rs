@@ -211,7 +211,10 @@ async fn paths_methods_and_media_types_that_are_not_served() {
     assert!(reply.problem(405).contains("GET"));
     assert_eq!(reply.header("allow"), Some("POST"));
     client
-        .send(b"POST /v1/check HTTP/1.1\r\nhost: h\r\ncontent-type: text/xml\r\ncontent-length: 0\r\n\r\n")
+        .send(
+            b"POST /v1/check HTTP/1.1\r\nhost: h\r\n\
+              content-type: text/xml\r\ncontent-length: 0\r\n\r\n",
+        )
         .await;
     client.reply().await.unwrap().problem(415);
     let mut client = Client::to(house.admin()).await;
