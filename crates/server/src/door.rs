@@ -1,9 +1,9 @@
 //! A door: a socket that listens, the connections that came through it, and their limits.
 //!
-//! Every connection holds one of a fixed number of places; when all are taken, the next waits in the
-//! kernel's queue. A head that does not come in time, a peer that does not read, and one that does
-//! not answer pings all lose their place. When it is time to stop, a door closes at once, and what
-//! is in flight has a bounded time to finish.
+//! Every connection holds one of a fixed number of places; when all are taken, the next waits in
+//! the kernel's queue. A head that does not come in time, a peer that does not read, and one that
+//! does not answer pings all lose their place. When it is time to stop, a door closes at once, and
+//! what is in flight has a bounded time to finish.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -210,17 +210,8 @@ impl Reception {
             .header_read_timeout(self.limits.header_timeout)
             .max_buf_size(usize::try_from(HEAD_BYTES_MAX).expect("64 KiB fit"))
             .serve_connection(io, TowerToHyperService::new(self.router));
-        let ended = tokio::select! {
-            ended = &mut connection => Some(ended),
-            () = self.stopping.wait() => None,
-        };
-        let ended = match ended {
-            Some(ended) => ended,
-            None => {
-                Pin::new(&mut connection).graceful_shutdown();
-                (&mut connection).await
-            }
-        };
+        let shut_down = http1::Connection::graceful_shutdown;
+        let ended = ended(&mut connection, &mut self.stopping, shut_down).await;
         let Err(error) = ended else { return };
         debug!(%error, "connection ended");
         if error.is_timeout() {
@@ -251,21 +242,26 @@ impl Reception {
             .keep_alive_interval(self.limits.ping_interval)
             .keep_alive_timeout(self.limits.ping_timeout)
             .serve_connection(io, TowerToHyperService::new(self.router));
-        let ended = tokio::select! {
-            ended = &mut connection => Some(ended),
-            () = self.stopping.wait() => None,
-        };
-        let ended = match ended {
-            Some(ended) => ended,
-            None => {
-                Pin::new(&mut connection).graceful_shutdown();
-                (&mut connection).await
-            }
-        };
+        let shut_down = http2::Connection::graceful_shutdown;
+        let ended = ended(&mut connection, &mut self.stopping, shut_down).await;
         if let Err(error) = ended {
             debug!(%error, "connection ended");
         }
     }
+}
+
+/// What a connection ends with; when it is time to stop, it is asked to end.
+async fn ended<C: Future + Unpin>(
+    connection: &mut C,
+    stopping: &mut Stopping,
+    shut_down: fn(Pin<&mut C>),
+) -> C::Output {
+    tokio::select! {
+        ended = &mut *connection => return ended,
+        () = stopping.wait() => {}
+    }
+    shut_down(Pin::new(connection));
+    connection.await
 }
 
 /// Waits for the first bytes and says if they begin HTTP/2; an error if the peer goes away.
