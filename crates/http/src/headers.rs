@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use tollgate_core::{Answer, Span, Wait};
+use tollgate_core::{Answer, Wait};
 
 use crate::policy::{Policy, policies};
 
@@ -33,13 +33,23 @@ pub fn retry_after_secs(answer: &Answer) -> Option<u64> {
     }
 }
 
+/// What `x-tollgate-delay-ms` says: how long an admitted request is to be held, in milliseconds,
+/// rounded up; `None` for one that need not be held, or was refused.
+pub const fn delay_ms(answer: &Answer) -> Option<u64> {
+    if answer.is_admitted() && !answer.delay.is_zero() {
+        Some(answer.delay.as_nanos().div_ceil(1_000_000))
+    } else {
+        None
+    }
+}
+
 /// Adds the headers of an answer.
 ///
 /// `RateLimit: "name";r=R;t=T` has what remains and for how many seconds that is all: the wait of a
 /// limit that refuses, the reset of another; rounded up. `RateLimit-Policy: "name";q=N;w=W` has the
-/// limit and its window in seconds. The draft knows whole seconds only, at least one: another window
-/// is rounded up, which tells the client of less than it may have and never of more. A bucket that
-/// holds another number than N says so in `tollgate-burst`.
+/// limit and its window in seconds. The draft knows whole seconds only, at least one: another
+/// window is rounded up, which tells the client of less than it may have and never of more. A
+/// bucket that holds another number than N says so in `tollgate-burst`.
 ///
 /// A name is the rule's own, or else where it stands; what cannot stand in a header is
 /// percent-encoded. Nothing is added for an answer in which no limit counted.
@@ -52,8 +62,8 @@ pub fn headers(answer: &Answer, headers: &mut HeaderMap) {
     if let Some(secs) = retry_after_secs(answer) {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(secs));
     }
-    if answer.is_admitted() && !answer.delay.is_zero() {
-        headers.insert(DELAY_MS, HeaderValue::from(millis_ceil(answer.delay)));
+    if let Some(millis) = delay_ms(answer) {
+        headers.insert(DELAY_MS, HeaderValue::from(millis));
     }
 }
 
@@ -98,10 +108,6 @@ fn string(text: &str, out: &mut String) {
         }
     }
     out.push('"');
-}
-
-const fn millis_ceil(span: Span) -> u64 {
-    span.as_nanos().div_ceil(1_000_000)
 }
 
 #[cfg(test)]

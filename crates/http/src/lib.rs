@@ -13,6 +13,8 @@ mod headers;
 
 mod problem;
 
-pub use headers::{DELAY_MS, RATE_LIMIT, RATE_LIMIT_POLICY, headers, retry_after_secs, status};
+pub use headers::{
+    DELAY_MS, RATE_LIMIT, RATE_LIMIT_POLICY, delay_ms, headers, retry_after_secs, status,
+};
 pub use policy::{NAME_BYTES_MAX, POLICIES_MAX};
 pub use problem::{MEDIA_TYPE, Problem, QUOTA_EXCEEDED};

@@ -62,14 +62,19 @@ pub(crate) async fn routes<S: Store + 'static>(
     };
     let calls = RateLimitServiceServer::new(calls).max_decoding_message_size(MESSAGE_BYTES_MAX);
     let (reporter, health) = health_reporter();
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(DESCRIPTORS)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()
-        .expect("both sets of descriptors are compiled in");
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let known = "both sets of descriptors are compiled in";
+    let reflection_v1 = reflection().build_v1().expect(known);
+    // Most clients ask in the older version first, and some in no other.
+    let reflection_v1alpha = reflection().build_v1alpha().expect(known);
     let routes = Routes::new(calls)
         .add_service(health.max_decoding_message_size(MESSAGE_BYTES_MAX))
-        .add_service(reflection.max_decoding_message_size(MESSAGE_BYTES_MAX));
+        .add_service(reflection_v1.max_decoding_message_size(MESSAGE_BYTES_MAX))
+        .add_service(reflection_v1alpha.max_decoding_message_size(MESSAGE_BYTES_MAX));
     let guard = move |request: HttpRequest, next: Next| {
         guarded(request, next, Arc::clone(&metrics), patience)
     };

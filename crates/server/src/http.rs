@@ -8,7 +8,7 @@ use axum::extract::{Request as HttpRequest, State};
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Method, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use tollgate_core::{Cost, Request, Store};
 
 use crate::check::{Check, verdict};
@@ -129,7 +129,12 @@ impl<S: Store> Desk<S> {
         let mut json = self.options.json(&request, &decided);
         json.push(b'\n');
         let status = tollgate_http::status(&decided.answer);
-        Ok(reply(status, "application/json", json))
+        let mut response = reply(status, "application/json", json);
+        if let Some(millis) = tollgate_http::delay_ms(&decided.answer) {
+            let headers = response.headers_mut();
+            headers.insert(tollgate_http::DELAY_MS, HeaderValue::from(millis));
+        }
+        Ok(response)
     }
 
     async fn check(&self, request: HttpRequest) -> Result<Response, Failure> {

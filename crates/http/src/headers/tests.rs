@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tollgate_core::{
-    Decision, Denial, Enforcement, Grant, Limit, Limited, Refused, RuleName, Status,
+    Decision, Denial, Enforcement, Grant, Limit, Limited, Refused, RuleName, Span, Status,
 };
 
 use super::*;

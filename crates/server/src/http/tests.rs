@@ -30,7 +30,7 @@ fn the_description_names_every_route_and_its_limits() {
 fn json_by_any_of_its_usual_names_is_taken() {
     let judge = |media_type: &'static str| {
         let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, http::HeaderValue::from_static(media_type));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
         is_json(&headers).map_err(|failure| failure.problem.status)
     };
     assert!(is_json(&HeaderMap::new()).is_ok());

@@ -36,41 +36,46 @@ async fn all_that_is_ready_says_so() {
     }
 }
 
-#[tokio::test]
-async fn reflection_knows_the_service() {
-    use tonic_reflection::pb::v1::ServerReflectionRequest;
-    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
-    use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
-    use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+/// The names of the services, by one version of reflection.
+macro_rules! reflected {
+    ($version:ident, $channel:expr) => {{
+        use tonic_reflection::pb::$version::ServerReflectionRequest;
+        use tonic_reflection::pb::$version::server_reflection_client::ServerReflectionClient;
+        use tonic_reflection::pb::$version::server_reflection_request::MessageRequest;
+        use tonic_reflection::pb::$version::server_reflection_response::MessageResponse;
 
+        let mut client = ServerReflectionClient::new($channel);
+        let request = ServerReflectionRequest {
+            host: String::new(),
+            message_request: Some(MessageRequest::ListServices(String::new())),
+        };
+        let answers = client.server_reflection_info(tokio_stream::once(request));
+        let answer = answers.await.unwrap().into_inner().message().await;
+        let Some(MessageResponse::ListServicesResponse(list)) =
+            answer.unwrap().unwrap().message_response
+        else {
+            panic!("no list");
+        };
+        let names = list.service.into_iter().map(|service| service.name);
+        names.collect::<Vec<String>>()
+    }};
+}
+
+#[tokio::test]
+async fn reflection_knows_the_service_in_both_versions() {
     let house = House::on(RULES).await;
     let address = format!("http://{}", house.grpc());
-    let channel = tonic::transport::Endpoint::from_shared(address).unwrap();
-    let mut client = ServerReflectionClient::new(channel.connect().await.unwrap());
-    let request = ServerReflectionRequest {
-        host: String::new(),
-        message_request: Some(MessageRequest::ListServices(String::new())),
-    };
-    let answers = client.server_reflection_info(tokio_stream::once(request));
-    let answer = answers.await.unwrap().into_inner().message().await;
-    let Some(MessageResponse::ListServicesResponse(list)) =
-        answer.unwrap().unwrap().message_response
-    else {
-        panic!("no list");
-    };
-    let names: Vec<String> = list
-        .service
-        .into_iter()
-        .map(|service| service.name)
-        .collect();
-    assert!(
-        names.iter().any(|name| name == tollgate_rls::SERVICE),
-        "{names:?}"
-    );
-    assert!(
-        names.iter().any(|name| name == "grpc.health.v1.Health"),
-        "{names:?}"
-    );
+    let endpoint = tonic::transport::Endpoint::from_shared(address).unwrap();
+    let channel = endpoint.connect().await.unwrap();
+    let listed = [
+        reflected!(v1, channel.clone()),
+        reflected!(v1alpha, channel),
+    ];
+    for names in listed {
+        for known in [tollgate_rls::SERVICE, "grpc.health.v1.Health"] {
+            assert!(names.iter().any(|name| name == known), "{names:?}");
+        }
+    }
 }
 
 #[tokio::test]

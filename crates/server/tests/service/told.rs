@@ -29,7 +29,8 @@ descriptors:
 async fn a_check_tells_every_limit_and_its_headers() {
     let house = House::on(RULES).await;
     let mut client = Client::to(house.http()).await;
-    let question = r#"{"domain":"shop","descriptors":[{"user":"ann"},{"dark":"x"},{"free":"x"},{"nobody":"x"}]}"#;
+    let question = r#"{"domain":"shop","descriptors":[
+        {"user":"ann"},{"dark":"x"},{"free":"x"},{"nobody":"x"}]}"#;
     let reply = client.post("/v1/check", question).await;
     let expected = json!({
         "allowed": true,
@@ -106,7 +107,8 @@ async fn a_peek_charges_nothing_and_a_refund_needs_leave() {
     }
     let reply = client.post("/v1/check", &ask(r#","cost":-1"#)).await;
     assert!(reply.problem(400).contains("allow_refund"));
-    let envoys = r#"{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"a"}],"isNegativeHits":true}]}"#;
+    let envoys = r#"{"domain":"shop","descriptors":[
+        {"entries":[{"key":"user","value":"a"}],"isNegativeHits":true}]}"#;
     let reply = client.post("/json", envoys).await;
     assert!(reply.problem(400).contains("allow_refund"));
 }
@@ -122,7 +124,8 @@ async fn a_refund_that_may_be_is_given() {
     let reply = client.post("/v1/check", &ask(-1)).await;
     assert_eq!(reply.json()["limits"][0]["remaining"], 1);
     let grpc = grpc_client::Client::to(house.grpc()).await;
-    let give = r#"{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"a"}],"hitsAddend":9,"isNegativeHits":true}]}"#;
+    let give = r#"{"domain":"shop","descriptors":[
+        {"entries":[{"key":"user","value":"a"}],"hitsAddend":9,"isNegativeHits":true}]}"#;
     let response = grpc.ask(give).await.unwrap();
     assert_eq!(response.statuses[0].limit_remaining, 2);
 }
@@ -149,13 +152,30 @@ async fn a_delay_is_told_and_nobody_is_held() {
         "limit \"queue\" is exceeded; the same request is admitted in 1 s"
     );
     assert_eq!(reply.json()["retryAfter"], "0.500s");
+    house.clock.advance(Span::from_millis(999));
+    // Envoy's words have no delay: its header says it.
+    let question = r#"{"domain":"shop","descriptors":[{"entries":[{"key":"queue","value":"q"}]}]}"#;
+    let reply = client.post("/json", question).await;
+    assert_eq!(reply.header("x-tollgate-delay-ms"), Some("4001"));
+    let free = question.replace("queue", "free");
+    let reply = client.post("/json", &free).await;
+    assert_eq!(reply.header("x-tollgate-delay-ms"), None);
+    house.clock.advance(Span::from_millis(1000));
+    let grpc = grpc_client::Client::to(house.grpc()).await;
+    let response = grpc.ask(question).await.unwrap();
+    let header = &response.response_headers_to_add[0];
+    let header = (header.key.as_str(), header.value.as_str());
+    assert_eq!(header, ("x-tollgate-delay-ms", "3501"));
+    let response = grpc.ask(&free).await.unwrap();
+    assert!(response.response_headers_to_add.is_empty());
 }
 
 #[tokio::test]
 async fn envoys_json_is_its_service_in_json() {
     let house = House::on(RULES).await;
     let mut client = Client::to(house.http()).await;
-    let question = r#"{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"ann"}]}],"hits_addend":2}"#;
+    let question = r#"{"domain":"shop","hits_addend":2,
+        "descriptors":[{"entries":[{"key":"user","value":"ann"}]}]}"#;
     let reply = client.post("/json", question).await;
     let limit = json!({"requestsPerUnit": 2, "unit": "MINUTE", "name": "per-user"});
     let expected = json!({"overallCode": "OK", "statuses": [
