@@ -18,6 +18,12 @@ pub enum Cost {
 impl Cost {
     /// One unit, the default.
     pub const ONE: Cost = Cost::Take(1);
+
+    /// How many units, whatever becomes of them.
+    pub const fn units(self) -> u64 {
+        let (Cost::Take(units) | Cost::Peek(units) | Cost::Refund(units)) = self;
+        units
+    }
 }
 
 impl From<u32> for Cost {

@@ -2,7 +2,7 @@
 
 use pbjson_types::Struct;
 use serde_json::{Map, Value, json};
-use tollgate_core::{Cost, Request};
+use tollgate_core::Request;
 
 /// The `dynamic_metadata` of a response, as Envoy's service has it: the domain, what was asked, and
 /// `metadata` of the rules if there is any.
@@ -16,7 +16,7 @@ pub fn metadata(request: &Request<'_>, metadata: &Map<String, Value>) -> Struct 
             .collect();
         let mut told = json!({ "entries": entries });
         if let Some(cost) = descriptor.cost {
-            told["hitsAddend"] = json!(units(cost));
+            told["hitsAddend"] = json!(cost.units());
         }
         if let Some(limit) = descriptor.limit {
             told["limit"] = json!({
@@ -30,7 +30,7 @@ pub fn metadata(request: &Request<'_>, metadata: &Map<String, Value>) -> Struct 
     let mut told = json!({
         "domain": request.domain,
         "descriptors": descriptors,
-        "hitsAddend": units(request.cost),
+        "hitsAddend": request.cost.units(),
     });
     if !metadata.is_empty() {
         told["metadata"] = Value::Object(metadata.clone());
@@ -38,16 +38,11 @@ pub fn metadata(request: &Request<'_>, metadata: &Map<String, Value>) -> Struct 
     serde_json::from_value(told).expect("a JSON object is a Struct")
 }
 
-const fn units(cost: Cost) -> u64 {
-    let (Cost::Take(units) | Cost::Peek(units) | Cost::Refund(units)) = cost;
-    units
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use tollgate_core::{Descriptor, Entry};
+    use tollgate_core::{Cost, Descriptor, Entry};
 
     use super::*;
 

@@ -186,7 +186,7 @@ fn examine_descriptor(index: usize, of: &Descriptor<'_>) -> Result<(), InvalidRe
 }
 
 fn affordable(descriptor: Option<usize>, cost: Cost) -> Result<(), InvalidRequest> {
-    let (Cost::Take(units) | Cost::Peek(units) | Cost::Refund(units)) = cost;
+    let units = cost.units();
     if units > COST_MAX {
         return Err(InvalidRequest::HugeCost { descriptor, units });
     }
