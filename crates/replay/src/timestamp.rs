@@ -257,16 +257,25 @@ pub(crate) struct Seconds(
 
 impl fmt::Display for Seconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (whole, mut fraction) = (self.0 / 1_000_000_000, self.0 % 1_000_000_000);
+        let (whole, nanos) = (self.0 / 1_000_000_000, self.0 % 1_000_000_000);
+        write!(f, "{whole}{}", Fraction(nanos))
+    }
+}
+
+/// A part of a second in nanoseconds, as its point and decimals: nothing, `.3`, `.000000001`.
+struct Fraction(u64);
+
+impl fmt::Display for Fraction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mut fraction, mut decimals) = (self.0, DECIMALS);
         if fraction == 0 {
-            return write!(f, "{whole}");
+            return Ok(());
         }
-        let mut decimals = DECIMALS;
         while fraction.is_multiple_of(10) {
             fraction /= 10;
             decimals -= 1;
         }
-        write!(f, "{whole}.{fraction:0decimals$}")
+        write!(f, ".{fraction:0decimals$}")
     }
 }
 
@@ -296,15 +305,11 @@ impl fmt::Display for Utc {
         let (hour, minute) = (in_day / 3600, in_day / 60 % 60);
         write!(
             f,
-            "{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{:02}",
+            "{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{:02}{}Z",
             day + 1,
-            in_day % 60
-        )?;
-        let fraction = format!("{:09}", nanos % 1_000_000_000);
-        match fraction.trim_end_matches('0') {
-            "" => f.write_str("Z"),
-            fraction => write!(f, ".{fraction}Z"),
-        }
+            in_day % 60,
+            Fraction(nanos % 1_000_000_000),
+        )
     }
 }
 
