@@ -1,12 +1,13 @@
 //! `tollgate check`.
 
-use std::error::Error;
-use std::io::{self, Write, stderr, stdout};
+use std::io::{self, Write, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
 use tollgate_rules::{Diagnostic, Loaded, Options, RuleSet, read_paths};
+
+use crate::complaint::complain;
 
 /// Check rules files, and say everything that is wrong with them.
 #[derive(Debug, clap::Args)]
@@ -33,9 +34,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let sources = match read_paths(&args.paths) {
         Ok(sources) => sources,
         Err(error) => {
-            let reason = error.source().map(|of| format!(": {of}"));
-            // There is nowhere else to complain to.
-            let _ = writeln!(stderr(), "tollgate: {error}{}", reason.unwrap_or_default());
+            complain(&error);
             return ExitCode::from(2);
         }
     };

@@ -1,6 +1,7 @@
 //! The `tollgate` command.
 
 mod check;
+mod complaint;
 mod replay;
 mod schema;
 mod serve;

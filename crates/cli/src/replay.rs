@@ -11,6 +11,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tollgate_replay::{Error, LogKind, Memories, Pattern, Report, Summary, Traffic, replay};
 use tollgate_rules::{Options, RuleSet, read_paths};
 
+use crate::complaint::{complain_of, with_reasons};
+
 /// Decide past traffic by these rules, in virtual time.
 ///
 /// Reads access logs or traces, decides every event at its own moment with the same engine as the
@@ -92,7 +94,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Rules) => ExitCode::from(1),
         Err(Failure::Message(message)) => {
-            eprintln!("error: {message}");
+            complain_of(&message);
             ExitCode::from(2)
         }
     }
@@ -175,7 +177,8 @@ fn format(args: &Args) -> Result<tollgate_replay::Format, Failure> {
 }
 
 fn rules(args: &Args) -> Result<RuleSet, Failure> {
-    let sources = read_paths(&args.rules).map_err(|error| because(&error))?;
+    let sources =
+        read_paths(&args.rules).map_err(|error| Failure::Message(with_reasons(&error)))?;
     let options = Options {
         merge_domains: args.merge_domains,
     };
@@ -267,21 +270,10 @@ fn bar(length: u64, template: &str) -> ProgressBar {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
-        because(&error)
+        Failure::Message(with_reasons(&error))
     }
 }
 
 fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {
     Failure::Message(format!("cannot {what} {}: {error}", path.display()))
-}
-
-/// An error with everything that led to it.
-fn because(error: &dyn std::error::Error) -> Failure {
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        message.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    Failure::Message(message)
 }

@@ -1,12 +1,12 @@
 //! `tollgate serve`.
 
-use std::error::Error;
-use std::io::{Write, stderr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
 use tollgate_server::{Config, Log, LogFormat, LogLevel, ServeError};
+
+use crate::complaint::complain;
 
 /// Serve rules over gRPC (Envoy's rate limit service), HTTP and an admin port.
 #[derive(Debug, clap::Args)]
@@ -41,42 +41,30 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let config = match Config::read(&args.config) {
         Ok(config) => config,
         Err(error) => {
-            tell(&error);
+            complain(&error);
             return ExitCode::from(2);
         }
     };
     if let Err(error) = tollgate_server::init_log(&args.log(config.log)) {
-        tell(&*error);
+        complain(&*error);
     }
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
-            tell(&error);
+            complain(&error);
             return ExitCode::FAILURE;
         }
     };
     match runtime.block_on(tollgate_server::serve(&config)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tell(&error);
+            complain(&error);
             match error {
                 ServeError::Unreadable(_) => ExitCode::from(2),
                 _ => ExitCode::FAILURE,
             }
         }
     }
-}
-
-/// An error and its reasons, on standard error.
-fn tell(error: &dyn Error) {
-    let mut text = format!("tollgate: {error}");
-    let mut reason = error.source();
-    while let Some(of) = reason {
-        text.push_str(&format!(": {of}"));
-        reason = of.source();
-    }
-    // There is nowhere else to complain to.
-    let _ = writeln!(stderr(), "{}", text.trim_end());
 }
 
 // === impl Args ===
