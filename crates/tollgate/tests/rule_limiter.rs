@@ -10,8 +10,8 @@ use tollgate::{ManualClock, Memory, RuleLimiter, Span, Wait};
 
 fn rules(user_limit: &str) -> [Source; 1] {
     let text = format!(
-        "domain: shop\ndescriptors:\n  - key: user\n    rate_limit: {user_limit}\n  - key: path\n    \
-         value: /login\n    descriptors:\n      - key: user\n        rate_limit: 1/minute\n"
+        "domain: shop\ndescriptors:\n  - key: user\n    rate_limit: {user_limit}\n  - key: path\n\
+         \x20   value: /login\n    descriptors:\n      - key: user\n        rate_limit: 1/minute\n"
     );
     [Source::new("shop.yaml", text)]
 }

@@ -84,7 +84,8 @@ fn sorted_set(redis: &testbed::Redis) -> f64 {
     redis.ask(&["FLUSHALL"]);
     let before = used(redis);
     let script = "for i = 1, tonumber(ARGV[1]) do for j = 1, 500 do \
-                  redis.call('ZADD', 'log:' .. i, 1763700000000 + j, '1763700000000-' .. j) end end";
+                  redis.call('ZADD', 'log:' .. i, 1763700000000 + j, '1763700000000-' .. j) \
+                  end end";
     redis.ask(&["EVAL", script, "0", &LARGE.to_string()]);
     (used(redis) - before) / f64::from(LARGE)
 }
