@@ -122,10 +122,12 @@ impl Reader<'_> {
         });
         let descriptors = self.descriptors(table.get("descriptors"));
         let Some(name) = name.filter(|name| !name.value.is_empty()) else {
-            let message = "a document needs a domain (config file cannot have empty domain)";
-            let help = "begin with `domain: NAME`, the name that requests ask for";
-            self.findings
-                .error(table.mark(), "missing-domain", message.to_owned(), help);
+            if !table.misspells("domain") {
+                let message = "a document needs a domain (config file cannot have empty domain)";
+                let help = "begin with `domain: NAME`, the name that requests ask for";
+                self.findings
+                    .error(table.mark(), "missing-domain", message.to_owned(), help);
+            }
             return None;
         };
         Some(DomainDraft {

@@ -28,9 +28,15 @@ pub(crate) fn text(node: &Node, key: &str, findings: &mut Findings) -> Option<Sp
     })
 }
 
-/// `true` or `false`.
+/// `true` or `false`; also in the other words that YAML 1.1 and with it Envoy's service know.
 pub(crate) fn flag(node: &Node, key: &str, findings: &mut Findings) -> Option<bool> {
     if let Some(Looks::Flag(flag)) = node.scalar().map(Scalar::looks) {
+        return Some(flag);
+    }
+    if let Some((scalar, flag)) = node.scalar().and_then(|text| Some((text, old_flag(text)?))) {
+        let message = format!("{} is read as `{flag}`", quoted(&scalar.text));
+        let help = format!("write `{key}: {flag}`: newer YAML takes other words for text");
+        findings.warning(node.mark, "flag-word", message, help);
         return Some(flag);
     }
     let (message, help) = match node.scalar() {
@@ -50,6 +56,16 @@ pub(crate) fn flag(node: &Node, key: &str, findings: &mut Findings) -> Option<bo
     };
     findings.error(node.mark, "type", message, help);
     None
+}
+
+/// The flags of YAML 1.1 that YAML 1.2 no longer knows.
+fn old_flag(scalar: &Scalar) -> Option<bool> {
+    match scalar.text.as_str() {
+        _ if !scalar.plain => None,
+        "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),
+        "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => Some(false),
+        _ => None,
+    }
 }
 
 /// A whole number from `min` to `max`.

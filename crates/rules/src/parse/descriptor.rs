@@ -85,6 +85,7 @@ impl Reader<'_> {
     fn key(&mut self, table: &Table<'_>) -> Option<Spanned<String>> {
         let key = match table.get("key") {
             Some(node) => scalar::text(node, "key", self.findings)?,
+            None if table.misspells("key") => return None,
             None => Spanned {
                 value: String::new(),
                 mark: table.mark(),

@@ -174,6 +174,9 @@ impl Reader<'_> {
 
     fn requests_per_unit(&mut self, key: Mark, table: &Table<'_>) -> Option<(Mark, u32)> {
         let Some(node) = table.get("requests_per_unit") else {
+            if table.misspells("requests_per_unit") {
+                return None;
+            }
             let message = "`rate_limit` has no `requests_per_unit`".to_owned();
             let help = "write `requests_per_unit: N`; 0 denies everything, \
                         `unlimited: true` admits everything";
@@ -194,6 +197,7 @@ impl Reader<'_> {
                     .error(mark, "unit-and-window", message, "keep one of them");
                 None
             }
+            (None, None) if table.misspells("unit") || table.misspells("window") => None,
             (None, None) => {
                 let message = "`rate_limit` has no `unit` (invalid rate limit unit '')".to_owned();
                 self.findings.error(key, "missing-unit", message, UNIT_HELP);

@@ -11,6 +11,8 @@ const SLIPS_MAX: usize = 3;
 pub(super) struct Table<'n> {
     node: &'n Node,
     entries: Vec<(&'static Field, &'n Node, &'n Node)>,
+    /// Known keys that unknown ones were taken for.
+    misspelt: Vec<&'static str>,
 }
 
 // === impl Table ===
@@ -32,6 +34,7 @@ impl<'n> Table<'n> {
         let mut table = Table {
             node,
             entries: Vec::with_capacity(entries.len()),
+            misspelt: Vec::new(),
         };
         for (key, value) in entries {
             match place.field(key_text(key)) {
@@ -41,7 +44,10 @@ impl<'n> Table<'n> {
                     }
                     table.entries.push((field, key, value));
                 }
-                found => stranger(key, place, found.is_some(), findings),
+                found => {
+                    let meant = stranger(key, place, found.is_some(), findings);
+                    table.misspelt.extend(meant);
+                }
             }
         }
         Some(table)
@@ -57,6 +63,11 @@ impl<'n> Table<'n> {
         let mut entries = self.entries.iter();
         let (_, key, value) = entries.find(|(field, _, _)| field.key == key)?;
         (!value.is_null()).then_some((key.mark, *value))
+    }
+
+    /// Whether a key is not there because it is misspelt: then that was said, and is enough.
+    pub(super) fn misspells(&self, key: &str) -> bool {
+        self.misspelt.contains(&key)
     }
 
     /// Where the map begins.
@@ -78,31 +89,37 @@ fn empty(key: &Node, findings: &mut Findings) {
     findings.warning(key.mark, "no-value", message, help);
 }
 
-/// Reports a key that has no meaning at `place`.
-fn stranger(key: &Node, place: Place, reserved: bool, findings: &mut Findings) {
+/// Reports a key that has no meaning at `place`; returns the key of `place` that it was taken for.
+fn stranger(
+    key: &Node,
+    place: Place,
+    reserved: bool,
+    findings: &mut Findings,
+) -> Option<&'static str> {
     let text = key_text(key);
     let shown = quoted(text);
     let looks = key.scalar().map(crate::yaml::Scalar::looks);
     if !matches!(looks, None | Some(Looks::Text)) {
         let message = format!("config error, key is not of type string: {shown}");
         findings.error(key.mark, "key-type", message, valid(place));
-        return;
+        return None;
     }
     if reserved {
         let message = format!("{shown} is reserved, and does nothing yet");
         let help = "not yet: remove it until a later version knows it";
         findings.error(key.mark, "reserved-key", message, help);
-        return;
+        return None;
     }
     let elsewhere = PLACES.iter().find(|other| other.field(text).is_some());
     if let Some(other) = elsewhere {
         let message = format!("{shown} does not belong in {}", place.noun());
         let help = format!("it belongs {}", other.shown());
         findings.error(key.mark, "misplaced-key", message, help);
-        return;
+        return None;
     }
     let message = format!("config error, unknown key {shown}");
-    let help = match nearest(text, place) {
+    let near = nearest(text, place);
+    let help = match near {
         Some((field, Some(other))) => {
             format!("did you mean `{field}`? It belongs {}", other.shown())
         }
@@ -110,6 +127,7 @@ fn stranger(key: &Node, place: Place, reserved: bool, findings: &mut Findings) {
         None => valid(place),
     };
     findings.error(key.mark, "unknown-key", message, help);
+    near.and_then(|(field, other)| other.is_none().then_some(field))
 }
 
 fn valid(place: Place) -> String {

@@ -79,7 +79,7 @@ fn the_parser_takes_what_the_schema_has_and_nothing_else() {
 fn the_parser_refuses_what_the_schema_does() {
     let wrong = [
         (Place::Domain, "domain", "[a]"),
-        (Place::Domain, "charge_denied", "yes"),
+        (Place::Domain, "charge_denied", "maybe"),
         (Place::Domain, "descriptors", "{}"),
         (Place::Descriptor, "value", "1.5"),
         (Place::Descriptor, "descriptors", "[x]"),

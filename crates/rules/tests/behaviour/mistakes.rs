@@ -229,8 +229,22 @@ fn descriptors() {
     );
     refused(
         "flag-word",
-        "domain: a\ndescriptors:\n  - {key: b, shadow_mode: yes}\n",
+        "domain: a\ndescriptors:\n  - {key: b, shadow_mode: sure}\n",
     );
+    refused(
+        "flag-quoted",
+        "domain: a\ndescriptors:\n  - {key: b, shadow_mode: 'yes'}\n",
+    );
+    // What is missing because it is misspelt is one mistake, not two.
+    let limit = |fields: &str| {
+        format!("domain: a\ndescriptors:\n  - {{key: b, rate_limit: {{{fields}}}}}\n")
+    };
+    let text = "domain: a\ndescriptors:\n  - kye: b\n    rate_limit: 1/s\n";
+    refused("misspelt-key", text);
+    refused("misspelt-domain", "domian: a\ndescriptors: []\n");
+    refused("misspelt-unit", limit("uint: minute, requests_per_unit: 5"));
+    refused("misspelt-window", limit("windw: 5m, requests_per_unit: 5"));
+    refused("misspelt-count", limit("unit: minute, request_per_unit: 5"));
     refused(
         "share-threshold-without-wildcard",
         "domain: a\ndescriptors:\n  - {key: b, value: c, share_threshold: true, rate_limit: 1/s}\n",
@@ -257,6 +271,10 @@ fn what_has_no_effect() {
         descriptors(
             "  - {key: b, value: a*, rate_limit: 1/s}\n  - {key: b, value: ab*, rate_limit: 2/s}\n",
         ),
+    );
+    warned(
+        "flag-of-old-yaml",
+        descriptors("  - {key: b, shadow_mode: Yes, rate_limit: 1/s}\n"),
     );
     warned(
         "star-in-key",
