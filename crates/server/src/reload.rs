@@ -38,7 +38,7 @@ pub(crate) struct Reader<S> {
     metrics: Arc<Metrics>,
     paths: Vec<PathBuf>,
     options: Options,
-    /// A hash of the texts that were last parsed, and what came of them.
+    /// What was last found, the texts or that they cannot be read, as a hash; and what came of it.
     seen: Option<(u64, Outcome)>,
 }
 
@@ -75,32 +75,33 @@ impl<S: Store> Reader<S> {
         tell(&loaded.diagnostics);
         let diagnostics = loaded.diagnostics.clone();
         let outcome = self.succeed(loaded);
-        self.seen = Some((hash(&sources), outcome));
+        self.seen = Some((hash(&Ok(sources)), outcome));
         Ok(diagnostics)
     }
 
     /// Reads the rules again, and puts what is good in force.
     pub(crate) fn again(&mut self, why: Why) -> Outcome {
-        let sources = match read_paths(&self.paths) {
-            Ok(sources) => sources,
-            Err(error) => {
-                let reason = std::error::Error::source(&error).map(ToString::to_string);
-                let reason = reason.unwrap_or_default();
-                error!(%error, reason, "the rules cannot be read; the old ones stay in force");
-                self.metrics.reloaded("failed");
-                self.seen = None;
-                return Outcome::Failed;
-            }
-        };
-        let hash = hash(&sources);
+        let found = read_paths(&self.paths);
+        let hash = hash(&found);
+        // Also of a failure: the log may stand beside the rules, and then to tell it is a change.
         if let (Why::Noticed, Some((seen, outcome))) = (why, self.seen)
             && seen == hash
         {
             return outcome;
         }
-        let loaded = RuleSet::parse(&sources, &self.options);
-        tell(&loaded.diagnostics);
-        let outcome = self.succeed(loaded);
+        let outcome = match found {
+            Ok(sources) => {
+                let loaded = RuleSet::parse(&sources, &self.options);
+                tell(&loaded.diagnostics);
+                self.succeed(loaded)
+            }
+            Err(error) => {
+                let reason = reason(&error);
+                error!(%error, reason, "the rules cannot be read; the old ones stay in force");
+                self.metrics.reloaded("failed");
+                Outcome::Failed
+            }
+        };
         self.seen = Some((hash, outcome));
         outcome
     }
@@ -162,11 +163,23 @@ fn tell_changes(changes: &Changes) {
     }
 }
 
-fn hash(sources: &[Source]) -> u64 {
+fn reason(error: &ReadError) -> Option<String> {
+    std::error::Error::source(error).map(ToString::to_string)
+}
+
+fn hash(found: &Result<Vec<Source>, ReadError>) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for source in sources {
-        source.name.hash(&mut hasher);
-        source.text.hash(&mut hasher);
+    match found {
+        Ok(sources) => {
+            for source in sources {
+                source.name.hash(&mut hasher);
+                source.text.hash(&mut hasher);
+            }
+        }
+        Err(error) => (error.to_string(), reason(error)).hash(&mut hasher),
     }
     hasher.finish()
 }
+
+#[cfg(test)]
+mod tests;
