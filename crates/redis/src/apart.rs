@@ -93,7 +93,8 @@ impl Redis {
         one_by_one: bool,
         since: Instant,
     ) -> Result<Option<Verdict>, StoreError> {
-        let name = reservation_name();
+        // Below 128: a reservation, not a lease.
+        let name = unique_name() >> 1;
         let lasts = Span::from_nanos(self.timeout().as_nanos().saturating_mul(LASTS));
         let lasts = lasts.max(LASTS_MIN).as_nanos() / 1_000;
         let reserve = Step::Reserve { name, lasts };
@@ -242,8 +243,8 @@ fn holding(told: &[Result<General, Asked>]) -> Vec<usize> {
     (0..told.len()).filter(|part| holds(&told[*part])).collect()
 }
 
-/// A name that no other reservation has: 64 bits, random for each process and counted within it.
-fn reservation_name() -> u64 {
+/// A name that no other reservation or lease has: 64 bits, random for each process and counted within it.
+pub(crate) fn unique_name() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let count = NEXT.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
     static FIRST: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
@@ -253,7 +254,7 @@ fn reservation_name() -> u64 {
 }
 
 /// All of these at once, each with its result.
-async fn together<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
+pub(crate) async fn together<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
     let mut futures: Vec<Pin<Box<_>>> = futures.into_iter().map(Box::pin).collect();
     let mut results: Vec<Option<T>> = futures.iter().map(|_| None).collect();
     poll_fn(|context| {

@@ -46,6 +46,10 @@ mod apart;
 
 mod refusals;
 
+mod leases;
+
+mod leased;
+
 mod fallback;
 
 mod stats;
@@ -58,9 +62,11 @@ mod store;
 mod behaviour;
 
 pub use config::{
-    BATCH, BATCH_MAX, CONNECTIONS_MAX, Config, InvalidConfig, PREFIX, Secret, Servers, TIMEOUT, Tls,
+    BATCH, BATCH_MAX, CONNECTIONS_MAX, Config, InvalidConfig, Mode, PREFIX, Secret, Servers,
+    TIMEOUT, Tls,
 };
 pub use fallback::{DENIED_FOR, Fallback, OnStoreError};
 pub use fit::{GRAIN, InvalidForRedis, LOG_UNITS_MAX, check};
+pub use leased::is_leasable;
 pub use stats::Counts;
 pub use store::Redis;

@@ -64,6 +64,14 @@ pub(crate) enum Step {
     Reserve { name: u64, lasts: u64 },
     /// Charges what was reserved.
     Confirm { name: u64 },
+    /// Charges what was spent of a lease, gives back the rest, and leases units anew: those that
+    /// are asked, and up to `want` if there are many.
+    Lease {
+        name: u64,
+        lasts: u64,
+        spent: u64,
+        want: u64,
+    },
     /// Gives back what was reserved; if the request is refused, charges the lines that ask for it.
     Release { name: u64, penalises: bool },
 }
@@ -96,12 +104,17 @@ impl Question {
             Step::Reserve { name, lasts } => (1, name, lasts),
             Step::Confirm { name } => (2, name, 0),
             Step::Release { name, .. } => (3, name, 0),
+            Step::Lease { name, lasts, .. } => (4, name, lasts),
         };
         packed.put_u8(number);
         packed.put_u8(u8::try_from(lines.len()).expect("CHARGES_MAX is below 256"));
         if step != Step::Decide {
             packed.put_u64(name);
             packed.put_uint(lasts.min(UNITS_MAX), 5);
+        }
+        if let Step::Lease { spent, want, .. } = step {
+            packed.put_uint(spent.min(UNITS_MAX), 5);
+            packed.put_uint(want.min(UNITS_MAX), 5);
         }
         let forgives = matches!(
             step,
@@ -113,11 +126,16 @@ impl Question {
         for (line, fitted) in lines {
             put_line(&mut packed, line, fitted, forgives);
         }
-        let tells_states = matches!(step, Step::Decide | Step::Reserve { .. });
+        let states = match step {
+            Step::Decide | Step::Reserve { .. } => lines.len(),
+            Step::Confirm { .. } | Step::Release { .. } => 0,
+            // And the lease.
+            Step::Lease { .. } => 2,
+        };
         Question::General(General {
             keys: lines.iter().map(|(line, _)| line.charge.key).collect(),
             packed,
-            states: if tells_states { lines.len() } else { 0 },
+            states,
         })
     }
 

@@ -133,7 +133,7 @@ impl Refusals {
 impl Refused {
     /// What core says now; nothing if the charge may fit, or if nobody knows.
     fn decision(&self, charge: &Charge<'_>, fitted: &Fitted, judged: u64) -> Option<Decision> {
-        if self.fitted != *fitted {
+        if self.fitted != *fitted || self.until <= Instant::now() {
             return None;
         }
         // Of a log only the wait for the very units is known.

@@ -2,7 +2,8 @@
 
 use bytes::{Buf, Bytes};
 use tollgate_core::{
-    Account, Bucket, COUNTERS_MAX, FixedWindow, Limit, Moment, SlidingWindow, Span, Usage,
+    Account, Bucket, COUNTERS_MAX, Charge, FixedWindow, Limit, Moment, OnDenial, SlidingWindow,
+    Span, Usage, step,
 };
 
 use crate::fit::{Fitted, GRAIN, Kind};
@@ -75,6 +76,12 @@ impl Seen {
     /// The bucket that is full again so many microseconds after 1970.
     pub(crate) fn bucket(full_at: u64) -> Seen {
         Seen::Account(Account::Bucket(Bucket::full_at(moment(full_at))))
+    }
+
+    /// Charges what fits.
+    pub(crate) fn charge(&mut self, charge: &Charge<'_>, fitted: &Fitted, now: u64) {
+        let now = moment(now);
+        let _known = step(self, &fitted.limit, now, charge.cost, OnDenial::Keep);
     }
 
     /// A key never seen.

@@ -16,6 +16,9 @@ pub(crate) struct Stats {
     scripts_loaded: AtomicU64,
     refused_here: AtomicU64,
     fell_back: AtomicU64,
+    leased: AtomicU64,
+    lease_spent: AtomicU64,
+    lease_returned: AtomicU64,
 }
 
 /// What a store has done since it was built.
@@ -42,6 +45,12 @@ pub struct Counts {
     pub scripts_loaded: u64,
     /// Decisions that were refused without asking Redis, which had refused them lately.
     pub local_refusals: u64,
+    /// Units that were leased.
+    pub units_leased: u64,
+    /// Decisions that were made on leased units.
+    pub lease_decisions: u64,
+    /// Leases that went back because nobody used them.
+    pub leases_returned: u64,
     /// Decisions that were made without Redis, because it had no answer.
     pub fallbacks: u64,
 }
@@ -88,6 +97,18 @@ impl Stats {
         self.refused_here.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn leased(&self, units: u64) {
+        self.leased.fetch_add(units, Ordering::Relaxed);
+    }
+
+    pub(crate) fn decided_on_lease(&self) {
+        self.lease_spent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lease_returned(&self) {
+        self.lease_returned.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn fell_back(&self) {
         self.fell_back.fetch_add(1, Ordering::Relaxed);
     }
@@ -105,6 +126,9 @@ impl Stats {
             redirections: read(&self.redirected),
             scripts_loaded: read(&self.scripts_loaded),
             local_refusals: read(&self.refused_here),
+            units_leased: read(&self.leased),
+            lease_decisions: read(&self.lease_spent),
+            leases_returned: read(&self.lease_returned),
             fallbacks: read(&self.fell_back),
         }
     }

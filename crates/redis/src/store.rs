@@ -3,15 +3,18 @@
 use std::fmt;
 use std::sync::Arc;
 
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tollgate_core::{Charge, Cost, Key, KeyHasher, Span, Store, StoreError, Verdict, Wait};
 
 use crate::apart::{self, Refunds};
-use crate::config::{Config, InvalidConfig, Servers};
+use crate::config::{Config, InvalidConfig, Mode, Servers};
 use crate::connection::Opener;
 use crate::failure::Failure;
 use crate::fit::{Fitted, InvalidForRedis};
 use crate::keys;
+use crate::leased;
+use crate::leases::{self, Leases};
 use crate::question::{self, Bucket, Question};
 use crate::reach::{Asked, Reach};
 use crate::refusals::Refusals;
@@ -25,10 +28,13 @@ use crate::told::{self, Told};
 /// Cheap to share behind an [`Arc`]; every task may ask at once, and those that ask together share
 /// calls and round trips. See the crate's documentation for what it promises and what it costs.
 pub struct Redis {
-    reach: Reach,
+    reach: Arc<Reach>,
     timeout: Span,
     stats: Arc<Stats>,
     refusals: Refusals,
+    leases: Option<Arc<Leases>>,
+    /// Gives back leases that nobody uses.
+    keeper: Option<JoinHandle<()>>,
     #[cfg(test)]
     now: Option<Arc<std::sync::atomic::AtomicU64>>,
 }
@@ -80,15 +86,23 @@ impl Redis {
         let stats = Arc::new(Stats::default());
         let scripts = match config.servers {
             Servers::Cluster(_) => scripts.clustered(),
+            _ if config.mode == Mode::Leased => scripts.clustered(),
             _ => scripts,
         };
         let opener = Opener::new(config, scripts)?;
-        let reach = Reach::new(config, opener, caller, &stats);
+        let reach = Arc::new(Reach::new(config, opener, caller, &stats));
+        let leases = (config.mode == Mode::Leased).then(Leases::new);
+        let keeper = leases.as_ref().map(|leases| {
+            let (leases, reach) = (Arc::clone(leases), Arc::clone(&reach));
+            tokio::spawn(leased::keep(leases, reach, Arc::clone(&stats)))
+        });
         Ok(Redis {
             reach,
             timeout: config.timeout,
             stats,
             refusals: Refusals::default(),
+            leases,
+            keeper,
             #[cfg(test)]
             now: None,
         })
@@ -97,6 +111,18 @@ impl Redis {
     /// How long a decision may take.
     pub(crate) const fn timeout(&self) -> Span {
         self.timeout
+    }
+
+    pub(crate) fn reach(&self) -> &Reach {
+        &self.reach
+    }
+
+    pub(crate) fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    pub(crate) const fn leases(&self) -> Option<&Arc<Leases>> {
+        self.leases.as_ref()
     }
 
     /// What the store has done so far.
@@ -130,6 +156,12 @@ impl Redis {
                 if let Some(verdict) = self.refusals.verdict(charge, &fitted) {
                     self.stats.refused_here();
                     return Ok(verdict);
+                }
+                if let Some(leases) = &self.leases {
+                    let decided = self.decide_leased(leases, charge, &fitted, since).await?;
+                    if let Some(verdict) = decided {
+                        return Ok(verdict);
+                    }
                 }
                 self.decide_one(charge, &fitted, since).await
             }
@@ -166,12 +198,17 @@ impl Redis {
     }
 
     /// Remembers a refusal, so that the next one on the key costs Redis nothing.
-    fn remember(&self, charge: &Charge<'_>, fitted: &Fitted, told: &Told, wait: Span) {
+    pub(crate) fn remember(&self, charge: &Charge<'_>, fitted: &Fitted, told: &Told, wait: Span) {
         // Under test the time is made up, and nothing is refused for as long as it really takes.
         #[cfg(test)]
         if self.now.is_some() {
             return;
         }
+        // Units that other nodes have leased may come back.
+        let wait = match self.leases {
+            Some(_) => wait.min(leases::LASTS.into()),
+            None => wait,
+        };
         if let Ok((seen, now)) = told.seen(fitted) {
             self.refusals.remember(charge, fitted, seen, now, wait);
         }
@@ -208,6 +245,14 @@ impl Redis {
         since: Instant,
     ) -> Result<Told, Asked> {
         self.reach.ask(question, since).await
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.abort();
+        }
     }
 }
 

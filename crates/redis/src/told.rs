@@ -94,6 +94,20 @@ impl Told {
         told.collect()
     }
 
+    /// The state without the lease that follows it, and how many units are leased for how many
+    /// microseconds.
+    pub(crate) fn lease(self) -> Result<(Told, u64, u64), Malformed> {
+        let Told::General(mut told) = self else {
+            return Err(Malformed("no lease"));
+        };
+        let mut lease = told.states.pop().ok_or(Malformed("no lease"))?;
+        if lease.len() != 10 {
+            return Err(Malformed("no lease"));
+        }
+        let (granted, lasts) = (lease.get_uint(5), lease.get_uint(5));
+        Ok((Told::General(told), granted, lasts))
+    }
+
     /// Whether another request's reservation was in the way.
     pub(crate) fn is_blocked(&self) -> bool {
         matches!(self, Told::General(told) if told.status == Status::Blocked)

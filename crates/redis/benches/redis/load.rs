@@ -13,8 +13,17 @@ use tollgate_testbed as testbed;
 pub(crate) struct Load {
     pub(crate) limit: Limit,
     pub(crate) keys: u32,
+    pub(crate) popularity: Popularity,
     pub(crate) callers: u64,
     pub(crate) lasts: Duration,
+}
+
+/// How often each key is asked.
+#[derive(Clone, Copy)]
+pub(crate) enum Popularity {
+    Uniform,
+    /// The n-th key one n-th as often as the first.
+    Zipf,
 }
 
 /// What came of it.
@@ -23,6 +32,7 @@ pub(crate) struct Measured {
     /// Processor time for a decision.
     pub(crate) redis_micros: f64,
     pub(crate) client_micros: f64,
+    /// Decisions for each script call.
     pub(crate) per_call: f64,
     pub(crate) p50_micros: f64,
     pub(crate) p99_micros: f64,
@@ -51,7 +61,13 @@ impl Load {
         let mut callers = JoinSet::new();
         for caller in 0..self.callers {
             let (store, keys, stop) = (Arc::clone(&store), Arc::clone(&keys), Arc::clone(&stop));
-            callers.spawn(call(store, keys, stop, self.limit, caller));
+            callers.spawn(call(
+                store,
+                keys,
+                stop,
+                (self.limit, self.popularity),
+                caller,
+            ));
         }
         tokio::time::sleep(self.lasts).await;
         stop.store(true, Ordering::Relaxed);
@@ -61,16 +77,28 @@ impl Load {
         let total: u64 = told.iter().map(|(count, _)| count).sum();
         let mut took: Vec<u32> = told.into_iter().flat_map(|(_, took)| took).collect();
         took.sort_unstable();
-        let part = |percent: usize| f64::from(took[(took.len() - 1) * percent / 100]);
+        let part = |percent: usize| f64::from(took[(took.len() - 1) * percent / 100]) / 1e3;
         let counts = store.counts();
         Measured {
             per_second: total as f64 / seconds,
             redis_micros: spent[0] * 1e6 / total as f64,
             client_micros: spent[1] * 1e6 / total as f64,
-            per_call: counts.questions as f64 / counts.calls as f64,
+            per_call: total as f64 / counts.calls.max(1) as f64,
             p50_micros: part(50),
             p99_micros: part(99),
         }
+    }
+}
+
+impl Popularity {
+    /// A place below `count`, from 53 random bits.
+    fn draw(self, random: u64, count: usize) -> usize {
+        let part = random as f64 / (1_u64 << 53) as f64;
+        let place = match self {
+            Popularity::Uniform => part * count as f64,
+            Popularity::Zipf => (count as f64).powf(part) - 1.0,
+        };
+        (place as usize).min(count - 1)
     }
 }
 
@@ -79,7 +107,7 @@ async fn call(
     store: Arc<Redis>,
     keys: Arc<Vec<Key>>,
     stop: Arc<AtomicBool>,
-    limit: Limit,
+    (limit, popularity): (Limit, Popularity),
     caller: u64,
 ) -> (u64, Vec<u32>) {
     let mut random = caller * 7_919 + 1;
@@ -88,15 +116,19 @@ async fn call(
         random = random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040);
-        let key = keys[(random >> 33) as usize % keys.len()];
+        let key = keys[popularity.draw(random >> 11, keys.len())];
         // One in eight is timed, so that the clock costs little.
         let start = (count % 8 == 0).then(Instant::now);
         let verdict = store.decide(&[Charge::new(key, &limit, Cost::ONE)]).await;
         assert!(verdict.is_ok(), "{verdict:?}");
         if let Some(start) = start {
-            took.push(start.elapsed().as_micros() as u32);
+            took.push(start.elapsed().as_nanos().min(u128::from(u32::MAX)) as u32);
         }
         count += 1;
+        // Decided here: let the others run.
+        if count % 64 == 0 {
+            tokio::task::yield_now().await;
+        }
     }
     (count, took)
 }

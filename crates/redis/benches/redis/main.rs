@@ -22,10 +22,10 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use tollgate_core::{Limit, Span};
-use tollgate_redis::Config;
+use tollgate_redis::{Config, Mode};
 use tollgate_testbed as testbed;
 
-use load::{Load, Measured};
+use load::{Load, Measured, Popularity};
 
 /// Named figures, in the order in which they were measured.
 #[derive(Default)]
@@ -70,6 +70,7 @@ fn main() {
     let lasts = Duration::from_secs(if is_quick { 2 } else { 10 });
     let mut figures = Figures::default();
     strict(&mut figures, lasts);
+    leased(&mut figures, lasts);
     far_away(&mut figures, lasts);
     memory::measure(&mut figures, if is_quick { 20_000 } else { 100_000 });
     if let Some(path) = path {
@@ -111,11 +112,59 @@ fn strict(figures: &mut Figures, lasts: Duration) {
         let load = Load {
             limit: Limit::token_bucket(100, Span::MINUTE).unwrap(),
             keys: 1_000_000,
+            popularity: Popularity::Uniform,
             callers,
             lasts,
         };
         let measured = load.run(&config, &redis);
         figures.put_all(name, &measured, ceiling.per_second);
+    }
+}
+
+/// Warm keys on leased units, against asking for each decision.
+fn leased(figures: &mut Figures, lasts: Duration) {
+    let redis = pinned();
+    // A lease lasts a second at most, and holds a quarter of what is free at most.
+    let limit = Limit::token_bucket(1_000_000, Span::SECOND).unwrap();
+    for (name, keys, popularity) in [
+        ("zipf", 1_000_000, Popularity::Zipf),
+        ("one_hot_key", 1, Popularity::Uniform),
+    ] {
+        let mut strict = None;
+        for mode in [Mode::Strict, Mode::Leased] {
+            redis.ask(&["FLUSHALL"]);
+            let config = Config {
+                mode,
+                timeout: Span::from_secs(5),
+                ..Config::single(redis.address())
+            };
+            let load = Load {
+                limit,
+                keys,
+                popularity,
+                callers: 512,
+                lasts,
+            };
+            let measured = load.run(&config, &redis);
+            let strict = *strict.get_or_insert(measured.per_second);
+            let name = format!(
+                "{}/{name}",
+                if mode == Mode::Leased {
+                    "leased"
+                } else {
+                    "strict"
+                }
+            );
+            figures.put(format!("{name}/decisions_per_s"), measured.per_second);
+            figures.put(format!("{name}/of_strict"), measured.per_second / strict);
+            figures.put(
+                format!("{name}/calls_per_decision"),
+                1.0 / measured.per_call,
+            );
+            figures.put(format!("{name}/redis_cpu_us"), measured.redis_micros);
+            figures.put(format!("{name}/client_cpu_us"), measured.client_micros);
+            figures.put(format!("{name}/p50_us"), measured.p50_micros);
+        }
     }
 }
 
@@ -127,18 +176,27 @@ fn far_away(figures: &mut Figures, lasts: Duration) {
         delay: Duration::from_micros(2_500),
         ..testbed::Faults::default()
     });
-    let config = Config {
-        timeout: Span::from_secs(5),
-        ..Config::single(proxy.address())
-    };
-    let load = Load {
-        limit: Limit::token_bucket(100, Span::MINUTE).unwrap(),
-        keys: 10_000,
-        callers: 512,
-        lasts,
-    };
-    let measured = load.run(&config, &redis);
-    figures.put("strict/far_away/decisions_per_s", measured.per_second);
-    figures.put("strict/far_away/p50_us", measured.p50_micros);
-    figures.put("strict/far_away/p99_us", measured.p99_micros);
+    let limit = Limit::token_bucket(1_000_000, Span::SECOND).unwrap();
+    for (name, mode, keys) in [
+        ("strict", Mode::Strict, 10_000),
+        ("leased", Mode::Leased, 16),
+    ] {
+        let config = Config {
+            mode,
+            timeout: Span::from_secs(5),
+            ..Config::single(proxy.address())
+        };
+        let load = Load {
+            limit,
+            keys,
+            popularity: Popularity::Uniform,
+            callers: 512,
+            lasts,
+        };
+        let measured = load.run(&config, &redis);
+        let name = format!("{name}/far_away");
+        figures.put(format!("{name}/decisions_per_s"), measured.per_second);
+        figures.put(format!("{name}/p50_us"), measured.p50_micros);
+        figures.put(format!("{name}/p99_us"), measured.p99_micros);
+    }
 }

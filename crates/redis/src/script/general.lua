@@ -19,7 +19,7 @@ local clustered = false
 
 local FIXED_CLOCK, FIXED_FIRST, LOG, SLIDING, TOKEN, LEAKY = 1, 2, 3, 4, 5, 6
 local ENFORCE, QUOTA, UNJUDGED = 0, 2, 3
-local RESERVE, CONFIRM, RELEASE = 1, 2, 3
+local RESERVE, CONFIRM, RELEASE, LEASE = 1, 2, 3, 4
 local REFUSED, ADMITTED, BLOCKED = '\0', '\1', '\2'
 local WORD = 4294967296
 
@@ -226,28 +226,37 @@ local function sliding_decode(a, state)
   for i = 0, segments do a[i] = i < count and counters[i + 1] or 0 end
 end
 
--- Reservations: units that a request over several slots holds here until all of its slots agree. They
--- lie beside the account, and whatever is judged meanwhile must fit beside them.
+-- Units that are held beside the account. Reservations belong to a request over several slots, until
+-- all of its slots agree: whatever is judged meanwhile must fit beside them, and when they end they
+-- are gone. Leases belong to a node that spends them without asking: they count as consumed, and
+-- what is not reported when they end is charged as of then. A lease's name begins above 127.
+
+local function is_lease(id) return byte(id) > 127 end
+
+local function hold(a, id, units, till)
+  a.holds[id] = { units, till }
+  if is_lease(id) then a.leased = a.leased + units else a.held = a.held + units end
+end
+
+local function let_go(a, id)
+  local one = a.holds[id]
+  if not one then return end
+  if is_lease(id) then a.leased = a.leased - one[1] else a.held = a.held - one[1] end
+  a.holds[id], a.holds_dirty = nil, true
+end
 
 local function holds_load(a)
-  a.holds, a.held = {}, 0
+  a.holds, a.held, a.leased = {}, 0, 0
   if not clustered then return end
   local state = call('GET', a.key .. ':r')
   for from = 1, state and #state or 0, 20 do
     local id, units, till = read('>c8I5I7', state, from)
     if till > now then
-      a.holds[id], a.held = { units, till }, a.held + units
+      hold(a, id, units, till)
+    elseif is_lease(id) then
+      a.ended = a.ended or {}
+      a.ended[#a.ended + 1] = { units, till }
     end
-  end
-end
-
-local function hold(a, id, units, till)
-  a.holds[id], a.held, a.holds_dirty = { units, till }, a.held + units, true
-end
-
-local function let_go(a, id)
-  if a.holds[id] then
-    a.held, a.holds[id], a.holds_dirty = a.held - a.holds[id][1], nil, true
   end
 end
 
@@ -255,7 +264,8 @@ local function holds_save(a)
   local entries, last = {}, 0
   for id, one in pairs(a.holds) do
     entries[#entries + 1] = pack('>c8I5I7', id, one[1], one[2])
-    last = max(last, one[2])
+    -- An ended lease matters for as long as what it is charged with.
+    last = max(last, one[2] + (is_lease(id) and a.memory or 0))
   end
   if #entries == 0 then
     call('DEL', a.key .. ':r')
@@ -351,7 +361,35 @@ end
 
 local function remaining(a, line)
   if a.kind == SLIDING then return max(line.cap - sliding_estimate(a), 0) end
-  return line.cap - a.used
+  if is_bucket(a.kind) then
+    return floor((line.cap * a.span - (a.at - now)) / a.span) - a.leased
+  end
+  return line.cap - a.used - a.leased
+end
+
+-- What is told of an account: leases as if they were charged.
+local function state_of(a)
+  if a.leased == 0 then return a.raw or encode(a) end
+  local at, used = a.at, a.used
+  if is_bucket(a.kind) then a.at = at + a.leased * a.span else a.used = used + a.leased end
+  local state = encode(a)
+  a.at, a.used = at, used
+  return state
+end
+
+-- Charges what a lease held when it ended.
+local function charge_ended(a, units, till)
+  a.dirty, a.raw, a.holds_dirty = true, nil, true
+  if is_bucket(a.kind) then
+    a.at = max(a.at, till) + units * a.span
+  elseif a.kind == FIXED_CLOCK then
+    -- At the end of its window at the latest, and that one is over then.
+    local window_end = till - 1 - (till - 1) % a.span + a.span
+    if window_end > now then
+      if a.at ~= window_end then a.at, a.used = window_end, 0 end
+      a.used = a.used + units
+    end
+  end
 end
 
 local function take(a, line, units)
@@ -416,6 +454,7 @@ end
 
 local function fits(a, line, units)
   if units > line.cap then return false end
+  units = units + a.leased
   if is_bucket(a.kind) then return a.at - now + units * a.span <= line.cap * a.span end
   if a.kind == SLIDING then return sliding_estimate(a) + units <= line.cap end
   return a.used + units <= line.cap
@@ -423,7 +462,7 @@ end
 
 local function penalise(a, line, units)
   if is_bucket(a.kind) then
-    a.at = now + min(a.at - now + units * a.span, line.cap * a.span)
+    a.at = now + min(a.at - now + units * a.span, (line.cap - a.leased) * a.span)
     a.dirty, a.raw = true, nil
   else
     take(a, line, min(units, remaining(a, line)))
@@ -483,6 +522,11 @@ local function account(key, line)
     accounts[key] = a
   end
   convert(a, line)
+  a.span, a.memory = line.span, is_bucket(a.kind) and line.cap * line.span or line.span
+  if a.ended then
+    for _, one in ipairs(a.ended) do charge_ended(a, one[1], one[2]) end
+    a.ended = nil
+  end
   settle(a, line)
   return a
 end
@@ -519,7 +563,7 @@ local function judge(lines, states)
   local refused, blocked, quotas, quotas_over = false, false, 0, 0
   for i, line in ipairs(lines) do
     local a, role, units = line.account, line.role, line.units
-    if a.kind ~= LOG then states[i] = a.raw or encode(a) end
+    if a.kind ~= LOG then states[i] = state_of(a) end
     if line.refund > 0 then refund(a, line, line.refund) end
     line.refused = role ~= UNJUDGED and not fits(a, line, units)
     if role ~= UNJUDGED and a.held > 0 and not line.refused then
@@ -568,7 +612,10 @@ local function reserve(lines, id, till)
   if refused then return answer(REFUSED, states) end
   if blocked then return answer(BLOCKED, states) end
   for _, line in ipairs(lines) do
-    if not line.refused and line.take > 0 then hold(line.account, id, line.take, till) end
+    if not line.refused and line.take > 0 then
+      hold(line.account, id, line.take, till)
+      line.account.holds_dirty = true
+    end
   end
   answer(ADMITTED, states)
 end
@@ -591,13 +638,41 @@ local function release(lines, id)
   answer(ADMITTED, {})
 end
 
+-- Charges what a node has spent of its lease, takes the rest back, and leases it units anew: at
+-- least those that it needs now, and more only up to a quarter of what is free, so that the other
+-- nodes find three times as much.
+local function lease(line, id, till, spent, want)
+  local a, units, judged = line.account, line.units, line.role ~= UNJUDGED
+  local mine = a.holds[id]
+  if mine then
+    let_go(a, id)
+    take(a, line, min(spent, mine[1]))
+  end
+  if a.kind == FIXED_CLOCK then till = min(till, a.at) end
+  local status, state, granted = ADMITTED, state_of(a), 0
+  if judged and not fits(a, line, units) then
+    status = REFUSED
+  elseif judged and not fits(a, line, units + a.held) then
+    status = BLOCKED
+  elseif judged then
+    local free = remaining(a, line) - a.held
+    granted = max(units, min(want, floor(free / 4)))
+    hold(a, id, granted, till)
+    a.holds_dirty = true
+  end
+  answer(status, { state, pack('>I5I5', granted, till - now) })
+end
+
 while position <= #questions do
-  local step, count, id, lasts
+  local step, count, id, lasts, spent, want
   step, count, position = read('>BB', questions, position)
   if step > 0 then id, lasts, position = read('>c8I5', questions, position) end
+  if step == LEASE then spent, want, position = read('>I5I5', questions, position) end
   local lines = {}
   for i = 1, count do lines[i] = next_line() end
-  if step == RESERVE then
+  if step == LEASE then
+    lease(lines[1], id, now + lasts, spent, want)
+  elseif step == RESERVE then
     reserve(lines, id, now + lasts)
   elseif step == CONFIRM then
     confirm(lines, id)

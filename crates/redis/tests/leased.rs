@@ -1,0 +1,134 @@
+//! Leased units: fast, and never more than the limit.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Span};
+use tollgate_redis::{Config, Mode, Redis};
+use tollgate_testbed as testbed;
+
+const NODES: usize = 4;
+const TASKS: usize = 8;
+
+fn node(address: String) -> Arc<Redis> {
+    let config = Config {
+        mode: Mode::Leased,
+        timeout: Span::from_secs(10),
+        ..Config::single(address)
+    };
+    Arc::new(Redis::connect(&config).unwrap())
+}
+
+fn key(store: &Redis) -> Key {
+    store.key([&b"leased"[..], b"", b"hot"].into_iter())
+}
+
+/// How many units several nodes are admitted in this time, all asking as fast as they can.
+async fn spent(nodes: &[Arc<Redis>], limit: Limit, lasts: Duration) -> u64 {
+    let end = Instant::now() + lasts;
+    let mut tasks = JoinSet::new();
+    for store in nodes {
+        for _ in 0..TASKS {
+            let store = Arc::clone(store);
+            tasks.spawn(async move {
+                let charge = Charge::new(key(&store), &limit, Cost::ONE);
+                let mut admitted = 0;
+                while Instant::now() < end {
+                    let verdict = store.decide(&[charge]).await.unwrap();
+                    admitted += u64::from(verdict.is_admitted());
+                    tokio::task::yield_now().await;
+                }
+                admitted
+            });
+        }
+    }
+    tasks.join_all().await.into_iter().sum()
+}
+
+async fn counted(store: &Redis, limit: &Limit) -> u64 {
+    let peek = Charge::new(key(store), limit, Cost::Peek(1));
+    let verdict = store.decide(&[peek]).await.unwrap();
+    u64::from(limit.capacity() - verdict.decisions[0].remaining())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_nodes_spend_exactly_the_limit() {
+    let redis = testbed::Redis::start();
+    let nodes: Vec<_> = (0..NODES).map(|_| node(redis.address())).collect();
+    let limit = Limit::fixed_window(20_000, Span::DAY).unwrap();
+    assert_eq!(spent(&nodes, limit, Duration::from_secs(4)).await, 20_000);
+    let leased: u64 = nodes.iter().map(|node| node.counts().lease_decisions).sum();
+    let asked: u64 = nodes.iter().map(|node| node.counts().questions).sum();
+    assert!(
+        leased > 15_000,
+        "{leased} decisions on leased units, {asked} questions"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_is_never_over_admitted() {
+    let redis = testbed::Redis::start();
+    let nodes: Vec<_> = (0..NODES).map(|_| node(redis.address())).collect();
+    let limit = Limit::token_bucket(1_000, Span::SECOND)
+        .unwrap()
+        .with_burst(500)
+        .unwrap();
+    let start = Instant::now();
+    let admitted = spent(&nodes, limit, Duration::from_secs(3)).await;
+    let most = 500 + u64::try_from(start.elapsed().as_millis()).unwrap() + 1;
+    assert!(admitted <= most, "{admitted} of at most {most}");
+    // And most of what there was is used, although units lie leased at one node or the other.
+    assert!(admitted >= most / 2, "{admitted} of at most {most}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_left_goes_back() {
+    let redis = testbed::Redis::start();
+    let limit = Limit::fixed_window(1_000, Span::DAY).unwrap();
+    let (idle, closed) = (node(redis.address()), node(redis.address()));
+    let watcher = Redis::connect(&Config {
+        mode: Mode::Leased,
+        timeout: Span::from_secs(10),
+        ..Config::single(redis.address())
+    });
+    let watcher = watcher.unwrap();
+    for _ in 0..20 {
+        for store in [&idle, &closed] {
+            let charge = Charge::new(key(store), &limit, Cost::ONE);
+            assert!(store.decide(&[charge]).await.unwrap().is_admitted());
+        }
+    }
+    assert!(
+        counted(&watcher, &limit).await > 40,
+        "leased units count as consumed"
+    );
+    closed.close().await;
+    while idle.counts().leases_returned == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(counted(&watcher, &limit).await, 40);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_dead_node_held_is_charged() {
+    let redis = testbed::Redis::start();
+    let bucket = Limit::token_bucket(1_000, Span::DAY).unwrap();
+    let window = Limit::fixed_window(1_000, Span::DAY).unwrap();
+    for limit in [bucket, window] {
+        redis.ask(&["FLUSHALL"]);
+        let store = node(redis.address());
+        let charge = Charge::new(key(&store), &limit, Cost::ONE);
+        for _ in 0..20 {
+            assert!(store.decide(&[charge]).await.unwrap().is_admitted());
+        }
+        let watcher = node(redis.address());
+        let held = counted(&watcher, &limit).await;
+        assert!(held > 20, "{held}");
+        drop(store);
+        // Its lease ends after a second, and all of it is charged as of then.
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        assert_eq!(counted(&watcher, &limit).await, held, "{limit:?}");
+    }
+}
