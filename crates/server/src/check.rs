@@ -167,7 +167,7 @@ pub(crate) fn verdict(request: &Request<'_>, answer: &Answer) -> Response {
     if answer.is_over_soft() {
         members.insert("overSoft".to_owned(), json!(true));
     }
-    let limits = answer.statuses.iter().map(told);
+    let limits = answer.statuses.iter().map(|status| told(status, answer));
     members.insert("limits".to_owned(), limits.collect());
     let media_type = problem.map_or("application/json", |_| MEDIA_TYPE);
     let body = format!("{}\n", Value::Object(members));
@@ -177,11 +177,11 @@ pub(crate) fn verdict(request: &Request<'_>, answer: &Answer) -> Response {
 }
 
 /// One entry a descriptor, in their order.
-fn told(status: &Status) -> Value {
+fn told(status: &Status, answer: &Answer) -> Value {
     match status {
         Status::NoLimit => json!({"outcome": "no_limit"}),
         Status::Unlimited { rule } => named(rule, json!({"outcome": "unlimited"})),
-        Status::Limited(limited) => named(&limited.rule, judged(limited)),
+        Status::Limited(limited) => named(&limited.rule, judged(limited, answer)),
     }
 }
 
@@ -193,10 +193,11 @@ fn named(rule: &RuleName, mut entry: Value) -> Value {
     entry
 }
 
-fn judged(limited: &Limited) -> Value {
+fn judged(limited: &Limited, answer: &Answer) -> Value {
     let outcome = match (&limited.decision, limited.enforcement) {
         (Decision::Allow(_), _) => "allowed",
         (Decision::Deny(_), Enforcement::Shadow) => "shadow_denied",
+        (Decision::Deny(_), Enforcement::Quota) if answer.is_admitted() => "quota_over",
         (Decision::Deny(_), _) => "denied",
     };
     let limit = &limited.limit;

@@ -2,8 +2,8 @@
 //!
 //! Rules come from the operator's files, so each has its own series, found by its address without
 //! hashing a text. What clients can name, the values of `detailed_metric` and `value_to_metric`,
-//! has at most [`VALUE_SERIES_MAX`] series; what comes later is counted as `other`. The name of a
-//! domain that has no rules is never kept.
+//! has at most [`VALUE_SERIES_MAX`] series; what comes later is counted as its domain's
+//! [`OTHER`]. The name of a domain that has no rules is never kept.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Error;
@@ -19,8 +19,10 @@ use tollgate_rules::{Resolved, RuleSet};
 
 /// The most series whose names depend on what clients send.
 pub const VALUE_SERIES_MAX: usize = 1000;
-/// The longest such name, in bytes; a longer one is counted as `other`.
+/// The longest such name, in bytes; a longer one is counted as [`OTHER`].
 const VALUE_PATH_BYTES_MAX: usize = 512;
+/// What is told in place of a name that there is no room for.
+const OTHER: &str = "(other)";
 
 /// The outcomes of one descriptor. The order is that of [`Outcome`].
 const OUTCOMES: [&str; 9] = [
@@ -68,11 +70,10 @@ type Series = (Arc<str>, Box<str>);
 /// Every series.
 #[derive(Debug, Default)]
 pub(crate) struct Decisions {
-    /// Those of the rules in force, and of their domains with an empty path.
+    /// Those of the rules in force, and of their domains with an empty path and with [`OTHER`].
     rules: RwLock<BTreeMap<Series, Arc<Tally>>>,
-    /// Those with clients' values in them.
+    /// Those with clients' values in them. Clients can choose one so that it looks like a rule.
     values: RwLock<BTreeMap<Series, Arc<Tally>>>,
-    other: Tally,
     unknown_domain: Tally,
 }
 
@@ -81,7 +82,15 @@ pub(crate) struct Decisions {
 pub(crate) struct Tallies {
     /// By the address of the rule's name, which lives as long as the rules that this belongs to.
     rules: HashMap<usize, Arc<Tally>>,
-    domains: HashMap<String, (Arc<str>, Arc<Tally>)>,
+    domains: HashMap<String, OfDomain>,
+}
+
+/// The series of a domain that are no rule's.
+#[derive(Debug)]
+struct OfDomain {
+    name: Arc<str>,
+    no_limit: Arc<Tally>,
+    other: Arc<Tally>,
 }
 
 /// Writes [`Decisions`] at each scrape.
@@ -98,19 +107,18 @@ impl Decisions {
         let mut tallies = Tallies::default();
         for name in rules.domains() {
             let domain: Arc<str> = name.into();
-            let series = (Arc::clone(&domain), Box::default());
-            let tally = before.get(&series).cloned().unwrap_or_default();
-            after.insert(series, Arc::clone(&tally));
-            tallies.domains.insert(name.to_owned(), (domain, tally));
+            let of_domain = OfDomain {
+                no_limit: go_on(&before, &mut after, &domain, ""),
+                other: go_on(&before, &mut after, &domain, OTHER),
+                name: domain,
+            };
+            tallies.domains.insert(name.to_owned(), of_domain);
         }
         for view in rules.rules() {
-            let Some((domain, _)) = tallies.domains.get(&view.rule.domain) else {
+            let Some(OfDomain { name, .. }) = tallies.domains.get(&view.rule.domain) else {
                 continue;
             };
-            let series = (Arc::clone(domain), view.rule.path.as_str().into());
-            let known = after.get(&series).or_else(|| before.get(&series));
-            let tally = known.cloned().unwrap_or_default();
-            after.insert(series, Arc::clone(&tally));
+            let tally = go_on(&before, &mut after, name, &view.rule.path);
             tallies.rules.insert(address(&view.rule), tally);
         }
         *before = after;
@@ -140,6 +148,20 @@ impl Decisions {
     }
 }
 
+/// The series of a path after a reload: the one from before, if there was one.
+fn go_on(
+    before: &BTreeMap<Series, Arc<Tally>>,
+    after: &mut BTreeMap<Series, Arc<Tally>>,
+    domain: &Arc<str>,
+    path: &str,
+) -> Arc<Tally> {
+    let series = (Arc::clone(domain), path.into());
+    let known = after.get(&series).or_else(|| before.get(&series));
+    let tally = known.cloned().unwrap_or_default();
+    after.insert(series, Arc::clone(&tally));
+    tally
+}
+
 // === impl Tallies ===
 
 impl Tallies {
@@ -151,7 +173,7 @@ impl Tallies {
         resolved: &Resolved<'_>,
         answer: &Answer,
     ) {
-        let Some((domain, of_domain)) = self.domains.get(domain) else {
+        let Some(of_domain) = self.domains.get(domain) else {
             decisions.unknown_domain.add(Outcome::UnknownDomain);
             return;
         };
@@ -159,16 +181,16 @@ impl Tallies {
             let outcome = Outcome::of(status, answer);
             let (Status::Unlimited { rule } | Status::Limited(Limited { rule, .. })) = status
             else {
-                of_domain.add(outcome);
+                of_domain.no_limit.add(outcome);
                 continue;
             };
             let of_rule = self.rules.get(&address(rule));
             let path = resolved.metric(index).unwrap_or(&rule.path);
             match of_rule.filter(|_| path == rule.path) {
                 Some(tally) => tally.add(outcome),
-                None => match decisions.of_values(domain, path) {
+                None => match decisions.of_values(&of_domain.name, path) {
                     Some(tally) => tally.add(outcome),
-                    None => decisions.other.add(outcome),
+                    None => of_domain.other.add(outcome),
                 },
             }
         }
@@ -221,6 +243,10 @@ impl Tally {
         // Relaxed: a count publishes nothing else.
         self.0[outcome.index()].fetch_add(1, Ordering::Relaxed);
     }
+
+    fn counts(&self) -> [u64; OUTCOMES.len()] {
+        self.0.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
 }
 
 // === impl Scrape ===
@@ -230,9 +256,8 @@ impl Collector for Scrape {
         let help = "Descriptors decided, by domain, rule and outcome";
         let name = "decisions";
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        let mut write = |domain: &str, rule: &str, tally: &Tally| {
-            for (count, outcome) in tally.0.iter().zip(OUTCOMES) {
-                let count = count.load(Ordering::Relaxed);
+        let mut write = |domain: &str, rule: &str, counts: [u64; OUTCOMES.len()]| {
+            for (count, outcome) in counts.into_iter().zip(OUTCOMES) {
                 if count > 0 {
                     let labels = [("domain", domain), ("rule", rule), ("outcome", outcome)];
                     ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;
@@ -241,14 +266,27 @@ impl Collector for Scrape {
             Ok::<(), Error>(())
         };
         let decisions = &self.0;
-        for map in [&decisions.rules, &decisions.values] {
-            let map = map.read().unwrap_or_else(PoisonError::into_inner);
-            for ((domain, rule), tally) in map.iter() {
-                write(domain, rule, tally)?;
+        let rules = decisions.rules.read();
+        let rules = rules.unwrap_or_else(PoisonError::into_inner);
+        let values = decisions.values.read();
+        let values = values.unwrap_or_else(PoisonError::into_inner);
+        // No series may come twice, or a scrape is refused as a whole.
+        for (series @ (domain, rule), tally) in rules.iter() {
+            let mut counts = tally.counts();
+            if let Some(values) = values.get(series) {
+                for (count, more) in counts.iter_mut().zip(values.counts()) {
+                    *count += more;
+                }
             }
+            write(domain, rule, counts)?;
         }
-        write("other", "other", &decisions.other)?;
-        write("", "", &decisions.unknown_domain)
+        let only = values
+            .iter()
+            .filter(|(series, _)| !rules.contains_key(series));
+        for ((domain, rule), tally) in only {
+            write(domain, rule, tally.counts())?;
+        }
+        write("", "", decisions.unknown_domain.counts())
     }
 }
 

@@ -1,6 +1,6 @@
 //! What each door says about a decision.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tollgate_core::Span;
 use tollgate_rls::rate_limit_response::Code;
 
@@ -23,6 +23,8 @@ descriptors:
     shadow_mode: true
   - key: free
     rate_limit: {unlimited: true}
+  - {key: small, quota_mode: true, rate_limit: 0/day}
+  - {key: large, quota_mode: true, rate_limit: 1/day}
 ";
 
 #[tokio::test]
@@ -79,6 +81,25 @@ async fn a_refusal_is_a_problem_and_says_when_to_ask_again() {
     assert_eq!(client.post("/v1/check", question).await.status, 429);
     house.clock.advance(Span::NANOSECOND);
     assert_eq!(client.post("/v1/check", question).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_quota_that_is_over_does_not_deny_while_another_is_not() {
+    let house = House::on(RULES).await;
+    let mut client = Client::to(house.http()).await;
+    let question = r#"{"domain":"shop","descriptors":[{"small":"x"},{"large":"x"}]}"#;
+    let reply = client.post("/v1/check", question).await;
+    let outcome = |json: &Value, index: usize| json["limits"][index]["outcome"].clone();
+    let json = reply.json();
+    assert_eq!(reply.status, 200);
+    assert_eq!(
+        [outcome(&json, 0), outcome(&json, 1)],
+        ["quota_over", "allowed"]
+    );
+    let reply = client.post("/v1/check", question).await;
+    let json = reply.json();
+    assert_eq!(reply.status, 429);
+    assert_eq!([outcome(&json, 0), outcome(&json, 1)], ["denied"; 2]);
 }
 
 #[tokio::test]

@@ -17,14 +17,36 @@ fn series_with_clients_values_are_bounded_in_number_and_length() {
     assert!(fresh.of_values(&domain, &long[1..]).is_some());
 }
 
+fn parse(text: &str) -> RuleSet {
+    let source = tollgate_rules::Source::new("r.yaml", text);
+    let loaded = RuleSet::parse(&[source], &tollgate_rules::Options::default());
+    assert!(!loaded.has_errors());
+    loaded.rules
+}
+
+#[test]
+fn a_value_that_looks_like_a_rule_makes_no_second_series() {
+    let rules = parse("domain: d\ndescriptors: [{key: a, value: b, rate_limit: 1/day}]\n");
+    let decisions = Arc::new(Decisions::default());
+    let tallies = decisions.take_up(&rules);
+    let view = rules.rules().next().unwrap();
+    tallies.rules[&address(&view.rule)].add(Outcome::Allowed);
+    let domain = Arc::clone(&tallies.domains["d"].name);
+    decisions
+        .of_values(&domain, &view.rule.path)
+        .unwrap()
+        .add(Outcome::Allowed);
+    let mut registry = prometheus_client::registry::Registry::default();
+    registry.register_collector(Box::new(Scrape(decisions)));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    let mut series = text.lines().filter(|line| line.contains("allowed"));
+    let expected = r#"decisions_total{domain="d",rule="a_b",outcome="allowed"} 2"#;
+    assert_eq!((series.next(), series.next()), (Some(expected), None));
+}
+
 #[test]
 fn a_reload_goes_on_counting_and_forgets_what_is_gone() {
-    let parse = |text: &str| {
-        let source = tollgate_rules::Source::new("r.yaml", text);
-        let loaded = RuleSet::parse(&[source], &tollgate_rules::Options::default());
-        assert!(!loaded.has_errors());
-        loaded.rules
-    };
     let both =
         "domain: d\ndescriptors:\n- {key: a, rate_limit: 1/day}\n- {key: b, rate_limit: 1/day}\n";
     let one = "domain: d\ndescriptors:\n- {key: a, rate_limit: 2/day}\n";
@@ -39,6 +61,6 @@ fn a_reload_goes_on_counting_and_forgets_what_is_gone() {
     let view = after.rules().next().unwrap();
     let tally = &tallies.rules[&address(&view.rule)];
     assert_eq!(tally.0[Outcome::Allowed.index()].load(Ordering::Relaxed), 1);
-    // The domain's own and that of the rule that is left.
-    assert_eq!(decisions.rules.read().unwrap().len(), 2);
+    // The domain's own two and that of the rule that is left.
+    assert_eq!(decisions.rules.read().unwrap().len(), 3);
 }
