@@ -316,6 +316,33 @@ fn blocks_taken_and_given_back() {
     });
 }
 
+/// One is taking a block while another takes two and gives the first back: the free list looks as if
+/// it had never changed, and has.
+#[test]
+fn a_free_list_that_looks_unchanged() {
+    explore_up_to(2, || {
+        let store = store(4);
+        let window = Limit::sliding_window(2, Span::DAY, 1).unwrap();
+        let three = [a(), b(), key(20, 0)];
+        assert!(three.iter().all(|key| take(&store, *key, &window)));
+        three
+            .iter()
+            .for_each(|key| give_back(&store, *key, &window));
+        let one = move |store: &Store| take(store, a(), &window);
+        let other = move |store: &Store| {
+            let taken = take(store, b(), &window) && take(store, three[2], &window);
+            give_back(store, b(), &window);
+            taken
+        };
+        assert_eq!(both(&store, one, other), (true, true));
+        // Each has a block of its own: charging one changes no other.
+        assert!(take(&store, b(), &window) && take(&store, b(), &window));
+        let counted = three.map(|key| used(&store, key, &window));
+        assert_eq!(counted, [1, 2, 1]);
+        assert_eq!(store.stats().arena_bytes, 3 * 64);
+    });
+}
+
 /// As `eviction_against_update`, with states in the arena: whoever loses its slot loses its block,
 /// once, and not while it is at work on it.
 #[test]
@@ -333,6 +360,24 @@ fn eviction_of_a_large_state_against_update() {
         assert!((1..=2).contains(&evicted), "{evicted} forgotten");
         assert_eq!(store.stats().live_keys, 4);
         assert_eq!(store.stats().arena_bytes, 4 * 64);
+    });
+}
+
+/// The same with a newcomer whose state fits its slot: the block of whoever goes is free.
+#[test]
+fn eviction_of_a_large_state_by_a_small_one() {
+    explore_up_to(3, || {
+        let store = store(8);
+        let window = Limit::sliding_window(3, Span::DAY, 1).unwrap();
+        let four = [a(), key(20, 0), key(21, 1), key(22, 1)];
+        assert!(four.iter().all(|key| take(&store, *key, &window)));
+        let newcomer = key(30, 0);
+        let update = move |store: &Store| take(store, a(), &window);
+        let insert = move |store: &Store| take(store, newcomer, &bucket(3));
+        assert_eq!(both(&store, update, insert), (true, true));
+        assert_eq!(store.stats().live_keys, 4);
+        let small = u64::from(used(&store, newcomer, &bucket(3)));
+        assert_eq!(store.stats().arena_bytes, (4 - small) * 64);
     });
 }
 
