@@ -1,15 +1,21 @@
-//! The comparison with other limiters.
+//! The comparison with other limiters, and the shared store alone.
 
 use crate::chore::Chore;
 use crate::step::Step;
 
 pub(crate) const CHORE: Chore = Chore {
     name: "bench",
-    about: "[--quick] [--json PATH] ...: the comparison with other limiters, in release",
+    about: "[redis] [--quick] [--json PATH] ...: the comparison with other limiters, in release",
     run,
 };
 
 fn run(args: &[String]) -> Result<(), String> {
+    if let [first, rest @ ..] = args
+        && first == "redis"
+    {
+        let run = ["bench", "-p", "tollgate-redis", "--bench", "redis", "--"];
+        return Step::cargo("bench redis", &run).args(rest).run();
+    }
     let run = ["run", "--release", "-p", "tollgate-bench", "--"];
     Step::cargo("bench", &run).args(args).run()
 }

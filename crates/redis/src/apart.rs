@@ -243,7 +243,8 @@ fn holding(told: &[Result<General, Asked>]) -> Vec<usize> {
     (0..told.len()).filter(|part| holds(&told[*part])).collect()
 }
 
-/// A name that no other reservation or lease has: 64 bits, random for each process and counted within it.
+/// A name that no other reservation or lease has: 64 bits, random for each process and counted
+/// within it.
 pub(crate) fn unique_name() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let count = NEXT.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);

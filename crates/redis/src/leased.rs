@@ -24,8 +24,9 @@ impl Redis {
         since: Instant,
     ) -> Result<Option<Verdict>, StoreError> {
         let deadline = since + self.timeout().into();
+        let mut now = since;
         loop {
-            match leases.spend(charge, fitted) {
+            match leases.spend(charge, fitted, now) {
                 Spend::Granted(verdict) => {
                     self.stats().decided_on_lease();
                     return Ok(Some(verdict));
@@ -36,6 +37,7 @@ impl Redis {
                     if timeout_at(deadline, renewed).await.is_err() {
                         return Err(StoreError::Contended);
                     }
+                    now = Instant::now();
                 }
             }
         }
@@ -77,8 +79,8 @@ impl Redis {
         Ok(Some(verdict))
     }
 
-    /// Gives back every lease, after which this node holds nothing. To be called before the store is
-    /// dropped; what is not given back is charged when it ends, a second later.
+    /// Gives back every lease, after which this node holds nothing. To be called before the store
+    /// is dropped; what is not given back is charged when it ends, [`crate::LEASE_LASTS`] later.
     pub async fn close(&self) {
         if let Some(leases) = self.leases() {
             give_back(
@@ -113,7 +115,7 @@ impl Renewal {
     fn question(&self, cost: Cost) -> Question {
         let charge = Charge::new(self.key, &self.fitted.limit, cost);
         let bill = Bill::new(&[charge]).expect("one charge is not too many");
-        let lasts = u64::try_from(LASTS.as_micros()).expect("a second");
+        let lasts = LASTS.as_nanos() / 1_000;
         let step = Step::Lease {
             name: self.name,
             lasts,

@@ -1,17 +1,17 @@
 //! Units taken ahead, and spent here without asking.
 //!
-//! A key that is asked often at this node leases units: Redis counts them as consumed, and this node
-//! spends them at the speed of memory. Before they run out or end, what was spent is charged, the
-//! rest goes back, and units are leased anew, in one step. When a key falls idle, and when the store
-//! is closed, they go back as well. If a lease ends unreported, because its node died or could not
-//! reach Redis, all of it is charged as of its end. So nothing is ever over-admitted: what is charged
-//! and what is out together never exceed what the limit admits, and a unit is charged no earlier
-//! than it was spent.
+//! A key that is asked often at this node leases units: Redis counts them as consumed, and this
+//! node spends them at the speed of memory. Before they run out or end, what was spent is charged,
+//! the rest goes back, and units are leased anew, in one step. When a key falls idle, and when the
+//! store is closed, they go back as well. If a lease ends unreported, because its node died or
+//! could not reach Redis, all of it is charged as of its end. So nothing is ever over-admitted:
+//! what is charged and what is out together never exceed what the limit admits, and a unit is
+//! charged no earlier than it was spent.
 //!
 //! How much: a cold key leases nothing and asks Redis for each decision. A warm one ([`WARM`] asks
-//! within [`WARMTH`]) begins with [`FIRST`] units and aims at one renewal in [`TARGET`]; but a lease
-//! is at most a quarter of what is free, or what is asked at that moment, so that other nodes always
-//! find three times as much. Near a limit's end leases shrink to single units.
+//! within [`WARMTH`]) begins with [`FIRST`] units and aims at one renewal in [`TARGET`]; but a
+//! lease is at most a quarter of what is free, or what is asked at that moment, so that other nodes
+//! always find three times as much. Near a limit's end leases shrink to single units.
 //!
 //! Leases end after [`LASTS`], by Redis's clock, and with their window. This node stops a hundredth
 //! and a millisecond earlier, counted by its own clock from before it asked.
@@ -31,31 +31,31 @@ use tollgate_core::{Charge, Cost, Decision, Key, OnDenial, Span, Verdict, step};
 
 use crate::fit::{Fitted, Kind};
 use crate::seen::{Seen, moment};
-use crate::told::coarsen;
 
 /// How long a lease lasts.
-pub(crate) const LASTS: Duration = Duration::from_secs(1);
-/// How often a hot key's lease is renewed.
-const TARGET: Duration = Duration::from_millis(250);
+pub const LASTS: Span = Span::from_secs(10);
+/// How often a warm key's lease is renewed.
+const TARGET: Duration = Duration::from_secs(1);
 /// How long a lease may lie unused before it goes back.
-pub(crate) const IDLE: Duration = Duration::from_millis(300);
-/// Asks within this time make a key warm.
-const WARMTH: Duration = Duration::from_millis(500);
-const WARM: u64 = 4;
+pub(crate) const IDLE: Duration = Duration::from_secs(2);
+/// How many asks within this time make a key warm.
+const WARMTH: Duration = Duration::from_secs(4);
+const WARM: u64 = 2;
 /// What a warm key leases first, and the most that is ever asked for.
-const FIRST: u64 = 8;
+const FIRST: u64 = 4;
 const WANT_MAX: u64 = 1 << 20;
 /// The most keys that hold leases at one node, over all shards; the others ask Redis.
 const SHARDS: usize = 16;
-const SHARD_MAX: usize = 16 * 1024;
-/// Places in which asks are counted; two keys on one place warm each other.
-const PLACES: usize = 1 << 16;
+const SHARD_MAX: usize = 4 * 1024;
+/// Places in which asks are counted, 2 MiB of them. A place knows one key; another one takes it.
+const PLACES: usize = 1 << 18;
 
 /// What this node has leased.
 #[derive(Debug)]
 pub(crate) struct Leases {
     shards: [Mutex<HashMap<Key, Lease>>; SHARDS],
-    /// For each place the half of [`WARMTH`] in which it was asked last, and how often.
+    /// For each place 24 bits of its key, the half of [`WARMTH`] in which that was asked last (24
+    /// bits), and how often (16 bits).
     heat: Box<[AtomicU64]>,
     began: Instant,
 }
@@ -124,14 +124,18 @@ impl Leases {
     }
 
     /// Spends what the charge takes, if it is here.
-    pub(crate) fn spend(self: &Arc<Leases>, charge: &Charge<'_>, fitted: &Fitted) -> Spend {
+    pub(crate) fn spend(
+        self: &Arc<Leases>,
+        charge: &Charge<'_>,
+        fitted: &Fitted,
+        now: Instant,
+    ) -> Spend {
         let Cost::Take(units @ 1..) = charge.cost else {
             return Spend::Cold;
         };
         if !can_lease(fitted) || charge.on_own_denial() == OnDenial::Charge {
             return Spend::Cold;
         }
-        let now = Instant::now();
         let mut shard = self.shard(charge.key);
         let Some(lease) = shard.get_mut(&charge.key) else {
             if !self.is_warm(charge.key, now) || shard.len() >= SHARD_MAX {
@@ -152,9 +156,7 @@ impl Leases {
         }
         if let Some(decision) = lease.take(charge, units, now) {
             drop(shard);
-            let mut verdict = Verdict::of_one(charge, decision);
-            coarsen(&mut verdict);
-            return Spend::Granted(verdict);
+            return Spend::Granted(Verdict::of_one(charge, decision));
         }
         lease.is_asking = true;
         let want = lease.want(now).max(units);
@@ -180,18 +182,20 @@ impl Leases {
 
     /// Counts the ask; says whether there were some lately.
     fn is_warm(&self, key: Key, now: Instant) -> bool {
-        let half = now.saturating_duration_since(self.began).as_millis() * 2 / WARMTH.as_millis();
-        let half = u64::try_from(half).unwrap_or(u64::MAX >> 32) & 0xFFFF_FFFF;
-        let index = usize::try_from(key.bits() >> 16 & 0xFFFF).unwrap_or(0);
+        let bits = |shift: u32, mask: u128| u64::try_from(key.bits() >> shift & mask).unwrap_or(0);
+        let print = bits(40, 0xFF_FFFF);
+        let index = usize::try_from(bits(8, 0x3_FFFF)).unwrap_or(0);
+        let passed = now.saturating_duration_since(self.began).as_millis();
+        let half = u64::try_from(passed * 2 / WARMTH.as_millis()).unwrap_or(0) & 0xFF_FFFF;
         let place = &self.heat[index];
         // Relaxed: an ask that is counted twice or not at all warms a key a little sooner or later.
         let seen = place.load(Ordering::Relaxed);
-        let (last, count) = (seen >> 32, seen & 0xFFFF_FFFF);
-        let count = match half - last.min(half) {
-            0 | 1 => count + 1,
+        let (last, count) = (seen >> 16 & 0xFF_FFFF, seen & 0xFFFF);
+        let count = match half.wrapping_sub(last) {
+            0 | 1 if seen >> 40 == print => (count + 1).min(0xFFFF),
             _ => 1,
         };
-        place.store(half << 32 | count.min(0xFFFF), Ordering::Relaxed);
+        place.store(print << 40 | half << 16 | count, Ordering::Relaxed);
         count >= WARM
     }
 
@@ -246,13 +250,11 @@ impl Lease {
         let passed = Span::from(now.saturating_duration_since(self.told_at));
         let moment = moment(self.now + passed.as_nanos() / 1_000);
         let limit = &self.fitted.limit;
-        let mut mirror = self.mirror.clone();
-        let decision = step(&mut mirror, limit, moment, charge.cost, OnDenial::Keep);
+        let decision = step(&mut self.mirror, limit, moment, charge.cost, OnDenial::Keep);
         if !decision.is_allowed() {
             // What was told is out of step with what is held: ask.
             return None;
         }
-        self.mirror = mirror;
         self.left -= units;
         self.spent += units;
         self.used_at = now;

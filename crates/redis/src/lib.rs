@@ -4,14 +4,24 @@
 //! Redis's own clock, and the answer is the one that `tollgate-core` gives: the script says what it
 //! remembered, and core's own functions make the verdict of it.
 //!
+//! * [`Mode::Strict`]: Redis is asked for each decision. Those that arrive together share script
+//!   calls and round trips; a key that was refused is refused here until its wait is over.
+//! * [`Mode::Leased`]: a node takes units of warm keys ahead, and spends them without asking.
+//! * A request over several slots of a Cluster is all or nothing as well: every slot reserves, then
+//!   every slot confirms.
+//! * Without Redis, [`Fallback`] does what the operator chose, within the time of a decision.
+//!
 //! # Trade-offs
 //!
 //! * Redis tells the time in microseconds. Intervals of buckets are rounded up to whole
 //!   microseconds; limits that would lose more than 1 % by that are refused ([`check`]).
-//! * Lua counts in doubles. All numbers in the scripts are whole and below 2^53: moments until
-//!   the year 2255, buckets of up to 100 years, windows of up to 366 days.
+//! * Lua counts in doubles. All numbers in the scripts are whole and below 2^53: moments until the
+//!   year 2255, buckets of up to 100 years, windows of up to 366 days.
 //! * A changed bucket keeps the part of a unit that it has, where the store in memory rounds it up
 //!   to a whole unit if the window has changed as well.
+//! * While units are leased, a refusal's wait may be longer than it turns out to be, and what a
+//!   node that dies has leased and not spent is charged.
+//! * A refund through one node is not seen by another that remembers a refusal.
 //! * A failover may lose what was admitted and not yet replicated.
 
 mod config;
@@ -68,5 +78,6 @@ pub use config::{
 pub use fallback::{DENIED_FOR, Fallback, OnStoreError};
 pub use fit::{GRAIN, InvalidForRedis, LOG_UNITS_MAX, check};
 pub use leased::is_leasable;
+pub use leases::LASTS as LEASE_LASTS;
 pub use stats::Counts;
 pub use store::Redis;

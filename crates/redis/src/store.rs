@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::fit::{Fitted, InvalidForRedis};
 use crate::keys;
 use crate::leased;
-use crate::leases::{self, Leases};
+use crate::leases::Leases;
 use crate::question::{self, Bucket, Question};
 use crate::reach::{Asked, Reach};
 use crate::refusals::Refusals;
@@ -22,6 +22,9 @@ use crate::resp::Malformed;
 use crate::script::{Caller, Scripts};
 use crate::stats::{Counts, Stats};
 use crate::told::{self, Told};
+
+/// How long a refusal is remembered where other nodes may give leased units back.
+const LEASED_REFUSAL_MAX: Span = Span::SECOND;
 
 /// The shared store: any number of processes, one budget.
 ///
@@ -206,7 +209,7 @@ impl Redis {
         }
         // Units that other nodes have leased may come back.
         let wait = match self.leases {
-            Some(_) => wait.min(leases::LASTS.into()),
+            Some(_) => wait.min(LEASED_REFUSAL_MAX),
             None => wait,
         };
         if let Ok((seen, now)) = told.seen(fitted) {

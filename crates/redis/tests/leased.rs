@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Span};
-use tollgate_redis::{Config, Mode, Redis};
+use tollgate_redis::{Config, LEASE_LASTS, Mode, Redis};
 use tollgate_testbed as testbed;
 
 const NODES: usize = 4;
@@ -127,8 +127,8 @@ async fn what_a_dead_node_held_is_charged() {
         let held = counted(&watcher, &limit).await;
         assert!(held > 20, "{held}");
         drop(store);
-        // Its lease ends after a second, and all of it is charged as of then.
-        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        // Its lease ends, and all of it is charged as of then.
+        tokio::time::sleep(Duration::from(LEASE_LASTS) + Duration::from_millis(100)).await;
         assert_eq!(counted(&watcher, &limit).await, held, "{limit:?}");
     }
 }

@@ -1,8 +1,8 @@
-//! The shared store, measured: `cargo bench -p tollgate-redis -- [--quick] [--json PATH]`.
+//! The shared store, measured: `cargo xtask bench redis [--quick] [--json PATH]`.
 //!
-//! Redis runs on processor 0, everything else on processor 1: start this under `taskset -c 1`. All
-//! figures come from one run. Beside the rate stands the processor's time for a decision on both
-//! sides, which is the steadier figure on a machine that does other work as well.
+//! Redis runs on processor 0, everything else on processor 1. All figures come from one run. Beside
+//! the rate stands the processor's time for a decision on both sides, which is the steadier figure
+//! on a machine that does other work as well.
 #![allow(
     clippy::disallowed_methods,
     clippy::float_arithmetic,
@@ -67,6 +67,18 @@ fn main() {
         .iter()
         .position(|word| word == "--json")
         .map(|at| words[at + 1].clone());
+    let number = std::process::id().to_string();
+    let pinned = std::process::Command::new("taskset")
+        .args(["-cp", "1", &number])
+        .output();
+    assert!(
+        pinned.is_ok_and(|output| output.status.success()),
+        "taskset (util-linux) pins us"
+    );
+    println!(
+        "leases last {} and hold a quarter of what is free",
+        tollgate_redis::LEASE_LASTS
+    );
     let lasts = Duration::from_secs(if is_quick { 2 } else { 10 });
     let mut figures = Figures::default();
     strict(&mut figures, lasts);
@@ -98,14 +110,17 @@ fn strict(figures: &mut Figures, lasts: Duration) {
     );
     figures.put("ceiling/redis_benchmark_per_s", ceiling.per_second);
     figures.put("ceiling/redis_cpu_us", ceiling.redis_micros);
-    for (name, batch, callers) in [
-        ("strict/one_call_each", 1, 512),
-        ("strict/shared_calls", 64, 512),
-        ("strict/shared_calls_large", 250, 1_024),
-        ("strict/one_caller", 64, 1),
+    for (name, batch, callers, connections) in [
+        ("strict/one_call_each", 1, 512, 1),
+        ("strict/one_call_each_4_connections", 1, 512, 4),
+        ("strict/shared_calls", 64, 512, 1),
+        ("strict/shared_calls_4_connections", 64, 512, 4),
+        ("strict/shared_calls_large", 250, 1_024, 1),
+        ("strict/one_caller", 64, 1, 1),
     ] {
         let config = Config {
             batch,
+            connections,
             timeout: Span::from_secs(5),
             ..Config::single(redis.address())
         };
