@@ -316,8 +316,8 @@ fn blocks_taken_and_given_back() {
     });
 }
 
-/// One is taking a block while another takes two and gives the first back: the free list looks as if
-/// it had never changed, and has.
+/// One is taking a block while another takes two and gives the first back: the free list looks as
+/// if it had never changed, and has.
 #[test]
 fn a_free_list_that_looks_unchanged() {
     explore_up_to(2, || {

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use crate::folder::Folder;
 use crate::redis::{Redis, Setup, free_port};
 
-/// The user of [`Certificates::setup`].
+/// The user that the servers of these tests know.
 pub const USER: &str = "tollgate";
 /// Its password.
 pub const PASSWORD: &str = "correct horse";
