@@ -16,6 +16,7 @@ fn run(args: &[String]) -> Result<(), String> {
     no_arguments(args)?;
     let start = Instant::now();
     tools::ensure_debian("redis-server", "redis-server")?;
+    tools::ensure_debian("openssl", "openssl")?;
     tools::ensure_cargo(deny::PROGRAM, deny::VERSION)?;
     let envoy = tools::ensure_envoy()?;
     let clippy = [

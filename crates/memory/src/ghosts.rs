@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Buckets for each ghost that is kept: 4 bytes beside 512.
 pub(crate) const BUCKETS_PER_GHOST: usize = 4;
 const GHOSTS_MIN: usize = 16;
+/// Marks in a page of memory.
+const MARKS_A_PAGE: usize = 1024;
 
 /// A part of the fingerprint of some refused keys, the latest at each place.
 #[derive(Debug)]
@@ -24,9 +26,13 @@ impl Ghosts {
     /// As many as befit a table of this many buckets.
     pub(crate) fn beside(buckets: usize) -> Ghosts {
         let count = (buckets / BUCKETS_PER_GHOST).max(GHOSTS_MIN);
-        Ghosts {
-            marks: (0..count).map(|_| AtomicU32::new(0)).collect(),
-        }
+        let marks: Box<[AtomicU32]> = (0..count).map(|_| AtomicU32::new(0)).collect();
+        // As in the table: the pages are taken now.
+        marks
+            .iter()
+            .step_by(MARKS_A_PAGE)
+            .for_each(|mark| mark.store(0, Ordering::Relaxed));
+        Ghosts { marks }
     }
 
     /// Bytes of all that are kept.

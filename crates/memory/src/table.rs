@@ -48,6 +48,8 @@ const GATES: usize = 1024;
 const GATES: usize = 2;
 /// What turns a hash into a second one for another bucket: 2^64 over the golden ratio.
 const SECOND: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Bytes of a page of memory, where it is smallest.
+const PAGE: usize = 4096;
 /// How often an insertion that lost its slot to a rival chooses again.
 const CHOICES_MAX: u32 = 1024;
 
@@ -102,9 +104,15 @@ impl Table {
             "tollgate needs a processor with 16-byte atomics (and AVX)"
         );
         let buckets = buckets.max(2);
+        let hands: Box<[AtomicU8]> = (0..buckets).map(|_| AtomicU8::new(0)).collect();
+        // Zeroes come as pages that are not there yet. Memory is taken now, not in a flood.
+        hands
+            .iter()
+            .step_by(PAGE)
+            .for_each(|hand| hand.store(0, Ordering::Relaxed));
         Table {
             buckets: (0..buckets).map(|_| Bucket::default()).collect(),
-            hands: (0..buckets).map(|_| AtomicU8::new(0)).collect(),
+            hands,
             ghosts: Ghosts::beside(buckets),
             gates: (0..GATES).map(|_| AtomicBool::new(false)).collect(),
             evicted: AtomicU64::new(0),

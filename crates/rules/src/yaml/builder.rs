@@ -268,6 +268,9 @@ impl<'f> Builder<'f> {
         let marker = error.marker();
         let end = Span::new(*marker, *marker);
         let mark = self.mark(end);
+        // At the end of a text without a last line break the parser counts one line too many.
+        let last = text::end_of(text.as_bytes(), self.file);
+        let mark = if mark.line > last.line { last } else { mark };
         if let Some(column) = text::tab_in_indentation(text, mark.line) {
             let mark = Mark { column, ..mark };
             let message = "a tab in the indentation".to_owned();

@@ -30,7 +30,7 @@ pub(super) fn checked<'s>(
 }
 
 /// The place just behind `valid` text.
-fn end_of(valid: &[u8], file: usize) -> Mark {
+pub(super) fn end_of(valid: &[u8], file: usize) -> Mark {
     let text = String::from_utf8_lossy(valid);
     let line = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
     let column = text.rsplit('\n').next().unwrap_or_default().chars().count() + 1;

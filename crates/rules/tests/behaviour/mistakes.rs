@@ -410,3 +410,14 @@ fn mistakes_beyond_the_bound_are_counted() {
     let last = loaded.diagnostics.last().map(|last| last.message.as_str());
     assert_eq!(last, Some("7 more mistakes are not shown"));
 }
+
+/// Found by the fuzzer: the parser counts a line too many at such an end.
+#[test]
+fn a_mistake_at_the_end_is_inside_the_file() {
+    let text = "domain: wedob\ncharge_denied: true\ndescrd";
+    let loaded = load(&[Source::new("rules.yaml", text)]);
+    let [mistake] = &loaded.diagnostics[..] else {
+        panic!("one mistake: {}", shown(&loaded.diagnostics));
+    };
+    assert_eq!((mistake.line, mistake.column), (3, 7));
+}
