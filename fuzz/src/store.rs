@@ -2,7 +2,7 @@
 
 use tollgate_core::{
     Algorithm, Anchor, Charge, Cost, Enforcement, Key, Ledger, Limit, Moment, Now, OnDenial, Past,
-    Segments, Span, Verdict, Wait,
+    Segments, Sharing, Span, Verdict, Wait,
 };
 use tollgate_memory::{ManualClock, Memory, RandomKeys};
 
@@ -163,7 +163,7 @@ impl Rule {
         }
     }
 
-    const fn charge(&self, key: Key, cost: Cost) -> Charge<'_> {
+    fn charge(&self, key: Key, cost: Cost) -> Charge<'_> {
         Charge {
             key,
             limit: &self.limit,
@@ -171,6 +171,7 @@ impl Rule {
             cost,
             enforcement: self.enforcement,
             on_denial: self.on_denial,
+            sharing: Sharing::default(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use tollgate_core::{
     Algorithm, Anchor, Charge, Cost, Enforcement, Key, Limit, Moment, Now, OnDenial, Past,
-    Segments, Span, WINDOW_MAX,
+    Segments, Sharing, Span, WINDOW_MAX,
 };
 
 use crate::random::Random;
@@ -43,6 +43,8 @@ pub struct Rule {
     pub enforcement: Enforcement,
     /// What a refusal costs it.
     pub on_denial: OnDenial,
+    /// How several nodes share the limit.
+    pub sharing: Sharing,
 }
 
 // === impl Taste ===
@@ -120,6 +122,7 @@ impl Taste {
             past: Past::default(),
             enforcement: random.pick(&[enforce, enforce, Enforcement::Shadow, Enforcement::Quota]),
             on_denial: random.pick(&[OnDenial::Keep, OnDenial::Keep, OnDenial::Charge]),
+            sharing: Sharing::default(),
         }
     }
 
@@ -212,6 +215,7 @@ impl Rule {
             past: Past::default(),
             enforcement: Enforcement::Enforce,
             on_denial: OnDenial::Keep,
+            sharing: Sharing::default(),
         }
     }
 
@@ -224,6 +228,7 @@ impl Rule {
             cost,
             enforcement: self.enforcement,
             on_denial: self.on_denial,
+            sharing: self.sharing,
         }
     }
 

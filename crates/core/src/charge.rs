@@ -3,6 +3,7 @@
 use crate::cost::Cost;
 use crate::key::Key;
 use crate::limit::Limit;
+use crate::sharing::{Mode, OnStoreError, Sharing};
 
 /// The most charges that one request may carry.
 pub const CHARGES_MAX: usize = 128;
@@ -26,6 +27,8 @@ pub struct Charge<'a> {
     pub enforcement: Enforcement,
     /// What the request's refusal costs this limit.
     pub on_denial: OnDenial,
+    /// How several nodes share the limit.
+    pub sharing: Sharing,
 }
 
 /// What a limit's refusal does to the request.
@@ -64,7 +67,7 @@ pub struct Past {
 // === impl Charge ===
 
 impl<'a> Charge<'a> {
-    /// `cost` on `key` under `limit`, enforced, of a rule that was never changed.
+    /// `cost` on `key` under `limit`, enforced and shared strictly, of a rule that was never changed.
     pub const fn new(key: Key, limit: &'a Limit, cost: Cost) -> Charge<'a> {
         Charge {
             key,
@@ -73,6 +76,11 @@ impl<'a> Charge<'a> {
             cost,
             enforcement: Enforcement::Enforce,
             on_denial: OnDenial::Keep,
+            sharing: Sharing {
+                mode: Mode::Strict,
+                on_store_error: OnStoreError::Deny,
+                nodes: None,
+            },
         }
     }
 

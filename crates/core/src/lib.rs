@@ -16,6 +16,8 @@ mod key;
 
 mod decision;
 
+mod sharing;
+
 mod charge;
 
 mod usage;
@@ -57,6 +59,7 @@ pub use limit::{
 };
 pub use moment::{Clock, Moment, Now, Span, Timeline};
 pub use request::{Descriptor, Entry, Override, Request};
+pub use sharing::{Mode, OnStoreError, Sharing};
 pub use sliding_log::{Entries, Entry as LogEntry, Plain, SlidingLog};
 pub use sliding_window::{COUNTERS_MAX, SlidingWindow};
 pub use step::step;

@@ -37,19 +37,6 @@ pub struct Config {
     /// Decisions that share a script call if they arrive together, 1 to [`BATCH_MAX`]; [`BATCH`] by
     /// default. In a Cluster only those of one slot can, so there they share a round trip.
     pub batch: usize,
-    /// How decisions are made; [`Mode::Strict`] by default. All nodes of one Redis agree on it.
-    pub mode: Mode,
-}
-
-/// How decisions are made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// Redis is asked for each.
-    #[default]
-    Strict,
-    /// Warm keys are decided here, on units that were leased from Redis: of token buckets and of
-    /// windows aligned to the clock ([`crate::is_leasable`]). All others as in `Strict`.
-    Leased,
 }
 
 /// Which servers, as `host:port`.
@@ -123,7 +110,6 @@ impl Config {
             timeout: TIMEOUT,
             connections: 1,
             batch: BATCH,
-            mode: Mode::Strict,
         }
     }
 

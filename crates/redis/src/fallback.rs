@@ -1,32 +1,16 @@
 //! What happens when Redis has no answer.
 
+use std::num::NonZeroU32;
+
 use tollgate_core::{
-    Charge, Decision, Denial, Enforcement, Grant, Key, KeyHasher, Limit, Refusal, Span, Store,
-    StoreError, Verdict, Wait,
+    Charge, Decision, Denial, Enforcement, Grant, Key, KeyHasher, Limit, OnStoreError, Refusal,
+    Span, Store, StoreError, Verdict, Wait,
 };
 
 use crate::store::Redis;
 
 /// How long a caller is told to wait who is denied because Redis has no answer.
 pub const DENIED_FOR: Span = Span::SECOND;
-
-/// What happens when Redis has no answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnStoreError {
-    /// The request passes, and nothing is charged. Over-admits without bound for as long as it
-    /// lasts.
-    Allow,
-    /// The request is refused, to come back after [`DENIED_FOR`]. Over-admits nothing.
-    #[default]
-    Deny,
-    /// This node alone decides, on its share of every limit: a `nodes`-th of the units, rounded
-    /// down, and one unit at least. Over-admits as long as it lasts, per window at most what all
-    /// shares together hold.
-    Local {
-        /// How many nodes share the limits; 0 counts as 1.
-        nodes: u32,
-    },
-}
 
 /// A shared store, and what it does when Redis has no answer.
 ///
@@ -35,24 +19,15 @@ pub enum OnStoreError {
 pub struct Fallback<L> {
     redis: Redis,
     local: L,
-    choose: fn(&Charge<'_>) -> OnStoreError,
 }
 
 // === impl Fallback ===
 
 impl<L: Store> Fallback<L> {
-    /// `choose` says what happens to a charge; of several in one request, the first that says
-    /// `Deny` refuses it, then `Local` decides over those that say so.
-    pub const fn new(
-        redis: Redis,
-        local: L,
-        choose: fn(&Charge<'_>) -> OnStoreError,
-    ) -> Fallback<L> {
-        Fallback {
-            redis,
-            local,
-            choose,
-        }
+    /// Of several charges in one request, the first that says `Deny` refuses it, then `Local` decides
+    /// over those that say so.
+    pub const fn new(redis: Redis, local: L) -> Fallback<L> {
+        Fallback { redis, local }
     }
 
     /// The shared store.
@@ -67,18 +42,17 @@ impl<L: Store> Fallback<L> {
 
     async fn without_redis(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
         self.redis.fell_back();
-        let choices: Vec<OnStoreError> = charges.iter().map(self.choose).collect();
-        let refuses = |(charge, choice): (&Charge<'_>, &OnStoreError)| {
-            *choice == OnStoreError::Deny && charge.enforcement != Enforcement::Shadow
+        let refuses = |charge: &Charge<'_>| {
+            charge.sharing.on_store_error == OnStoreError::Deny
+                && charge.enforcement != Enforcement::Shadow
         };
-        if let Some(by) = charges.iter().zip(&choices).position(refuses) {
-            return Ok(denied(charges, &choices, by));
+        if let Some(by) = charges.iter().position(refuses) {
+            return Ok(denied(charges, by));
         }
         let shares: Vec<Option<Limit>> = charges
             .iter()
-            .zip(&choices)
-            .map(|(charge, choice)| match choice {
-                OnStoreError::Local { nodes } => Some(share(charge.limit, *nodes)),
+            .map(|charge| match charge.sharing.on_store_error {
+                OnStoreError::Local => Some(share(charge.limit, nodes(charge))),
                 OnStoreError::Allow | OnStoreError::Deny => None,
             })
             .collect();
@@ -123,11 +97,16 @@ impl<L: Store> Store for Fallback<L> {
     }
 }
 
+/// How many nodes share a limit; one, if nobody says.
+fn nodes(charge: &Charge<'_>) -> u32 {
+    charge.sharing.nodes.map_or(1, NonZeroU32::get)
+}
+
 /// A node's part of a limit: rounded down, but one unit at least where there is any.
 fn share(limit: &Limit, nodes: u32) -> Limit {
     let part = |units: u32| match units {
         0 => 0,
-        units => (units / nodes.max(1)).max(1),
+        units => (units / nodes).max(1),
     };
     let shared = Limit::new(limit.algorithm(), part(limit.count()), limit.window());
     let shared = shared.and_then(|shared| match shared.is_bucket() {
@@ -148,17 +127,17 @@ fn allowed(charge: &Charge<'_>) -> Decision {
 }
 
 /// Every charge that says so is denied; the first of them is told.
-fn denied(charges: &[Charge<'_>], choices: &[OnStoreError], by: usize) -> Verdict {
-    let decide = |(charge, choice): (&Charge<'_>, &OnStoreError)| match choice {
+fn denied(charges: &[Charge<'_>], by: usize) -> Verdict {
+    let decide = |charge: &Charge<'_>| match charge.sharing.on_store_error {
         OnStoreError::Deny => Decision::Deny(Denial {
             wait: Wait::For(DENIED_FOR),
             remaining: 0,
             reset: DENIED_FOR,
         }),
-        OnStoreError::Allow | OnStoreError::Local { .. } => allowed(charge),
+        OnStoreError::Allow | OnStoreError::Local => allowed(charge),
     };
     Verdict {
-        decisions: charges.iter().zip(choices).map(decide).collect(),
+        decisions: charges.iter().map(decide).collect(),
         refusal: Some(Refusal {
             by,
             wait: Wait::For(DENIED_FOR),

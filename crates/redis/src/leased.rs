@@ -18,7 +18,6 @@ impl Redis {
     /// the way.
     pub(crate) async fn decide_leased(
         &self,
-        leases: &Arc<Leases>,
         charge: &Charge<'_>,
         fitted: &Fitted,
         since: Instant,
@@ -26,7 +25,7 @@ impl Redis {
         let deadline = since + self.timeout().into();
         let mut now = since;
         loop {
-            match leases.spend(charge, fitted, now) {
+            match self.leases().spend(charge, fitted, now) {
                 Spend::Granted(verdict) => {
                     self.stats().decided_on_lease();
                     return Ok(Some(verdict));
@@ -82,14 +81,8 @@ impl Redis {
     /// Gives back every lease, after which this node holds nothing. To be called before the store
     /// is dropped; what is not given back is charged when it ends, [`crate::LEASE_LASTS`] later.
     pub async fn close(&self) {
-        if let Some(leases) = self.leases() {
-            give_back(
-                leases.idle(std::time::Duration::ZERO),
-                self.reach(),
-                self.stats(),
-            )
-            .await;
-        }
+        let all = self.leases().idle(std::time::Duration::ZERO);
+        give_back(all, self.reach(), self.stats()).await;
     }
 }
 
@@ -126,7 +119,7 @@ impl Renewal {
     }
 }
 
-/// Whether units of this limit can be leased, so that `Mode::Leased` makes its decisions cheaper.
+/// Whether units of this limit can be leased, so that [`Mode::Leased`](tollgate_core::Mode::Leased) makes its decisions cheaper.
 pub fn is_leasable(limit: &tollgate_core::Limit) -> bool {
     Fitted::new(limit).is_ok_and(|fitted| crate::leases::can_lease(&fitted))
 }

@@ -4,9 +4,9 @@
 //! Redis's own clock, and the answer is the one that `tollgate-core` gives: the script says what it
 //! remembered, and core's own functions make the verdict of it.
 //!
-//! * [`Mode::Strict`]: Redis is asked for each decision. Those that arrive together share script
+//! * [`Mode::Strict`](tollgate_core::Mode::Strict): Redis is asked for each decision. Those that arrive together share script
 //!   calls and round trips; a key that was refused is refused here until its wait is over.
-//! * [`Mode::Leased`]: a node takes units of warm keys ahead, and spends them without asking.
+//! * [`Mode::Leased`](tollgate_core::Mode::Leased): a node takes units of warm keys ahead, and spends them without asking.
 //! * A request over several slots of a Cluster is all or nothing as well: every slot reserves, then
 //!   every slot confirms.
 //! * Without Redis, [`Fallback`] does what the operator chose, within the time of a decision.
@@ -72,10 +72,9 @@ mod store;
 mod behaviour;
 
 pub use config::{
-    BATCH, BATCH_MAX, CONNECTIONS_MAX, Config, InvalidConfig, Mode, PREFIX, Secret, Servers,
-    TIMEOUT, Tls,
+    BATCH, BATCH_MAX, CONNECTIONS_MAX, Config, InvalidConfig, PREFIX, Secret, Servers, TIMEOUT, Tls,
 };
-pub use fallback::{DENIED_FOR, Fallback, OnStoreError};
+pub use fallback::{DENIED_FOR, Fallback};
 pub use fit::{GRAIN, InvalidForRedis, LOG_UNITS_MAX, check};
 pub use leased::is_leasable;
 pub use leases::LASTS as LEASE_LASTS;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tollgate_core::{Charge, Cost, Key, KeyHasher, Span, Store, StoreError, Verdict, Wait};
+use tollgate_core::{Charge, Cost, Key, KeyHasher, Mode, Span, Store, StoreError, Verdict, Wait};
 
 use crate::apart::{self, Refunds};
-use crate::config::{Config, InvalidConfig, Mode, Servers};
+use crate::config::{Config, InvalidConfig};
 use crate::connection::Opener;
 use crate::failure::Failure;
 use crate::fit::{Fitted, InvalidForRedis};
@@ -35,9 +35,9 @@ pub struct Redis {
     timeout: Span,
     stats: Arc<Stats>,
     refusals: Refusals,
-    leases: Option<Arc<Leases>>,
+    leases: Arc<Leases>,
     /// Gives back leases that nobody uses.
-    keeper: Option<JoinHandle<()>>,
+    keeper: JoinHandle<()>,
     #[cfg(test)]
     now: Option<Arc<std::sync::atomic::AtomicU64>>,
 }
@@ -87,18 +87,11 @@ impl Redis {
     fn with(config: &Config, scripts: Scripts, caller: &Caller) -> Result<Redis, InvalidConfig> {
         config.validate()?;
         let stats = Arc::new(Stats::default());
-        let scripts = match config.servers {
-            Servers::Cluster(_) => scripts.clustered(),
-            _ if config.mode == Mode::Leased => scripts.clustered(),
-            _ => scripts,
-        };
-        let opener = Opener::new(config, scripts)?;
+        let opener = Opener::new(config, scripts.clustered())?;
         let reach = Arc::new(Reach::new(config, opener, caller, &stats));
-        let leases = (config.mode == Mode::Leased).then(Leases::new);
-        let keeper = leases.as_ref().map(|leases| {
-            let (leases, reach) = (Arc::clone(leases), Arc::clone(&reach));
-            tokio::spawn(leased::keep(leases, reach, Arc::clone(&stats)))
-        });
+        let leases = Leases::new();
+        let keeper = leased::keep(Arc::clone(&leases), Arc::clone(&reach), Arc::clone(&stats));
+        let keeper = tokio::spawn(keeper);
         Ok(Redis {
             reach,
             timeout: config.timeout,
@@ -124,8 +117,8 @@ impl Redis {
         &self.stats
     }
 
-    pub(crate) const fn leases(&self) -> Option<&Arc<Leases>> {
-        self.leases.as_ref()
+    pub(crate) const fn leases(&self) -> &Arc<Leases> {
+        &self.leases
     }
 
     /// What the store has done so far.
@@ -160,8 +153,8 @@ impl Redis {
                     self.stats.refused_here();
                     return Ok(verdict);
                 }
-                if let Some(leases) = &self.leases {
-                    let decided = self.decide_leased(leases, charge, &fitted, since).await?;
+                if charge.sharing.mode == Mode::Leased {
+                    let decided = self.decide_leased(charge, &fitted, since).await?;
                     if let Some(verdict) = decided {
                         return Ok(verdict);
                     }
@@ -208,9 +201,9 @@ impl Redis {
             return;
         }
         // Units that other nodes have leased may come back.
-        let wait = match self.leases {
-            Some(_) => wait.min(LEASED_REFUSAL_MAX),
-            None => wait,
+        let wait = match charge.sharing.mode {
+            Mode::Leased => wait.min(LEASED_REFUSAL_MAX),
+            Mode::Strict | Mode::WriteBack => wait,
         };
         if let Ok((seen, now)) = told.seen(fitted) {
             self.refusals.remember(charge, fitted, seen, now, wait);
@@ -253,9 +246,7 @@ impl Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        if let Some(keeper) = &self.keeper {
-            keeper.abort();
-        }
+        self.keeper.abort();
     }
 }
 

@@ -173,6 +173,7 @@ pub(crate) fn charges_in_micros<'f>(
     let charges = pairs.map(|(charge, fitted)| Charge {
         enforcement: charge.enforcement,
         on_denial: charge.on_denial,
+        sharing: charge.sharing,
         ..Charge::new(charge.key, &fitted.limit, charge.cost)
     });
     charges.collect()

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
-use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Span};
-use tollgate_redis::{Config, LEASE_LASTS, Mode, Redis};
+use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Mode, Sharing, Span};
+use tollgate_redis::{Config, LEASE_LASTS, Redis};
 use tollgate_testbed as testbed;
 
 const NODES: usize = 4;
@@ -14,7 +14,6 @@ const TASKS: usize = 8;
 
 fn node(address: String) -> Arc<Redis> {
     let config = Config {
-        mode: Mode::Leased,
         timeout: Span::from_secs(10),
         ..Config::single(address)
     };
@@ -25,6 +24,18 @@ fn key(store: &Redis) -> Key {
     store.key([&b"leased"[..], b"", b"hot"].into_iter())
 }
 
+/// Units of the hot key, on lease.
+fn leased<'l>(store: &Redis, limit: &'l Limit, cost: Cost) -> Charge<'l> {
+    let sharing = Sharing {
+        mode: Mode::Leased,
+        ..Sharing::default()
+    };
+    Charge {
+        sharing,
+        ..Charge::new(key(store), limit, cost)
+    }
+}
+
 /// How many units several nodes are admitted in this time, all asking as fast as they can.
 async fn spent(nodes: &[Arc<Redis>], limit: Limit, lasts: Duration) -> u64 {
     let end = Instant::now() + lasts;
@@ -33,7 +44,7 @@ async fn spent(nodes: &[Arc<Redis>], limit: Limit, lasts: Duration) -> u64 {
         for _ in 0..TASKS {
             let store = Arc::clone(store);
             tasks.spawn(async move {
-                let charge = Charge::new(key(&store), &limit, Cost::ONE);
+                let charge = leased(&store, &limit, Cost::ONE);
                 let mut admitted = 0;
                 while Instant::now() < end {
                     let verdict = store.decide(&[charge]).await.unwrap();
@@ -48,7 +59,7 @@ async fn spent(nodes: &[Arc<Redis>], limit: Limit, lasts: Duration) -> u64 {
 }
 
 async fn counted(store: &Redis, limit: &Limit) -> u64 {
-    let peek = Charge::new(key(store), limit, Cost::Peek(1));
+    let peek = leased(store, limit, Cost::Peek(1));
     let verdict = store.decide(&[peek]).await.unwrap();
     u64::from(limit.capacity() - verdict.decisions[0].remaining())
 }
@@ -89,14 +100,13 @@ async fn what_is_left_goes_back() {
     let limit = Limit::fixed_window(1_000, Span::DAY).unwrap();
     let (idle, closed) = (node(redis.address()), node(redis.address()));
     let watcher = Redis::connect(&Config {
-        mode: Mode::Leased,
         timeout: Span::from_secs(10),
         ..Config::single(redis.address())
     });
     let watcher = watcher.unwrap();
     for _ in 0..20 {
         for store in [&idle, &closed] {
-            let charge = Charge::new(key(store), &limit, Cost::ONE);
+            let charge = leased(store, &limit, Cost::ONE);
             assert!(store.decide(&[charge]).await.unwrap().is_admitted());
         }
     }
@@ -119,7 +129,7 @@ async fn what_a_dead_node_held_is_charged() {
     for limit in [bucket, window] {
         redis.ask(&["FLUSHALL"]);
         let store = node(redis.address());
-        let charge = Charge::new(key(&store), &limit, Cost::ONE);
+        let charge = leased(&store, &limit, Cost::ONE);
         for _ in 0..20 {
             assert!(store.decide(&[charge]).await.unwrap().is_admitted());
         }

@@ -2,11 +2,15 @@
 //! away.
 #![allow(clippy::unwrap_used)]
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tollgate_core::{Charge, Cost, Enforcement, KeyHasher, Limit, Span, Store, Verdict, Wait};
+use tollgate_core::{
+    Charge, Cost, Enforcement, Key, KeyHasher, Limit, OnStoreError, Sharing, Span, Store, Verdict,
+    Wait,
+};
 use tollgate_memory::Memory;
-use tollgate_redis::{Config, DENIED_FOR, Fallback, OnStoreError, Redis};
+use tollgate_redis::{Config, DENIED_FOR, Fallback, Redis};
 use tollgate_testbed as testbed;
 
 fn patient(address: String) -> Redis {
@@ -117,26 +121,40 @@ async fn what_charges_for_refusals_is_always_asked() {
 }
 
 /// A store whose Redis is not there, and which is known not to be there.
-async fn away(choose: fn(&Charge<'_>) -> OnStoreError) -> Fallback<Memory> {
+async fn away() -> Fallback<Memory> {
     let address = testbed::Redis::start().address();
     let redis = Redis::connect(&Config::single(address)).unwrap();
     while redis.is_up() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    Fallback::new(redis, Memory::builder().max_keys(100).build(), choose)
+    Fallback::new(redis, Memory::builder().max_keys(100).build())
+}
+
+/// One unit, of a limit that four nodes share.
+fn charge(key: Key, limit: &Limit, on_store_error: OnStoreError) -> Charge<'_> {
+    let sharing = Sharing {
+        on_store_error,
+        nodes: NonZeroU32::new(4),
+        ..Sharing::default()
+    };
+    Charge {
+        sharing,
+        ..Charge::new(key, limit, Cost::ONE)
+    }
 }
 
 #[tokio::test]
 async fn without_redis_each_charge_does_what_it_says() {
     let limit = Limit::fixed_window(10, Span::DAY).unwrap();
-    let store = away(|_| OnStoreError::Allow).await;
-    let charge = Charge::new(store.key([&b"a"[..]].into_iter()), &limit, Cost::ONE);
+    let store = away().await;
+    let key = store.key([&b"a"[..]].into_iter());
+    let charge = charge(key, &limit, OnStoreError::Allow);
     for _ in 0..20 {
         assert!(store.decide(&[charge]).await.unwrap().is_admitted());
     }
     assert_eq!(store.redis().counts().fallbacks, 20);
 
-    let store = away(|_| OnStoreError::Deny).await;
+    let charge = self::charge(key, &limit, OnStoreError::Deny);
     let refused = store.decide(&[charge]).await.unwrap();
     assert_eq!(refused.refusal.unwrap().wait, Wait::For(DENIED_FOR));
     let shadow = Charge {
@@ -148,11 +166,12 @@ async fn without_redis_each_charge_does_what_it_says() {
 
 #[tokio::test]
 async fn without_redis_a_node_spends_its_share() {
-    let store = away(|_| OnStoreError::Local { nodes: 4 }).await;
+    let store = away().await;
     let limit = Limit::fixed_window(10, Span::DAY).unwrap();
     let small = Limit::token_bucket(3, Span::DAY).unwrap();
     for (name, limit, share) in [("a", &limit, 2), ("b", &small, 1)] {
-        let charge = Charge::new(store.key([name.as_bytes()].into_iter()), limit, Cost::ONE);
+        let key = store.key([name.as_bytes()].into_iter());
+        let charge = charge(key, limit, OnStoreError::Local);
         let mut admitted = 0;
         for _ in 0..20 {
             let verdict = store.decide(&[charge]).await.unwrap();

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
-use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit};
+use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Mode, Sharing};
 use tollgate_redis::{Config, Redis};
 use tollgate_testbed as testbed;
 
 /// Who asks for what, and for how long.
 pub(crate) struct Load {
+    pub(crate) mode: Mode,
     pub(crate) limit: Limit,
     pub(crate) keys: u32,
     pub(crate) popularity: Popularity,
@@ -65,7 +66,7 @@ impl Load {
                 store,
                 keys,
                 stop,
-                (self.limit, self.popularity),
+                (self.mode, self.limit, self.popularity),
                 caller,
             ));
         }
@@ -107,9 +108,13 @@ async fn call(
     store: Arc<Redis>,
     keys: Arc<Vec<Key>>,
     stop: Arc<AtomicBool>,
-    (limit, popularity): (Limit, Popularity),
+    (mode, limit, popularity): (Mode, Limit, Popularity),
     caller: u64,
 ) -> (u64, Vec<u32>) {
+    let sharing = Sharing {
+        mode,
+        ..Sharing::default()
+    };
     let mut random = caller * 7_919 + 1;
     let (mut count, mut took) = (0, Vec::new());
     while !stop.load(Ordering::Relaxed) {
@@ -119,7 +124,11 @@ async fn call(
         let key = keys[popularity.draw(random >> 11, keys.len())];
         // One in eight is timed, so that the clock costs little.
         let start = (count % 8 == 0).then(Instant::now);
-        let verdict = store.decide(&[Charge::new(key, &limit, Cost::ONE)]).await;
+        let charge = Charge {
+            sharing,
+            ..Charge::new(key, &limit, Cost::ONE)
+        };
+        let verdict = store.decide(&[charge]).await;
         assert!(verdict.is_ok(), "{verdict:?}");
         if let Some(start) = start {
             took.push(start.elapsed().as_nanos().min(u128::from(u32::MAX)) as u32);

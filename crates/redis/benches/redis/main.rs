@@ -21,8 +21,8 @@ mod memory;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use tollgate_core::{Limit, Span};
-use tollgate_redis::{Config, Mode};
+use tollgate_core::{Limit, Mode, Span};
+use tollgate_redis::Config;
 use tollgate_testbed as testbed;
 
 use load::{Load, Measured, Popularity};
@@ -125,6 +125,7 @@ fn strict(figures: &mut Figures, lasts: Duration) {
             ..Config::single(redis.address())
         };
         let load = Load {
+            mode: Mode::Strict,
             limit: Limit::token_bucket(100, Span::MINUTE).unwrap(),
             keys: 1_000_000,
             popularity: Popularity::Uniform,
@@ -149,11 +150,11 @@ fn leased(figures: &mut Figures, lasts: Duration) {
         for mode in [Mode::Strict, Mode::Leased] {
             redis.ask(&["FLUSHALL"]);
             let config = Config {
-                mode,
                 timeout: Span::from_secs(5),
                 ..Config::single(redis.address())
             };
             let load = Load {
+                mode,
                 limit,
                 keys,
                 popularity,
@@ -197,11 +198,11 @@ fn far_away(figures: &mut Figures, lasts: Duration) {
         ("leased", Mode::Leased, 16),
     ] {
         let config = Config {
-            mode,
             timeout: Span::from_secs(5),
             ..Config::single(proxy.address())
         };
         let load = Load {
+            mode,
             limit,
             keys,
             popularity: Popularity::Uniform,

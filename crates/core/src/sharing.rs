@@ -1,0 +1,65 @@
+//! How several nodes share one limit.
+
+use std::num::NonZeroU32;
+
+use crate::limit::Algorithm;
+
+/// How several nodes share one limit. A store in one process has nothing to share: it is always
+/// exact, and always there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Sharing {
+    /// How decisions are made.
+    pub mode: Mode,
+    /// What happens when the shared store has no answer.
+    pub on_store_error: OnStoreError,
+    /// How many nodes there are; `None` if the store is to count them.
+    pub nodes: Option<NonZeroU32>,
+}
+
+/// How decisions are made over a shared store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// The store is asked for each. Exact.
+    #[default]
+    Strict,
+    /// A node takes units of warm keys ahead, and spends them without asking. Never over-admits; may
+    /// refuse what lies leased elsewhere.
+    Leased,
+    /// A node decides on what it knows, and reports what it admitted at intervals. Over-admits, by
+    /// what the nodes admit within one interval.
+    WriteBack,
+}
+
+/// What happens when the shared store has no answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnStoreError {
+    /// The request passes, and nothing is charged. Over-admits without bound for as long as it
+    /// lasts.
+    Allow,
+    /// The request is refused, to come back soon. Over-admits nothing.
+    #[default]
+    Deny,
+    /// The node alone decides, on its share of the limit: a [`Sharing::nodes`]-th of the units,
+    /// rounded down, and one unit at least. Over-admits as long as it lasts, per window at most what
+    /// all shares together hold.
+    Local,
+}
+
+// === impl Mode ===
+
+impl Mode {
+    /// Whether limits of this algorithm can be shared so; all others are shared as in
+    /// [`Mode::Strict`].
+    ///
+    /// Nodes that let a leaky bucket's requests go on their own would let several go at a time, so
+    /// only the shared store can. A sliding log promises an exact count, which a report that comes
+    /// later breaks.
+    pub const fn suits(self, algorithm: Algorithm) -> bool {
+        match (self, algorithm) {
+            (Mode::Strict, _) => true,
+            (Mode::Leased | Mode::WriteBack, Algorithm::LeakyBucket)
+            | (Mode::WriteBack, Algorithm::SlidingLog) => false,
+            (Mode::Leased | Mode::WriteBack, _) => true,
+        }
+    }
+}
