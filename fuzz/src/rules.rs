@@ -19,7 +19,10 @@ pub fn rules(input: &[u8]) {
         Source::new("second.yaml", second),
     ];
     for merge_domains in [false, true] {
-        let options = Options { merge_domains };
+        let options = Options {
+            merge_domains,
+            ..Options::default()
+        };
         let loaded = RuleSet::parse(&sources, &options);
         assert!(loaded.diagnostics.len() <= DIAGNOSTICS_MAX + 1);
         for diagnostic in &loaded.diagnostics {

@@ -40,6 +40,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     };
     let options = Options {
         merge_domains: args.merge_domains,
+        ..Options::default()
     };
     let loaded = RuleSet::parse(&sources, &options);
     let told = match args.format {

@@ -181,6 +181,7 @@ fn rules(args: &Args) -> Result<RuleSet, Failure> {
         read_paths(&args.rules).map_err(|error| Failure::Message(with_reasons(&error)))?;
     let options = Options {
         merge_domains: args.merge_domains,
+        ..Options::default()
     };
     let loaded = RuleSet::parse(&sources, &options);
     for diagnostic in &loaded.diagnostics {

@@ -1,5 +1,6 @@
 //! How several nodes share one limit.
 
+use std::fmt;
 use std::num::NonZeroU32;
 
 use crate::limit::Algorithm;
@@ -61,5 +62,29 @@ impl Mode {
             | (Mode::WriteBack, Algorithm::SlidingLog) => false,
             (Mode::Leased | Mode::WriteBack, _) => true,
         }
+    }
+}
+
+impl fmt::Display for Mode {
+    /// The word in a rules file.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::Strict => "strict",
+            Mode::Leased => "leased",
+            Mode::WriteBack => "write_back",
+        })
+    }
+}
+
+// === impl OnStoreError ===
+
+impl fmt::Display for OnStoreError {
+    /// The word in a rules file.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            OnStoreError::Allow => "allow",
+            OnStoreError::Deny => "deny",
+            OnStoreError::Local => "local",
+        })
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tollgate_core::{Enforcement, OnDenial, Past, RuleName};
+use tollgate_core::{Enforcement, OnDenial, Past, RuleName, Sharing};
 
 use crate::domain::{Branch, Domain, Level, Rule, RuleLimit, Step, StepMetric, push_step};
 use crate::draft::{DescriptorDraft, DomainDraft, RateLimitDraft};
@@ -11,16 +11,19 @@ use crate::draft::{DescriptorDraft, DomainDraft, RateLimitDraft};
 /// What a limit that a request brings along is called where rules are called by their path.
 const OVERRIDDEN: &str = "(override)";
 
-/// The domain of a draft without errors.
-pub(crate) fn built(draft: &DomainDraft) -> Domain {
+/// The domain of a draft without errors, whose limits are shared as `sharing` says where the draft
+/// does not.
+pub(crate) fn built(draft: &DomainDraft, sharing: Sharing) -> Domain {
     let charges = draft.charge_denied.as_ref();
     let on_denial = match charges.is_some_and(|flag| flag.value) {
         true => OnDenial::Charge,
         false => OnDenial::Keep,
     };
+    let sharing = draft.sharing.within(sharing);
     let mut builder = Builder {
         domain: &draft.name.value,
         on_denial,
+        sharing,
         rules: Vec::new(),
         names: HashMap::new(),
         path: Vec::new(),
@@ -30,6 +33,7 @@ pub(crate) fn built(draft: &DomainDraft) -> Domain {
         name: Arc::from(draft.name.value.as_str()),
         files: draft.files.clone(),
         on_denial,
+        sharing,
         top,
         rules: builder.rules,
         overridden: Arc::new(RuleName {
@@ -43,6 +47,7 @@ pub(crate) fn built(draft: &DomainDraft) -> Domain {
 struct Builder<'d> {
     domain: &'d str,
     on_denial: OnDenial,
+    sharing: Sharing,
     rules: Vec<Rule>,
     /// A number for each name.
     names: HashMap<&'d str, usize>,
@@ -87,6 +92,7 @@ impl<'d> Builder<'d> {
             },
             enforcement: enforcement(descriptor),
             on_denial: self.on_denial,
+            sharing: rate_limit.sharing.within(self.sharing),
             identity: identity(self.domain, &self.path).into(),
             path: self.path.clone().into(),
             called: rate_limit

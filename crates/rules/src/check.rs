@@ -7,7 +7,11 @@ use crate::findings::{Findings, Mark, quoted};
 use crate::pattern::Pattern;
 
 /// Warns about everything in a domain that has no effect.
-pub(crate) fn checked(draft: &DomainDraft, findings: &mut Findings) {
+pub(crate) fn checked(
+    draft: &DomainDraft,
+    _sharing: tollgate_core::Sharing,
+    findings: &mut Findings,
+) {
     let mut names = HashSet::new();
     collect_names(&draft.descriptors, &mut names);
     level(&draft.descriptors, &names, findings);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use serde_json::{Map, Value};
-use tollgate_core::{Enforcement, Entry, Limit, OnDenial, Past, RuleName};
+use tollgate_core::{Enforcement, Entry, Limit, OnDenial, Past, RuleName, Sharing};
 
 use crate::pattern::Pattern;
 
@@ -16,6 +16,8 @@ pub(crate) struct Domain {
     /// The files that it was read from.
     pub(crate) files: Vec<String>,
     pub(crate) on_denial: OnDenial,
+    /// Of the limits that requests bring along.
+    pub(crate) sharing: Sharing,
     pub(crate) top: Level,
     /// In the order of the files.
     pub(crate) rules: Vec<Rule>,
@@ -57,6 +59,7 @@ pub(crate) struct Rule {
     pub(crate) limit: RuleLimit,
     pub(crate) enforcement: Enforcement,
     pub(crate) on_denial: OnDenial,
+    pub(crate) sharing: Sharing,
     /// Domain and patterns from the top: the rule's identity over reloads, and the part of its
     /// counters' keys that no request changes.
     pub(crate) identity: Arc<[u8]>,

@@ -5,9 +5,10 @@ use serde_json::{Map, Value};
 use tollgate_core::Limit;
 
 use crate::findings::Mark;
+use crate::sharing::SharingDraft;
 
 /// A value and where it stands.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Spanned<T> {
     pub(crate) value: T,
     pub(crate) mark: Mark,
@@ -19,6 +20,7 @@ pub(crate) struct DomainDraft {
     pub(crate) name: Spanned<String>,
     pub(crate) files: Vec<String>,
     pub(crate) charge_denied: Option<Spanned<bool>>,
+    pub(crate) sharing: SharingDraft,
     pub(crate) descriptors: Vec<DescriptorDraft>,
 }
 
@@ -53,6 +55,7 @@ pub(crate) struct RateLimitDraft {
     pub(crate) limit: Option<Limit>,
     pub(crate) name: Option<Spanned<String>>,
     pub(crate) replaces: Vec<Spanned<String>>,
+    pub(crate) sharing: SharingDraft,
 }
 
 // === impl DescriptorDraft ===

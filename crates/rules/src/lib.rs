@@ -47,6 +47,8 @@ mod findings;
 
 mod yaml;
 
+mod sharing;
+
 mod place;
 
 mod schema;

@@ -15,6 +15,7 @@ use table::Table;
 mod descriptor;
 mod metadata;
 mod rate_limit;
+mod sharing;
 mod table;
 
 /// The most descriptors of one load.
@@ -120,6 +121,7 @@ impl Reader<'_> {
                 mark: node.mark,
             })
         });
+        let sharing = self.sharing(&table);
         let descriptors = self.descriptors(table.get("descriptors"));
         let Some(name) = name.filter(|name| !name.value.is_empty()) else {
             if !table.misspells("domain") {
@@ -134,6 +136,7 @@ impl Reader<'_> {
             name,
             files: vec![file.to_owned()],
             charge_denied,
+            sharing,
             descriptors,
         })
     }
@@ -186,15 +189,7 @@ impl Reader<'_> {
     /// A second document adds to a domain.
     fn join(&mut self, into: &mut DomainDraft, draft: DomainDraft) {
         self.findings.enter(Some(&draft.name.value));
-        if let (Some(first), Some(second)) = (&into.charge_denied, &draft.charge_denied)
-            && first.value != second.value
-        {
-            let message = "another document of this domain says the opposite".to_owned();
-            let help = "say `charge_denied` in one of them";
-            self.findings
-                .error(second.mark, "contradiction", message, help);
-        }
-        into.charge_denied = into.charge_denied.take().or(draft.charge_denied);
+        sharing::join(into, &draft, self.findings);
         into.files.extend(draft.files);
         into.files.dedup();
         join_levels(&mut into.descriptors, draft.descriptors, self.findings);

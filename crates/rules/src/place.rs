@@ -1,5 +1,7 @@
 //! Which keys stand where in a rules file. The parser and the JSON Schema both read this table.
 
+use crate::sharing::{MODES, NODES, ON_STORE_ERROR};
+
 /// A map in a rules file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -74,7 +76,27 @@ const fn field(key: &'static str, form: Form, about: &'static str) -> Field {
     Field { key, form, about }
 }
 
-const DOMAIN: [Field; 3] = [
+const MODE_FIELD: Field = field(
+    "mode",
+    Form::Choice(&MODES),
+    "How nodes that share a store decide. strict: the store is asked each time. leased: a node \
+     takes units ahead. write_back: a node reports afterwards, and may admit too much. A rule's \
+     own wins over its domain's. Default: what the settings say, else strict.",
+);
+const ON_STORE_ERROR_FIELD: Field = field(
+    "on_store_error",
+    Form::Choice(&ON_STORE_ERROR),
+    "What happens when a shared store has no answer. local: the node decides on its share of the \
+     limit. A rule's own wins over its domain's. Default: what the settings say, else deny.",
+);
+const NODES_FIELD: Field = field(
+    "nodes",
+    Form::Count(NODES.0, NODES.1),
+    "How many nodes share the limit. A rule's own wins over its domain's. Default: what the \
+     settings say, else the store counts them.",
+);
+
+const DOMAIN: [Field; 6] = [
     field("domain", Form::Text, "Which requests these rules are for."),
     field(
         "descriptors",
@@ -86,6 +108,9 @@ const DOMAIN: [Field; 3] = [
         Form::Flag,
         "A refused request is charged to every limit that it met. Default: false.",
     ),
+    MODE_FIELD,
+    ON_STORE_ERROR_FIELD,
+    NODES_FIELD,
 ];
 
 const DESCRIPTOR: [Field; 10] = [
@@ -138,7 +163,7 @@ const DESCRIPTOR: [Field; 10] = [
     ),
 ];
 
-const RATE_LIMIT: [Field; 16] = [
+const RATE_LIMIT: [Field; 17] = [
     field(
         "requests_per_unit",
         Form::Count(0, u32::MAX),
@@ -192,9 +217,10 @@ const RATE_LIMIT: [Field; 16] = [
         "How much more than the limit is admitted, and marked: `10%`.",
     ),
     field("elastic", Form::Reserved, ""),
-    field("mode", Form::Reserved, ""),
-    field("on_store_error", Form::Reserved, ""),
     field("priority", Form::Reserved, ""),
+    MODE_FIELD,
+    ON_STORE_ERROR_FIELD,
+    NODES_FIELD,
 ];
 
 const REPLACES: [Field; 1] = [field("name", Form::Text, "The name of a limit.")];

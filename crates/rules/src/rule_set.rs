@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tollgate_core::Sharing;
+
 use crate::build::built;
 use crate::check::checked;
 use crate::diagnostic::Diagnostic;
@@ -18,6 +20,8 @@ pub struct Options {
     /// Several documents may add descriptors to one domain. Otherwise a domain that is there twice
     /// is a mistake.
     pub merge_domains: bool,
+    /// How nodes share a limit, as far as neither its rule nor its domain says so.
+    pub sharing: Sharing,
 }
 
 /// The rules of any number of domains. Cloning is cheap.
@@ -52,12 +56,13 @@ impl RuleSet {
         let drafts = parsed(sources, options, &mut findings);
         for draft in &drafts {
             findings.enter(Some(&draft.name.value));
-            checked(draft, &mut findings);
+            checked(draft, options.sharing, &mut findings);
         }
         let good = drafts
             .iter()
             .filter(|draft| !findings.is_spoilt(&draft.name.value));
-        let domains = good.map(built).map(|domain| {
+        let domains = good.map(|draft| {
+            let domain = built(draft, options.sharing);
             let name = Arc::clone(&domain.name);
             (name, Arc::new(domain))
         });

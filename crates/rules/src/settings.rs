@@ -4,12 +4,14 @@
 //! never asked for is a mistake that names the nearest key that was.
 
 use std::cell::RefCell;
+use std::num::NonZeroU32;
 
-use tollgate_core::Span;
+use tollgate_core::{Sharing, Span};
 
 use crate::diagnostic::Diagnostic;
 use crate::findings::{Findings, Mark, quoted};
 use crate::scalar;
+use crate::sharing;
 use crate::source::Source;
 use crate::window;
 use crate::yaml::{Body, Documents, Node};
@@ -132,6 +134,22 @@ impl<'n> Settings<'n> {
             let found = words.iter().find(|word| **word == text);
             found.copied().ok_or_else(|| "is none of these".to_owned())
         })
+    }
+
+    /// `mode`, `on_store_error` and `nodes`, with the words and values that they have in rules.
+    /// Each that is not there is as in `default`.
+    pub fn sharing(&self, default: Sharing) -> Sharing {
+        let mode = self.choice("mode", &sharing::MODES);
+        let on_store_error = self.choice("on_store_error", &sharing::ON_STORE_ERROR);
+        // 0 is out of range, and so stands for a number that is not there or is wrong.
+        let nodes = self.count("nodes", 0, sharing::NODES);
+        Sharing {
+            mode: mode.and_then(sharing::mode).unwrap_or(default.mode),
+            on_store_error: on_store_error
+                .and_then(sharing::on_store_error)
+                .unwrap_or(default.on_store_error),
+            nodes: NonZeroU32::new(nodes).or(default.nodes),
+        }
     }
 
     /// A list of texts; one text is a list of one.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{Enforcement, Limit, OnDenial, RuleName};
+use tollgate_core::{Enforcement, Limit, OnDenial, RuleName, Sharing};
 
 use crate::domain::RuleLimit;
 use crate::rule_set::RuleSet;
@@ -20,6 +20,8 @@ pub struct RuleView {
     pub enforcement: Enforcement,
     /// What a refused request costs it.
     pub on_denial: OnDenial,
+    /// How nodes share it.
+    pub sharing: Sharing,
     /// How often its limit was changed since the process began.
     pub changes: usize,
 }
@@ -45,6 +47,7 @@ impl RuleSet {
                     text,
                     enforcement: rule.enforcement,
                     on_denial: domain.on_denial,
+                    sharing: rule.sharing,
                     changes,
                 }
             })

@@ -55,7 +55,10 @@ impl<S: Store> Reader<S> {
             engine,
             metrics,
             paths,
-            options: Options { merge_domains },
+            options: Options {
+                merge_domains,
+                ..Options::default()
+            },
             seen: None,
         }
     }

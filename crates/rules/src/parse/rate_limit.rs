@@ -6,6 +6,7 @@ use crate::draft::{RateLimitDraft, Spanned};
 use crate::findings::{Mark, quoted};
 use crate::place::{ALGORITHMS, ANCHORS, Place, UNITS};
 use crate::scalar::{self, short};
+use crate::sharing::SharingDraft;
 use crate::window::{self, Bad};
 use crate::yaml::{Body, Node};
 
@@ -37,6 +38,7 @@ impl Reader<'_> {
             limit: None,
             name: None,
             replaces: Vec::new(),
+            sharing: SharingDraft::default(),
         };
         if let Body::Scalar(scalar) = &node.body {
             draft.limit = self.short_form(&scalar.text, node.mark);
@@ -49,6 +51,7 @@ impl Reader<'_> {
             .get("name")
             .and_then(|node| scalar::text(node, "name", self.findings));
         draft.replaces = self.replaces(&table, draft.name.as_ref());
+        draft.sharing = self.sharing(&table);
         let unlimited = table
             .get("unlimited")
             .and_then(|node| scalar::flag(node, "unlimited", self.findings));
@@ -297,6 +300,16 @@ impl Reader<'_> {
         let Some(node) = table.get(key) else {
             return words.first().copied();
         };
+        self.word(node, key, words)
+    }
+
+    /// One of `words`.
+    pub(super) fn word(
+        &mut self,
+        node: &Node,
+        key: &str,
+        words: &[&'static str],
+    ) -> Option<&'static str> {
         let name = scalar::text(node, key, self.findings)?;
         if let Some(word) = words.iter().find(|word| **word == name.value) {
             return Some(word);

@@ -127,6 +127,7 @@ fn domains_are_merged_if_that_is_asked_for() {
     assert!(apart.has_errors() && apart.rules.is_empty());
     let merging = Options {
         merge_domains: true,
+        ..Options::default()
     };
     let merged = RuleSet::parse(&sources, &merging);
     assert!(merged.diagnostics.is_empty());

@@ -81,7 +81,7 @@ fn keys() {
         "duplicate-key",
         limit("unit: minute\nrequests_per_unit: 5\nunit: hour"),
     );
-    for word in ["elastic", "mode", "on_store_error", "priority"] {
+    for word in ["elastic", "priority"] {
         let lines = format!("unit: minute\nrequests_per_unit: 5\n{word}: 1");
         refused(&format!("reserved-{word}"), limit(&lines));
     }

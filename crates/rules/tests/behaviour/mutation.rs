@@ -112,6 +112,7 @@ fn the_seed_itself_is_right() {
 fn no_file_is_too_strange() {
     let options = Options {
         merge_domains: true,
+        ..Options::default()
     };
     let numbers = Numbers::default();
     let mut previous = RuleSet::default();

@@ -142,6 +142,7 @@ fn a_broken_file_of_another_name_removes_nothing() {
 fn a_merged_domain_is_not_cut_by_a_broken_file() {
     let merging = Options {
         merge_domains: true,
+        ..Options::default()
     };
     let first = Source::new(
         "a.yaml",

@@ -1,0 +1,84 @@
+//! How nodes share a limit: the same words at the top of a domain and in a rule.
+
+use std::num::NonZeroU32;
+
+use crate::draft::{DomainDraft, Spanned};
+use crate::findings::Findings;
+use crate::scalar;
+use crate::sharing::{MODES, NODES, ON_STORE_ERROR, SharingDraft, mode, on_store_error};
+
+use super::Reader;
+use super::table::Table;
+
+// === impl Reader ===
+
+impl Reader<'_> {
+    /// What is said here; a word with a mistake is as if it was not there, and its domain is not
+    /// loaded.
+    pub(super) fn sharing(&mut self, table: &Table<'_>) -> SharingDraft {
+        SharingDraft {
+            mode: self.sharing_word(table, "mode", &MODES, mode),
+            on_store_error: self.sharing_word(
+                table,
+                "on_store_error",
+                &ON_STORE_ERROR,
+                on_store_error,
+            ),
+            nodes: table.get("nodes").and_then(|node| {
+                let nodes = scalar::count(node, "nodes", NODES, self.findings)?;
+                let (value, mark) = (NonZeroU32::new(nodes)?, node.mark);
+                Some(Spanned { value, mark })
+            }),
+        }
+    }
+
+    fn sharing_word<T>(
+        &mut self,
+        table: &Table<'_>,
+        key: &str,
+        words: &[&'static str],
+        meant: fn(&str) -> Option<T>,
+    ) -> Option<Spanned<T>> {
+        let node = table.get(key)?;
+        let value = meant(self.word(node, key, words)?)?;
+        Some(Spanned {
+            value,
+            mark: node.mark,
+        })
+    }
+}
+
+/// What several documents of one domain say together; twice the same is no mistake.
+pub(super) fn join(into: &mut DomainDraft, other: &DomainDraft, findings: &mut Findings) {
+    join_word(
+        &mut into.charge_denied,
+        other.charge_denied,
+        "charge_denied",
+        findings,
+    );
+    let (all, more) = (&mut into.sharing, &other.sharing);
+    join_word(&mut all.mode, more.mode, "mode", findings);
+    join_word(
+        &mut all.on_store_error,
+        more.on_store_error,
+        "on_store_error",
+        findings,
+    );
+    join_word(&mut all.nodes, more.nodes, "nodes", findings);
+}
+
+fn join_word<T: PartialEq>(
+    into: &mut Option<Spanned<T>>,
+    other: Option<Spanned<T>>,
+    key: &str,
+    findings: &mut Findings,
+) {
+    if let (Some(first), Some(second)) = (&*into, &other)
+        && first.value != second.value
+    {
+        let message = format!("another document of this domain says `{key}` otherwise");
+        let help = format!("say `{key}` in one of them");
+        findings.error(second.mark, "contradiction", message, help);
+    }
+    *into = into.take().or(other);
+}

@@ -1,0 +1,71 @@
+//! The words that say how nodes share a limit, and which of them holds: a rule's, else its
+//! domain's, else the one that whoever loads the rules gives.
+
+use std::num::NonZeroU32;
+
+use tollgate_core::{Mode, OnStoreError, Sharing};
+
+use crate::draft::Spanned;
+
+/// What `mode` takes.
+pub(crate) const MODES: [&str; 3] = ["strict", "leased", "write_back"];
+/// What `on_store_error` takes.
+pub(crate) const ON_STORE_ERROR: [&str; 3] = ["allow", "deny", "local"];
+/// The least and the most that `nodes` takes.
+pub(crate) const NODES: (u32, u32) = (1, u32::MAX);
+
+/// What one place says: a rule, or the top of a domain. Each word by itself; those that are not
+/// there are looked for further out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SharingDraft {
+    pub(crate) mode: Option<Spanned<Mode>>,
+    pub(crate) on_store_error: Option<Spanned<OnStoreError>>,
+    pub(crate) nodes: Option<Spanned<NonZeroU32>>,
+}
+
+/// The mode of one of [`MODES`].
+pub(crate) fn mode(word: &str) -> Option<Mode> {
+    let modes = [Mode::Strict, Mode::Leased, Mode::WriteBack];
+    modes.into_iter().find(|mode| mode.to_string() == word)
+}
+
+/// The behaviour of one of [`ON_STORE_ERROR`].
+pub(crate) fn on_store_error(word: &str) -> Option<OnStoreError> {
+    let all = [OnStoreError::Allow, OnStoreError::Deny, OnStoreError::Local];
+    all.into_iter().find(|one| one.to_string() == word)
+}
+
+// === impl SharingDraft ===
+
+impl SharingDraft {
+    /// What holds here if `outer` holds around.
+    pub(crate) fn within(&self, outer: Sharing) -> Sharing {
+        Sharing {
+            mode: self.mode.map_or(outer.mode, |mode| mode.value),
+            on_store_error: self
+                .on_store_error
+                .map_or(outer.on_store_error, |behaviour| behaviour.value),
+            nodes: self.nodes.map_or(outer.nodes, |nodes| Some(nodes.value)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_is_a_value_and_shows_as_itself() {
+        for word in MODES {
+            assert_eq!(
+                mode(word).map(|mode| mode.to_string()).as_deref(),
+                Some(word)
+            );
+        }
+        for word in ON_STORE_ERROR {
+            let shown = on_store_error(word).map(|one| one.to_string());
+            assert_eq!(shown.as_deref(), Some(word));
+        }
+        assert_eq!((mode("Strict"), on_store_error("")), (None, None));
+    }
+}
