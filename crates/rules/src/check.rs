@@ -2,19 +2,21 @@
 
 use std::collections::{HashMap, HashSet};
 
+use tollgate_core::Sharing;
+
 use crate::draft::{DescriptorDraft, DomainDraft};
 use crate::findings::{Findings, Mark, quoted};
 use crate::pattern::Pattern;
 
-/// Warns about everything in a domain that has no effect.
-pub(crate) fn checked(
-    draft: &DomainDraft,
-    _sharing: tollgate_core::Sharing,
-    findings: &mut Findings,
-) {
+mod sharing;
+
+/// Warns about everything in a domain that has no effect. `outer` is how nodes share what the domain
+/// says nothing about.
+pub(crate) fn checked(draft: &DomainDraft, outer: Sharing, findings: &mut Findings) {
     let mut names = HashSet::new();
     collect_names(&draft.descriptors, &mut names);
     level(&draft.descriptors, &names, findings);
+    sharing::checked(draft, outer, findings);
 }
 
 fn collect_names<'d>(descriptors: &'d [DescriptorDraft], names: &mut HashSet<&'d str>) {
@@ -56,9 +58,9 @@ fn never_matching(descriptors: &[DescriptorDraft], findings: &mut Findings) {
         let mark = value_mark(descriptor);
         if let Some((_, first)) = patterns.iter().find(|(pattern, _)| pattern.covers(text)) {
             let message = format!(
-                "{} never matches: the wildcard in line {} takes all of its values",
+                "{} never matches: the wildcard {} takes all of its values",
                 quoted(text),
-                first.line
+                findings.place(*first, mark)
             );
             let help = "the first wildcard that matches wins: put the narrower one first";
             findings.warning(mark, "never-matches", message, help);
@@ -74,9 +76,9 @@ fn never_matching(descriptors: &[DescriptorDraft], findings: &mut Findings) {
         let all = patterns.and_then(|all| all.iter().find(|(pattern, _)| pattern.is_all()));
         if let Some((_, first)) = all {
             let message = format!(
-                "{} without a value never matches: `*` in line {} takes every value",
+                "{} without a value never matches: `*` {} takes every value",
                 quoted(&descriptor.key.value),
-                first.line
+                findings.place(*first, descriptor.key.mark)
             );
             let help = "wildcards come before keys without a value: keep one of the two";
             findings.warning(descriptor.key.mark, "never-matches", message, help);
@@ -117,6 +119,11 @@ fn flags(descriptor: &DescriptorDraft, findings: &mut Findings) {
             let why = "on an unlimited rule";
             useless(flags.shadow_mode, "shadow_mode", why, remove);
             useless(flags.quota_mode, "quota_mode", why, remove);
+            let words = &rate_limit.sharing;
+            useless(words.mode.map(|word| word.mark), "mode", why, remove);
+            let mark = words.on_store_error.map(|word| word.mark);
+            useless(mark, "on_store_error", why, remove);
+            useless(words.nodes.map(|word| word.mark), "nodes", why, remove);
         }
         Some(_) => {}
     }

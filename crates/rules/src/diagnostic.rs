@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 mod excerpt;
 
-pub(crate) use excerpt::is_unsafe;
+pub(crate) use excerpt::{escaped, is_unsafe};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,7 +86,7 @@ impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}[{}]: {}", self.severity, self.code, self.message)?;
         let margin = self.line.to_string().len();
-        let file = excerpt::escaped(&self.file);
+        let file = escaped(&self.file);
         writeln!(f, "{:margin$}--> {file}:{}:{}", "", self.line, self.column)?;
         let excerpt = excerpt::Excerpt::of(self);
         writeln!(f, "{:margin$} |", "")?;

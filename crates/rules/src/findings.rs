@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::diagnostic::{Diagnostic, Severity, is_unsafe};
+use crate::diagnostic::{Diagnostic, Severity, escaped, is_unsafe};
 use crate::source::Source;
 
 /// The most diagnostics of one load. Mistakes beyond are counted, and spoil their domain as well.
@@ -45,6 +45,8 @@ pub(crate) struct Findings {
     /// The domain that is being read.
     domain: Option<Arc<str>>,
     spoilt: Spoilt,
+    /// What the files are called, for people.
+    files: Vec<String>,
 }
 
 /// A run of mistakes whose domain is not known yet.
@@ -93,6 +95,24 @@ impl Mark {
 // === impl Findings ===
 
 impl Findings {
+    /// None yet, in these files.
+    pub(crate) fn of(sources: &[Source]) -> Findings {
+        let files = sources.iter().map(|source| escaped(&source.name));
+        Findings {
+            files: files.collect(),
+            ..Findings::default()
+        }
+    }
+
+    /// Where `other` is, in a message about what stands at `mark`: `in line 7`, or `at a.yaml:7` if
+    /// that is another file.
+    pub(crate) fn place(&self, other: Mark, mark: Mark) -> String {
+        match self.files.get(other.file) {
+            Some(file) if other.file != mark.file => format!("at {file}:{}", other.line),
+            _ => format!("in line {}", other.line),
+        }
+    }
+
     /// Says which domain the mistakes that follow are in.
     pub(crate) fn enter(&mut self, domain: Option<&str>) {
         self.domain = domain.map(Arc::from);

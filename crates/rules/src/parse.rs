@@ -49,7 +49,7 @@ pub(crate) fn parsed(
                 Some(first) if options.merge_domains => {
                     reader.join(&mut drafts[*first], draft);
                 }
-                Some(first) => reader.twice(&drafts[*first], &draft, sources),
+                Some(first) => reader.twice(&drafts[*first], &draft),
             }
         }
     }
@@ -195,14 +195,12 @@ impl Reader<'_> {
         join_levels(&mut into.descriptors, draft.descriptors, self.findings);
     }
 
-    fn twice(&mut self, first: &DomainDraft, second: &DomainDraft, sources: &[Source]) {
+    fn twice(&mut self, first: &DomainDraft, second: &DomainDraft) {
         self.findings.enter(Some(&second.name.value));
-        let mark = first.name.mark;
         let message = format!(
-            "duplicate domain {} in config file; the first is at {}:{}",
+            "duplicate domain {} in config file; the first is {}",
             quoted(&second.name.value),
-            sources[mark.file].name,
-            mark.line
+            self.findings.place(first.name.mark, second.name.mark)
         );
         let help = "put all of its descriptors in one document, or allow merging of domains";
         self.findings
@@ -237,9 +235,9 @@ impl Siblings {
                 .as_ref()
                 .map_or(String::new(), |value| format!("_{value}"));
             let message = format!(
-                "duplicate descriptor composite key {}; the first is in line {}",
+                "duplicate descriptor composite key {}; the first is {}",
                 quoted(&format!("{key}{value}")),
-                first.line
+                findings.place(*first, draft.key.mark)
             );
             let help = "a request could only meet one of them: join them or remove one";
             findings.error(draft.key.mark, "duplicate-descriptor", message, help);

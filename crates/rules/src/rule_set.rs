@@ -52,7 +52,7 @@ impl RuleSet {
     /// decides: a check fails, a first start may refuse, a reload keeps the old domain
     /// ([`Loaded::succeed`]).
     pub fn parse(sources: &[Source], options: &Options) -> Loaded {
-        let mut findings = Findings::default();
+        let mut findings = Findings::of(sources);
         let drafts = parsed(sources, options, &mut findings);
         for draft in &drafts {
             findings.enter(Some(&draft.name.value));

@@ -63,7 +63,7 @@ impl Excerpt {
 }
 
 /// `text` without anything that could move a terminal's cursor.
-pub(super) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 

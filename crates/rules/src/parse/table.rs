@@ -110,10 +110,11 @@ fn stranger(
         findings.error(key.mark, "reserved-key", message, help);
         return None;
     }
-    let elsewhere = PLACES.iter().find(|other| other.field(text).is_some());
-    if let Some(other) = elsewhere {
+    let elsewhere = PLACES.iter().filter(|other| other.field(text).is_some());
+    let elsewhere: Vec<&str> = elsewhere.map(|other| other.shown()).collect();
+    if !elsewhere.is_empty() {
         let message = format!("{shown} does not belong in {}", place.noun());
-        let help = format!("it belongs {}", other.shown());
+        let help = format!("it belongs {}", elsewhere.join(", or "));
         findings.error(key.mark, "misplaced-key", message, help);
         return None;
     }

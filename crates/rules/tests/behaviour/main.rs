@@ -8,3 +8,4 @@ mod mistakes;
 mod mutation;
 mod reload;
 mod replacing;
+mod sharing;

@@ -340,6 +340,108 @@ fn files() {
 }
 
 #[test]
+fn words_of_a_shared_store() {
+    let five = "unit: minute\nrequests_per_unit: 5";
+    refused("no-such-mode", limit(&format!("{five}\nmode: Leased")));
+    refused("no-such-mode-at-all", limit(&format!("{five}\nmode: fast")));
+    refused(
+        "no-such-on-store-error",
+        limit(&format!("{five}\non_store_error: fail")),
+    );
+    refused("no-nodes", limit(&format!("{five}\nnodes: 0")));
+    refused(
+        "mode-of-a-descriptor",
+        "domain: shop\ndescriptors:\n  - {key: b, rate_limit: 1/s, mode: leased}\n",
+    );
+    for word in ["mode: leased", "on_store_error: local", "nodes: 2"] {
+        let (key, _) = word.split_once(':').unwrap();
+        warned(
+            &format!("unlimited-with-{key}"),
+            limit(&format!("unlimited: true\n{word}")),
+        );
+    }
+    warned(
+        "nodes-of-a-strict-limit",
+        limit(&format!("{five}\nnodes: 2")),
+    );
+    for used in ["on_store_error: local", "mode: leased", "mode: write_back"] {
+        let loaded = load(&[Source::new(
+            "a",
+            limit(&format!("{five}\nnodes: 2\n{used}")),
+        )]);
+        assert_eq!(shown(&loaded.diagnostics), "", "{used}");
+    }
+    warned(
+        "nodes-of-a-strict-domain",
+        format!("nodes: 2\n{}", limit(five)),
+    );
+}
+
+#[test]
+fn modes_that_do_not_suit() {
+    let five = "unit: minute\nrequests_per_unit: 5";
+    warned(
+        "leased-leaky-bucket",
+        limit(&format!("{five}\nalgorithm: leaky_bucket\nmode: leased")),
+    );
+    warned(
+        "write-back-leaky-bucket",
+        limit(&format!(
+            "{five}\nalgorithm: leaky_bucket\nmode: write_back\nnodes: 3\non_store_error: local"
+        )),
+    );
+    warned(
+        "write-back-log",
+        limit(&format!("{five}\nalgorithm: sliding_log\nmode: write_back")),
+    );
+    warned(
+        "leased-and-charge-denied",
+        format!(
+            "charge_denied: true\n{}",
+            limit(&format!("{five}\nmode: leased"))
+        ),
+    );
+    let ban = check(
+        "leased-ban",
+        limit("unit: minute\nrequests_per_unit: 0\nmode: leased"),
+    );
+    let codes: Vec<&str> = ban.diagnostics.iter().map(|found| found.code).collect();
+    assert_eq!(codes, ["denies-all", "unsuitable-mode"]);
+    let leaky = "algorithm: leaky_bucket, requests_per_unit: 5, unit: day";
+    let rules = format!(
+        "mode: leased\ndomain: shop\ndescriptors:\n  - {{key: a, rate_limit: {{{leaky}}}}}\n\
+         \x20 - {{key: b, rate_limit: 5/day}}\n"
+    );
+    warned("one-unsuited-of-a-domain", &*rules);
+    let more = format!("{rules}  - {{key: c, rate_limit: {{{leaky}}}}}\n");
+    warned("some-unsuited-of-a-domain", more);
+    let said = rules.replace("unit: day}", "unit: day, mode: strict}");
+    assert_eq!(shown(&load(&[Source::new("a", said)]).diagnostics), "");
+    for suits in [
+        "mode: leased\nalgorithm: sliding_log",
+        "mode: write_back\nalgorithm: token_bucket",
+    ] {
+        let loaded = load(&[Source::new("a", limit(&format!("{five}\n{suits}")))]);
+        assert_eq!(shown(&loaded.diagnostics), "", "{suits}");
+    }
+}
+
+#[test]
+fn another_place_in_another_file_is_named() {
+    let options = Options {
+        merge_domains: true,
+        ..Options::default()
+    };
+    let text = "domain: a\ndescriptors:\n  - {key: b, value: c}\n";
+    let sources = [
+        Source::new("one\u{1b}.yaml", text),
+        Source::new("two.yaml", text),
+    ];
+    let loaded = RuleSet::parse(&sources, &options);
+    snapshot("duplicate-rule-in-two-files", &shown(&loaded.diagnostics));
+}
+
+#[test]
 fn bombs() {
     let mut laughs = "domain: a\nx0: &x0 [ha, ha, ha, ha, ha, ha, ha, ha, ha]\n".to_owned();
     for level in 1..10 {

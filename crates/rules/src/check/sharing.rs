@@ -1,0 +1,159 @@
+//! Modes that do not suit a limit, and numbers of nodes that nobody asks for.
+
+use tollgate_core::{Algorithm, Limit, Mode, OnStoreError, Sharing};
+
+use crate::draft::{DescriptorDraft, DomainDraft, RateLimitDraft};
+use crate::findings::{Findings, Mark};
+
+/// A limit of the domain, and what else decides how nodes share it.
+struct Shared<'d> {
+    descriptor: &'d DescriptorDraft,
+    rate_limit: &'d RateLimitDraft,
+    limit: &'d Limit,
+    /// Whether its own refusal is charged.
+    charges_denied: bool,
+}
+
+/// Warns about the words of a domain, and of each of its limits, that change nothing. `outer` is
+/// what holds around the domain.
+pub(super) fn checked(draft: &DomainDraft, outer: Sharing, findings: &mut Findings) {
+    let charge_denied = draft.charge_denied.is_some_and(|flag| flag.value);
+    let mut limits = Vec::new();
+    collect(&draft.descriptors, charge_denied, &mut limits);
+    let holds = draft.sharing.within(outer);
+    for shared in &limits {
+        shared.check_mode(findings);
+        let words = &shared.rate_limit.sharing;
+        if let Some(nodes) = words.nodes
+            && !shared.asks_for_nodes(words.within(holds))
+        {
+            useless_nodes(nodes.mark, findings);
+        }
+    }
+    check_mode(draft, &limits, findings);
+    if let Some(nodes) = draft.sharing.nodes
+        && !limits.is_empty()
+        && !asks_for_nodes(holds)
+        && !limits.iter().any(|shared| {
+            let words = &shared.rate_limit.sharing;
+            words.nodes.is_none() && shared.asks_for_nodes(words.within(holds))
+        })
+    {
+        useless_nodes(nodes.mark, findings);
+    }
+}
+
+fn collect<'d>(
+    descriptors: &'d [DescriptorDraft],
+    charge_denied: bool,
+    into: &mut Vec<Shared<'d>>,
+) {
+    for descriptor in descriptors {
+        if let Some(rate_limit) = &descriptor.rate_limit
+            && let Some(limit) = &rate_limit.limit
+        {
+            into.push(Shared {
+                descriptor,
+                rate_limit,
+                limit,
+                charges_denied: charge_denied && descriptor.flags.shadow_mode.is_none(),
+            });
+        }
+        collect(&descriptor.descriptors, charge_denied, into);
+    }
+}
+
+/// A domain's mode goes for many limits: those that it does not suit are told at once, except bans,
+/// which nobody means by it.
+fn check_mode(draft: &DomainDraft, limits: &[Shared<'_>], findings: &mut Findings) {
+    let Some(mode) = draft.sharing.mode else {
+        return;
+    };
+    let mut unsuited = limits.iter().filter_map(|shared| {
+        let is_ban = shared.limit.capacity() == 0;
+        let has_own = shared.rate_limit.sharing.mode.is_some();
+        let why = shared.unsuited(mode.value)?;
+        (!is_ban && !has_own).then_some((shared, why))
+    });
+    let Some((first, (why, help))) = unsuited.next() else {
+        return;
+    };
+    let place = findings.place(first.descriptor.key.mark, mode.mark);
+    let which = match unsuited.count() {
+        0 => format!("the limit {place}, which is"),
+        others => format!("{} limits, the first {place}, which are", others + 1),
+    };
+    let message = format!(
+        "`mode: {}` does not suit {which} decided strictly: {why}",
+        mode.value
+    );
+    let help = format!("{help}; or say so with `mode: strict` in the limit");
+    findings.warning(mode.mark, "unsuitable-mode", message, help);
+}
+
+/// Whether anybody asks how many nodes there are.
+fn asks_for_nodes(holds: Sharing) -> bool {
+    holds.mode != Mode::Strict || holds.on_store_error == OnStoreError::Local
+}
+
+fn useless_nodes(mark: Mark, findings: &mut Findings) {
+    let message = "`nodes` has no effect on a strict limit without `on_store_error: local`";
+    let help = "write `on_store_error: local`, or remove it; if the settings say so, check with \
+                `--config`";
+    findings.warning(mark, "no-effect", message.to_owned(), help);
+}
+
+// === impl Shared ===
+
+impl Shared<'_> {
+    fn check_mode(&self, findings: &mut Findings) {
+        let Some(mode) = self.rate_limit.sharing.mode else {
+            return;
+        };
+        if let Some((why, help)) = self.unsuited(mode.value) {
+            let message = format!(
+                "`mode: {}` does not suit this limit, which is decided strictly: {why}",
+                mode.value
+            );
+            let help = format!("{help}, or write `mode: strict`");
+            findings.warning(mode.mark, "unsuitable-mode", message, help);
+        }
+    }
+
+    fn asks_for_nodes(&self, holds: Sharing) -> bool {
+        let is_strict = self.unsuited(holds.mode).is_some();
+        let mode = if is_strict { Mode::Strict } else { holds.mode };
+        asks_for_nodes(Sharing { mode, ..holds })
+    }
+
+    /// Why this limit is decided strictly whatever the mode says, and what to do about it.
+    fn unsuited(&self, mode: Mode) -> Option<(&'static str, &'static str)> {
+        if mode == Mode::Strict {
+            return None;
+        }
+        if self.limit.capacity() == 0 {
+            return Some((
+                "it admits nothing, so there is nothing to share",
+                "remove `mode`",
+            ));
+        }
+        if !mode.suits(self.limit.algorithm()) {
+            return Some(match self.limit.algorithm() {
+                Algorithm::LeakyBucket => (
+                    "of a leaky_bucket requests leave one at a time, and only the store knows \
+                     whose turn it is",
+                    "use `algorithm: token_bucket`",
+                ),
+                _ => (
+                    "a sliding_log promises an exact count, and a report comes too late for that",
+                    "use `mode: leased` or `algorithm: sliding_window`",
+                ),
+            });
+        }
+        let charges = mode == Mode::Leased && self.charges_denied;
+        charges.then_some((
+            "`charge_denied` charges refusals as well, and a lease has nothing to charge them to",
+            "remove `charge_denied`",
+        ))
+    }
+}
