@@ -74,6 +74,48 @@ impl<'n> Settings<'n> {
         taken
     }
 
+    /// The maps below the names that stand in the map below `key`, each handed to `take` with its
+    /// name.
+    pub fn each<T>(
+        &self,
+        key: &'static str,
+        mut take: impl FnMut(&str, &Settings<'_>) -> T,
+    ) -> Vec<T> {
+        let path = format!("{}{key}.", self.path);
+        let named = Settings::over(path, self.get(key), self.findings);
+        let each = named.entries().filter_map(|(name, node)| {
+            let name = &name.scalar()?.text;
+            let path = format!("{}{name}.", named.path);
+            let below = Settings::over(path, Some(node), self.findings);
+            let taken = take(name, &below);
+            below.report_strangers();
+            Some(taken)
+        });
+        each.collect()
+    }
+
+    /// Whether anything stands below `key`.
+    pub fn has(&self, key: &'static str) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Whether a map stands below `key`.
+    pub fn is_map(&self, key: &'static str) -> bool {
+        self.get(key)
+            .is_some_and(|node| matches!(node.body, Body::Map(_)))
+    }
+
+    /// Text that no message may repeat, as it is written.
+    pub fn secret(&self, key: &'static str) -> Option<String> {
+        let node = self.get(key)?;
+        let text = node.scalar().map(|scalar| scalar.text.clone());
+        if text.is_none() {
+            let message = format!("`{key}` takes text, and this is {}", node.kind());
+            self.wrong(node.mark, message, "write it in one line, in quotes");
+        }
+        text
+    }
+
     /// `true` or `false`.
     pub fn flag(&self, key: &'static str, default: bool) -> bool {
         let node = self.get(key);

@@ -70,3 +70,43 @@ fn what_is_no_map_is_said_to_be_none() {
     assert_eq!(complaints("limits: 5\n").len(), 1);
     assert!(!complaints("a: [\n").is_empty());
 }
+
+#[test]
+fn named_maps_are_read_one_by_one() {
+    let read = |text: &str| {
+        settings(&Source::new("s.yaml", text), |top| {
+            top.each("stores", |name, store| {
+                (name.to_owned(), store.count("size", 1, (1, 9)))
+            })
+        })
+    };
+    let taken = read("stores:\n  b: {size: 2}\n  a:\n").unwrap();
+    assert_eq!(taken, [("b".to_owned(), 2), ("a".to_owned(), 1)]);
+    assert_eq!(read("stores:\n").unwrap(), []);
+    let wrong = read("stores:\n  a: {sise: 2}\n  b: 3\n").unwrap_err();
+    assert_eq!(
+        wrong[0].help.as_deref(),
+        Some("did you mean `stores.a.size`?")
+    );
+    assert_eq!((wrong[1].line, wrong[1].column), (3, 6));
+}
+
+#[test]
+fn a_secret_is_in_no_message() {
+    let read = |text: &str| settings(&Source::new("s.yaml", text), |top| top.secret("password"));
+    for (text, secret) in [
+        ("password: 'a: b'\n", Some("a: b")),
+        ("password: 1.5\n", Some("1.5")),
+        ("password:\n", None),
+    ] {
+        assert_eq!(read(text).unwrap().as_deref(), secret, "{text}");
+    }
+    let wrong = read("password:\n  - hunter2\n").unwrap_err();
+    assert!(!wrong[0].message.contains("hunter2"), "{wrong:?}");
+    let is_map = |text: &str| settings(&Source::new("s.yaml", text), |top| top.is_map("tls"));
+    assert!(is_map("tls: {}\n").unwrap());
+    assert!(!is_map("tls: true\n").unwrap());
+    let has = |text: &str| settings(&Source::new("s.yaml", text), |top| top.has("tls"));
+    assert!(has("tls: false\n").unwrap());
+    assert!(!has("tls:\n").unwrap());
+}
