@@ -53,6 +53,7 @@ impl Redis {
         let asked = self.ask(|| renewal.question(charge.cost), since).await;
         let told = asked.map_err(|asked| asked.into_error(self.timeout()))?;
         let (told, granted, lasts) = told.lease().map_err(malformed)?;
+        self.stats().settled(renewal.spent, renewal.left);
         let Told::General(general) = &told else {
             return Ok(None);
         };
@@ -97,8 +98,11 @@ pub(crate) async fn keep(leases: Arc<Leases>, reach: Arc<Reach>, stats: Arc<Stat
 async fn give_back(idle: Vec<Renewal>, reach: &Reach, stats: &Stats) {
     let returns = idle.iter().map(|renewal| async {
         let question = || renewal.question(Cost::Refund(0));
-        let _ends_by_itself = reach.ask(question, Instant::now()).await;
-        stats.lease_returned();
+        // What is not told ends by itself.
+        if reach.ask(question, Instant::now()).await.is_ok() {
+            stats.settled(renewal.spent, renewal.left);
+            stats.lease_returned();
+        }
     });
     crate::apart::together(returns.collect()).await;
 }

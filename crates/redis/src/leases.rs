@@ -102,6 +102,8 @@ pub(crate) struct Renewal {
     pub(crate) fitted: Fitted,
     pub(crate) name: u64,
     pub(crate) spent: u64,
+    /// Units that were not spent.
+    pub(crate) left: u64,
     pub(crate) want: u64,
     asked_at: Instant,
     is_done: bool,
@@ -206,6 +208,7 @@ impl Leases {
             fitted: lease.fitted,
             name: lease.name,
             spent: lease.spent,
+            left: lease.left,
             want: want.min(WANT_MAX),
             asked_at: now,
             is_done: false,

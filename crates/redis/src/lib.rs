@@ -78,5 +78,5 @@ pub use fallback::{DENIED_FOR, Fallback};
 pub use fit::{GRAIN, InvalidForRedis, LOG_UNITS_MAX, check};
 pub use leased::is_leasable;
 pub use leases::LASTS as LEASE_LASTS;
-pub use stats::Counts;
+pub use stats::{BATCH_SIZES, CALL_MICROS, Counts, Histogram};
 pub use store::Redis;

@@ -2,13 +2,42 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// The ends of the buckets of [`Counts::batch_sizes`], in decisions.
+pub const BATCH_SIZES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 250];
+/// The ends of the buckets of [`Counts::call_times`], in microseconds.
+pub const CALL_MICROS: [u64; 12] = [
+    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 500_000, 1_000_000,
+];
+
+/// Observations by size, as Prometheus has them: every bucket counts all that are no larger than its
+/// end; the bucket without an end is [`Histogram::count`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Histogram<const N: usize> {
+    /// How many were at most as large as each end.
+    pub cumulative: [u64; N],
+    /// How many there were.
+    pub count: u64,
+    /// The sum of all of them.
+    pub sum: u64,
+}
+
+/// A histogram that is counted.
+#[derive(Debug)]
+struct Tally<const N: usize> {
+    ends: &'static [u64; N],
+    /// Those above the end before and not above this one.
+    buckets: [AtomicU64; N],
+    /// Those above all ends.
+    above: AtomicU64,
+    sum: AtomicU64,
+}
+
 /// Counters of one store, over all its connections.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Stats {
-    questions: AtomicU64,
-    calls: AtomicU64,
+    batch_sizes: Tally<9>,
+    call_times: Tally<12>,
     writes: AtomicU64,
-    micros: AtomicU64,
     lost: AtomicU64,
     connected: AtomicU64,
     opened: AtomicU64,
@@ -16,8 +45,11 @@ pub(crate) struct Stats {
     scripts_loaded: AtomicU64,
     refused_here: AtomicU64,
     fell_back: AtomicU64,
-    leased: AtomicU64,
-    lease_spent: AtomicU64,
+    leases: AtomicU64,
+    units_leased: AtomicU64,
+    units_spent: AtomicU64,
+    units_returned: AtomicU64,
+    lease_decisions: AtomicU64,
     lease_returned: AtomicU64,
 }
 
@@ -25,14 +57,17 @@ pub(crate) struct Stats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Decisions that were sent to Redis; those sent again after a redirection count again.
+    /// Decisions that were sent to Redis; those sent again after a redirection count again. Leases
+    /// that are given back count as well.
     pub questions: u64,
     /// Script calls that carried them.
     pub calls: u64,
+    /// Decisions of each script call; the ends are [`BATCH_SIZES`].
+    pub batch_sizes: Histogram<9>,
     /// Times that something was written to a connection.
     pub writes: u64,
-    /// Microseconds from the writing of a call to its reply, summed over all calls.
-    pub call_micros: u64,
+    /// Microseconds from the writing of a script call to its reply; the ends are [`CALL_MICROS`].
+    pub call_times: Histogram<12>,
     /// Decisions that were sent and got no answer in time.
     pub lost: u64,
     /// Connections that were opened.
@@ -45,9 +80,16 @@ pub struct Counts {
     pub scripts_loaded: u64,
     /// Decisions that were refused without asking Redis, which had refused them lately.
     pub local_refusals: u64,
+    /// Times that units were leased.
+    pub leases: u64,
     /// Units that were leased.
     pub units_leased: u64,
-    /// Decisions that were made on leased units.
+    /// Leased units that were spent; told once their lease is renewed or goes back.
+    pub units_spent: u64,
+    /// Leased units that went back unspent. What is missing beside those leased and those spent is
+    /// still out, or ended with its lease and was charged.
+    pub units_returned: u64,
+    /// Decisions that were made on leased units, without asking Redis.
     pub lease_decisions: u64,
     /// Leases that went back because nobody used them.
     pub leases_returned: u64,
@@ -59,9 +101,8 @@ pub struct Counts {
 
 impl Stats {
     pub(crate) fn called(&self, questions: usize) {
-        let questions = u64::try_from(questions).unwrap_or(u64::MAX);
-        self.questions.fetch_add(questions, Ordering::Relaxed);
-        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.batch_sizes
+            .observe(u64::try_from(questions).unwrap_or(u64::MAX));
     }
 
     pub(crate) fn wrote(&self) {
@@ -69,8 +110,8 @@ impl Stats {
     }
 
     pub(crate) fn replied(&self, after: std::time::Duration) {
-        let micros = u64::try_from(after.as_micros()).unwrap_or(u64::MAX);
-        self.micros.fetch_add(micros, Ordering::Relaxed);
+        self.call_times
+            .observe(u64::try_from(after.as_micros()).unwrap_or(u64::MAX));
     }
 
     pub(crate) fn lost(&self) {
@@ -97,12 +138,20 @@ impl Stats {
         self.refused_here.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Units were leased.
     pub(crate) fn leased(&self, units: u64) {
-        self.leased.fetch_add(units, Ordering::Relaxed);
+        self.leases.fetch_add(1, Ordering::Relaxed);
+        self.units_leased.fetch_add(units, Ordering::Relaxed);
+    }
+
+    /// Of a lease so many units were spent, and so many went back.
+    pub(crate) fn settled(&self, spent: u64, returned: u64) {
+        self.units_spent.fetch_add(spent, Ordering::Relaxed);
+        self.units_returned.fetch_add(returned, Ordering::Relaxed);
     }
 
     pub(crate) fn decided_on_lease(&self) {
-        self.lease_spent.fetch_add(1, Ordering::Relaxed);
+        self.lease_decisions.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn lease_returned(&self) {
@@ -115,21 +164,110 @@ impl Stats {
 
     pub(crate) fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let batch_sizes = self.batch_sizes.told();
         Counts {
-            questions: read(&self.questions),
-            calls: read(&self.calls),
+            questions: batch_sizes.sum,
+            calls: batch_sizes.count,
+            batch_sizes,
             writes: read(&self.writes),
-            call_micros: read(&self.micros),
+            call_times: self.call_times.told(),
             lost: read(&self.lost),
             connections: read(&self.connected),
             breaker_openings: read(&self.opened),
             redirections: read(&self.redirected),
             scripts_loaded: read(&self.scripts_loaded),
             local_refusals: read(&self.refused_here),
-            units_leased: read(&self.leased),
-            lease_decisions: read(&self.lease_spent),
+            leases: read(&self.leases),
+            units_leased: read(&self.units_leased),
+            units_spent: read(&self.units_spent),
+            units_returned: read(&self.units_returned),
+            lease_decisions: read(&self.lease_decisions),
             leases_returned: read(&self.lease_returned),
             fallbacks: read(&self.fell_back),
         }
+    }
+}
+
+impl Default for Stats {
+    fn default() -> Stats {
+        Stats {
+            batch_sizes: Tally::new(&BATCH_SIZES),
+            call_times: Tally::new(&CALL_MICROS),
+            writes: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            connected: AtomicU64::new(0),
+            opened: AtomicU64::new(0),
+            redirected: AtomicU64::new(0),
+            scripts_loaded: AtomicU64::new(0),
+            refused_here: AtomicU64::new(0),
+            fell_back: AtomicU64::new(0),
+            leases: AtomicU64::new(0),
+            units_leased: AtomicU64::new(0),
+            units_spent: AtomicU64::new(0),
+            units_returned: AtomicU64::new(0),
+            lease_decisions: AtomicU64::new(0),
+            lease_returned: AtomicU64::new(0),
+        }
+    }
+}
+
+// === impl Tally ===
+
+impl<const N: usize> Tally<N> {
+    fn new(ends: &'static [u64; N]) -> Tally<N> {
+        Tally {
+            ends,
+            buckets: std::array::from_fn(|_| AtomicU64::new(0)),
+            above: AtomicU64::new(0),
+            sum: AtomicU64::new(0),
+        }
+    }
+
+    fn observe(&self, size: u64) {
+        let bucket = self.ends.partition_point(|end| *end < size);
+        let bucket = self.buckets.get(bucket).unwrap_or(&self.above);
+        bucket.fetch_add(1, Ordering::Relaxed);
+        self.sum.fetch_add(size, Ordering::Relaxed);
+    }
+
+    fn told(&self) -> Histogram<N> {
+        let mut count = 0;
+        let cumulative = self.buckets.each_ref().map(|bucket| {
+            count += bucket.load(Ordering::Relaxed);
+            count
+        });
+        Histogram {
+            cumulative,
+            count: count + self.above.load(Ordering::Relaxed),
+            sum: self.sum.load(Ordering::Relaxed),
+        }
+    }
+}
+
+// === impl Histogram ===
+
+impl<const N: usize> Default for Histogram<N> {
+    fn default() -> Histogram<N> {
+        Histogram {
+            cumulative: [0; N],
+            count: 0,
+            sum: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_counts_all_that_are_no_larger() {
+        let stats = Stats::default();
+        for questions in [1, 1, 2, 3, 250, 251] {
+            stats.called(questions);
+        }
+        let counts = stats.counts();
+        assert_eq!(counts.batch_sizes.cumulative, [2, 3, 4, 4, 4, 4, 4, 4, 5]);
+        assert_eq!((counts.calls, counts.questions), (6, 508));
     }
 }
