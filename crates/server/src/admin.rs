@@ -86,6 +86,11 @@ fn shown(view: &RuleView) -> Value {
         json["window"] = json!(limit.window().to_string());
         json["algorithm"] = json!(limit.algorithm().to_string());
         json["capacity"] = json!(limit.capacity());
+        json["mode"] = json!(view.sharing.mode.to_string());
+        json["onStoreError"] = json!(view.sharing.on_store_error.to_string());
+        if let Some(nodes) = view.sharing.nodes {
+            json["nodes"] = json!(nodes);
+        }
     }
     json
 }
