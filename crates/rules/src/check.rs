@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tollgate_core::Sharing;
+use tollgate_core::{Limit, Sharing};
 
 use crate::draft::{DescriptorDraft, DomainDraft};
 use crate::findings::{Findings, Mark, quoted};
@@ -17,6 +17,23 @@ pub(crate) fn checked(draft: &DomainDraft, outer: Sharing, findings: &mut Findin
     collect_names(&draft.descriptors, &mut names);
     level(&draft.descriptors, &names, findings);
     sharing::checked(draft, outer, findings);
+}
+
+/// Refuses limits that the domain's store cannot keep.
+pub(crate) fn check_fit(
+    descriptors: &[DescriptorDraft],
+    unfit: &dyn Fn(&Limit) -> Option<String>,
+    findings: &mut Findings,
+) {
+    for descriptor in descriptors {
+        let rate_limit = descriptor.rate_limit.as_ref();
+        let limit = rate_limit.and_then(|rate_limit| rate_limit.limit.as_ref());
+        if let Some(why) = limit.and_then(unfit) {
+            let help = "change the limit, or keep its domain in memory: `stores` in the settings";
+            findings.error(descriptor.key.mark, "unfit-limit", why, help);
+        }
+        check_fit(&descriptor.descriptors, unfit, findings);
+    }
 }
 
 fn collect_names<'d>(descriptors: &'d [DescriptorDraft], names: &mut HashSet<&'d str>) {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tollgate_core::Sharing;
+use tollgate_core::{Limit, Sharing};
 
 use crate::build::built;
-use crate::check::checked;
+use crate::check::{check_fit, checked};
 use crate::diagnostic::Diagnostic;
 use crate::domain::Domain;
 use crate::findings::{Findings, Spoilt};
@@ -52,11 +52,26 @@ impl RuleSet {
     /// decides: a check fails, a first start may refuse, a reload keeps the old domain
     /// ([`Loaded::succeed`]).
     pub fn parse(sources: &[Source], options: &Options) -> Loaded {
+        RuleSet::parse_for(sources, options, &|_, _| None)
+    }
+
+    /// The same for stores that cannot keep every limit. `unfit` is asked with a domain's name and
+    /// each of its limits, and says why its store cannot keep it; that is an error of the limit.
+    pub fn parse_for(
+        sources: &[Source],
+        options: &Options,
+        unfit: &dyn Fn(&str, &Limit) -> Option<String>,
+    ) -> Loaded {
         let mut findings = Findings::of(sources);
         let drafts = parsed(sources, options, &mut findings);
         for draft in &drafts {
             findings.enter(Some(&draft.name.value));
             checked(draft, options.sharing, &mut findings);
+            check_fit(
+                &draft.descriptors,
+                &|limit| unfit(&draft.name.value, limit),
+                &mut findings,
+            );
         }
         let good = drafts
             .iter()

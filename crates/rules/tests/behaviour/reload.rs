@@ -168,3 +168,25 @@ fn sharing_or_not_is_another_counter() {
     desk.reload(load(&apart));
     assert_ne!(before, desk.key(&[("a", "x")]));
 }
+
+#[test]
+fn a_limit_that_its_store_cannot_keep_is_a_mistake_of_its_domain() {
+    let text = format!("{}---\n{}", limit(3, "hour"), limit(3, "hour")).replacen(": d", ": e", 1);
+    let asked = std::cell::RefCell::new(Vec::new());
+    let unfit = |domain: &str, limit: &tollgate_core::Limit| {
+        asked.borrow_mut().push((domain.to_owned(), limit.count()));
+        (domain == "e").then(|| "3 is too many".to_owned())
+    };
+    let source = Source::new("rules.yaml", text);
+    let loaded = RuleSet::parse_for(&[source], &Options::default(), &unfit);
+    assert_eq!(*asked.borrow(), [("e".to_owned(), 3), ("d".to_owned(), 3)]);
+    assert!(loaded.rules.domains().eq(["d"]));
+    let [found] = &loaded.diagnostics[..] else {
+        panic!("{:?}", loaded.diagnostics);
+    };
+    assert_eq!(
+        (found.code, &*found.message),
+        ("unfit-limit", "3 is too many")
+    );
+    assert_eq!((found.line, found.domain.as_deref()), (3, Some("e")));
+}
