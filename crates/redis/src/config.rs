@@ -18,7 +18,7 @@ pub const BATCH_MAX: usize = 250;
 pub const CONNECTIONS_MAX: usize = 16;
 
 /// Where Redis is and how to talk to it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Which servers.
     pub servers: Servers,
