@@ -68,6 +68,8 @@ mod reach;
 
 mod store;
 
+mod inspect;
+
 #[cfg(test)]
 mod behaviour;
 
@@ -76,6 +78,7 @@ pub use config::{
 };
 pub use fallback::{DENIED_FOR, Fallback};
 pub use fit::{GRAIN, InvalidForRedis, LOG_UNITS_MAX, check};
+pub use inspect::{Held, Out};
 pub use leased::is_leasable;
 pub use leases::LASTS as LEASE_LASTS;
 pub use stats::{BATCH_SIZES, CALL_MICROS, Counts, Histogram};

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
-use tokio::time::{Duration, Instant, sleep};
+use tokio::time::{Duration, Instant, sleep, timeout_at};
 use tollgate_core::{Key, Span, StoreError};
 
 use crate::cluster::{Cluster, Node};
 use crate::config::{Config, Servers};
 use crate::connection::Opener;
 use crate::driver::{Driver, Place};
-use crate::failure::Failure;
+use crate::failure::{Failure, Refusal};
 use crate::keys;
 use crate::lane::Lane;
 use crate::question::Question;
-use crate::resp::Malformed;
+use crate::resp::{Malformed, Reply};
 use crate::script::Caller;
 use crate::stats::Stats;
 use crate::told::Told;
@@ -27,6 +27,7 @@ const SETTLING: Duration = Duration::from_millis(1);
 /// How the nodes of a store are reached.
 pub(crate) struct Reach {
     nodes: Nodes,
+    prefix: String,
     timeout: Duration,
 }
 
@@ -56,6 +57,7 @@ impl Reach {
         stats: &Arc<Stats>,
     ) -> Reach {
         let timeout = Duration::from(config.timeout);
+        let prefix = config.prefix.clone();
         let lanes = Lanes {
             opener,
             caller: caller.clone(),
@@ -81,11 +83,20 @@ impl Reach {
                 }
             }
         };
-        Reach { nodes, timeout }
+        Reach {
+            nodes,
+            prefix,
+            timeout,
+        }
     }
 
     pub(crate) const fn is_cluster(&self) -> bool {
         matches!(self.nodes, Nodes::Cluster { .. })
+    }
+
+    /// What every key begins with.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
     }
 
     /// For people.
@@ -157,11 +168,51 @@ impl Reach {
                 break;
             }
         }
-        let address = node.map_or_else(|| "the cluster".to_owned(), |node| node.address.clone());
-        Err(Asked {
-            failure: Failure::unreachable("no node serves the slot"),
-            address,
-        })
+        Err(Asked::nowhere(node.as_deref()))
+    }
+}
+
+impl Reach {
+    /// Any command on `key`, and its reply, which is no error. For those who look, not for
+    /// decisions: it waits for the connection, and is not part of any batch.
+    pub(crate) async fn command(
+        &self,
+        key: Key,
+        words: &[&[u8]],
+        since: Instant,
+    ) -> Result<Reply, Asked> {
+        let slot = keys::slot(key);
+        let (mut node, cluster) = match &self.nodes {
+            Nodes::One(node) => return node.command(words, since + self.timeout).await,
+            Nodes::Cluster { cluster, .. } => (cluster.serving(slot), cluster),
+        };
+        for _ in 0..REDIRECTIONS_MAX {
+            let Some(serving) = node.clone() else { break };
+            let asked = serving.command(words, since + self.timeout).await;
+            let Err(Asked { failure, .. }) = &asked else {
+                return asked;
+            };
+            node = match failure {
+                Failure::Moved { slot, address } => {
+                    cluster.moved(*slot, address);
+                    cluster.node(address)
+                }
+                Failure::Ask { address } => {
+                    let node = cluster.node(address);
+                    if let Some(node) = &node {
+                        // If somebody else's command comes between, it only begins again.
+                        let _said = node.command(&[b"ASKING"], since + self.timeout).await;
+                    }
+                    node
+                }
+                Failure::TryAgain => {
+                    sleep(SETTLING).await;
+                    cluster.serving(slot)
+                }
+                _ => return asked,
+            };
+        }
+        Err(Asked::nowhere(None))
     }
 }
 
@@ -181,6 +232,15 @@ impl Asked {
         Asked {
             failure: Failure::Malformed(Malformed("an answer to another question")),
             address: String::from_utf8_lossy(&keys::name(key)).into_owned(),
+        }
+    }
+
+    /// Nobody answers for a slot; the last that was asked is `node`.
+    fn nowhere(node: Option<&Node>) -> Asked {
+        let address = node.map_or("the cluster", |node| &node.address);
+        Asked {
+            failure: Failure::unreachable("no node serves the slot"),
+            address: address.to_owned(),
         }
     }
 
@@ -220,6 +280,26 @@ impl Node {
                 failure,
                 address: self.address.clone(),
             })
+    }
+}
+
+impl Node {
+    /// Any command, on the first lane.
+    async fn command(&self, words: &[&[u8]], deadline: Instant) -> Result<Reply, Asked> {
+        let failed = |failure| Asked {
+            failure,
+            address: self.address.clone(),
+        };
+        let asked = timeout_at(deadline, self.lanes[0].command(words)).await;
+        let reply = asked.unwrap_or(Err(Failure::Lost)).map_err(failed)?;
+        let Reply::Error(text) = &reply else {
+            return Ok(reply);
+        };
+        Err(failed(match Refusal::read(text) {
+            Refusal::Questions(failure) => failure,
+            Refusal::NotMaster(said) => Failure::Unreachable(said),
+            Refusal::NoScript => Failure::unreachable("it knows no such script"),
+        }))
     }
 }
 

@@ -117,6 +117,10 @@ impl Redis {
         &self.stats
     }
 
+    pub(crate) const fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
     pub(crate) const fn leases(&self) -> &Arc<Leases> {
         &self.leases
     }

@@ -1,0 +1,233 @@
+//! What Redis holds for one key, for people who look.
+//!
+//! Names of keys are hashes, so that nobody can find a client's key by looking at Redis: here it is
+//! found from the same values that a request carries.
+
+use bytes::{Buf, Bytes};
+use tokio::time::Instant;
+use tollgate_core::{Bill, Charge, Cost, Decision, Key, OnDenial, Span, StoreError, step};
+
+use crate::fit::{Fitted, GRAIN};
+use crate::keys;
+use crate::question::Question;
+use crate::reach::Asked;
+use crate::resp::{Malformed, Reply};
+use crate::seen::moment;
+use crate::store::{Redis, malformed, unfit};
+
+/// Looks, and changes nothing: the time, how long the state is and how long it lives, and its
+/// beginning, where units stand that are held.
+const LOOK: &[u8] = b"local clock, key = redis.call('TIME'), KEYS[1] \
+return { clock[1], clock[2], redis.call('STRLEN', key), redis.call('PTTL', key), \
+redis.call('GETRANGE', key, 0, 5001) }";
+/// What a state begins with if units are held beside it (see `general.lua`); then the number of
+/// places follows (1), and in each a name (8), units (5) and an end (7).
+const HELD: u8 = 128;
+const HOLD_BYTES: usize = 20;
+/// Names of leases begin above this, those of reservations do not.
+const LEASE_ABOVE: u8 = 127;
+
+/// What Redis holds for one key at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Bytes that Redis remembers; 0 if it remembers nothing.
+    pub bytes: u64,
+    /// How long until Redis forgets the key; `None` if it remembers nothing.
+    pub expires: Option<Span>,
+    /// What one unit would be told now, and what remains. Nothing is charged.
+    pub decision: Decision,
+    /// What nodes have taken ahead: charged already, and not yet spent or given back.
+    pub leased: Out,
+    /// What requests over several slots of a Cluster have reserved and not yet confirmed.
+    pub reserved: Out,
+}
+
+/// Units that are neither free nor consumed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Out {
+    /// How many units.
+    pub units: u64,
+    /// Who has them: nodes or requests.
+    pub holders: usize,
+    /// How long until the last of them comes back or is charged by itself.
+    pub ends: Span,
+}
+
+// === impl Redis ===
+
+impl Redis {
+    /// What a key is called in Redis.
+    pub fn name_of(&self, key: Key) -> String {
+        let name = keys::name(key);
+        format!(
+            "{}{}",
+            self.reach().prefix(),
+            String::from_utf8_lossy(&name)
+        )
+    }
+
+    /// What Redis holds for the charge's key under its limit. Charges nothing, whatever the charge
+    /// costs, and asks Redis even if a refusal is remembered here.
+    ///
+    /// # Errors
+    ///
+    /// As [`Redis::decide`].
+    pub async fn inspect(&self, charge: &Charge<'_>) -> Result<Held, StoreError> {
+        let failed = |asked: Asked| asked.into_error(self.timeout());
+        let fitted = Fitted::new(charge.limit).map_err(unfit)?;
+        let peek = Charge::new(charge.key, &fitted.limit, Cost::Peek(1));
+        let bill = Bill::new(&[peek])?;
+        let question = || Question::of(&bill, &[fitted]);
+        let told = self.ask(question, Instant::now()).await.map_err(failed)?;
+        let (mut seen, now) = told.seen(&fitted).map_err(malformed)?;
+        let decision = step(
+            &mut seen,
+            &fitted.limit,
+            moment(now),
+            peek.cost,
+            OnDenial::Keep,
+        );
+
+        let name = self.name_of(charge.key);
+        let words: [&[u8]; 4] = [b"EVAL", LOOK, b"1", name.as_bytes()];
+        let reply = self
+            .reach()
+            .command(charge.key, &words, Instant::now())
+            .await;
+        let looked = Looked::read(&reply.map_err(failed)?).map_err(malformed)?;
+        let (leased, reserved) = looked.out();
+        Ok(Held {
+            bytes: looked.bytes,
+            expires: looked.expires,
+            decision,
+            leased,
+            reserved,
+        })
+    }
+
+    /// Makes Redis forget a key, so that its budget begins anew. Says whether there was anything to
+    /// forget.
+    ///
+    /// A node that remembers a refusal goes on refusing until the wait that it was told is over,
+    /// and a node that holds a lease spends it beside the new budget, unless this is that node.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unreachable`], [`StoreError::TimedOut`] or [`StoreError::BadReply`].
+    pub async fn reset(&self, key: Key) -> Result<bool, StoreError> {
+        self.refusals().forget(key);
+        let name = self.name_of(key);
+        let words: [&[u8]; 2] = [b"DEL", name.as_bytes()];
+        let reply = self.reach().command(key, &words, Instant::now()).await;
+        match reply.map_err(|asked| asked.into_error(self.timeout()))? {
+            Reply::Integer(deleted) => Ok(deleted > 0),
+            _ => Err(malformed(Malformed("DEL tells no number"))),
+        }
+    }
+}
+
+/// What [`LOOK`] has seen.
+struct Looked {
+    now: u64,
+    bytes: u64,
+    expires: Option<Span>,
+    /// The first bytes of the state.
+    begins: Bytes,
+}
+
+// === impl Looked ===
+
+impl Looked {
+    fn read(reply: &Reply) -> Result<Looked, Malformed> {
+        let other = Malformed("something else than was looked for");
+        let [
+            seconds,
+            micros,
+            Reply::Integer(bytes),
+            Reply::Integer(ttl),
+            Reply::Bulk(begins),
+        ] = reply.elements()
+        else {
+            return Err(other);
+        };
+        let number = |reply: &Reply| reply.text().and_then(|text| text.parse::<u64>().ok());
+        let (seconds, micros) = (number(seconds).ok_or(other)?, number(micros).ok_or(other)?);
+        Ok(Looked {
+            now: seconds.saturating_mul(1_000_000).saturating_add(micros),
+            bytes: u64::try_from(*bytes).map_err(|_| other)?,
+            // Negative, if there is no such key.
+            expires: u64::try_from(*ttl).ok().map(Span::from_millis),
+            begins: begins.clone(),
+        })
+    }
+
+    /// What is leased, and what is reserved; neither, once it has ended.
+    fn out(&self) -> (Out, Out) {
+        let (mut leased, mut reserved) = (Out::default(), Out::default());
+        let holds = match &self.begins[..] {
+            [HELD, places, holds @ ..] => {
+                let length = usize::from(*places) * HOLD_BYTES;
+                &holds[..length.min(holds.len())]
+            }
+            _ => &[],
+        };
+        for mut hold in holds.chunks_exact(HOLD_BYTES) {
+            let is_lease = hold[0] > LEASE_ABOVE;
+            hold.advance(8);
+            let (units, till) = (hold.get_uint(5), hold.get_uint(7));
+            let Some(left) = till.checked_sub(self.now).filter(|left| *left > 0) else {
+                continue;
+            };
+            let out = if is_lease { &mut leased } else { &mut reserved };
+            out.units += units;
+            out.holders += 1;
+            out.ends = out.ends.max(GRAIN.times(left));
+        }
+        (leased, reserved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looked(begins: Vec<u8>) -> Looked {
+        Looked {
+            now: 1_000,
+            bytes: 0,
+            expires: None,
+            begins: Bytes::from(begins),
+        }
+    }
+
+    fn hold(name: u8, units: u8, till: u16) -> Vec<u8> {
+        let mut hold = vec![name; 8];
+        hold.extend([0, 0, 0, 0, units, 0, 0, 0, 0, 0]);
+        hold.extend(till.to_be_bytes());
+        hold
+    }
+
+    #[test]
+    fn leases_and_reservations_are_told_apart_until_they_end() {
+        let holds = [hold(200, 5, 1_500), hold(3, 7, 1_100), hold(129, 1, 3_000)];
+        let ended = [hold(200, 50, 1_000), vec![0; HOLD_BYTES]];
+        let begins = [vec![HELD, 5], holds.concat(), ended.concat(), vec![6; 11]].concat();
+        let (leased, reserved) = looked(begins).out();
+        let micros = |count| GRAIN.times(count);
+        assert_eq!(
+            (leased.units, leased.holders, leased.ends),
+            (6, 2, micros(2_000))
+        );
+        assert_eq!(
+            (reserved.units, reserved.holders, reserved.ends),
+            (7, 1, micros(100))
+        );
+    }
+
+    #[test]
+    fn a_state_without_holds_or_cut_short_has_none() {
+        for begins in [vec![], vec![5; 12], vec![HELD], vec![HELD, 250, 1, 2]] {
+            assert_eq!(looked(begins).out(), (Out::default(), Out::default()));
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What Redis holds for a key, seen and forgotten.
+#![allow(clippy::unwrap_used)]
+
+use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Mode, Sharing, Span};
+use tollgate_redis::{Config, Held, LEASE_LASTS, Out, Redis, Servers};
+use tollgate_testbed as testbed;
+
+fn store(servers: Servers) -> Redis {
+    let config = Config {
+        timeout: Span::from_secs(10),
+        ..Config::new(servers)
+    };
+    Redis::connect(&config).unwrap()
+}
+
+fn single(redis: &testbed::Redis) -> Redis {
+    store(Servers::Single(redis.address()))
+}
+
+fn key(store: &Redis, value: &str) -> Key {
+    store.key([&b"rule"[..], b"inspect", value.as_bytes()].into_iter())
+}
+
+fn limits() -> Vec<Limit> {
+    vec![
+        Limit::fixed_window(10, Span::DAY).unwrap(),
+        Limit::sliding_window(10, Span::DAY, 6).unwrap(),
+        Limit::sliding_log(10, Span::DAY).unwrap(),
+        Limit::token_bucket(10, Span::DAY).unwrap(),
+        Limit::leaky_bucket(10, Span::DAY).unwrap(),
+    ]
+}
+
+/// What is held before anything is charged, after seven units, and after it was forgotten.
+async fn seen_charged_and_forgotten(store: &Redis) {
+    for (index, limit) in limits().iter().enumerate() {
+        let key = key(store, &index.to_string());
+        let peek = Charge::new(key, limit, Cost::Peek(1));
+        let fresh = store.inspect(&peek).await.unwrap();
+        assert_eq!((fresh.bytes, fresh.expires), (0, None), "{limit}");
+        assert_eq!(fresh.decision.remaining(), 10, "{limit}");
+        let charge = Charge::new(key, limit, Cost::Take(7));
+        assert!(store.decide(&[charge]).await.unwrap().is_admitted());
+        for _ in 0..3 {
+            let held = store.inspect(&charge).await.unwrap();
+            assert!(held.bytes > 0, "{limit}");
+            let expires = held.expires.unwrap();
+            assert!(
+                expires > Span::ZERO && expires <= Span::DAY.times(2),
+                "{limit}: {expires}"
+            );
+            assert_eq!(
+                held.decision.remaining(),
+                3,
+                "{limit}: looking charges nothing"
+            );
+            assert!(held.decision.is_allowed(), "{limit}");
+            assert_eq!(
+                (held.leased, held.reserved),
+                (Out::default(), Out::default())
+            );
+        }
+        assert!(store.reset(key).await.unwrap(), "{limit}");
+        assert!(!store.reset(key).await.unwrap(), "{limit}: nothing is left");
+        assert_eq!(store.inspect(&peek).await.unwrap().bytes, 0, "{limit}");
+        assert!(
+            store.decide(&[charge]).await.unwrap().is_admitted(),
+            "{limit}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn one_server() {
+    let redis = testbed::Redis::start();
+    seen_charged_and_forgotten(&single(&redis)).await;
+}
+
+/// Every key is asked for at whichever node serves its slot.
+#[tokio::test]
+async fn a_cluster() {
+    let cluster = testbed::Cluster::start();
+    let store = store(Servers::Cluster(cluster.addresses()));
+    seen_charged_and_forgotten(&store).await;
+}
+
+#[tokio::test]
+async fn a_name_is_the_one_in_redis() {
+    let redis = testbed::Redis::start();
+    let store = single(&redis);
+    let (key, limit) = (key(&store, "secret"), limits()[0]);
+    let charge = Charge::new(key, &limit, Cost::ONE);
+    let _admitted = store.decide(&[charge]).await.unwrap();
+    let names = redis.ask(&["KEYS", "*"]);
+    assert_eq!(names.trim(), store.name_of(key));
+    assert!(names.starts_with("tg:{"), "{names}");
+}
+
+#[tokio::test]
+async fn a_refusal_that_is_remembered_here_is_forgotten() {
+    let redis = testbed::Redis::start();
+    let store = single(&redis);
+    let (key, limit) = (key(&store, "hot"), limits()[0]);
+    let charge = Charge::new(key, &limit, Cost::Take(10));
+    assert!(store.decide(&[charge]).await.unwrap().is_admitted());
+    assert!(!store.decide(&[charge]).await.unwrap().is_admitted());
+    assert!(!store.inspect(&charge).await.unwrap().decision.is_allowed());
+    assert!(store.reset(key).await.unwrap());
+    assert!(store.decide(&[charge]).await.unwrap().is_admitted());
+}
+
+#[tokio::test]
+async fn what_nodes_have_leased_is_told() {
+    let redis = testbed::Redis::start();
+    let (node, looker) = (single(&redis), single(&redis));
+    let limit = Limit::fixed_window(1_000, Span::DAY).unwrap();
+    let charge = Charge {
+        sharing: Sharing {
+            mode: Mode::Leased,
+            ..Sharing::default()
+        },
+        ..Charge::new(key(&node, "warm"), &limit, Cost::ONE)
+    };
+    while node.counts().lease_decisions == 0 {
+        let _admitted = node.decide(&[charge]).await.unwrap();
+    }
+    let held: Held = looker.inspect(&charge).await.unwrap();
+    assert_eq!(held.leased.holders, 1, "{held:?}");
+    assert!(held.leased.units > 1, "{held:?}");
+    assert!(
+        held.leased.ends > Span::ZERO && held.leased.ends <= LEASE_LASTS,
+        "{held:?}"
+    );
+    let all = u64::from(held.decision.remaining()) + held.leased.units;
+    assert!(
+        all < 1_000,
+        "what was consumed and what is leased is gone: {held:?}"
+    );
+    node.close().await;
+    let held = looker.inspect(&charge).await.unwrap();
+    assert_eq!(held.leased, Out::default());
+}
+
+#[tokio::test]
+async fn without_redis_it_is_an_error_in_time() {
+    let nowhere = Config {
+        timeout: Span::from_millis(50),
+        ..Config::single("127.0.0.1:1")
+    };
+    let store = Redis::connect(&nowhere).unwrap();
+    let (key, limit) = (key(&store, "x"), limits()[0]);
+    let charge = Charge::new(key, &limit, Cost::ONE);
+    assert!(store.inspect(&charge).await.is_err());
+    assert!(store.reset(key).await.is_err());
+}
