@@ -9,7 +9,7 @@ use axum::routing::get;
 use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
-use tollgate_core::{Enforcement, OnDenial, Store};
+use tollgate_core::{Enforcement, OnDenial};
 use tollgate_http::Problem;
 use tollgate_rules::RuleView;
 
@@ -24,26 +24,26 @@ pub(crate) const NAME: &str = "admin";
 /// The media type of the text form of OpenMetrics.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-struct Desk<S> {
-    engine: Arc<Engine<S>>,
+struct Desk {
+    engine: Arc<Engine>,
     metrics: Arc<Metrics>,
 }
 
 /// The routes of this door.
-pub(crate) fn routes<S: Store + 'static>(engine: Arc<Engine<S>>, metrics: Arc<Metrics>) -> Router {
+pub(crate) fn routes(engine: Arc<Engine>, metrics: Arc<Metrics>) -> Router {
     let desk = Desk {
         engine,
         metrics: Arc::clone(&metrics),
     };
     let routes = Router::new()
         .route("/healthz", get(healthz))
-        .route("/metrics", get(scrape::<S>))
-        .route("/v1/rules", get(rules::<S>))
+        .route("/metrics", get(scrape))
+        .route("/v1/rules", get(rules))
         .with_state(Arc::new(desk));
     otherwise(routes, NAME, metrics)
 }
 
-async fn scrape<S: Store + 'static>(State(desk): State<Arc<Desk<S>>>) -> Response {
+async fn scrape(State(desk): State<Arc<Desk>>) -> Response {
     // A store may have to count its keys one by one.
     let text = spawn_blocking(move || desk.metrics.text()).await;
     match text {
@@ -56,7 +56,7 @@ async fn scrape<S: Store + 'static>(State(desk): State<Arc<Desk<S>>>) -> Respons
     }
 }
 
-async fn rules<S: Store + 'static>(State(desk): State<Arc<Desk<S>>>) -> Response {
+async fn rules(State(desk): State<Arc<Desk>>) -> Response {
     let rules = desk.engine.rules();
     let list: Vec<Value> = rules.rules().map(|view| shown(&view)).collect();
     let domains: Vec<&str> = rules.domains().collect();

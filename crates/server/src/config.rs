@@ -6,8 +6,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tollgate_core::Span;
+use tollgate_core::{Sharing, Span};
 use tollgate_rules::{Diagnostic, ReadError, Settings, Source, read_paths, settings};
+
+mod secret;
+mod store;
+mod url;
+
+pub use store::{DEFAULT_STORE, OtherStore, Place, STORES_MAX};
 
 /// The most connections that a door can be given.
 const CONNECTIONS_MAX: u32 = 1_000_000;
@@ -28,6 +34,13 @@ pub struct Config {
     pub listen: Listen,
     /// `memory`.
     pub memory: Memory,
+    /// `store`: of every domain that no other store serves. In memory.
+    pub store: Place,
+    /// `store.mode`, `store.on_store_error` and `store.nodes`: what holds for limits of which
+    /// neither the rule nor its domain says it. Strict, deny, counted.
+    pub sharing: Sharing,
+    /// `stores`: for single domains. None.
+    pub stores: Vec<OtherStore>,
     /// `limits`.
     pub limits: Limits,
     /// `log`.
@@ -49,7 +62,7 @@ pub struct Listen {
     pub admin: Option<SocketAddr>,
 }
 
-/// How large the store is. Without either, a million keys.
+/// How large the store in memory is. Without either, a million keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// `max_keys`: room for this many live keys.
@@ -133,6 +146,9 @@ impl Config {
             merge_domains: false,
             listen: Listen::default(),
             memory: Memory::default(),
+            store: Place::default(),
+            sharing: Sharing::default(),
+            stores: Vec::new(),
             limits: Limits::default(),
             log: Log::default(),
             allow_refund: false,
@@ -163,7 +179,10 @@ impl Config {
     ///
     /// [`ConfigError::Invalid`] with every mistake in it.
     pub fn parse(source: &Source, directory: &Path) -> Result<Config, ConfigError> {
-        settings(source, |top| Config::take(top, directory)).map_err(ConfigError::Invalid)
+        settings(source, |top| Config::take(top, directory)).map_err(|mut diagnostics| {
+            secret::hide(&mut diagnostics, &source.text);
+            ConfigError::Invalid(diagnostics)
+        })
     }
 
     fn take(top: &Settings<'_>, directory: &Path) -> Config {
@@ -172,11 +191,15 @@ impl Config {
             let message = "no rules are named".to_owned();
             top.complain("rules", message, "write `rules: [rules.yaml]`");
         }
+        let (store, sharing) = Place::take_default(top, directory);
         Config {
             rules: rules.iter().map(|path| directory.join(path)).collect(),
             merge_domains: top.flag("merge_domains", false),
             listen: top.map("listen", Listen::take),
             memory: top.map("memory", Memory::take),
+            store,
+            sharing,
+            stores: OtherStore::take_all(top, directory),
             limits: top.map("limits", Limits::take),
             log: top.map("log", Log::take),
             allow_refund: top.flag("allow_refund", false),

@@ -8,24 +8,25 @@ use tollgate_core::{Answer, Request, Store, StoreError, Verdict};
 use tollgate_rules::RuleSet;
 
 use crate::metrics::{Decisions, Tallies};
+use crate::stores::Stores;
 
-/// Rules, and the store that remembers what was consumed under them.
+/// Rules, and the stores that remember what was consumed under them.
 ///
 /// The rules are swapped as a whole: a decision sees the old ones or the new ones.
-pub struct Engine<S> {
+pub(crate) struct Engine {
     rules: ArcSwap<InForce>,
-    store: S,
+    stores: Arc<Stores>,
     decisions: Arc<Decisions>,
 }
 
 /// What became of a request.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "an answer nobody reads enforces nothing"]
-pub struct Decided {
+pub(crate) struct Decided {
     /// The answer.
-    pub answer: Answer,
+    pub(crate) answer: Answer,
     /// The metadata of the rules that say yes, merged.
-    pub metadata: Option<Map<String, Value>>,
+    pub(crate) metadata: Option<Map<String, Value>>,
 }
 
 /// The rules, and where each of them is counted.
@@ -36,15 +37,15 @@ struct InForce {
 
 // === impl Engine ===
 
-impl<S: Store> Engine<S> {
-    /// An engine over `store`, as yet without rules.
-    pub fn new(store: S) -> Engine<S> {
+impl Engine {
+    /// An engine over `stores`, as yet without rules.
+    pub(crate) fn new(stores: Stores) -> Engine {
         let decisions = Arc::new(Decisions::default());
         let rules = RuleSet::default();
         let tallies = decisions.take_up(&rules);
         Engine {
             rules: ArcSwap::from_pointee(InForce { rules, tallies }),
-            store,
+            stores: Arc::new(stores),
             decisions,
         }
     }
@@ -55,15 +56,17 @@ impl<S: Store> Engine<S> {
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when the store has no answer; a refusal is an answer.
-    pub async fn decide(&self, request: &Request<'_>) -> Result<Decided, StoreError> {
+    /// [`StoreError`] when the store has no answer and nothing stands in for it; a refusal is an
+    /// answer.
+    pub(crate) async fn decide(&self, request: &Request<'_>) -> Result<Decided, StoreError> {
         let in_force = self.rules.load();
-        let resolved = in_force.rules.resolve(request, &self.store);
+        let store = &self.stores.of(request.domain).store;
+        let resolved = in_force.rules.resolve(request, store);
         let charges = resolved.charges();
         let verdict = if charges.is_empty() {
             Verdict::default()
         } else {
-            self.store.decide(&charges).await?
+            store.decide(&charges).await?
         };
         let answer = resolved.answer(&verdict);
         in_force
@@ -74,19 +77,19 @@ impl<S: Store> Engine<S> {
     }
 
     /// The rules in force.
-    pub fn rules(&self) -> RuleSet {
+    pub(crate) fn rules(&self) -> RuleSet {
         self.rules.load().rules.clone()
     }
 
     /// Puts other rules in force, for every decision that begins from now on.
-    pub fn replace_rules(&self, rules: RuleSet) {
+    pub(crate) fn replace_rules(&self, rules: RuleSet) {
         let tallies = self.decisions.take_up(&rules);
         self.rules.store(Arc::new(InForce { rules, tallies }));
     }
 
-    /// The store.
-    pub const fn store(&self) -> &S {
-        &self.store
+    /// The stores.
+    pub(crate) const fn stores(&self) -> &Arc<Stores> {
+        &self.stores
     }
 
     pub(crate) const fn decisions(&self) -> &Arc<Decisions> {

@@ -8,7 +8,7 @@ use axum::extract::Request as HttpRequest;
 use axum::middleware::{Next, from_fn};
 use axum::response::Response as HttpResponse;
 use tokio::time::timeout;
-use tollgate_core::{Store, StoreError};
+use tollgate_core::StoreError;
 use tollgate_rls::{DESCRIPTORS, RateLimitRequest, RateLimitResponse, SERVICE};
 use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status};
@@ -38,8 +38,8 @@ mod generated {
 use generated::rate_limit_service_server::{RateLimitService, RateLimitServiceServer};
 
 /// Answers calls.
-struct Calls<S> {
-    engine: Arc<Engine<S>>,
+struct Calls {
+    engine: Arc<Engine>,
     metrics: Arc<Metrics>,
     options: Options,
 }
@@ -49,8 +49,8 @@ struct Calls<S> {
 pub(crate) struct Health(HealthReporter);
 
 /// The routes of this door.
-pub(crate) async fn routes<S: Store + 'static>(
-    engine: Arc<Engine<S>>,
+pub(crate) async fn routes(
+    engine: Arc<Engine>,
     metrics: Arc<Metrics>,
     options: Options,
     patience: Duration,
@@ -105,7 +105,7 @@ async fn guarded(
 }
 
 #[tonic::async_trait]
-impl<S: Store + 'static> RateLimitService for Calls<S> {
+impl RateLimitService for Calls {
     async fn should_rate_limit(
         &self,
         request: Request<RateLimitRequest>,

@@ -9,7 +9,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
-use tollgate_core::{Cost, Request, Store};
+use tollgate_core::{Cost, Request};
 
 use crate::check::{Check, verdict};
 use crate::engine::{Decided, Engine};
@@ -29,8 +29,8 @@ const _: () = assert!(tollgate_rls::VALUE_BYTES_MAX * 2 < BODY_BYTES_MAX);
 const OPENAPI: &str = include_str!("openapi.json");
 
 /// What the routes of this door share.
-pub(crate) struct Desk<S> {
-    pub(crate) engine: Arc<Engine<S>>,
+pub(crate) struct Desk {
+    pub(crate) engine: Arc<Engine>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) options: Options,
     pub(crate) stopping: Stopping,
@@ -39,13 +39,13 @@ pub(crate) struct Desk<S> {
 }
 
 /// The routes of this door.
-pub(crate) fn routes<S: Store + 'static>(desk: Desk<S>) -> Router {
+pub(crate) fn routes(desk: Desk) -> Router {
     let metrics = Arc::clone(&desk.metrics);
     let routes = Router::new()
-        .route("/json", post(envoy::<S>))
-        .route("/v1/check", post(check::<S>))
+        .route("/json", post(envoy))
+        .route("/v1/check", post(check))
         .route("/healthz", get(healthz))
-        .route("/readyz", get(readyz::<S>))
+        .route("/readyz", get(readyz))
         .route("/openapi.json", get(openapi))
         .with_state(Arc::new(desk));
     otherwise(routes, NAME, metrics)
@@ -84,7 +84,7 @@ pub(crate) async fn healthz() -> Response {
     reply(StatusCode::OK, "text/plain", "OK\n".to_owned())
 }
 
-async fn readyz<S: Store + 'static>(State(desk): State<Arc<Desk<S>>>) -> Response {
+async fn readyz(State(desk): State<Arc<Desk>>) -> Response {
     if desk.stopping.is_ready() {
         return reply(StatusCode::OK, "text/plain", "OK\n".to_owned());
     }
@@ -96,25 +96,19 @@ async fn openapi() -> Response {
     reply(StatusCode::OK, "application/json", OPENAPI.to_owned())
 }
 
-async fn envoy<S: Store + 'static>(
-    State(desk): State<Arc<Desk<S>>>,
-    request: HttpRequest,
-) -> Response {
+async fn envoy(State(desk): State<Arc<Desk>>, request: HttpRequest) -> Response {
     let answered = desk.envoy(request).await;
     answered.unwrap_or_else(|failure| failed(&desk.metrics, NAME, &failure))
 }
 
-async fn check<S: Store + 'static>(
-    State(desk): State<Arc<Desk<S>>>,
-    request: HttpRequest,
-) -> Response {
+async fn check(State(desk): State<Arc<Desk>>, request: HttpRequest) -> Response {
     let answered = desk.check(request).await;
     answered.unwrap_or_else(|failure| failed(&desk.metrics, NAME, &failure))
 }
 
 // === impl Desk ===
 
-impl<S: Store> Desk<S> {
+impl Desk {
     /// Envoy's service answers 200, 429 or 400 here, and 400 also when its store fails.
     async fn envoy(&self, request: HttpRequest) -> Result<Response, Failure> {
         let body = body(request, BODY_BYTES_MAX, self.patience).await?;

@@ -14,11 +14,15 @@ mod config;
 
 mod log;
 
+mod stores;
+
 mod engine;
 
 mod metrics;
 
 mod phase;
+
+mod vigil;
 
 mod door;
 
@@ -44,12 +48,15 @@ mod watch;
 
 mod server;
 
-pub use config::{Config, ConfigError, Limits, Listen, Log, LogFormat, LogLevel, Memory};
+pub use config::{
+    Config, ConfigError, DEFAULT_STORE, Limits, Listen, Log, LogFormat, LogLevel, Memory,
+    OtherStore, Place, STORES_MAX,
+};
 pub use door::{HEAD_BYTES_MAX, STREAMS_MAX};
-pub use engine::{Decided, Engine};
 pub use grpc::MESSAGE_BYTES_MAX;
 pub use http::BODY_BYTES_MAX;
 pub use log::init as init_log;
-pub use metrics::{KeyCounts, VALUE_SERIES_MAX};
+pub use metrics::VALUE_SERIES_MAX;
 pub use reload::Outcome;
 pub use server::{Running, ServeError, serve, start};
+pub use stores::CLOSE_WITHIN;

@@ -1,31 +1,22 @@
-//! What the operator sees: counters, gauges, and one histogram, for Prometheus.
+//! What the operator sees: counters, gauges and histograms, for Prometheus.
 
-use std::fmt::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 mod decisions;
 
+mod stores;
+
 pub use decisions::VALUE_SERIES_MAX;
 pub(crate) use decisions::{Decisions, Tallies};
 
-/// How many keys a store remembers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KeyCounts {
-    /// Keys that have consumed something and not yet recovered.
-    pub live: u64,
-    /// Keys forgotten at the store's bound before they had recovered, since it began.
-    pub evicted: u64,
-}
+use crate::stores::Stores;
 
 /// Everything that is counted.
 #[derive(Debug)]
@@ -46,16 +37,10 @@ type DoorLabel = [(&'static str, DoorName); 1];
 type ErrorLabel = [(&'static str, &'static str); 2];
 type ReloadLabel = [(&'static str, &'static str); 1];
 
-/// Asks the store at each scrape.
-struct Keys<F>(F);
-
 // === impl Metrics ===
 
 impl Metrics {
-    pub(crate) fn new(
-        decisions: &Arc<Decisions>,
-        keys: impl Fn() -> KeyCounts + Send + Sync + 'static,
-    ) -> Metrics {
+    pub(crate) fn new(decisions: &Arc<Decisions>, stores: &Arc<Stores>) -> Metrics {
         let mut registry = Registry::with_prefix("tollgate");
         let metrics = Metrics {
             latency: Family::new_with_constructor(latency_buckets),
@@ -89,7 +74,7 @@ impl Metrics {
         registry.register("rules", "Rules in force", metrics.rules.clone());
         registry.register("domains", "Domains in force", metrics.domains.clone());
         registry.register_collector(Box::new(decisions::Scrape(Arc::clone(decisions))));
-        registry.register_collector(Box::new(Keys(keys)));
+        registry.register_collector(Box::new(stores::Scrape(Arc::clone(stores))));
         Metrics {
             registry,
             ..metrics
@@ -136,26 +121,4 @@ impl Metrics {
 /// From 1 us to 0.5 s, each bucket twice as wide as the one before.
 fn latency_buckets() -> Histogram {
     Histogram::new(exponential_buckets(0.000_001, 2.0, 20))
-}
-
-// === impl Keys ===
-
-impl<F> std::fmt::Debug for Keys<F> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Keys")
-    }
-}
-
-impl<F: Fn() -> KeyCounts + Send + Sync + 'static> Collector for Keys<F> {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let KeyCounts { live, evicted } = (self.0)();
-        let help = "Keys that have consumed something and not yet recovered";
-        let live = ConstGauge::new(i64::try_from(live).unwrap_or(i64::MAX));
-        let metric = encoder.encode_descriptor("keys", help, None, MetricType::Gauge)?;
-        live.encode(metric)?;
-        let help = "Keys forgotten at the store's bound before they had recovered";
-        let name = "keys_evicted";
-        let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        ConstCounter::new(evicted).encode(metric)
-    }
 }

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tollgate_core::Store;
+use tollgate_core::Mode;
 use tollgate_rules::{
     Changes, Diagnostic, Loaded, Options, ReadError, RuleSet, Source, read_paths,
 };
@@ -33,8 +33,8 @@ pub enum Outcome {
 }
 
 /// Knows where the rules are, and what they said the last time.
-pub(crate) struct Reader<S> {
-    engine: Arc<Engine<S>>,
+pub(crate) struct Reader {
+    engine: Arc<Engine>,
     metrics: Arc<Metrics>,
     paths: Vec<PathBuf>,
     options: Options,
@@ -44,21 +44,18 @@ pub(crate) struct Reader<S> {
 
 // === impl Reader ===
 
-impl<S: Store> Reader<S> {
+impl Reader {
     pub(crate) fn new(
-        engine: Arc<Engine<S>>,
+        engine: Arc<Engine>,
         metrics: Arc<Metrics>,
         paths: Vec<PathBuf>,
-        merge_domains: bool,
-    ) -> Reader<S> {
+        options: Options,
+    ) -> Reader {
         Reader {
             engine,
             metrics,
             paths,
-            options: Options {
-                merge_domains,
-                ..Options::default()
-            },
+            options,
             seen: None,
         }
     }
@@ -74,7 +71,7 @@ impl<S: Store> Reader<S> {
     /// That files cannot be read.
     pub(crate) fn first(&mut self) -> Result<Vec<Diagnostic>, ReadError> {
         let sources = read_paths(&self.paths)?;
-        let loaded = RuleSet::parse(&sources, &self.options);
+        let loaded = self.parse(&sources);
         tell(&loaded.diagnostics);
         let diagnostics = loaded.diagnostics.clone();
         let outcome = self.succeed(loaded);
@@ -94,7 +91,7 @@ impl<S: Store> Reader<S> {
         }
         let outcome = match found {
             Ok(sources) => {
-                let loaded = RuleSet::parse(&sources, &self.options);
+                let loaded = self.parse(&sources);
                 tell(&loaded.diagnostics);
                 self.succeed(loaded)
             }
@@ -109,10 +106,19 @@ impl<S: Store> Reader<S> {
         outcome
     }
 
+    /// Reads rules; a limit that its domain's store cannot keep is a mistake in it.
+    fn parse(&self, sources: &[Source]) -> Loaded {
+        let stores = self.engine.stores();
+        RuleSet::parse_for(sources, &self.options, &|domain, limit| {
+            stores.unfit(domain, limit)
+        })
+    }
+
     fn succeed(&self, loaded: Loaded) -> Outcome {
         let has_errors = loaded.has_errors();
         let (rules, changes) = loaded.succeed(&self.engine.rules());
         let (count, domains) = (rules.rules().count(), rules.domains().count());
+        self.tell_stores(&rules);
         self.engine.replace_rules(rules);
         self.metrics.in_force(count, domains);
         tell_changes(&changes);
@@ -127,6 +133,32 @@ impl<S: Store> Reader<S> {
         self.metrics.reloaded("ok");
         info!(rules = count, domains, "rules in force");
         Outcome::InForce
+    }
+
+    /// Warns about what the rules and the stores say, each by itself right, and not together.
+    fn tell_stores(&self, rules: &RuleSet) {
+        let stores = self.engine.stores();
+        for (domain, named) in stores.chosen() {
+            if !rules.domains().any(|known| known == domain) {
+                let store = &named.name;
+                warn!(
+                    domain,
+                    store, "the settings name a domain that has no rules"
+                );
+            }
+        }
+        // What the settings say of all rules was meant for those in Redis.
+        let holds = [Mode::Strict, self.options.sharing.mode];
+        for view in rules.rules() {
+            let (domain, mode) = (&view.rule.domain, view.sharing.mode);
+            if !holds.contains(&mode) && !stores.of(domain).is_shared() {
+                let (rule, mode) = (view.rule.shown(), mode.to_string());
+                warn!(
+                    domain,
+                    rule, mode, "the mode has no effect: the store is in memory"
+                );
+            }
+        }
     }
 }
 

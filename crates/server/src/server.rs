@@ -9,17 +9,21 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
-use tollgate_core::Store;
-use tollgate_rules::{Diagnostic, ReadError};
-use tracing::info;
+use tollgate_core::{Clock, Sharing};
+use tollgate_memory::SystemClock;
+use tollgate_redis::InvalidConfig;
+use tollgate_rules::{Diagnostic, Options as RuleOptions, ReadError};
+use tracing::{info, warn};
 
 use crate::config::{Config, Limits};
 use crate::door::{Door, Speaks};
 use crate::engine::Engine;
-use crate::metrics::{KeyCounts, Metrics};
+use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::phase::{Stop, Stopping, phase};
 use crate::reload::{Outcome, Reader};
+use crate::stores::Stores;
+use crate::vigil::watch_over;
 use crate::watch::{ORDERS_MAX, Order, keep};
 use crate::{admin, grpc, http};
 
@@ -31,6 +35,13 @@ pub enum ServeError {
     Unreadable(ReadError),
     /// Not one domain is without mistakes. All mistakes, by file and line.
     NoRules(Vec<Diagnostic>),
+    /// A store cannot be used as the settings say.
+    Store {
+        /// What it is called there, or `default`.
+        name: String,
+        /// What is wrong.
+        source: InvalidConfig,
+    },
     /// A door cannot be opened.
     Listen {
         /// Its name in the configuration.
@@ -56,6 +67,8 @@ pub struct Running {
     limits: Limits,
     doors: JoinSet<()>,
     keeper: JoinHandle<()>,
+    vigil: JoinHandle<()>,
+    stores: Arc<Stores>,
 }
 
 /// The doors, listening and not yet serving.
@@ -65,7 +78,7 @@ struct Doors {
     admin: Option<Door>,
 }
 
-/// Runs the service with its state in memory, until SIGTERM or SIGINT; SIGHUP reads rules again.
+/// Runs the service until SIGTERM or SIGINT; SIGHUP reads rules again.
 ///
 /// # Errors
 ///
@@ -74,21 +87,7 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
     let mut hangup = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
-    let mut builder = tollgate_memory::Memory::builder();
-    if let Some(keys) = config.memory.max_keys {
-        builder = builder.max_keys(keys);
-    }
-    if let Some(bytes) = config.memory.max_bytes {
-        builder = builder.max_bytes(bytes);
-    }
-    let running = start(config, builder.build(), |store| {
-        let stats = store.stats();
-        KeyCounts {
-            live: stats.live_keys,
-            evicted: stats.evicted_keys,
-        }
-    })
-    .await?;
+    let running = start(config, SystemClock::new()).await?;
     loop {
         tokio::select! {
             _ = hangup.recv() => {
@@ -105,22 +104,25 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Starts the service over `store`, and says how many keys that remembers by `keys`.
+/// Starts the service. What it keeps in memory is kept by `clock`; Redis has its own.
 ///
 /// # Errors
 ///
 /// [`ServeError`]. A mistake in one domain is none: the domain is left out and the log says why.
-pub async fn start<S: Store + 'static>(
-    config: &Config,
-    store: S,
-    keys: impl Fn(&S) -> KeyCounts + Send + Sync + 'static,
-) -> Result<Running, ServeError> {
-    let engine = Arc::new(Engine::new(store));
-    let counted = Arc::clone(&engine);
-    let metrics = Metrics::new(engine.decisions(), move || keys(counted.store()));
-    let metrics = Arc::new(metrics);
-    let (rules, merge) = (config.rules.clone(), config.merge_domains);
-    let mut reader = Reader::new(Arc::clone(&engine), Arc::clone(&metrics), rules, merge);
+pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Running, ServeError> {
+    let stores = Stores::open(config, Arc::new(clock))
+        .map_err(|(name, source)| ServeError::Store { name, source })?;
+    if config.sharing != Sharing::default() && stores.in_redis().next().is_none() {
+        warn!("`mode`, `on_store_error` and `nodes` have no effect: no store is in Redis");
+    }
+    let engine = Arc::new(Engine::new(stores));
+    let metrics = Arc::new(Metrics::new(engine.decisions(), engine.stores()));
+    let options = RuleOptions {
+        merge_domains: config.merge_domains,
+        sharing: config.sharing,
+    };
+    let (told, counted) = (Arc::clone(&engine), Arc::clone(&metrics));
+    let mut reader = Reader::new(told, counted, config.rules.clone(), options);
     let diagnostics = reader.first().map_err(ServeError::Unreadable)?;
     if engine.rules().is_empty() {
         return Err(ServeError::NoRules(diagnostics));
@@ -129,6 +131,8 @@ pub async fn start<S: Store + 'static>(
     let (stop, stopping) = phase();
     let (orders, received) = mpsc::channel(ORDERS_MAX);
     let keeper = tokio::spawn(keep(reader, received, stopping.clone()));
+    let stores = Arc::clone(engine.stores());
+    let vigil = tokio::spawn(watch_over(Arc::clone(&stores), stopping.clone()));
     let mut running = Running {
         grpc: doors.grpc.as_ref().map(Door::address),
         http: doors.http.as_ref().map(Door::address),
@@ -139,6 +143,8 @@ pub async fn start<S: Store + 'static>(
         limits: config.limits,
         doors: JoinSet::new(),
         keeper,
+        vigil,
+        stores,
     };
     running
         .admit(doors, config, &engine, &metrics, &stopping)
@@ -208,7 +214,8 @@ impl Running {
     }
 
     /// Ends the service: it says that it is not ready, waits for [`Limits::stop_delay`], closes its
-    /// doors, and finishes what is in flight within [`Limits::drain_timeout`].
+    /// doors, finishes what is in flight within [`Limits::drain_timeout`], and gives back what it
+    /// has leased within [`crate::CLOSE_WITHIN`].
     pub async fn stop(mut self) {
         self.stop.unready();
         if let Some(health) = &self.health {
@@ -217,15 +224,17 @@ impl Running {
         sleep(self.limits.stop_delay).await;
         self.stop.stop();
         while self.doors.join_next().await.is_some() {}
-        // It hears the same and has nothing to finish.
+        // They hear the same and have nothing to finish.
         let _ = (&mut self.keeper).await;
+        let _ = (&mut self.vigil).await;
+        Arc::clone(&self.stores).close().await;
     }
 
-    async fn admit<S: Store + 'static>(
+    async fn admit(
         &mut self,
         doors: Doors,
         config: &Config,
-        engine: &Arc<Engine<S>>,
+        engine: &Arc<Engine>,
         metrics: &Arc<Metrics>,
         stopping: &Stopping,
     ) {
@@ -273,6 +282,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.keeper.abort();
+        self.vigil.abort();
     }
 }
 
@@ -288,6 +298,7 @@ impl fmt::Display for ServeError {
                 }
                 f.write_str("no domain is without mistakes, so there is nothing to serve")
             }
+            ServeError::Store { name, .. } => write!(f, "the store `{name}` cannot be used"),
             ServeError::Listen { door, address, .. } => write!(
                 f,
                 "the {door} door cannot listen on {address}; \
@@ -303,6 +314,7 @@ impl std::error::Error for ServeError {
         match self {
             ServeError::Unreadable(error) => error.source(),
             ServeError::NoRules(_) => None,
+            ServeError::Store { source, .. } => Some(source),
             ServeError::Listen { source, .. } | ServeError::Signals(source) => Some(source),
         }
     }

@@ -16,7 +16,6 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-use tollgate_core::Store;
 use tracing::{error, warn};
 
 use crate::phase::Stopping;
@@ -35,8 +34,8 @@ pub(crate) const ORDERS_MAX: usize = 8;
 pub(crate) type Order = oneshot::Sender<Outcome>;
 
 /// Reads rules again whenever they change or somebody orders it, until it is time to stop.
-pub(crate) async fn keep<S: Store + 'static>(
-    mut reader: Reader<S>,
+pub(crate) async fn keep(
+    mut reader: Reader,
     mut orders: mpsc::Receiver<Order>,
     mut stopping: Stopping,
 ) {

@@ -60,6 +60,10 @@ fn everything_can_be_said() {
         },
         allow_refund: true,
         dynamic_metadata: true,
+        // These have tests of their own.
+        store: Place::default(),
+        sharing: Sharing::default(),
+        stores: Vec::new(),
     };
     assert_eq!(config, expected);
 }

@@ -3,10 +3,11 @@
 use std::fs;
 
 use tempfile::TempDir;
-use tollgate_memory::Memory;
+use tollgate_memory::SystemClock;
 
 use super::*;
-use crate::metrics::KeyCounts;
+use crate::config::Config;
+use crate::stores::Stores;
 
 #[test]
 fn a_failure_that_lasts_is_told_once_and_when_ordered() {
@@ -14,10 +15,12 @@ fn a_failure_that_lasts_is_told_once_and_when_ordered() {
     let file = directory.path().join("rules.yaml");
     let rules = "domain: d\ndescriptors: [{key: k, rate_limit: 5/day}]\n";
     fs::write(&file, rules).unwrap();
-    let engine = Arc::new(Engine::new(Memory::builder().max_keys(1000).build()));
-    let metrics = Arc::new(Metrics::new(engine.decisions(), KeyCounts::default));
-    let paths = vec![directory.path().to_owned()];
-    let mut reader = Reader::new(engine, Arc::clone(&metrics), paths, false);
+    let config = Config::new(vec![directory.path().to_owned()]);
+    let stores = Stores::open(&config, Arc::new(SystemClock::new())).unwrap();
+    let engine = Arc::new(Engine::new(stores));
+    let metrics = Arc::new(Metrics::new(engine.decisions(), engine.stores()));
+    let counted = Arc::clone(&metrics);
+    let mut reader = Reader::new(engine, counted, config.rules, Options::default());
     reader.first().unwrap();
     let failures = |count: u32| {
         let line = format!("tollgate_reloads_total{{outcome=\"failed\"}} {count}\n");

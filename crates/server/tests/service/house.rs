@@ -6,23 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use tollgate_core::{Clock, Moment, Now, Span};
-use tollgate_memory::{ManualClock, Memory};
-use tollgate_server::{Config, KeyCounts, Running, ServeError, start};
+use tollgate_core::{Moment, Span};
+use tollgate_memory::ManualClock;
+use tollgate_server::{Config, Running, ServeError, start};
 
 /// A running service, its rules, and its time.
 pub(crate) struct House {
     pub(crate) running: Running,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) directory: TempDir,
-}
-
-struct Shared(Arc<ManualClock>);
-
-impl Clock for Shared {
-    fn now(&self) -> Now {
-        self.0.now()
-    }
 }
 
 // === impl House ===
@@ -52,22 +44,12 @@ impl House {
         config.listen.grpc = free;
         config.listen.http = free;
         config.listen.admin = free;
+        config.memory.max_keys = Some(10_000);
         change(&mut config);
         // Noon of some day, so that neither a window's end nor a bucket's refill is near.
         let noon = Moment::ZERO + Span::DAY.times(20_000) + Span::HOUR.times(12);
         let clock = Arc::new(ManualClock::at(noon));
-        let store = Memory::builder()
-            .max_keys(10_000)
-            .clock(Shared(Arc::clone(&clock)))
-            .build();
-        let running = start(&config, store, |store| {
-            let stats = store.stats();
-            KeyCounts {
-                live: stats.live_keys,
-                evicted: stats.evicted_keys,
-            }
-        })
-        .await?;
+        let running = start(&config, Arc::clone(&clock)).await?;
         Ok(House {
             running,
             clock,

@@ -1,0 +1,306 @@
+//! Where state is kept: `store`, and `stores` for single domains.
+
+use std::fs;
+use std::path::Path;
+
+use tollgate_core::{Sharing, Span};
+use tollgate_redis::{CONNECTIONS_MAX, Config, Secret, Servers, TIMEOUT, Tls};
+use tollgate_rules::Settings;
+
+use super::url::{Url, is_address};
+
+/// What the store is called that serves every domain which no other does.
+pub const DEFAULT_STORE: &str = "default";
+/// The most further stores.
+pub const STORES_MAX: usize = 16;
+/// The longest name of a store, which is a label of its metrics.
+const NAME_BYTES_MAX: usize = 63;
+/// The longest prefix of keys.
+const PREFIX_BYTES_MAX: usize = 64;
+/// The largest file with a password.
+const PASSWORD_BYTES_MAX: usize = 4096;
+/// The shortest and the longest time of a decision.
+const TIMEOUTS: (Span, Span) = (Span::from_millis(1), Span::from_secs(10));
+
+/// Where a store keeps what it remembers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// In this process.
+    #[default]
+    Memory,
+    /// In Redis, with other nodes.
+    Redis(Box<Config>),
+}
+
+/// One of `stores`: a store for some domains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherStore {
+    /// What it is called in logs and metrics.
+    pub name: String,
+    /// `domains`: those that it serves. Not empty, and none of them is another store's.
+    pub domains: Vec<String>,
+    /// Where it is.
+    pub place: Place,
+}
+
+// === impl Place ===
+
+impl Place {
+    /// `store`, and what holds for rules that say nothing about how they are shared.
+    pub(super) fn take_default(top: &Settings<'_>, directory: &Path) -> (Place, Sharing) {
+        let key = "store";
+        if top.is_map(key) {
+            return top.map(key, |store| {
+                let place = Place::take(store, directory).unwrap_or_default();
+                (place, store.sharing(Sharing::default()))
+            });
+        }
+        let example = "memory` or `store: {redis: {url: 'redis://localhost:6379'}}";
+        let read = |text: &str| match text {
+            "memory" => Ok(()),
+            _ => Err("is no store".to_owned()),
+        };
+        let _told = top.parsed(key, example, read);
+        (Place::Memory, Sharing::default())
+    }
+
+    /// What a store's map says; `None` if it says nothing.
+    fn take(store: &Settings<'_>, directory: &Path) -> Option<Place> {
+        let is_memory = store.flag("memory", false);
+        if !store.has("redis") {
+            return is_memory.then_some(Place::Memory);
+        }
+        if is_memory {
+            let message = "a store is in memory or in Redis, and this is both".to_owned();
+            store.complain("memory", message, "remove `memory` or `redis`");
+        }
+        let config = store.map("redis", |redis| redis_at(redis, directory));
+        Some(Place::Redis(Box::new(config)))
+    }
+}
+
+// === impl OtherStore ===
+
+impl OtherStore {
+    /// `stores`.
+    pub(super) fn take_all(top: &Settings<'_>, directory: &Path) -> Vec<OtherStore> {
+        let mut stores: Vec<OtherStore> = Vec::new();
+        top.each("stores", |name, store| {
+            if stores.len() == STORES_MAX {
+                let message = format!("more than {STORES_MAX} stores");
+                store.complain("domains", message, "let one store serve more domains");
+            }
+            let other = OtherStore {
+                name: name.to_owned(),
+                domains: domains(store, &stores),
+                place: Place::take(store, directory).unwrap_or_else(|| {
+                    let message = format!("the store `{name}` has no place");
+                    let help = "write `redis: {url: …}` below it, or `memory: true`";
+                    store.complain("redis", message, help);
+                    Place::Memory
+                }),
+            };
+            if !is_name(name) {
+                let message = "a store's name is a label: 1 to 63 of a-z, 0-9, _ and -, and not \
+                    `default`"
+                    .to_owned();
+                store.complain("domains", message, "write such as `payments`");
+            }
+            stores.push(other);
+        });
+        stores
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let is_label = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || b"_-".contains(&c);
+    let is_short = (1..=NAME_BYTES_MAX).contains(&name.len());
+    is_short && name.bytes().all(is_label) && name != DEFAULT_STORE
+}
+
+fn domains(store: &Settings<'_>, before: &[OtherStore]) -> Vec<String> {
+    let mut domains: Vec<String> = Vec::new();
+    for domain in store.texts("domains") {
+        let other = before.iter().find(|other| other.domains.contains(&domain));
+        let other = other.map(|other| other.name.as_str());
+        if let Some(other) = other.or(domains.contains(&domain).then_some("this one")) {
+            let message = format!("`{domain}` is named twice: first by {other}");
+            store.complain("domains", message, "let one store serve it, once");
+            continue;
+        }
+        domains.push(domain);
+    }
+    if domains.is_empty() {
+        let message = "this store serves no domain".to_owned();
+        store.complain("domains", message, "write `domains: [shop]`");
+    }
+    domains
+}
+
+/// A `redis` map.
+fn redis_at(redis: &Settings<'_>, directory: &Path) -> Config {
+    let url = redis.secret("url").and_then(|text| {
+        let told = |(message, help): (&str, &str)| redis.complain("url", message.to_owned(), help);
+        Url::parse(&text).map_err(told).ok()
+    });
+    let servers = servers(redis, url.as_ref());
+    let tls = encryption(redis, url.as_ref(), directory);
+    let (username, password) = signs_in(redis, url, directory);
+    let default = Config::new(servers);
+    let prefix = redis.parsed("prefix", "'tg:'", |text| {
+        if text.contains(['{', '}']) {
+            return Err("has a brace, which would choose the slot of every key".to_owned());
+        }
+        if text.len() > PREFIX_BYTES_MAX {
+            return Err(format!("is longer than {PREFIX_BYTES_MAX} bytes"));
+        }
+        Ok(text.to_owned())
+    });
+    let pool = u32::try_from(CONNECTIONS_MAX).expect("a handful");
+    let pool = redis.count("pool", 1, (1, pool));
+    Config {
+        tls,
+        username,
+        password,
+        prefix: prefix.unwrap_or(default.prefix),
+        timeout: redis.span("timeout", TIMEOUT, TIMEOUTS),
+        connections: usize::try_from(pool).expect("a handful"),
+        ..default
+    }
+}
+
+/// Exactly one of `url`, `cluster` and `sentinel`.
+fn servers(redis: &Settings<'_>, url: Option<&Url>) -> Servers {
+    let help = "write one of `url: redis://host:6379`, `cluster: [host:port]` and \
+        `sentinel: {master: NAME, addresses: [host:port]}`";
+    let ways = ["url", "cluster", "sentinel"];
+    let written: Vec<_> = ways.into_iter().filter(|key| redis.has(key)).collect();
+    match *written {
+        [] => redis.complain("url", "no server is named".to_owned(), help),
+        [_, second, ..] => {
+            let message = format!("`{}` and `{second}` both name servers", written[0]);
+            redis.complain(second, message, help);
+        }
+        [_] => {}
+    }
+    if redis.has("sentinel") {
+        return redis.map("sentinel", |sentinel| {
+            let master = sentinel.text("master").unwrap_or_default();
+            if master.is_empty() {
+                let message = "the master has no name".to_owned();
+                let help = "write `master: NAME`, as in `sentinel monitor NAME`";
+                sentinel.complain("master", message, help);
+            }
+            let addresses = addresses(sentinel, "addresses");
+            Servers::Sentinel { addresses, master }
+        });
+    }
+    if redis.has("cluster") {
+        return Servers::Cluster(addresses(redis, "cluster"));
+    }
+    Servers::Single(url.map_or_else(String::new, |url| url.address.clone()))
+}
+
+fn addresses(map: &Settings<'_>, key: &'static str) -> Vec<String> {
+    let addresses = map.texts(key);
+    let help = format!("write `{key}: ['host:6379']`");
+    if addresses.is_empty() {
+        map.complain(key, "no server is named".to_owned(), &help);
+    }
+    if let Some(bad) = addresses.iter().find(|address| !is_address(address)) {
+        // A URL may hold a password.
+        let shown = bad.rsplit('@').next().unwrap_or(bad);
+        let message = format!("`{}` is no host and port", shown.escape_debug());
+        map.complain(key, message, &help);
+    }
+    addresses
+}
+
+/// `tls`: a flag, or a map with more about it.
+fn encryption(redis: &Settings<'_>, url: Option<&Url>, directory: &Path) -> Option<Tls> {
+    if redis.is_map("tls") {
+        return Some(redis.map("tls", |tls| Tls {
+            authorities: tls.text("ca").map(|path| {
+                let path = directory.join(path);
+                if let Err(error) = fs::File::open(&path) {
+                    let message = format!("cannot read {}: {error}", path.display());
+                    tls.complain("ca", message, "name a file of certificates (PEM)");
+                }
+                path
+            }),
+            server_name: tls.text("server_name"),
+        }));
+    }
+    let by_url = url.is_some_and(|url| url.is_encrypted);
+    let is_encrypted = redis.flag("tls", by_url);
+    if by_url && !is_encrypted {
+        let message = "`rediss://` is with TLS, and this is without".to_owned();
+        redis.complain("tls", message, "write `redis://`, or leave out `tls`");
+    }
+    is_encrypted.then(Tls::default)
+}
+
+/// The user and the password: from the URL, or from keys of their own.
+fn signs_in(
+    redis: &Settings<'_>,
+    url: Option<Url>,
+    directory: &Path,
+) -> (Option<String>, Option<Secret>) {
+    let username = redis.text("username").filter(|name| !name.is_empty());
+    let written = redis.secret("password").map(|password| {
+        if password.is_empty() {
+            let message = "the password is empty".to_owned();
+            redis.complain("password", message, "write it, or leave out the key");
+        }
+        Secret::new(password)
+    });
+    let in_file = redis.text("password_file").map(|path| {
+        let path = directory.join(path);
+        password_in(&path).unwrap_or_else(|why| {
+            let message = format!("{} {why}", path.display());
+            let help = "name a file that holds the password and nothing else";
+            redis.complain("password_file", message, help);
+            Secret::new("")
+        })
+    });
+    let by_url = url.as_ref().is_some_and(|url| url.password.is_some());
+    let told_twice = match (by_url, &written, &in_file) {
+        (_, Some(_), Some(_)) => Some(("password_file", "`password` and `password_file`")),
+        (true, Some(_), None) => Some(("password", "`url` and `password`")),
+        (true, None, Some(_)) => Some(("password_file", "`url` and `password_file`")),
+        _ => None,
+    };
+    if let Some((key, ways)) = told_twice {
+        let message = format!("{ways} both tell a password");
+        redis.complain(key, message, "remove one of them");
+    }
+    let (url_username, url_password) = url.map_or((None, None), |url| (url.username, url.password));
+    if url_username.is_some() && username.is_some() {
+        let message = "`url` and `username` both name a user".to_owned();
+        redis.complain("username", message, "remove one of them");
+    }
+    let password = in_file.or(written).or(url_password);
+    if username.is_some() && password.is_none() {
+        let message = "a user without a password".to_owned();
+        redis.complain("username", message, "add `password_file` or `password`");
+    }
+    (username.or(url_username), password)
+}
+
+/// What a file holds, without the newline at its end.
+fn password_in(path: &Path) -> Result<Secret, String> {
+    let bytes = fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
+    if bytes.len() > PASSWORD_BYTES_MAX {
+        return Err(format!("is larger than {PASSWORD_BYTES_MAX} bytes"));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| "is no text".to_owned())?;
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    let text = text.strip_suffix('\r').unwrap_or(text);
+    if text.is_empty() {
+        return Err("is empty".to_owned());
+    }
+    Ok(Secret::new(text))
+}
+
+#[cfg(test)]
+mod tests;

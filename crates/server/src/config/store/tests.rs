@@ -1,0 +1,310 @@
+#![allow(clippy::unwrap_used)]
+
+use std::num::NonZeroU32;
+
+use tempfile::TempDir;
+use tollgate_core::{Mode, OnStoreError};
+use tollgate_rules::Source;
+
+use super::*;
+use crate::config::{Config as Settings, ConfigError};
+
+fn parse_in(directory: &Path, text: &str) -> Result<Settings, ConfigError> {
+    let text = format!("rules: r\n{text}");
+    Settings::parse(&Source::new("tollgate.yaml", text), directory)
+}
+
+fn parse(text: &str) -> Settings {
+    parse_in(Path::new("/etc/tollgate"), text).unwrap()
+}
+
+fn redis(settings: &Settings) -> &Config {
+    match &settings.store {
+        Place::Redis(config) => config,
+        Place::Memory => panic!("in memory"),
+    }
+}
+
+fn single(address: &str) -> Config {
+    Config::single(address)
+}
+
+#[test]
+fn without_a_word_state_is_in_memory() {
+    for text in [
+        "",
+        "store:\n",
+        "store: memory\n",
+        "store: {}\n",
+        "store: {memory: true}\n",
+    ] {
+        let settings = parse(text);
+        assert_eq!(settings.store, Place::Memory, "{text}");
+        assert_eq!(settings.sharing, Sharing::default());
+        assert_eq!(settings.stores, []);
+    }
+}
+
+#[test]
+fn one_server_needs_its_url_and_nothing_else() {
+    let settings = parse("store: {redis: {url: 'redis://localhost'}}\n");
+    assert_eq!(*redis(&settings), single("localhost:6379"));
+    let settings = parse("store: {redis: {url: 'rediss://me:pw@db:1'}}\n");
+    let expected = Config {
+        tls: Some(Tls::default()),
+        username: Some("me".to_owned()),
+        password: Some(Secret::new("pw")),
+        ..single("db:1")
+    };
+    assert_eq!(*redis(&settings), expected);
+}
+
+#[test]
+fn everything_about_stores_can_be_said() {
+    let directory = TempDir::new().unwrap();
+    fs::write(directory.path().join("pw"), "correct horse\r\n").unwrap();
+    fs::write(directory.path().join("ca.pem"), "").unwrap();
+    let text = "store:\n  mode: write_back\n  on_store_error: local\n  nodes: 3\n  redis:\n\
+        \x20   cluster: ['a:1', '[::1]:2']\n    tls: {ca: ca.pem, server_name: db}\n\
+        \x20   username: me\n    password_file: pw\n    prefix: 'x:'\n    timeout: 15ms\n\
+        \x20   pool: 2\n\
+        stores:\n  pay:\n    domains: [a, b]\n    redis:\n\
+        \x20     sentinel: {master: m, addresses: 's:1'}\n      password: pw\n      tls: true\n\
+        \x20 near: {domains: c, memory: true}\n";
+    let settings = parse_in(directory.path(), text).unwrap();
+    let expected = Sharing {
+        mode: Mode::WriteBack,
+        on_store_error: OnStoreError::Local,
+        nodes: NonZeroU32::new(3),
+    };
+    assert_eq!(settings.sharing, expected);
+    let expected = Config {
+        tls: Some(Tls {
+            authorities: Some(directory.path().join("ca.pem")),
+            server_name: Some("db".to_owned()),
+        }),
+        username: Some("me".to_owned()),
+        password: Some(Secret::new("correct horse")),
+        prefix: "x:".to_owned(),
+        timeout: Span::from_millis(15),
+        connections: 2,
+        ..Config::cluster(["a:1", "[::1]:2"].map(str::to_owned))
+    };
+    assert_eq!(*redis(&settings), expected);
+    let servers = Servers::Sentinel {
+        addresses: vec!["s:1".to_owned()],
+        master: "m".to_owned(),
+    };
+    let pay = Config {
+        tls: Some(Tls::default()),
+        password: Some(Secret::new("pw")),
+        ..Config::new(servers)
+    };
+    let expected = [
+        OtherStore {
+            name: "pay".to_owned(),
+            domains: vec!["a".to_owned(), "b".to_owned()],
+            place: Place::Redis(Box::new(pay)),
+        },
+        OtherStore {
+            name: "near".to_owned(),
+            domains: vec!["c".to_owned()],
+            place: Place::Memory,
+        },
+    ];
+    assert_eq!(settings.stores, expected);
+}
+
+/// What is said of these words below `store.redis`.
+const REDIS: [(&str, &str); 26] = [
+    ("{}", "no server is named"),
+    ("", "write one of `url"),
+    ("redis://hunter2@h", "settings are a map, and this is text"),
+    ("{ulr: 'redis://h'}", "did you mean `store.redis.url`?"),
+    (
+        "{url: 'redis://h', cluster: ['h:1']}",
+        "`url` and `cluster` both name servers",
+    ),
+    (
+        "{url: 'redis://:hunter2@h/1'}",
+        "goes on behind the host and port",
+    ),
+    ("{url: [hunter2]}", "`url` takes text, and this is a list"),
+    ("{cluster: []}", "no server is named"),
+    (
+        "{cluster: ['redis://:hunter2@h']}",
+        "`h` is no host and port",
+    ),
+    ("{cluster: [a, 'b:1']}", "write `cluster: ['host:6379']`"),
+    ("{sentinel: {addresses: ['s:1']}}", "the master has no name"),
+    (
+        "{sentinel: {master: m}}",
+        "write `addresses: ['host:6379']`",
+    ),
+    ("{sentinel: 's:1'}", "settings are a map, and this is text"),
+    (
+        "{url: 'rediss://h', tls: false}",
+        "write `redis://`, or leave out `tls`",
+    ),
+    (
+        "{url: 'redis://h', tls: {ca: nowhere.pem}}",
+        "cannot read /etc/tollgate/nowhere.pem",
+    ),
+    (
+        "{url: 'redis://h', tls: maybe}",
+        "is neither `true` nor `false`",
+    ),
+    (
+        "{url: 'redis://h', username: me}",
+        "a user without a password",
+    ),
+    (
+        "{url: 'redis://me:pw@h', username: me}",
+        "`url` and `username` both name a user",
+    ),
+    (
+        "{url: 'redis://:hunter2@h', password: hunter2}",
+        "`url` and `password` both tell",
+    ),
+    ("{url: 'redis://h', password: ''}", "the password is empty"),
+    (
+        "{url: 'redis://h', password: {hunter2: 1}}",
+        "takes text, and this is a map",
+    ),
+    (
+        "{url: 'redis://h', password_file: no}",
+        "/etc/tollgate/no cannot be read",
+    ),
+    (
+        "{url: 'redis://h', prefix: '{a}'}",
+        "would choose the slot of every key",
+    ),
+    ("{url: 'redis://h', timeout: 0s}", "is outside 1ms to 10s"),
+    ("{url: 'redis://h', pool: 17}", "is outside 1 to 16"),
+    (
+        "{url: 'redis://h', pasword: hunter2}",
+        "did you mean `store.redis.password`?",
+    ),
+];
+
+#[test]
+fn mistakes_below_redis_name_their_place_and_the_remedy_and_no_secret() {
+    for (text, expected) in REDIS {
+        let text = format!("store:\n  redis: {text}\n");
+        let found = parse_in(Path::new("/etc/tollgate"), &text).err();
+        let Some(found) = found else {
+            // Nothing below `redis` is nothing.
+            assert_eq!(text, "store:\n  redis: \n");
+            continue;
+        };
+        let shown = found.to_string();
+        assert!(shown.contains(expected), "{text}: {shown}");
+        assert!(shown.contains("tollgate.yaml:3:"), "{text}: {shown}");
+        let debug = format!("{found:?}");
+        assert!(
+            !shown.contains("hunter2") && !debug.contains("hunter2"),
+            "{shown}{debug}"
+        );
+    }
+}
+
+#[test]
+fn mistakes_about_stores_name_their_place_and_the_remedy() {
+    let at = "redis: {url: 'redis://h'}";
+    let cases = [
+        ("store: redis\n".to_owned(), "`redis` is no store"),
+        (
+            "store: {redsi: {}}\n".to_owned(),
+            "did you mean `store.redis`?",
+        ),
+        (
+            format!("store: {{memory: true, {at}}}\n"),
+            "in memory or in Redis, and this is both",
+        ),
+        (
+            format!("store: {{{at}, mode: lax}}\n"),
+            "write `mode: strict` or `leased` or `write_back`",
+        ),
+        (
+            format!("store: {{{at}, on_store_error: fail}}\n"),
+            "write `on_store_error: allow`",
+        ),
+        (format!("store: {{{at}, nodes: 0}}\n"), "is outside 1 to"),
+        (
+            "stores: {a: {domains: [d]}}\n".to_owned(),
+            "the store `a` has no place",
+        ),
+        (
+            format!("stores: {{a: {{{at}}}}}\n"),
+            "this store serves no domain",
+        ),
+        (
+            format!("stores: {{A: {{domains: d, {at}}}}}\n"),
+            "a store's name is a label",
+        ),
+        (
+            format!("stores: {{default: {{domains: d, {at}}}}}\n"),
+            "and not `default`",
+        ),
+        (
+            format!("stores: {{a: {{domains: [d, d], {at}}}}}\n"),
+            "first by this one",
+        ),
+        (
+            format!("stores: {{a: {{domains: d, {at}}}, b: {{domains: d, {at}}}}}\n"),
+            "`d` is named twice: first by a",
+        ),
+        (
+            format!("stores: {{a: {{domains: d, {at}, mode: strict}}}}\n"),
+            "unknown key `mode`",
+        ),
+    ];
+    for (text, expected) in cases {
+        let found = parse_in(Path::new("/etc/tollgate"), &text)
+            .unwrap_err()
+            .to_string();
+        assert!(found.contains(expected), "{text}: {found}");
+        assert!(found.contains("tollgate.yaml:2:"), "{text}: {found}");
+    }
+    let many: Vec<String> = (0..=STORES_MAX)
+        .map(|n| format!("  s{n}: {{domains: d{n}, memory: true}}\n"))
+        .collect();
+    let found = parse_in(Path::new(""), &format!("stores:\n{}", many.concat()));
+    assert!(
+        found
+            .unwrap_err()
+            .to_string()
+            .contains("more than 16 stores")
+    );
+}
+
+#[test]
+fn a_password_file_is_text_of_a_password_and_nothing_else() {
+    let directory = TempDir::new().unwrap();
+    let text = "store: {redis: {url: 'redis://h', password_file: pw}}\n";
+    let read = |bytes: &[u8]| {
+        fs::write(directory.path().join("pw"), bytes).unwrap();
+        let settings = parse_in(directory.path(), text).map_err(|error| error.to_string())?;
+        Ok::<_, String>(redis(&settings).password.clone().unwrap())
+    };
+    assert_eq!(read(b"a b\n\n").unwrap(), Secret::new("a b\n"));
+    assert_eq!(read(b"pw").unwrap(), Secret::new("pw"));
+    assert!(read(b"\n").unwrap_err().contains("is empty"));
+    assert!(read(b"\xff").unwrap_err().contains("is no text"));
+    assert!(
+        read(&[b'a'; 5000])
+            .unwrap_err()
+            .contains("is larger than 4096 bytes")
+    );
+}
+
+#[test]
+fn settings_are_shown_without_passwords() {
+    let text = "store: {redis: {url: 'redis://me:hunter2@h'}}\n\
+        stores: {a: {domains: d, redis: {url: 'redis://h', password: hunter2}}}\n";
+    let shown = format!("{:?}", parse(text));
+    assert!(
+        shown.contains("h:6379") && !shown.contains("hunter2"),
+        "{shown}"
+    );
+}

@@ -1,0 +1,176 @@
+//! A Redis server's address with all that belongs to it: `rediss://user:password@host:6379`.
+
+use tollgate_redis::Secret;
+
+/// The port of a server that none is told of.
+const PORT: u16 = 6379;
+
+/// What a URL says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Url {
+    /// `host:port`.
+    pub(super) address: String,
+    /// It begins with `rediss`.
+    pub(super) is_encrypted: bool,
+    pub(super) username: Option<String>,
+    pub(super) password: Option<Secret>,
+}
+
+// === impl Url ===
+
+impl Url {
+    /// Reads a URL.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, and what to do instead. Neither repeats the text, which may hold a password.
+    pub(super) fn parse(text: &str) -> Result<Url, (&'static str, &'static str)> {
+        let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+        let is_encrypted = match scheme {
+            "redis" => false,
+            "rediss" => true,
+            _ => {
+                let help = "begin with `redis://`, or with `rediss://` for TLS";
+                return Err(("the URL begins with neither redis:// nor rediss://", help));
+            }
+        };
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        if !matches!(path, "" | "/" | "/0") {
+            let help = "leave out what follows the port: only database 0 is used, and `prefix` \
+                keeps services apart; in a password write % and / as %25 and %2F";
+            return Err(("the URL goes on behind the host and port", help));
+        }
+        let (username, password, host) = match authority.rsplit_once('@') {
+            None => (None, None, authority),
+            Some((user, host)) => {
+                let (username, password) = signs_in(user)?;
+                (username, Some(password), host)
+            }
+        };
+        let address = match host.rsplit_once(':') {
+            // The last part of an address of version 6 is no port.
+            Some((_, port)) if !port.ends_with(']') => host.to_owned(),
+            _ => format!("{host}:{PORT}"),
+        };
+        if !is_address(&address) {
+            let help = "write `redis://host:6379`; an address of version 6 stands in brackets";
+            return Err(("the URL has no valid host and port", help));
+        }
+        Ok(Url {
+            address,
+            is_encrypted,
+            username,
+            password,
+        })
+    }
+}
+
+/// Whether a text is `host:port`.
+pub(super) fn is_address(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return false;
+    };
+    let is_host = match host.strip_prefix('[') {
+        Some(bracketed) => bracketed
+            .strip_suffix(']')
+            .is_some_and(|host| host.parse::<std::net::Ipv6Addr>().is_ok()),
+        None => {
+            let in_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+            !host.is_empty() && host.chars().all(in_name)
+        }
+    };
+    is_host && port.parse::<u16>().is_ok_and(|port| port > 0)
+}
+
+fn signs_in(user: &str) -> Result<(Option<String>, Secret), (&'static str, &'static str)> {
+    let Some((username, password)) = user.split_once(':') else {
+        let help = "write `user:password@` or `:password@`, or use `username` and `password`";
+        return Err(("the URL has a user and no password", help));
+    };
+    let (Some(username), Some(password)) = (decoded(username), decoded(password)) else {
+        let help = "write % and two digits from 0 to f, as in %40 for @";
+        return Err(("the URL has a % that begins no character", help));
+    };
+    if password.is_empty() {
+        let help = "leave out the `@` and what is before it, or write the password";
+        return Err(("the URL's password is empty", help));
+    }
+    let username = (!username.is_empty()).then_some(username);
+    Ok((username, Secret::new(password)))
+}
+
+/// With every `%40` made the character that it stands for; `None` if that makes no text.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || char::from(rest.next()?).to_digit(16);
+        let value = digit()? * 16 + digit()?;
+        bytes.push(u8::try_from(value).ok()?);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn read(text: &str) -> (String, bool, Option<String>, Option<Secret>) {
+        let url = Url::parse(text).unwrap();
+        (url.address, url.is_encrypted, url.username, url.password)
+    }
+
+    #[test]
+    fn what_is_not_said_has_its_default() {
+        let at = |address: &str, is_encrypted| (address.to_owned(), is_encrypted, None, None);
+        assert_eq!(read("redis://localhost"), at("localhost:6379", false));
+        assert_eq!(read("rediss://10.0.0.1:1/0"), at("10.0.0.1:1", true));
+        assert_eq!(read("redis://[::1]/"), at("[::1]:6379", false));
+        assert_eq!(read("redis://[::1]:7"), at("[::1]:7", false));
+    }
+
+    #[test]
+    fn users_and_passwords_are_decoded() {
+        let secret = |text: &str| Some(Secret::new(text));
+        let (.., username, password) = read("redis://me:a%40b%2f:c%25@h:1");
+        assert_eq!(
+            (username.as_deref(), password),
+            (Some("me"), secret("a@b/:c%"))
+        );
+        let (.., username, password) = read("redis://:p@q@h");
+        assert_eq!((username, password), (None, secret("p@q")));
+    }
+
+    #[test]
+    fn no_mistake_repeats_the_text() {
+        let cases = [
+            ("localhost:6379", "neither redis:// nor rediss://"),
+            ("http://hunter2@h", "neither redis:// nor rediss://"),
+            ("redis://h:1/2", "goes on"),
+            ("redis://:hun/ter2@h:1", "goes on"),
+            ("redis://h?x=hunter2", "goes on"),
+            ("redis://hunter2@h", "a user and no password"),
+            ("redis://u:@h", "password is empty"),
+            ("redis://u:hunter2%4@h", "begins no character"),
+            ("redis://u:hunter2%ff@h", "begins no character"),
+            ("redis://", "no valid host"),
+            ("redis://:6379", "no valid host"),
+            ("redis://h:0", "no valid host"),
+            ("redis://h:65536", "no valid host"),
+            ("redis://u:hunter2@h h:1", "no valid host"),
+            ("redis://[::1:6379", "no valid host"),
+            ("redis://::1:6379", "no valid host"),
+        ];
+        for (text, expected) in cases {
+            let (message, help) = Url::parse(text).unwrap_err();
+            assert!(message.contains(expected), "{text}: {message}");
+            assert!(!message.contains("hunter2") && !help.contains("hunter2"));
+        }
+    }
+}
