@@ -162,26 +162,25 @@ impl Shared {
         }
     }
 
-    /// When the first in the queue loses patience.
+    /// When the first who waits in the queue loses patience.
     pub(crate) fn first_deadline(&self) -> Option<Instant> {
         let queue = self.queue();
-        let mut questions = queue.iter().filter_map(|asked| match asked {
-            Asked::Question(pending) => Some(pending.since + self.patience),
+        let since = queue.iter().filter_map(|asked| match asked {
+            Asked::Question(pending) => Some(pending.since),
             Asked::Command { .. } => None,
         });
-        questions.next()
+        since.min().map(|since| since + self.patience)
     }
 
     /// Tells those who waited too long that they were never sent.
     pub(crate) fn expire(&self, now: Instant) {
-        let mut queue = self.queue();
-        while let Some(Asked::Question(pending)) = queue.front_mut() {
-            if pending.since + self.patience > now {
-                return;
+        self.queue().retain_mut(|asked| match asked {
+            Asked::Question(pending) if pending.since + self.patience <= now => {
+                pending.fail(&Failure::unreachable("it was too busy"));
+                false
             }
-            pending.fail(&Failure::unreachable("it was too busy"));
-            queue.pop_front();
-        }
+            _ => true,
+        });
     }
 
     fn push(&self, asked: Asked) -> Result<(), Failure> {

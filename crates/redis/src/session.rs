@@ -11,10 +11,11 @@
 //! while, would cost a second key and a second write for every decision, to save a few units of a
 //! few requests on the rare day when a connection breaks, always to the caller's disadvantage.)
 //!
-//! Patience is one timer for the connection: it is set for the oldest question, and all deadlines
-//! are equally far from their beginnings, so they come in order. After [`LOST_MAX`] answers in a
-//! row that were not in time, the breaker opens: questions are refused at once, and a probe goes
-//! out now and then. The first probe that is answered in time closes the breaker.
+//! Patience is one timer for the connection, set for the oldest question that somebody waits for.
+//! Those do not come in order: what a request asks second is as old as the request. After
+//! [`LOST_MAX`] answers in a row that were not in time, the breaker opens: questions are refused at
+//! once, and a probe goes out now and then. The first probe that is answered in time closes the
+//! breaker.
 
 mod replies;
 
@@ -58,9 +59,9 @@ pub(crate) struct Session<'d> {
     sent: VecDeque<Call>,
     questions: usize,
     taken: Vec<Asked>,
-    /// Rings at the oldest deadline.
     timer: Pin<Box<Sleep>>,
-    is_armed: bool,
+    /// When the timer rings: no later than the first who waits loses patience.
+    rings_at: Option<Instant>,
     /// Answers in a row that were not in time.
     lost: u32,
     is_broken: bool,
@@ -106,7 +107,7 @@ impl<'d> Session<'d> {
             questions: 0,
             taken: Vec::new(),
             timer: Box::pin(sleep_until(now)),
-            is_armed: false,
+            rings_at: None,
             lost: 0,
             is_broken: false,
             heard_at: now,
@@ -151,8 +152,8 @@ impl<'d> Session<'d> {
                     // Lets others that are about to ask do so, and go along.
                     tokio::task::yield_now().await;
                 }
-                () = self.timer.as_mut(), if self.is_armed => {
-                    self.is_armed = false;
+                () = self.timer.as_mut(), if self.rings_at.is_some() => {
+                    self.rings_at = None;
                     self.look_at_the_clock()?;
                 }
             }
@@ -228,6 +229,7 @@ impl<'d> Session<'d> {
         self.driver.caller.call_bucket(&mut self.out, &buckets);
         self.questions += group.len();
         self.shared.stats.called(group.len());
+        self.watch(&group);
         self.sent(Sent::Buckets(group));
     }
 
@@ -243,6 +245,7 @@ impl<'d> Session<'d> {
         self.driver.caller.call_general(&mut self.out, &requests);
         self.questions += group.len();
         self.shared.stats.called(group.len());
+        self.watch(&group);
         self.sent(Sent::General(group));
     }
 
@@ -278,31 +281,44 @@ impl<'d> Session<'d> {
         self.sent(Sent::Load);
     }
 
-    /// Sets the timer for the oldest question, if it is not set.
+    /// Sets the timer, if it is not set.
     fn arm(&mut self) {
-        if self.is_armed {
+        if self.rings_at.is_some() {
             return;
         }
-        let oldest = self.sent.iter().find_map(|call| match &call.sent {
-            Sent::Buckets(questions) | Sent::General(questions) => {
-                questions.iter().map(|pending| pending.since).min()
-            }
-            _ => None,
-        });
-        let deadline = oldest.map(|since| since + self.shared.patience);
-        let deadline = deadline.or_else(|| self.shared.first_deadline());
-        let now = Instant::now();
-        // Those that are late already were told so: their answers are waited for a little longer.
-        let deadline = match deadline {
-            Some(deadline) if deadline > now => Some(deadline),
-            Some(_) => Some(now + PROBE_EVERY),
-            None if self.is_broken => Some(now + PROBE_EVERY),
-            None => None,
-        };
-        if let Some(deadline) = deadline {
-            self.timer.as_mut().reset(deadline);
-            self.is_armed = true;
+        let first = self.oldest().map(|since| since + self.shared.patience);
+        let first = first.or_else(|| self.shared.first_deadline());
+        if let Some(deadline) = first {
+            self.ring_at(deadline);
+        } else if self.is_broken || !self.sent.is_empty() {
+            // Everybody was told; whether the server is well is still to be seen.
+            self.ring_at(Instant::now() + PROBE_EVERY);
         }
+    }
+
+    /// When the oldest question that is on its way, and that somebody waits for, was asked.
+    fn oldest(&self) -> Option<Instant> {
+        let questions = self.sent.iter().flat_map(|call| match &call.sent {
+            Sent::Buckets(questions) | Sent::General(questions) => &questions[..],
+            _ => &[],
+        });
+        let wanted = questions.filter(|pending| pending.is_wanted());
+        wanted.map(|pending| pending.since).min()
+    }
+
+    /// Has the timer ring no later than one of these loses patience.
+    fn watch(&mut self, questions: &[Pending]) {
+        let oldest = questions.iter().map(|pending| pending.since).min();
+        if let Some(deadline) = oldest.map(|since| since + self.shared.patience)
+            && self.rings_at.is_none_or(|at| deadline < at)
+        {
+            self.ring_at(deadline);
+        }
+    }
+
+    fn ring_at(&mut self, at: Instant) {
+        self.timer.as_mut().reset(at);
+        self.rings_at = Some(at);
     }
 
     /// Tells those who waited too long; opens the breaker, probes, or gives the connection up.
