@@ -48,6 +48,7 @@ impl Driver {
             match self.open(&shared, pause).await {
                 Ok(connection) => {
                     shared.stats.connected();
+                    shared.stats.trouble.over();
                     shared.set_broken(false);
                     // Not at once if the server hangs up on us right away, again and again.
                     pause = PAUSE_MIN;
@@ -60,7 +61,8 @@ impl Driver {
                         pause = Duration::ZERO;
                     }
                 }
-                Err(_told_by_the_breaker) => {
+                Err(error) => {
+                    shared.stats.trouble.told(&error);
                     shared.set_broken(true);
                     pause = (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
                 }

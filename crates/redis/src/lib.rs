@@ -68,6 +68,8 @@ mod reach;
 
 mod store;
 
+mod trouble;
+
 mod inspect;
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::trouble::Trouble;
+
 /// The ends of the buckets of [`Counts::batch_sizes`], in decisions.
 pub const BATCH_SIZES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 250];
 /// The ends of the buckets of [`Counts::call_times`], in microseconds.
@@ -35,6 +37,7 @@ struct Tally<const N: usize> {
 /// Counters of one store, over all its connections.
 #[derive(Debug)]
 pub(crate) struct Stats {
+    pub(crate) trouble: Trouble,
     batch_sizes: Tally<9>,
     call_times: Tally<12>,
     writes: AtomicU64,
@@ -191,6 +194,7 @@ impl Stats {
 impl Default for Stats {
     fn default() -> Stats {
         Stats {
+            trouble: Trouble::default(),
             batch_sizes: Tally::new(&BATCH_SIZES),
             call_times: Tally::new(&CALL_MICROS),
             writes: AtomicU64::new(0),

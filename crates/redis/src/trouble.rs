@@ -1,0 +1,80 @@
+//! Why Redis cannot be reached, for whoever has to mend it.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use crate::store::Redis;
+
+/// The latest reason why a connection could not be opened, until one could.
+#[derive(Debug, Default)]
+pub(crate) struct Trouble(Mutex<Option<String>>);
+
+// === impl Trouble ===
+
+impl Trouble {
+    pub(crate) fn told(&self, reason: &dyn fmt::Display) {
+        self.set(Some(reason.to_string()));
+    }
+
+    pub(crate) fn over(&self) {
+        self.set(None);
+    }
+
+    fn set(&self, reason: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+    }
+
+    fn get(&self) -> Option<String> {
+        let reason = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        reason.clone()
+    }
+}
+
+impl Redis {
+    /// Why the latest connection could not be opened, in the words of the system or of Redis:
+    /// `WRONGPASS …`. None since one could; a connection that is open and silent gives no reason.
+    pub fn trouble(&self) -> Option<String> {
+        self.stats().trouble.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::time::Duration;
+
+    use tokio::time::{Instant, sleep};
+    use tollgate_testbed as testbed;
+
+    use super::*;
+    use crate::config::{Config, Secret};
+
+    /// What an unsuccessful connection tells in the end.
+    async fn trouble(config: &Config) -> String {
+        let redis = Redis::connect(config).unwrap();
+        let latest = Instant::now() + Duration::from_secs(20);
+        loop {
+            if let Some(reason) = redis.trouble() {
+                assert!(!redis.is_up());
+                return reason;
+            }
+            assert!(Instant::now() < latest, "no reason came");
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn the_reason_is_told_and_no_password() {
+        let server = testbed::Redis::start();
+        let config = Config {
+            password: Some(Secret::new("hunter2")),
+            ..Config::single(server.address())
+        };
+        let reason = trouble(&config).await;
+        assert!(reason.contains("AUTH"), "{reason}");
+        assert!(!reason.contains("hunter2"), "{reason}");
+        server.kill();
+        let reason = trouble(&config).await;
+        assert!(reason.contains("refused"), "{reason}");
+    }
+}
