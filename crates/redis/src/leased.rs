@@ -50,7 +50,7 @@ impl Redis {
         since: Instant,
     ) -> Result<Option<Verdict>, StoreError> {
         let fitted = renewal.fitted;
-        let asked = self.ask(|| renewal.question(charge.cost), since).await;
+        let asked = self.ask(|| renewal.question(charge), since).await;
         let told = asked.map_err(|asked| asked.into_error(self.timeout()))?;
         let (told, granted, lasts) = told.lease().map_err(malformed)?;
         self.stats().settled(renewal.spent, renewal.left);
@@ -72,10 +72,7 @@ impl Redis {
         let (mut seen, now) = told.seen(&fitted).map_err(malformed)?;
         seen.charge(charge, &fitted, now);
         self.stats().leased(granted);
-        let Cost::Take(units) = charge.cost else {
-            return Ok(None);
-        };
-        renewal.granted(granted, lasts, units, seen, now);
+        renewal.granted(granted, lasts, seen, now);
         Ok(Some(verdict))
     }
 
@@ -97,7 +94,9 @@ pub(crate) async fn keep(leases: Arc<Leases>, reach: Arc<Reach>, stats: Arc<Stat
 
 async fn give_back(idle: Vec<Renewal>, reach: &Reach, stats: &Stats) {
     let returns = idle.iter().map(|renewal| async {
-        let question = || renewal.question(Cost::Refund(0));
+        let limit = renewal.fitted.limit;
+        let nothing = Charge::new(renewal.key, &limit, Cost::Refund(0));
+        let question = || renewal.question(&nothing);
         // What is not told ends by itself.
         if reach.ask(question, Instant::now()).await.is_ok() {
             stats.settled(renewal.spent, renewal.left);
@@ -109,8 +108,11 @@ async fn give_back(idle: Vec<Renewal>, reach: &Reach, stats: &Stats) {
 
 impl Renewal {
     /// What is asked of Redis: nothing new for a refund of nothing.
-    fn question(&self, cost: Cost) -> Question {
-        let charge = Charge::new(self.key, &self.fitted.limit, cost);
+    fn question(&self, charge: &Charge<'_>) -> Question {
+        let charge = Charge {
+            limit: &self.fitted.limit,
+            ..*charge
+        };
         let bill = Bill::new(&[charge]).expect("one charge is not too many");
         let lasts = LASTS.as_nanos() / 1_000;
         let step = Step::Lease {
@@ -118,6 +120,7 @@ impl Renewal {
             lasts,
             spent: self.spent,
             want: self.want,
+            least: 1,
         };
         Question::step(step, &[(&bill.lines()[0], &self.fitted)])
     }

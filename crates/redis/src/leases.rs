@@ -280,9 +280,8 @@ impl Lease {
 // === impl Renewal ===
 
 impl Renewal {
-    /// Redis leases `granted` units for so many microseconds, of which the asker spends `units`;
-    /// `seen` is what it told, at `now`, with those charged.
-    pub(crate) fn granted(mut self, granted: u64, lasts: u64, units: u64, seen: Seen, now: u64) {
+    /// Redis leases `granted` units for so many microseconds; `seen` is what it told, at `now`.
+    pub(crate) fn granted(mut self, granted: u64, lasts: u64, seen: Seen, now: u64) {
         self.is_done = true;
         let margin = lasts / 100 + 1_000;
         let here = Instant::now();
@@ -291,8 +290,8 @@ impl Renewal {
             && lease.name == self.name
         {
             lease.granted = granted;
-            lease.spent = units;
-            lease.left = granted.saturating_sub(units);
+            lease.spent = 0;
+            lease.left = granted;
             lease.began = self.asked_at;
             lease.until = self.asked_at + Duration::from_micros(lasts.saturating_sub(margin));
             lease.used_at = here;

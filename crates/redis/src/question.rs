@@ -3,10 +3,11 @@
 //! Numbers are unsigned, the highest byte first. To `bucket.lua`: the number of limits (1 byte); of
 //! each its kind (1), interval (6) and the interval of its whole capacity (7); then of each request
 //! the limit's place from 1 on (1), the units that must fit (4) and those to be taken (4). To
-//! `general.lua`: of each request the step (1) and the number of lines (1); of a step that
-//! reserves, confirms or releases the reservation's name (8) and how long it lasts (5); of each
-//! line its kind (1), segments (1), role (1), capacity (4), span (6), units that must fit (5),
-//! units to be taken (5), units to be charged for a refusal (5) and units to be given back (5).
+//! `general.lua`: of each request the step (1) and the number of lines (1); of a step that reserves,
+//! confirms, releases or leases the name (8) and how long it lasts (5); of one that leases the units
+//! spent (5), those wanted (5) and the least that is worth it (5); of each line its kind (1),
+//! segments (1), role (1), capacity (4), span (6), units that must fit (5), units to be taken (5),
+//! units to be charged for a refusal (5) and units to be given back (5).
 
 use bytes::{BufMut, BytesMut};
 use tollgate_core::{Bill, Charge, Cost, Enforcement, Key, Line, OnDenial};
@@ -64,13 +65,14 @@ pub(crate) enum Step {
     Reserve { name: u64, lasts: u64 },
     /// Charges what was reserved.
     Confirm { name: u64 },
-    /// Charges what was spent of a lease, gives back the rest, and leases units anew: those that
-    /// are asked, and up to `want` if there are many.
+    /// Charges what was spent of a lease, gives back the rest, decides, and leases up to `want`
+    /// units anew, but none if only fewer than `least` can be had.
     Lease {
         name: u64,
         lasts: u64,
         spent: u64,
         want: u64,
+        least: u64,
     },
     /// Gives back what was reserved; if the request is refused, charges the lines that ask for it.
     Release { name: u64, penalises: bool },
@@ -112,9 +114,13 @@ impl Question {
             packed.put_u64(name);
             packed.put_uint(lasts.min(UNITS_MAX), 5);
         }
-        if let Step::Lease { spent, want, .. } = step {
-            packed.put_uint(spent.min(UNITS_MAX), 5);
-            packed.put_uint(want.min(UNITS_MAX), 5);
+        if let Step::Lease {
+            spent, want, least, ..
+        } = step
+        {
+            for units in [spent, want, least] {
+                packed.put_uint(units.min(UNITS_MAX), 5);
+            }
         }
         let forgives = matches!(
             step,

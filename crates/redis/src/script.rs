@@ -46,19 +46,6 @@ impl Scripts {
         }
     }
 
-    /// The scripts for a Cluster, where requests over several slots reserve units.
-    pub(crate) fn clustered(self) -> Scripts {
-        let clustered = |text: String| {
-            let clustered = text.replace("local clustered = false", "local clustered = true");
-            debug_assert_ne!(clustered, text, "the script has no such line");
-            clustered
-        };
-        Scripts {
-            bucket: clustered(self.bucket),
-            general: clustered(self.general),
-        }
-    }
-
     /// Other scripts, which take the time from their arguments and let keys live for a century.
     #[cfg(test)]
     pub(crate) fn under_test() -> Scripts {

@@ -87,7 +87,7 @@ impl Redis {
     fn with(config: &Config, scripts: Scripts, caller: &Caller) -> Result<Redis, InvalidConfig> {
         config.validate()?;
         let stats = Arc::new(Stats::default());
-        let opener = Opener::new(config, scripts.clustered())?;
+        let opener = Opener::new(config, scripts)?;
         let reach = Arc::new(Reach::new(config, opener, caller, &stats));
         let leases = Leases::new();
         let keeper = leased::keep(Arc::clone(&leases), Arc::clone(&reach), Arc::clone(&stats));

@@ -5,15 +5,14 @@
 -- KEYS     the key of each request
 -- ARGV[1]  the limits, then the requests, packed (see `question.rs`)
 -- Answers with the time and, for each request, what was remembered (7 bytes: the moment at which the
--- bucket is full again, zero if it is). All ones ask for `general.lua`: the limit has changed, or a
--- request over several slots has reserved units.
+-- bucket is full again, zero if it is). All ones ask for `general.lua`: the limit has changed, or
+-- units of the key are reserved or leased, and then what is stored begins with them.
 
 local call, pack, read = redis.call, struct.pack, struct.unpack
 local format, ceil = string.format, math.ceil
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local origin = 0
-local clustered = false
 
 local questions, position = ARGV[1], 2
 local kinds, spans, rooms, shapes = {}, {}, {}, {}
@@ -45,7 +44,7 @@ for i = 1, #KEYS do
   elseif changed[key] and changed[key] ~= which then
     at = nil
   end
-  if not at or clustered and call('EXISTS', key .. ':r') == 1 then
+  if not at then
     answers[i + 1] = '\255\255\255\255\255\255\255'
   else
     answers[i + 1] = pack('>I7', at)

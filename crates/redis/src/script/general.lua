@@ -15,13 +15,16 @@ local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local origin = 0
-local clustered = false
 
 local FIXED_CLOCK, FIXED_FIRST, LOG, SLIDING, TOKEN, LEAKY = 1, 2, 3, 4, 5, 6
 local ENFORCE, QUOTA, UNJUDGED = 0, 2, 3
 local RESERVE, CONFIRM, RELEASE, LEASE = 1, 2, 3, 4
 local REFUSED, ADMITTED, BLOCKED = '\0', '\1', '\2'
 local WORD = 4294967296
+-- How far ahead the end of a lease or a reservation can lie, unless the clock has gone back.
+local LEASE_LASTS, RESERVATION_LASTS = 10000000, 600000000
+-- Leases and holds of any kind that one key has at most: the number of holds is one byte.
+local LEASES_MAX, HOLDS_MAX = 100, 250
 
 -- A key expires at the first whole millisecond at which nothing is remembered any more.
 local function milliseconds(forget_at)
@@ -55,7 +58,7 @@ local function log_header(a)
 end
 
 local function log_entry(a, index)
-  local from = HEADER + ENTRY * index
+  local from = a.prefix + HEADER + ENTRY * index
   local at, sum = read('>I7I4', call('GETRANGE', a.key, from, from + ENTRY - 1))
   return at - a.shift, sum
 end
@@ -76,7 +79,7 @@ local function log_find(a, low, high, holds)
 end
 
 local function log_open(a)
-  a.n = (call('STRLEN', a.key) - HEADER) / ENTRY
+  a.n = (call('STRLEN', a.key) - a.prefix - HEADER) / ENTRY
   a.last_at, a.sum = log_entry(a, a.n - 1)
 end
 
@@ -115,23 +118,29 @@ local function log_cap(a, cap)
   a.dead = log_find(a, a.dead, a.n, function(_, sum) return (a.sum - sum) % WORD < cap end)
 end
 
-local function log_take(a, units)
+-- What stands in front of the log is written last, by `log_save`.
+local function log_write(a, entries)
+  call('SET', a.key, string.rep('\0', a.prefix) .. log_header(a) .. entries)
+end
+
+-- At a moment that is not before the newest entry.
+local function log_take(a, units, at)
   a.used, a.dirty = a.used + units, true
   if a.n == 0 then
     a.n, a.shift, a.dead, a.base, a.sum = 1, 0, 0, 0, units
-    call('SET', a.key, log_header(a) .. pack('>I7I4', now, units))
+    log_write(a, pack('>I7I4', at, units))
   else
-    local same = a.last_at == now
+    local same = a.last_at == at
     a.sum = (a.sum + units) % WORD
-    local entry = pack('>I7I4', now + a.shift, a.sum)
+    local entry = pack('>I7I4', at + a.shift, a.sum)
     if same then
-      call('SETRANGE', a.key, HEADER + ENTRY * (a.n - 1), entry)
+      call('SETRANGE', a.key, a.prefix + HEADER + ENTRY * (a.n - 1), entry)
     else
       call('APPEND', a.key, entry)
       a.n = a.n + 1
     end
   end
-  a.last_at, a.stored = now, true
+  a.last_at, a.stored = at, true
 end
 
 local function log_refund(a, units)
@@ -147,22 +156,11 @@ local function log_refund(a, units)
   a.sum = (a.base + a.used) % WORD
   local whole = ''
   if last > a.dead then
-    whole = call('GETRANGE', a.key, HEADER + ENTRY * a.dead, HEADER + ENTRY * last - 1)
+    local from = a.prefix + HEADER
+    whole = call('GETRANGE', a.key, from + ENTRY * a.dead, from + ENTRY * last - 1)
   end
   a.n, a.dead = last - a.dead + 1, 0
-  call('SET', a.key, log_header(a) .. whole .. pack('>I7I4', a.last_at + a.shift, a.sum))
-end
-
-local function log_save(a)
-  local forget_at = milliseconds(a.last_at + a.span)
-  if a.dead >= 32 and a.dead * 2 >= a.n then
-    local live = call('GETRANGE', a.key, HEADER + ENTRY * a.dead, -1)
-    a.n, a.dead = a.n - a.dead, 0
-    call('SET', a.key, log_header(a) .. live, 'PXAT', forget_at)
-  else
-    call('SETRANGE', a.key, 0, log_header(a))
-    call('PEXPIREAT', a.key, forget_at)
-  end
+  log_write(a, whole .. pack('>I7I4', a.last_at + a.shift, a.sum))
 end
 
 -- Sliding windows: counters from the newest segment back; the last one is leaving.
@@ -175,8 +173,9 @@ local function sliding_estimate(a)
   return inside + (scale(leaving, a.span - now % a.span, a.span))
 end
 
-local function sliding_settle(a)
-  local current, last = floor(now / a.span), a.segments
+-- To `at`, or now.
+local function sliding_settle(a, at)
+  local current, last = floor((at or now) / a.span), a.segments
   if a.at > current then
     -- Nobody knows how much of its segment had passed: all that is leaving counts again.
     a[last - 1], a[last], a.dirty = a[last - 1] + a[last], 0, true
@@ -230,11 +229,17 @@ end
 -- all of its slots agree: whatever is judged meanwhile must fit beside them, and when they end they
 -- are gone. Leases belong to a node that spends them without asking: they count as consumed, and
 -- what is not reported when they end is charged as of then. A lease's name begins above 127.
+--
+-- They stand in front of what is remembered: a byte that no state begins with, the number of places
+-- (1), and in each place a name (8), units (5) and an end (7). So `bucket.lua` takes no key of which
+-- units are held for a plain bucket, and such a key lives until the last of them has ended.
+
+local HELD, HOLD = 128, 20
 
 local function is_lease(id) return byte(id) > 127 end
 
 local function hold(a, id, units, till)
-  a.holds[id] = { units, till }
+  a.holds[id], a.holding = { units, till }, a.holding + 1
   if is_lease(id) then a.leased = a.leased + units else a.held = a.held + units end
 end
 
@@ -242,35 +247,65 @@ local function let_go(a, id)
   local one = a.holds[id]
   if not one then return end
   if is_lease(id) then a.leased = a.leased - one[1] else a.held = a.held - one[1] end
-  a.holds[id], a.holds_dirty = nil, true
+  a.holds[id], a.holding, a.dirty = nil, a.holding - 1, true
 end
 
-local function holds_load(a)
-  a.holds, a.held, a.leased = {}, 0, 0
-  if not clustered then return end
-  local state = call('GET', a.key .. ':r')
-  for from = 1, state and #state or 0, 20 do
+-- Reads what is held; leases that have ended are charged once the account is known.
+local function holds_load(a, state)
+  for from = 3, 2 + HOLD * byte(state, 2), HOLD do
     local id, units, till = read('>c8I5I7', state, from)
+    local latest = now + (is_lease(id) and LEASE_LASTS or RESERVATION_LASTS)
+    if till > latest then till, a.dirty = latest, true end
     if till > now then
       hold(a, id, units, till)
-    elseif is_lease(id) then
-      a.ended = a.ended or {}
-      a.ended[#a.ended + 1] = { units, till }
+    else
+      a.dirty = true
+      if is_lease(id) then
+        a.ended = a.ended or {}
+        a.ended[#a.ended + 1] = { units, till }
+      end
     end
   end
 end
 
-local function holds_save(a)
-  local entries, last = {}, 0
+-- What is held, in so many places, and until when it matters.
+local function holds_encode(a, places)
+  if places == 0 then return '', 0 end
+  local parts, last = { string.char(HELD, places) }, 0
   for id, one in pairs(a.holds) do
-    entries[#entries + 1] = pack('>c8I5I7', id, one[1], one[2])
+    parts[#parts + 1] = pack('>c8I5I7', id, one[1], one[2])
     -- An ended lease matters for as long as what it is charged with.
     last = max(last, one[2] + (is_lease(id) and a.memory or 0))
   end
-  if #entries == 0 then
-    call('DEL', a.key .. ':r')
+  parts[#parts + 1] = string.rep('\0', HOLD * (places - a.holding))
+  return table.concat(parts), last
+end
+
+-- The entries of a log stay where they are as long as what is held has its places.
+local function log_save(a)
+  local places, live = (a.prefix > 0 and a.prefix - 2 or 0) / HOLD
+  local moves = a.n == 0 or a.dead >= 32 and a.dead * 2 >= a.n
+  if moves and a.holding == 0 then
+    places = 0
+  elseif a.holding > places then
+    places, moves = min(max(4, 2 * a.holding), HOLDS_MAX), true
+  end
+  if moves then
+    live = a.n > 0 and call('GETRANGE', a.key, a.prefix + HEADER + ENTRY * a.dead, -1) or ''
+    a.n, a.dead = max(a.n - a.dead, 0), 0
+  end
+  local front, last = holds_encode(a, places)
+  a.prefix = #front
+  if a.n > 0 then
+    front, last = front .. log_header(a), max(last, a.last_at + a.span)
+  end
+  if moves and front == '' then
+    if a.stored then call('DEL', a.key) end
+  elseif moves then
+    call('SET', a.key, front .. live, 'PXAT', milliseconds(last))
   else
-    call('SET', a.key .. ':r', table.concat(entries), 'PXAT', milliseconds(last))
+    call('SETRANGE', a.key, 0, front)
+    call('PEXPIREAT', a.key, milliseconds(last))
   end
 end
 
@@ -299,7 +334,7 @@ end
 -- Reads what is remembered; nothing if it is nothing.
 local function decode(a, state)
   local kind = byte(state)
-  a.kind, a.raw, a.stored = kind, state, true
+  a.kind, a.raw = kind, state
   local _
   if kind == FIXED_CLOCK then
     _, a.at, a.used = read('>BI7I4', state)
@@ -326,7 +361,8 @@ local function encode(a)
     return pack(a.span < WORD and '>BI7I4' or '>BI7I6', kind, a.at, a.span)
   elseif kind == SLIDING then
     return sliding_encode(a)
-  elseif a.used == 0 then
+  elseif a.used == 0 and (kind == FIXED_CLOCK or a.leased == 0) then
+    -- A window that its first request began lasts as long as units of it are leased.
     return ''
   elseif kind == FIXED_CLOCK then
     return pack('>BI7I4', kind, a.at, a.used)
@@ -360,30 +396,43 @@ local function used(a)
 end
 
 local function remaining(a, line)
-  if a.kind == SLIDING then return max(line.cap - sliding_estimate(a), 0) end
+  if a.kind == SLIDING then return max(line.cap - sliding_estimate(a) - a.leased, 0) end
   if is_bucket(a.kind) then
-    return floor((line.cap * a.span - (a.at - now)) / a.span) - a.leased
+    return max(floor((line.cap * a.span - (a.at - now)) / a.span) - a.leased, 0)
   end
-  return line.cap - a.used - a.leased
+  return max(line.cap - a.used - a.leased, 0)
 end
 
 -- What is told of an account: leases as if they were charged.
 local function state_of(a)
   if a.leased == 0 then return a.raw or encode(a) end
-  local at, used = a.at, a.used
-  if is_bucket(a.kind) then a.at = at + a.leased * a.span else a.used = used + a.leased end
+  local at, used, newest = a.at, a.used, a[0]
+  if is_bucket(a.kind) then
+    a.at = at + a.leased * a.span
+  elseif a.kind == SLIDING then
+    a[0] = newest + a.leased
+  else
+    a.used = used + a.leased
+  end
   local state = encode(a)
-  a.at, a.used = at, used
+  a.at, a.used, a[0] = at, used, newest
   return state
 end
 
--- Charges what a lease held when it ended.
+-- Charges what a lease held, at the moment at which it ended.
 local function charge_ended(a, units, till)
-  a.dirty, a.raw, a.holds_dirty = true, nil, true
+  a.raw = nil
   if is_bucket(a.kind) then
     a.at = max(a.at, till) + units * a.span
-  elseif a.kind == FIXED_CLOCK then
+  elseif a.kind == SLIDING then
+    sliding_settle(a, max(till, a.at * a.span))
+    a[0] = a[0] + units
+  elseif a.kind == LOG then
+    if till + a.span > now then log_take(a, units, a.n > 0 and max(till, a.last_at) or till) end
+  elseif a.kind == FIXED_FIRST then
     -- At the end of its window at the latest, and that one is over then.
+    a.used = a.used + units
+  else
     local window_end = till - 1 - (till - 1) % a.span + a.span
     if window_end > now then
       if a.at ~= window_end then a.at, a.used = window_end, 0 end
@@ -400,7 +449,7 @@ local function take(a, line, units)
   elseif a.kind == SLIDING then
     a[0] = a[0] + units
   elseif a.kind == LOG then
-    log_take(a, units)
+    log_take(a, units, now)
   else
     a.used = a.used + units
   end
@@ -443,7 +492,7 @@ local function settle(a, line)
     log_cap(a, cap)
   else
     local fresh_end = kind == FIXED_CLOCK and now - now % span + span or now + span
-    if a.at <= now or a.used == 0 then
+    if a.at <= now or a.used == 0 and a.leased == 0 then
       a.at, a.used = fresh_end, 0
     elseif a.at > fresh_end or kind == FIXED_CLOCK and a.at < fresh_end then
       a.at, a.dirty, a.raw = fresh_end, true, nil
@@ -462,7 +511,7 @@ end
 
 local function penalise(a, line, units)
   if is_bucket(a.kind) then
-    a.at = now + min(a.at - now + units * a.span, (line.cap - a.leased) * a.span)
+    a.at = max(a.at, now + min(a.at - now + units * a.span, (line.cap - a.leased) * a.span))
     a.dirty, a.raw = true, nil
   else
     take(a, line, min(units, remaining(a, line)))
@@ -483,21 +532,32 @@ local function refund(a, line, units)
   else
     a.used = max(a.used - units, 0)
     -- A window that its first request got back entirely has not begun.
-    if a.used == 0 then clear(a, line) end
+    if a.used == 0 and a.leased == 0 then clear(a, line) end
   end
 end
 
 local function save(a)
-  if a.kind == LOG then
-    if a.n > 0 then log_save(a) elseif a.stored then call('DEL', a.key) end
-    return
-  end
+  if a.kind == LOG then return log_save(a) end
   local state = encode(a)
+  local front, last = holds_encode(a, a.holding)
+  if state ~= '' then last = max(last, forget_at(a)) end
+  state = front .. state
   if state ~= '' then
-    call('SET', a.key, state, 'PXAT', milliseconds(forget_at(a)))
+    call('SET', a.key, state, 'PXAT', milliseconds(last))
   elseif a.stored then
     call('DEL', a.key)
   end
+end
+
+-- What is stored: of a log only what stands in front of its entries.
+local function stored(key, kind)
+  if kind ~= LOG then return call('GET', key) end
+  local state = call('GETRANGE', key, 0, HEADER - 1)
+  local front = byte(state) == HELD and 2 + HOLD * byte(state, 2) or 0
+  if front > 0 then state = call('GETRANGE', key, 0, front + HEADER - 1) end
+  local first = byte(state, front + 1)
+  if first and first ~= LOG then state = call('GET', key) end
+  return state ~= '' and state
 end
 
 -- The account of a line, settled, under the limit that the rule has now.
@@ -505,25 +565,29 @@ local accounts = {}
 local function account(key, line)
   local a = accounts[key]
   if not a then
-    a = { key = key, segments = 0 }
-    local state
-    if line.kind == LOG then
-      state = call('GETRANGE', key, 0, HEADER - 1)
-      if state == '' then
-        state = false
-      elseif byte(state) ~= LOG then
-        state = call('GET', key)
+    a = { key = key, segments = 0, prefix = 0, holds = {}, holding = 0, held = 0, leased = 0 }
+    local state = stored(key, line.kind)
+    if state then
+      a.stored = true
+      if byte(state) == HELD then
+        holds_load(a, state)
+        a.prefix = 2 + HOLD * byte(state, 2)
+        state = string.sub(state, a.prefix + 1)
       end
-    else
-      state = call('GET', key)
     end
-    if state then decode(a, state) else clear(a, line) end
-    holds_load(a)
+    if state and state ~= '' then decode(a, state) else clear(a, line) end
+    if a.kind ~= LOG then a.prefix = 0 end
     accounts[key] = a
   end
   convert(a, line)
-  a.span, a.memory = line.span, is_bucket(a.kind) and line.cap * line.span or line.span
+  a.span, a.memory = line.span, line.span
+  if is_bucket(a.kind) then
+    a.memory = line.cap * line.span
+  elseif a.kind == SLIDING then
+    a.memory = (line.segments + 1) * line.span
+  end
   if a.ended then
+    table.sort(a.ended, function(one, other) return one[2] < other[2] end)
     for _, one in ipairs(a.ended) do charge_ended(a, one[1], one[2]) end
     a.ended = nil
   end
@@ -534,15 +598,17 @@ end
 -- What is told of a log in place of its entries: units, the newest, and when enough have left for
 -- the request to fit, before and after it is charged for its refusal.
 local function log_told(a, line)
-  if a.n == 0 and line.penalty == 0 then return '' end
-  local before, after, lacking = 0, 0, a.used + line.units - line.cap
+  local used, newest = a.used + a.leased, a.leased > 0 and now or a.last_at
+  if used == 0 and line.penalty == 0 then return '' end
+  local before, after, lacking = 0, 0, used + line.units - line.cap
+  local function left(need) return need <= a.used and log_left(a, need) or now + a.span end
   if line.role ~= UNJUDGED and line.units <= line.cap then
-    if lacking > 0 then before = log_left(a, lacking) end
+    if lacking > 0 then before = left(lacking) end
     -- Even if this line admits: another one may refuse, and this one be charged for it.
-    lacking = lacking + min(line.penalty, line.cap - a.used)
-    if lacking > 0 then after = lacking <= a.used and log_left(a, lacking) or now + a.span end
+    lacking = lacking + min(line.penalty, max(line.cap - used, 0))
+    if lacking > 0 then after = left(lacking) end
   end
-  return pack('>BI4I7I7I7', LOG, a.used, a.last_at, before, after)
+  return pack('>BI4I7I7I7', LOG, used, newest, before, after)
 end
 
 local questions, position, place = ARGV[1], 1, 0
@@ -610,11 +676,12 @@ local function reserve(lines, id, till)
   local states = {}
   local refused, blocked = judge(lines, states)
   if refused then return answer(REFUSED, states) end
+  for _, line in ipairs(lines) do blocked = blocked or line.account.holding >= HOLDS_MAX end
   if blocked then return answer(BLOCKED, states) end
   for _, line in ipairs(lines) do
     if not line.refused and line.take > 0 then
       hold(line.account, id, line.take, till)
-      line.account.holds_dirty = true
+      line.account.dirty = true
     end
   end
   answer(ADMITTED, states)
@@ -638,40 +705,45 @@ local function release(lines, id)
   answer(ADMITTED, {})
 end
 
--- Charges what a node has spent of its lease, takes the rest back, and leases it units anew: at
--- least those that it needs now, and more only up to a quarter of what is free, so that the other
--- nodes find three times as much.
-local function lease(line, id, till, spent, want)
-  local a, units, judged = line.account, line.units, line.role ~= UNJUDGED
-  local mine = a.holds[id]
+-- Charges what a node has spent of its lease, and takes the rest back. Then decides the request, and
+-- leases units beside it: as many as are wanted, but only up to a quarter of what is left, so that
+-- the other nodes find three times as much, and none if that is less than `least`.
+local function lease(line, id, till, spent, want, least)
+  local a, mine = line.account, line.account.holds[id]
   if mine then
     let_go(a, id)
     take(a, line, min(spent, mine[1]))
   end
-  if a.kind == FIXED_CLOCK then till = min(till, a.at) end
-  local status, state, granted = ADMITTED, state_of(a), 0
-  if judged and not fits(a, line, units) then
+  local status, states, granted = ADMITTED, {}, 0
+  local refused, blocked, all_over = judge({ line }, states)
+  if refused or all_over then
     status = REFUSED
-  elseif judged and not fits(a, line, units + a.held) then
+  elseif blocked then
     status = BLOCKED
-  elseif judged then
-    local free = remaining(a, line) - a.held
-    granted = max(units, min(want, floor(free / 4)))
-    hold(a, id, granted, till)
-    a.holds_dirty = true
   end
-  answer(status, { state, pack('>I5I5', granted, till - now) })
+  if status ~= BLOCKED then charge({ line }, status == REFUSED) end
+  if a.kind == FIXED_CLOCK or a.kind == FIXED_FIRST then till = min(till, a.at) end
+  if status == ADMITTED and not line.refused and line.role ~= UNJUDGED and a.holding < LEASES_MAX then
+    granted = min(want, floor((remaining(a, line) - a.held) / 4))
+    if granted < least then granted = 0 end
+  end
+  if granted > 0 then
+    hold(a, id, granted, till)
+    a.dirty = true
+  end
+  states[2] = pack('>I5I5', granted, till - now)
+  answer(status, states)
 end
 
 while position <= #questions do
-  local step, count, id, lasts, spent, want
+  local step, count, id, lasts, spent, want, least
   step, count, position = read('>BB', questions, position)
   if step > 0 then id, lasts, position = read('>c8I5', questions, position) end
-  if step == LEASE then spent, want, position = read('>I5I5', questions, position) end
+  if step == LEASE then spent, want, least, position = read('>I5I5I5', questions, position) end
   local lines = {}
   for i = 1, count do lines[i] = next_line() end
   if step == LEASE then
-    lease(lines[1], id, now + lasts, spent, want)
+    lease(lines[1], id, now + lasts, spent, want, least)
   elseif step == RESERVE then
     reserve(lines, id, now + lasts)
   elseif step == CONFIRM then
@@ -684,6 +756,5 @@ while position <= #questions do
 end
 for _, a in pairs(accounts) do
   if a.dirty then save(a) end
-  if a.holds_dirty then holds_save(a) end
 end
 return table.concat(answers)
