@@ -17,6 +17,8 @@ fn run(args: &[String]) -> Result<(), String> {
     let start = Instant::now();
     tools::ensure_debian("redis-server", "redis-server")?;
     tools::ensure_debian("openssl", "openssl")?;
+    // For servers whose clock is wrong.
+    tools::ensure_debian("faketime", "faketime")?;
     tools::ensure_cargo(deny::PROGRAM, deny::VERSION)?;
     let envoy = tools::ensure_envoy()?;
     let clippy = [

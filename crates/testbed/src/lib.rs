@@ -8,6 +8,8 @@
 
 mod process;
 
+mod clock;
+
 mod folder;
 
 mod redis;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock};
 
+use crate::clock;
 use crate::folder::Folder;
 use crate::process::Process;
 
@@ -31,6 +32,8 @@ pub struct Setup {
     pub options: Vec<String>,
     /// Runs on this processor only.
     pub processor: Option<u32>,
+    /// Its clock is so many seconds ahead, or behind if negative. Needs libfaketime.
+    pub clock: Option<i32>,
 }
 
 /// A running server.
@@ -52,6 +55,12 @@ impl Setup {
             options: options.collect(),
             ..Setup::default()
         }
+    }
+
+    /// The same with a clock that is so many seconds ahead, or behind if negative.
+    pub fn with_clock(self, seconds: i32) -> Setup {
+        let clock = Some(seconds);
+        Setup { clock, ..self }
     }
 
     /// A Valkey server.
@@ -132,6 +141,17 @@ impl Redis {
         ask(self.port, words)
     }
 
+    /// What its clock says, in whole seconds since 1970.
+    ///
+    /// # Panics
+    ///
+    /// If it does not answer.
+    pub fn clock(&self) -> u64 {
+        let told = self.ask(&["TIME"]);
+        let seconds = told.lines().next().and_then(|line| line.parse().ok());
+        seconds.expect("Redis tells the time")
+    }
+
     /// Ends it at once, as a failing machine would.
     pub fn kill(&self) {
         *self.process.lock().expect("nobody panics holding it") = None;
@@ -179,6 +199,9 @@ fn launch(setup: &Setup, folder: &Folder, port: u16) -> Option<Process> {
         Program::Valkey => valkey().to_path_buf(),
     };
     let mut words = vec![server.display().to_string()];
+    if let Some(seconds) = setup.clock {
+        words.splice(0..0, clock::wrong_by(seconds));
+    }
     if let Some(processor) = setup.processor {
         let pin = ["taskset", "-c"].map(str::to_owned);
         words.splice(0..0, pin.into_iter().chain([processor.to_string()]));

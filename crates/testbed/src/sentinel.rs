@@ -30,9 +30,20 @@ impl Sentinels {
     ///
     /// If Redis is not installed, or they do not agree.
     pub fn start() -> Sentinels {
+        Sentinels::start_with(Setup::default())
+    }
+
+    /// The same, with a replica as `setup` says.
+    ///
+    /// # Panics
+    ///
+    /// As [`Sentinels::start`].
+    pub fn start_with(mut setup: Setup) -> Sentinels {
         let master = Redis::start();
         let port = master.port().to_string();
-        let replica = Redis::start_with(&Setup::with(&["--replicaof", "127.0.0.1", &port]));
+        let follows = ["--replicaof", "127.0.0.1", &port];
+        setup.options.extend(follows.map(str::to_owned));
+        let replica = Redis::start_with(&setup);
         let folder = Folder::new();
         wait_until("the replica is in step", || {
             replica

@@ -30,6 +30,25 @@ fn valkey_runs() {
 }
 
 #[test]
+fn a_server_may_be_late_or_early() {
+    for seconds in [-90, 90] {
+        let right = Redis::start();
+        let wrong = Redis::start_with(&Setup::default().with_clock(seconds));
+        let difference = i128::from(wrong.clock()) - i128::from(right.clock());
+        assert!(
+            (difference - i128::from(seconds)).abs() <= 1,
+            "{difference}"
+        );
+        // Scripts and expiries go by the same clock.
+        let script = "redis.call('SET', 'key', 1, 'EX', 100) return redis.call('TIME')[1]";
+        let told: u64 = wrong.ask(&["EVAL", script, "0"]).parse().expect("a number");
+        let expires: u64 = wrong.ask(&["EXPIRETIME", "key"]).parse().expect("a number");
+        assert!(told.abs_diff(wrong.clock()) <= 1, "{told}");
+        assert!(expires.abs_diff(told + 100) <= 1, "{expires} {told}");
+    }
+}
+
+#[test]
 fn a_cluster_has_three_masters_and_moves_slots() {
     let cluster = Cluster::start();
     let [from, to] = [cluster.master_of(0), cluster.master_of(16_383)];
