@@ -1,0 +1,156 @@
+//! One Redis, and the network to it.
+
+use std::time::{Duration, Instant};
+
+use tollgate_core::{Charge, Cost, KeyHasher, StoreError};
+use tollgate_redis::{Config, Redis};
+use tollgate_testbed as testbed;
+
+use crate::record::Outcome;
+use crate::traffic::Traffic;
+use crate::{narrow, patient, wide};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forgotten_scripts_and_data_are_no_fault() {
+    let redis = testbed::Redis::start();
+    let alone = Config::single(redis.address());
+    for config in [patient(alone.clone()), alone] {
+        let traffic = Traffic::start(&config, wide());
+        traffic.settle().await;
+        let fault = Instant::now();
+        for _ in 0..3 {
+            redis.ask(&["SCRIPT", "FLUSH"]);
+            redis.ask(&["FLUSHALL"]);
+            traffic.settle().await;
+        }
+        let record = traffic.end().await;
+        let what = "SCRIPT FLUSH and FLUSHALL, 3 times, within";
+        record.tell(&format!("{what} {}", config.timeout), fault);
+        assert!(record.store.counts().scripts_loaded >= 3);
+        // An answer may be late here, on a machine that is busy; none is lost for good.
+        if config.timeout > tollgate_redis::TIMEOUT {
+            assert_eq!(record.failed(), 0);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_cut_within_replies_over_admits_nothing() {
+    let redis = testbed::Redis::start();
+    let proxy = testbed::Proxy::to(&redis.address());
+    let config = Config::single(proxy.address());
+    let traffic = Traffic::start(&config, narrow());
+    traffic.settle().await;
+    let fault = Instant::now();
+    for bytes in [1, 100, 1_003, 2_017, 5_051] {
+        proxy.set(testbed::Faults {
+            cut_after: Some(bytes),
+            ..testbed::Faults::default()
+        });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        proxy.set(testbed::Faults::default());
+        traffic.settle().await;
+    }
+    let record = traffic.end().await;
+    record.tell("connection cut within replies, 5 times", fault);
+    assert!(record.store.counts().connections >= 5);
+    record.is_exact().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_stands_still_delays_nobody() {
+    let redis = testbed::Redis::start();
+    let traffic = Traffic::start(&Config::single(redis.address()), wide());
+    traffic.settle().await;
+    let fault = Instant::now();
+    redis.pause();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    redis.go_on();
+    let back = Instant::now();
+    traffic.settle().await;
+    let away = back.elapsed();
+    assert!(away < Duration::from_secs(3), "{away:?}");
+    let record = traffic.end().await;
+    record.tell("Redis stands still for 5 s", fault);
+    println!(
+        "  last without an answer {:.0?} after it went on",
+        record.outage(back)
+    );
+    assert!(record.store.counts().breaker_openings >= 1);
+    // Only those who asked before the breaker opened waited for their whole budget.
+    let within = |seen: &&crate::record::Seen| seen.at > fault && seen.at < back;
+    let stood = record.seen.iter().filter(within);
+    let waited = stood.filter(|seen| seen.took > Duration::from_millis(5));
+    assert!(waited.count() < 400);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_comes_back_is_found() {
+    let redis = testbed::Redis::start();
+    let traffic = Traffic::start(&Config::single(redis.address()), wide());
+    traffic.settle().await;
+    let fault = Instant::now();
+    redis.kill();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    redis.restart();
+    let back = Instant::now();
+    traffic.settle().await;
+    let away = back.elapsed();
+    assert!(away < Duration::from_secs(3), "{away:?}");
+    let record = traffic.end().await;
+    record.tell("Redis killed, back after 1 s", fault);
+    println!(
+        "  last without an answer {:.0?} after it was back",
+        record.outage(back)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_waits_for_a_redis_that_is_not_there_yet() {
+    let proxy = {
+        let redis = testbed::Redis::start();
+        testbed::Proxy::to(&redis.address())
+    };
+    let traffic = Traffic::start(&Config::single(proxy.address()), wide());
+    let start = Instant::now();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!traffic.store.is_up());
+    let record = traffic.end().await;
+    record.tell("Redis is not there when the service starts", start);
+    assert_eq!(record.count(Outcome::Unreachable), record.seen.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_redis_refuses_what_it_cannot_remember() {
+    let setup = testbed::Setup::with(&["--maxmemory-policy", "noeviction"]);
+    let redis = testbed::Redis::start_with(&setup);
+    let config = Config::single(redis.address());
+    let traffic = Traffic::start(&config, narrow());
+    traffic.settle().await;
+    let fault = Instant::now();
+    redis.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let store = Redis::connect(&patient(config)).unwrap();
+    let limit = wide();
+    let key = store.key([&b"full"[..]].into_iter());
+    let ask = |cost| {
+        let (store, limit) = (&store, &limit);
+        async move { store.decide(&[Charge::new(key, limit, cost)]).await }
+    };
+    let taken = ask(Cost::ONE).await;
+    assert!(
+        matches!(taken, Err(StoreError::Unreachable { .. })),
+        "{taken:?}"
+    );
+    assert!(ask(Cost::Peek(1)).await.unwrap().is_admitted());
+    redis.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+    let back = Instant::now();
+    traffic.settle().await;
+    let away = back.elapsed();
+    assert!(away < Duration::from_secs(3), "{away:?}");
+    assert!(ask(Cost::ONE).await.unwrap().is_admitted());
+    let record = traffic.end().await;
+    record.tell("Redis is full for 1 s", fault);
+    assert!(record.count(Outcome::Unreachable) > 0);
+    record.is_exact().await;
+}

@@ -1,0 +1,182 @@
+//! What the callers saw.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tollgate_core::{Cost, Limit, Mode, StoreError, Verdict};
+use tollgate_redis::Redis;
+
+use crate::traffic::{CONTROL, KEYS, Kind, charge, key};
+
+/// What a decision may take beyond its budget and what the machine adds to a timer: the way back
+/// to the caller.
+const WAY_BACK: Duration = Duration::from_millis(2);
+
+/// One decision, as its caller saw it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) at: Instant,
+    pub(crate) took: Duration,
+    pub(crate) kind: Kind,
+    pub(crate) keys: [Option<usize>; 2],
+    pub(crate) outcome: Outcome,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Admitted,
+    Refused,
+    /// Nothing was charged.
+    Unreachable,
+    /// Other requests were in the way for too long.
+    Contended,
+    /// It may have been charged.
+    Lost,
+}
+
+pub(crate) struct Record {
+    pub(crate) seen: Vec<Seen>,
+    /// What timers took beside it, the shortest first.
+    pub(crate) control: Vec<Duration>,
+    pub(crate) store: Arc<Redis>,
+    pub(crate) timeout: Duration,
+    pub(crate) limit: Limit,
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    pub(crate) fn of(decided: Result<Verdict, StoreError>) -> Outcome {
+        match decided {
+            Ok(verdict) if verdict.is_admitted() => Outcome::Admitted,
+            Ok(_) => Outcome::Refused,
+            Err(StoreError::TimedOut { .. }) => Outcome::Lost,
+            Err(StoreError::Unreachable { .. }) => Outcome::Unreachable,
+            Err(StoreError::Contended) => Outcome::Contended,
+            Err(other) => panic!("{other}: {:?}", std::error::Error::source(&other)),
+        }
+    }
+
+    pub(crate) const fn is_answer(self) -> bool {
+        matches!(self, Outcome::Admitted | Outcome::Refused)
+    }
+}
+
+// === impl Record ===
+
+impl Record {
+    pub(crate) fn count(&self, outcome: Outcome) -> usize {
+        let same = self.seen.iter().filter(|seen| seen.outcome == outcome);
+        same.count()
+    }
+
+    /// Decisions without an answer.
+    pub(crate) fn failed(&self) -> usize {
+        let failed = self.seen.iter().filter(|seen| !seen.outcome.is_answer());
+        failed.count()
+    }
+
+    /// How long after `from` the last decision without an answer was asked for.
+    pub(crate) fn outage(&self, from: Instant) -> Duration {
+        let failed = self.seen.iter().rfind(|seen| !seen.outcome.is_answer());
+        failed.map_or(Duration::ZERO, |seen| {
+            seen.at.saturating_duration_since(from)
+        })
+    }
+
+    /// Prints the row, and holds the decisions since `fault` to the budget: what beside them an
+    /// ordinary timer was late, is the machine's.
+    pub(crate) fn tell(&self, what: &str, fault: Instant) {
+        let since = self.seen.iter().filter(|seen| seen.at >= fault);
+        let mut took: Vec<Duration> = since.map(|seen| seen.took).collect();
+        took.sort();
+        println!(
+            "{what}: {} decisions, {} admitted, {} refused, {} unreachable, {} contended, {} lost; \
+             since the fault p50 {:.1?}, p99 {:.1?}, p99.9 {:.1?}, longest {:.1?} (timers of \
+             {CONTROL:?}: p99 {:.1?}, p99.9 {:.1?}, longest {:.1?}); last without an answer {:.0?} \
+             after it",
+            self.seen.len(),
+            self.count(Outcome::Admitted),
+            self.count(Outcome::Refused),
+            self.count(Outcome::Unreachable),
+            self.count(Outcome::Contended),
+            self.count(Outcome::Lost),
+            part(&took, 500),
+            part(&took, 990),
+            part(&took, 999),
+            part(&took, 1_000),
+            part(&self.control, 990),
+            part(&self.control, 999),
+            part(&self.control, 1_000),
+            self.outage(fault),
+        );
+        let machine = part(&self.control, 999) - CONTROL;
+        let most = self.timeout + machine + WAY_BACK;
+        let late = part(&took, 999);
+        assert!(late <= most, "{what}: {late:?} of {most:?}");
+    }
+
+    /// Never more than the limit was admitted, and what Redis counted beyond that was lost answers,
+    /// or was on leases when an answer about them was lost.
+    pub(crate) async fn is_exact(&self) {
+        self.store.close().await;
+        let lost = self.count(Outcome::Lost);
+        let mut abandoned = 0;
+        for number in 0..KEYS {
+            let [admitted, lost_here] = self.of_key(number, Mode::Strict);
+            let counted = self.counted(number, Mode::Strict).await;
+            assert!(
+                counted >= admitted,
+                "{counted} counted, {admitted} admitted"
+            );
+            let most = admitted + lost_here;
+            assert!(
+                counted <= most,
+                "{counted} counted, {admitted} + {lost_here}"
+            );
+
+            let [admitted, lost_here] = self.of_key(number, Mode::Leased);
+            let counted = self.counted(number, Mode::Leased).await;
+            assert!(
+                counted >= admitted,
+                "{counted} counted, {admitted} admitted"
+            );
+            if lost == 0 {
+                assert_eq!(counted, admitted);
+            }
+            abandoned += counted.saturating_sub(admitted + lost_here);
+        }
+        println!("  units that were out on leases whose answers were lost: {abandoned}");
+    }
+
+    /// Units of a key that were admitted, and that may have been charged without an answer.
+    fn of_key(&self, number: usize, mode: Mode) -> [u32; 2] {
+        let of_key = self
+            .seen
+            .iter()
+            .filter(|seen| seen.kind.mode() == mode && seen.keys.contains(&Some(number)));
+        let count = |outcomes: &[Outcome]| {
+            let same = of_key.clone();
+            let same = same.filter(|seen| outcomes.contains(&seen.outcome));
+            u32::try_from(same.count()).unwrap()
+        };
+        let may_be = [Outcome::Lost, Outcome::Contended];
+        [count(&[Outcome::Admitted]), count(&may_be)]
+    }
+
+    /// What Redis has counted of a key.
+    async fn counted(&self, number: usize, mode: Mode) -> u32 {
+        let key = key(&self.store, mode, number);
+        let peek = charge(key, &self.limit, mode, Cost::Peek(1));
+        let verdict = self.store.decide(&[peek]).await.unwrap();
+        self.limit.capacity() - verdict.decisions[0].remaining()
+    }
+}
+
+/// Below which so many of a thousand are.
+fn part(sorted: &[Duration], per_mille: usize) -> Duration {
+    match sorted.len() {
+        0 => Duration::ZERO,
+        count => sorted[(count - 1) * per_mille / 1_000],
+    }
+}
