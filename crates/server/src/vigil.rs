@@ -41,10 +41,14 @@ pub(crate) async fn watch_over(stores: Arc<Stores>, mut stopping: Stopping) {
             match (*told, next) {
                 (Told::Nothing(_), Told::Up) => info!(store, "Redis is there"),
                 (Told::Away, Told::Up) => info!(store, "Redis is back"),
-                (Told::Nothing(_) | Told::Up, Told::Away) => warn!(
-                    store,
-                    "Redis is away: until it is back, each limit does what `on_store_error` says"
-                ),
+                (Told::Nothing(_) | Told::Up, Told::Away) => {
+                    let reason = redis.trouble();
+                    let reason = reason.as_deref().unwrap_or("it does not answer");
+                    warn!(
+                        store,
+                        reason, "Redis is away; each limit does what its `on_store_error` says"
+                    );
+                }
                 _ => {}
             }
             *told = next;

@@ -19,3 +19,9 @@ mod reload;
 mod observed;
 
 mod stopping;
+
+mod over_redis;
+
+mod without_redis;
+
+mod journal;

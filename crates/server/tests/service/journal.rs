@@ -1,0 +1,186 @@
+//! What the service logs, and that no password is in it.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+use tollgate_redis::Secret;
+use tollgate_server::{Config, Place};
+use tollgate_testbed::{Certificates, PASSWORD, Redis, USER};
+use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::house::House;
+use crate::http_client::Client;
+use crate::over_redis::at;
+
+/// How long a line may take to come: stores are looked at by the real time.
+const PATIENCE: Duration = Duration::from_secs(20);
+const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 5/day}]\n";
+const GOOD: &str = r#"{"domain":"d","descriptors":[{"k":"v"}]}"#;
+
+/// What this thread logs, and with it all tasks of a test.
+#[derive(Clone, Default)]
+pub(crate) struct Journal(Arc<Mutex<Vec<u8>>>);
+
+// === impl Journal ===
+
+impl Journal {
+    fn begin() -> (Journal, DefaultGuard) {
+        let journal = Journal::default();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::DEBUG)
+            .with_ansi(false)
+            .with_writer(journal.clone())
+            .finish();
+        let guard = tracing::subscriber::set_default(subscriber);
+        (journal, guard)
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+
+    fn count(&self, words: &str) -> usize {
+        self.text().matches(words).count()
+    }
+
+    /// Waits for a line.
+    async fn until(&self, words: &str) {
+        let latest = Instant::now() + PATIENCE;
+        while self.count(words) == 0 {
+            assert!(Instant::now() < latest, "no {words:?} in {}", self.text());
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+impl Write for Journal {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Journal {
+    type Writer = Journal;
+
+    fn make_writer(&self) -> Journal {
+        self.clone()
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_goes_and_comes_is_told_once_each_time() {
+    let (journal, _guard) = Journal::begin();
+    let redis = Redis::start();
+    let house = House::with(RULES, |config| config.store = at(&redis)).await;
+    journal.until("Redis is there").await;
+    redis.kill();
+    let mut client = Client::to(house.http()).await;
+    for _ in 0..50 {
+        client.post("/v1/check", GOOD).await;
+    }
+    journal.until("Redis is away").await;
+    journal.until("store=\"default\"").await;
+    redis.restart();
+    journal.until("Redis is back").await;
+    house.running.stop().await;
+    let text = journal.text();
+    for words in [
+        "Redis is there",
+        "Redis is away",
+        "Redis is back",
+        "leases given back",
+    ] {
+        assert_eq!(journal.count(words), 1, "{words}: {text}");
+    }
+    // None for a decision.
+    assert!(text.lines().count() < 20, "{text}");
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_told_with_its_reason_and_without_itself() {
+    let (journal, _guard) = Journal::begin();
+    let redis = Redis::start();
+    redis.ask(&["CONFIG", "SET", "requirepass", "right"]);
+    let house = House::with(RULES, |config| {
+        let Place::Redis(mut redis) = at(&redis) else {
+            panic!("in memory");
+        };
+        redis.password = Some(Secret::new("hunter2"));
+        config.store = Place::Redis(redis);
+    })
+    .await;
+    journal.until("WRONGPASS").await;
+    assert_eq!(journal.count("hunter2"), 0, "{}", journal.text());
+    house.running.stop().await;
+}
+
+#[tokio::test]
+async fn secrets_are_in_no_log_no_metric_and_no_answer() {
+    let (journal, _guard) = Journal::begin();
+    let certificates = Certificates::new();
+    let redis = certificates.start("tg:");
+    let directory = TempDir::new().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    std::fs::write(path("rules.yaml"), RULES).unwrap();
+    std::fs::write(path("password"), format!("{PASSWORD}\n")).unwrap();
+    let settings = format!(
+        "rules: rules.yaml\n\
+         listen: {{http: '127.0.0.1:0', grpc: '127.0.0.1:0', admin: '127.0.0.1:0'}}\n\
+         store:\n  redis:\n    url: rediss://localhost:{}\n    tls: {{ca: {}}}\n    \
+         username: {USER}\n    password_file: password\n    timeout: 10s\n",
+        redis.port(),
+        certificates.authority(),
+    );
+    std::fs::write(path("tollgate.yaml"), settings).unwrap();
+    let config = Config::read(&path("tollgate.yaml")).unwrap();
+    let clock = tollgate_memory::SystemClock::new();
+    let running = tollgate_server::start(&config, clock).await.unwrap();
+    let mut http = Client::to(running.http().unwrap()).await;
+    let mut seen = format!("{config:?} {running:?}");
+    for status in [200, 200, 200, 200, 200, 429] {
+        let reply = http.post("/v1/check", GOOD).await;
+        assert_eq!(reply.status, status);
+        seen.push_str(&reply.body);
+    }
+    journal.until("Redis is there").await;
+    let mut admin = Client::to(running.admin().unwrap()).await;
+    for path in ["/metrics", "/v1/rules"] {
+        seen.push_str(&admin.get(path).await.body);
+    }
+    running.stop().await;
+    seen.push_str(&journal.text());
+    assert!(!seen.contains(PASSWORD), "{seen}");
+}
+
+#[tokio::test]
+async fn what_rules_and_stores_say_and_what_does_not_fit_together_is_told() {
+    let (journal, _guard) = Journal::begin();
+    let rules = "domain: d\ndescriptors: [{key: k, rate_limit: {unit: day, \
+        requests_per_unit: 5, mode: leased}}]\n";
+    let house = House::with(rules, |config| {
+        config.sharing.on_store_error = tollgate_core::OnStoreError::Allow;
+        config.stores.push(tollgate_server::OtherStore {
+            name: "near".to_owned(),
+            domains: vec!["typo".to_owned()],
+            place: Place::Memory,
+        });
+    })
+    .await;
+    house.running.stop().await;
+    let text = journal.text();
+    for words in [
+        "the mode has no effect: the store is in memory domain=\"d\" rule=\"k\" mode=\"leased\"",
+        "name a domain that has no rules domain=\"typo\" store=\"near\"",
+        "have no effect: no store is in Redis",
+    ] {
+        assert_eq!(journal.count(words), 1, "{words}: {text}");
+    }
+}

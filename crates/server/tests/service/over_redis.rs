@@ -1,0 +1,240 @@
+//! Several services, one budget.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tollgate_core::Span;
+use tollgate_redis::Config as RedisConfig;
+use tollgate_rls::rate_limit_response::Code;
+use tollgate_server::{OtherStore, Outcome, Place, ServeError};
+use tollgate_testbed::Redis;
+
+use crate::grpc_client;
+use crate::house::House;
+use crate::http_client::Client;
+
+const COUNT: usize = 1000;
+const TASKS: usize = 16;
+const ASKED_BY_EACH: usize = 50;
+
+const _: () = assert!(2 * TASKS * ASKED_BY_EACH > COUNT && TASKS * ASKED_BY_EACH < COUNT);
+
+/// How long may pass until a service sees what another gave back.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const ANN: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"user","value":"ann"}]}]}"#;
+
+/// `COUNT` in the day after the first request, which no midnight ends.
+fn rules() -> String {
+    format!(
+        "domain: d\ndescriptors:\n- key: user\n  rate_limit: {{window: 1d, \
+         requests_per_unit: {COUNT}, algorithm: fixed_window, anchor: first_request}}\n"
+    )
+}
+
+/// A store in `redis` that is never late, however busy the machine is.
+pub(crate) fn at(redis: &Redis) -> Place {
+    Place::Redis(Box::new(RedisConfig {
+        timeout: Span::from_secs(10),
+        ..RedisConfig::single(redis.address())
+    }))
+}
+
+async fn admitted_by_grpc(house: &House) -> usize {
+    let client = grpc_client::Client::to(house.grpc()).await;
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        let client = client.clone();
+        tasks.spawn(async move {
+            let mut admitted = 0;
+            for _ in 0..ASKED_BY_EACH {
+                let response = client.ask(ANN).await.unwrap();
+                admitted += usize::from(response.overall_code() == Code::Ok);
+            }
+            admitted
+        });
+    }
+    tasks.join_all().await.into_iter().sum()
+}
+
+async fn admitted_by_http(house: &House) -> usize {
+    let address = house.http();
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        tasks.spawn(async move {
+            let mut client = Client::to(address).await;
+            let mut admitted = 0;
+            for _ in 0..ASKED_BY_EACH {
+                match client.post("/json", ANN).await.status {
+                    200 => admitted += 1,
+                    429 => {}
+                    other => panic!("{other}"),
+                }
+            }
+            admitted
+        });
+    }
+    tasks.join_all().await.into_iter().sum()
+}
+
+/// The value of a metric, with its labels if it has any.
+pub(crate) async fn metric(house: &House, name: &str) -> u64 {
+    let text = Client::to(house.admin()).await.get("/metrics").await.body;
+    let mut lines = text.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    let value = value.unwrap_or_else(|| panic!("no {name} in {text}"));
+    value.parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_services_admit_what_one_limit_says_by_http_and_grpc() {
+    let redis = Redis::start();
+    let one = House::with(&rules(), |config| config.store = at(&redis)).await;
+    let other = House::with(&rules(), |config| config.store = at(&redis)).await;
+    let (by_http, by_grpc) = tokio::join!(admitted_by_http(&one), admitted_by_grpc(&other));
+    assert_eq!(by_http + by_grpc, COUNT, "{by_http} and {by_grpc}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_service_has_leased_others_have_after_its_end() {
+    let redis = Redis::start();
+    let settings = |config: &mut tollgate_server::Config| {
+        config.store = at(&redis);
+        config.sharing.mode = tollgate_core::Mode::Leased;
+    };
+    // No mode in the rules: what the settings say holds. A unit comes back in nine hours.
+    let rules = format!(
+        "domain: d\ndescriptors:\n- key: user\n  rate_limit: {{window: 365d, \
+         requests_per_unit: {COUNT}, algorithm: token_bucket}}\n"
+    );
+    let first = House::with(&rules, settings).await;
+    let second = House::with(&rules, settings).await;
+    let mut admitted = admitted_by_grpc(&first).await;
+    assert!(metric(&first, r#"tollgate_store_leases_total{store="default"}"#).await > 0);
+    first.running.stop().await;
+    let mut client = Client::to(second.http()).await;
+    let latest = Instant::now() + PATIENCE;
+    while admitted < COUNT {
+        match client.post("/json", ANN).await.status {
+            200 => admitted += 1,
+            _ => sleep(Duration::from_millis(20)).await,
+        }
+        assert!(Instant::now() < latest, "{admitted} of {COUNT}");
+    }
+    assert_eq!(client.post("/json", ANN).await.status, 429);
+}
+
+#[tokio::test]
+async fn a_domain_may_have_a_redis_of_its_own_or_none() {
+    let [all, own] = [Redis::start(), Redis::start()];
+    let rule = "descriptors: [{key: k, rate_limit: 1/day}]\n";
+    let rules = ["d", "e", "f"].map(|domain| format!("domain: {domain}\n{rule}"));
+    let house = House::with(&rules.join("---\n"), |config| {
+        config.store = at(&all);
+        let other = |name: &str, domain: &str, place| OtherStore {
+            name: name.to_owned(),
+            domains: vec![domain.to_owned()],
+            place,
+        };
+        config.stores = vec![
+            other("own", "e", at(&own)),
+            other("near", "f", Place::Memory),
+        ];
+    })
+    .await;
+    let mut client = Client::to(house.http()).await;
+    let keys = || [&all, &own].map(|redis| redis.ask(&["DBSIZE"]));
+    for (domain, expected) in [("d", ["1", "0"]), ("e", ["1", "1"]), ("f", ["1", "1"])] {
+        let question = format!(r#"{{"domain":"{domain}","descriptors":[{{"k":"v"}}]}}"#);
+        for status in [200, 429] {
+            assert_eq!(client.post("/v1/check", &question).await.status, status);
+        }
+        assert_eq!(keys(), expected, "{domain}");
+    }
+    assert_eq!(metric(&house, "tollgate_keys").await, 1);
+    for store in ["default", "own"] {
+        let name = format!("tollgate_store_calls_total{{store=\"{store}\"}}");
+        assert_eq!(metric(&house, &name).await, 2, "{store}");
+    }
+}
+
+#[tokio::test]
+async fn metrics_tell_what_a_store_does() {
+    let redis = Redis::start();
+    let rule = "domain: d\ndescriptors: [{key: k, rate_limit: 2/day}]\n";
+    let house = House::with(rule, |config| config.store = at(&redis)).await;
+    let mut client = Client::to(house.http()).await;
+    let question = r#"{"domain":"d","descriptors":[{"k":"v"}]}"#;
+    for status in [200, 200, 429, 429] {
+        assert_eq!(client.post("/v1/check", question).await.status, status);
+    }
+    let text = Client::to(house.admin()).await.get("/metrics").await.body;
+    let expected = [
+        ("store_up", "", 1),
+        ("store_questions_total", "", 3),
+        ("store_calls_total", "", 3),
+        ("store_connections_total", "", 1),
+        ("store_local_refusals_total", "", 1),
+        ("store_lost_total", "", 0),
+        ("store_breaker_openings_total", "", 0),
+        ("store_redirections_total", "", 0),
+        ("store_units_leased_total", "", 0),
+        ("store_call_decisions_bucket", ",le=\"1.0\"", 3),
+        ("store_call_decisions_bucket", ",le=\"+Inf\"", 3),
+        ("store_call_decisions_count", "", 3),
+        ("store_call_seconds_bucket", ",le=\"+Inf\"", 3),
+        ("store_call_seconds_count", "", 3),
+    ];
+    for (name, labels, value) in expected {
+        // Labels come in the order in which they were added, a bucket's end first.
+        let series = format!("tollgate_{name}{{store=\"default\"{labels}}} {value}");
+        let other = match labels.strip_prefix(',') {
+            Some(le) => format!("tollgate_{name}{{{le},store=\"default\"}} {value}"),
+            None => series.clone(),
+        };
+        assert!(
+            text.lines().any(|line| line == series || line == other),
+            "{series}\n{text}"
+        );
+    }
+    assert!(
+        text.contains("tollgate_store_call_decisions_sum{store=\"default\"} 3.0\n"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_limit_that_redis_cannot_keep_is_a_mistake_at_its_place() {
+    let redis = Redis::start();
+    let rules = |count: u32| {
+        format!(
+            "domain: d\ndescriptors: [{{key: k, rate_limit: {{unit: second, \
+             requests_per_unit: {count}, algorithm: token_bucket}}}}]\n"
+        )
+    };
+    let refused = |text: String| {
+        let place = at(&redis);
+        async move {
+            let directory = tempfile::TempDir::new().unwrap();
+            let path = directory.path().join("rules.yaml");
+            std::fs::write(&path, text).unwrap();
+            let house = House::at(directory, path, |config| config.store = place).await;
+            house.err().unwrap()
+        }
+    };
+    let error = refused(rules(700_000)).await;
+    assert!(matches!(error, ServeError::NoRules(_)));
+    let text = error.to_string();
+    for words in ["unfit-limit", "rules.yaml:2:", "500000 per 1s", "in memory"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let house = House::with(&rules(500_000), |config| config.store = at(&redis)).await;
+    std::fs::write(house.path("rules.yaml"), rules(700_000)).unwrap();
+    assert_eq!(house.running.reload().await, Outcome::Failed);
+    let mut admin = Client::to(house.admin()).await;
+    let shown = admin.get("/v1/rules").await.json();
+    assert_eq!(shown["rules"][0]["limit"], 500_000);
+    // In memory it is as good as any.
+    House::on(&rules(700_000)).await;
+}

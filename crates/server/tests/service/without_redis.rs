@@ -1,0 +1,118 @@
+//! Redis is not there: every limit does what it says, and nobody has to help.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tollgate_testbed::Redis;
+
+use crate::grpc_client;
+use crate::house::House;
+use crate::http_client::Client;
+use crate::over_redis::{at, metric};
+
+/// How long Redis may take to be noticed.
+const PATIENCE: Duration = Duration::from_secs(20);
+const UP: &str = r#"tollgate_store_up{store="default"}"#;
+
+const RULES: &str = "
+domain: d
+on_store_error: allow
+descriptors:
+  - key: open
+    rate_limit: {window: 1d, requests_per_unit: 1, algorithm: sliding_log}
+  - key: shut
+    rate_limit: {window: 1d, requests_per_unit: 9, on_store_error: deny, algorithm: sliding_log}
+  - key: near
+    rate_limit: {window: 1d, requests_per_unit: 4, on_store_error: local, nodes: 2,
+      algorithm: sliding_log}
+";
+
+/// The statuses of five questions in a row.
+async fn statuses(house: &House, key: &str, value: &str) -> Vec<u16> {
+    let mut client = Client::to(house.http()).await;
+    let question = format!(r#"{{"domain":"d","descriptors":[{{"{key}":"{value}"}}]}}"#);
+    let mut statuses = Vec::new();
+    for _ in 0..5 {
+        statuses.push(client.post("/v1/check", &question).await.status);
+    }
+    statuses
+}
+
+async fn until_up(house: &House, up: u64) {
+    let latest = Instant::now() + PATIENCE;
+    while metric(house, UP).await != up {
+        assert!(Instant::now() < latest, "Redis was not noticed");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn each_limit_does_what_it_says_until_redis_comes() {
+    let redis = Redis::start();
+    redis.kill();
+    let house = House::with(RULES, |config| config.store = at(&redis)).await;
+    // It serves, and says so.
+    let mut client = Client::to(house.http()).await;
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(client.get(path).await.status, 200, "{path}");
+    }
+    assert_eq!(metric(&house, UP).await, 0);
+    assert_eq!(statuses(&house, "open", "v").await, [200; 5]);
+    assert_eq!(statuses(&house, "shut", "v").await, [429; 5]);
+    // Two of the four, since there are two nodes.
+    assert_eq!(
+        statuses(&house, "near", "v").await,
+        [200, 200, 429, 429, 429]
+    );
+    let question = r#"{"domain":"d","descriptors":[{"shut":"v"}]}"#;
+    let denied = client.post("/v1/check", question).await;
+    assert_eq!(denied.header("retry-after"), Some("1"), "{denied:?}");
+    let grpc = grpc_client::Client::to(house.grpc()).await;
+    let question = r#"{"domain":"d","descriptors":[{"entries":[{"key":"open","value":"v"}]}]}"#;
+    grpc.ask(question).await.unwrap();
+
+    redis.restart();
+    until_up(&house, 1).await;
+    assert_eq!(
+        statuses(&house, "open", "v").await,
+        [200, 429, 429, 429, 429]
+    );
+    assert_eq!(statuses(&house, "shut", "v").await, [200; 5]);
+    assert_eq!(
+        statuses(&house, "near", "v").await,
+        [200, 200, 200, 200, 429]
+    );
+
+    redis.kill();
+    until_up(&house, 0).await;
+    assert_eq!(statuses(&house, "open", "other").await, [200; 5]);
+    assert_eq!(statuses(&house, "shut", "other").await, [429; 5]);
+    // What Redis has refused it has refused.
+    assert_eq!(statuses(&house, "open", "v").await, [429; 5]);
+}
+
+#[tokio::test]
+async fn what_holds_for_rules_that_say_nothing_is_in_the_settings() {
+    let redis = Redis::start();
+    redis.kill();
+    let rules = "domain: d\ndescriptors: [{key: k, rate_limit: 1/day}]\n";
+    for (on_store_error, expected) in [
+        (tollgate_core::OnStoreError::Deny, [429; 5]),
+        (tollgate_core::OnStoreError::Allow, [200; 5]),
+        (
+            tollgate_core::OnStoreError::Local,
+            [200, 429, 429, 429, 429],
+        ),
+    ] {
+        let house = House::with(rules, |config| {
+            config.store = at(&redis);
+            config.sharing.on_store_error = on_store_error;
+        })
+        .await;
+        assert_eq!(
+            statuses(&house, "k", "v").await,
+            expected,
+            "{on_store_error}"
+        );
+    }
+}
