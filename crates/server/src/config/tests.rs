@@ -144,3 +144,59 @@ fn the_example_says_what_holds_without_it() {
     let loaded = tollgate_rules::RuleSet::parse(&sources, &tollgate_rules::Options::default());
     assert_eq!(loaded.diagnostics, []);
 }
+
+/// The example with everything in it that is taken out.
+fn example_of_redis(directory: &Path) -> Config {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let text = std::fs::read_to_string(examples.join("tollgate.yaml")).unwrap();
+    let mut uncommented = String::new();
+    for line in text.lines().filter(|line| *line != "store: memory") {
+        // Prose has one space behind its `#`.
+        let setting = line
+            .strip_prefix('#')
+            .filter(|rest| rest.starts_with("  ") || rest.starts_with(char::is_alphabetic));
+        uncommented.push_str(setting.unwrap_or(line));
+        uncommented.push('\n');
+    }
+    std::fs::write(directory.join("redis-ca.pem"), "").unwrap();
+    std::fs::write(directory.join("redis-password"), "secret\n").unwrap();
+    let source = Source::new("tollgate.yaml", uncommented);
+    match Config::parse(&source, directory) {
+        Ok(config) => config,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn what_the_example_takes_out_is_right_and_what_holds_without_it() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let config = example_of_redis(directory.path());
+    let default = tollgate_redis::Config::single("localhost:6379");
+    assert_eq!(config.store, Place::Redis(Box::new(default)));
+    let expected = Sharing {
+        nodes: std::num::NonZeroU32::new(3),
+        ..Sharing::default()
+    };
+    assert_eq!(config.sharing, expected);
+    let named: Vec<(&str, &[String], bool)> = config
+        .stores
+        .iter()
+        .map(|store| {
+            let is_memory = store.place == Place::Memory;
+            (&*store.name, &store.domains[..], is_memory)
+        })
+        .collect();
+    let domains =
+        |names: &[&str]| -> Vec<String> { names.iter().map(|name| (*name).to_owned()).collect() };
+    let [payments, sessions, local] = [
+        domains(&["payments", "invoices"]),
+        domains(&["sessions"]),
+        domains(&["health"]),
+    ];
+    let expected = [
+        ("payments", &payments[..], false),
+        ("sessions", &sessions[..], false),
+        ("local", &local[..], true),
+    ];
+    assert_eq!(named, expected);
+}
