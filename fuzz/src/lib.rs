@@ -11,9 +11,12 @@ mod rules;
 
 mod request;
 
+mod replies;
+
 mod replay;
 
 pub use replay::{access_log, trace};
+pub use replies::replies;
 pub use request::request;
 pub use rules::rules;
 pub use store::store;

@@ -6,8 +6,9 @@ use std::path::Path;
 /// A target's name and body.
 type Target = (&'static str, fn(&[u8]));
 
-const TARGETS: [Target; 5] = [
+const TARGETS: [Target; 6] = [
     ("access_log", tollgate_fuzz::access_log),
+    ("replies", tollgate_fuzz::replies),
     ("request", tollgate_fuzz::request),
     ("rules", tollgate_fuzz::rules),
     ("store", tollgate_fuzz::store),

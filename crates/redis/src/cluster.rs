@@ -1,6 +1,7 @@
 //! Which node serves which slot.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -38,11 +39,44 @@ pub(crate) struct Cluster {
     open: Box<dyn Fn(&str) -> Node + Send + Sync>,
 }
 
+/// Slots that one node serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    /// Within [`SLOTS`].
+    pub(crate) slots: RangeInclusive<usize>,
+    /// `host:port`.
+    pub(crate) address: String,
+}
+
 #[derive(Clone, Default)]
 struct Map {
     nodes: HashMap<String, Arc<Node>>,
     /// For each slot the node that serves it, once it is known.
     slots: Vec<Option<Arc<Node>>>,
+}
+
+/// Reads `CLUSTER SLOTS`: for each range its ends, its master and its replicas. Ranges that make no
+/// sense are left out, and those beyond one for each slot. `own_host` is the host of whoever tells.
+pub(crate) fn ranges(reply: &Reply, own_host: &str) -> Vec<Range> {
+    let read = |range: &Reply| {
+        let [Reply::Integer(from), Reply::Integer(to), master, ..] = range.elements() else {
+            return None;
+        };
+        let [host, Reply::Integer(port), ..] = master.elements() else {
+            return None;
+        };
+        let (from, to) = (usize::try_from(*from).ok()?, usize::try_from(*to).ok()?);
+        let port = u16::try_from(*port).ok()?;
+        // A node that does not know its own name leaves it out.
+        let host = host.text().filter(|host| !host.is_empty() && *host != "?");
+        let host = host.unwrap_or(own_host);
+        (from <= to && to < SLOTS).then(|| Range {
+            slots: from..=to,
+            address: format!("{host}:{port}"),
+        })
+    };
+    let ranges = reply.elements().iter().take(SLOTS);
+    ranges.filter_map(read).collect()
 }
 
 // === impl Cluster ===
@@ -136,26 +170,12 @@ impl Cluster {
         }
     }
 
-    /// Reads `CLUSTER SLOTS`: for each range its ends, its master and its replicas.
+    /// Takes over what a node tells of all slots.
     fn read(&self, map: &mut Map, teller: &Node, reply: &Reply) {
         let mut slots: Vec<Option<Arc<Node>>> = vec![None; SLOTS];
-        for range in reply.elements() {
-            let [Reply::Integer(from), Reply::Integer(to), master, ..] = range.elements() else {
-                continue;
-            };
-            let [host, Reply::Integer(port), ..] = master.elements() else {
-                continue;
-            };
-            // A node that does not know its own name leaves it out.
-            let host = host.text().filter(|host| !host.is_empty() && *host != "?");
-            let host = host.unwrap_or_else(|| teller.host());
-            let node = self.known(map, &format!("{host}:{port}"));
-            let ends = (usize::try_from(*from), usize::try_from(*to));
-            if let (Ok(from), Ok(to)) = ends
-                && let Some(places) = slots.get_mut(from..=to)
-            {
-                places.fill(node);
-            }
+        for range in ranges(reply, teller.host()) {
+            let node = self.known(map, &range.address);
+            slots[range.slots].fill(node);
         }
         // A node that nobody names any more is let go, unless it is where we begin.
         let serves =

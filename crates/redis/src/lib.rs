@@ -72,6 +72,9 @@ mod trouble;
 
 mod inspect;
 
+#[doc(hidden)]
+pub mod fuzzed;
+
 #[cfg(test)]
 mod behaviour;
 

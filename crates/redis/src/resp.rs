@@ -26,7 +26,7 @@ pub(crate) enum Reply {
 
 /// What was read is no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Malformed(pub(crate) &'static str);
+pub struct Malformed(pub(crate) &'static str);
 
 /// Begins a command of `words` words; [`word`] writes each of them.
 pub(crate) fn command(out: &mut BytesMut, words: usize) {

@@ -1,0 +1,44 @@
+//! The parsers of what a server sends, for fuzz targets. No part of the crate's interface: it may
+//! change with any version.
+
+use std::fmt::Debug;
+use std::ops::RangeInclusive;
+
+use bytes::BytesMut;
+
+use crate::cluster;
+use crate::failure::Refusal;
+use crate::resp::{self, Malformed};
+
+/// Takes the first reply out of `input`; `None` if it is not there yet as a whole.
+///
+/// # Errors
+///
+/// What was read is no reply.
+pub fn reply(input: &mut BytesMut) -> Result<Option<impl Debug + use<>>, Malformed> {
+    resp::take(input)
+}
+
+/// The ranges of slots in a `CLUSTER SLOTS` reply, and which `host:port` serves each; nothing if the
+/// reply is none, or not there as a whole.
+pub fn slot_map(input: &[u8]) -> Vec<(RangeInclusive<usize>, String)> {
+    let Ok(Some(reply)) = resp::take(&mut BytesMut::from(input)) else {
+        return Vec::new();
+    };
+    let ranges = cluster::ranges(&reply, "127.0.0.1");
+    let pairs = ranges.into_iter().map(|range| (range.slots, range.address));
+    pairs.collect()
+}
+
+/// Reads an error reply to a script call; says whether the question may be asked elsewhere or
+/// again.
+pub fn is_retried(text: &[u8]) -> bool {
+    use crate::failure::Failure::{Ask, Moved, TryAgain};
+    match Refusal::read(text) {
+        Refusal::NoScript => true,
+        Refusal::NotMaster(_) => false,
+        Refusal::Questions(failure) => {
+            matches!(failure, Moved { .. } | Ask { .. } | TryAgain)
+        }
+    }
+}

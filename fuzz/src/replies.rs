@@ -1,0 +1,57 @@
+//! What a Redis server sends, of any bytes.
+
+use bytes::BytesMut;
+use tollgate_redis::fuzzed;
+
+/// Slots of a Redis Cluster.
+const SLOTS: usize = 16_384;
+/// Longer inputs are not cut: whether a line is too long may depend on how much of it is there.
+const CUT_BYTES_MAX: usize = 32 * 1024;
+
+/// Reads the input as replies, at once and as it may arrive; as the map of a Cluster; and as an
+/// error.
+///
+/// # Panics
+///
+/// If reading does, if what is read depends on how it arrives, or if a range of slots is none.
+pub fn replies(input: &[u8]) {
+    let whole = read(&[input]);
+    if let ([cut, rest @ ..], ..=CUT_BYTES_MAX) = (input, input.len()) {
+        let at = usize::from(*cut) % (rest.len() + 1);
+        let (first, second) = input.split_at(at + 1);
+        assert_eq!(read(&[first, second]), whole, "cut at {}", at + 1);
+        let single: Vec<&[u8]> = input.chunks(1).collect();
+        assert_eq!(read(&single), whole, "byte by byte");
+    }
+    let map = fuzzed::slot_map(input);
+    assert!(map.len() <= SLOTS);
+    for (slots, address) in &map {
+        assert!(!slots.is_empty() && *slots.end() < SLOTS, "{slots:?}");
+        assert!(address.contains(':'), "{address}");
+    }
+    let _both_answers_are_right = fuzzed::is_retried(input);
+}
+
+/// Every reply in what arrives piece by piece, as it is shown, and the mistake that ends it.
+fn read(pieces: &[&[u8]]) -> Vec<String> {
+    let (mut input, mut replies) = (BytesMut::new(), Vec::new());
+    for piece in pieces {
+        input.extend_from_slice(piece);
+        loop {
+            let before = input.len();
+            match fuzzed::reply(&mut input) {
+                Ok(Some(reply)) => {
+                    assert!(input.len() < before, "a reply of no bytes");
+                    replies.push(format!("{reply:?}"));
+                }
+                Ok(None) => break,
+                Err(malformed) => {
+                    assert!(!malformed.to_string().is_empty());
+                    replies.push(malformed.to_string());
+                    return replies;
+                }
+            }
+        }
+    }
+    replies
+}
