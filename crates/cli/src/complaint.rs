@@ -24,3 +24,9 @@ pub(crate) fn with_reasons(error: &dyn Error) -> String {
     }
     text
 }
+
+/// `1 file`, `2 files`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}

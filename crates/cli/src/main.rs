@@ -2,9 +2,11 @@
 
 mod check;
 mod complaint;
+mod keys;
 mod replay;
 mod schema;
 mod serve;
+mod settings;
 
 use std::process::ExitCode;
 
@@ -22,6 +24,7 @@ struct Tollgate {
 enum Command {
     Serve(serve::Args),
     Check(check::Args),
+    Keys(keys::Args),
     Replay(replay::Args),
     Schema(schema::Args),
 }
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
     match Tollgate::parse().command {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Keys(args) => keys::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Schema(args) => schema::run(&args),
     }

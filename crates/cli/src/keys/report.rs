@@ -1,0 +1,254 @@
+//! What was found, for people and for programs.
+
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+use tollgate_core::{Answer, Decision, Mode, Sharing, Span, Status, Wait};
+use tollgate_redis::{Held, Out};
+
+use super::Which;
+
+/// What a request's descriptors meet, and what Redis holds for it.
+pub(crate) struct Report {
+    domain: String,
+    descriptors: Vec<Found>,
+    /// Of the descriptors that meet a limit, in their order.
+    pub(crate) keys: Vec<Key>,
+}
+
+/// What one descriptor meets.
+struct Found {
+    entries: Vec<(String, String)>,
+    shown: String,
+    status: Status,
+}
+
+/// A key in Redis.
+pub(crate) struct Key {
+    pub(crate) name: String,
+    pub(crate) sharing: Sharing,
+    pub(crate) held: Held,
+    /// Whether there was something to forget, if it was to be forgotten.
+    pub(crate) forgotten: Option<bool>,
+}
+
+// === impl Report ===
+
+impl Report {
+    /// `keys` are those of the statuses with a limit, in their order.
+    pub(crate) fn new(
+        which: &Which,
+        answer: &Answer,
+        keys: &mut dyn Iterator<Item = Key>,
+    ) -> Report {
+        let descriptors = which.descriptors.iter().zip(&answer.statuses);
+        let found = descriptors.map(|(wanted, status)| Found {
+            entries: wanted.pairs().to_vec(),
+            shown: wanted.to_string(),
+            status: status.clone(),
+        });
+        Report {
+            domain: which.domain.clone(),
+            descriptors: found.collect(),
+            keys: keys.collect(),
+        }
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        let mut keys = self.keys.iter();
+        let descriptors = self.descriptors.iter().map(|found| {
+            let entries = found.entries.iter();
+            let entries: Vec<Value> = entries
+                .map(|(key, value)| json!({"key": key, "value": value}))
+                .collect();
+            let mut json = Map::new();
+            json.insert("entries".to_owned(), entries.into());
+            found.status_to_json(&mut json);
+            if let (Status::Limited(limited), Some(key)) = (&found.status, keys.next()) {
+                json.insert("limit".to_owned(), limited.limit.to_string().into());
+                json.insert("capacity".to_owned(), limited.limit.capacity().into());
+                json.insert("key".to_owned(), key.to_json());
+            }
+            Value::Object(json)
+        });
+        json!({"domain": self.domain, "descriptors": descriptors.collect::<Vec<_>>()})
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut keys = self.keys.iter();
+        for found in &self.descriptors {
+            writeln!(f, "{}: {}", self.domain, found.shown)?;
+            match &found.status {
+                Status::NoLimit => row(f, "rule", "none, or one that another rule replaces")?,
+                Status::Unlimited { rule } => {
+                    row(f, "rule", &rule.path)?;
+                    row(f, "limit", "unlimited: nothing is counted")?;
+                }
+                Status::Limited(limited) => {
+                    row(f, "rule", &limited.rule.path)?;
+                    if let Some(name) = &limited.rule.name {
+                        row(f, "name", name)?;
+                    }
+                    row(f, "limit", limited.limit)?;
+                    if let Some(key) = keys.next() {
+                        key.tell(f, limited.limit.capacity())?;
+                    }
+                }
+            }
+        }
+        self.keys.iter().try_for_each(|key| key.warn(f))
+    }
+}
+
+fn row(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Display) -> fmt::Result {
+    writeln!(f, "  {name:<9} {value}")
+}
+
+// === impl Found ===
+
+impl Found {
+    fn status_to_json(&self, json: &mut Map<String, Value>) {
+        let (outcome, rule) = match &self.status {
+            Status::NoLimit => ("no_limit", None),
+            Status::Unlimited { rule } => ("unlimited", Some(rule)),
+            Status::Limited(limited) => ("limited", Some(&limited.rule)),
+        };
+        json.insert("outcome".to_owned(), outcome.into());
+        if let Some(rule) = rule {
+            json.insert("rule".to_owned(), rule.path.as_str().into());
+            if let Some(name) = &rule.name {
+                json.insert("name".to_owned(), name.as_str().into());
+            }
+        }
+    }
+}
+
+// === impl Key ===
+
+impl Key {
+    /// Times are whole milliseconds, rounded up.
+    fn to_json(&self) -> Value {
+        let held = &self.held;
+        let mut json = json!({
+            "name": self.name,
+            "mode": self.sharing.mode.to_string(),
+            "held": held.bytes > 0,
+            "bytes": held.bytes,
+            "expiresMs": held.expires.map(millis),
+            "remaining": held.decision.remaining(),
+            "resetMs": millis(held.decision.reset()),
+            "leased": out(held.leased),
+            "reserved": out(held.reserved),
+        });
+        if let Some(wait) = self.wait() {
+            json["waitMs"] = json!(match wait {
+                Wait::For(span) => Some(millis(span)),
+                Wait::Never => None,
+            });
+        }
+        if let Some(forgotten) = self.forgotten {
+            json["forgotten"] = json!(forgotten);
+        }
+        json
+    }
+
+    fn tell(&self, f: &mut fmt::Formatter<'_>, capacity: u32) -> fmt::Result {
+        let held = &self.held;
+        row(f, "mode", self.sharing.mode)?;
+        row(f, "key", &self.name)?;
+        match held.expires {
+            Some(expires) => {
+                let forgets = format!("{} bytes, for {} more", held.bytes, rounded(expires));
+                row(f, "held", forgets)?;
+            }
+            None => row(f, "held", "nothing: as if it was never asked")?,
+        }
+        let decision = &held.decision;
+        row(
+            f,
+            "remaining",
+            format_args!("{} of {capacity}", decision.remaining()),
+        )?;
+        match self.wait() {
+            None => {}
+            Some(Wait::For(span)) => row(f, "refused", format_args!("for {}", rounded(span)))?,
+            Some(Wait::Never) => row(f, "refused", "always")?,
+        }
+        row(f, "reset", format_args!("in {}", rounded(decision.reset())))?;
+        for (name, out, holder) in [
+            ("leased", held.leased, "node"),
+            ("reserved", held.reserved, "request"),
+        ] {
+            if out.holders > 0 {
+                let (units, holders, ends) = (out.units, out.holders, rounded(out.ends));
+                let holders = crate::complaint::counted(holders, holder);
+                row(
+                    f,
+                    name,
+                    format_args!("{units} by {holders}, for at most {ends}"),
+                )?;
+            }
+        }
+        match self.forgotten {
+            None => Ok(()),
+            Some(true) => row(f, "forgotten", "yes: the budget begins anew"),
+            Some(false) => row(f, "forgotten", "there was nothing to forget"),
+        }
+    }
+
+    /// What a reset does not reach.
+    fn warn(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.forgotten.is_none() {
+            return Ok(());
+        }
+        if let Some(Wait::For(span)) = self.wait() {
+            writeln!(
+                f,
+                "note: a node that has refused {} lately goes on refusing until the wait that it \
+                 told is over, for at most {}",
+                self.name,
+                rounded(span)
+            )?;
+        }
+        if self.held.leased.holders > 0 {
+            writeln!(
+                f,
+                "note: the {} units of {} that are leased are spent beside the new budget, for at \
+                 most {}",
+                self.held.leased.units,
+                self.name,
+                rounded(self.held.leased.ends)
+            )?;
+        }
+        if self.sharing.mode == Mode::WriteBack {
+            writeln!(
+                f,
+                "note: nodes go on with what they know of {} until their next report",
+                self.name
+            )?;
+        }
+        Ok(())
+    }
+
+    fn wait(&self) -> Option<Wait> {
+        match self.held.decision {
+            Decision::Allow(_) => None,
+            Decision::Deny(denial) => Some(denial.wait),
+        }
+    }
+}
+
+fn out(out: Out) -> Value {
+    json!({"units": out.units, "holders": out.holders, "endsMs": millis(out.ends)})
+}
+
+fn millis(span: Span) -> u64 {
+    span.as_nanos().div_ceil(1_000_000)
+}
+
+/// As exact as people want it.
+fn rounded(span: Span) -> Span {
+    Span::from_millis(millis(span))
+}

@@ -1,0 +1,141 @@
+//! A descriptor on the command line: `user=ann,path=/x`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use tollgate_core::Entry;
+
+/// The entries of a descriptor, in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted(Vec<(String, String)>);
+
+/// Why a text is no [`Wanted`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum InvalidWanted {
+    /// An entry without `=`.
+    NoValue(String),
+    /// An entry that begins with `=`.
+    NoKey(String),
+    /// A backslash before something that needs none.
+    Escape(String),
+}
+
+// === impl Wanted ===
+
+impl Wanted {
+    pub(crate) fn pairs(&self) -> &[(String, String)] {
+        &self.0
+    }
+
+    pub(crate) fn entries(&self) -> Vec<Entry<'_>> {
+        let entries = self.0.iter().map(|(key, value)| Entry { key, value });
+        entries.collect()
+    }
+}
+
+impl FromStr for Wanted {
+    type Err = InvalidWanted;
+
+    fn from_str(text: &str) -> Result<Wanted, InvalidWanted> {
+        let (mut entries, mut entry, mut key) = (Vec::new(), String::new(), None);
+        let mut characters = text.chars();
+        loop {
+            match characters.next() {
+                Some('\\') => match characters.next() {
+                    Some(plain @ ('\\' | ',' | '=')) => entry.push(plain),
+                    _ => return Err(InvalidWanted::Escape(text.to_owned())),
+                },
+                Some('=') if key.is_none() => key = Some(std::mem::take(&mut entry)),
+                end @ (Some(',') | None) => {
+                    let value = std::mem::take(&mut entry);
+                    match key.take() {
+                        None => return Err(InvalidWanted::NoValue(value)),
+                        Some(key) if key.is_empty() => return Err(InvalidWanted::NoKey(value)),
+                        Some(key) => entries.push((key, value)),
+                    }
+                    if end.is_none() {
+                        return Ok(Wanted(entries));
+                    }
+                }
+                Some(other) => entry.push(other),
+            }
+        }
+    }
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (key, value)) in self.0.iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            write!(f, "{comma}{key}={value}")?;
+        }
+        Ok(())
+    }
+}
+
+// === impl InvalidWanted ===
+
+impl std::error::Error for InvalidWanted {}
+
+impl fmt::Display for InvalidWanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InvalidWanted::NoValue(entry) => write!(
+                f,
+                "`{entry}` is no entry: write KEY=VALUE, and `\\,` for a comma in a value"
+            ),
+            InvalidWanted::NoKey(value) => write!(f, "`={value}` has no key: write KEY=VALUE"),
+            InvalidWanted::Escape(text) => write!(
+                f,
+                "in `{text}` a backslash stands before something else than `\\`, `,` or `=`: write \
+                 `\\\\` for a backslash"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<(String, String)>, InvalidWanted> {
+        text.parse().map(|Wanted(entries)| entries)
+    }
+
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn entries_are_read_in_their_order() {
+        let table = [
+            ("user=ann", &[("user", "ann")][..]),
+            ("user=ann,path=/x", &[("user", "ann"), ("path", "/x")]),
+            ("q=a=b", &[("q", "a=b")]),
+            ("user=", &[("user", "")]),
+            (r"a\,b=c\,d\\,e=f", &[("a,b", r"c,d\"), ("e", "f")]),
+            (r"a\=b=c", &[("a=b", "c")]),
+            (" user = ann ", &[(" user ", " ann ")]),
+        ];
+        for (text, expected) in table {
+            assert_eq!(read(text).unwrap(), pairs(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_entry_is_said_to_be_none() {
+        let no_value = |text: &str| Err(InvalidWanted::NoValue(text.to_owned()));
+        assert_eq!(read("user"), no_value("user"));
+        assert_eq!(read(""), no_value(""));
+        assert_eq!(read("user=ann,"), no_value(""));
+        assert_eq!(read("=ann"), Err(InvalidWanted::NoKey("ann".to_owned())));
+        for text in [r"user=a\", r"user=\n"] {
+            assert_eq!(read(text), Err(InvalidWanted::Escape(text.to_owned())));
+        }
+    }
+}

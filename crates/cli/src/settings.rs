@@ -1,0 +1,77 @@
+//! A service's settings and its rules, read together as the service reads them.
+
+use std::path::Path;
+
+use tollgate_rules::{Loaded, Options, ReadError, RuleSet, read_paths};
+use tollgate_server::{Config, ConfigError, DEFAULT_STORE, Place};
+
+use crate::complaint::with_reasons;
+
+/// Settings, and the rules that they name.
+pub(crate) struct Service {
+    pub(crate) config: Config,
+    pub(crate) loaded: Loaded,
+    /// How many files the rules are.
+    pub(crate) files: usize,
+}
+
+/// Why a service's settings or rules cannot be read.
+pub(crate) enum Unread {
+    Settings(ConfigError),
+    Rules(ReadError),
+}
+
+// === impl Service ===
+
+impl Service {
+    /// Reads a settings file, and the rules that it names. A limit that its domain's store cannot
+    /// keep is a mistake in the rules.
+    pub(crate) fn read(path: &Path) -> Result<Service, Unread> {
+        let config = Config::read(path).map_err(Unread::Settings)?;
+        let sources = read_paths(&config.rules).map_err(Unread::Rules)?;
+        let options = Options {
+            merge_domains: config.merge_domains,
+            sharing: config.sharing,
+        };
+        let loaded = RuleSet::parse_for(&sources, &options, &|domain, limit| match store_of(
+            &config, domain,
+        )
+        .1
+        {
+            Place::Memory => None,
+            Place::Redis(_) => tollgate_redis::check(limit)
+                .err()
+                .map(|why| why.to_string()),
+        });
+        Ok(Service {
+            loaded,
+            files: sources.len(),
+            config,
+        })
+    }
+
+    /// The store of a domain, and what it is called.
+    pub(crate) fn store_of(&self, domain: &str) -> (&str, &Place) {
+        store_of(&self.config, domain)
+    }
+}
+
+fn store_of<'c>(config: &'c Config, domain: &str) -> (&'c str, &'c Place) {
+    let mut others = config.stores.iter();
+    let other = others.find(|store| store.domains.iter().any(|served| served == domain));
+    other.map_or((DEFAULT_STORE, &config.store), |store| {
+        (&store.name, &store.place)
+    })
+}
+
+// === impl Unread ===
+
+impl Unread {
+    /// What is wrong, with everything that led to it.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Unread::Settings(error) => with_reasons(error),
+            Unread::Rules(error) => with_reasons(error),
+        }
+    }
+}

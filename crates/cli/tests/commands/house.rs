@@ -1,0 +1,84 @@
+//! The command and its files, and a service that is ended with its test.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub(crate) const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 1/day}]\n";
+pub(crate) const SETTINGS: &str = "rules: rules.yaml\nlisten: {grpc: '127.0.0.1:0', http: '127.0.0.1:0', \
+    admin: '127.0.0.1:0'}\nlog: {format: json}\n";
+
+pub(crate) fn tollgate(directory: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.current_dir(directory);
+    command
+}
+
+pub(crate) fn run(directory: &Path, arguments: &[&str]) -> Output {
+    tollgate(directory).args(arguments).output().unwrap()
+}
+
+pub(crate) fn directory(files: &[(&str, &str)]) -> TempDir {
+    let directory = TempDir::new().unwrap();
+    for (name, text) in files {
+        fs::write(directory.path().join(name), text).unwrap();
+    }
+    directory
+}
+
+/// A service that is ended with its test.
+pub(crate) struct Service {
+    pub(crate) process: Child,
+    log: BufReader<ChildStderr>,
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Service {
+    pub(crate) fn start(directory: &Path) -> Service {
+        let mut command = tollgate(directory);
+        let mut process = command.arg("serve").stderr(Stdio::piped()).spawn().unwrap();
+        let log = BufReader::new(process.stderr.take().unwrap());
+        Service { process, log }
+    }
+
+    /// Reads the log, a JSON object a line, up to the line that is meant.
+    pub(crate) fn logged(&mut self, meant: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let mut line = String::new();
+            let length = self.log.read_line(&mut line).unwrap();
+            assert!(length > 0, "the log has ended");
+            let line: Value = serde_json::from_str(&line).unwrap();
+            if meant(&line) {
+                return line;
+            }
+        }
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.process.id().to_string();
+        let sent = Command::new("kill").args([name, &pid]).status().unwrap();
+        assert!(sent.success());
+    }
+}
+
+pub(crate) fn ask(address: &str) -> String {
+    let question = r#"{"domain":"d","descriptors":[{"k":"secret"}]}"#;
+    let mut stream = TcpStream::connect(address).unwrap();
+    let length = question.len();
+    let head = "POST /v1/check HTTP/1.1\r\nhost: h\r\nconnection: close\r\n";
+    write!(stream, "{head}content-length: {length}\r\n\r\n{question}").unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    reply
+}

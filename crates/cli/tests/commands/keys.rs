@@ -1,0 +1,173 @@
+//! `tollgate keys`, beside a service that counts in a real Redis.
+
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tollgate_testbed::{Cluster, Redis};
+
+use crate::house::{SETTINGS, Service, ask, directory, run};
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - key: k
+    rate_limit: {requests_per_unit: 2, unit: day, algorithm: token_bucket, name: twice}
+    descriptors:
+      - {key: path, rate_limit: 5/day}
+  - {key: free, rate_limit: {unlimited: true}}
+";
+
+/// Rules and settings whose store is `redis`, a map's text.
+fn files(redis: &str) -> TempDir {
+    let settings = format!("{SETTINGS}store: {{redis: {{{redis}, timeout: 5s}}}}\n");
+    directory(&[("rules.yaml", RULES), ("tollgate.yaml", &settings)])
+}
+
+fn at(redis: &Redis) -> TempDir {
+    files(&format!("url: 'redis://{}'", redis.address()))
+}
+
+fn serving(directory: &Path) -> (Service, String) {
+    let mut service = Service::start(directory);
+    let listening = service.logged(|line| line["door"] == "http");
+    let address = listening["address"].as_str().unwrap().to_owned();
+    service.logged(|line| line["door"] == "admin");
+    (service, address)
+}
+
+fn json(output: &Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn complaint(output: &Output, status: i32) -> String {
+    assert_eq!(output.status.code(), Some(status));
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn what_a_service_counted_is_shown_and_reset() {
+    let redis = Redis::start();
+    let directory = at(&redis);
+    let keys = |words: &[&str]| run(directory.path(), &[&["keys"], words].concat());
+    let (_service, address) = serving(directory.path());
+    assert!(ask(&address).starts_with("HTTP/1.1 200"));
+
+    let shown = json(&keys(&["show", "--format", "json", "d", "k=secret"]));
+    let found = &shown["descriptors"][0];
+    assert_eq!(found["outcome"], "limited");
+    assert_eq!(
+        (&found["rule"], &found["name"]),
+        (&json!("k"), &json!("twice"))
+    );
+    assert_eq!(found["limit"], "2 per 1d token_bucket");
+    let key = &found["key"];
+    assert_eq!((&key["held"], &key["remaining"]), (&json!(true), &json!(1)));
+    assert_eq!(key["name"], redis.ask(&["KEYS", "*"]).trim());
+    assert!(key["expiresMs"].as_u64().unwrap() > 40_000_000, "{key}");
+    assert_eq!(key.get("forgotten"), None);
+    assert_eq!(key.get("waitMs"), None);
+
+    // Looking charged nothing: one is left, and then none.
+    assert!(ask(&address).starts_with("HTTP/1.1 200"));
+    assert!(ask(&address).starts_with("HTTP/1.1 429"));
+    let shown = keys(&["show", "d", "k=secret"]);
+    let text = String::from_utf8(shown.stdout).unwrap();
+    assert!(text.contains("remaining 0 of 2"), "{text}");
+    assert!(text.contains("refused   for 11h59m"), "{text}");
+
+    let reset = keys(&["reset", "d", "k=secret"]);
+    assert_eq!(reset.status.code(), Some(0));
+    let text = String::from_utf8(reset.stdout).unwrap();
+    assert!(text.contains("forgotten yes"), "{text}");
+    assert!(text.contains("goes on refusing"), "{text}");
+    assert_eq!(redis.ask(&["DBSIZE"]).trim(), "0");
+    let again = json(&keys(&["reset", "--format", "json", "d", "k=secret"]));
+    assert_eq!(again["descriptors"][0]["key"]["forgotten"], false);
+    // The node has told a wait, and goes by it; one that has not admits again.
+    let (_other, fresh) = serving(directory.path());
+    assert!(ask(&fresh).starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn several_descriptors_are_shown_in_their_order() {
+    let redis = Redis::start();
+    let directory = at(&redis);
+    let words = [
+        "keys",
+        "show",
+        "d",
+        "free=1",
+        "k=a,path=/x",
+        "k=a",
+        "other=1",
+    ];
+    let shown = run(directory.path(), &words);
+    assert_eq!(shown.status.code(), Some(0));
+    let text = String::from_utf8(shown.stdout).unwrap();
+    let rules: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("  rule      "))
+        .collect();
+    let none = "none, or one that another rule replaces";
+    assert_eq!(rules, ["free", "k.path", "k", none]);
+    assert!(text.contains("unlimited: nothing is counted"), "{text}");
+    assert!(text.contains("held      nothing"), "{text}");
+}
+
+#[test]
+fn in_a_cluster_every_key_is_found() {
+    let cluster = Cluster::start();
+    let nodes = cluster.addresses().join("', '");
+    let directory = files(&format!("cluster: ['{nodes}']"));
+    let (_service, address) = serving(directory.path());
+    assert!(ask(&address).starts_with("HTTP/1.1 200"));
+    let words = [
+        "keys", "reset", "--format", "json", "d", "k=1", "k=2", "k=3", "k=secret",
+    ];
+    let reset = json(&run(directory.path(), &words));
+    let forgotten = reset["descriptors"].as_array().unwrap().iter();
+    let forgotten: Vec<&Value> = forgotten.map(|found| &found["key"]["forgotten"]).collect();
+    assert_eq!(forgotten, [false, false, false, true]);
+}
+
+#[test]
+fn what_cannot_be_shown_is_said() {
+    let redis = Redis::start();
+    let directory = at(&redis);
+    let show = |words: &[&str]| run(directory.path(), &[&["keys", "show"], words].concat());
+    let unknown = complaint(&show(&["e", "k=1"]), 1);
+    assert!(
+        unknown.contains("no rules for the domain `e`, only for `d`"),
+        "{unknown}"
+    );
+    let unmet = complaint(&show(&["d", "x=1"]), 1);
+    assert!(unmet.contains("no descriptor meets a limit"), "{unmet}");
+    let no_value = complaint(&show(&["d", "k"]), 2);
+    assert!(no_value.contains("write KEY=VALUE"), "{no_value}");
+    let no_config = complaint(&show(&["--config", "nowhere.yaml", "d", "k=1"]), 2);
+    assert!(no_config.contains("nowhere.yaml"), "{no_config}");
+    redis.kill();
+    let away = complaint(&show(&["d", "k=1"]), 1);
+    assert!(away.contains("Connection refused"), "{away}");
+}
+
+#[test]
+fn keys_in_memory_are_with_the_process() {
+    let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", SETTINGS)]);
+    let shown = run(directory.path(), &["keys", "show", "d", "k=1"]);
+    let text = complaint(&shown, 1);
+    assert!(text.contains("memory of the process that serves"), "{text}");
+}
+
+#[test]
+fn a_domain_with_mistakes_is_not_guessed_at() {
+    let rules = format!("{RULES}---\ndomain: e\ncolour: red\n");
+    let settings = format!("{SETTINGS}store: {{redis: {{url: 'redis://127.0.0.1:1'}}}}\n");
+    let directory = directory(&[("rules.yaml", &rules), ("tollgate.yaml", &settings)]);
+    let text = complaint(&run(directory.path(), &["keys", "show", "e", "k=1"]), 1);
+    assert!(text.contains("unknown key `colour`"), "{text}");
+}

@@ -1,0 +1,47 @@
+//! `tollgate serve`.
+
+use crate::house::{RULES, SETTINGS, Service, ask, directory, run};
+
+#[test]
+fn serve_answers_reloads_and_ends_with_0() {
+    let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", SETTINGS)]);
+    let mut service = Service::start(directory.path());
+    let listening = service.logged(|line| line["door"] == "http");
+    let address = listening["address"].as_str().unwrap().to_owned();
+    service.logged(|line| line["door"] == "admin");
+    assert!(ask(&address).starts_with("HTTP/1.1 200"));
+    assert!(ask(&address).starts_with("HTTP/1.1 429"));
+    service.signal("-HUP");
+    let read = service.logged(|line| line["outcome"].is_string());
+    assert_eq!(read["outcome"], "InForce");
+    service.signal("-TERM");
+    let end = service.logged(|line| line["message"] == "stopped");
+    assert!(!end.to_string().contains("secret"));
+    assert_eq!(service.process.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn serve_says_why_it_does_not_run() {
+    let wrong = directory(&[
+        ("rules.yaml", RULES),
+        ("tollgate.yaml", "rule: rules.yaml\n"),
+    ]);
+    let output = run(wrong.path(), &["serve"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("tollgate.yaml:1:1"), "{text}");
+    assert!(text.contains("did you mean `rules`?"), "{text}");
+    let bad = directory(&[
+        ("rules.yaml", "domain: d\nx: 1\n"),
+        ("tollgate.yaml", SETTINGS),
+    ]);
+    let output = run(bad.path(), &["serve"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("rules.yaml:2:1"), "{text}");
+    let nothing = directory(&[]);
+    let output = run(nothing.path(), &["serve", "nowhere.yaml"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("cannot read nowhere.yaml: "), "{text}");
+}
