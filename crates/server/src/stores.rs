@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tollgate_core::{Charge, Clock, Key, KeyHasher, Limit, Store, StoreError, Verdict};
 use tollgate_memory::Memory;
 use tollgate_redis::{Fallback, InvalidConfig, Redis};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::config::{Config, DEFAULT_STORE, Place};
 
@@ -83,6 +83,8 @@ impl Stores {
             Place::Memory => DomainStore::Memory(memory),
             Place::Redis(config) => {
                 let redis = Redis::connect(config).map_err(|invalid| (name.to_owned(), invalid))?;
+                let (servers, tls) = (&config.servers, config.tls.is_some());
+                info!(store = name, ?servers, tls, "connecting to Redis");
                 DomainStore::Redis(Box::new(Fallback::new(redis, memory)))
             }
         };
@@ -165,7 +167,7 @@ impl NamedStore {
         };
         let store = &*self.name;
         match timeout(CLOSE_WITHIN, fallback.redis().close()).await {
-            Ok(()) => info!(store, "leases given back"),
+            Ok(()) => debug!(store, "leases given back"),
             Err(_) => warn!(
                 store,
                 within = ?CLOSE_WITHIN,
