@@ -1,20 +1,26 @@
 //! `tollgate check`.
 
 use std::io::{self, Write, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use tollgate_rules::{Diagnostic, Loaded, Options, RuleSet, read_paths};
+use tollgate_rules::{Diagnostic, Options, RuleSet, read_paths};
+use tollgate_server::ConfigError;
 
-use crate::complaint::complain;
+use crate::complaint::{complain_of, counted, with_reasons};
+use crate::settings::{Service, Unread};
 
 /// Check rules files, and say everything that is wrong with them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Files, and directories of `*.yaml` and `*.yml` files.
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required_unless_present = "config", value_name = "PATH")]
     paths: Vec<PathBuf>,
+    /// The settings of a service, to be checked with the rules that they name: whether its stores
+    /// can keep every limit, too.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["paths", "merge_domains"])]
+    config: Option<PathBuf>,
     /// For people, or one JSON document.
     #[arg(long, default_value = "human")]
     format: Format,
@@ -29,60 +35,124 @@ enum Format {
     Json,
 }
 
+/// What came of checking.
+struct Checked {
+    diagnostics: Vec<Diagnostic>,
+    /// Warnings that have no one place.
+    notes: Vec<String>,
+    /// How many files the rules are; `None` if nobody knows which they are.
+    files: Option<usize>,
+    /// What is good of them.
+    rules: RuleSet,
+}
+
 /// 0 for rules without an error, 1 for others, 2 if they cannot be read.
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let sources = match read_paths(&args.paths) {
-        Ok(sources) => sources,
-        Err(error) => {
-            complain(&error);
+    let checked = match &args.config {
+        Some(config) => Checked::service(config),
+        None => Checked::rules(&args.paths, args.merge_domains),
+    };
+    let checked = match checked {
+        Ok(checked) => checked,
+        Err(why) => {
+            complain_of(&why);
             return ExitCode::from(2);
         }
     };
-    let options = Options {
-        merge_domains: args.merge_domains,
-        ..Options::default()
-    };
-    let loaded = RuleSet::parse(&sources, &options);
     let told = match args.format {
-        Format::Human => tell(&loaded, sources.len()),
-        Format::Json => tell_json(&loaded),
+        Format::Human => checked.tell(),
+        Format::Json => checked.tell_json(),
     };
     match told {
         // Whoever reads may stop early, as `head` does.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::from(2),
-        _ if loaded.has_errors() => ExitCode::FAILURE,
+        _ if checked.errors() > 0 => ExitCode::FAILURE,
         _ => ExitCode::SUCCESS,
     }
 }
 
-fn tell(loaded: &Loaded, files: usize) -> io::Result<()> {
-    let mut out = stdout().lock();
-    for diagnostic in &loaded.diagnostics {
-        writeln!(out, "{diagnostic}")?;
+// === impl Checked ===
+
+impl Checked {
+    /// Rules alone, for whatever store.
+    fn rules(paths: &[PathBuf], merge_domains: bool) -> Result<Checked, String> {
+        let sources = read_paths(paths).map_err(|error| with_reasons(&error))?;
+        let options = Options {
+            merge_domains,
+            ..Options::default()
+        };
+        let loaded = RuleSet::parse(&sources, &options);
+        Ok(Checked {
+            diagnostics: loaded.diagnostics,
+            notes: Vec::new(),
+            files: Some(sources.len()),
+            rules: loaded.rules,
+        })
     }
-    let (errors, warnings) = counted(&loaded.diagnostics);
-    let (rules, domains) = (loaded.rules.rules().count(), loaded.rules.domains().count());
-    writeln!(
-        out,
-        "{files} files, {domains} good domains with {rules} rules: \
-         {errors} errors, {warnings} warnings"
-    )
-}
 
-fn tell_json(loaded: &Loaded) -> io::Result<()> {
-    let (errors, warnings) = counted(&loaded.diagnostics);
-    let diagnostics = loaded.diagnostics.iter().map(Diagnostic::to_json);
-    let document = serde_json::json!({
-        "errors": errors,
-        "warnings": warnings,
-        "domains": loaded.rules.domains().collect::<Vec<_>>(),
-        "rules": loaded.rules.rules().count(),
-        "diagnostics": diagnostics.collect::<Vec<_>>(),
-    });
-    writeln!(stdout().lock(), "{document:#}")
-}
+    /// Settings, and the rules that they name.
+    fn service(config: &Path) -> Result<Checked, String> {
+        match Service::read(config) {
+            Ok(service) => Ok(Checked {
+                notes: service.notes(),
+                files: Some(service.files),
+                diagnostics: service.loaded.diagnostics,
+                rules: service.loaded.rules,
+            }),
+            Err(Unread::Settings(ConfigError::Invalid(diagnostics))) => Ok(Checked {
+                diagnostics,
+                notes: Vec::new(),
+                files: None,
+                rules: RuleSet::default(),
+            }),
+            Err(unread) => Err(unread.shown()),
+        }
+    }
 
-fn counted(diagnostics: &[Diagnostic]) -> (usize, usize) {
-    let errors = diagnostics.iter().filter(|found| found.is_error()).count();
-    (errors, diagnostics.len() - errors)
+    fn errors(&self) -> usize {
+        let errors = self.diagnostics.iter().filter(|found| found.is_error());
+        errors.count()
+    }
+
+    fn warnings(&self) -> usize {
+        self.diagnostics.len() - self.errors() + self.notes.len()
+    }
+
+    fn tell(&self) -> io::Result<()> {
+        let mut out = stdout().lock();
+        for diagnostic in &self.diagnostics {
+            writeln!(out, "{diagnostic}")?;
+        }
+        for note in &self.notes {
+            writeln!(out, "warning: {note}\n")?;
+        }
+        let found = format!(
+            "{}, {}",
+            counted(self.errors(), "error"),
+            counted(self.warnings(), "warning")
+        );
+        let Some(files) = self.files else {
+            return writeln!(out, "the settings, not the rules that they name: {found}");
+        };
+        writeln!(
+            out,
+            "{}, {} with {}: {found}",
+            counted(files, "file"),
+            counted(self.rules.domains().count(), "good domain"),
+            counted(self.rules.rules().count(), "rule"),
+        )
+    }
+
+    fn tell_json(&self) -> io::Result<()> {
+        let diagnostics = self.diagnostics.iter().map(Diagnostic::to_json);
+        let document = serde_json::json!({
+            "errors": self.errors(),
+            "warnings": self.warnings(),
+            "domains": self.rules.domains().collect::<Vec<_>>(),
+            "rules": self.rules.rules().count(),
+            "diagnostics": diagnostics.collect::<Vec<_>>(),
+            "notes": self.notes,
+        });
+        writeln!(stdout().lock(), "{document:#}")
+    }
 }

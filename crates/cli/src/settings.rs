@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use tollgate_core::Mode;
 use tollgate_rules::{Loaded, Options, ReadError, RuleSet, read_paths};
 use tollgate_server::{Config, ConfigError, DEFAULT_STORE, Place};
 
@@ -48,6 +49,36 @@ impl Service {
             files: sources.len(),
             config,
         })
+    }
+
+    /// What the settings and the rules say, each right by itself, and not together.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let rules = &self.loaded.rules;
+        let mut notes = Vec::new();
+        for store in &self.config.stores {
+            for domain in &store.domains {
+                if !rules.domains().any(|known| known == domain) {
+                    let name = &store.name;
+                    notes.push(format!(
+                        "the store `{name}` serves the domain `{domain}`, which has no rules"
+                    ));
+                }
+            }
+        }
+        // What the settings say of all rules is meant for those in Redis.
+        let expected = [Mode::Strict, self.config.sharing.mode];
+        for view in rules.rules() {
+            let (domain, mode) = (&view.rule.domain, view.sharing.mode);
+            let (name, place) = self.store_of(domain);
+            if view.limit.is_some() && !expected.contains(&mode) && *place == Place::Memory {
+                let rule = view.rule.shown();
+                notes.push(format!(
+                    "`mode: {mode}` of `{rule}` in `{domain}` has no effect: its store, `{name}`, \
+                     is in memory"
+                ));
+            }
+        }
+        notes
     }
 
     /// The store of a domain, and what it is called.

@@ -13,7 +13,10 @@ fn check_tells_good_rules_from_bad_and_from_none() {
     assert_eq!(bad.status.code(), Some(1));
     let text = String::from_utf8(bad.stdout).unwrap();
     assert!(text.contains("bad.yaml:2:1"), "{text}");
-    assert!(text.contains("1 errors"), "{text}");
+    assert!(
+        text.contains("2 files, 1 good domain with 1 rule: 1 error, 0 warnings"),
+        "{text}"
+    );
     let json = run(rules.path(), &["check", "--format", "json", "bad.yaml"]);
     assert_eq!(json.status.code(), Some(1));
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
@@ -22,4 +25,97 @@ fn check_tells_good_rules_from_bad_and_from_none() {
     let none = run(rules.path(), &["check", "nowhere.yaml"]);
     assert_eq!(none.status.code(), Some(2));
     assert_eq!(run(rules.path(), &["check"]).status.code(), Some(2));
+}
+
+const STORE: &str = "rules: rules.yaml\nstore: {redis: {url: 'redis://127.0.0.1:1'}}\n";
+
+#[test]
+fn check_reads_settings_and_rules_together() {
+    let rules = "domain: d
+descriptors:
+  - key: fast
+    rate_limit: {requests_per_unit: 5000000, unit: second, algorithm: token_bucket}
+  - key: fine
+    rate_limit: 5/day
+";
+    let check = |settings: &str, rules: &str| {
+        let files = directory(&[("tollgate.yaml", settings), ("rules.yaml", rules)]);
+        let output = run(files.path(), &["check", "--config", "tollgate.yaml"]);
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+        )
+    };
+    let memory = "rules: rules.yaml\n";
+    let (status, text) = check(memory, rules);
+    assert_eq!(status, Some(0), "{text}");
+    assert_eq!(
+        text,
+        "1 file, 1 good domain with 2 rules: 0 errors, 0 warnings\n"
+    );
+    // Redis does not have to be there.
+    let (status, text) = check(STORE, rules);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("error[unfit-limit]"), "{text}");
+    assert!(text.contains("rules.yaml:3:"), "{text}");
+    assert!(text.contains("at most one unit in 1us"), "{text}");
+    let leased = "domain: d
+mode: leased
+descriptors: [{key: k, rate_limit: 5/day}]
+";
+    let (status, text) = check(STORE, leased);
+    assert_eq!(
+        (status, text.matches("warning").count()),
+        (Some(0), 1),
+        "{text}"
+    );
+    let (status, text) = check(memory, leased);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(
+        text.contains("`mode: leased` of `k` in `d` has no effect"),
+        "{text}"
+    );
+    let others = format!("{memory}stores: {{a: {{memory: true, domains: [e]}}}}\n");
+    let (_, text) = check(&others, leased);
+    assert!(
+        text.contains("the store `a` serves the domain `e`, which has no rules"),
+        "{text}"
+    );
+}
+
+#[test]
+fn check_takes_defaults_from_the_settings() {
+    let rules = "domain: d\nnodes: 3\ndescriptors: [{key: k, rate_limit: 5/day}]\n";
+    let local = "rules: rules.yaml\nstore: {redis: {url: 'redis://127.0.0.1:1'}, \
+        on_store_error: local}\n";
+    let files = directory(&[("tollgate.yaml", local), ("rules.yaml", rules)]);
+    let alone = run(files.path(), &["check", "rules.yaml"]);
+    let text = String::from_utf8(alone.stdout).unwrap();
+    assert!(text.contains("`nodes` has no effect"), "{text}");
+    let together = run(files.path(), &["check", "--config", "tollgate.yaml"]);
+    let text = String::from_utf8(together.stdout).unwrap();
+    assert!(text.contains("0 errors, 0 warnings"), "{text}");
+}
+
+#[test]
+fn check_tells_what_is_wrong_with_settings() {
+    let files = directory(&[("tollgate.yaml", "rulse: rules.yaml\n")]);
+    let wrong = run(files.path(), &["check", "--config", "tollgate.yaml"]);
+    assert_eq!(wrong.status.code(), Some(1));
+    let text = String::from_utf8(wrong.stdout).unwrap();
+    assert!(text.contains("tollgate.yaml:1:1"), "{text}");
+    assert!(text.contains("the settings, not the rules"), "{text}");
+    let json = run(
+        files.path(),
+        &["check", "--format", "json", "--config", "tollgate.yaml"],
+    );
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["domains"], serde_json::json!([]));
+    let both = run(
+        files.path(),
+        &["check", "--config", "tollgate.yaml", "rules.yaml"],
+    );
+    assert_eq!(both.status.code(), Some(2));
+    let none = run(files.path(), &["check", "--config", "nowhere.yaml"]);
+    assert_eq!(none.status.code(), Some(2));
 }
