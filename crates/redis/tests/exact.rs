@@ -3,74 +3,116 @@
 //! This program starts itself once more for each process, which is why it has a `main` of its own.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
-use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Span};
+use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Mode, Sharing, Span};
 use tollgate_redis::{Config, Redis};
 use tollgate_testbed as testbed;
 
 const PROCESSES: usize = 4;
-const TASKS: u32 = 16;
+const TASKS: usize = 16;
 const LIMIT: u32 = 1000;
-/// Of each task: together 3200, more than three times the limit.
-const ASKS: u32 = 50;
+/// How long a task asks without being admitted: where units are leased, a node remembers a refusal
+/// for a second, and every process that still asks spends what it has.
+const QUIET_STRICT: Duration = Duration::from_millis(300);
+const QUIET_LEASED: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_millis(2);
+/// How long a process may take for all of it.
+const BOUND: Duration = Duration::from_secs(60);
+
+/// Which keys the tasks of a process ask for, in turn: `one two,three` are tasks that ask for one
+/// key, and tasks that ask for two others, all or nothing.
+type Asks = &'static str;
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match &words[..] {
-        [word, kind, addresses, keys @ ..] if word == "spend" => {
+        [word, kind, mode, addresses, asks @ ..] if word == "spend" => {
+            let mode = if mode == "leased" {
+                Mode::Leased
+            } else {
+                Mode::Strict
+            };
             let runtime = tokio::runtime::Runtime::new().unwrap();
-            println!("{}", runtime.block_on(spend(kind, addresses, keys)));
+            let spent = runtime.block_on(spend(kind, mode, addresses, asks));
+            let spent: Vec<String> = spent.iter().map(u32::to_string).collect();
+            println!("{}", spent.join(" "));
         }
         words if words.iter().any(|word| word == "--list") => {}
         _ => {
-            one_redis_admits_exactly_the_limit();
-            a_cluster_admits_exactly_the_limit();
+            alone(&testbed::Redis::start(), "Redis");
+            alone(
+                &testbed::Redis::start_with(&testbed::Setup::valkey()),
+                "Valkey",
+            );
+            in_a_cluster();
             println!("exact: ok");
         }
     }
 }
 
-fn one_redis_admits_exactly_the_limit() {
-    let redis = testbed::Redis::start();
-    assert_eq!(spent("single", &redis.address(), &["one"]), LIMIT);
-    assert_eq!(spent("single", &redis.address(), &["two", "three"]), LIMIT);
+fn alone(redis: &testbed::Redis, name: &str) {
+    for mode in ["strict", "leased"] {
+        redis.ask(&["FLUSHALL"]);
+        let spent = |asks| spent("single", mode, &redis.address(), asks);
+        is_exact(name, mode, "one", &spent("one"));
+        is_exact(name, mode, "two,three", &spent("two,three"));
+    }
 }
 
-fn a_cluster_admits_exactly_the_limit() {
+fn in_a_cluster() {
     let cluster = testbed::Cluster::start();
     let addresses = cluster.addresses().join(",");
-    assert_eq!(spent("cluster", &addresses, &["one"]), LIMIT);
-    // In slots of different masters.
-    assert_eq!(spent("cluster", &addresses, &["two", "three"]), LIMIT);
+    for mode in ["strict", "leased"] {
+        for node in cluster.nodes() {
+            node.ask(&["FLUSHALL"]);
+        }
+        let spent = |asks| spent("cluster", mode, &addresses, asks);
+        is_exact("Cluster", mode, "one", &spent("one"));
+        // In slots of different masters.
+        is_exact("Cluster", mode, "two,three", &spent("two,three"));
+        // One of two is asked alone as well, so that units are leased while others are reserved.
+        let both = spent("four four,five");
+        is_exact("Cluster", mode, "four, and four,five", &[both.iter().sum()]);
+    }
 }
 
-/// How much several processes get together.
-fn spent(kind: &str, addresses: &str, keys: &[&str]) -> u32 {
+fn is_exact(name: &str, mode: &str, asks: &str, spent: &[u32]) {
+    println!("{name}, {mode}, {asks}: {spent:?} admitted");
+    assert_eq!(spent, [LIMIT]);
+}
+
+/// How much several processes get together, for each way of asking.
+fn spent(kind: &str, mode: &str, addresses: &str, asks: Asks) -> Vec<u32> {
     let start = || {
         Command::new(std::env::current_exe().unwrap())
-            .args(["spend", kind, addresses])
-            .args(keys)
+            .args(["spend", kind, mode, addresses])
+            .args(asks.split(' '))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap()
     };
-    let children: Vec<_> = (0..PROCESSES).map(|_| start()).collect();
-    let told = children.into_iter().map(|child| {
+    let children: Vec<Child> = (0..PROCESSES).map(|_| start()).collect();
+    let mut all = vec![0; asks.split(' ').count()];
+    for child in children {
         let output = child.wait_with_output().unwrap();
-        String::from_utf8(output.stdout)
-            .unwrap()
-            .trim()
-            .parse::<u32>()
-            .unwrap()
-    });
-    told.sum()
+        let told = String::from_utf8(output.stdout).unwrap();
+        let told = told
+            .split_whitespace()
+            .map(|word| word.parse::<u32>().unwrap());
+        all.iter_mut()
+            .zip(told)
+            .for_each(|(all, told)| *all += told);
+    }
+    all
 }
 
-/// Asks for one unit of every key, all or nothing, again and again; says how often it was admitted.
-async fn spend(kind: &str, addresses: &str, keys: &[String]) -> u32 {
+/// Asks for one unit of every key, all or nothing, until nothing is left; says how often each way
+/// of asking was admitted.
+async fn spend(kind: &str, mode: Mode, addresses: &str, asks: &[String]) -> Vec<u32> {
     let mut addresses = addresses.split(',').map(str::to_owned);
     let config = match kind {
         "cluster" => Config::cluster(addresses),
@@ -82,22 +124,48 @@ async fn spend(kind: &str, addresses: &str, keys: &[String]) -> u32 {
         ..config
     };
     let store = Arc::new(Redis::connect(&config).unwrap());
-    let limit = Limit::fixed_window(LIMIT, Span::DAY).unwrap();
-    let key = |name: &String| store.key([&b"spend"[..], b"", name.as_bytes()].into_iter());
-    let keys: Vec<Key> = keys.iter().map(key).collect();
-    let mut all = JoinSet::new();
-    for _ in 0..TASKS {
-        let (store, keys) = (Arc::clone(&store), keys.clone());
-        all.spawn(async move {
-            let charge = |key: &Key| Charge::new(*key, &limit, Cost::ONE);
-            let charges: Vec<Charge<'_>> = keys.iter().map(charge).collect();
-            let mut admitted = 0;
-            for _ in 0..ASKS {
-                let verdict = store.decide(&charges).await.unwrap();
-                admitted += u32::from(verdict.is_admitted());
-            }
-            admitted
-        });
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let way = task % asks.len();
+        let key = |name: &str| store.key([&b"spend"[..], b"", name.as_bytes()].into_iter());
+        let keys = asks[way].split(',').map(key).collect();
+        let store = Arc::clone(&store);
+        tasks.spawn(async move { (way, ask(&store, mode, keys).await) });
     }
-    all.join_all().await.into_iter().sum()
+    let mut admitted = vec![0; asks.len()];
+    for (way, units) in tasks.join_all().await {
+        admitted[way] += units;
+    }
+    store.close().await;
+    admitted
+}
+
+/// What one task is admitted.
+async fn ask(store: &Redis, mode: Mode, keys: Vec<Key>) -> u32 {
+    let limit = Limit::fixed_window(LIMIT, Span::DAY).unwrap();
+    let sharing = Sharing {
+        mode,
+        ..Sharing::default()
+    };
+    let charge = |key: &Key| Charge {
+        sharing,
+        ..Charge::new(*key, &limit, Cost::ONE)
+    };
+    let charges: Vec<Charge<'_>> = keys.iter().map(charge).collect();
+    let quiet = match mode {
+        Mode::Leased => QUIET_LEASED,
+        Mode::Strict | Mode::WriteBack => QUIET_STRICT,
+    };
+    let (start, mut admitted) = (Instant::now(), 0);
+    let mut last = start;
+    while last.elapsed() < quiet {
+        assert!(start.elapsed() < BOUND, "still admitted after {BOUND:?}");
+        if store.decide(&charges).await.unwrap().is_admitted() {
+            admitted += 1;
+            last = Instant::now();
+        } else {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+    admitted
 }
