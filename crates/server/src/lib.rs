@@ -38,6 +38,9 @@ mod reply;
 
 mod check;
 
+#[doc(hidden)]
+pub mod fuzzed;
+
 mod http;
 
 mod admin;

@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tollgate_core::Mode;
-use tollgate_rules::{
-    Changes, Diagnostic, Loaded, Options, ReadError, RuleSet, Source, read_paths,
-};
+use tollgate_rules::{Changes, Diagnostic, Loaded, ReadError, RuleSet, Source, read_paths};
 use tracing::{error, info, warn};
 
+use crate::config::Config;
 use crate::engine::Engine;
 use crate::metrics::Metrics;
 
@@ -36,8 +35,7 @@ pub enum Outcome {
 pub(crate) struct Reader {
     engine: Arc<Engine>,
     metrics: Arc<Metrics>,
-    paths: Vec<PathBuf>,
-    options: Options,
+    config: Config,
     /// What was last found, the texts or that they cannot be read, as a hash; and what came of it.
     seen: Option<(u64, Outcome)>,
 }
@@ -45,23 +43,17 @@ pub(crate) struct Reader {
 // === impl Reader ===
 
 impl Reader {
-    pub(crate) fn new(
-        engine: Arc<Engine>,
-        metrics: Arc<Metrics>,
-        paths: Vec<PathBuf>,
-        options: Options,
-    ) -> Reader {
+    pub(crate) fn new(engine: Arc<Engine>, metrics: Arc<Metrics>, config: Config) -> Reader {
         Reader {
             engine,
             metrics,
-            paths,
-            options,
+            config,
             seen: None,
         }
     }
 
     pub(crate) fn paths(&self) -> &[PathBuf] {
-        &self.paths
+        &self.config.rules
     }
 
     /// Puts the first rules in force: those of the domains without a mistake.
@@ -70,8 +62,8 @@ impl Reader {
     ///
     /// That files cannot be read.
     pub(crate) fn first(&mut self) -> Result<Vec<Diagnostic>, ReadError> {
-        let sources = read_paths(&self.paths)?;
-        let loaded = self.parse(&sources);
+        let sources = read_paths(&self.config.rules)?;
+        let loaded = self.config.load(&sources);
         tell(&loaded.diagnostics);
         let diagnostics = loaded.diagnostics.clone();
         let outcome = self.succeed(loaded);
@@ -81,7 +73,7 @@ impl Reader {
 
     /// Reads the rules again, and puts what is good in force.
     pub(crate) fn again(&mut self, why: Why) -> Outcome {
-        let found = read_paths(&self.paths);
+        let found = read_paths(&self.config.rules);
         let hash = hash(&found);
         // Also of a failure: the log may stand beside the rules, and then to tell it is a change.
         if let (Why::Noticed, Some((seen, outcome))) = (why, self.seen)
@@ -91,7 +83,7 @@ impl Reader {
         }
         let outcome = match found {
             Ok(sources) => {
-                let loaded = self.parse(&sources);
+                let loaded = self.config.load(&sources);
                 tell(&loaded.diagnostics);
                 self.succeed(loaded)
             }
@@ -104,14 +96,6 @@ impl Reader {
         };
         self.seen = Some((hash, outcome));
         outcome
-    }
-
-    /// Reads rules; a limit that its domain's store cannot keep is a mistake in it.
-    fn parse(&self, sources: &[Source]) -> Loaded {
-        let stores = self.engine.stores();
-        RuleSet::parse_for(sources, &self.options, &|domain, limit| {
-            stores.unfit(domain, limit)
-        })
     }
 
     fn succeed(&self, loaded: Loaded) -> Outcome {
@@ -148,7 +132,7 @@ impl Reader {
             }
         }
         // What the settings say of all rules was meant for those in Redis.
-        let holds = [Mode::Strict, self.options.sharing.mode];
+        let holds = [Mode::Strict, self.config.sharing.mode];
         for view in rules.rules() {
             let (domain, mode) = (&view.rule.domain, view.sharing.mode);
             if !holds.contains(&mode) && !stores.of(domain).is_shared() {

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use tollgate_core::{Clock, Sharing};
 use tollgate_memory::SystemClock;
 use tollgate_redis::InvalidConfig;
-use tollgate_rules::{Diagnostic, Options as RuleOptions, ReadError};
+use tollgate_rules::{Diagnostic, ReadError};
 use tracing::{info, warn};
 
 use crate::config::{Config, Limits};
@@ -117,12 +117,8 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
     }
     let engine = Arc::new(Engine::new(stores));
     let metrics = Arc::new(Metrics::new(engine.decisions(), engine.stores()));
-    let options = RuleOptions {
-        merge_domains: config.merge_domains,
-        sharing: config.sharing,
-    };
     let (told, counted) = (Arc::clone(&engine), Arc::clone(&metrics));
-    let mut reader = Reader::new(told, counted, config.rules.clone(), options);
+    let mut reader = Reader::new(told, counted, config.clone());
     let diagnostics = reader.first().map_err(ServeError::Unreadable)?;
     if engine.rules().is_empty() {
         return Err(ServeError::NoRules(diagnostics));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tollgate_core::{Charge, Clock, Key, KeyHasher, Limit, Store, StoreError, Verdict};
+use tollgate_core::{Charge, Clock, Key, KeyHasher, Store, StoreError, Verdict};
 use tollgate_memory::Memory;
 use tollgate_redis::{Fallback, InvalidConfig, Redis};
 use tracing::{debug, info, warn};
@@ -103,16 +103,6 @@ impl Stores {
             false => self.others.get(domain),
         };
         &self.all[place.copied().unwrap_or(0)]
-    }
-
-    /// Why the store of a domain cannot keep a limit, and what to do instead.
-    pub(crate) fn unfit(&self, domain: &str, limit: &Limit) -> Option<String> {
-        match self.of(domain).store {
-            DomainStore::Memory(_) => None,
-            DomainStore::Redis(_) => tollgate_redis::check(limit)
-                .err()
-                .map(|invalid| invalid.to_string()),
-        }
     }
 
     /// The domains that a store was chosen for.

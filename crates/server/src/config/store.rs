@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use tollgate_core::{Sharing, Span};
-use tollgate_redis::{CONNECTIONS_MAX, Config, Secret, Servers, TIMEOUT, Tls};
-use tollgate_rules::Settings;
+use tollgate_core::{Limit, Sharing, Span};
+use tollgate_redis::{CONNECTIONS_MAX, Config as RedisConfig, Secret, Servers, TIMEOUT, Tls};
+use tollgate_rules::{Loaded, Options, RuleSet, Settings, Source};
 
+use super::Config;
 use super::url::{Url, is_address};
 
 /// What the store is called that serves every domain which no other does.
@@ -19,6 +20,8 @@ const NAME_BYTES_MAX: usize = 63;
 const PREFIX_BYTES_MAX: usize = 64;
 /// The largest file with a password.
 const PASSWORD_BYTES_MAX: usize = 4096;
+/// What a certificate begins with.
+const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
 /// The shortest and the longest time of a decision.
 const TIMEOUTS: (Span, Span) = (Span::from_millis(1), Span::from_secs(10));
 
@@ -29,7 +32,7 @@ pub enum Place {
     #[default]
     Memory,
     /// In Redis, with other nodes.
-    Redis(Box<Config>),
+    Redis(Box<RedisConfig>),
 }
 
 /// One of `stores`: a store for some domains.
@@ -43,9 +46,44 @@ pub struct OtherStore {
     pub place: Place,
 }
 
+// === impl Config ===
+
+impl Config {
+    /// The store of a domain, and what it is called.
+    pub fn store_of(&self, domain: &str) -> (&str, &Place) {
+        let serves = |other: &&OtherStore| other.domains.iter().any(|name| name == domain);
+        let other = self.stores.iter().find(serves);
+        other.map_or((DEFAULT_STORE, &self.store), |other| {
+            (&other.name, &other.place)
+        })
+    }
+
+    /// Reads rules as the service does: what the settings say of all limits holds for those that
+    /// say nothing, and a limit that its domain's store cannot keep is a mistake.
+    pub fn load(&self, sources: &[Source]) -> Loaded {
+        let options = Options {
+            merge_domains: self.merge_domains,
+            sharing: self.sharing,
+        };
+        RuleSet::parse_for(sources, &options, &|domain, limit| {
+            self.store_of(domain).1.unfit(limit)
+        })
+    }
+}
+
 // === impl Place ===
 
 impl Place {
+    /// Why a limit cannot be kept there, and what to do instead.
+    fn unfit(&self, limit: &Limit) -> Option<String> {
+        match self {
+            Place::Memory => None,
+            Place::Redis(_) => tollgate_redis::check(limit)
+                .err()
+                .map(|invalid| invalid.to_string()),
+        }
+    }
+
     /// `store`, and what holds for rules that say nothing about how they are shared.
     pub(super) fn take_default(top: &Settings<'_>, directory: &Path) -> (Place, Sharing) {
         let key = "store";
@@ -138,7 +176,7 @@ fn domains(store: &Settings<'_>, before: &[OtherStore]) -> Vec<String> {
 }
 
 /// A `redis` map.
-fn redis_at(redis: &Settings<'_>, directory: &Path) -> Config {
+fn redis_at(redis: &Settings<'_>, directory: &Path) -> RedisConfig {
     let url = redis.secret("url").and_then(|text| {
         let told = |(message, help): (&str, &str)| redis.complain("url", message.to_owned(), help);
         Url::parse(&text).map_err(told).ok()
@@ -146,7 +184,7 @@ fn redis_at(redis: &Settings<'_>, directory: &Path) -> Config {
     let servers = servers(redis, url.as_ref());
     let tls = encryption(redis, url.as_ref(), directory);
     let (username, password) = signs_in(redis, url, directory);
-    let default = Config::new(servers);
+    let default = RedisConfig::new(servers);
     let prefix = redis.parsed("prefix", "'tg:'", |text| {
         if text.contains(['{', '}']) {
             return Err("has a brace, which would choose the slot of every key".to_owned());
@@ -158,7 +196,7 @@ fn redis_at(redis: &Settings<'_>, directory: &Path) -> Config {
     });
     let pool = u32::try_from(CONNECTIONS_MAX).expect("a handful");
     let pool = redis.count("pool", 1, (1, pool));
-    Config {
+    RedisConfig {
         tls,
         username,
         password,
@@ -222,8 +260,8 @@ fn encryption(redis: &Settings<'_>, url: Option<&Url>, directory: &Path) -> Opti
         return Some(redis.map("tls", |tls| Tls {
             authorities: tls.text("ca").map(|path| {
                 let path = directory.join(path);
-                if let Err(error) = fs::File::open(&path) {
-                    let message = format!("cannot read {}: {error}", path.display());
+                if let Err(why) = has_certificates(&path) {
+                    let message = format!("{} {why}", path.display());
                     tls.complain("ca", message, "name a file of certificates (PEM)");
                 }
                 path
@@ -238,6 +276,16 @@ fn encryption(redis: &Settings<'_>, url: Option<&Url>, directory: &Path) -> Opti
         redis.complain("tls", message, "write `redis://`, or leave out `tls`");
     }
     is_encrypted.then(Tls::default)
+}
+
+/// Looks for certificates, without which no server would be trusted.
+fn has_certificates(path: &Path) -> Result<(), String> {
+    let bytes = fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
+    let begins = |window: &[u8]| window == CERTIFICATE;
+    match bytes.windows(CERTIFICATE.len()).any(begins) {
+        true => Ok(()),
+        false => Err("holds no certificate".to_owned()),
+    }
 }
 
 /// The user and the password: from the URL, or from keys of their own.

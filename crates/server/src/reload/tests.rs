@@ -6,7 +6,6 @@ use tempfile::TempDir;
 use tollgate_memory::SystemClock;
 
 use super::*;
-use crate::config::Config;
 use crate::stores::Stores;
 
 #[test]
@@ -20,7 +19,7 @@ fn a_failure_that_lasts_is_told_once_and_when_ordered() {
     let engine = Arc::new(Engine::new(stores));
     let metrics = Arc::new(Metrics::new(engine.decisions(), engine.stores()));
     let counted = Arc::clone(&metrics);
-    let mut reader = Reader::new(engine, counted, config.rules, Options::default());
+    let mut reader = Reader::new(engine, counted, config);
     reader.first().unwrap();
     let failures = |count: u32| {
         let line = format!("tollgate_reloads_total{{outcome=\"failed\"}} {count}\n");

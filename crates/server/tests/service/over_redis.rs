@@ -238,3 +238,26 @@ async fn a_limit_that_redis_cannot_keep_is_a_mistake_at_its_place() {
     // In memory it is as good as any.
     House::on(&rules(700_000)).await;
 }
+
+#[tokio::test]
+async fn a_store_that_cannot_be_used_stops_the_start() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let path = directory.path().join("rules.yaml");
+    std::fs::write(&path, rules()).unwrap();
+    let house = House::at(directory, path, |config| {
+        let mut redis = RedisConfig::single("127.0.0.1:1");
+        redis.tls = Some(tollgate_redis::Tls {
+            server_name: Some("no name".to_owned()),
+            ..tollgate_redis::Tls::default()
+        });
+        config.stores.push(OtherStore {
+            name: "pay".to_owned(),
+            domains: vec!["d".to_owned()],
+            place: Place::Redis(Box::new(redis)),
+        });
+    });
+    let error = house.await.err().unwrap();
+    assert_eq!(error.to_string(), "the store `pay` cannot be used");
+    let reason = std::error::Error::source(&error).unwrap().to_string();
+    assert_eq!(reason, "\"no name\" is no server's name");
+}

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 
 use tempfile::TempDir;
 use tollgate_core::{Mode, OnStoreError};
+use tollgate_redis::Config;
 use tollgate_rules::Source;
 
 use super::*;
@@ -63,7 +64,7 @@ fn one_server_needs_its_url_and_nothing_else() {
 fn everything_about_stores_can_be_said() {
     let directory = TempDir::new().unwrap();
     fs::write(directory.path().join("pw"), "correct horse\r\n").unwrap();
-    fs::write(directory.path().join("ca.pem"), "").unwrap();
+    fs::write(directory.path().join("ca.pem"), CERTIFICATE).unwrap();
     let text = "store:\n  mode: write_back\n  on_store_error: local\n  nodes: 3\n  redis:\n\
         \x20   cluster: ['a:1', '[::1]:2']\n    tls: {ca: ca.pem, server_name: db}\n\
         \x20   username: me\n    password_file: pw\n    prefix: 'x:'\n    timeout: 15ms\n\
@@ -148,7 +149,7 @@ const REDIS: [(&str, &str); 26] = [
     ),
     (
         "{url: 'redis://h', tls: {ca: nowhere.pem}}",
-        "cannot read /etc/tollgate/nowhere.pem",
+        "/etc/tollgate/nowhere.pem cannot be read",
     ),
     (
         "{url: 'redis://h', tls: maybe}",
@@ -307,4 +308,27 @@ fn settings_are_shown_without_passwords() {
         shown.contains("h:6379") && !shown.contains("hunter2"),
         "{shown}"
     );
+}
+
+#[test]
+fn authorities_are_a_file_of_certificates() {
+    let directory = TempDir::new().unwrap();
+    fs::write(directory.path().join("ca.pem"), "hello\n").unwrap();
+    let text = "store: {redis: {url: 'redis://h', tls: {ca: ca.pem}}}\n";
+    let found = parse_in(directory.path(), text).unwrap_err().to_string();
+    assert!(found.contains("ca.pem holds no certificate"), "{found}");
+}
+
+#[test]
+fn a_domain_has_the_store_that_names_it() {
+    let settings =
+        parse("store: {redis: {url: 'redis://h'}}\nstores: {a: {domains: [x, y], memory: true}}\n");
+    assert_eq!(settings.store_of("y"), ("a", &Place::Memory));
+    assert_eq!(settings.store_of("z"), ("default", &settings.store));
+    let rule = "descriptors: [{key: k, rate_limit: {unit: second, requests_per_unit: 2000000, \
+        algorithm: token_bucket}}]\n";
+    let rules = Source::new("r.yaml", format!("domain: x\n{rule}---\ndomain: z\n{rule}"));
+    let loaded = settings.load(&[rules]);
+    assert!(loaded.rules.domains().eq(["x"]));
+    assert_eq!(loaded.diagnostics.len(), 1, "{:?}", loaded.diagnostics);
 }
