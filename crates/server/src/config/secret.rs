@@ -9,8 +9,18 @@ use tollgate_rules::Diagnostic;
 const HIDDEN: &str = "(not shown: there may be a password in it)";
 /// What tells that a line may hold one, in lower case.
 const SIGNS: [&str; 6] = ["pass", "secret", "redis", "url", "user", "@"];
-/// The keys at the top of a file below which every line may.
+/// The keys at the top of a file below which every line may, ...
 const STORES: &str = "store";
+/// ... except those that begin with one of these.
+const HARMLESS: [&str; 7] = [
+    "domains:",
+    "mode:",
+    "nodes:",
+    "on_store_error:",
+    "pool:",
+    "prefix:",
+    "timeout:",
+];
 
 /// Takes the lines out that may hold a password.
 pub(super) fn hide(diagnostics: &mut [Diagnostic], text: &[u8]) {
@@ -38,7 +48,11 @@ fn hidden(text: &str) -> Vec<bool> {
         } else if begins_key {
             in_store = false;
         }
-        in_store || SIGNS.iter().any(|sign| lower.contains(sign))
+        let is_harmless = HARMLESS
+            .iter()
+            .any(|key| lower.trim_start().starts_with(key));
+        let is_signed = SIGNS.iter().any(|sign| lower.contains(sign));
+        is_signed || in_store && !is_harmless
     });
     lines.collect()
 }
@@ -50,9 +64,11 @@ mod tests {
     #[test]
     fn whatever_belongs_to_a_store_is_hidden() {
         let text = "rules: r\nstore:\n  redis:\n\n    # hm\n    password:\n hunter2\nlog: {}\n\
-            stoer: {pw: a@b}\n{x: y,\n stores: {a:\n {pw: x},\n\nlimits: {}\n";
+            stoer: {pw: a@b}\n{x: y,\n stores: {a:\n {pw: x},\n\nlimits: {}\n\
+            store:\n  mode: lax\n  pool: {user: b}\n";
         let expected = [
             false, true, true, true, true, true, true, false, true, false, true, true, true, false,
+            true, false, true,
         ];
         assert_eq!(hidden(text), expected);
     }
