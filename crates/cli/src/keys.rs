@@ -92,7 +92,7 @@ fn execute(which: &Which, resets: bool) -> Result<(), Failure> {
     }
     let service = Service::read(&which.config)?;
     check_domain(&service, &which.domain)?;
-    let (store, place) = service.store_of(&which.domain);
+    let (store, place) = service.config.store_of(&which.domain);
     let Place::Redis(config) = place else {
         return Err(Failure(1, in_memory(&which.domain, store)));
     };

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use tollgate_core::Mode;
-use tollgate_rules::{Loaded, Options, ReadError, RuleSet, read_paths};
-use tollgate_server::{Config, ConfigError, DEFAULT_STORE, Place};
+use tollgate_rules::{Loaded, ReadError, read_paths};
+use tollgate_server::{Config, ConfigError, Place};
 
 use crate::complaint::with_reasons;
 
@@ -25,27 +25,12 @@ pub(crate) enum Unread {
 // === impl Service ===
 
 impl Service {
-    /// Reads a settings file, and the rules that it names. A limit that its domain's store cannot
-    /// keep is a mistake in the rules.
+    /// Reads a settings file, and the rules that it names.
     pub(crate) fn read(path: &Path) -> Result<Service, Unread> {
         let config = Config::read(path).map_err(Unread::Settings)?;
         let sources = read_paths(&config.rules).map_err(Unread::Rules)?;
-        let options = Options {
-            merge_domains: config.merge_domains,
-            sharing: config.sharing,
-        };
-        let loaded = RuleSet::parse_for(&sources, &options, &|domain, limit| match store_of(
-            &config, domain,
-        )
-        .1
-        {
-            Place::Memory => None,
-            Place::Redis(_) => tollgate_redis::check(limit)
-                .err()
-                .map(|why| why.to_string()),
-        });
         Ok(Service {
-            loaded,
+            loaded: config.load(&sources),
             files: sources.len(),
             config,
         })
@@ -69,7 +54,7 @@ impl Service {
         let expected = [Mode::Strict, self.config.sharing.mode];
         for view in rules.rules() {
             let (domain, mode) = (&view.rule.domain, view.sharing.mode);
-            let (name, place) = self.store_of(domain);
+            let (name, place) = self.config.store_of(domain);
             if view.limit.is_some() && !expected.contains(&mode) && *place == Place::Memory {
                 let rule = view.rule.shown();
                 notes.push(format!(
@@ -80,19 +65,6 @@ impl Service {
         }
         notes
     }
-
-    /// The store of a domain, and what it is called.
-    pub(crate) fn store_of(&self, domain: &str) -> (&str, &Place) {
-        store_of(&self.config, domain)
-    }
-}
-
-fn store_of<'c>(config: &'c Config, domain: &str) -> (&'c str, &'c Place) {
-    let mut others = config.stores.iter();
-    let other = others.find(|store| store.domains.iter().any(|served| served == domain));
-    other.map_or((DEFAULT_STORE, &config.store), |store| {
-        (&store.name, &store.place)
-    })
 }
 
 // === impl Unread ===
