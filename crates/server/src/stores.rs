@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tollgate_core::{Charge, Clock, Key, KeyHasher, Store, StoreError, Verdict};
 use tollgate_memory::Memory;
-use tollgate_redis::{Fallback, InvalidConfig, Redis};
+use tollgate_redis::{Fallback, InvalidConfig, Redis, Servers};
 use tracing::{debug, info, warn};
 
 use crate::config::{Config, DEFAULT_STORE, Place};
@@ -83,8 +83,8 @@ impl Stores {
             Place::Memory => DomainStore::Memory(memory),
             Place::Redis(config) => {
                 let redis = Redis::connect(config).map_err(|invalid| (name.to_owned(), invalid))?;
-                let (servers, tls) = (&config.servers, config.tls.is_some());
-                info!(store = name, ?servers, tls, "connecting to Redis");
+                let (servers, tls) = (shown(&config.servers), config.tls.is_some());
+                info!(store = name, servers, tls, "connecting to Redis");
                 DomainStore::Redis(Box::new(Fallback::new(redis, memory)))
             }
         };
@@ -140,6 +140,16 @@ impl fmt::Debug for Stores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self.all.iter().map(|named| &named.name);
         f.debug_list().entries(names).finish()
+    }
+}
+
+fn shown(servers: &Servers) -> String {
+    match servers {
+        Servers::Single(address) => address.clone(),
+        Servers::Cluster(addresses) => format!("cluster {}", addresses.join(", ")),
+        Servers::Sentinel { addresses, master } => {
+            format!("sentinel {master} at {}", addresses.join(", "))
+        }
     }
 }
 

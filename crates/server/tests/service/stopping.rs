@@ -12,7 +12,7 @@ use crate::http_client::Client;
 const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 1000/day}]\n";
 const GOOD: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}"#;
 
-async fn health(client: &grpc_client::Client, service: &str) -> i32 {
+pub(crate) async fn health(client: &grpc_client::Client, service: &str) -> i32 {
     let request = HealthCheckRequest {
         service: service.to_owned(),
     };

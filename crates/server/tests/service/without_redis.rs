@@ -9,6 +9,7 @@ use crate::grpc_client;
 use crate::house::House;
 use crate::http_client::Client;
 use crate::over_redis::{at, metric};
+use crate::stopping::health;
 
 /// How long Redis may take to be noticed.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -68,6 +69,7 @@ async fn each_limit_does_what_it_says_until_redis_comes() {
     let denied = client.post("/v1/check", question).await;
     assert_eq!(denied.header("retry-after"), Some("1"), "{denied:?}");
     let grpc = grpc_client::Client::to(house.grpc()).await;
+    assert_eq!(health(&grpc, "ratelimit").await, 1, "serving");
     let question = r#"{"domain":"d","descriptors":[{"entries":[{"key":"open","value":"v"}]}]}"#;
     grpc.ask(question).await.unwrap();
 
