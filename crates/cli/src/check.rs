@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use tollgate_rules::{Diagnostic, Options, RuleSet, read_paths};
+use tollgate_rules::{Diagnostic, Options, RuleSet, escaped, read_paths};
 use tollgate_server::ConfigError;
 
 use crate::complaint::{complain_of, counted, with_reasons};
@@ -124,7 +124,7 @@ impl Checked {
             writeln!(out, "{diagnostic}")?;
         }
         for note in &self.notes {
-            writeln!(out, "warning: {note}\n")?;
+            writeln!(out, "warning: {}\n", escaped(note))?;
         }
         let found = format!(
             "{}, {}",

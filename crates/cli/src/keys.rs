@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Subcommand, ValueEnum};
 use tollgate_core::{Cost, Descriptor, Request, Span, Verdict};
 use tollgate_redis::{Config, Held, Redis};
+use tollgate_rules::escaped;
 use tollgate_server::Place;
 
 use crate::complaint::{complain_of, with_reasons};
@@ -64,9 +65,9 @@ enum Format {
 }
 
 const AFTER_HELP: &str = "\
-Exit status: 0 if a limit is met and Redis has answered; 1 if none is met, the domain is not kept in \
-Redis, its rules have mistakes, or Redis does not answer; 2 if the command line or the settings are \
-wrong, or a file cannot be read.";
+Exit status: 0 if a limit is met and Redis has answered; 1 if none is met, the domain is not kept \
+in Redis, its rules have mistakes, or Redis does not answer; 2 if the command line or the settings \
+are wrong, or a file cannot be read.";
 
 /// Why nothing can be told, and the exit status.
 struct Failure(u8, String);
@@ -134,7 +135,7 @@ fn check_domain(service: &Service, domain: &str) -> Result<(), Failure> {
         ));
     }
     let known: Vec<&str> = rules.domains().collect();
-    let known = known.join("`, `");
+    let known = escaped(&known.join("`, `"));
     Err(Failure(
         1,
         format!("there are no rules for the domain `{domain}`, only for `{known}`"),
@@ -150,8 +151,8 @@ fn in_memory(domain: &str, store: &str) -> String {
 
 fn no_limit(which: &Which) -> String {
     format!(
-        "no descriptor meets a limit of `{}`: give all entries of a descriptor, in the order of the \
-         rules, as in user=ann,path=/x",
+        "no descriptor meets a limit of `{}`: give all entries of a descriptor, in the order of \
+         the rules, as in user=ann,path=/x",
         which.domain
     )
 }

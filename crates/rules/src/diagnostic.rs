@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 mod excerpt;
 
-pub(crate) use excerpt::{escaped, is_unsafe};
+pub use excerpt::escaped;
+pub(crate) use excerpt::is_unsafe;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

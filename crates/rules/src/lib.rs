@@ -81,7 +81,7 @@ mod view;
 
 mod settings;
 
-pub use diagnostic::{Diagnostic, Severity};
+pub use diagnostic::{Diagnostic, Severity, escaped};
 pub use findings::DIAGNOSTICS_MAX;
 pub use parse::RULES_MAX;
 pub use reload::{Changed, Changes, REMEMBERED_MAX};

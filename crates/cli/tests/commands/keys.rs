@@ -116,6 +116,9 @@ fn several_descriptors_are_shown_in_their_order() {
     assert_eq!(rules, ["free", "k.path", "k", none]);
     assert!(text.contains("unlimited: nothing is counted"), "{text}");
     assert!(text.contains("held      nothing"), "{text}");
+    let strange = run(directory.path(), &["keys", "show", "d", "k=\u{1b}[2J"]);
+    let text = String::from_utf8(strange.stdout).unwrap();
+    assert!(text.contains("d: k=\\u{1b}[2J"), "{text}");
 }
 
 #[test]

@@ -62,8 +62,9 @@ impl Excerpt {
     }
 }
 
-/// `text` without anything that could move a terminal's cursor.
-pub(crate) fn escaped(text: &str) -> String {
+/// A file's own words made fit for a terminal: control characters and those that change the
+/// direction of text are written out, and a tab is four blanks.
+pub fn escaped(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
