@@ -39,6 +39,12 @@ pub enum Timeline {
 pub trait Clock: Send + Sync {
     /// Reads both clocks.
     fn now(&self) -> Now;
+
+    /// Reads one of them, which may be cheaper.
+    #[inline]
+    fn on(&self, timeline: Timeline) -> Moment {
+        self.now().on(timeline)
+    }
 }
 
 // === impl Moment ===
@@ -209,10 +215,18 @@ impl<C: Clock + ?Sized> Clock for &C {
     fn now(&self) -> Now {
         (**self).now()
     }
+
+    fn on(&self, timeline: Timeline) -> Moment {
+        (**self).on(timeline)
+    }
 }
 
 impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
     fn now(&self) -> Now {
         (**self).now()
+    }
+
+    fn on(&self, timeline: Timeline) -> Moment {
+        (**self).on(timeline)
     }
 }

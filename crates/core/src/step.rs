@@ -11,7 +11,7 @@ use crate::usage::Usage;
 ///
 /// Pure: the caller owns the clock and the atomicity. Every store runs this, or proves that it does
 /// the same. `now` is on the limit's own [`crate::Timeline`].
-#[inline]
+#[inline(always)]
 pub fn step<U: Usage>(
     usage: &mut U,
     limit: &Limit,

@@ -2,16 +2,15 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tollgate_core::{Clock, Moment, Now, Span};
+use tollgate_core::{Clock, Moment, Now, Span, Timeline};
 
+use crate::steady::Steady;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// How often the wall clock is read again.
 const WALL_PERIOD: Span = Span::SECOND;
 /// How much later than at the correction a reader may still have told the time by the old offset.
 const SLACK: Span = Span::from_millis(1);
-/// The steady clock's first moment is not zero, so that a moment before it can be told.
-const STEADY_ORIGIN: Span = Span::HOUR;
 
 /// This machine's clocks.
 ///
@@ -20,9 +19,7 @@ const STEADY_ORIGIN: Span = Span::HOUR;
 /// set forward counts at once; one that was set back holds the moment still until it has caught up.
 #[derive(Debug)]
 pub struct SystemClock {
-    steady: quanta::Clock,
-    /// The counter's value at the start.
-    start: u64,
+    steady: Steady,
     /// Odd while the two below are being changed.
     turn: AtomicU64,
     /// UTC less the steady clock.
@@ -57,13 +54,12 @@ impl SystemClock {
     /// Starts the clock. The first one in a process calibrates the processor's counter, which takes
     /// some milliseconds.
     pub fn new() -> SystemClock {
-        let steady = quanta::Clock::new();
-        let start = steady.raw();
+        let steady = Steady::new();
+        let offset = wall().since(steady.now());
         SystemClock {
             steady,
-            start,
             turn: AtomicU64::new(0),
-            offset: AtomicU64::new(wall().as_nanos() - STEADY_ORIGIN.as_nanos()),
+            offset: AtomicU64::new(offset.as_nanos()),
             floor: AtomicU64::new(0),
             next_reading: AtomicU64::new(0),
         }
@@ -71,8 +67,7 @@ impl SystemClock {
 
     #[inline]
     fn steady(&self) -> Moment {
-        let passed = self.steady.delta_as_nanos(self.start, self.steady.raw());
-        Moment::ZERO + STEADY_ORIGIN + Span::from_nanos(passed)
+        self.steady.now()
     }
 
     #[cold]
@@ -124,6 +119,14 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     #[inline]
+    fn on(&self, timeline: Timeline) -> Moment {
+        match timeline {
+            Timeline::Steady => self.steady(),
+            Timeline::Utc => self.now().utc,
+        }
+    }
+
+    #[inline]
     fn now(&self) -> Now {
         loop {
             let turn = self.turn.load(Ordering::Acquire);
@@ -140,6 +143,8 @@ impl Clock for SystemClock {
             let due = self.next_reading.load(Ordering::Relaxed);
             if steady.as_nanos() >= due {
                 self.read_wall(due);
+                // Nobody may have asked for UTC for hours.
+                continue;
             }
             let utc = steady.as_nanos().saturating_add(offset).max(floor);
             return Now {
@@ -154,7 +159,7 @@ fn wall() -> Moment {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    Moment::ZERO + Span::from(since).max(STEADY_ORIGIN)
+    Moment::ZERO + Span::from(since)
 }
 
 // === impl ManualClock ===

@@ -68,7 +68,7 @@ impl RandomKeys {
     }
 
     /// The key of anything that can be hashed.
-    #[inline]
+    #[inline(always)]
     pub fn of<T: Hash + ?Sized>(&self, value: &T) -> Key {
         let mut state = KeyState {
             keys: self,
@@ -134,7 +134,7 @@ impl KeyState<'_> {
 }
 
 impl Hasher for KeyState<'_> {
-    #[inline]
+    #[inline(always)]
     fn finish(&self) -> u64 {
         match &self.written {
             Written::Nothing => self.keys.sip.finish(),

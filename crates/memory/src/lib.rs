@@ -54,7 +54,7 @@ mod memory;
 
 mod table;
 
-mod bucket;
+mod line;
 
 mod ghosts;
 
@@ -71,6 +71,8 @@ mod chain;
 mod arena;
 
 mod hasher;
+
+mod steady;
 
 mod clock;
 

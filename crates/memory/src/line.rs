@@ -1,42 +1,38 @@
-//! Two cache lines of slots.
+//! One cache line of slots.
 
 use tollgate_core::Now;
 
 use crate::pair::{Pair, Seen};
 use crate::tag::{Heat, Tag};
 
-/// Slots in a bucket.
+/// Slots in a line.
 #[cfg(not(loom))]
-pub(crate) const SLOTS: usize = 8;
-/// The model checker explores two buckets of two slots: more of them only take longer.
+pub(crate) const SLOTS: usize = 4;
+/// The model checker explores two buckets of two lines of one slot: more only take longer.
 #[cfg(loom)]
-pub(crate) const SLOTS: usize = 2;
-/// Up to how many slots in use a bucket is taken without looking whether the other is emptier.
-pub(crate) const ROOMY_MAX: usize = SLOTS / 2;
+pub(crate) const SLOTS: usize = 1;
 
-/// Two cache lines of slots.
+/// One cache line of slots.
 #[derive(Debug, Default)]
-#[repr(align(128))]
-pub(crate) struct Bucket {
+#[repr(align(64))]
+pub(crate) struct Line {
     pub(crate) slots: [Pair; SLOTS],
 }
 
-/// What an insertion wants to know about a bucket.
+/// What an insertion wants to know about a line, or about the two of a bucket.
 #[derive(Default)]
 pub(crate) struct Room<'t> {
-    /// A slot that nobody ever owned.
-    pub(crate) empty: Option<(&'t Pair, Seen)>,
-    /// The slot whose owner was forgotten first.
-    forgotten: Option<(&'t Pair, Seen)>,
+    /// A slot whose taking loses nothing.
+    pub(crate) free: Option<(&'t Pair, Seen)>,
     pub(crate) owned: usize,
     live: usize,
 }
 
-// === impl Bucket ===
+// === impl Line ===
 
-impl Bucket {
+impl Line {
     /// The slot of the key with this fingerprint, and what it held.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, fingerprint: u64) -> Option<(&Pair, Seen)> {
         // All are compared before any branch: where a key stands nobody can predict.
         let mut matches = Pair::matches(&self.slots, Tag::low(fingerprint));
@@ -52,30 +48,33 @@ impl Bucket {
         None
     }
 
-    /// How much room there is.
+    /// How much room there is. A slot that nobody owned goes before one whose owner is forgotten,
+    /// and of those the one forgotten first, so that keys that come back find their slots.
     pub(crate) fn room(&self, now: Now) -> Room<'_> {
         let mut room = Room::default();
+        let (mut empty, mut forgotten): (_, Option<(&Pair, Seen)>) = (None, None);
         for slot in &self.slots {
             let seen = slot.load();
             if seen.tag == Tag::default() {
-                room.empty = room.empty.or(Some((slot, seen)));
+                empty = empty.or(Some((slot, seen)));
                 continue;
             }
             room.owned += 1;
             let earlier = |(_, other): (_, Seen)| seen.word < other.word;
             if is_live(seen, now) {
                 room.live += 1;
-            } else if room.forgotten.is_none_or(earlier) {
-                room.forgotten = Some((slot, seen));
+            } else if forgotten.is_none_or(earlier) {
+                forgotten = Some((slot, seen));
             }
         }
+        room.free = empty.or(forgotten);
         room
     }
 }
 
-/// The number of the lowest bit that is set, of those of one bucket.
+/// The number of the lowest bit that is set, of those of one line.
 #[inline]
-fn first_of(matches: u8) -> usize {
+fn first_of(matches: u32) -> usize {
     usize::try_from(matches.trailing_zeros()).unwrap_or(0) % SLOTS
 }
 
@@ -94,18 +93,18 @@ pub(crate) fn standing(seen: Seen, now: Now) -> (Heat, u64) {
 // === impl Room ===
 
 impl<'t> Room<'t> {
-    /// A slot whose taking loses nothing.
-    pub(crate) const fn free(&self) -> Option<(&'t Pair, Seen)> {
-        if self.empty.is_some() {
-            self.empty
-        } else {
-            self.forgotten
+    /// The room of a bucket, of which the line with this room is searched before the `other` one.
+    pub(crate) fn with(self, other: Room<'t>) -> Room<'t> {
+        Room {
+            free: self.free.or(other.free),
+            owned: self.owned + other.owned,
+            live: self.live + other.live,
         }
     }
 
     /// What is to be even between the two buckets: live keys where there are many, and below that
     /// owned slots, so that a key that is asked for again finds its slot.
     pub(crate) fn weight(&self) -> (usize, usize) {
-        (self.live.max(ROOMY_MAX), self.owned)
+        (self.live.max(SLOTS), self.owned)
     }
 }

@@ -1,17 +1,22 @@
 //! The store: what happens to a request, from its charges to its verdict.
 
 use tollgate_core::{
-    Bill, Charge, Clock, Decision, Key, KeyHasher, Limit, Moment, Now, Store, StoreError, Verdict,
+    Bill, Charge, Clock, Decision, Key, KeyHasher, Limit, Moment, Now, Store, StoreError, Timeline,
+    Verdict,
 };
 
 use crate::arena::{Arena, BLOCK_BYTES};
 use crate::clock::SystemClock;
 use crate::hasher::RandomKeys;
-use crate::table::{Place, Table};
+use crate::table::Table;
 
 mod hold;
 
+mod quick;
+
 mod single;
+
+use quick::Flat;
 
 /// Bytes of the table for each key of `max_keys`: a slot of 16 bytes, half a slot of room so that
 /// hardly any key is lost, and the rest of the store.
@@ -174,12 +179,15 @@ impl<C: Clock> Memory<C> {
     /// # Errors
     ///
     /// [`StoreError::Contended`] or [`StoreError::Full`]; a refusal is a [`Decision`].
-    #[inline]
+    #[inline(always)]
     pub fn check(&self, charge: &Charge<'_>) -> Result<Decision, StoreError> {
-        // The clock is read while the memory is on its way.
         let place = self.table.place(charge.key);
-        self.table.prefetch(place);
-        self.check_in(place, charge, &mut Time::of(&self.clock))
+        let steady = || self.clock.on(Timeline::Steady);
+        match self.check_quickly(place, charge, steady) {
+            Some(decision) => Ok(decision),
+            // A copy, so that what is asked stays in registers unless it is needed here.
+            None => self.check_anew(place, *charge).map(Flat::into_decision),
+        }
     }
 
     /// As [`Memory::check`], at a given time.
@@ -198,17 +206,40 @@ impl<C: Clock> Memory<C> {
         charges: &[Charge<'_>],
         answers: &mut Vec<Result<Decision, StoreError>>,
     ) {
-        let mut time = Time::of(&self.clock);
-        let places: &mut [Place; AHEAD] = &mut [Place::default(); AHEAD];
         answers.reserve(charges.len());
-        for chunk in charges.chunks(AHEAD) {
-            for (place, charge) in places.iter_mut().zip(chunk) {
-                *place = self.table.place(charge.key);
-                self.table.prefetch(*place);
-            }
-            for (place, charge) in places.iter().zip(chunk) {
-                answers.push(self.check_in(*place, charge, &mut time));
-            }
+        let mut asked = charges.iter();
+        let keys = charges.iter().map(|charge| charge.key);
+        let charge = |_key| *asked.next().expect("as many as there are keys");
+        self.check_each(keys, charge, |answer| answers.push(answer));
+    }
+
+    /// As [`Memory::check_batch`], for whoever needs neither list: `charge` says what is asked of each
+    /// key, in their order, and `told` hears the answers, in the same order.
+    #[inline]
+    pub fn check_each<'c>(
+        &self,
+        keys: impl IntoIterator<Item = Key>,
+        mut charge: impl FnMut(Key) -> Charge<'c>,
+        mut told: impl FnMut(Result<Decision, StoreError>),
+    ) {
+        let mut time = Time::of(&self.clock);
+        let mut keys = keys.into_iter();
+        let mut ahead = [Key::from_bits(0); AHEAD];
+        let mut count = 0;
+        for key in keys.by_ref().take(AHEAD) {
+            self.table.prefetch(self.table.place(key));
+            ahead[count] = key;
+            count += 1;
+        }
+        let mut oldest = 0;
+        for next in keys {
+            self.table.prefetch(self.table.place(next));
+            let key = std::mem::replace(&mut ahead[oldest], next);
+            oldest = (oldest + 1) % AHEAD;
+            told(self.check_timed(&charge(key), &mut time));
+        }
+        for place in oldest..oldest + count {
+            told(self.check_timed(&charge(ahead[place % AHEAD]), &mut time));
         }
     }
 

@@ -1,11 +1,12 @@
 //! The line table: where every key's slot is.
 //!
-//! A bucket is two adjacent cache lines of eight slots, and a key may live in two buckets. A slot's
-//! word is a moment from which on nothing is remembered, so a slot whose moment has passed is free,
-//! whoever owned it: forgetting is not an action, there is no sweeper, and the memory is what was
-//! allocated at the start.
+//! A line of memory has four slots, a bucket is two adjacent lines, and a key may live in two
+//! buckets, in each of which one line is its home. A slot's word is a moment from which on nothing
+//! is remembered, so a slot whose moment has passed is free, whoever owned it: forgetting is not an
+//! action, there is no sweeper, and the memory is what was allocated at the start.
 //!
-//! **Finding** compares fingerprints in the first bucket, then in the second. **Changing** a slot
+//! **Finding** compares fingerprints in the first home, where four keys in five are, then in the
+//! second home, and then in the lines beside the two. **Changing** a slot
 //! is one 16-byte compare-and-swap of owner and word together, so a charge cannot land on the
 //! slot's next owner. **Inserting** is serialised for each first bucket by a short lock, under
 //! which both buckets are searched again: a key that two threads insert never has two slots. A
@@ -13,9 +14,8 @@
 //! waits for it.
 //!
 //! **Choosing** prefers the first bucket while it is roomy ([`ROOMY_MAX`]), then the emptier of
-//! both: that costs a second look for one key in six and loses hardly more than always taking the
-//! emptier. A slot that nobody owned goes before one whose owner is forgotten, and of those the one
-//! forgotten first, so that keys that come back find their slots.
+//! both, and there the key's home while that has room: so one line of memory is all that most
+//! decisions wait for, and hardly more keys are lost than by always taking the emptiest place.
 //!
 //! **Evicting** is for when all sixteen are live, and every key that is lost is counted. Keys that
 //! were charged only once go first ([`Heat`]), in the order in which a hand passes over their
@@ -28,14 +28,16 @@ use tollgate_core::{Key, Now, StoreError};
 
 use std::sync::atomic::AtomicU8;
 
-use crate::bucket::{Bucket, ROOMY_MAX, SLOTS, is_live, standing};
 use crate::ghosts::{BUCKETS_PER_GHOST, Ghosts};
+use crate::line::{Line, Room, SLOTS, is_live, standing};
 use crate::pair::{Pair, Seen};
 use crate::sync::{AtomicBool, AtomicU64, Ordering, Patience};
 use crate::tag::{Heat, halves};
 
 /// Bytes of a bucket, with its hand and its part of the ghosts.
-const BUCKET_BYTES: usize = size_of::<Bucket>() + 1 + 4 / BUCKETS_PER_GHOST;
+const BUCKET_BYTES: usize = 2 * size_of::<Line>() + 1 + 4 / BUCKETS_PER_GHOST;
+/// Up to how many slots in use a bucket is taken without looking whether the other is emptier.
+const ROOMY_MAX: usize = SLOTS;
 /// The fewest buckets: a table for a handful of keys is not worth a loss.
 #[cfg(not(loom))]
 const BUCKETS_MIN: usize = 16;
@@ -56,7 +58,8 @@ const CHOICES_MAX: u32 = 1024;
 /// A fixed number of slots, in which keys come and go.
 #[derive(Debug)]
 pub(crate) struct Table {
-    buckets: Box<[Bucket]>,
+    /// Each two make a bucket.
+    lines: Box<[Line]>,
     /// For each bucket, where the hand stands that evicts new keys.
     hands: Box<[AtomicU8]>,
     ghosts: Ghosts,
@@ -64,11 +67,13 @@ pub(crate) struct Table {
     evicted: AtomicU64,
 }
 
-/// A key's two buckets; the same one twice in no table.
+/// Where a key may live.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
-    first: usize,
-    second: usize,
+    /// The line that is its home in its first bucket.
+    home: usize,
+    /// The half of its hash from which both homes follow.
+    bits: u64,
 }
 
 /// What an insertion displaced.
@@ -111,7 +116,7 @@ impl Table {
             .step_by(PAGE)
             .for_each(|hand| hand.store(0, Ordering::Relaxed));
         Table {
-            buckets: (0..buckets).map(|_| Bucket::default()).collect(),
+            lines: (0..2 * buckets).map(|_| Line::default()).collect(),
             hands,
             ghosts: Ghosts::beside(buckets),
             gates: (0..GATES).map(|_| AtomicBool::new(false)).collect(),
@@ -121,7 +126,7 @@ impl Table {
 
     /// Bytes of all that the table holds.
     pub(crate) fn bytes(&self) -> usize {
-        self.buckets.len() * (size_of::<Bucket>() + 1) + self.ghosts.bytes() + Table::FIXED_BYTES
+        size_of_val(&*self.lines) + self.hands.len() + self.ghosts.bytes() + Table::FIXED_BYTES
     }
 
     /// Live keys that an insertion pushed out.
@@ -138,52 +143,65 @@ impl Table {
 
     /// Every slot, in the order of memory.
     pub(crate) fn slots(&self) -> impl Iterator<Item = &Pair> {
-        self.buckets.iter().flat_map(|bucket| &bucket.slots)
+        self.lines.iter().flat_map(|line| &line.slots)
     }
 
     /// The slot with this number, counted round and round.
     pub(crate) fn slot(&self, number: u64) -> &Pair {
-        let slots = self.buckets.len() * SLOTS;
-        let index = usize::try_from(number).unwrap_or(0) % slots;
-        &self.buckets[index / SLOTS].slots[index % SLOTS]
+        let index = usize::try_from(number).unwrap_or(0) % self.slot_count();
+        &self.lines[index / SLOTS].slots[index % SLOTS]
     }
 
     /// How many slots there are.
     pub(crate) fn slot_count(&self) -> usize {
-        self.buckets.len() * SLOTS
+        self.lines.len() * SLOTS
     }
 
     /// Where `key` may live.
     #[inline]
     pub(crate) fn place(&self, key: Key) -> Place {
-        let [_, low] = halves(key);
-        let first = spread(low, self.buckets.len());
-        // All bits count, also those that the fingerprint does not have.
-        let second = spread(low.wrapping_mul(SECOND), self.buckets.len());
-        let next = if first + 1 == self.buckets.len() {
-            0
-        } else {
-            first + 1
-        };
-        Place {
-            first,
-            second: if second == first { next } else { second },
-        }
+        let [_, bits] = halves(key);
+        let home = spread(bits, self.lines.len());
+        Place { home, bits }
     }
 
-    /// Asks the memory for a key's first bucket before it is needed.
+    /// Asks the memory for a key's first home before it is needed.
     #[inline]
     pub(crate) fn prefetch(&self, place: Place) {
-        let bucket = &self.buckets[place.first];
-        prefetch(&raw const bucket.slots[0]);
-        prefetch(&raw const bucket.slots[SLOTS / 2]);
+        prefetch(&raw const self.lines[place.home].slots[0]);
     }
 
     /// The key's slot and what it held, if it has one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, place: Place, fingerprint: u64) -> Option<(&Pair, Seen)> {
-        let first = self.buckets[place.first].find(fingerprint);
-        first.or_else(|| self.buckets[place.second].find(fingerprint))
+        let found = self.lines[place.home].find(fingerprint);
+        found.or_else(|| self.find_away(place, fingerprint))
+    }
+
+    /// Looks everywhere but in the key's first home.
+    #[inline(never)]
+    fn find_away(&self, place: Place, fingerprint: u64) -> Option<(&Pair, Seen)> {
+        let second = self.second_home(place);
+        let away = [second, beside(place.home), beside(second)];
+        away.iter()
+            .find_map(|line| self.lines[*line].find(fingerprint))
+    }
+
+    /// The line that is the key's home in its second bucket; the first one twice in no table.
+    #[inline]
+    fn second_home(&self, place: Place) -> usize {
+        // All bits count, also those that the fingerprint does not have.
+        let second = spread(place.bits.wrapping_mul(SECOND), self.lines.len());
+        if second / 2 == place.home / 2 {
+            let next = second + 2;
+            if next < self.lines.len() {
+                next
+            } else {
+                second % 2
+            }
+        } else {
+            second
+        }
     }
 
     /// Gives a key a slot that holds `new`.
@@ -230,7 +248,7 @@ impl Table {
     }
 
     fn close_gate(&self, place: Place, patience: &mut Patience) -> Result<Gate<'_>, StoreError> {
-        let gate = &self.gates[place.first % GATES];
+        let gate = &self.gates[place.home / 2 % GATES];
         while gate
             .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
             .is_err()
@@ -251,27 +269,35 @@ impl Table {
     }
 
     fn choose(&self, place: Place, now: Now) -> Option<(&Pair, Seen)> {
-        let first = self.buckets[place.first].room(now);
+        let first = self.room(place.home, now);
         if first.owned <= ROOMY_MAX {
-            return first.empty;
+            return first.free;
         }
-        let second = self.buckets[place.second].room(now);
+        let second = self.room(self.second_home(place), now);
         let [lighter, other] = if first.weight() <= second.weight() {
             [first, second]
         } else {
             [second, first]
         };
-        let free = lighter.free().or_else(|| other.free());
+        let free = lighter.free.or(other.free);
         free.or_else(|| self.coldest(place, now))
+    }
+
+    /// The room in the bucket of which `home` is a line.
+    fn room(&self, home: usize, now: Now) -> Room<'_> {
+        let away = self.lines[beside(home)].room(now);
+        self.lines[home].room(now).with(away)
     }
 
     /// The live key that is missed least, of those that no decision holds.
     fn coldest(&self, place: Place, now: Now) -> Option<(&Pair, Seen)> {
         // Relaxed: a hint, like the ghosts; no decision depends on it.
-        let hand = usize::from(self.hands[place.first].fetch_add(1, Ordering::Relaxed));
-        let slots = [place.first, place.second].map(|bucket| &self.buckets[bucket].slots);
-        let from_hand = (hand..hand + 2 * SLOTS).map(|number| number % (2 * SLOTS));
-        let live = from_hand.map(|number| &slots[number / SLOTS][number % SLOTS]);
+        let hand = usize::from(self.hands[place.home / 2].fetch_add(1, Ordering::Relaxed));
+        let second = self.second_home(place);
+        let lines = [place.home & !1, place.home | 1, second & !1, second | 1];
+        let lines = lines.map(|line| &self.lines[line].slots);
+        let from_hand = (hand..hand + 4 * SLOTS).map(|number| number % (4 * SLOTS));
+        let live = from_hand.map(|number| &lines[number / SLOTS][number % SLOTS]);
         let live = live.map(|slot| (slot, slot.load()));
         let mut free = live.filter(|(_, seen)| !seen.tag.is_locked());
         let mut coldest: Option<(&Pair, Seen)> = None;
@@ -286,11 +312,17 @@ impl Table {
     }
 }
 
-/// Spreads 64 random bits over `buckets`, without a division.
+/// The other line of a bucket.
 #[inline]
-fn spread(bits: u64, buckets: usize) -> usize {
-    let buckets = u128::try_from(buckets).unwrap_or(1);
-    usize::try_from((u128::from(bits) * buckets) >> 64).unwrap_or(0)
+const fn beside(line: usize) -> usize {
+    line ^ 1
+}
+
+/// Spreads 64 random bits over `lines`, without a division.
+#[inline]
+fn spread(bits: u64, lines: usize) -> usize {
+    let lines = u128::try_from(lines).unwrap_or(1);
+    usize::try_from((u128::from(bits) * lines) >> 64).unwrap_or(0)
 }
 
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]

@@ -103,6 +103,12 @@ impl Tag {
         Tag(self.0 & !LOCKED)
     }
 
+    /// Whether the state is a bucket's, made under the limit with this revision, and nobody holds it.
+    #[inline]
+    pub(crate) fn is_plain_bucket(self, revision: u8) -> bool {
+        self.0 & (LOCKED | WIDE | UTC | REVISION) == u64::from(revision) << REVISION_SHIFT
+    }
+
     #[inline]
     pub(crate) const fn is_wide(self) -> bool {
         self.0 & WIDE != 0

@@ -7,8 +7,8 @@
 use tollgate_core::{Bill, Charge, Clock, Decision, Limit, Line, Now, StoreError, Verdict, step};
 
 use super::{Memory, Time};
-use crate::bucket;
 use crate::chain::Spares;
+use crate::line;
 use crate::packed_log::PackedLog;
 use crate::pair::{Pair, Seen};
 use crate::sync::{Ordering, Patience};
@@ -184,7 +184,7 @@ impl<C: Clock> Memory<C> {
             let wide = wide.map(|slot| (slot, slot.load()));
             let wide = wide.filter(|(_, seen)| seen.tag.is_wide() && !seen.tag.is_locked());
             let (live, free): (Vec<_>, Vec<_>) =
-                wide.partition(|(_, seen)| bucket::is_live(*seen, now));
+                wide.partition(|(_, seen)| line::is_live(*seen, now));
             let mut freed = false;
             for (slot, seen) in free {
                 freed |= self.give_up(slot, seen, now);
@@ -194,7 +194,7 @@ impl<C: Clock> Memory<C> {
             }
             let coldest = live
                 .into_iter()
-                .min_by_key(|(_, seen)| bucket::standing(*seen, now));
+                .min_by_key(|(_, seen)| line::standing(*seen, now));
             if coldest.is_some_and(|(slot, seen)| self.give_up(slot, seen, now)) {
                 return true;
             }

@@ -126,8 +126,8 @@ impl<C: Clock> Memory<C> {
 }
 
 /// Makes a slot remember `word`; says whether it did, or had no need to.
-#[inline]
-fn keep(slot: &Pair, seen: Seen, word: u64, now: u64, decision: &Decision) -> bool {
+#[inline(always)]
+pub(super) fn keep(slot: &Pair, seen: Seen, word: u64, now: u64, decision: &Decision) -> bool {
     let was_live = seen.word > now;
     if !decision.is_allowed() && seen.tag.heat() < Heat::Refused && was_live {
         // Only a mark: if a rival was faster, the next refusal sets it.

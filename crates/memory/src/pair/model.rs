@@ -31,10 +31,10 @@ impl Pair {
         true
     }
 
-    pub(crate) fn matches<const SLOTS: usize>(slots: &[Pair; SLOTS], low: u32) -> u8 {
+    pub(crate) fn matches<const SLOTS: usize>(slots: &[Pair; SLOTS], low: u32) -> u32 {
         let bit = |(at, slot): (usize, &Pair)| {
             let seen = slot.value(slot.number.load(Ordering::Relaxed));
-            u8::from(seen.tag.has_low(low)) << at
+            u32::from(seen.tag.has_low(low)) << at
         };
         let bits = slots.iter().enumerate().map(bit);
         bits.fold(0, |found, bit| found | bit)

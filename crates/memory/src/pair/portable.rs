@@ -17,8 +17,8 @@ impl Pair {
     }
 
     #[inline]
-    pub(crate) fn matches<const SLOTS: usize>(slots: &[Pair; SLOTS], low: u32) -> u8 {
-        let bit = |(at, slot): (usize, &Pair)| u8::from(slot.load().tag.has_low(low)) << at;
+    pub(crate) fn matches<const SLOTS: usize>(slots: &[Pair; SLOTS], low: u32) -> u32 {
+        let bit = |(at, slot): (usize, &Pair)| u32::from(slot.load().tag.has_low(low)) << at;
         slots
             .iter()
             .enumerate()

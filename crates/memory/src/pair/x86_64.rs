@@ -1,7 +1,7 @@
 //! A slot on x86-64: its own instructions, in line.
 //!
 //! `portable-atomic` has the same ones behind a call through a pointer, because it cannot know at
-//! compile time which of them the processor has; and nothing in Rust compares eight atomics at
+//! compile time which of them the processor has; and nothing in Rust compares four atomics at
 //! once. Both together are a quarter of a decision.
 //!
 //! In the terms of Rust's memory model every block below stands for atomic accesses of all 16 bytes
@@ -43,13 +43,13 @@ impl Pair {
         is_x86_feature_detected!("cmpxchg16b") && is_x86_feature_detected!("avx")
     }
 
-    /// Which of eight slots have a tag with these lower 32 bits: a hint that `load` confirms.
+    /// Which of four slots have a tag with these lower 32 bits: a hint that `load` confirms.
     #[inline]
-    pub(crate) fn matches(slots: &[Pair; 8], low: u32) -> u8 {
+    pub(crate) fn matches(slots: &[Pair; 4], low: u32) -> u32 {
         let found: u32;
-        // SAFETY: the pointer is valid for eight slots of 16 bytes, aligned to 16, while they are
+        // SAFETY: the pointer is valid for four slots of 16 bytes, aligned to 16, while they are
         // borrowed. Each is loaded by one aligned 16-byte access, as in `load`. The lower quarters
-        // of all eight are gathered, compared at once and packed to one bit each. Nothing is
+        // of all four are gathered, compared at once and packed to one bit each. Nothing is
         // written; neither flags nor stack are touched.
         unsafe {
             asm!(
@@ -57,32 +57,21 @@ impl Pair {
                 "vpshufd {wanted}, {wanted}, 0",
                 "vmovdqa {a}, xmmword ptr [{at}]",
                 "vmovdqa {b}, xmmword ptr [{at} + 32]",
-                "vmovdqa {c}, xmmword ptr [{at} + 64]",
-                "vmovdqa {d}, xmmword ptr [{at} + 96]",
                 "vpunpckldq {a}, {a}, xmmword ptr [{at} + 16]",
                 "vpunpckldq {b}, {b}, xmmword ptr [{at} + 48]",
-                "vpunpckldq {c}, {c}, xmmword ptr [{at} + 80]",
-                "vpunpckldq {d}, {d}, xmmword ptr [{at} + 112]",
                 "vpunpcklqdq {a}, {a}, {b}",
-                "vpunpcklqdq {c}, {c}, {d}",
                 "vpcmpeqd {a}, {a}, {wanted}",
-                "vpcmpeqd {c}, {c}, {wanted}",
-                "vpackssdw {a}, {a}, {c}",
-                "vpacksswb {a}, {a}, {a}",
-                "vpmovmskb {found:e}, {a}",
+                "vmovmskps {found:e}, {a}",
                 at = in(reg) slots.as_ptr(),
                 low = in(reg) low,
                 found = lateout(reg) found,
                 wanted = out(xmm_reg) _,
                 a = out(xmm_reg) _,
                 b = out(xmm_reg) _,
-                c = out(xmm_reg) _,
-                d = out(xmm_reg) _,
                 options(nostack, preserves_flags, readonly),
             );
         }
-        // Both bytes of the mask are the same eight bits.
-        found.to_le_bytes()[0]
+        found
     }
 
     /// Tag and word of one moment; what was written before them is seen too.

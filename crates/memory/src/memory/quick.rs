@@ -1,0 +1,125 @@
+//! The way of nearly all decisions on buckets: the key has a slot, and nobody is in the way.
+//!
+//! Short enough to be compiled into its caller, where what the caller does not ask of a decision
+//! costs nothing, and short enough that the processor begins with the next decision while this one
+//! waits for its memory: that, and not the work, is what a decision on one of many keys consists
+//! of. Whatever is unusual goes the general way, from the start.
+
+use tollgate_core::{
+    Bucket, Charge, Clock, Decision, Denial, Grant, Moment, Span, StoreError, Usage, Wait, step,
+};
+
+use super::single::keep;
+use super::{Memory, Time};
+use crate::table::Place;
+use crate::tag::Tag;
+
+/// A decision field by field.
+///
+/// What comes from the general way is put together in the caller, field by field: if it came whole,
+/// the quick way would have to write every field to memory as well, asked for or not.
+pub(super) struct Flat {
+    /// `None` if it is allowed.
+    wait: Option<Wait>,
+    remaining: u32,
+    reset: Span,
+    delay: Span,
+    over_soft: bool,
+}
+
+impl<C: Clock> Memory<C> {
+    /// Decides on a bucket; `None` if there is anything unusual, and then nothing was charged.
+    #[inline(always)]
+    pub(super) fn check_quickly(
+        &self,
+        place: Place,
+        charge: &Charge<'_>,
+        steady: impl FnOnce() -> Moment,
+    ) -> Option<Decision> {
+        let limit = charge.limit;
+        if !limit.is_bucket() {
+            return None;
+        }
+        let (slot, seen) = self.table.find(place, Tag::fingerprint(charge.key))?;
+        if !seen.tag.is_plain_bucket(charge.past.revision()) {
+            return None;
+        }
+        let now = steady();
+        let mut bucket = Bucket::full_at(Moment::from_nanos(seen.word));
+        // A rival was ahead of this reading; a clock never goes back.
+        if bucket.is_ahead(limit, now) {
+            return None;
+        }
+        let decision = step(&mut bucket, limit, now, charge.cost, charge.on_own_denial());
+        keep(slot, seen, bucket.word(), now.as_nanos(), &decision).then_some(decision)
+    }
+
+    /// Decides at a time that was read before.
+    #[inline(always)]
+    pub(super) fn check_timed(
+        &self,
+        charge: &Charge<'_>,
+        time: &mut Time<'_>,
+    ) -> Result<Decision, StoreError> {
+        let place = self.table.place(charge.key);
+        match self.check_quickly(place, charge, || time.now.steady) {
+            Some(decision) => Ok(decision),
+            None => self
+                .check_late(place, *charge, time)
+                .map(Flat::into_decision),
+        }
+    }
+
+    #[inline(never)]
+    fn check_late(
+        &self,
+        place: Place,
+        charge: Charge<'_>,
+        time: &mut Time<'_>,
+    ) -> Result<Flat, StoreError> {
+        Ok(Flat::from_decision(self.check_in(place, &charge, time)?))
+    }
+
+    /// Decides in the general way, at a new reading of the clock.
+    #[inline(never)]
+    pub(super) fn check_anew(&self, place: Place, charge: Charge<'_>) -> Result<Flat, StoreError> {
+        let decision = self.check_in(place, &charge, &mut Time::of(&self.clock))?;
+        Ok(Flat::from_decision(decision))
+    }
+}
+
+// === impl Flat ===
+
+impl Flat {
+    fn from_decision(decision: Decision) -> Flat {
+        let (delay, over_soft) = match decision {
+            Decision::Allow(grant) => (grant.delay, grant.over_soft),
+            Decision::Deny(_) => (Span::ZERO, false),
+        };
+        Flat {
+            wait: decision.wait(),
+            remaining: decision.remaining(),
+            reset: decision.reset(),
+            delay,
+            over_soft,
+        }
+    }
+
+    #[inline]
+    pub(super) fn into_decision(self) -> Decision {
+        let (remaining, reset) = (self.remaining, self.reset);
+        match self.wait {
+            None => Decision::Allow(Grant {
+                remaining,
+                reset,
+                delay: self.delay,
+                over_soft: self.over_soft,
+            }),
+            Some(wait) => Decision::Deny(Denial {
+                wait,
+                remaining,
+                reset,
+            }),
+        }
+    }
+}
