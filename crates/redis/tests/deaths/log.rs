@@ -1,0 +1,133 @@
+//! What a node writes down, which outlives it.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tollgate_core::{StoreError, Verdict};
+
+use crate::node::KEYS;
+
+/// What a node asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// One unit of a leased key.
+    Leased(usize),
+    /// One unit of this key and one of the next, which lie in two slots.
+    Pair(usize),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It is about to be decided.
+    Begun,
+    Admitted,
+    Refused,
+    /// Nothing was charged.
+    Unreachable,
+    /// Other requests were in the way for too long.
+    Contended,
+    /// It may have been charged.
+    Lost,
+}
+
+/// One moment of a decision.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
+    pub(crate) ask: Ask,
+    pub(crate) outcome: Outcome,
+    pub(crate) took: Duration,
+    /// Since 1970.
+    pub(crate) at: Duration,
+}
+
+/// Where a node writes, each line at once: what is written stays when the node is killed.
+pub(crate) struct Log(Mutex<File>);
+
+const LETTERS: [(Outcome, &str); 6] = [
+    (Outcome::Begun, "b"),
+    (Outcome::Admitted, "a"),
+    (Outcome::Refused, "r"),
+    (Outcome::Unreachable, "u"),
+    (Outcome::Contended, "c"),
+    (Outcome::Lost, "l"),
+];
+
+// === impl Ask ===
+
+impl Ask {
+    pub(crate) fn is_lease_of(self, number: usize) -> bool {
+        self == Ask::Leased(number)
+    }
+
+    pub(crate) fn is_pair_of(self, number: usize) -> bool {
+        match self {
+            Ask::Leased(_) => false,
+            Ask::Pair(first) => first == number || (first + 1) % KEYS == number,
+        }
+    }
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    pub(crate) fn of(decided: Result<Verdict, StoreError>) -> Outcome {
+        match decided {
+            Ok(verdict) if verdict.is_admitted() => Outcome::Admitted,
+            Ok(_) => Outcome::Refused,
+            Err(StoreError::TimedOut { .. }) => Outcome::Lost,
+            Err(StoreError::Unreachable { .. }) => Outcome::Unreachable,
+            Err(StoreError::Contended) => Outcome::Contended,
+            Err(other) => panic!("{other}: {:?}", std::error::Error::source(&other)),
+        }
+    }
+}
+
+// === impl Log ===
+
+impl Log {
+    pub(crate) fn open(path: &Path) -> Log {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        Log(Mutex::new(file.unwrap()))
+    }
+
+    pub(crate) fn write(&self, line: Line) {
+        let (kind, number) = match line.ask {
+            Ask::Leased(number) => ("leased", number),
+            Ask::Pair(number) => ("pair", number),
+        };
+        let letter = LETTERS.iter().find(|(outcome, _)| *outcome == line.outcome);
+        let (took, at) = (line.took.as_micros(), line.at.as_micros());
+        let text = format!("{kind} {number} {} {took} {at}\n", letter.unwrap().1);
+        self.0.lock().unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
+    pub(crate) fn read(path: &Path) -> Vec<Line> {
+        let text = std::fs::read_to_string(path).unwrap();
+        // A node that was killed may have written half of its last line.
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        whole.lines().map(line).collect()
+    }
+}
+
+fn line(text: &str) -> Line {
+    let words: Vec<&str> = text.split(' ').collect();
+    let number = words[1].parse().unwrap();
+    let micros = |word: &str| Duration::from_micros(word.parse().unwrap());
+    let outcome = LETTERS.iter().find(|(_, letter)| *letter == words[2]);
+    Line {
+        ask: match words[0] {
+            "leased" => Ask::Leased(number),
+            _ => Ask::Pair(number),
+        },
+        outcome: outcome.unwrap().0,
+        took: micros(words[3]),
+        at: micros(words[4]),
+    }
+}
+
+pub(crate) fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
+}

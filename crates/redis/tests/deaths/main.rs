@@ -1,0 +1,173 @@
+//! Nodes of Tollgate that are killed while they hold leased and reserved units.
+//!
+//! This program starts itself once more for each node, which is why it has a `main` of its own.
+//! `cargo test -p tollgate-redis --test deaths` prints the row of `docs/operating.md`.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod log;
+
+mod node;
+
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tollgate_core::{Cost, Mode, Span};
+use tollgate_redis::{Config, LEASE_LASTS, Redis};
+use tollgate_testbed as testbed;
+
+use log::{Ask, Line, Outcome, now};
+use node::{KEYS, Node, charge, limit};
+
+const NODES: usize = 3;
+/// How often one of them is killed; another one takes its place at once.
+const DEATHS: usize = 8;
+/// How long a node works before it is killed.
+const WORKS: Duration = Duration::from_secs(1);
+/// How long nobody may be answered, beside what the machine takes.
+const GAP: Duration = Duration::from_millis(300);
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match &words[..] {
+        [word, log, addresses @ ..] if word == "node" => {
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            runtime.block_on(node::work(Path::new(log), addresses));
+        }
+        words if words.iter().any(|word| word == "--list") => {}
+        _ => {
+            nodes_that_are_killed_take_nothing_along();
+            println!("deaths: ok");
+        }
+    }
+}
+
+fn nodes_that_are_killed_take_nothing_along() {
+    let cluster = testbed::Cluster::start();
+    let folder = testbed::Folder::new();
+    let addresses = cluster.addresses();
+    let start = |number: usize| Node::start(folder.file(&format!("node-{number}")), &addresses);
+    let mut nodes: Vec<Node> = (0..NODES).map(start).collect();
+    let (mut died, mut deaths) = (Vec::new(), Vec::new());
+    let mut stood = Duration::ZERO;
+    for number in NODES..NODES + DEATHS {
+        stood = stood.max(pass(WORKS));
+        let dead = std::mem::replace(&mut nodes[0], start(number));
+        died.extend(dead.kill());
+        deaths.push(now());
+    }
+    // What the last of them had leased ends, and the others go on until then.
+    stood = stood.max(pass(Duration::from(LEASE_LASTS) + WORKS));
+    let lived: Vec<Line> = nodes.into_iter().flat_map(Node::stop).collect();
+    served_all_the_time(&lived, deaths[0], stood);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(is_kept(&addresses, &lived, &died));
+}
+
+/// Waits; says for how long the machine stood still meanwhile.
+fn pass(lasts: Duration) -> Duration {
+    let (start, mut longest) = (Instant::now(), Duration::ZERO);
+    while start.elapsed() < lasts {
+        let before = Instant::now();
+        sleep(Duration::from_millis(9));
+        longest = longest.max(before.elapsed());
+    }
+    longest
+}
+
+/// The others are answered as ever from the first death on.
+fn served_all_the_time(lived: &[Line], from: Duration, stood: Duration) {
+    let since = lived.iter().filter(|line| line.at >= from);
+    let mut answered: Vec<Duration> = Vec::new();
+    let mut took: Vec<Duration> = Vec::new();
+    let (mut lost, mut contended) = (0, 0);
+    for line in since {
+        match line.outcome {
+            Outcome::Begun => continue,
+            Outcome::Admitted | Outcome::Refused => answered.push(line.at),
+            Outcome::Contended => contended += 1,
+            Outcome::Lost | Outcome::Unreachable => lost += 1,
+        }
+        took.push(line.took);
+    }
+    took.sort();
+    answered.sort();
+    let gaps = answered.windows(2).map(|pair| pair[1] - pair[0]);
+    let gap = gaps.max().unwrap();
+    let part = |per_mille: usize| took[(took.len() - 1) * per_mille / 1_000];
+    println!(
+        "{DEATHS} nodes killed, the others: {} decisions, {lost} lost, {contended} contended; p50 {:.1?}, \
+         p99 {:.1?}, p99.9 {:.1?}, longest {:.1?}; never without an answer for longer than \
+         {gap:.1?} (timers of 9 ms: longest {stood:.1?})",
+        took.len(),
+        part(500),
+        part(990),
+        part(999),
+        part(1_000),
+    );
+    assert!(gap <= GAP + stood, "nobody was answered for {gap:?}");
+    let failed = lost + contended;
+    assert!(failed * 20 <= took.len(), "{failed} of {}", took.len());
+}
+
+/// Nothing is admitted beyond the limit, and nothing is counted that nobody took or held.
+async fn is_kept(addresses: &[String], lived: &[Line], died: &[Line]) {
+    let config = Config {
+        timeout: Span::from_secs(10),
+        ..Config::cluster(addresses.iter().cloned())
+    };
+    let store = Redis::connect(&config).unwrap();
+    let (mut out, mut begun, mut taken) = (0, 0, 0);
+    for number in 0..KEYS {
+        let count = |lines: &[Line], is_of: fn(Ask, usize) -> bool, outcomes: &[Outcome]| {
+            let of_key = lines.iter().filter(|line| is_of(line.ask, number));
+            let same = of_key.filter(|line| outcomes.contains(&line.outcome));
+            u32::try_from(same.count()).unwrap()
+        };
+        for (mode, is_of) in [
+            (Mode::Leased, Ask::is_lease_of as fn(Ask, usize) -> bool),
+            (Mode::Strict, Ask::is_pair_of),
+        ] {
+            let all =
+                |outcomes: &[Outcome]| count(lived, is_of, outcomes) + count(died, is_of, outcomes);
+            let admitted = all(&[Outcome::Admitted]);
+            let unsure = all(&[Outcome::Lost, Outcome::Contended]);
+            let ended = [
+                Outcome::Admitted,
+                Outcome::Refused,
+                Outcome::Lost,
+                Outcome::Unreachable,
+                Outcome::Contended,
+            ];
+            let open = count(died, is_of, &[Outcome::Begun]) - count(died, is_of, &ended);
+            let limit = limit(mode);
+            let charge = charge(&store, &limit, mode, number, Cost::Peek(1));
+            let verdict = store.decide(&[charge]).await.unwrap();
+            let counted = limit.capacity() - verdict.decisions[0].remaining();
+            assert!(admitted <= limit.capacity(), "{admitted} admitted");
+            assert!(
+                admitted <= counted,
+                "{admitted} admitted, {counted} counted"
+            );
+            if mode == Mode::Leased {
+                out += counted - admitted;
+            } else {
+                // Whoever dies has at most the one request charged that it was about to decide.
+                let most = admitted + unsure + open;
+                assert!(
+                    counted <= most,
+                    "{counted} counted, {admitted} + {unsure} + {open}"
+                );
+                begun += open;
+                taken += counted - admitted;
+            }
+        }
+    }
+    println!(
+        "  of {KEYS} leased keys, {out} units were out at nodes that died, and are \
+         charged; of {KEYS} keys that are asked two at a time, {begun} units were asked for when \
+         their node died, and {taken} of those and of lost answers are charged"
+    );
+    // It was about something: leases and reservations were out.
+    assert!(out > 0 && begun > 0, "{out} {begun}");
+}

@@ -1,0 +1,140 @@
+//! One node: a process of its own, and what it does.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tollgate_core::{Charge, Cost, KeyHasher, Limit, Mode, Sharing, Span};
+use tollgate_redis::{Config, Redis};
+
+use crate::log::{Ask, Line, Log, Outcome, now};
+
+/// Of each kind.
+pub(crate) const KEYS: usize = 8;
+const TASKS: usize = 6;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A running node; killed when dropped.
+pub(crate) struct Node {
+    child: Child,
+    log: PathBuf,
+}
+
+// === impl Node ===
+
+impl Node {
+    pub(crate) fn start(log: String, addresses: &[String]) -> Node {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["node", &log]).args(addresses);
+        let child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let log = log.into();
+        Node { child, log }
+    }
+
+    /// Ends it at once, with all that it holds (SIGKILL).
+    pub(crate) fn kill(mut self) -> Vec<Line> {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        Log::read(&self.log)
+    }
+
+    /// Has it give back what it holds, and end.
+    pub(crate) fn stop(mut self) -> Vec<Line> {
+        drop(self.child.stdin.take());
+        assert!(self.child.wait().unwrap().success());
+        Log::read(&self.log)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ended_already = self.child.kill();
+    }
+}
+
+/// Within a day, so that nothing comes back by itself. Spent some time after the last death.
+pub(crate) fn limit(mode: Mode) -> Limit {
+    let units = match mode {
+        Mode::Leased => 2_500,
+        Mode::Strict | Mode::WriteBack => 4_000,
+    };
+    Limit::fixed_window(units, Span::DAY).unwrap()
+}
+
+pub(crate) fn charge<'l>(
+    store: &Redis,
+    limit: &'l Limit,
+    mode: Mode,
+    number: usize,
+    cost: Cost,
+) -> Charge<'l> {
+    let kind: &[u8] = match mode {
+        Mode::Leased => b"leased",
+        Mode::Strict | Mode::WriteBack => b"pair",
+    };
+    let key = store.key([&b"death"[..], kind, &number.to_le_bytes()].into_iter());
+    let sharing = Sharing {
+        mode,
+        ..Sharing::default()
+    };
+    Charge {
+        sharing,
+        ..Charge::new(key, limit, cost)
+    }
+}
+
+/// Asks until nobody holds the other end of the input any more.
+pub(crate) async fn work(log: &Path, addresses: &[String]) {
+    let store = Arc::new(Redis::connect(&Config::cluster(addresses.iter().cloned())).unwrap());
+    let log = Arc::new(Log::open(log));
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let (store, log, stop) = (Arc::clone(&store), Arc::clone(&log), Arc::clone(&stop));
+        tasks.spawn(async move {
+            let mut turn = task;
+            while !stop.load(Ordering::Relaxed) {
+                turn = turn * 5 + 7;
+                let number = turn % KEYS;
+                turn %= 1_000_003;
+                let ask = match task % 3 {
+                    0 => Ask::Leased(number),
+                    _ => Ask::Pair(number),
+                };
+                decide(&store, &log, ask).await;
+                tokio::time::sleep(PAUSE).await;
+            }
+        });
+    }
+    let input = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new()));
+    let _ended = input.await;
+    stop.store(true, Ordering::Relaxed);
+    tasks.join_all().await;
+    store.close().await;
+}
+
+async fn decide(store: &Redis, log: &Log, ask: Ask) {
+    let (mode, numbers) = match ask {
+        Ask::Leased(number) => (Mode::Leased, vec![number]),
+        Ask::Pair(first) => (Mode::Strict, vec![first, (first + 1) % KEYS]),
+    };
+    let limit = limit(mode);
+    let one = |number| charge(store, &limit, mode, number, Cost::ONE);
+    let charges: Vec<Charge<'_>> = numbers.into_iter().map(one).collect();
+    let write = |outcome, took| {
+        let at = now();
+        log.write(Line {
+            ask,
+            outcome,
+            took,
+            at,
+        });
+    };
+    write(Outcome::Begun, Duration::ZERO);
+    let start = Instant::now();
+    let outcome = Outcome::of(store.decide(&charges).await);
+    write(outcome, start.elapsed());
+}
