@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let answer = limiter.check("shop", &asked)?;
         match answer.refused_by() {
             None => eprintln!("passes"),
-            Some(by) => eprintln!("refused by {}: {:?}", by.rule.shown(), by.limit),
+            Some(by) => eprintln!("refused by {}: {}", by.rule.shown(), by.limit),
         }
     }
     Ok(())
