@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
+use tollgate_core::{Mode, OnStoreError};
+
 use super::*;
 
 /// What the test's settings are made into.
@@ -109,4 +111,25 @@ fn a_secret_is_in_no_message() {
     let has = |text: &str| settings(&Source::new("s.yaml", text), |top| top.has("tls"));
     assert!(has("tls: false\n").unwrap());
     assert!(!has("tls:\n").unwrap());
+}
+
+#[test]
+fn sharing_has_the_words_of_rules() {
+    let default = Sharing {
+        mode: Mode::Leased,
+        on_store_error: OnStoreError::Allow,
+        nodes: NonZeroU32::new(7),
+    };
+    let read = |text: &str| settings(&Source::new("s.yaml", text), |top| top.sharing(default));
+    assert_eq!(read("").unwrap(), default);
+    let told = read("mode: write_back\non_store_error: local\nnodes: 3\n").unwrap();
+    let expected = Sharing {
+        mode: Mode::WriteBack,
+        on_store_error: OnStoreError::Local,
+        nodes: NonZeroU32::new(3),
+    };
+    assert_eq!(told, expected);
+    let wrong = read("mode: fast\nnodes: 0\n").unwrap_err();
+    let lines: Vec<u32> = wrong.iter().map(|found| found.line).collect();
+    assert_eq!(lines, [1, 2]);
 }

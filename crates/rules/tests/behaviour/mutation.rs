@@ -9,6 +9,8 @@ use crate::desk::{Numbers, request};
 const SEED: &str = r#"
 domain: d
 charge_denied: true
+mode: strict
+nodes: 3
 descriptors:
   - key: user
     value: "a*"
@@ -29,6 +31,8 @@ descriptors:
       algorithm: token_bucket
       burst: 20
       soft: 10%
+      mode: write_back
+      on_store_error: local
       replaces: [{name: one}]
   - {key: other, value: b, quota_mode: true, rate_limit: {window: 1h30m, requests_per_unit: 3}}
 ---
