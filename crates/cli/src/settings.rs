@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tollgate_core::Mode;
+use tollgate_core::{Enforcement, Mode, OnDenial};
 use tollgate_rules::{Loaded, ReadError, read_paths};
 use tollgate_server::{Config, ConfigError, Place};
 
@@ -63,7 +63,41 @@ impl Service {
                 ));
             }
         }
+        notes.extend(self.unsuited());
         notes
+    }
+
+    /// The limits that the settings' mode does not suit. Where a rule or a domain says the mode,
+    /// the diagnostics tell.
+    fn unsuited(&self) -> Option<String> {
+        let mode = self.config.sharing.mode;
+        let is_told = |domain: &str| {
+            let mut diagnostics = self.loaded.diagnostics.iter();
+            diagnostics.any(|found| {
+                found.code == "unsuitable-mode" && found.domain.as_deref() == Some(domain)
+            })
+        };
+        let mut unsuited = self.loaded.rules.rules().filter(|view| {
+            let suits = view.limit.is_none_or(|limit| mode.suits(limit.algorithm()));
+            let charges = mode == Mode::Leased
+                && view.on_denial == OnDenial::Charge
+                && view.enforcement != Enforcement::Shadow;
+            let (domain, holds) = (&view.rule.domain, view.sharing.mode);
+            let is_shared = *self.config.store_of(domain).1 != Place::Memory;
+            holds == mode && is_shared && (!suits || charges) && !is_told(domain)
+        });
+        let first = unsuited.next()?;
+        let (rule, domain) = (first.rule.shown(), &first.rule.domain);
+        let which = match unsuited.count() {
+            0 => format!("`{rule}` in `{domain}`, which is"),
+            others => format!(
+                "{} limits, the first `{rule}` in `{domain}`, which are",
+                others + 1
+            ),
+        };
+        Some(format!(
+            "`mode: {mode}` of the settings does not suit {which} decided strictly"
+        ))
     }
 }
 

@@ -98,6 +98,28 @@ fn check_takes_defaults_from_the_settings() {
 }
 
 #[test]
+fn check_tells_which_limits_the_settings_mode_does_not_suit() {
+    let leased = "rules: rules.yaml\nstore: {redis: {url: 'redis://127.0.0.1:1'}, mode: leased}\n";
+    let limit = "requests_per_unit: 50, unit: day, algorithm";
+    let rules = format!(
+        "domain: d
+descriptors:
+  - {{key: a, rate_limit: {{{limit}: leaky_bucket}}}}
+  - {{key: b, rate_limit: {{{limit}: sliding_log}}}}
+  - {{key: c, rate_limit: {{{limit}: leaky_bucket}}}}
+  - {{key: e, rate_limit: {{{limit}: leaky_bucket, mode: strict}}}}
+"
+    );
+    let files = directory(&[("tollgate.yaml", leased), ("rules.yaml", &rules)]);
+    let output = run(files.path(), &["check", "--config", "tollgate.yaml"]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let note = "`mode: leased` of the settings does not suit 2 limits, the first `a` in `d`";
+    assert!(text.contains(note), "{text}");
+    assert!(text.contains("0 errors, 1 warning\n"), "{text}");
+}
+
+#[test]
 fn check_tells_what_is_wrong_with_settings() {
     let files = directory(&[("tollgate.yaml", "rulse: rules.yaml\n")]);
     let wrong = run(files.path(), &["check", "--config", "tollgate.yaml"]);

@@ -10,8 +10,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 pub(crate) const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 1/day}]\n";
-pub(crate) const SETTINGS: &str = "rules: rules.yaml\nlisten: {grpc: '127.0.0.1:0', http: '127.0.0.1:0', \
-    admin: '127.0.0.1:0'}\nlog: {format: json}\n";
+pub(crate) const SETTINGS: &str = "rules: rules.yaml\nlisten: {grpc: '127.0.0.1:0', \
+    http: '127.0.0.1:0', admin: '127.0.0.1:0'}\nlog: {format: json}\n";
 
 pub(crate) fn tollgate(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
