@@ -11,10 +11,13 @@ mod rules;
 
 mod request;
 
+mod check;
+
 mod replies;
 
 mod replay;
 
+pub use check::check;
 pub use replay::{access_log, trace};
 pub use replies::replies;
 pub use request::request;

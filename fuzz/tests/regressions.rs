@@ -6,8 +6,9 @@ use std::path::Path;
 /// A target's name and body.
 type Target = (&'static str, fn(&[u8]));
 
-const TARGETS: [Target; 6] = [
+const TARGETS: [Target; 7] = [
     ("access_log", tollgate_fuzz::access_log),
+    ("check", tollgate_fuzz::check),
     ("replies", tollgate_fuzz::replies),
     ("request", tollgate_fuzz::request),
     ("rules", tollgate_fuzz::rules),

@@ -1,0 +1,48 @@
+//! A question to `/v1/check` of any bytes.
+
+use serde_json::{Value, json};
+use tollgate_core::{Cost, Request};
+
+/// Reads the input as a question, and what was read once more, written out in the long form.
+///
+/// # Panics
+///
+/// If reading does, if what was read and written is not read as the same, or if a mistake is not
+/// told as the client's.
+pub fn check(input: &[u8]) {
+    match tollgate_server::fuzzed::check(input, written) {
+        Ok(document) => {
+            let text = document.to_string();
+            let again = tollgate_server::fuzzed::check(text.as_bytes(), written);
+            assert_eq!(again, Ok(document), "{text}");
+        }
+        Err(problem) => {
+            assert_eq!(problem["status"], 400, "{problem}");
+            let detail = problem["detail"].as_str();
+            assert!(detail.is_some_and(|detail| !detail.is_empty()), "{problem}");
+        }
+    }
+}
+
+fn written(request: &Request<'_>) -> Value {
+    let (cost, peek) = match request.cost {
+        Cost::Take(units) => (signed(units), false),
+        Cost::Peek(units) => (signed(units), true),
+        Cost::Refund(units) => (-signed(units), false),
+    };
+    let descriptors = request.descriptors.iter().map(|descriptor| {
+        let entries = descriptor.entries.iter();
+        let entries = entries.map(|entry| json!({"key": entry.key, "value": entry.value}));
+        json!({"entries": entries.collect::<Value>()})
+    });
+    json!({
+        "domain": request.domain,
+        "descriptors": descriptors.collect::<Value>(),
+        "cost": cost,
+        "peek": peek,
+    })
+}
+
+fn signed(units: u64) -> i64 {
+    i64::try_from(units).expect("a cost in JSON has a sign, and is bounded far below")
+}
