@@ -7,8 +7,9 @@ use crate::folder::Folder;
 use crate::process::Process;
 use crate::redis::{Redis, Setup, ask, free_port};
 
-/// How long the sentinels may take to know each other, or to change the master.
-const AGREED_WITHIN: Duration = Duration::from_secs(30);
+/// How long the sentinels may take to know each other, or to change the master: after a machine
+/// stood still for a moment they trust their clock no more for half a minute.
+const AGREED_WITHIN: Duration = Duration::from_secs(90);
 
 /// A watched pair of servers.
 #[derive(Debug)]
@@ -90,7 +91,7 @@ impl Sentinels {
     ///
     /// # Panics
     ///
-    /// If they do not within half a minute.
+    /// If they do not within a minute and a half.
     pub fn wait_for_failover(&self, former: u16) {
         wait_until("there is another master", || self.master_port() != former);
     }

@@ -1,1 +1,241 @@
-//! stub
+//! A failover to a machine whose clock is wrong.
+//!
+//! What a clock that goes back explains: nothing but waiting, and no key waits for longer than its
+//! limit remembers, from when the new master is first asked for it; that is when a refusal that a
+//! node remembers is over. What a clock that goes ahead explains: every budget is there once more.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tollgate_core::{Algorithm, Anchor, Cost, KeyHasher, Limit, Mode, Span};
+use tollgate_redis::{Config, LEASE_LASTS, Redis};
+use tollgate_testbed as testbed;
+
+use crate::cluster::watched;
+use crate::patient;
+use crate::record::Outcome;
+use crate::traffic::{CONTROL, charge, ring};
+
+/// How wrong the clock is, in seconds; much longer than any limit here remembers.
+const WRONG: i32 = 90;
+const UNITS: u32 = 50;
+const WINDOW: Duration = Duration::from_secs(5);
+/// Of each key.
+const TASKS: usize = 3;
+const PAUSE: Duration = Duration::from_millis(5);
+/// How long traffic runs before the failover, and after it.
+const BEFORE: Duration = Duration::from_secs(6);
+const AFTER: Duration = Duration::from_secs(10);
+/// How long a refusal is remembered where leased units may come back, and what the test is late by.
+const SLACK: Duration = Duration::from_millis(1_500);
+
+/// One limit, on a key of its own.
+#[derive(Clone, Copy)]
+struct Asked {
+    name: &'static str,
+    limit: Limit,
+    mode: Mode,
+}
+
+/// A decision: when it was asked for, and when its answer was there.
+type Seen = (Instant, Instant, Outcome);
+
+fn all() -> Vec<Asked> {
+    let window = Span::from(WINDOW);
+    let first = Algorithm::FixedWindow(Anchor::FirstRequest);
+    let limits = [
+        ("sliding_log", Limit::sliding_log(UNITS, window)),
+        ("sliding_window", Limit::sliding_window(UNITS, window, 5)),
+        ("fixed_window", Limit::fixed_window(UNITS, window)),
+        (
+            "fixed_window, anchor: first_request",
+            Limit::new(first, UNITS, window),
+        ),
+        ("token_bucket", Limit::token_bucket(UNITS, window)),
+        ("leaky_bucket", Limit::leaky_bucket(UNITS, window)),
+    ];
+    let modes = limits.iter().flat_map(|(name, limit)| {
+        let limit = limit.clone().unwrap();
+        [Mode::Strict, Mode::Leased].map(|mode| Asked { name, limit, mode })
+    });
+    modes.collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_goes_back_locks_no_key() {
+    failover("a failover to a clock 90 s late", -WRONG).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_goes_ahead_gives_every_budget_once_more() {
+    failover("a failover to a clock 90 s early", WRONG).await;
+}
+
+/// Asks for more than there is, has the master replaced, and goes on.
+async fn failover(what: &str, seconds: i32) {
+    let wrong = testbed::Setup::default().with_clock(seconds);
+    let sentinels = testbed::Sentinels::start_with(wrong);
+    let config = watched(&sentinels);
+    let end = Instant::now() + BEFORE + AFTER;
+    let store = Arc::new(Redis::connect(&config).unwrap());
+    let mut asking = JoinSet::new();
+    for (number, asked) in all().into_iter().enumerate() {
+        for _ in 0..TASKS {
+            let store = Arc::clone(&store);
+            asking.spawn(async move { (number, ask(&store, asked, end).await) });
+        }
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let control = tokio::spawn(ring(Arc::clone(&stop)));
+    tokio::time::sleep(BEFORE).await;
+    let held = dies_with_a_lease(&config).await;
+    let fault = Instant::now();
+    let former = sentinels.master().port();
+    sentinels.master().kill();
+    tokio::task::block_in_place(|| sentinels.wait_for_failover(former));
+    let back = comes_back(&config, Instant::now()).await;
+    let mut seen = vec![Vec::new(); all().len()];
+    for (number, part) in asking.join_all().await {
+        seen[number].extend(part);
+    }
+    stop.store(true, Ordering::Relaxed);
+    let stood = control.await.unwrap().into_iter().max().unwrap();
+    println!(
+        "{what}: of {held} units that a node held when it died, all were there again {back:.1?} \
+         after the failover (timers of {CONTROL:?}: longest {stood:.1?})"
+    );
+    for (asked, seen) in all().iter().zip(&mut seen) {
+        seen.sort();
+        asked.tell(seen, fault, stood, seconds > 0);
+    }
+}
+
+async fn ask(store: &Redis, asked: Asked, end: Instant) -> Vec<Seen> {
+    let mode: &[u8] = if asked.mode == Mode::Leased {
+        b"leased"
+    } else {
+        b"strict"
+    };
+    let key = store.key([&b"clock"[..], mode, asked.name.as_bytes()].into_iter());
+    let mut seen = Vec::new();
+    while Instant::now() < end {
+        let begun = Instant::now();
+        let charge = charge(key, &asked.limit, asked.mode, Cost::ONE);
+        let outcome = Outcome::of(store.decide(&[charge]).await);
+        seen.push((begun, Instant::now(), outcome));
+        tokio::time::sleep(PAUSE).await;
+    }
+    seen
+}
+
+/// A bucket that a node holds units of when it dies.
+fn bucket() -> Limit {
+    Limit::token_bucket(UNITS, Span::from(WINDOW)).unwrap()
+}
+
+/// Another node leases units, and is gone; says how many, as Redis sees it.
+async fn dies_with_a_lease(config: &Config) -> u32 {
+    let store = Redis::connect(&patient(config.clone())).unwrap();
+    let (limit, key) = (bucket(), store.key([&b"held"[..]].into_iter()));
+    for _ in 0..4 {
+        let one = charge(key, &limit, Mode::Leased, Cost::ONE);
+        assert!(store.decide(&[one]).await.unwrap().is_admitted());
+    }
+    let held = UNITS - remaining(&store).await;
+    assert!(held > 4, "{held}");
+    held
+}
+
+/// How long it takes until the bucket is full, and nobody has it locked.
+async fn comes_back(config: &Config, from: Instant) -> Duration {
+    let store = Redis::connect(&patient(config.clone())).unwrap();
+    while remaining(&store).await < UNITS {
+        let waited = from.elapsed();
+        let most = Duration::from(LEASE_LASTS) + WINDOW + SLACK;
+        assert!(waited < most, "locked for {waited:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    from.elapsed()
+}
+
+async fn remaining(store: &Redis) -> u32 {
+    let (limit, key) = (bucket(), store.key([&b"held"[..]].into_iter()));
+    let peek = charge(key, &limit, Mode::Leased, Cost::Peek(1));
+    store.decide(&[peek]).await.unwrap().decisions[0].remaining()
+}
+
+// === impl Asked ===
+
+impl Asked {
+    /// Units that may be admitted in any window's time if clocks are right.
+    fn most(&self) -> usize {
+        let units = usize::try_from(UNITS).unwrap();
+        match self.limit.algorithm() {
+            Algorithm::SlidingLog => units,
+            // Windows meet, buckets refill, and an estimate takes a burst for evenly spread.
+            _ => 2 * units,
+        }
+    }
+
+    fn tell(&self, seen: &[Seen], fault: Instant, stood: Duration, is_ahead: bool) {
+        let admitted: Vec<&Seen> = seen
+            .iter()
+            .filter(|seen| seen.2 == Outcome::Admitted)
+            .collect();
+        let answered = |seen: &&Seen| seen.0 > fault && seen.2.is_answer();
+        // Those on leased units go on for a while without Redis.
+        let failed = seen.iter().rfind(|seen| !seen.2.is_answer());
+        let again = seen.iter().filter(answered).map(|seen| seen.1);
+        let again = failed.map_or_else(|| again.clone().min().unwrap(), |failed| failed.1);
+        let next = admitted
+            .iter()
+            .find(|seen| seen.0 > again)
+            .expect("it is never admitted again");
+        let waited = next.1 - again;
+        let before: Vec<&Seen> = admitted
+            .iter()
+            .copied()
+            .filter(|seen| seen.1 < fault)
+            .collect();
+        let [usual, most] = [&before, &admitted].map(|seen| most_within(seen, WINDOW));
+        println!(
+            "  {}, {:?}: {} admitted; at most {usual} in {WINDOW:?} before it, {most} over all; \
+             locked for {waited:.1?} after the last decision without an answer",
+            self.name,
+            self.mode,
+            admitted.len(),
+        );
+        assert!(
+            waited <= 2 * WINDOW + SLACK + stood,
+            "{}: locked for {waited:?}",
+            self.name
+        );
+        assert!(usual <= self.most(), "{}: {usual} in {WINDOW:?}", self.name);
+        let once_more = if is_ahead {
+            usize::try_from(UNITS).unwrap()
+        } else {
+            0
+        };
+        assert!(
+            most <= self.most() + once_more,
+            "{}: {most} in {WINDOW:?}",
+            self.name
+        );
+    }
+}
+
+/// The most that were for sure admitted within any such time.
+fn most_within(admitted: &[&Seen], time: Duration) -> usize {
+    let within = |from: Instant| {
+        let all = admitted.iter();
+        all.filter(|(begun, ended, _)| *begun >= from && *ended < from + time)
+            .count()
+    };
+    admitted
+        .iter()
+        .map(|(begun, ..)| within(*begun))
+        .max()
+        .unwrap_or(0)
+}

@@ -22,7 +22,7 @@ pub(crate) struct Seen {
     pub(crate) outcome: Outcome,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Outcome {
     Admitted,
     Refused,

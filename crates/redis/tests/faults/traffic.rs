@@ -173,7 +173,7 @@ async fn ask(store: Arc<Redis>, limit: Limit, task: usize, stop: Arc<AtomicBool>
 }
 
 /// How long a timer takes that is set as a decision's is.
-async fn ring(stop: Arc<AtomicBool>) -> Vec<Duration> {
+pub(crate) async fn ring(stop: Arc<AtomicBool>) -> Vec<Duration> {
     let mut took = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let start = Instant::now();
