@@ -84,6 +84,41 @@ async fn a_cluster() {
     seen_charged_and_forgotten(&store).await;
 }
 
+/// The slot is on its way to another node, which has all keys that the first one lacks.
+#[tokio::test]
+async fn a_key_whose_slot_moves_is_followed() {
+    let cluster = testbed::Cluster::start();
+    let store = store(Servers::Cluster(cluster.addresses()));
+    let (key, limit) = (key(&store, "moving"), limits()[0]);
+    let slot = cluster.nodes()[0].ask(&["CLUSTER", "KEYSLOT", &store.name_of(key)]);
+    let slot = slot.trim();
+    let from = cluster.serving(slot.parse().unwrap()).unwrap();
+    let mut nodes = cluster.nodes().iter();
+    let is_master = |node: &&testbed::Redis| node.ask(&["ROLE"]).starts_with("master");
+    let to = nodes.find(|node| node.port() != from.port() && is_master(node));
+    let to = to.unwrap();
+    let id = |node: &testbed::Redis| node.ask(&["CLUSTER", "MYID"]).trim().to_owned();
+    let set = |node: &testbed::Redis, words: &[&str]| {
+        let said = node.ask(&[&["CLUSTER", "SETSLOT", slot], words].concat());
+        assert_eq!(said.trim(), "OK");
+    };
+    set(to, &["IMPORTING", &id(from)]);
+    set(from, &["MIGRATING", &id(to)]);
+    let charge = Charge::new(key, &limit, Cost::Take(7));
+    assert!(store.decide(&[charge]).await.unwrap().is_admitted());
+    assert_eq!(
+        store.inspect(&charge).await.unwrap().decision.remaining(),
+        3
+    );
+    set(to, &["NODE", &id(to)]);
+    set(from, &["NODE", &id(to)]);
+    assert_eq!(
+        store.inspect(&charge).await.unwrap().decision.remaining(),
+        3
+    );
+    assert!(store.reset(key).await.unwrap());
+}
+
 #[tokio::test]
 async fn a_name_is_the_one_in_redis() {
     let redis = testbed::Redis::start();
