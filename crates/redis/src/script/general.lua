@@ -18,13 +18,17 @@ local origin = 0
 
 local FIXED_CLOCK, FIXED_FIRST, LOG, SLIDING, TOKEN, LEAKY = 1, 2, 3, 4, 5, 6
 local ENFORCE, QUOTA, UNJUDGED = 0, 2, 3
-local RESERVE, CONFIRM, RELEASE, LEASE = 1, 2, 3, 4
+local RESERVE, CONFIRM, RELEASE, LEASE, REPORT = 1, 2, 3, 4, 5
 local REFUSED, ADMITTED, BLOCKED = '\0', '\1', '\2'
 local WORD = 4294967296
 -- How far ahead the end of a lease or a reservation can lie, unless the clock has gone back.
 local LEASE_LASTS, RESERVATION_LASTS = 10000000, 600000000
 -- Leases and holds of any kind that one key has at most: the number of holds is one byte.
 local LEASES_MAX, HOLDS_MAX = 100, 250
+-- The longest debt of a bucket, and the most units of any counter that are remembered.
+local DEBT_MAX, USED_MAX = 3153600000000000, 4294967295
+-- How long a window's count outlives it, for reports that come late.
+local LATE = 900000
 
 -- A key expires at the first whole millisecond at which nothing is remembered any more.
 local function milliseconds(forget_at)
@@ -236,6 +240,22 @@ end
 
 local HELD, HOLD = 128, 20
 
+-- Nodes that decide on their own count report what they have admitted, beyond the capacity as well.
+-- What lies beyond it is paid back: nothing is admitted until it is. Then a mark takes one of the
+-- places, so that nobody caps the account: four bytes of 255, with which no name begins, and the
+-- capacity (4); the units of the window before (5) and its end (7), of a fixed window; of others the
+-- end is the moment at which the mark was made.
+
+local MARK = '\255\255\255\255'
+
+local function mark(a, cap, before, at)
+  a.mark, a.before, a.marked_at = cap, before, at
+end
+
+local function unmark(a)
+  if a.mark then a.mark, a.dirty = nil, true end
+end
+
 local function is_lease(id) return byte(id) > 127 end
 
 local function hold(a, id, units, till)
@@ -254,9 +274,13 @@ end
 local function holds_load(a, state)
   for from = 3, 2 + HOLD * byte(state, 2), HOLD do
     local id, units, till = read('>c8I5I7', state, from)
+    local cap = string.sub(id, 1, 4) == MARK and read('>I4', id, 5)
+    if cap then mark(a, cap, units, till) end
     local latest = now + (is_lease(id) and LEASE_LASTS or RESERVATION_LASTS)
     if till > latest then till, a.dirty = latest, true end
-    if till > now then
+    if cap then
+      -- No hold.
+    elseif till > now then
       hold(a, id, units, till)
     else
       a.dirty = true
@@ -270,14 +294,19 @@ end
 
 -- What is held, in so many places, and until when it matters.
 local function holds_encode(a, places)
+  if a.mark then places = places + 1 end
   if places == 0 then return '', 0 end
-  local parts, last = { string.char(HELD, places) }, 0
+  local parts, last, holding = { string.char(HELD, places) }, 0, a.holding
+  if a.mark then
+    parts[2], holding = MARK .. pack('>I4I5I7', a.mark, a.before, a.marked_at), holding + 1
+    if a.before > 0 then last = a.marked_at + LATE end
+  end
   for id, one in pairs(a.holds) do
     parts[#parts + 1] = pack('>c8I5I7', id, one[1], one[2])
     -- An ended lease matters for as long as what it is charged with.
     last = max(last, one[2] + (is_lease(id) and a.memory or 0))
   end
-  parts[#parts + 1] = string.rep('\0', HOLD * (places - a.holding))
+  parts[#parts + 1] = string.rep('\0', HOLD * (places - holding))
   return table.concat(parts), last
 end
 
@@ -372,7 +401,11 @@ end
 
 -- The moment from which on this equals a key never seen.
 local function forget_at(a)
-  if a.kind ~= SLIDING then return a.at end
+  if is_bucket(a.kind) or not a.mark and a.kind ~= SLIDING then return a.at end
+  if a.kind ~= SLIDING then
+    -- What is beyond the capacity takes windows of its own.
+    return a.at + ceil(max(a.used - a.mark, 0) / max(a.mark, 1)) * a.span + LATE
+  end
   local newest_used = 0
   while a[newest_used] == 0 do newest_used = newest_used + 1 end
   -- The newest units are the last to leave, and weigh nothing once less than one of them is inside.
@@ -460,6 +493,7 @@ local function convert(a, line)
   local kind = line.kind
   if a.kind == kind then
     if a.span == line.span and a.segments == line.segments or kind == FIXED_CLOCK then return end
+    unmark(a)
     if is_bucket(kind) then
       -- The part of a unit is kept as well, rounded up.
       local debt = max(a.at - now, 0)
@@ -469,6 +503,7 @@ local function convert(a, line)
       return
     end
   end
+  unmark(a)
   local units = min(used(a), line.cap)
   local was_log = a.kind == LOG
   if was_log and kind ~= LOG then call('DEL', a.key) end
@@ -477,27 +512,53 @@ local function convert(a, line)
   take(a, line, units)
 end
 
+-- Begins the window that now lies in, with what was used beyond the capacity of those before, each
+-- of which pays its capacity back; remembers what was used in the last one.
+local function roll(a, line, fresh_end)
+  local cap, span = line.cap, line.span
+  local over = a.mark and max(a.used - cap, 0) or 0
+  local passed = floor((now - a.at) / span)
+  a.before, a.marked_at = a.used, a.at
+  if passed > 0 then
+    over = max(over - passed * cap, 0)
+    a.before, a.marked_at = min(a.used, cap + over), a.at + passed * span
+  end
+  a.at = over > 0 and a.marked_at + span or fresh_end
+  a.used, a.raw = over, nil
+end
+
 local function settle(a, line)
   local kind, cap, span = a.kind, line.cap, line.span
+  if a.mark and a.mark ~= cap then unmark(a) end
   if is_bucket(kind) then
     local latest = now + cap * span
-    if a.at > latest then a.at, a.dirty, a.raw = latest, true, nil end
+    if a.mark then
+      if a.marked_at > now then a.at, a.dirty, a.raw = a.at - (a.marked_at - now), true, nil end
+      a.marked_at = now
+      if a.at <= latest then unmark(a) end
+    elseif a.at > latest then
+      a.at, a.dirty, a.raw = latest, true, nil
+    end
+    a.full_at = a.at
     if a.at < now then a.at = now end
   elseif kind == SLIDING then
     sliding_settle(a)
-    sliding_cap(a, cap)
+    if a.mark and sliding_estimate(a) <= cap then unmark(a) end
+    if not a.mark then sliding_cap(a, cap) end
     if a.dirty then a.raw = nil end
   elseif kind == LOG then
     log_settle(a)
     log_cap(a, cap)
   else
     local fresh_end = kind == FIXED_CLOCK and now - now % span + span or now + span
-    if a.at <= now or a.used == 0 and a.leased == 0 then
+    if a.at <= now and a.used > 0 then
+      roll(a, line, fresh_end)
+    elseif a.at <= now or a.used == 0 and a.leased == 0 then
       a.at, a.used = fresh_end, 0
     elseif a.at > fresh_end or kind == FIXED_CLOCK and a.at < fresh_end then
       a.at, a.dirty, a.raw = fresh_end, true, nil
     end
-    if a.used > cap then a.used, a.dirty, a.raw = cap, true, nil end
+    if a.used > cap and not a.mark then a.used, a.dirty, a.raw = cap, true, nil end
   end
 end
 
@@ -539,6 +600,7 @@ end
 local function save(a)
   if a.kind == LOG then return log_save(a) end
   local state = encode(a)
+  if a.mark and state == '' and a.before == 0 then a.mark = nil end
   local front, last = holds_encode(a, a.holding)
   if state ~= '' then last = max(last, forget_at(a)) end
   state = front .. state
@@ -575,7 +637,12 @@ local function account(key, line)
         state = string.sub(state, a.prefix + 1)
       end
     end
-    if state and state ~= '' then decode(a, state) else clear(a, line) end
+    if state and state ~= '' then
+      decode(a, state)
+    else
+      clear(a, line)
+      a.is_fresh = true
+    end
     if a.kind ~= LOG then a.prefix = 0 end
     accounts[key] = a
   end
@@ -621,6 +688,60 @@ local function next_line()
   place = place + 1
   line.account = account(KEYS[place], line)
   return line
+end
+
+-- Charges units of the window that ends at `ends`.
+local function report_window(a, line, units, ends)
+  if ends > now then
+    if a.used == 0 and a.leased == 0 and a.kind == FIXED_FIRST then a.at = min(ends, a.at) end
+    a.used = min(a.used + units, USED_MAX)
+    return
+  end
+  -- Of a window that is over only what was beyond its capacity counts.
+  if not a.before or a.before == 0 then a.before, a.marked_at = 0, ends end
+  if ends <= a.marked_at and ends > a.marked_at - line.span then
+    local over = max(a.before - line.cap, 0)
+    a.before = min(a.before + units, USED_MAX)
+    a.used = min(a.used + max(a.before - line.cap, 0) - over, USED_MAX)
+  end
+end
+
+-- Charges what a node has admitted on its own count, whether it fits or not, as of when it did; then
+-- tells what there is now.
+local function next_report()
+  local line, base, parts = {}
+  line.kind, line.segments, line.cap, line.span, base, parts, position =
+    read('>BBI4I6I7B', questions, position)
+  place = place + 1
+  local a, cap, span = account(KEYS[place], line), line.cap, line.span
+  for _ = 1, parts do
+    local at, units
+    at, units, position = read('>I7I5', questions, position)
+    a.dirty, a.raw = true, nil
+    if is_bucket(a.kind) then
+      local full_at, longest = a.full_at, floor(DEBT_MAX / max(span, 1))
+      -- Forgotten as full again, and there is more than that to know: when it was.
+      if a.is_fresh and full_at <= now then full_at = min(base, now) end
+      units = min(units, longest)
+      at = min(at, now + min(max(units, cap), longest) * span)
+      a.at = min(max(full_at + units * span, at, now), now + DEBT_MAX)
+      a.full_at = a.at
+    elseif a.kind == SLIDING then
+      local age = max(a.at - at, 0)
+      if age <= a.segments then a[age] = min(a[age] + units, USED_MAX) end
+    else
+      report_window(a, line, units, at)
+    end
+  end
+  if parts > 0 then
+    if a.kind == FIXED_CLOCK or a.kind == FIXED_FIRST then
+      if a.used > 0 or a.before then mark(a, cap, a.before or 0, a.marked_at or 0) end
+    elseif is_bucket(a.kind) and a.at > now + cap * span
+      or a.kind == SLIDING and sliding_estimate(a) > cap then
+      mark(a, cap, 0, now)
+    end
+  end
+  return a
 end
 
 -- Judges the lines of a request: whether it is refused for sure, and whether a reservation of
@@ -735,14 +856,22 @@ local function lease(line, id, till, spent, want, least)
   answer(status, states)
 end
 
+local function report(count)
+  local states = {}
+  for i = 1, count do states[i] = state_of(next_report()) end
+  answer(ADMITTED, states)
+end
+
 while position <= #questions do
   local step, count, id, lasts, spent, want, least
   step, count, position = read('>BB', questions, position)
-  if step > 0 then id, lasts, position = read('>c8I5', questions, position) end
+  if step > 0 and step < REPORT then id, lasts, position = read('>c8I5', questions, position) end
   if step == LEASE then spent, want, least, position = read('>I5I5I5', questions, position) end
   local lines = {}
-  for i = 1, count do lines[i] = next_line() end
-  if step == LEASE then
+  for i = 1, step == REPORT and 0 or count do lines[i] = next_line() end
+  if step == REPORT then
+    report(count)
+  elseif step == LEASE then
     lease(lines[1], id, now + lasts, spent, want, least)
   elseif step == RESERVE then
     reserve(lines, id, now + lasts)
