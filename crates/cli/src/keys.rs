@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use tollgate_core::{Cost, Descriptor, Request, Span, Verdict};
 use tollgate_redis::{Config, Held, Redis};
 use tollgate_rules::escaped;
@@ -47,21 +47,15 @@ struct Which {
     /// The settings of the service.
     #[arg(long, value_name = "PATH", default_value = "tollgate.yaml")]
     config: PathBuf,
-    /// For people, or one JSON document.
-    #[arg(long, default_value = "human")]
-    format: Format,
+    /// Write one JSON document, for programs.
+    #[arg(long)]
+    json: bool,
     /// The domain of the rules.
     domain: String,
     /// A descriptor of the request: its entries in their order. `\,` is a comma and `\\` a
     /// backslash of a key or value.
     #[arg(required = true, value_name = "KEY=VALUE[,KEY=VALUE...]")]
     descriptors: Vec<Wanted>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Human,
-    Json,
 }
 
 const AFTER_HELP: &str = "\
@@ -103,9 +97,9 @@ fn execute(which: &Which, resets: bool) -> Result<(), Failure> {
         .map_err(|error| Failure(1, with_reasons(&error)))?;
     let report = runtime.block_on(report(which, &service, config, resets))?;
     let mut out = io::stdout().lock();
-    let told = match which.format {
-        Format::Human => write!(out, "{report}"),
-        Format::Json => writeln!(out, "{:#}", report.to_json()),
+    let told = match which.json {
+        false => write!(out, "{report}"),
+        true => writeln!(out, "{:#}", report.to_json()),
     };
     match told {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {

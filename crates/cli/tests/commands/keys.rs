@@ -56,7 +56,7 @@ fn what_a_service_counted_is_shown_and_reset() {
     let (_service, address) = serving(directory.path());
     assert!(ask(&address).starts_with("HTTP/1.1 200"));
 
-    let shown = json(&keys(&["show", "--format", "json", "d", "k=secret"]));
+    let shown = json(&keys(&["show", "--json", "d", "k=secret"]));
     let found = &shown["descriptors"][0];
     assert_eq!(found["outcome"], "limited");
     assert_eq!(
@@ -85,7 +85,7 @@ fn what_a_service_counted_is_shown_and_reset() {
     assert!(text.contains("forgotten yes"), "{text}");
     assert!(text.contains("goes on refusing"), "{text}");
     assert_eq!(redis.ask(&["DBSIZE"]).trim(), "0");
-    let again = json(&keys(&["reset", "--format", "json", "d", "k=secret"]));
+    let again = json(&keys(&["reset", "--json", "d", "k=secret"]));
     assert_eq!(again["descriptors"][0]["key"]["forgotten"], false);
     // The node has told a wait, and goes by it; one that has not admits again.
     let (_other, fresh) = serving(directory.path());
@@ -129,7 +129,7 @@ fn in_a_cluster_every_key_is_found() {
     let (_service, address) = serving(directory.path());
     assert!(ask(&address).starts_with("HTTP/1.1 200"));
     let words = [
-        "keys", "reset", "--format", "json", "d", "k=1", "k=2", "k=3", "k=secret",
+        "keys", "reset", "--json", "d", "k=1", "k=2", "k=3", "k=secret",
     ];
     let reset = json(&run(directory.path(), &words));
     let forgotten = reset["descriptors"].as_array().unwrap().iter();
