@@ -10,8 +10,8 @@ use crate::pattern::Pattern;
 
 mod sharing;
 
-/// Warns about everything in a domain that has no effect. `outer` is how nodes share what the domain
-/// says nothing about.
+/// Warns about everything in a domain that has no effect. `outer` is how nodes share what the
+/// domain says nothing about.
 pub(crate) fn checked(draft: &DomainDraft, outer: Sharing, findings: &mut Findings) {
     let mut names = HashSet::new();
     collect_names(&draft.descriptors, &mut names);

@@ -62,8 +62,8 @@ impl RuleSet {
     /// the order of the file, then the key without a value; the other candidates are not tried
     /// again if the search ends further down. A rule is met only if it stands exactly as deep as
     /// the descriptor is long. A limit that a descriptor brings along stands in place of the rules'
-    /// own if the domain is known, shared as the domain says; if it is no valid limit, the rules' own
-    /// holds.
+    /// own if the domain is known, shared as the domain says; if it is no valid limit, the rules'
+    /// own holds.
     pub fn resolve<'s, H: KeyHasher>(&'s self, request: &Request<'_>, hasher: &H) -> Resolved<'s> {
         let Some(domain) = self.domain(request.domain) else {
             let parts = request.descriptors.iter().map(|_| Part::Nothing).collect();
