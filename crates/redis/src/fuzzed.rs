@@ -19,8 +19,8 @@ pub fn reply(input: &mut BytesMut) -> Result<Option<impl Debug + use<>>, Malform
     resp::take(input)
 }
 
-/// The ranges of slots in a `CLUSTER SLOTS` reply, and which `host:port` serves each; nothing if the
-/// reply is none, or not there as a whole.
+/// The ranges of slots in a `CLUSTER SLOTS` reply, and which `host:port` serves each; nothing if
+/// the reply is none, or not there as a whole.
 pub fn slot_map(input: &[u8]) -> Vec<(RangeInclusive<usize>, String)> {
     let Ok(Some(reply)) = resp::take(&mut BytesMut::from(input)) else {
         return Vec::new();
