@@ -2,131 +2,168 @@
 
 use std::sync::Arc;
 
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Duration, Instant, sleep, timeout_at};
 use tollgate_core::{Bill, Charge, Cost, StoreError, Verdict, Wait};
 
-use crate::fit::Fitted;
-use crate::leases::{IDLE, LASTS, Leases, Renewal, Spend};
+use crate::apart::together;
+use crate::leases::{Granted, LASTS, LOOK_EVERY, Leases, Renewal, Spend};
 use crate::question::{Question, Step};
 use crate::reach::Reach;
+use crate::seen::Seen;
 use crate::stats::Stats;
 use crate::store::{Redis, malformed};
-use crate::told::{Status, Told};
+use crate::told::Told;
+
+/// Renewals that are on their way at once when leases are looked after.
+const AT_ONCE: usize = 512;
+/// How long to wait, while the store closes, for those who ask.
+const PAUSE: Duration = Duration::from_millis(1);
 
 impl Redis {
-    /// Decides on leased units; nothing, if the key is cold or another request's reservation is in
-    /// the way.
+    /// Decides on leased units, once `spend` has come to an end; nothing, if Redis is to be asked for
+    /// this decision alone.
     pub(crate) async fn decide_leased(
         &self,
         charge: &Charge<'_>,
-        fitted: &Fitted,
+        mut spend: Spend,
         since: Instant,
     ) -> Result<Option<Verdict>, StoreError> {
         let deadline = since + self.timeout().into();
-        let mut now = since;
         loop {
-            match self.leases().spend(charge, fitted, now) {
-                Spend::Granted(verdict) => {
-                    self.stats().decided_on_lease();
-                    return Ok(Some(verdict));
-                }
+            match spend {
+                Spend::Granted(decision) => return Ok(Some(Verdict::of_one(charge, decision))),
                 Spend::Cold => return Ok(None),
                 Spend::Ask(renewal) => return self.renew(renewal, charge, since).await,
                 Spend::Wait(renewed) => {
                     if timeout_at(deadline, renewed).await.is_err() {
                         return Err(StoreError::Contended);
                     }
-                    now = Instant::now();
                 }
             }
+            spend = self.leases().spend_after_wait(charge);
         }
     }
 
-    /// Leases units, of which the charge takes its own.
+    /// Has the charge decided, and leases units beside it.
     async fn renew(
         &self,
         renewal: Renewal,
         charge: &Charge<'_>,
         since: Instant,
     ) -> Result<Option<Verdict>, StoreError> {
-        let fitted = renewal.fitted;
+        let fitted = *renewal.fitted();
         let asked = self.ask(|| renewal.question(charge), since).await;
         let told = asked.map_err(|asked| asked.into_error(self.timeout()))?;
-        let (told, granted, lasts) = told.lease().map_err(malformed)?;
+        let (told, units, lasts) = told.lease().map_err(malformed)?;
         self.stats().settled(renewal.spent, renewal.left);
-        let Told::General(general) = &told else {
+        if told.is_blocked() {
             return Ok(None);
-        };
-        match general.status {
-            Status::Blocked => return Ok(None),
-            Status::Refused => {
-                let verdict = told.of_one(charge, &fitted).map_err(malformed)?;
-                if let Some(Wait::For(wait)) = verdict.refusal.map(|refusal| refusal.wait) {
-                    self.remember(charge, &fitted, &told, wait);
-                }
-                return Ok(Some(verdict));
-            }
-            Status::Admitted => {}
         }
         let verdict = told.of_one(charge, &fitted).map_err(malformed)?;
+        if let Some(Wait::For(wait)) = verdict.refusal.map(|refusal| refusal.wait) {
+            self.remember(charge, &fitted, &told, wait);
+        }
         let (mut seen, now) = told.seen(&fitted).map_err(malformed)?;
         seen.charge(charge, &fitted, now);
-        self.stats().leased(granted);
-        renewal.granted(granted, lasts, seen, now);
+        tell(renewal, self.stats(), units, lasts, (seen, now));
         Ok(Some(verdict))
     }
 
-    /// Gives back every lease, after which this node holds nothing. To be called before the store
-    /// is dropped; what is not given back is charged when it ends, [`crate::LEASE_LASTS`] later.
+    /// Gives back every lease, after which this node holds nothing and leases nothing any more. To be
+    /// called before the store is dropped; what is not given back is charged when it ends,
+    /// [`crate::LEASE_LASTS`] later.
     pub async fn close(&self) {
-        let all = self.leases().idle(std::time::Duration::ZERO);
-        give_back(all, self.reach(), self.stats()).await;
+        let deadline = Instant::now() + 2 * Duration::from(self.timeout());
+        loop {
+            look_after(self.leases().close(), self.reach(), self.stats()).await;
+            if self.leases().count() == 0 || Instant::now() >= deadline {
+                return;
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Looks after the leases as the keeper does, but now.
+    #[cfg(test)]
+    pub(crate) async fn look_after_leases(&self) {
+        look_after(self.leases().due(), self.reach(), self.stats()).await;
     }
 }
 
-/// Gives back what nobody uses; never ends.
+/// Renews leases before they end, and gives back what nobody uses; never ends.
 pub(crate) async fn keep(leases: Arc<Leases>, reach: Arc<Reach>, stats: Arc<Stats>) {
     loop {
-        sleep(IDLE / 4).await;
-        give_back(leases.idle(IDLE), &reach, &stats).await;
+        sleep(LOOK_EVERY.into()).await;
+        look_after(leases.due(), &reach, &stats).await;
     }
 }
 
-async fn give_back(idle: Vec<Renewal>, reach: &Reach, stats: &Stats) {
-    let returns = idle.iter().map(|renewal| async {
-        let limit = renewal.fitted.limit;
-        let nothing = Charge::new(renewal.key, &limit, Cost::Refund(0));
-        let question = || renewal.question(&nothing);
-        // What is not told ends by itself.
-        if reach.ask(question, Instant::now()).await.is_ok() {
-            stats.settled(renewal.spent, renewal.left);
-            stats.lease_returned();
+async fn look_after(due: Vec<Renewal>, reach: &Reach, stats: &Stats) {
+    let mut due = due.into_iter();
+    loop {
+        let some = due.by_ref().take(AT_ONCE);
+        let asked: Vec<_> = some
+            .map(|renewal| renew_alone(renewal, reach, stats))
+            .collect();
+        if asked.is_empty() {
+            return;
         }
+        together(asked).await;
+    }
+}
+
+/// Renews a lease, or gives it back, without a request.
+async fn renew_alone(renewal: Renewal, reach: &Reach, stats: &Stats) {
+    let fitted = *renewal.fitted();
+    let cost = match renewal.want {
+        0 => Cost::Refund(0),
+        _ => Cost::Peek(1),
+    };
+    let charge = Charge::new(renewal.key, &fitted.limit, cost);
+    let asked = reach
+        .ask(|| renewal.question(&charge), Instant::now())
+        .await;
+    // What is not told ends by itself.
+    let Ok(Ok((told, units, lasts))) = asked.map(Told::lease) else {
+        return;
+    };
+    stats.settled(renewal.spent, renewal.left);
+    match told.seen(&fitted) {
+        Ok(seen) if units > 0 => tell(renewal, stats, units, lasts, seen),
+        _ => stats.lease_returned(),
+    }
+}
+
+/// Tells the leases what Redis has leased.
+fn tell(renewal: Renewal, stats: &Stats, units: u64, lasts: u64, (seen, now): (Seen, u64)) {
+    if units == 0 {
+        return;
+    }
+    stats.leased(units);
+    renewal.granted(Granted {
+        units,
+        lasts,
+        seen,
+        now,
     });
-    crate::apart::together(returns.collect()).await;
 }
 
 impl Renewal {
-    /// What is asked of Redis: nothing new for a refund of nothing.
+    /// What is asked of Redis beside the charge.
     fn question(&self, charge: &Charge<'_>) -> Question {
+        let fitted = self.fitted();
         let charge = Charge {
-            limit: &self.fitted.limit,
+            limit: &fitted.limit,
             ..*charge
         };
         let bill = Bill::new(&[charge]).expect("one charge is not too many");
-        let lasts = LASTS.as_nanos() / 1_000;
         let step = Step::Lease {
             name: self.name,
-            lasts,
+            lasts: LASTS.as_nanos() / 1_000,
             spent: self.spent,
             want: self.want,
-            least: 1,
+            least: self.least,
         };
-        Question::step(step, &[(&bill.lines()[0], &self.fitted)])
+        Question::step(step, &[(&bill.lines()[0], fitted)])
     }
-}
-
-/// Whether units of this limit can be leased, so that [`Mode::Leased`](tollgate_core::Mode::Leased) makes its decisions cheaper.
-pub fn is_leasable(limit: &tollgate_core::Limit) -> bool {
-    Fitted::new(limit).is_ok_and(|fitted| crate::leases::can_lease(&fitted))
 }

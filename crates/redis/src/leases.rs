@@ -1,96 +1,123 @@
 //! Units taken ahead, and spent here without asking.
 //!
-//! A key that is asked often at this node leases units: Redis counts them as consumed, and this
-//! node spends them at the speed of memory. Before they run out or end, what was spent is charged,
-//! the rest goes back, and units are leased anew, in one step. When a key falls idle, and when the
-//! store is closed, they go back as well. If a lease ends unreported, because its node died or
-//! could not reach Redis, all of it is charged as of its end. So nothing is ever over-admitted:
-//! what is charged and what is out together never exceed what the limit admits, and a unit is
-//! charged no earlier than it was spent.
+//! A key that is asked often at this node leases units: Redis counts them as consumed, and this node
+//! spends them at the speed of memory. When they run out or are about to end, what was spent is
+//! charged, the rest goes back, and units are leased anew, in one step; a request that needs more
+//! than there is goes along in that step and is decided as any other. When a key falls idle, and
+//! when the store is closed, its units go back as well. If a lease ends unreported, because its node
+//! died or could not reach Redis, all of it is charged as of its end.
 //!
-//! How much: a cold key leases nothing and asks Redis for each decision. A warm one ([`WARM`] asks
-//! within [`WARMTH`]) begins with [`FIRST`] units and aims at one renewal in [`TARGET`]; but a
-//! lease is at most a quarter of what is free, or what is asked at that moment, so that other nodes
-//! always find three times as much. Near a limit's end leases shrink to single units.
+//! # Never more than the limit
+//!
+//! Take the latest moment at which Redis granted any of the units that were spent until now. What it
+//! counted then, leases included, was no more than the limit. Each unit spent until now was granted
+//! by then: either it was still out, and counted in full; or it had been charged, no earlier than it
+//! was spent. So it is enough that a unit charged later weighs no less than if it had been charged
+//! when it was spent, at any moment after that:
+//!
+//! * A token bucket owes it for longer.
+//! * A window aligned to the clock counts it until its end, and the lease ends with the window.
+//! * So does a window that its first request began: the asking request begins it, and it stays begun
+//!   as long as units of it are out.
+//! * A sliding log keeps it for longer.
+//! * A sliding window counts it in a later segment, which weighs as much or more, and its estimate
+//!   does not fall by rounding: what is leaving is multiplied by a part of at most one.
+//!
+//! A leaky bucket orders its requests, and its delays are one sequence over all nodes, so it is
+//! always asked ([`Mode::suits`]). So is whatever is charged for a refusal.
+//!
+//! # How much
+//!
+//! A cold key leases nothing and asks Redis for each decision. A warm one (two asks within a second
+//! and a half, or one every two seconds for a while) leases as much as its rate needs until the lease
+//! ends, but if that is more than 64 units, no more than it needs in a second; each time at most
+//! eight times what it had. And a lease is at most a quarter of what is free after the request that
+//! asked, so that other nodes always find three times as much. If that is less than four times what
+//! the request costs, nothing is leased, as it would not pay for its return: near a limit's end, and
+//! for limits below [`CAPACITY_MIN`], every decision asks.
 //!
 //! Leases end after [`LASTS`], by Redis's clock, and with their window. This node stops a hundredth
-//! and a millisecond earlier, counted by its own clock from before it asked.
+//! and a millisecond earlier, counted by its own clock from before it asked. Shortly before that a
+//! lease that was used is renewed without waiting for a request, and one that was not goes back;
+//! whatever lies unused for [`IDLE`] goes back then, but for a few units of a key that is asked
+//! slowly. One node holds leases of at most [`KEYS_MAX`] keys, about 130 bytes each; the others ask.
 //!
-//! Token buckets and windows aligned to the clock can be leased exactly. A leaky bucket orders its
-//! requests, and logs and sliding windows date each unit: those are always asked ([`can_lease`]).
 //! While units are out, a refusal's wait may be longer than it turns out to be.
 
+mod heat;
+
+mod lease;
+
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
-use tokio::time::{Duration, Instant};
-use tollgate_core::{Charge, Cost, Decision, Key, OnDenial, Span, Verdict, step};
+use tollgate_core::{Charge, Cost, Decision, Key, Limit, Mode, Moment, OnDenial, Span};
 
-use crate::fit::{Fitted, Kind};
-use crate::seen::{Seen, moment};
+use heat::Heat;
+pub(crate) use lease::Granted;
+use lease::{Lease, Shape, first_want};
+
+use crate::fit::Fitted;
+use crate::key_map::KeyMap;
+use crate::watch::Watch;
 
 /// How long a lease lasts.
 pub const LASTS: Span = Span::from_secs(10);
-/// How often a warm key's lease is renewed.
-const TARGET: Duration = Duration::from_secs(1);
-/// How long a lease may lie unused before it goes back.
-pub(crate) const IDLE: Duration = Duration::from_secs(2);
-/// How many asks within this time make a key warm.
-const WARMTH: Duration = Duration::from_secs(4);
-const WARM: u64 = 2;
-/// What a warm key leases first, and the most that is ever asked for.
-const FIRST: u64 = 4;
-const WANT_MAX: u64 = 1 << 20;
-/// The most keys that hold leases at one node, over all shards; the others ask Redis.
-const SHARDS: usize = 16;
-const SHARD_MAX: usize = 4 * 1024;
-/// Places in which asks are counted, 2 MiB of them. A place knows one key; another one takes it.
-const PLACES: usize = 1 << 18;
+/// How long many units may lie unused before they go back, and how many are not many.
+const IDLE: Span = Span::from_secs(2);
+const IDLE_UNITS: u32 = 16;
+/// How often leases are looked after, and how long before its end a lease is renewed at the latest.
+pub(crate) const LOOK_EVERY: Span = Span::from_millis(250);
+const ENDING: Span = Span::from_millis(750);
+/// Decisions that a lease must have made to be renewed at its end; and if the room for leases is
+/// nearly spent.
+const WORTH: u32 = 2;
+const WORTH_WHEN_FULL: u32 = 8;
+/// What a warm key leases first at least, in requests, and what is not worth a lease.
+const FIRST: u64 = 8;
+const LEAST: u32 = 4;
+/// How much more than the last time is asked for at most, and the most at all.
+const GROWTH: u64 = 8;
+const WANT_MAX: u64 = 1 << 24;
+/// Limits below this have too little to lease a quarter of.
+pub(crate) const CAPACITY_MIN: u32 = 4 * LEAST;
+/// The most keys that hold leases at one node.
+pub const KEYS_MAX: usize = SHARDS * SHARD_MAX;
+const SHARDS: usize = 64;
+/// As many as a map of 4096 places takes.
+const SHARD_MAX: usize = 3_584;
+/// The most limits whose shapes are shared by their leases; others have one each.
+const SHAPES_MAX: usize = 1_024;
 
 /// What this node has leased.
 #[derive(Debug)]
 pub(crate) struct Leases {
-    shards: [Mutex<HashMap<Key, Lease>>; SHARDS],
-    /// For each place 24 bits of its key, the half of [`WARMTH`] in which that was asked last (24
-    /// bits), and how often (16 bits).
-    heat: Box<[AtomicU64]>,
-    began: Instant,
+    shards: [Mutex<Shard>; SHARDS],
+    heat: Heat,
+    shapes: Mutex<HashMap<Limit, Arc<Shape>>>,
+    watch: Watch,
+    /// Nothing is leased any more.
+    is_closed: AtomicBool,
 }
 
-/// Units of one key.
-#[derive(Debug)]
-struct Lease {
-    fitted: Fitted,
-    name: u64,
-    left: u64,
-    spent: u64,
-    granted: u64,
-    began: Instant,
-    until: Instant,
-    used_at: Instant,
-    /// The account as if the leases of others were charged, and ours as they are spent: only for
-    /// what is told.
-    mirror: Seen,
-    /// Redis's time, in microseconds, and ours when it was told.
-    now: u64,
-    told_at: Instant,
-    /// Somebody asks Redis for more; nobody else does.
-    is_asking: bool,
-    renewed: Arc<Notify>,
+#[derive(Debug, Default)]
+struct Shard {
+    leases: KeyMap<Lease>,
+    /// Decisions that were made on leases.
+    decided: u64,
 }
 
 /// What is to be done with a charge.
 pub(crate) enum Spend {
     /// It is admitted.
-    Granted(Verdict),
+    Granted(Decision),
     /// Somebody else is asking for more: try again then.
     Wait(OwnedNotified),
     /// Ask for more, and tell what became of it.
     Ask(Renewal),
-    /// The key is cold: ask Redis for this decision alone.
+    /// Ask Redis for this decision alone.
     Cold,
 }
 
@@ -99,207 +126,243 @@ pub(crate) enum Spend {
 pub(crate) struct Renewal {
     leases: Arc<Leases>,
     pub(crate) key: Key,
-    pub(crate) fitted: Fitted,
+    shape: Arc<Shape>,
     pub(crate) name: u64,
     pub(crate) spent: u64,
     /// Units that were not spent.
     pub(crate) left: u64,
+    /// How many to lease: none to give all back.
     pub(crate) want: u64,
-    asked_at: Instant,
+    pub(crate) least: u64,
+    asked_at: Moment,
     is_done: bool,
-}
-
-/// Whether units of such a limit can be spent here.
-pub(crate) const fn can_lease(fitted: &Fitted) -> bool {
-    matches!(fitted.kind, Kind::Token | Kind::FixedClock) && fitted.limit.capacity() > 0
 }
 
 // === impl Leases ===
 
 impl Leases {
-    pub(crate) fn new() -> Arc<Leases> {
+    pub(crate) fn new(watch: Watch) -> Arc<Leases> {
         Arc::new(Leases {
-            shards: Default::default(),
-            heat: (0..PLACES).map(|_| AtomicU64::new(0)).collect(),
-            began: Instant::now(),
+            shards: std::array::from_fn(|_| Mutex::default()),
+            heat: Heat::new(),
+            shapes: Mutex::default(),
+            watch,
+            is_closed: AtomicBool::new(false),
         })
     }
 
     /// Spends what the charge takes, if it is here.
-    pub(crate) fn spend(
-        self: &Arc<Leases>,
-        charge: &Charge<'_>,
-        fitted: &Fitted,
-        now: Instant,
-    ) -> Spend {
-        let Cost::Take(units @ 1..) = charge.cost else {
+    #[inline]
+    pub(crate) fn spend(self: &Arc<Leases>, charge: &Charge<'_>) -> Spend {
+        let Some(units) = leasable(charge) else {
             return Spend::Cold;
         };
-        if !can_lease(fitted) || charge.on_own_denial() == OnDenial::Charge {
-            return Spend::Cold;
-        }
+        let here = self.watch.now();
         let mut shard = self.shard(charge.key);
-        let Some(lease) = shard.get_mut(&charge.key) else {
-            if !self.is_warm(charge.key, now) || shard.len() >= SHARD_MAX {
-                return Spend::Cold;
-            }
-            let lease = Lease::new(fitted, now);
-            let renewal = self.renewal(charge.key, &lease, FIRST.max(units), now);
-            shard.insert(charge.key, lease);
-            return Spend::Ask(renewal);
-        };
-        if lease.is_asking {
-            return Spend::Wait(Arc::clone(&lease.renewed).notified_owned());
-        }
-        if lease.fitted != *fitted {
-            // The limit has changed: what is out ends by itself.
-            shard.remove(&charge.key);
-            return Spend::Cold;
-        }
-        if let Some(decision) = lease.take(charge, units, now) {
+        let Some(lease) = shard.leases.get_mut(&charge.key) else {
             drop(shard);
-            return Spend::Granted(Verdict::of_one(charge, decision));
+            return self.first(charge, units, here);
+        };
+        if let Some(decision) = lease.take(charge, units, here) {
+            shard.decided += 1;
+            return Spend::Granted(decision);
         }
-        lease.is_asking = true;
-        let want = lease.want(now).max(units);
-        Spend::Ask(self.renewal(charge.key, lease, want, now))
+        self.more(lease, charge, units, here)
     }
 
-    /// Leases that nobody has used for a while, or all of them, to be given back.
-    pub(crate) fn idle(self: &Arc<Leases>, for_at_least: Duration) -> Vec<Renewal> {
-        let now = Instant::now();
-        let mut idle = Vec::new();
+    /// The same for somebody who has waited: if nothing was leased, nobody asks for it again.
+    pub(crate) fn spend_after_wait(self: &Arc<Leases>, charge: &Charge<'_>) -> Spend {
+        let is_here = self.shard(charge.key).leases.contains_key(&charge.key);
+        if is_here {
+            self.spend(charge)
+        } else {
+            Spend::Cold
+        }
+    }
+
+    /// A key without a lease: leases its first units if it is warm.
+    #[cold]
+    fn first(self: &Arc<Leases>, charge: &Charge<'_>, units: u32, here: Moment) -> Spend {
+        let limit = charge.limit;
+        let suits = Mode::Leased.suits(limit.algorithm()) && limit.capacity() >= CAPACITY_MIN;
+        if !suits || self.is_closed.load(Ordering::Relaxed) {
+            return Spend::Cold;
+        }
+        let Some(rate) = self.heat.ask(charge.key, here) else {
+            return Spend::Cold;
+        };
+        let Some(shape) = self.shape(limit) else {
+            return Spend::Cold;
+        };
+        let mut shard = self.shard(charge.key);
+        if shard.leases.len() >= SHARD_MAX || shard.leases.contains_key(&charge.key) {
+            return Spend::Cold;
+        }
+        let lease = Lease::new(shape, here, LEAST.saturating_mul(units));
+        let renewal = self.renewal(charge.key, &lease, first_want(rate, units), here);
+        shard.leases.insert(charge.key, lease);
+        Spend::Ask(renewal)
+    }
+
+    /// A lease that does not suffice.
+    #[cold]
+    fn more(
+        self: &Arc<Leases>,
+        lease: &mut Lease,
+        charge: &Charge<'_>,
+        units: u32,
+        here: Moment,
+    ) -> Spend {
+        if let Some(renewed) = &lease.renewed {
+            return Spend::Wait(Arc::clone(renewed).notified_owned());
+        }
+        if lease.shape.limit != *charge.limit {
+            let Some(shape) = self.shape(charge.limit) else {
+                return Spend::Cold;
+            };
+            lease.shape = shape;
+        }
+        lease.least = LEAST.saturating_mul(units);
+        let want = lease.want(here).max(lease.least.into());
+        Spend::Ask(self.ask(charge.key, lease, want, here))
+    }
+
+    /// What is to be renewed or given back now.
+    pub(crate) fn due(self: &Arc<Leases>) -> Vec<Renewal> {
+        let here = self.watch.now();
+        self.asked(here, |lease, is_full| {
+            let idle = here.since(lease.used_at) >= IDLE && lease.left > IDLE_UNITS;
+            let ends = lease.until <= here + ENDING && !lease.ends_with_window;
+            let over = lease.until <= here;
+            let worth = if is_full { WORTH_WHEN_FULL } else { WORTH };
+            match lease.spent >= worth && !over {
+                true if ends => Some(lease.want(here)),
+                _ => (idle || ends || over).then_some(0),
+            }
+        })
+    }
+
+    /// Leases nothing any more; all that is out and that nobody asks for, to be given back.
+    pub(crate) fn close(self: &Arc<Leases>) -> Vec<Renewal> {
+        self.is_closed.store(true, Ordering::Relaxed);
+        self.asked(self.watch.now(), |_, _| Some(0))
+    }
+
+    /// Leases that are held.
+    pub(crate) fn count(&self) -> usize {
+        let shards = self.shards.iter();
+        shards.map(|shard| locked(shard).leases.len()).sum()
+    }
+
+    /// Decisions that were made on leases.
+    pub(crate) fn decided(&self) -> u64 {
+        self.shards.iter().map(|shard| locked(shard).decided).sum()
+    }
+
+    /// Renewals of those that `want` something, or nothing.
+    fn asked(
+        self: &Arc<Leases>,
+        here: Moment,
+        want: impl Fn(&Lease, bool) -> Option<u64>,
+    ) -> Vec<Renewal> {
+        let mut renewals = Vec::new();
         for shard in &self.shards {
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            for (key, lease) in shard.iter_mut() {
-                let rests = now.saturating_duration_since(lease.used_at) >= for_at_least;
-                if rests && !lease.is_asking {
-                    lease.is_asking = true;
-                    idle.push(self.renewal(*key, lease, 0, now));
+            let mut shard = locked(shard);
+            let is_full = shard.leases.len() > SHARD_MAX / 8 * 7;
+            for (key, lease) in &mut shard.leases {
+                if lease.renewed.is_none()
+                    && let Some(want) = want(lease, is_full)
+                {
+                    renewals.push(self.ask(*key, lease, want, here));
                 }
             }
         }
-        idle
+        renewals
     }
 
-    /// Counts the ask; says whether there were some lately.
-    fn is_warm(&self, key: Key, now: Instant) -> bool {
-        let bits = |shift: u32, mask: u128| u64::try_from(key.bits() >> shift & mask).unwrap_or(0);
-        let print = bits(40, 0xFF_FFFF);
-        let index = usize::try_from(bits(8, 0x3_FFFF)).unwrap_or(0);
-        let passed = now.saturating_duration_since(self.began).as_millis();
-        let half = u64::try_from(passed * 2 / WARMTH.as_millis()).unwrap_or(0) & 0xFF_FFFF;
-        let place = &self.heat[index];
-        // Relaxed: an ask that is counted twice or not at all warms a key a little sooner or later.
-        let seen = place.load(Ordering::Relaxed);
-        let (last, count) = (seen >> 16 & 0xFF_FFFF, seen & 0xFFFF);
-        let count = match half.wrapping_sub(last) {
-            0 | 1 if seen >> 40 == print => (count + 1).min(0xFFFF),
-            _ => 1,
-        };
-        place.store(print << 40 | half << 16 | count, Ordering::Relaxed);
-        count >= WARM
+    /// Somebody asks for more: meanwhile nothing of it is spent.
+    fn ask(self: &Arc<Leases>, key: Key, lease: &mut Lease, want: u64, here: Moment) -> Renewal {
+        let renewal = self.renewal(key, lease, want, here);
+        lease.left = 0;
+        lease.renewed = Some(Arc::default());
+        renewal
     }
 
-    fn renewal(self: &Arc<Leases>, key: Key, lease: &Lease, want: u64, now: Instant) -> Renewal {
+    fn renewal(self: &Arc<Leases>, key: Key, lease: &Lease, want: u64, here: Moment) -> Renewal {
         Renewal {
             leases: Arc::clone(self),
             key,
-            fitted: lease.fitted,
+            shape: Arc::clone(&lease.shape),
             name: lease.name,
-            spent: lease.spent,
-            left: lease.left,
+            spent: lease.spent.into(),
+            left: lease.left.into(),
             want: want.min(WANT_MAX),
-            asked_at: now,
+            least: lease.least.into(),
+            asked_at: here,
             is_done: false,
         }
     }
 
-    fn shard(&self, key: Key) -> MutexGuard<'_, HashMap<Key, Lease>> {
-        let index = usize::try_from(key.bits() & 0xF).unwrap_or(0);
-        self.shards[index]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    /// The limit's shape; nothing if Redis cannot keep it, as will be told elsewhere.
+    fn shape(&self, limit: &Limit) -> Option<Arc<Shape>> {
+        let mut shapes = locked(&self.shapes);
+        if let Some(shape) = shapes.get(limit) {
+            return Some(Arc::clone(shape));
+        }
+        let shape = Arc::new(Shape {
+            limit: *limit,
+            fitted: Fitted::new(limit).ok()?,
+        });
+        if shapes.len() >= SHAPES_MAX {
+            // Rules that were changed often: begin again with those that are used.
+            shapes.clear();
+        }
+        shapes.insert(*limit, Arc::clone(&shape));
+        Some(shape)
+    }
+
+    #[inline]
+    fn shard(&self, key: Key) -> MutexGuard<'_, Shard> {
+        let index = usize::try_from(key.bits() & 0x3F).unwrap_or(0);
+        locked(&self.shards[index])
     }
 }
 
-// === impl Lease ===
+#[inline]
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that holds it can panic half-way.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-impl Lease {
-    /// Nothing yet, and somebody asks.
-    fn new(fitted: &Fitted, now: Instant) -> Lease {
-        Lease {
-            fitted: *fitted,
-            // A name above 127: a lease, not a reservation.
-            name: crate::apart::unique_name() | 1 << 63,
-            left: 0,
-            spent: 0,
-            granted: 0,
-            began: now,
-            until: now,
-            used_at: now,
-            mirror: Seen::fresh(fitted),
-            now: 0,
-            told_at: now,
-            is_asking: true,
-            renewed: Arc::new(Notify::new()),
+/// The units of a charge that can be spent here.
+#[inline]
+fn leasable(charge: &Charge<'_>) -> Option<u32> {
+    match charge.cost {
+        Cost::Take(units @ 1..) if charge.on_own_denial() == OnDenial::Keep => {
+            u32::try_from(units).ok()
         }
-    }
-
-    fn take(&mut self, charge: &Charge<'_>, units: u64, now: Instant) -> Option<Decision> {
-        if self.left < units || now >= self.until {
-            return None;
-        }
-        let passed = Span::from(now.saturating_duration_since(self.told_at));
-        let moment = moment(self.now + passed.as_nanos() / 1_000);
-        let limit = &self.fitted.limit;
-        let decision = step(&mut self.mirror, limit, moment, charge.cost, OnDenial::Keep);
-        if !decision.is_allowed() {
-            // What was told is out of step with what is held: ask.
-            return None;
-        }
-        self.left -= units;
-        self.spent += units;
-        self.used_at = now;
-        Some(decision)
-    }
-
-    /// How much would last for [`TARGET`].
-    fn want(&self, now: Instant) -> u64 {
-        let passed = now
-            .saturating_duration_since(self.began)
-            .max(Duration::from_micros(1));
-        if passed < TARGET {
-            return self.granted.saturating_mul(2).max(FIRST);
-        }
-        let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-        self.spent.saturating_mul(micros(TARGET)) / micros(passed) + 1
+        _ => None,
     }
 }
 
 // === impl Renewal ===
 
 impl Renewal {
-    /// Redis leases `granted` units for so many microseconds; `seen` is what it told, at `now`.
-    pub(crate) fn granted(mut self, granted: u64, lasts: u64, seen: Seen, now: u64) {
+    pub(crate) fn fitted(&self) -> &Fitted {
+        &self.shape.fitted
+    }
+
+    /// Redis has leased some.
+    pub(crate) fn granted(mut self, granted: Granted) {
         self.is_done = true;
-        let margin = lasts / 100 + 1_000;
-        let here = Instant::now();
         let mut shard = self.leases.shard(self.key);
-        if let Some(lease) = shard.get_mut(&self.key)
+        if let Some(lease) = shard.leases.get_mut(&self.key)
             && lease.name == self.name
         {
-            lease.granted = granted;
-            lease.spent = 0;
-            lease.left = granted;
-            lease.began = self.asked_at;
-            lease.until = self.asked_at + Duration::from_micros(lasts.saturating_sub(margin));
-            lease.used_at = here;
-            lease.mirror = seen;
-            lease.now = now;
-            lease.told_at = here;
-            lease.is_asking = false;
-            lease.renewed.notify_waiters();
+            let renewed = lease.renewed.take();
+            lease.grant(granted, self.asked_at, self.leases.watch.now());
+            drop(shard);
+            renewed.inspect(|renewed| renewed.notify_waiters());
         }
     }
 }
@@ -310,13 +373,18 @@ impl Drop for Renewal {
         if self.is_done {
             return;
         }
+        if self.want > 0 {
+            self.leases.heat.rest(self.key, self.leases.watch.now());
+        }
         let mut shard = self.leases.shard(self.key);
-        if shard
-            .get(&self.key)
-            .is_some_and(|lease| lease.name == self.name)
-            && let Some(lease) = shard.remove(&self.key)
+        let is_ours = |lease: &Lease| lease.name == self.name;
+        if shard.leases.get(&self.key).is_some_and(is_ours)
+            && let Some(lease) = shard.leases.remove(&self.key)
         {
-            lease.renewed.notify_waiters();
+            drop(shard);
+            lease.renewed.inspect(|renewed| renewed.notify_waiters());
         }
     }
 }
+
+const _: () = assert!(SHARDS == 0x3F + 1, "a shard is chosen by six bits");

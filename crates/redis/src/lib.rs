@@ -56,6 +56,10 @@ mod apart;
 
 mod refusals;
 
+mod key_map;
+
+mod watch;
+
 mod leases;
 
 mod leased;
@@ -84,7 +88,6 @@ pub use config::{
 pub use fallback::{DENIED_FOR, Fallback};
 pub use fit::{GRAIN, InvalidForRedis, LOG_UNITS_MAX, check};
 pub use inspect::{Held, Out};
-pub use leased::is_leasable;
-pub use leases::LASTS as LEASE_LASTS;
+pub use leases::{KEYS_MAX as LEASE_KEYS_MAX, LASTS as LEASE_LASTS};
 pub use stats::{BATCH_SIZES, CALL_MICROS, Counts, Histogram};
 pub use store::Redis;

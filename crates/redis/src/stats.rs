@@ -52,7 +52,6 @@ pub(crate) struct Stats {
     units_leased: AtomicU64,
     units_spent: AtomicU64,
     units_returned: AtomicU64,
-    lease_decisions: AtomicU64,
     lease_returned: AtomicU64,
 }
 
@@ -94,6 +93,8 @@ pub struct Counts {
     pub units_returned: u64,
     /// Decisions that were made on leased units, without asking Redis.
     pub lease_decisions: u64,
+    /// Keys of which this node holds leases now.
+    pub leases_held: u64,
     /// Leases that went back because nobody used them.
     pub leases_returned: u64,
     /// Decisions that were made without Redis, because it had no answer.
@@ -153,10 +154,6 @@ impl Stats {
         self.units_returned.fetch_add(returned, Ordering::Relaxed);
     }
 
-    pub(crate) fn decided_on_lease(&self) {
-        self.lease_decisions.fetch_add(1, Ordering::Relaxed);
-    }
-
     pub(crate) fn lease_returned(&self) {
         self.lease_returned.fetch_add(1, Ordering::Relaxed);
     }
@@ -165,6 +162,7 @@ impl Stats {
         self.fell_back.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// All but what the leases count themselves.
     pub(crate) fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let batch_sizes = self.batch_sizes.told();
@@ -184,7 +182,8 @@ impl Stats {
             units_leased: read(&self.units_leased),
             units_spent: read(&self.units_spent),
             units_returned: read(&self.units_returned),
-            lease_decisions: read(&self.lease_decisions),
+            lease_decisions: 0,
+            leases_held: 0,
             leases_returned: read(&self.lease_returned),
             fallbacks: read(&self.fell_back),
         }
@@ -209,7 +208,6 @@ impl Default for Stats {
             units_leased: AtomicU64::new(0),
             units_spent: AtomicU64::new(0),
             units_returned: AtomicU64::new(0),
-            lease_decisions: AtomicU64::new(0),
             lease_returned: AtomicU64::new(0),
         }
     }

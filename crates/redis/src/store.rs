@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::fit::{Fitted, InvalidForRedis};
 use crate::keys;
 use crate::leased;
-use crate::leases::Leases;
+use crate::leases::{Leases, Spend};
 use crate::question::{self, Bucket, Question};
 use crate::reach::{Asked, Reach};
 use crate::refusals::Refusals;
@@ -22,6 +22,7 @@ use crate::resp::Malformed;
 use crate::script::{Caller, Scripts};
 use crate::stats::{Counts, Stats};
 use crate::told::{self, Told};
+use crate::watch::Watch;
 
 /// How long a refusal is remembered where other nodes may give leased units back.
 const LEASED_REFUSAL_MAX: Span = Span::SECOND;
@@ -74,6 +75,8 @@ impl Redis {
         };
         let mut redis = Redis::with(config, Scripts::under_test(), &caller)?;
         redis.now = Some(now);
+        // The test says when leases are looked after.
+        redis.keeper.abort();
         Ok(redis)
     }
 
@@ -89,7 +92,11 @@ impl Redis {
         let stats = Arc::new(Stats::default());
         let opener = Opener::new(config, scripts)?;
         let reach = Arc::new(Reach::new(config, opener, caller, &stats));
-        let leases = Leases::new();
+        #[cfg(not(test))]
+        let watch = Watch::new();
+        #[cfg(test)]
+        let watch = Watch::told(caller.now.clone());
+        let leases = Leases::new(watch);
         let keeper = leased::keep(Arc::clone(&leases), Arc::clone(&reach), Arc::clone(&stats));
         let keeper = tokio::spawn(keeper);
         Ok(Redis {
@@ -127,7 +134,11 @@ impl Redis {
 
     /// What the store has done so far.
     pub fn counts(&self) -> Counts {
-        self.stats.counts()
+        Counts {
+            lease_decisions: self.leases.decided(),
+            leases_held: u64::try_from(self.leases.count()).unwrap_or(u64::MAX),
+            ..self.stats.counts()
+        }
     }
 
     /// Whether Redis answers: all of it that is known.
@@ -143,6 +154,22 @@ impl Redis {
     /// [`StoreError::TooManyCharges`], [`StoreError::Unreachable`], [`StoreError::TimedOut`] or
     /// [`StoreError::BadReply`].
     pub async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
+        let spend = match charges {
+            [charge] if charge.sharing.mode == Mode::Leased => match self.leases.spend(charge) {
+                Spend::Granted(decision) => return Ok(Verdict::of_one(charge, decision)),
+                more => more,
+            },
+            _ => Spend::Cold,
+        };
+        self.decide_there(charges, spend).await
+    }
+
+    /// Asks Redis, unless it has refused lately.
+    async fn decide_there(
+        &self,
+        charges: &[Charge<'_>],
+        spend: Spend,
+    ) -> Result<Verdict, StoreError> {
         let since = Instant::now();
         for charge in charges {
             if matches!(charge.cost, Cost::Refund(_)) {
@@ -157,11 +184,8 @@ impl Redis {
                     self.stats.refused_here();
                     return Ok(verdict);
                 }
-                if charge.sharing.mode == Mode::Leased {
-                    let decided = self.decide_leased(charge, &fitted, since).await?;
-                    if let Some(verdict) = decided {
-                        return Ok(verdict);
-                    }
+                if let Some(verdict) = self.decide_leased(charge, spend, since).await? {
+                    return Ok(verdict);
                 }
                 self.decide_one(charge, &fitted, since).await
             }

@@ -27,6 +27,10 @@ use tollgate_testbed as testbed;
 
 use load::{Load, Measured, Popularity};
 
+/// How long a decision may take: so long that a machine that stands still for a while, because
+/// somebody measures something else on it, ends no run.
+const PATIENCE: Span = Span::MINUTE;
+
 /// Named figures, in the order in which they were measured.
 #[derive(Default)]
 struct Figures {
@@ -76,15 +80,36 @@ fn main() {
         "taskset (util-linux) pins us"
     );
     println!(
-        "leases last {} and hold a quarter of what is free",
-        tollgate_redis::LEASE_LASTS
+        "leases last {} and hold a quarter of what is free, of at most {} keys; leased load is \
+         measured after {} s of the same load, in its steady state",
+        tollgate_redis::LEASE_LASTS,
+        tollgate_redis::LEASE_KEYS_MAX,
+        warm_up(Mode::Leased).as_secs()
     );
     let lasts = Duration::from_secs(if is_quick { 2 } else { 10 });
     let mut figures = Figures::default();
-    strict(&mut figures, lasts);
-    leased(&mut figures, lasts);
-    far_away(&mut figures, lasts);
-    memory::measure(&mut figures, if is_quick { 20_000 } else { 100_000 });
+    let only = words
+        .iter()
+        .position(|word| word == "--only")
+        .map(|at| words[at + 1].as_str());
+    let is_asked = |name: &str| only.is_none_or(|only| only == name);
+    if is_asked("strict") {
+        strict(&mut figures, lasts);
+    }
+    for (name, keys, popularity) in [
+        ("zipf", 1_000_000, Popularity::Zipf),
+        ("one_hot_key", 1, Popularity::Uniform),
+    ] {
+        if is_asked(name) {
+            leased(&mut figures, lasts, name, (keys, popularity));
+        }
+    }
+    if is_asked("far_away") {
+        far_away(&mut figures, lasts);
+    }
+    if is_asked("memory") {
+        memory::measure(&mut figures, if is_quick { 20_000 } else { 100_000 });
+    }
     if let Some(path) = path {
         std::fs::write(path, figures.json()).unwrap();
     }
@@ -121,7 +146,7 @@ fn strict(figures: &mut Figures, lasts: Duration) {
         let config = Config {
             batch,
             connections,
-            timeout: Span::from_secs(5),
+            timeout: PATIENCE,
             ..Config::single(redis.address())
         };
         let load = Load {
@@ -130,6 +155,7 @@ fn strict(figures: &mut Figures, lasts: Duration) {
             keys: 1_000_000,
             popularity: Popularity::Uniform,
             callers,
+            warms_up: Duration::from_millis(500),
             lasts,
         };
         let measured = load.run(&config, &redis);
@@ -137,50 +163,61 @@ fn strict(figures: &mut Figures, lasts: Duration) {
     }
 }
 
+/// Leases live for ten seconds, so until then keys are still taking their first ones.
+fn warm_up(mode: Mode) -> Duration {
+    match mode {
+        Mode::Leased => Duration::from(tollgate_redis::LEASE_LASTS) + Duration::from_secs(2),
+        Mode::Strict | Mode::WriteBack => Duration::from_millis(500),
+    }
+}
+
 /// Warm keys on leased units, against asking for each decision.
-fn leased(figures: &mut Figures, lasts: Duration) {
+fn leased(
+    figures: &mut Figures,
+    lasts: Duration,
+    name: &str,
+    (keys, popularity): (u32, Popularity),
+) {
     let redis = pinned();
     // Nobody empties it: a bucket refills by one in a microsecond at most, which is too slow here.
     let limit = Limit::fixed_window(u32::MAX, Span::DAY).unwrap();
-    for (name, keys, popularity) in [
-        ("zipf", 1_000_000, Popularity::Zipf),
-        ("one_hot_key", 1, Popularity::Uniform),
-    ] {
-        let mut strict = None;
-        for mode in [Mode::Strict, Mode::Leased] {
-            redis.ask(&["FLUSHALL"]);
-            let config = Config {
-                timeout: Span::from_secs(5),
-                ..Config::single(redis.address())
-            };
-            let load = Load {
-                mode,
-                limit,
-                keys,
-                popularity,
-                callers: 512,
-                lasts,
-            };
-            let measured = load.run(&config, &redis);
-            let strict = *strict.get_or_insert(measured.per_second);
-            let name = format!(
-                "{}/{name}",
-                if mode == Mode::Leased {
-                    "leased"
-                } else {
-                    "strict"
-                }
-            );
-            figures.put(format!("{name}/decisions_per_s"), measured.per_second);
-            figures.put(format!("{name}/of_strict"), measured.per_second / strict);
-            figures.put(
-                format!("{name}/calls_per_decision"),
-                1.0 / measured.per_call,
-            );
-            figures.put(format!("{name}/redis_cpu_us"), measured.redis_micros);
-            figures.put(format!("{name}/client_cpu_us"), measured.client_micros);
-            figures.put(format!("{name}/p50_us"), measured.p50_micros);
-        }
+    let mut strict = None;
+    for mode in [Mode::Strict, Mode::Leased] {
+        redis.ask(&["FLUSHALL"]);
+        let config = Config {
+            timeout: PATIENCE,
+            ..Config::single(redis.address())
+        };
+        let load = Load {
+            mode,
+            limit,
+            keys,
+            popularity,
+            callers: 512,
+            warms_up: warm_up(mode),
+            lasts,
+        };
+        let measured = load.run(&config, &redis);
+        let strict = *strict.get_or_insert(measured.per_second);
+        let name = format!(
+            "{}/{name}",
+            if mode == Mode::Leased {
+                "leased"
+            } else {
+                "strict"
+            }
+        );
+        figures.put(format!("{name}/decisions_per_s"), measured.per_second);
+        figures.put(format!("{name}/of_strict"), measured.per_second / strict);
+        figures.put(
+            format!("{name}/calls_per_decision"),
+            1.0 / measured.per_call,
+        );
+        figures.put(format!("{name}/on_lease"), measured.on_lease);
+        figures.put(format!("{name}/asked"), measured.asked);
+        figures.put(format!("{name}/redis_cpu_us"), measured.redis_micros);
+        figures.put(format!("{name}/client_cpu_us"), measured.client_micros);
+        figures.put(format!("{name}/p50_us"), measured.p50_micros);
     }
 }
 
@@ -198,7 +235,7 @@ fn far_away(figures: &mut Figures, lasts: Duration) {
         ("leased", Mode::Leased, 16),
     ] {
         let config = Config {
-            timeout: Span::from_secs(5),
+            timeout: PATIENCE,
             ..Config::single(proxy.address())
         };
         let load = Load {
@@ -207,6 +244,7 @@ fn far_away(figures: &mut Figures, lasts: Duration) {
             keys,
             popularity: Popularity::Uniform,
             callers: 512,
+            warms_up: Duration::from_secs(2),
             lasts,
         };
         let measured = load.run(&config, &redis);

@@ -461,6 +461,7 @@ local function charge_ended(a, units, till)
     sliding_settle(a, max(till, a.at * a.span))
     a[0] = a[0] + units
   elseif a.kind == LOG then
+    log_settle(a)
     if till + a.span > now then log_take(a, units, a.n > 0 and max(till, a.last_at) or till) end
   elseif a.kind == FIXED_FIRST then
     -- At the end of its window at the latest, and that one is over then.

@@ -1,0 +1,229 @@
+//! Leased units in virtual time: one node, several, and some that die.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_behaviour::{Random, Rule, Subject, Taste, check, with_grain};
+use tollgate_core::{Algorithm, Anchor, Charge, Cost, Ledger, Limit, Mode, Now, Sharing, Span};
+
+use super::{Driven, SINGLE};
+use crate::config::Config;
+use crate::fit::GRAIN;
+use crate::leases::{LASTS, LOOK_EVERY};
+
+/// Steps of one trace: enough to lease, to renew and to run out.
+const STEPS: usize = 120;
+
+/// Nodes that share one key.
+struct Nodes {
+    nodes: Vec<Driven>,
+    now: Now,
+    /// Decisions on leases of nodes that are gone.
+    decided: u64,
+}
+
+/// How well nodes look after their leases.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Care {
+    /// As often as they should, so that no lease ends unreported.
+    Taken,
+    /// Now and then.
+    Neglected,
+    /// Now and then, and some die.
+    SomeDie,
+}
+
+// === impl Nodes ===
+
+impl Nodes {
+    fn new(count: usize) -> Nodes {
+        Nodes {
+            nodes: (0..count).map(|_| Nodes::node()).collect(),
+            now: Taste::MICROSECONDS.start,
+            decided: 0,
+        }
+    }
+
+    fn node() -> Driven {
+        Driven::new(&Config::single(SINGLE.address()))
+    }
+
+    /// Mostly a moment, seldom longer than a lease lasts.
+    fn pass(&mut self, random: &mut Random, care: Care) {
+        let most = random.pick(&[1, 50_000, 50_000, 50_000, 1_000_000, 4_000_000]);
+        let most = if random.chance(2) { 12_000_000 } else { most };
+        let then = self.now.utc + GRAIN.times(random.between(0, most));
+        while care == Care::Taken && then.since(self.now.utc) > LOOK_EVERY {
+            self.now = Now::at(self.now.utc + LOOK_EVERY);
+            (0..self.nodes.len()).for_each(|node| self.look_after(node));
+        }
+        self.now = Now::at(then);
+    }
+
+    /// A node looks after its leases, or dies with them.
+    fn disturb(&mut self, random: &mut Random, care: Care) {
+        let last = u64::try_from(self.nodes.len() - 1).expect("a few");
+        let index = usize::try_from(random.between(0, last)).expect("a few");
+        if random.chance(10) {
+            self.look_after(index);
+        }
+        if care == Care::SomeDie && random.chance(2) {
+            self.decided += self.nodes[index].store.counts().lease_decisions;
+            self.nodes[index] = Nodes::node();
+        }
+    }
+
+    fn look_after(&self, index: usize) {
+        let node = &self.nodes[index];
+        node.store.set_now(self.now.utc.as_nanos() / 1_000);
+        node.runtime.block_on(node.store.look_after_leases());
+    }
+
+    fn close(&mut self) {
+        for node in &self.nodes {
+            node.store.set_now(self.now.utc.as_nanos() / 1_000);
+            node.runtime.block_on(node.store.close());
+            let counts = node.store.counts();
+            assert_eq!(counts.leases_held, 0);
+            self.decided += counts.lease_decisions;
+        }
+    }
+
+    /// What remains of the limit, as Redis has it.
+    fn remaining(&self, peek: Charge<'_>) -> u32 {
+        let verdict = Nodes::node().decide(self.now, &[peek]);
+        verdict.decisions[0].remaining()
+    }
+}
+
+/// A limit of any algorithm that can be leased, large enough to be.
+fn limit(random: &mut Random) -> Limit {
+    let count = u32::try_from(random.between(16, 300)).expect("at most 300");
+    let window = Span::from_millis(random.pick(&[300, 2_000, 9_000, 30_000, 3_600_000]));
+    let first = Algorithm::FixedWindow(Anchor::FirstRequest);
+    let limit = match random.between(0, 5) {
+        0 => Limit::fixed_window(count, window),
+        1 => Limit::new(first, count, window),
+        2 => Limit::sliding_log(count, window),
+        3 => Limit::sliding_window(count, window, 1),
+        4 => Limit::sliding_window(count, window, 10),
+        _ => Limit::token_bucket(1, GRAIN.times(window.as_nanos() / 1_000 / u64::from(count)))
+            .and_then(|bucket| bucket.with_burst(count)),
+    };
+    limit.expect("windows are whole microseconds")
+}
+
+fn rule(limit: Limit) -> Rule {
+    Rule {
+        sharing: Sharing {
+            mode: Mode::Leased,
+            ..Sharing::default()
+        },
+        ..Rule::new(limit)
+    }
+}
+
+fn cost(random: &mut Random) -> Cost {
+    Cost::Take(random.pick(&[1, 1, 1, 1, 1, 1, 2, 2, 5, 20]))
+}
+
+const fn is_fixed(limit: &Limit) -> bool {
+    matches!(limit.algorithm(), Algorithm::FixedWindow(_))
+}
+
+/// Of a fixed window it does not matter when in it a unit is charged: what one node alone answers
+/// is what strict answers, to the last figure.
+#[test]
+fn a_fixed_window_of_one_node_is_told_as_if_it_were_strict() {
+    let decided = AtomicU64::new(0);
+    check("a_fixed_window_of_one_node", 60, |random| {
+        let mut nodes = Nodes::new(1);
+        let rule = rule(
+            std::iter::repeat_with(|| limit(random))
+                .find(is_fixed)
+                .expect("endless"),
+        );
+        let key = nodes.nodes[0].key("only");
+        let mut ledger = Ledger::default();
+        for step in 0..STEPS {
+            nodes.pass(random, Care::Taken);
+            nodes.disturb(random, Care::Taken);
+            let charge = rule.charge(key, cost(random));
+            let got = nodes.nodes[0].decide(nodes.now, &[charge]);
+            let want = ledger.decide(nodes.now, &[charge]).expect("one charge");
+            assert_eq!(got, with_grain(want, GRAIN), "step {step}: {charge:#?}");
+        }
+        nodes.close();
+        decided.fetch_add(nodes.decided, Ordering::Relaxed);
+    });
+    assert!(decided.into_inner() > 1_000, "hardly anything was leased");
+}
+
+/// Whatever several nodes admit, strict would have admitted at that moment, after all that was
+/// admitted before; and closing gives back what was not spent.
+#[test]
+fn several_nodes_never_admit_what_strict_would_not() {
+    let decided = AtomicU64::new(0);
+    check("several_nodes_never_admit", 120, |random| {
+        let mut nodes = Nodes::new(random.pick(&[1, 2, 3]));
+        let care = random.pick(&[Care::Taken, Care::Neglected]);
+        trace(random, &mut nodes, care);
+        decided.fetch_add(nodes.decided, Ordering::Relaxed);
+    });
+    assert!(decided.into_inner() > 2_000, "hardly anything was leased");
+}
+
+/// Nor if some of them die with what they hold; that is charged, and comes back in its time.
+#[test]
+fn nodes_that_die_give_nothing_away() {
+    check("nodes_that_die_give_nothing_away", 80, |random| {
+        let mut nodes = Nodes::new(random.pick(&[1, 2, 3]));
+        trace(random, &mut nodes, Care::SomeDie);
+    });
+}
+
+fn trace(random: &mut Random, nodes: &mut Nodes, care: Care) {
+    let rule = rule(limit(random));
+    let key = nodes.nodes[0].key("only");
+    let mut ledger = Ledger::default();
+    for step in 0..STEPS {
+        nodes.pass(random, care);
+        nodes.disturb(random, care);
+        let node = usize::try_from(random.between(0, 2)).expect("a few") % nodes.nodes.len();
+        let charge = rule.charge(key, cost(random));
+        let got = nodes.nodes[node].decide(nodes.now, &[charge]);
+        if got.is_admitted() {
+            let strict = ledger.decide(nodes.now, &[charge]).expect("one charge");
+            assert!(strict.is_admitted(), "step {step}: {charge:#?} {strict:#?}");
+        }
+    }
+    nodes.close();
+    let peek = Rule::new(rule.limit);
+    let peek = peek.charge(key, Cost::Peek(1));
+    let strict = ledger.decide(nodes.now, &[peek]).expect("one charge");
+    let (got, want) = (nodes.remaining(peek), strict.decisions[0].remaining());
+    assert!(got <= want, "{got} of {want} remain: {rule:#?}");
+    if is_fixed(&rule.limit) && care == Care::Taken {
+        assert_eq!(got, want, "all that was not spent is back: {rule:#?}");
+    }
+    // Everything comes back in the end.
+    let memory = match rule.limit.interval() {
+        Some(interval) => interval.times(u64::from(rule.limit.capacity())),
+        None => rule.limit.window() + rule.limit.window(),
+    };
+    nodes.now = Now::at(nodes.now.utc + memory + LASTS);
+    assert_eq!(nodes.remaining(peek), rule.limit.capacity(), "{rule:#?}");
+}
+
+/// A shadow limit that would refuse refuses nothing, on lease as well.
+#[test]
+fn a_shadow_limit_on_lease_refuses_nothing() {
+    let mut node = Nodes::node();
+    let mut rule = rule(Limit::fixed_window(40, Span::HOUR).expect("an hour is a window"));
+    rule.enforcement = tollgate_core::Enforcement::Shadow;
+    let key = node.key("only");
+    for asked in 0..60 {
+        let verdict = node.decide(Taste::MICROSECONDS.start, &[rule.charge(key, Cost::ONE)]);
+        assert!(verdict.is_admitted());
+        assert_eq!(verdict.decisions[0].is_allowed(), asked < 40);
+    }
+}

@@ -1,0 +1,73 @@
+//! Maps by key, with a hash that costs one multiplication.
+//!
+//! A key's bits are a hash already. But that one has no secret, so somebody could look for values
+//! whose keys meet in one place of a map; a secret of this process keeps them from aiming.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use tollgate_core::Key;
+
+/// A map by key.
+pub(crate) type KeyMap<V> = HashMap<Key, V, Folding>;
+
+/// Makes hashers of one secret.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Folding {
+    secret: [u64; 2],
+}
+
+/// Folds the product of a key's halves, each mixed with a secret.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fold {
+    secret: [u64; 2],
+    state: u64,
+}
+
+// === impl Folding ===
+
+impl Default for Folding {
+    fn default() -> Folding {
+        let random = RandomState::new();
+        Folding {
+            secret: [random.hash_one(0_u8), random.hash_one(1_u8)],
+        }
+    }
+}
+
+impl BuildHasher for Folding {
+    type Hasher = Fold;
+
+    #[inline]
+    fn build_hasher(&self) -> Fold {
+        Fold {
+            secret: self.secret,
+            state: 0,
+        }
+    }
+}
+
+// === impl Fold ===
+
+impl Hasher for Fold {
+    #[inline]
+    fn write_u128(&mut self, bits: u128) {
+        let high = u64::try_from(bits >> 64).unwrap_or(0) ^ self.secret[0];
+        let low = u64::try_from(bits & u128::from(u64::MAX)).unwrap_or(0) ^ self.secret[1];
+        let product = u128::from(high) * u128::from(low);
+        let folded = (product >> 64) ^ (product & u128::from(u64::MAX));
+        self.state ^= u64::try_from(folded).unwrap_or(0);
+    }
+
+    /// A key is written at once; whatever else comes is mixed in as well.
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u128(u128::from(self.state) << 64 | u128::from(*byte));
+        }
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.state
+    }
+}
