@@ -119,6 +119,44 @@ async fn a_key_whose_slot_moves_is_followed() {
     assert!(store.reset(key).await.unwrap());
 }
 
+/// Looked at under any other limit, as with rules that are not in force, a state stays what it is.
+#[tokio::test]
+async fn looking_changes_nothing() {
+    let redis = testbed::Redis::start();
+    let store = single(&redis);
+    let mut others = limits();
+    others.extend([
+        Limit::fixed_window(3, Span::DAY).unwrap(),
+        Limit::token_bucket(3, Span::HOUR).unwrap(),
+        Limit::sliding_log(3, Span::MINUTE).unwrap(),
+        Limit::sliding_window(2, Span::HOUR, 4).unwrap(),
+    ]);
+    for (index, limit) in limits().iter().enumerate() {
+        let key = key(&store, &index.to_string());
+        for _ in 0..7 {
+            let one = Charge::new(key, limit, Cost::ONE);
+            assert!(store.decide(&[one]).await.unwrap().is_admitted());
+        }
+        let name = store.name_of(key);
+        let state = || {
+            let text = "return { redis.sha1hex(redis.call('GET', KEYS[1])), \
+                redis.call('PEXPIRETIME', KEYS[1]) }";
+            redis.ask(&["EVAL", text, "1", &name])
+        };
+        let before = state();
+        assert!(!before.contains("ERR"), "{before}");
+        for other in &others {
+            let held = store
+                .inspect(&Charge::new(key, other, Cost::ONE))
+                .await
+                .unwrap();
+            let expected = 10_u32.min(other.capacity()).saturating_sub(7);
+            assert_eq!(held.decision.remaining(), expected, "{limit} under {other}");
+            assert_eq!(state(), before, "{limit} under {other}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_name_is_the_one_in_redis() {
     let redis = testbed::Redis::start();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tollgate_core::{StoreError, Verdict};
+use tollgate_core::{Mode, StoreError, Verdict};
 
 use crate::node::KEYS;
 
@@ -58,14 +58,13 @@ const LETTERS: [(Outcome, &str); 6] = [
 // === impl Ask ===
 
 impl Ask {
-    pub(crate) fn is_lease_of(self, number: usize) -> bool {
-        self == Ask::Leased(number)
-    }
-
-    pub(crate) fn is_pair_of(self, number: usize) -> bool {
+    /// Whether it asks for a unit of the key of this number among those that are asked in this mode.
+    pub(crate) fn is_of(self, mode: Mode, number: usize) -> bool {
         match self {
-            Ask::Leased(_) => false,
-            Ask::Pair(first) => first == number || (first + 1) % KEYS == number,
+            Ask::Leased(key) => mode == Mode::Leased && key == number,
+            Ask::Pair(first) => {
+                mode == Mode::Strict && (first == number || (first + 1) % KEYS == number)
+            }
         }
     }
 }
@@ -73,6 +72,14 @@ impl Ask {
 // === impl Outcome ===
 
 impl Outcome {
+    pub(crate) const ENDS: [Outcome; 5] = [
+        Outcome::Admitted,
+        Outcome::Refused,
+        Outcome::Unreachable,
+        Outcome::Contended,
+        Outcome::Lost,
+    ];
+
     pub(crate) fn of(decided: Result<Verdict, StoreError>) -> Outcome {
         match decided {
             Ok(verdict) if verdict.is_admitted() => Outcome::Admitted,

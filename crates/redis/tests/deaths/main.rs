@@ -16,7 +16,7 @@ use tollgate_core::{Cost, Mode, Span};
 use tollgate_redis::{Config, LEASE_LASTS, Redis};
 use tollgate_testbed as testbed;
 
-use log::{Ask, Line, Outcome, now};
+use log::{Line, Outcome, now};
 use node::{KEYS, Node, charge, limit};
 
 const NODES: usize = 3;
@@ -110,6 +110,35 @@ fn served_all_the_time(lived: &[Line], from: Duration, stood: Duration) {
     assert!(failed * 20 <= took.len(), "{failed} of {}", took.len());
 }
 
+/// Units of one key, as the nodes wrote them down.
+struct Units {
+    admitted: u32,
+    /// They may have been charged.
+    unsure: u32,
+    /// Asked for when their node died.
+    open: u32,
+}
+
+// === impl Units ===
+
+impl Units {
+    fn of(lived: &[Line], died: &[Line], mode: Mode, number: usize) -> Units {
+        let count = |lines: &[Line], outcomes: &[Outcome]| {
+            let of_key = lines.iter().filter(|line| line.ask.is_of(mode, number));
+            let same = of_key.filter(|line| outcomes.contains(&line.outcome));
+            u32::try_from(same.count()).unwrap()
+        };
+        let all = |outcomes: &[Outcome]| count(lived, outcomes) + count(died, outcomes);
+        let begun = count(died, &[Outcome::Begun]);
+        let ended = count(died, &Outcome::ENDS);
+        Units {
+            admitted: all(&[Outcome::Admitted]),
+            unsure: all(&[Outcome::Lost, Outcome::Contended]),
+            open: begun - ended,
+        }
+    }
+}
+
 /// Nothing is admitted beyond the limit, and nothing is counted that nobody took or held.
 async fn is_kept(addresses: &[String], lived: &[Line], died: &[Line]) {
     let config = Config {
@@ -117,57 +146,34 @@ async fn is_kept(addresses: &[String], lived: &[Line], died: &[Line]) {
         ..Config::cluster(addresses.iter().cloned())
     };
     let store = Redis::connect(&config).unwrap();
-    let (mut out, mut begun, mut taken) = (0, 0, 0);
-    for number in 0..KEYS {
-        let count = |lines: &[Line], is_of: fn(Ask, usize) -> bool, outcomes: &[Outcome]| {
-            let of_key = lines.iter().filter(|line| is_of(line.ask, number));
-            let same = of_key.filter(|line| outcomes.contains(&line.outcome));
-            u32::try_from(same.count()).unwrap()
-        };
-        for (mode, is_of) in [
-            (Mode::Leased, Ask::is_lease_of as fn(Ask, usize) -> bool),
-            (Mode::Strict, Ask::is_pair_of),
-        ] {
-            let all =
-                |outcomes: &[Outcome]| count(lived, is_of, outcomes) + count(died, is_of, outcomes);
-            let admitted = all(&[Outcome::Admitted]);
-            let unsure = all(&[Outcome::Lost, Outcome::Contended]);
-            let ended = [
-                Outcome::Admitted,
-                Outcome::Refused,
-                Outcome::Lost,
-                Outcome::Unreachable,
-                Outcome::Contended,
-            ];
-            let open = count(died, is_of, &[Outcome::Begun]) - count(died, is_of, &ended);
-            let limit = limit(mode);
-            let charge = charge(&store, &limit, mode, number, Cost::Peek(1));
-            let verdict = store.decide(&[charge]).await.unwrap();
-            let counted = limit.capacity() - verdict.decisions[0].remaining();
-            assert!(admitted <= limit.capacity(), "{admitted} admitted");
-            assert!(
-                admitted <= counted,
-                "{admitted} admitted, {counted} counted"
-            );
-            if mode == Mode::Leased {
-                out += counted - admitted;
-            } else {
-                // Whoever dies has at most the one request charged that it was about to decide.
-                let most = admitted + unsure + open;
-                assert!(
-                    counted <= most,
-                    "{counted} counted, {admitted} + {unsure} + {open}"
-                );
-                begun += open;
-                taken += counted - admitted;
-            }
+    let (mut out, mut open, mut taken) = (0, 0, 0);
+    for (mode, number) in (0..KEYS).flat_map(|key| [(Mode::Leased, key), (Mode::Strict, key)]) {
+        let units = Units::of(lived, died, mode, number);
+        let limit = limit(mode);
+        let peek = charge(&store, &limit, mode, number, Cost::Peek(1));
+        let verdict = store.decide(&[peek]).await.unwrap();
+        let counted = limit.capacity() - verdict.decisions[0].remaining();
+        let Units { admitted, .. } = units;
+        assert!(admitted <= limit.capacity(), "{admitted} admitted");
+        assert!(
+            admitted <= counted,
+            "{admitted} admitted, {counted} counted"
+        );
+        if mode == Mode::Leased {
+            out += counted - admitted;
+            continue;
         }
+        // Whoever dies has at most the one request charged that it was about to decide.
+        let most = admitted + units.unsure + units.open;
+        assert!(counted <= most, "{counted} counted, {most} explained");
+        open += units.open;
+        taken += counted - admitted;
     }
     println!(
-        "  of {KEYS} leased keys, {out} units were out at nodes that died, and are \
-         charged; of {KEYS} keys that are asked two at a time, {begun} units were asked for when \
-         their node died, and {taken} of those and of lost answers are charged"
+        "  of {KEYS} leased keys, {out} units were out at nodes that died, and are charged; of {KEYS} \
+         keys that are asked two at a time, {open} units were asked for when their node died, and \
+         {taken} of those and of lost answers are charged"
     );
     // It was about something: leases and reservations were out.
-    assert!(out > 0 && begun > 0, "{out} {begun}");
+    assert!(out > 0 && open > 0, "{out} {open}");
 }

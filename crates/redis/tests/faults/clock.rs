@@ -57,7 +57,7 @@ fn all() -> Vec<Asked> {
         ("leaky_bucket", Limit::leaky_bucket(UNITS, window)),
     ];
     let modes = limits.iter().flat_map(|(name, limit)| {
-        let limit = limit.clone().unwrap();
+        let limit = limit.unwrap();
         [Mode::Strict, Mode::Leased].map(|mode| Asked { name, limit, mode })
     });
     modes.collect()
