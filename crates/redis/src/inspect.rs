@@ -10,16 +10,20 @@ use tollgate_core::{Bill, Charge, Cost, Decision, Key, OnDenial, Span, StoreErro
 use crate::fit::{Fitted, GRAIN};
 use crate::keys;
 use crate::question::Question;
-use crate::reach::Asked;
 use crate::resp::{Malformed, Reply};
+use crate::script::Scripts;
 use crate::seen::moment;
 use crate::store::{Redis, malformed, unfit};
+use crate::told::Told;
 
-/// Looks, and changes nothing: the time, how long the state is and how long it lives, and its
-/// beginning, where units stand that are held.
-const LOOK: &[u8] = b"local clock, key = redis.call('TIME'), KEYS[1] \
-return { clock[1], clock[2], redis.call('STRLEN', key), redis.call('PTTL', key), \
-redis.call('GETRANGE', key, 0, 5001) }";
+/// What `general.lua` reads and writes with, and what it answers: to be replaced by those who look.
+const CALLS: &str = "local call, pack, read, byte = redis.call,";
+const LOOKS: &str = "local call, pack, read, byte = looking,";
+const ANSWERS: &str = "return table.concat(answers)";
+/// After the answer: how long the state is and how long it lives, and its beginning, where units
+/// stand that are held.
+const TELLS: &str = "return { table.concat(answers), redis.call('STRLEN', KEYS[1]), \
+    redis.call('PTTL', KEYS[1]), redis.call('GETRANGE', KEYS[1], 0, 5001) }";
 /// What a state begins with if units are held beside it (see `general.lua`); then the number of
 /// places follows (1), and in each a name (8), units (5) and an end (7).
 const HELD: u8 = 128;
@@ -73,29 +77,32 @@ impl Redis {
     ///
     /// As [`Redis::decide`].
     pub async fn inspect(&self, charge: &Charge<'_>) -> Result<Held, StoreError> {
-        let failed = |asked: Asked| asked.into_error(self.timeout());
         let fitted = Fitted::new(charge.limit).map_err(unfit)?;
         let peek = Charge::new(charge.key, &fitted.limit, Cost::Peek(1));
         let bill = Bill::new(&[peek])?;
-        let question = || Question::of(&bill, &[fitted]);
-        let told = self.ask(question, Instant::now()).await.map_err(failed)?;
-        let (mut seen, now) = told.seen(&fitted).map_err(malformed)?;
-        let decision = step(
-            &mut seen,
-            &fitted.limit,
-            moment(now),
-            peek.cost,
-            OnDenial::Keep,
-        );
-
-        let name = self.name_of(charge.key);
-        let words: [&[u8]; 4] = [b"EVAL", LOOK, b"1", name.as_bytes()];
+        let Question::General(question) = Question::of(&bill, &[fitted]) else {
+            return Err(malformed(Malformed(
+                "a bill is a question to the general script",
+            )));
+        };
+        let (script, name) = (script(), self.name_of(charge.key));
+        let words: [&[u8]; 5] = [
+            b"EVAL",
+            script.as_bytes(),
+            b"1",
+            name.as_bytes(),
+            &question.packed,
+        ];
         let reply = self
             .reach()
             .command(charge.key, &words, Instant::now())
             .await;
-        let looked = Looked::read(&reply.map_err(failed)?).map_err(malformed)?;
-        let (leased, reserved) = looked.out();
+        let reply = reply.map_err(|asked| asked.into_error(self.timeout()))?;
+        let looked = Looked::read(&reply, question.states).map_err(malformed)?;
+        let (mut seen, now) = looked.told.seen(&fitted).map_err(malformed)?;
+        let limit = &fitted.limit;
+        let decision = step(&mut seen, limit, moment(now), peek.cost, OnDenial::Keep);
+        let (leased, reserved) = looked.out(now);
         Ok(Held {
             bytes: looked.bytes,
             expires: looked.expires,
@@ -126,9 +133,16 @@ impl Redis {
     }
 }
 
-/// What [`LOOK`] has seen.
+/// `general.lua` for those who look.
+fn script() -> String {
+    let Scripts { general, .. } = Scripts::new();
+    let script = include_str!("script/look.lua").to_owned();
+    script + &general.replace(CALLS, LOOKS).replace(ANSWERS, TELLS)
+}
+
+/// What the script has seen.
 struct Looked {
-    now: u64,
+    told: Told,
     bytes: u64,
     expires: Option<Span>,
     /// The first bytes of the state.
@@ -138,11 +152,10 @@ struct Looked {
 // === impl Looked ===
 
 impl Looked {
-    fn read(reply: &Reply) -> Result<Looked, Malformed> {
+    fn read(reply: &Reply, states: usize) -> Result<Looked, Malformed> {
         let other = Malformed("something else than was looked for");
         let [
-            seconds,
-            micros,
+            Reply::Bulk(answer),
             Reply::Integer(bytes),
             Reply::Integer(ttl),
             Reply::Bulk(begins),
@@ -150,10 +163,9 @@ impl Looked {
         else {
             return Err(other);
         };
-        let number = |reply: &Reply| reply.text().and_then(|text| text.parse::<u64>().ok());
-        let (seconds, micros) = (number(seconds).ok_or(other)?, number(micros).ok_or(other)?);
+        let told = Told::general(answer.clone(), std::iter::once(states))?;
         Ok(Looked {
-            now: seconds.saturating_mul(1_000_000).saturating_add(micros),
+            told: told.into_iter().next().ok_or(other)?,
             bytes: u64::try_from(*bytes).map_err(|_| other)?,
             // Negative, if there is no such key.
             expires: u64::try_from(*ttl).ok().map(Span::from_millis),
@@ -162,7 +174,7 @@ impl Looked {
     }
 
     /// What is leased, and what is reserved; neither, once it has ended.
-    fn out(&self) -> (Out, Out) {
+    fn out(&self, now: u64) -> (Out, Out) {
         let (mut leased, mut reserved) = (Out::default(), Out::default());
         let holds = match &self.begins[..] {
             [HELD, places, holds @ ..] => {
@@ -175,7 +187,7 @@ impl Looked {
             let is_lease = hold[0] > LEASE_ABOVE;
             hold.advance(8);
             let (units, till) = (hold.get_uint(5), hold.get_uint(7));
-            let Some(left) = till.checked_sub(self.now).filter(|left| *left > 0) else {
+            let Some(left) = till.checked_sub(now).filter(|left| *left > 0) else {
                 continue;
             };
             let out = if is_lease { &mut leased } else { &mut reserved };
@@ -193,7 +205,7 @@ mod tests {
 
     fn looked(begins: Vec<u8>) -> Looked {
         Looked {
-            now: 1_000,
+            told: Told::Changed,
             bytes: 0,
             expires: None,
             begins: Bytes::from(begins),
@@ -212,7 +224,7 @@ mod tests {
         let holds = [hold(200, 5, 1_500), hold(3, 7, 1_100), hold(129, 1, 3_000)];
         let ended = [hold(200, 50, 1_000), vec![0; HOLD_BYTES]];
         let begins = [vec![HELD, 5], holds.concat(), ended.concat(), vec![6; 11]].concat();
-        let (leased, reserved) = looked(begins).out();
+        let (leased, reserved) = looked(begins).out(1_000);
         let micros = |count| GRAIN.times(count);
         assert_eq!(
             (leased.units, leased.holders, leased.ends),
@@ -225,9 +237,19 @@ mod tests {
     }
 
     #[test]
+    fn the_script_has_what_is_replaced_once() {
+        let Scripts { general, .. } = Scripts::new();
+        assert_eq!(general.matches(CALLS).count(), 1);
+        assert_eq!(general.matches(ANSWERS).count(), 1);
+        assert!(general.trim_end().ends_with(ANSWERS));
+        // The time is what is left.
+        assert_eq!(general.matches("redis.call").count(), 2);
+    }
+
+    #[test]
     fn a_state_without_holds_or_cut_short_has_none() {
         for begins in [vec![], vec![5; 12], vec![HELD], vec![HELD, 250, 1, 2]] {
-            assert_eq!(looked(begins).out(), (Out::default(), Out::default()));
+            assert_eq!(looked(begins).out(1_000), (Out::default(), Out::default()));
         }
     }
 }
