@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde_json::{Map, Value, json};
-use tollgate_core::{Answer, Decision, Mode, Sharing, Span, Status, Wait};
+use tollgate_core::{Answer, Decision, Enforcement, Limited, Mode, Sharing, Span, Status, Wait};
 use tollgate_redis::{Held, Out};
 use tollgate_rules::escaped;
 
@@ -68,6 +68,12 @@ impl Report {
             if let (Status::Limited(limited), Some(key)) = (&found.status, keys.next()) {
                 json.insert("limit".to_owned(), limited.limit.to_string().into());
                 json.insert("capacity".to_owned(), limited.limit.capacity().into());
+                let enforcement = match limited.enforcement {
+                    Enforcement::Enforce => "enforce",
+                    Enforcement::Shadow => "shadow",
+                    Enforcement::Quota => "quota",
+                };
+                json.insert("enforcement".to_owned(), enforcement.into());
                 json.insert("key".to_owned(), key.to_json());
             }
             Value::Object(json)
@@ -93,8 +99,13 @@ impl fmt::Display for Report {
                         row(f, "name", name)?;
                     }
                     row(f, "limit", limited.limit)?;
+                    match limited.enforcement {
+                        Enforcement::Enforce => {}
+                        Enforcement::Shadow => row(f, "shadow", "it refuses nobody")?,
+                        Enforcement::Quota => row(f, "quota", "it refuses if all of them do")?,
+                    }
                     if let Some(key) = keys.next() {
-                        key.tell(f, limited.limit.capacity())?;
+                        key.tell(f, limited)?;
                     }
                 }
             }
@@ -155,8 +166,12 @@ impl Key {
         json
     }
 
-    fn tell(&self, f: &mut fmt::Formatter<'_>, capacity: u32) -> fmt::Result {
-        let held = &self.held;
+    fn tell(&self, f: &mut fmt::Formatter<'_>, limited: &Limited) -> fmt::Result {
+        let (held, capacity) = (&self.held, limited.limit.capacity());
+        let over = match limited.enforcement {
+            Enforcement::Shadow => "over",
+            Enforcement::Enforce | Enforcement::Quota => "refused",
+        };
         row(f, "mode", self.sharing.mode)?;
         row(f, "key", &self.name)?;
         match held.expires {
@@ -174,8 +189,8 @@ impl Key {
         )?;
         match self.wait() {
             None => {}
-            Some(Wait::For(span)) => row(f, "refused", format_args!("for {}", rounded(span)))?,
-            Some(Wait::Never) => row(f, "refused", "always")?,
+            Some(Wait::For(span)) => row(f, over, format_args!("for {}", rounded(span)))?,
+            Some(Wait::Never) => row(f, over, "always")?,
         }
         row(f, "reset", format_args!("in {}", rounded(decision.reset())))?;
         for (name, out, holder) in [

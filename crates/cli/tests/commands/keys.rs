@@ -17,6 +17,7 @@ descriptors:
     descriptors:
       - {key: path, rate_limit: 5/day}
   - {key: free, rate_limit: {unlimited: true}}
+  - {key: dark, rate_limit: 0/day, shadow_mode: true}
 ";
 
 /// Rules and settings whose store is `redis`, a map's text.
@@ -58,6 +59,7 @@ fn what_a_service_counted_is_shown_and_reset() {
 
     let shown = json(&keys(&["show", "--json", "d", "k=secret"]));
     let found = &shown["descriptors"][0];
+    assert_eq!(found["enforcement"], "enforce");
     assert_eq!(found["outcome"], "limited");
     assert_eq!(
         (&found["rule"], &found["name"]),
@@ -104,6 +106,7 @@ fn several_descriptors_are_shown_in_their_order() {
         "k=a,path=/x",
         "k=a",
         "other=1",
+        "dark=1",
     ];
     let shown = run(directory.path(), &words);
     assert_eq!(shown.status.code(), Some(0));
@@ -113,7 +116,9 @@ fn several_descriptors_are_shown_in_their_order() {
         .filter_map(|line| line.strip_prefix("  rule      "))
         .collect();
     let none = "none, or one that another rule replaces";
-    assert_eq!(rules, ["free", "k.path", "k", none]);
+    assert_eq!(rules, ["free", "k.path", "k", none, "dark"]);
+    assert!(text.contains("shadow    it refuses nobody"), "{text}");
+    assert!(text.contains("over      always"), "{text}");
     assert!(text.contains("unlimited: nothing is counted"), "{text}");
     assert!(text.contains("held      nothing"), "{text}");
     let strange = run(directory.path(), &["keys", "show", "d", "k=\u{1b}[2J"]);
