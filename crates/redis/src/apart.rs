@@ -249,9 +249,11 @@ pub(crate) fn unique_name() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let count = NEXT.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
     static FIRST: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
-    FIRST
+    let name = FIRST
         .get_or_init(|| RandomState::new().hash_one(0_u8))
-        .wrapping_add(count)
+        .wrapping_add(count);
+    // So that nothing begins with a byte of 255, as marks do.
+    name & !(1 << 62)
 }
 
 /// All of these at once, each with its result.

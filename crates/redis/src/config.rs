@@ -14,6 +14,13 @@ pub const BATCH: usize = 64;
 /// The most decisions of one script call that can be asked for: the script's other clients wait
 /// for all of them.
 pub const BATCH_MAX: usize = 250;
+/// How often a node reports what it has admitted on its own count, unless told otherwise, and the
+/// shortest and the longest interval that can be asked for.
+pub const SYNC_INTERVAL: Span = Span::from_millis(100);
+/// See [`SYNC_INTERVAL`].
+pub const SYNC_INTERVAL_MIN: Span = Span::from_millis(10);
+/// See [`SYNC_INTERVAL`].
+pub const SYNC_INTERVAL_MAX: Span = Span::from_secs(10);
 /// The most connections to one node.
 pub const CONNECTIONS_MAX: usize = 16;
 
@@ -37,6 +44,10 @@ pub struct Config {
     /// Decisions that share a script call if they arrive together, 1 to [`BATCH_MAX`]; [`BATCH`] by
     /// default. In a Cluster only those of one slot can, so there they share a round trip.
     pub batch: usize,
+    /// How often a node reports what it has admitted on its own count
+    /// ([`Mode::WriteBack`](tollgate_core::Mode::WriteBack)), [`SYNC_INTERVAL_MIN`] to
+    /// [`SYNC_INTERVAL_MAX`]; [`SYNC_INTERVAL`] by default.
+    pub sync_interval: Span,
 }
 
 /// Which servers, as `host:port`.
@@ -85,6 +96,8 @@ pub enum InvalidConfig {
     Batch(usize),
     /// No time to decide in.
     Timeout,
+    /// Not [`SYNC_INTERVAL_MIN`] to [`SYNC_INTERVAL_MAX`].
+    SyncInterval(Span),
     /// The authorities' certificates cannot be read.
     Authorities {
         /// The file.
@@ -110,6 +123,7 @@ impl Config {
             timeout: TIMEOUT,
             connections: 1,
             batch: BATCH,
+            sync_interval: SYNC_INTERVAL,
         }
     }
 
@@ -147,6 +161,9 @@ impl Config {
         }
         if self.timeout.is_zero() {
             return Err(InvalidConfig::Timeout);
+        }
+        if !(SYNC_INTERVAL_MIN..=SYNC_INTERVAL_MAX).contains(&self.sync_interval) {
+            return Err(InvalidConfig::SyncInterval(self.sync_interval));
         }
         Ok(())
     }
@@ -221,6 +238,11 @@ impl fmt::Display for InvalidConfig {
                 )
             }
             InvalidConfig::Timeout => f.write_str("a timeout of 0 leaves no time to decide in"),
+            InvalidConfig::SyncInterval(interval) => write!(
+                f,
+                "a sync_interval of {interval} is outside {SYNC_INTERVAL_MIN} to \
+                 {SYNC_INTERVAL_MAX}"
+            ),
             InvalidConfig::Authorities { path, .. } => {
                 write!(f, "cannot read certificates from {}", path.display())
             }

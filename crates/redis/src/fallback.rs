@@ -41,12 +41,12 @@ impl<L: Store> Fallback<L> {
     }
 
     async fn without_redis(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
-        self.redis.fell_back();
         let refuses = |charge: &Charge<'_>| {
             charge.sharing.on_store_error == OnStoreError::Deny
                 && charge.enforcement != Enforcement::Shadow
         };
         if let Some(by) = charges.iter().position(refuses) {
+            self.redis.fell_back(OnStoreError::Deny);
             return Ok(denied(charges, by));
         }
         let shares: Vec<Option<Limit>> = charges
@@ -65,8 +65,14 @@ impl<L: Store> Fallback<L> {
             }
         }
         let verdict = match local.is_empty() {
-            true => Verdict::default(),
-            false => self.local.decide(&local).await?,
+            true => {
+                self.redis.fell_back(OnStoreError::Allow);
+                Verdict::default()
+            }
+            false => {
+                self.redis.fell_back(OnStoreError::Local);
+                self.local.decide(&local).await?
+            }
         };
         let mut decisions: Vec<Decision> = charges.iter().map(allowed).collect();
         for (place, decision) in places.iter().zip(verdict.decisions) {

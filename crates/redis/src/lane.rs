@@ -38,6 +38,9 @@ pub(crate) struct Shared {
     pub(crate) stats: Arc<Stats>,
 }
 
+/// What becomes of a question.
+pub(crate) type Answer = oneshot::Receiver<Result<Told, Failure>>;
+
 /// A question and whoever waits for its answer.
 #[derive(Debug)]
 pub(crate) enum Asked {
@@ -114,6 +117,33 @@ impl Lane {
         answer.await.unwrap_or(Err(Failure::Lost))
     }
 
+    /// Asks all of these, with their slots, so that they go out together; the answers come in any
+    /// order.
+    pub(crate) fn ask_together(
+        &self,
+        questions: impl Iterator<Item = (Question, u16)>,
+        since: Instant,
+    ) -> Result<Vec<Answer>, Failure> {
+        if !self.is_up() {
+            return Err(Failure::unreachable("it did not answer lately"));
+        }
+        let mut answers = Vec::new();
+        let all = questions.map(|(question, slot)| {
+            let (reply, answer) = oneshot::channel();
+            answers.push(answer);
+            Asked::Question(Pending {
+                question,
+                slot,
+                is_asking: false,
+                since,
+                reply: Some(reply),
+            })
+        });
+        let all = all.collect();
+        self.shared.push_all(all)?;
+        Ok(answers)
+    }
+
     /// Any command and its reply; as patient as the connection is.
     pub(crate) async fn command(&self, words: &[&[u8]]) -> Result<Reply, Failure> {
         let (reply, answer) = oneshot::channel();
@@ -184,12 +214,16 @@ impl Shared {
     }
 
     fn push(&self, asked: Asked) -> Result<(), Failure> {
+        self.push_all(VecDeque::from([asked]))
+    }
+
+    fn push_all(&self, mut all: VecDeque<Asked>) -> Result<(), Failure> {
         let mut queue = self.queue();
-        if queue.len() >= QUEUE_MAX {
+        if queue.len() + all.len() > QUEUE_MAX {
             return Err(Failure::unreachable("too many wait for it"));
         }
         let was_empty = queue.is_empty();
-        queue.push_back(asked);
+        queue.append(&mut all);
         drop(queue);
         if was_empty {
             self.filled.notify_one();

@@ -74,6 +74,7 @@ impl Redis {
     /// [`crate::LEASE_LASTS`] later.
     pub async fn close(&self) {
         let deadline = Instant::now() + 2 * Duration::from(self.timeout());
+        self.report_all(deadline).await;
         loop {
             look_after(self.leases().close(), self.reach(), self.stats()).await;
             if self.leases().count() == 0 || Instant::now() >= deadline {

@@ -7,6 +7,8 @@
 //! * [`Mode::Strict`](tollgate_core::Mode::Strict): Redis is asked for each decision. Those that arrive together share script
 //!   calls and round trips; a key that was refused is refused here until its wait is over.
 //! * [`Mode::Leased`](tollgate_core::Mode::Leased): a node takes units of warm keys ahead, and spends them without asking.
+//! * [`Mode::WriteBack`](tollgate_core::Mode::WriteBack): a node decides on its own count, and reports
+//!   what it admitted every [`Config::sync_interval`].
 //! * A request over several slots of a Cluster is all or nothing as well: every slot reserves, then
 //!   every slot confirms.
 //! * Without Redis, [`Fallback`] does what the operator chose, within the time of a decision.
@@ -64,6 +66,8 @@ mod leases;
 
 mod leased;
 
+mod write_back;
+
 mod fallback;
 
 mod stats;
@@ -83,7 +87,8 @@ pub mod fuzzed;
 mod behaviour;
 
 pub use config::{
-    BATCH, BATCH_MAX, CONNECTIONS_MAX, Config, InvalidConfig, PREFIX, Secret, Servers, TIMEOUT, Tls,
+    BATCH, BATCH_MAX, CONNECTIONS_MAX, Config, InvalidConfig, PREFIX, SYNC_INTERVAL,
+    SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN, Secret, Servers, TIMEOUT, Tls,
 };
 pub use fallback::{DENIED_FOR, Fallback};
 pub use fit::{GRAIN, InvalidForRedis, LOG_UNITS_MAX, check};
@@ -91,3 +96,4 @@ pub use inspect::{Held, Out};
 pub use leases::{KEYS_MAX as LEASE_KEYS_MAX, LASTS as LEASE_LASTS};
 pub use stats::{BATCH_SIZES, CALL_MICROS, Counts, Histogram};
 pub use store::Redis;
+pub use write_back::KEYS_MAX as WRITE_BACK_KEYS_MAX;

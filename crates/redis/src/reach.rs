@@ -1,5 +1,7 @@
 //! The way from a question to the node that answers it.
 
+mod message;
+
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;

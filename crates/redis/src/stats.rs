@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tollgate_core::OnStoreError;
+
 use crate::trouble::Trouble;
 
 /// The ends of the buckets of [`Counts::batch_sizes`], in decisions.
@@ -47,7 +49,11 @@ pub(crate) struct Stats {
     redirected: AtomicU64,
     scripts_loaded: AtomicU64,
     refused_here: AtomicU64,
-    fell_back: AtomicU64,
+    /// In the order of [`OnStoreError`].
+    fell_back: [AtomicU64; 3],
+    reports: AtomicU64,
+    keys_reported: AtomicU64,
+    reports_lost: AtomicU64,
     leases: AtomicU64,
     units_leased: AtomicU64,
     units_spent: AtomicU64,
@@ -99,6 +105,24 @@ pub struct Counts {
     pub leases_returned: u64,
     /// Decisions that were made without Redis, because it had no answer.
     pub fallbacks: u64,
+    /// Those of them that let the request pass unseen, those that refused it for that reason, and
+    /// those that this node made alone. A request with several limits counts once: as refused if a
+    /// limit says so, otherwise as decided here if one says that.
+    pub fallbacks_allowed: u64,
+    /// See [`Counts::fallbacks_allowed`].
+    pub fallbacks_denied: u64,
+    /// See [`Counts::fallbacks_allowed`].
+    pub fallbacks_local: u64,
+    /// Decisions that were made on this node's own count, without asking Redis.
+    pub write_back_decisions: u64,
+    /// Keys that this node counts itself now.
+    pub write_back_keys: u64,
+    /// Messages that reported what was counted here, or asked what to count from.
+    pub reports: u64,
+    /// Keys that they concerned.
+    pub keys_reported: u64,
+    /// Script questions of reports that got no answer in time, and are not told again.
+    pub reports_lost: u64,
 }
 
 // === impl Stats ===
@@ -158,14 +182,33 @@ impl Stats {
         self.lease_returned.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn fell_back(&self) {
-        self.fell_back.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn fell_back(&self, choice: OnStoreError) {
+        let place = match choice {
+            OnStoreError::Allow => 0,
+            OnStoreError::Deny => 1,
+            OnStoreError::Local => 2,
+        };
+        self.fell_back[place].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// All but what the leases count themselves.
+    /// So many messages reported so many keys.
+    pub(crate) fn reported(&self, messages: usize, keys: usize) {
+        let add = |counter: &AtomicU64, count| {
+            counter.fetch_add(u64::try_from(count).unwrap_or(0), Ordering::Relaxed);
+        };
+        add(&self.reports, messages);
+        add(&self.keys_reported, keys);
+    }
+
+    pub(crate) fn report_lost(&self) {
+        self.reports_lost.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// All but what leases and own counts count themselves.
     pub(crate) fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let batch_sizes = self.batch_sizes.told();
+        let [allowed, denied, local] = self.fell_back.each_ref().map(read);
         Counts {
             questions: batch_sizes.sum,
             calls: batch_sizes.count,
@@ -185,7 +228,15 @@ impl Stats {
             lease_decisions: 0,
             leases_held: 0,
             leases_returned: read(&self.lease_returned),
-            fallbacks: read(&self.fell_back),
+            fallbacks: allowed + denied + local,
+            fallbacks_allowed: allowed,
+            fallbacks_denied: denied,
+            fallbacks_local: local,
+            write_back_decisions: 0,
+            write_back_keys: 0,
+            reports: read(&self.reports),
+            keys_reported: read(&self.keys_reported),
+            reports_lost: read(&self.reports_lost),
         }
     }
 }
@@ -203,7 +254,10 @@ impl Default for Stats {
             redirected: AtomicU64::new(0),
             scripts_loaded: AtomicU64::new(0),
             refused_here: AtomicU64::new(0),
-            fell_back: AtomicU64::new(0),
+            fell_back: Default::default(),
+            reports: AtomicU64::new(0),
+            keys_reported: AtomicU64::new(0),
+            reports_lost: AtomicU64::new(0),
             leases: AtomicU64::new(0),
             units_leased: AtomicU64::new(0),
             units_spent: AtomicU64::new(0),

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tollgate_core::{Charge, Cost, Key, KeyHasher, Mode, Span, Store, StoreError, Verdict, Wait};
+use tollgate_core::{
+    Charge, Cost, Key, KeyHasher, Mode, OnStoreError, Span, Store, StoreError, Verdict, Wait,
+};
 
 use crate::apart::{self, Refunds};
 use crate::config::{Config, InvalidConfig};
@@ -23,6 +25,7 @@ use crate::script::{Caller, Scripts};
 use crate::stats::{Counts, Stats};
 use crate::told::{self, Told};
 use crate::watch::Watch;
+use crate::write_back::{self, Table};
 
 /// How long a refusal is remembered where other nodes may give leased units back.
 const LEASED_REFUSAL_MAX: Span = Span::SECOND;
@@ -39,6 +42,9 @@ pub struct Redis {
     leases: Arc<Leases>,
     /// Gives back leases that nobody uses.
     keeper: JoinHandle<()>,
+    table: Arc<Table>,
+    /// Reports what was admitted here.
+    reporter: JoinHandle<()>,
     #[cfg(test)]
     now: Option<Arc<std::sync::atomic::AtomicU64>>,
 }
@@ -99,6 +105,18 @@ impl Redis {
         let leases = Leases::new(watch);
         let keeper = leased::keep(Arc::clone(&leases), Arc::clone(&reach), Arc::clone(&stats));
         let keeper = tokio::spawn(keeper);
+        let lasts = config.sync_interval + config.timeout;
+        #[cfg(not(test))]
+        let table = Table::new(Watch::new(), lasts);
+        #[cfg(test)]
+        let table = Table::under_test(caller.now.clone(), lasts);
+        let reporter = write_back::keep(
+            Arc::clone(&table),
+            Arc::clone(&reach),
+            Arc::clone(&stats),
+            config.sync_interval,
+        );
+        let reporter = tokio::spawn(reporter);
         Ok(Redis {
             reach,
             timeout: config.timeout,
@@ -106,6 +124,8 @@ impl Redis {
             refusals: Refusals::default(),
             leases,
             keeper,
+            table,
+            reporter,
             #[cfg(test)]
             now: None,
         })
@@ -116,11 +136,11 @@ impl Redis {
         self.timeout
     }
 
-    pub(crate) fn reach(&self) -> &Reach {
+    pub(crate) const fn reach(&self) -> &Arc<Reach> {
         &self.reach
     }
 
-    pub(crate) fn stats(&self) -> &Stats {
+    pub(crate) const fn stats(&self) -> &Arc<Stats> {
         &self.stats
     }
 
@@ -132,9 +152,16 @@ impl Redis {
         &self.leases
     }
 
+    pub(crate) const fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
     /// What the store has done so far.
     pub fn counts(&self) -> Counts {
+        let (decided, keys) = self.table.decided_and_count();
         Counts {
+            write_back_decisions: decided,
+            write_back_keys: u64::try_from(keys).unwrap_or(u64::MAX),
             lease_decisions: self.leases.decided(),
             leases_held: u64::try_from(self.leases.count()).unwrap_or(u64::MAX),
             ..self.stats.counts()
@@ -161,6 +188,9 @@ impl Redis {
             },
             _ => Spend::Cold,
         };
+        if let Some(verdict) = self.decide_here(charges).await? {
+            return Ok(verdict);
+        }
         self.decide_there(charges, spend).await
     }
 
@@ -239,8 +269,8 @@ impl Redis {
     }
 
     /// A decision was made without Redis.
-    pub(crate) fn fell_back(&self) {
-        self.stats.fell_back();
+    pub(crate) fn fell_back(&self, choice: OnStoreError) {
+        self.stats.fell_back(choice);
     }
 
     async fn decide_all(
@@ -275,6 +305,7 @@ impl Redis {
 impl Drop for Redis {
     fn drop(&mut self) {
         self.keeper.abort();
+        self.reporter.abort();
     }
 }
 

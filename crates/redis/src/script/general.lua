@@ -517,13 +517,13 @@ end
 -- of which pays its capacity back; remembers what was used in the last one.
 local function roll(a, line, fresh_end)
   local cap, span = line.cap, line.span
-  local over = a.mark and max(a.used - cap, 0) or 0
   local passed = floor((now - a.at) / span)
-  a.before, a.marked_at = a.used, a.at
-  if passed > 0 then
-    over = max(over - passed * cap, 0)
-    a.before, a.marked_at = min(a.used, cap + over), a.at + passed * span
+  if passed == 0 then
+    a.before, a.marked_at = a.used, a.at
+  else
+    a.before, a.marked_at = max(a.used - passed * cap, 0), a.at + passed * span
   end
+  local over = a.mark and max(a.before - cap, 0) or 0
   a.at = over > 0 and a.marked_at + span or fresh_end
   a.used, a.raw = over, nil
 end

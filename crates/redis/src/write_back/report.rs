@@ -1,0 +1,90 @@
+//! What this node tells Redis of the keys that it counts itself.
+//!
+//! Packed for `general.lua`: the step (1) and the number of lines (1); of each line the limit's kind
+//! (1), segments (1), capacity (4) and span (6), the base (7) and the number of parts (1); of each
+//! part its place in time (7) and its units (5). Numbers are unsigned, the highest byte first.
+
+use bytes::BufMut;
+use tollgate_core::{Key, Moment};
+
+use super::tally::Part;
+use crate::fit::Fitted;
+use crate::keys;
+use crate::question::{General, Question};
+
+/// The most keys of one question; a script call takes several.
+pub(crate) const LINES_MAX: usize = 64;
+/// The step of a report.
+const REPORT: u8 = 5;
+/// The most units of one part.
+const UNITS_MAX: u64 = (1 << 40) - 1;
+/// The latest moment, in microseconds.
+const AT_MAX: u64 = (1 << 53) - 1;
+
+/// What is told of some keys; with no parts, only what Redis knows is asked.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) lines: Vec<Line>,
+}
+
+/// What is told of one key.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) key: Key,
+    pub(crate) fitted: Fitted,
+    pub(crate) base: u64,
+    pub(crate) parts: Vec<Part>,
+    /// When the first of these units was admitted.
+    pub(crate) since: Option<Moment>,
+}
+
+// === impl Report ===
+
+impl Report {
+    /// The lines as they share questions: any of them can if all slots are at one node, otherwise
+    /// those of one slot.
+    pub(crate) fn into_groups(mut self, is_cluster: bool) -> Vec<Vec<Line>> {
+        let slot = |line: &Line| if is_cluster { keys::slot(line.key) } else { 0 };
+        if is_cluster {
+            self.lines.sort_by_key(slot);
+        }
+        let mut groups: Vec<Vec<Line>> = Vec::new();
+        for line in self.lines {
+            match groups.last_mut() {
+                Some(group) if group.len() < LINES_MAX && slot(&group[0]) == slot(&line) => {
+                    group.push(line);
+                }
+                _ => groups.push(vec![line]),
+            }
+        }
+        groups
+    }
+}
+
+/// One question that tells all of these lines, which are at most [`LINES_MAX`].
+pub(crate) fn question(lines: &[Line]) -> Question {
+    let mut packed = Vec::with_capacity(2 + 32 * lines.len());
+    packed.put_u8(REPORT);
+    packed.put_u8(count(lines.len()));
+    for line in lines {
+        let fitted = &line.fitted;
+        packed.put_slice(&[fitted.kind.byte(), fitted.segments]);
+        packed.put_u32(fitted.limit.capacity());
+        packed.put_uint(fitted.span, 6);
+        packed.put_uint(line.base.min(AT_MAX), 7);
+        packed.put_u8(count(line.parts.len()));
+        for part in &line.parts {
+            packed.put_uint(part.at.min(AT_MAX), 7);
+            packed.put_uint(part.units.min(UNITS_MAX), 5);
+        }
+    }
+    Question::General(General {
+        keys: lines.iter().map(|line| line.key).collect(),
+        packed,
+        states: lines.len(),
+    })
+}
+
+fn count(number: usize) -> u8 {
+    u8::try_from(number).expect("a question has at most 64 lines, and a line at most 61 parts")
+}

@@ -1,0 +1,303 @@
+//! What one key has consumed as far as this node knows, beyond its limit as well.
+//!
+//! The algorithms are core's. What is added is debt: what the nodes together admitted beyond a
+//! limit stays in the count, and nothing is admitted until it is paid back. `general.lua` counts in
+//! the same way.
+
+use tollgate_core::{Account, Bucket, FixedWindow, Limit, Moment, SlidingWindow, Span, Usage};
+
+use crate::fit::{Fitted, GRAIN};
+use crate::seen::moment;
+
+/// The count of one key, and what of it was not reported yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Tally {
+    count: Count,
+    /// Of a bucket, when Redis last said that it is full again, in microseconds.
+    base: u64,
+    parts: Vec<Part>,
+}
+
+/// Units admitted here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Of a fixed window its end, of a sliding one the number of the segment. Of a bucket, when it
+    /// would be full again if it had been full before these units. In microseconds.
+    pub(crate) at: u64,
+    pub(crate) units: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Count {
+    Bucket(Bucket),
+    FixedWindow(FixedWindow),
+    SlidingWindow(Box<SlidingWindow>),
+}
+
+// === impl Tally ===
+
+impl Tally {
+    /// A key of which nothing is known. Of algorithms that nobody counts here, a full bucket.
+    pub(crate) fn fresh(limit: &Limit) -> Tally {
+        Tally {
+            count: Count::of(Account::fresh(limit)),
+            base: 0,
+            parts: Vec::new(),
+        }
+    }
+
+    /// Whether everything was reported.
+    pub(crate) const fn is_reported(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// What was admitted since this was asked the last time, and the base that it stands on.
+    pub(crate) fn gather(&mut self) -> (u64, Vec<Part>) {
+        (self.base, std::mem::take(&mut self.parts))
+    }
+
+    /// Parts that were gathered and are known not to be charged.
+    pub(crate) fn put_back(&mut self, fitted: &Fitted, parts: Vec<Part>) {
+        let later = std::mem::replace(&mut self.parts, parts);
+        for part in later {
+            self.note(fitted, part);
+        }
+    }
+
+    /// Redis has told its count at `now`, everything included that was gathered. What was admitted
+    /// here since is added.
+    pub(crate) fn told(&mut self, account: Account, fitted: &Fitted, now: Moment) {
+        if let Account::Bucket(bucket) = &account {
+            self.base = bucket.word() / GRAIN.as_nanos();
+        }
+        self.count = Count::of(account);
+        for part in &mut self.parts {
+            self.count.add(fitted, part, now);
+        }
+    }
+
+    /// Units were admitted.
+    fn note(&mut self, fitted: &Fitted, part: Part) {
+        let Some(last) = self.parts.last_mut() else {
+            self.parts.push(part);
+            return;
+        };
+        if fitted.kind.is_bucket() {
+            let debt = fitted.span.saturating_mul(part.units);
+            last.at = part.at.max(last.at.saturating_add(debt));
+            last.units = last.units.saturating_add(part.units);
+            return;
+        }
+        if last.at >= part.at {
+            // Of the same window, or the clock of Redis has gone back.
+            last.units = last.units.saturating_add(part.units);
+            return;
+        }
+        self.parts.push(part);
+        // What is further back no longer counts.
+        let oldest = match fitted.segments {
+            0 => part.at.saturating_sub(fitted.span),
+            segments => part.at.saturating_sub(u64::from(segments)),
+        };
+        self.parts.retain(|part| part.at >= oldest);
+    }
+
+    /// The part that taking `units` now makes.
+    fn part(&self, limit: &Limit, now: Moment, units: u32) -> Part {
+        let micros = |moment: Moment| moment.as_nanos() / GRAIN.as_nanos();
+        let at = match &self.count {
+            Count::Bucket(_) => {
+                let mut alone = Bucket::default();
+                alone.take(limit, now, units);
+                micros(Moment::from_nanos(alone.word()))
+            }
+            Count::FixedWindow(window) => micros(window.end()),
+            Count::SlidingWindow(window) => window.newest(),
+        };
+        Part {
+            at,
+            units: u64::from(units),
+        }
+    }
+}
+
+/// A tally under a limit, as core asks it.
+#[derive(Debug)]
+pub(crate) struct Counting<'t> {
+    pub(crate) tally: &'t mut Tally,
+    pub(crate) fitted: &'t Fitted,
+}
+
+impl Usage for Counting<'_> {
+    fn settle(&mut self, limit: &Limit, now: Moment) {
+        self.tally.count.settle(limit, now);
+    }
+
+    fn is_ahead(&self, limit: &Limit, now: Moment) -> bool {
+        self.tally.count.usage().is_ahead(limit, now)
+    }
+
+    fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {
+        match &self.tally.count {
+            Count::FixedWindow(window) => wait_for_window(*window, limit, now, units),
+            count => count.usage().wait(limit, now, units),
+        }
+    }
+
+    fn remaining(&self, limit: &Limit, now: Moment) -> u32 {
+        self.tally.count.usage().remaining(limit, now)
+    }
+
+    fn reset(&self, limit: &Limit, now: Moment) -> Span {
+        self.tally.count.usage().reset(limit, now)
+    }
+
+    fn is_over_nominal(&self, limit: &Limit, now: Moment) -> bool {
+        self.tally.count.usage().is_over_nominal(limit, now)
+    }
+
+    fn take(&mut self, limit: &Limit, now: Moment, units: u32) {
+        let part = self.tally.part(limit, now, units);
+        self.tally.count.usage_mut().take(limit, now, units);
+        self.tally.note(self.fitted, part);
+    }
+
+    fn penalise(&mut self, limit: &Limit, now: Moment, units: u32) {
+        let Count::Bucket(bucket) = &mut self.tally.count else {
+            let left = self.remaining(limit, now);
+            return self.take(limit, now, units.min(left));
+        };
+        let full_at = Moment::from_nanos(bucket.word());
+        bucket.penalise(limit, now, units);
+        let exhausted = now + limit.refill();
+        if Moment::from_nanos(bucket.word()) < exhausted {
+            *bucket = Bucket::full_at(full_at);
+            return self.take(limit, now, units);
+        }
+        // As full as it was, or exhausted now: that is no number of units.
+        *bucket = Bucket::full_at(full_at.max(exhausted));
+        let at = exhausted.as_nanos() / GRAIN.as_nanos();
+        self.tally.note(self.fitted, Part { at, units: 0 });
+    }
+
+    /// Refunds are asked of Redis, and are told with its next answer.
+    fn refund(&mut self, _limit: &Limit, _now: Moment, _units: u64) {}
+
+    fn forget_at(&self, limit: &Limit) -> Moment {
+        match &self.tally.count {
+            Count::FixedWindow(window) => {
+                let over = window.used().saturating_sub(limit.capacity());
+                let windows = over.div_ceil(limit.capacity().max(1));
+                window.end() + limit.window().times(u64::from(windows))
+            }
+            count => count.usage().forget_at(limit),
+        }
+    }
+}
+
+// === impl Count ===
+
+impl Count {
+    fn of(account: Account) -> Count {
+        match account {
+            Account::Bucket(bucket) => Count::Bucket(bucket),
+            Account::FixedWindow(window) => Count::FixedWindow(window),
+            Account::SlidingWindow(window) => Count::SlidingWindow(Box::new(window)),
+            Account::SlidingLog(_) => Count::Bucket(Bucket::default()),
+        }
+    }
+
+    fn usage(&self) -> &dyn Usage {
+        match self {
+            Count::Bucket(bucket) => bucket,
+            Count::FixedWindow(window) => window,
+            Count::SlidingWindow(window) => &**window,
+        }
+    }
+
+    fn usage_mut(&mut self) -> &mut dyn Usage {
+        match self {
+            Count::Bucket(bucket) => bucket,
+            Count::FixedWindow(window) => window,
+            Count::SlidingWindow(window) => &mut **window,
+        }
+    }
+
+    /// As core does, but debt stays: the clock here does not go back.
+    fn settle(&mut self, limit: &Limit, now: Moment) {
+        match self {
+            Count::Bucket(bucket) => {
+                *bucket = Bucket::full_at(Moment::from_nanos(bucket.word()).max(now));
+            }
+            Count::FixedWindow(window) => {
+                *window = carried(*window, limit, now);
+                window.settle(limit, now);
+            }
+            Count::SlidingWindow(window) => window.settle(limit, now),
+        }
+    }
+
+    /// Adds what was admitted here to what Redis told at `now`, whether it fits or not.
+    fn add(&mut self, fitted: &Fitted, part: &mut Part, now: Moment) {
+        match self {
+            Count::Bucket(bucket) => {
+                let full_at = Moment::from_nanos(bucket.word());
+                let debt = GRAIN.times(fitted.span.saturating_mul(part.units));
+                *bucket = Bucket::full_at((full_at + debt).max(moment(part.at)));
+            }
+            Count::FixedWindow(window) => {
+                let units = u32::try_from(part.units).unwrap_or(u32::MAX);
+                if moment(part.at) <= now {
+                    // Over: what of it was too much is told with the next answer.
+                    return;
+                }
+                if window.used() > 0 && window.end() > now {
+                    // Somebody else has begun the window.
+                    part.at = window.end().as_nanos() / GRAIN.as_nanos();
+                }
+                *window = FixedWindow::new(moment(part.at), window.used().saturating_add(units));
+            }
+            Count::SlidingWindow(window) => {
+                let limit = &fitted.limit;
+                if part.at > window.newest() {
+                    window.settle(limit, moment(part.at.saturating_mul(fitted.span)));
+                }
+                let age = usize::try_from(window.newest() - part.at).unwrap_or(usize::MAX);
+                let mut counters = window.counters(limit).to_vec();
+                if let Some(counter) = counters.get_mut(age) {
+                    let units = u32::try_from(part.units).unwrap_or(u32::MAX);
+                    *counter = counter.saturating_add(units);
+                    **window = SlidingWindow::new(window.newest(), &counters);
+                }
+            }
+        }
+    }
+}
+
+/// The window that `now` lies in, if those before it owe it something: each has paid its capacity.
+fn carried(window: FixedWindow, limit: &Limit, now: Moment) -> FixedWindow {
+    let over = window.used().saturating_sub(limit.capacity());
+    if over == 0 || window.end() > now {
+        return window;
+    }
+    let length = limit.window();
+    let passed = now.since(window.end()).as_nanos() / length.as_nanos();
+    let paid = passed.saturating_mul(u64::from(limit.capacity()));
+    let over = over.saturating_sub(u32::try_from(paid).unwrap_or(u32::MAX));
+    FixedWindow::new(window.end() + length.times(passed + 1), over)
+}
+
+/// The end of the window, and as many more as it takes to pay what is owed.
+fn wait_for_window(window: FixedWindow, limit: &Limit, now: Moment, units: u32) -> Span {
+    let wait = window.wait(limit, now, units);
+    let owed = u64::from(window.used().saturating_sub(limit.capacity()));
+    let capacity = u64::from(limit.capacity());
+    if wait.is_zero() || owed + u64::from(units) <= capacity {
+        return wait;
+    }
+    let windows = (owed + u64::from(units) - capacity).div_ceil(capacity);
+    wait + limit.window().times(windows)
+}
+
+#[cfg(test)]
+mod tests;

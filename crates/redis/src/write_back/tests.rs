@@ -1,0 +1,295 @@
+#![allow(clippy::unwrap_used)]
+
+use std::sync::LazyLock;
+
+use tokio::runtime::Runtime;
+use tollgate_behaviour::{Subject, Taste, store_behaves};
+use tollgate_core::{
+    Charge, Cost, Decision, Denial, Key, KeyHasher, Limit, Mode, Moment, Now, Sharing, Span,
+    Verdict, Wait,
+};
+use tollgate_testbed as testbed;
+
+use crate::config::{Config, SYNC_INTERVAL_MAX};
+use crate::fit::GRAIN;
+use crate::store::Redis;
+
+static SINGLE: LazyLock<testbed::Redis> = LazyLock::new(testbed::Redis::start);
+static CLUSTER: LazyLock<testbed::Cluster> = LazyLock::new(testbed::Cluster::start);
+
+/// A node that counts for itself, at moments that the test chooses.
+struct Node {
+    runtime: Runtime,
+    store: Redis,
+    number: u64,
+    /// Reports after every so many decisions; never, if zero.
+    reports_after: u64,
+    decided: u64,
+}
+
+// === impl Node ===
+
+impl Node {
+    fn new(config: &Config, reports_after: u64) -> Node {
+        static NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let config = Config {
+            timeout: Span::from_secs(30),
+            // The test says when it reports.
+            sync_interval: SYNC_INTERVAL_MAX,
+            ..config.clone()
+        };
+        let store = runtime.block_on(async { Redis::under_test(&config) });
+        Node {
+            runtime,
+            store: store.unwrap(),
+            number: NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+            reports_after,
+            decided: 0,
+        }
+    }
+
+    /// Another node, of the same keys.
+    fn beside(&self) -> Node {
+        let mut other = Node::new(&Config::single(SINGLE.address()), 0);
+        other.number = self.number;
+        other
+    }
+
+    fn report(&self, now: Now) {
+        self.store.set_now(now.steady.as_nanos() / 1_000);
+        let deadline = tokio::time::Instant::now() + Span::from_secs(30).into();
+        self.runtime.block_on(self.store.report_all(deadline));
+    }
+
+    /// How many of `units` single ones are admitted.
+    fn spend(&mut self, now: Now, charge: Charge<'_>, units: u32) -> u32 {
+        let decided = (0..units).map(|_| self.decide(now, &[charge]).is_admitted());
+        decided.map(u32::from).sum()
+    }
+}
+
+impl Subject for Node {
+    fn key(&mut self, name: &str) -> Key {
+        let number = self.number.to_le_bytes();
+        self.store
+            .key([b"write_back", &number[..], name.as_bytes()].into_iter())
+    }
+
+    fn decide(&mut self, now: Now, charges: &[Charge<'_>]) -> Verdict {
+        self.store.set_now(now.steady.as_nanos() / 1_000);
+        let sharing = Sharing {
+            mode: Mode::WriteBack,
+            ..Sharing::default()
+        };
+        let charges: Vec<Charge<'_>> = charges
+            .iter()
+            .map(|charge| Charge { sharing, ..*charge })
+            .collect();
+        let verdict = self.runtime.block_on(self.store.decide(&charges));
+        let verdict = verdict
+            .unwrap_or_else(|error| panic!("{error}: {:?}", std::error::Error::source(&error)));
+        self.decided += 1;
+        if self.reports_after > 0 && self.decided.is_multiple_of(self.reports_after) {
+            self.report(now);
+        }
+        verdict
+    }
+}
+
+// One node alone decides as Redis would, however often it reports.
+store_behaves!(
+    seldom,
+    Taste::MICROSECONDS,
+    Node::new(&Config::single(SINGLE.address()), 0)
+);
+store_behaves!(
+    always,
+    Taste::MICROSECONDS,
+    Node::new(&Config::single(SINGLE.address()), 1)
+);
+store_behaves!(
+    now_and_then,
+    Taste::MICROSECONDS,
+    Node::new(&Config::single(SINGLE.address()), 7)
+);
+store_behaves!(
+    cluster,
+    Taste::MICROSECONDS,
+    Node::new(&Config::cluster(CLUSTER.addresses()), 3)
+);
+
+/// After the start of a minute.
+fn at(micros: u64) -> Now {
+    let start = Taste::MICROSECONDS.start.utc;
+    let into = start.as_nanos() % Span::MINUTE.as_nanos();
+    Now::at(start - Span::from_nanos(into) + GRAIN.times(micros))
+}
+
+fn second(seconds: u64) -> Now {
+    at(seconds * 1_000_000)
+}
+
+fn charge<'l>(node: &mut Node, limit: &'l Limit) -> Charge<'l> {
+    Charge::new(node.key("hot"), limit, Cost::ONE)
+}
+
+fn wait(verdict: &Verdict) -> Span {
+    match verdict.decisions[0] {
+        Decision::Deny(Denial {
+            wait: Wait::For(wait),
+            ..
+        }) => wait,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Three nodes that each admit what they can before anybody reports, and then report; how much that
+/// was, and two more nodes.
+fn three_nodes(limit: &Limit, now: Now) -> (u32, [Node; 2]) {
+    let mut first = Node::new(&Config::single(SINGLE.address()), 0);
+    let charge = charge(&mut first, limit);
+    let two_more = [first.beside(), first.beside()];
+    let mut nodes = [first.beside(), first.beside(), first];
+    let mut admitted = 0;
+    // Each has heard of the key before any other has reported.
+    for node in &mut nodes {
+        admitted += node.spend(now, charge, 1);
+    }
+    for node in &mut nodes {
+        admitted += node.spend(now, charge, 2 * limit.capacity());
+    }
+    for node in &nodes {
+        node.report(now);
+    }
+    (admitted, two_more)
+}
+
+#[test]
+fn a_bucket_pays_back_what_was_too_much() {
+    let limit = Limit::token_bucket(60, Span::MINUTE)
+        .unwrap()
+        .with_burst(10)
+        .unwrap();
+    let (admitted, mut nodes) = three_nodes(&limit, second(0));
+    // Each node knows of its own, and the bound is (3 - 1) x N.
+    assert_eq!(admitted, 30);
+    let charge = charge(&mut nodes[0], &limit);
+    // 30 units, of which the bucket holds 10 and time pays one a second: the next at 21 s.
+    for (index, seconds) in [(0, 1), (0, 20), (1, 20)] {
+        let refused = nodes[index].decide(second(seconds), &[charge]);
+        assert_eq!(
+            wait(&refused),
+            Span::from_secs(21 - seconds),
+            "{index} at {seconds}"
+        );
+    }
+    assert_eq!(nodes[0].spend(second(21), charge, 5), 1);
+    nodes[0].report(second(21));
+    // Strictly asked, it is the same bucket.
+    let strict = |node: &Node, seconds| {
+        node.store
+            .set_now(second(seconds).steady.as_nanos() / 1_000);
+        let verdict = node.runtime.block_on(node.store.decide(&[charge]));
+        verdict.unwrap().is_admitted()
+    };
+    assert!(!strict(&nodes[1], 21));
+    assert!(strict(&nodes[1], 22));
+    assert!(!strict(&nodes[1], 22));
+}
+
+#[test]
+fn a_window_s_surplus_is_carried_into_the_next_ones() {
+    let first = tollgate_core::Algorithm::FixedWindow(tollgate_core::Anchor::FirstRequest);
+    for limit in [
+        Limit::fixed_window(10, Span::MINUTE).unwrap(),
+        Limit::new(first, 10, Span::MINUTE).unwrap(),
+    ] {
+        let (admitted, mut nodes) = three_nodes(&limit, second(0));
+        assert_eq!(admitted, 30);
+        let charge = charge(&mut nodes[0], &limit);
+        // The next two windows are spent.
+        let refused = nodes[0].decide(second(1), &[charge]);
+        assert_eq!(wait(&refused), Span::from_secs(179), "{limit:?}");
+        for seconds in [60, 119, 120, 179] {
+            assert_eq!(nodes[0].spend(second(seconds), charge, 1), 0);
+            assert_eq!(nodes[1].spend(second(seconds), charge, 1), 0);
+        }
+        assert_eq!(nodes[0].spend(second(180), charge, 20), 10);
+        nodes[0].report(second(180));
+        assert_eq!(nodes[1].spend(second(240), charge, 20), 10);
+    }
+}
+
+#[test]
+fn what_is_reported_late_counts_in_its_own_window() {
+    let limit = Limit::fixed_window(10, Span::MINUTE).unwrap();
+    let mut one = Node::new(&Config::single(SINGLE.address()), 0);
+    let mut other = one.beside();
+    let charge = charge(&mut one, &limit);
+    let (before, after) = (at(59_999_000), at(60_001_000));
+    assert_eq!(
+        one.spend(before, charge, 1) + other.spend(before, charge, 1),
+        2
+    );
+    assert_eq!(one.spend(before, charge, 6), 6);
+    assert_eq!(other.spend(before, charge, 8), 8);
+    one.report(before);
+    // The other one's window is over, and in the new one somebody has come.
+    assert_eq!(one.spend(after, charge, 1), 1);
+    one.report(after);
+    other.report(after);
+    // Together 7 + 9 of 10: six of the new window's units are spent, and one was just taken.
+    assert_eq!(other.spend(after, charge, 20), 3);
+}
+
+#[test]
+fn a_sliding_window_counts_what_was_too_much() {
+    let limit = Limit::sliding_window(10, Span::MINUTE, 1).unwrap();
+    let (admitted, mut nodes) = three_nodes(&limit, second(0));
+    assert_eq!(admitted, 30);
+    let charge = charge(&mut nodes[0], &limit);
+    // Of 30 units in the minute before, fewer than ten weigh once 40 s of this one are over.
+    assert_eq!(nodes[0].spend(second(100), charge, 1), 0);
+    assert_eq!(nodes[1].spend(second(100), charge, 1), 0);
+    assert_eq!(nodes[0].spend(second(101), charge, 5), 1);
+}
+
+#[test]
+fn a_changed_limit_keeps_what_fits_it() {
+    let limit = Limit::fixed_window(10, Span::DAY).unwrap();
+    let (admitted, mut nodes) = three_nodes(&limit, second(0));
+    assert_eq!(admitted, 30);
+    let larger = Limit::fixed_window(40, Span::DAY).unwrap();
+    let charge = charge(&mut nodes[0], &larger);
+    assert_eq!(nodes[0].spend(second(1), charge, 50), 10);
+    let smaller = Limit::token_bucket(5, Span::DAY).unwrap();
+    let charge = Charge {
+        limit: &smaller,
+        ..charge
+    };
+    assert_eq!(nodes[0].spend(second(2), charge, 10), 0);
+    let refused = nodes[0].decide(second(2), &[charge]);
+    assert!(wait(&refused) <= Span::DAY);
+}
+
+#[test]
+fn a_key_that_rests_is_forgotten() {
+    let limit = Limit::token_bucket(1, Span::MINUTE).unwrap();
+    let mut node = Node::new(&Config::single(SINGLE.address()), 0);
+    let charge = charge(&mut node, &limit);
+    assert_eq!(node.spend(second(0), charge, 2), 1);
+    node.report(second(1));
+    assert_eq!(node.store.counts().write_back_keys, 1);
+    node.report(second(9));
+    assert_eq!(node.store.counts().write_back_keys, 1);
+    node.report(second(11));
+    assert_eq!(node.store.counts().write_back_keys, 0);
+    // What Redis remembers stands.
+    assert_eq!(node.spend(second(12), charge, 1), 0);
+    let moment: Moment = second(60).utc;
+    assert_eq!(node.spend(Now::at(moment), charge, 2), 1);
+}
