@@ -229,7 +229,7 @@ impl Redis {
         let key = apart.parts[part].key;
         match self.ask(question, since).await? {
             Told::General(told) => Ok(told),
-            Told::Bucket { .. } | Told::Changed => Err(Asked::malformed(key)),
+            Told::Plain { .. } | Told::Changed => Err(Asked::malformed(key)),
         }
     }
 }

@@ -224,7 +224,7 @@ fn a_batch_equals_its_requests_in_order() {
                 });
                 requests.push(charges.collect());
             }
-            // Plain buckets have a script of their own, which is called first.
+            // Plain requests have a script of their own, which is called first.
             requests.sort_by_key(|charges| !is_plain(charges));
             let got = subject.decide_together(now, &requests);
             for (charges, got) in requests.iter().zip(got) {
@@ -243,7 +243,7 @@ fn a_batch_equals_its_requests_in_order() {
 fn is_plain(charges: &[Charge<'_>]) -> bool {
     let [charge] = charges else { return false };
     let fitted = Fitted::new(charge.limit).expect("the taste's limits are whole");
-    matches!(Question::of_one(charge, &fitted), Question::Bucket(_))
+    matches!(Question::of_one(charge, &fitted), Question::Plain(_))
 }
 
 /// What a node that died has reserved comes back by itself, and confirming it later charges

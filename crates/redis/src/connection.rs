@@ -33,7 +33,7 @@ pub(crate) struct Connection {
     pub(crate) stream: Box<dyn Stream>,
     pub(crate) input: BytesMut,
     /// The scripts' names on this server.
-    pub(crate) bucket: Vec<u8>,
+    pub(crate) plain: Vec<u8>,
     pub(crate) general: Vec<u8>,
 }
 
@@ -75,11 +75,11 @@ impl Opener {
             Some(Reply::Bulk(name)) => Ok(name.to_vec()),
             _ => Err(io::Error::other("SCRIPT LOAD tells no name")),
         };
-        let (general, bucket) = (name()?, name()?);
+        let (general, plain) = (name()?, name()?);
         Ok(Connection {
             stream,
             input,
-            bucket,
+            plain,
             general,
         })
     }
@@ -97,7 +97,7 @@ impl Opener {
 
     /// Writes both scripts to be loaded.
     pub(crate) fn load(&self, out: &mut BytesMut) {
-        for script in [&self.scripts.bucket, &self.scripts.general] {
+        for script in [&self.scripts.plain, &self.scripts.general] {
             resp::command(out, 3);
             resp::word(out, b"SCRIPT");
             resp::word(out, b"LOAD");

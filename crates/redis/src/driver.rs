@@ -52,7 +52,7 @@ impl Driver {
                     shared.set_broken(false);
                     // Not at once if the server hangs up on us right away, again and again.
                     pause = PAUSE_MIN;
-                    self.caller.bucket.clone_from(&connection.bucket);
+                    self.caller.plain.clone_from(&connection.plain);
                     self.caller.general.clone_from(&connection.general);
                     let started = Instant::now();
                     let session = Session::new(&self, &shared, connection);

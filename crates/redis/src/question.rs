@@ -1,7 +1,8 @@
 //! What is asked of Redis: requests, packed for the scripts.
 //!
-//! Numbers are unsigned, the highest byte first. To `bucket.lua`: the number of limits (1 byte); of
-//! each its kind (1), interval (6) and the interval of its whole capacity (7); then of each request
+//! Numbers are unsigned, the highest byte first. To `plain.lua`: the number of limits (1 byte); of
+//! each its kind (1), its interval or window (6), and what fits (7): the interval of a bucket's
+//! whole capacity, or the units of a window; then of each request
 //! the limit's place from 1 on (1), the units that must fit (4) and those to be taken (4). To
 //! `general.lua`: of each request the step (1) and the number of lines (1); of a step that reserves,
 //! confirms, releases or leases the name (8) and how long it lasts (5); of one that leases the units
@@ -22,26 +23,27 @@ const UNJUDGED: u8 = 3;
 /// One request, as the scripts read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
-    /// One bucket: for `bucket.lua`.
-    Bucket(Bucket),
+    /// One bucket or window aligned to the clock: for `plain.lua`.
+    Plain(Plain),
     /// Anything: for `general.lua`.
     General(General),
 }
 
-/// Units of one bucket.
+/// Units of one bucket, or of one window aligned to the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bucket {
+pub(crate) struct Plain {
     pub(crate) key: Key,
     pub(crate) rate: Rate,
     judged: u32,
     taken: u32,
 }
 
-/// What is the same for every request to the buckets of one limit.
+/// What is the same for every request to one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rate {
     kind: Kind,
-    /// The time of one unit, and of all that fits at once, in microseconds.
+    /// Microseconds: of a bucket the time of one unit, otherwise the window; and what fits at once, of
+    /// a bucket as time, of a window in units.
     span: u64,
     room: u64,
 }
@@ -83,12 +85,12 @@ pub(crate) enum Step {
 impl Question {
     /// One charge.
     pub(crate) fn of_one(charge: &Charge<'_>, fitted: &Fitted) -> Question {
-        Bucket::new(charge, fitted).map_or_else(
+        Plain::new(charge, fitted).map_or_else(
             || {
                 let bill = Bill::new(&[*charge]).expect("one charge is not too many");
                 Question::of(&bill, &[*fitted])
             },
-            Question::Bucket,
+            Question::Plain,
         )
     }
 
@@ -147,7 +149,7 @@ impl Question {
 
     pub(crate) fn keys(&self) -> &[Key] {
         match self {
-            Question::Bucket(bucket) => std::slice::from_ref(&bucket.key),
+            Question::Plain(plain) => std::slice::from_ref(&plain.key),
             Question::General(general) => &general.keys,
         }
     }
@@ -178,26 +180,31 @@ fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &Fitted, forgives: bo
     }
 }
 
-// === impl Bucket ===
+// === impl Plain ===
 
-impl Bucket {
+impl Plain {
     /// `None` if the question needs the general script.
-    fn new(charge: &Charge<'_>, fitted: &Fitted) -> Option<Bucket> {
+    fn new(charge: &Charge<'_>, fitted: &Fitted) -> Option<Plain> {
         let (judged, taken) = match charge.cost {
             Cost::Take(units) => (units.max(1), units),
             Cost::Peek(units) => (units.max(1), 0),
             Cost::Refund(_) => return None,
         };
-        let capacity = fitted.limit.capacity();
-        let is_plain = fitted.kind.is_bucket()
-            && judged <= u64::from(capacity)
+        let capacity = u64::from(fitted.limit.capacity());
+        let is_window = fitted.kind == Kind::FixedClock;
+        let is_plain = (is_window || fitted.kind.is_bucket())
+            && judged <= capacity
             && charge.on_own_denial() == OnDenial::Keep;
-        is_plain.then(|| Bucket {
+        is_plain.then(|| Plain {
             key: charge.key,
             rate: Rate {
                 kind: fitted.kind,
                 span: fitted.span,
-                room: fitted.span * u64::from(capacity),
+                room: if is_window {
+                    capacity
+                } else {
+                    fitted.span * capacity
+                },
             },
             judged: u32::try_from(judged).unwrap_or(u32::MAX),
             taken: u32::try_from(taken).unwrap_or(u32::MAX),

@@ -4,23 +4,23 @@ use bytes::BytesMut;
 use tollgate_core::Key;
 
 use crate::keys;
-use crate::question::{Bucket, General, Rate};
+use crate::question::{General, Plain, Rate};
 use crate::resp;
 
-/// The most limits in one call of the script for buckets.
+/// The most limits in one call of the script for plain requests.
 pub(crate) const RATES_MAX: usize = 255;
 
 /// Which script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
-    Bucket,
+    Plain,
     General,
 }
 
 /// The text of both scripts.
 #[derive(Clone, Debug)]
 pub(crate) struct Scripts {
-    pub(crate) bucket: String,
+    pub(crate) plain: String,
     pub(crate) general: String,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Scripts {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Caller {
     pub(crate) prefix: String,
-    pub(crate) bucket: Vec<u8>,
+    pub(crate) plain: Vec<u8>,
     pub(crate) general: Vec<u8>,
     /// The moment that the scripts take for now, in microseconds: under test only.
     #[cfg(test)]
@@ -41,7 +41,7 @@ impl Scripts {
     /// The scripts as they are: the time is Redis's own, whatever anybody says.
     pub(crate) fn new() -> Scripts {
         Scripts {
-            bucket: include_str!("script/bucket.lua").to_owned(),
+            plain: include_str!("script/plain.lua").to_owned(),
             general: include_str!("script/general.lua").to_owned(),
         }
     }
@@ -57,9 +57,9 @@ impl Scripts {
             assert_eq!(told.matches("origin = 3").count(), 1);
             told
         };
-        let Scripts { bucket, general } = Scripts::new();
+        let Scripts { plain, general } = Scripts::new();
         Scripts {
-            bucket: told(bucket),
+            plain: told(plain),
             general: told(general),
         }
     }
@@ -68,23 +68,23 @@ impl Scripts {
 // === impl Caller ===
 
 impl Caller {
-    /// Writes one call that decides on all these buckets.
-    pub(crate) fn call_bucket(&self, out: &mut BytesMut, buckets: &[Bucket]) {
+    /// Writes one call that decides on all these requests.
+    pub(crate) fn call_plain(&self, out: &mut BytesMut, plain: &[Plain]) {
         let mut rates: Vec<Rate> = Vec::new();
-        let mut requests = BytesMut::with_capacity(9 * buckets.len());
-        for bucket in buckets {
-            let known = rates.iter().position(|rate| *rate == bucket.rate);
+        let mut requests = BytesMut::with_capacity(9 * plain.len());
+        for one in plain {
+            let known = rates.iter().position(|rate| *rate == one.rate);
             let place = known.unwrap_or_else(|| {
-                rates.push(bucket.rate);
+                rates.push(one.rate);
                 rates.len() - 1
             });
-            bucket.put(&mut requests, count(place + 1));
+            one.put(&mut requests, count(place + 1));
         }
         let mut limits = BytesMut::with_capacity(1 + 14 * rates.len());
         limits.extend_from_slice(&[count(rates.len())]);
         rates.iter().for_each(|rate| rate.put(&mut limits));
-        let keys = buckets.iter().map(|bucket| bucket.key);
-        self.call(out, Which::Bucket, keys, &[&limits, &requests]);
+        let keys = plain.iter().map(|one| one.key);
+        self.call(out, Which::Plain, keys, &[&limits, &requests]);
     }
 
     /// Writes one call that decides on all these requests.
@@ -105,7 +105,7 @@ impl Caller {
         questions: &[&[u8]],
     ) {
         let name = match which {
-            Which::Bucket => &self.bucket,
+            Which::Plain => &self.plain,
             Which::General => &self.general,
         };
         resp::command(out, 4 + keys.len() + self.times());

@@ -73,8 +73,19 @@ impl Seen {
         })
     }
 
+    /// What the plain script tells at `now`: when the bucket is full again, or the units used in the
+    /// window that `now` lies in.
+    pub(crate) fn plain(fitted: &Fitted, now: u64, word: u64) -> Seen {
+        if fitted.kind != Kind::FixedClock {
+            return Seen::bucket(word);
+        }
+        let end = moment(now - now % fitted.span + fitted.span);
+        let used = u32::try_from(word).unwrap_or(u32::MAX);
+        Seen::Account(Account::FixedWindow(FixedWindow::new(end, used)))
+    }
+
     /// The bucket that is full again so many microseconds after 1970.
-    pub(crate) fn bucket(full_at: u64) -> Seen {
+    fn bucket(full_at: u64) -> Seen {
         Seen::Account(Account::Bucket(Bucket::full_at(moment(full_at))))
     }
 

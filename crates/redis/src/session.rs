@@ -32,7 +32,7 @@ use crate::connection::{Connection, Stream};
 use crate::driver::Driver;
 use crate::failure::Failure;
 use crate::lane::{Asked, Pending, Shared};
-use crate::question::{Bucket, General, Question};
+use crate::question::{General, Plain, Question};
 use crate::resp::{self, Reply};
 
 /// The most questions that are on their way.
@@ -76,7 +76,7 @@ struct Call {
 }
 
 enum Sent {
-    Buckets(Vec<Pending>),
+    Plain(Vec<Pending>),
     General(Vec<Pending>),
     Command(oneshot::Sender<Reply>),
     /// A script, to be loaded.
@@ -119,7 +119,7 @@ impl<'d> Session<'d> {
     pub(crate) async fn run(mut self) {
         let _why_is_the_breaker_s_business = self.work().await;
         for call in self.sent {
-            if let Sent::Buckets(questions) | Sent::General(questions) = call.sent {
+            if let Sent::Plain(questions) | Sent::General(questions) = call.sent {
                 for mut pending in questions {
                     self.shared.stats.lost();
                     pending.fail(&Failure::Lost);
@@ -171,20 +171,20 @@ impl<'d> Session<'d> {
         }
         let mut taken = std::mem::take(&mut self.taken);
         self.shared.take(IN_FLIGHT_MAX - self.questions, &mut taken);
-        let (mut buckets, mut general) = (Vec::new(), Vec::new());
+        let (mut plain, mut general) = (Vec::new(), Vec::new());
         for asked in taken.drain(..) {
             match asked {
                 Asked::Command { words, reply } => self.send_command(&words, reply),
                 // Nobody waits any more: whoever does not ask is not charged.
                 Asked::Question(pending) if !pending.is_wanted() => {}
                 Asked::Question(pending) => match pending.question {
-                    Question::Bucket(_) => buckets.push(pending),
+                    Question::Plain(_) => plain.push(pending),
                     Question::General(_) => general.push(pending),
                 },
             }
         }
         self.taken = taken;
-        self.send_in_groups(buckets, Session::send_buckets);
+        self.send_in_groups(plain, Session::send_plain);
         self.send_in_groups(general, Session::send_general);
     }
 
@@ -217,20 +217,20 @@ impl<'d> Session<'d> {
         send(self, group);
     }
 
-    fn send_buckets(&mut self, group: Vec<Pending>) {
+    fn send_plain(&mut self, group: Vec<Pending>) {
         self.send_asking(&group);
-        let buckets: Vec<Bucket> = group
+        let plain: Vec<Plain> = group
             .iter()
             .filter_map(|pending| match &pending.question {
-                Question::Bucket(bucket) => Some(*bucket),
+                Question::Plain(plain) => Some(*plain),
                 Question::General(_) => None,
             })
             .collect();
-        self.driver.caller.call_bucket(&mut self.out, &buckets);
+        self.driver.caller.call_plain(&mut self.out, &plain);
         self.questions += group.len();
         self.shared.stats.called(group.len());
         self.watch(&group);
-        self.sent(Sent::Buckets(group));
+        self.sent(Sent::Plain(group));
     }
 
     fn send_general(&mut self, group: Vec<Pending>) {
@@ -238,7 +238,7 @@ impl<'d> Session<'d> {
         let requests: Vec<&General> = group
             .iter()
             .filter_map(|pending| match &pending.question {
-                Question::Bucket(_) => None,
+                Question::Plain(_) => None,
                 Question::General(general) => Some(general),
             })
             .collect();
@@ -299,7 +299,7 @@ impl<'d> Session<'d> {
     /// When the oldest question that is on its way, and that somebody waits for, was asked.
     fn oldest(&self) -> Option<Instant> {
         let questions = self.sent.iter().flat_map(|call| match &call.sent {
-            Sent::Buckets(questions) | Sent::General(questions) => &questions[..],
+            Sent::Plain(questions) | Sent::General(questions) => &questions[..],
             _ => &[],
         });
         let wanted = questions.filter(|pending| pending.is_wanted());
@@ -326,7 +326,7 @@ impl<'d> Session<'d> {
         let now = Instant::now();
         let patience = self.shared.patience;
         for call in &mut self.sent {
-            let (Sent::Buckets(questions) | Sent::General(questions)) = &mut call.sent else {
+            let (Sent::Plain(questions) | Sent::General(questions)) = &mut call.sent else {
                 continue;
             };
             let late = questions

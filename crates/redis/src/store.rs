@@ -17,7 +17,7 @@ use crate::fit::{Fitted, InvalidForRedis};
 use crate::keys;
 use crate::leased;
 use crate::leases::{Leases, Spend};
-use crate::question::{self, Bucket, Question};
+use crate::question::{self, Plain, Question};
 use crate::reach::{Asked, Reach};
 use crate::refusals::Refusals;
 use crate::resp::Malformed;
@@ -234,10 +234,7 @@ impl Redis {
             Err(Asked {
                 failure: Failure::Changed,
                 ..
-            }) => {
-                self.ask(|| Bucket::generalised(charge, fitted), since)
-                    .await
-            }
+            }) => self.ask(|| Plain::generalised(charge, fitted), since).await,
             asked => asked,
         };
         let told = told.map_err(|asked| asked.into_error(self.timeout))?;

@@ -9,15 +9,16 @@ use crate::seen::{Seen, moment};
 
 /// Bytes of a moment in an answer.
 const MOMENT_BYTES: usize = 7;
-/// What `bucket.lua` says to a bucket whose limit has changed.
+/// What `plain.lua` says if a key needs the general script.
 const CHANGED: u64 = (1 << 56) - 1;
 
 /// The answer to one question. All times are Redis's, in microseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// When the bucket was full again, before it was charged; zero or the past if it was full.
-    Bucket { now: u64, full_at: u64 },
-    /// The bucket's limit has changed, and nothing was charged: the general script can convert it.
+    /// Before it was charged, when the bucket was full again (the past if it was), or the units used
+    /// in the window.
+    Plain { now: u64, word: u64 },
+    /// Nothing was charged: the limit has changed, or units are held, as the general script knows.
     Changed,
     /// What was done, and what was remembered, line by line.
     General(General),
@@ -43,8 +44,8 @@ pub(crate) enum Status {
 // === impl Told ===
 
 impl Told {
-    /// Reads the answers of `bucket.lua` to `count` questions.
-    pub(crate) fn buckets(
+    /// Reads the answers of `plain.lua` to `count` questions.
+    pub(crate) fn plain(
         mut answer: Bytes,
         count: usize,
     ) -> Result<impl Iterator<Item = Told>, Malformed> {
@@ -55,7 +56,7 @@ impl Told {
         Ok(
             (0..count).map(move |_| match answer.get_uint(MOMENT_BYTES) {
                 CHANGED => Told::Changed,
-                full_at => Told::Bucket { now, full_at },
+                word => Told::Plain { now, word },
             }),
         )
     }
@@ -116,7 +117,7 @@ impl Told {
     /// What was remembered of the only line, and when.
     pub(crate) fn seen(&self, fitted: &Fitted) -> Result<(Seen, u64), Malformed> {
         match self {
-            Told::Bucket { now, full_at } => Ok((Seen::bucket(*full_at), *now)),
+            Told::Plain { now, word } => Ok((Seen::plain(fitted, *now, *word), *now)),
             Told::General(told) => match &told.states[..] {
                 [state] => Ok((Seen::read(state, fitted)?, told.now)),
                 _ => Err(Malformed("an answer with more than was asked")),
@@ -134,7 +135,7 @@ impl Told {
         let (mut seen, now) = self.seen(fitted)?;
         let status = match self {
             Told::General(told) => Some(told.status),
-            Told::Bucket { .. } | Told::Changed => None,
+            Told::Plain { .. } | Told::Changed => None,
         };
         let decision = step(
             &mut seen,

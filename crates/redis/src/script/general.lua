@@ -235,8 +235,8 @@ end
 -- what is not reported when they end is charged as of then. A lease's name begins above 127.
 --
 -- They stand in front of what is remembered: a byte that no state begins with, the number of places
--- (1), and in each place a name (8), units (5) and an end (7). So `bucket.lua` takes no key of which
--- units are held for a plain bucket, and such a key lives until the last of them has ended.
+-- (1), and in each place a name (8), units (5) and an end (7). So `plain.lua` answers for no key of
+-- which units are held, and such a key lives until the last of them has ended.
 
 local HELD, HOLD = 128, 20
 

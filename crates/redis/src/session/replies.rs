@@ -34,11 +34,11 @@ impl Session<'_> {
             }
         }
         match call.sent {
-            Sent::Buckets(questions) => {
+            Sent::Plain(questions) => {
                 self.shared.stats.replied(took);
                 self.questions -= questions.len();
                 match reply {
-                    Reply::Bulk(answer) => answer_buckets(questions, answer)?,
+                    Reply::Bulk(answer) => answer_plain(questions, answer)?,
                     Reply::Error(text) => self.refused(questions, &text)?,
                     _ => return Err(io::Error::other("no answer of a script")),
                 }
@@ -88,8 +88,8 @@ impl Session<'_> {
     }
 }
 
-fn answer_buckets(questions: Vec<Pending>, answer: Bytes) -> io::Result<()> {
-    let told = Told::buckets(answer, questions.len()).map_err(io::Error::other)?;
+fn answer_plain(questions: Vec<Pending>, answer: Bytes) -> io::Result<()> {
+    let told = Told::plain(answer, questions.len()).map_err(io::Error::other)?;
     for (mut pending, told) in questions.into_iter().zip(told) {
         pending.answer(match told {
             Told::Changed => Err(Failure::Changed),
@@ -102,7 +102,7 @@ fn answer_buckets(questions: Vec<Pending>, answer: Bytes) -> io::Result<()> {
 fn answer_general(questions: Vec<Pending>, answer: Bytes) -> io::Result<()> {
     let states = questions.iter().map(|pending| match &pending.question {
         Question::General(general) => general.states,
-        Question::Bucket(_) => 0,
+        Question::Plain(_) => 0,
     });
     let told = Told::general(answer, states).map_err(io::Error::other)?;
     for (mut pending, told) in questions.into_iter().zip(told) {
