@@ -211,7 +211,7 @@ impl Running {
 
     /// Ends the service: it says that it is not ready, waits for [`Limits::stop_delay`], closes its
     /// doors, finishes what is in flight within [`Limits::drain_timeout`], and gives back what it
-    /// has leased within [`crate::CLOSE_WITHIN`].
+    /// has leased and reports what it has counted within [`crate::CLOSE_WITHIN`].
     pub async fn stop(mut self) {
         self.stop.unready();
         if let Some(health) = &self.health {

@@ -14,7 +14,8 @@ use tracing::{debug, info, warn};
 
 use crate::config::{Config, DEFAULT_STORE, Place};
 
-/// How long giving back what a node has leased may take when the service ends.
+/// How long giving back what a service has leased, and reporting what it has counted itself, may
+/// take at its end.
 pub const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
 /// All stores. The state of all domains that are kept in memory, and of those that are decided on
@@ -124,7 +125,7 @@ impl Stores {
         })
     }
 
-    /// Gives back what this node has leased, within [`CLOSE_WITHIN`]. Nothing may be decided
+    /// Gives back leases and reports own counts, within [`CLOSE_WITHIN`]. Nothing may be decided
     /// afterwards.
     pub(crate) async fn close(self: Arc<Stores>) {
         let mut closing = JoinSet::new();
@@ -167,11 +168,11 @@ impl NamedStore {
         };
         let store = &*self.name;
         match timeout(CLOSE_WITHIN, fallback.redis().close()).await {
-            Ok(()) => debug!(store, "leases given back"),
+            Ok(()) => debug!(store, "leases given back, counts reported"),
             Err(_) => warn!(
                 store,
                 within = ?CLOSE_WITHIN,
-                "leases could not all be given back; they end by themselves"
+                "leases could not all be given back, and end by themselves; some counts may be lost"
             ),
         }
     }

@@ -12,13 +12,14 @@ const SIGNS: [&str; 6] = ["pass", "secret", "redis", "url", "user", "@"];
 /// The keys at the top of a file below which every line may, ...
 const STORES: &str = "store";
 /// ... except those that begin with one of these.
-const HARMLESS: [&str; 7] = [
+const HARMLESS: [&str; 8] = [
     "domains:",
     "mode:",
     "nodes:",
     "on_store_error:",
     "pool:",
     "prefix:",
+    "sync_interval:",
     "timeout:",
 ];
 

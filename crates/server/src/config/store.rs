@@ -4,7 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use tollgate_core::{Limit, Sharing, Span};
-use tollgate_redis::{CONNECTIONS_MAX, Config as RedisConfig, Secret, Servers, TIMEOUT, Tls};
+use tollgate_redis::{
+    CONNECTIONS_MAX, Config as RedisConfig, SYNC_INTERVAL, SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN,
+    Secret, Servers, TIMEOUT, Tls,
+};
 use tollgate_rules::{Loaded, Options, RuleSet, Settings, Source};
 
 use super::Config;
@@ -24,6 +27,8 @@ const PASSWORD_BYTES_MAX: usize = 4096;
 const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
 /// The shortest and the longest time of a decision.
 const TIMEOUTS: (Span, Span) = (Span::from_millis(1), Span::from_secs(10));
+/// The shortest and the longest time between two reports.
+const SYNC_INTERVALS: (Span, Span) = (SYNC_INTERVAL_MIN, SYNC_INTERVAL_MAX);
 
 /// Where a store keeps what it remembers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -203,6 +208,7 @@ fn redis_at(redis: &Settings<'_>, directory: &Path) -> RedisConfig {
         prefix: prefix.unwrap_or(default.prefix),
         timeout: redis.span("timeout", TIMEOUT, TIMEOUTS),
         connections: usize::try_from(pool).expect("a handful"),
+        sync_interval: redis.span("sync_interval", SYNC_INTERVAL, SYNC_INTERVALS),
         ..default
     }
 }

@@ -14,13 +14,14 @@ use tollgate_redis::{BATCH_SIZES, CALL_MICROS, Counts, Histogram};
 use crate::stores::Stores;
 use crate::vigil::is_there;
 
-/// A counter: its name, what it counts, and where the count is.
-type Counted = (&'static str, &'static str, fn(&Counts) -> u64);
+/// A metric: its name, what it counts, and where the count is.
+type Counted = (&'static str, &'static str, Count);
+type Count = fn(&Counts) -> u64;
 
-const COUNTERS: [Counted; 16] = [
+const COUNTERS: [Counted; 19] = [
     (
         "store_questions",
-        "Decisions that Redis was asked for, and leases given back",
+        "Questions to Redis: decisions, leases given back, keys reported",
         |counts| counts.questions,
     ),
     ("store_calls", "Script calls that carried them", |counts| {
@@ -33,7 +34,7 @@ const COUNTERS: [Counted; 16] = [
     ),
     (
         "store_lost",
-        "Decisions that were sent to Redis and got no answer in time",
+        "Questions that were sent to Redis and got no answer in time",
         |counts| counts.lost,
     ),
     (
@@ -48,7 +49,7 @@ const COUNTERS: [Counted; 16] = [
     ),
     (
         "store_redirections",
-        "Decisions that another node of the Cluster had to make",
+        "Questions that another node of the Cluster had to answer",
         |counts| counts.redirections,
     ),
     (
@@ -88,10 +89,45 @@ const COUNTERS: [Counted; 16] = [
         |counts| counts.leases_returned,
     ),
     (
-        "store_fallbacks",
-        "Requests decided without Redis, which had no answer",
-        |counts| counts.fallbacks,
+        "store_write_back_decisions",
+        "Decisions made on this service's own count, without asking Redis",
+        |counts| counts.write_back_decisions,
     ),
+    (
+        "store_reports",
+        "Messages that reported own counts to Redis",
+        |counts| counts.reports,
+    ),
+    (
+        "store_keys_reported",
+        "Keys that they concerned",
+        |counts| counts.keys_reported,
+    ),
+    (
+        "store_reports_lost",
+        "Reports that got no answer in time, and are not told again",
+        |counts| counts.reports_lost,
+    ),
+];
+
+const GAUGES: [Counted; 2] = [
+    (
+        "store_leases_held",
+        "Keys of which this service holds leases",
+        |counts| counts.leases_held,
+    ),
+    (
+        "store_write_back_keys",
+        "Keys that this service counts itself",
+        |counts| counts.write_back_keys,
+    ),
+];
+
+/// What stood in for Redis, by the word in a rules file.
+const FALLBACKS: [(&str, Count); 3] = [
+    ("allow", |counts| counts.fallbacks_allowed),
+    ("deny", |counts| counts.fallbacks_denied),
+    ("local", |counts| counts.fallbacks_local),
 ];
 
 /// Asks the stores at each scrape.
@@ -124,6 +160,22 @@ impl Collector for Scrape {
             let labels = [("store", *store)];
             let up = ConstGauge::new(i64::from(*is_there));
             up.encode(metric.encode_family(&labels)?)?;
+        }
+        for (name, help, count) in GAUGES {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for (store, _, counts) in &stores {
+                let labels = [("store", *store)];
+                let now = ConstGauge::new(i64::try_from(count(counts)).unwrap_or(i64::MAX));
+                now.encode(metric.encode_family(&labels)?)?;
+            }
+        }
+        let (name, help) = ("store_fallbacks", "Requests decided by `on_store_error`");
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (store, _, counts) in &stores {
+            for (choice, count) in FALLBACKS {
+                let labels = [("store", *store), ("choice", choice)];
+                ConstCounter::new(count(counts)).encode(metric.encode_family(&labels)?)?;
+            }
         }
         for (name, help, count) in COUNTERS {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;

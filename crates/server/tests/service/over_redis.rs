@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tollgate_core::Span;
+use tollgate_core::{Mode, Span};
 use tollgate_redis::Config as RedisConfig;
 use tollgate_rls::rate_limit_response::Code;
 use tollgate_server::{OtherStore, Outcome, Place, ServeError};
@@ -96,12 +96,12 @@ async fn two_services_admit_what_one_limit_says_by_http_and_grpc() {
     assert_eq!(by_http + by_grpc, COUNT, "{by_http} and {by_grpc}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_service_has_leased_others_have_after_its_end() {
+/// One service consumes most of a budget in a mode and ends; another has exactly the rest.
+async fn handed_over(mode: Mode, decided_here: &str) {
     let redis = Redis::start();
     let settings = |config: &mut tollgate_server::Config| {
         config.store = at(&redis);
-        config.sharing.mode = tollgate_core::Mode::Leased;
+        config.sharing.mode = mode;
     };
     // No mode in the rules: what the settings say holds. A unit comes back in nine hours.
     let rules = format!(
@@ -111,7 +111,8 @@ async fn what_a_service_has_leased_others_have_after_its_end() {
     let first = House::with(&rules, settings).await;
     let second = House::with(&rules, settings).await;
     let mut admitted = admitted_by_grpc(&first).await;
-    assert!(metric(&first, r#"tollgate_store_leases_total{store="default"}"#).await > 0);
+    let name = format!("tollgate_store_{decided_here}_total{{store=\"default\"}}");
+    assert!(metric(&first, &name).await > 0);
     first.running.stop().await;
     let mut client = Client::to(second.http()).await;
     let latest = Instant::now() + PATIENCE;
@@ -123,6 +124,16 @@ async fn what_a_service_has_leased_others_have_after_its_end() {
         assert!(Instant::now() < latest, "{admitted} of {COUNT}");
     }
     assert_eq!(client.post("/json", ANN).await.status, 429);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_service_has_leased_others_have_after_its_end() {
+    handed_over(Mode::Leased, "lease_decisions").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_service_has_counted_others_know_after_its_end() {
+    handed_over(Mode::WriteBack, "write_back_decisions").await;
 }
 
 #[tokio::test]

@@ -73,6 +73,12 @@ async fn each_limit_does_what_it_says_until_redis_comes() {
     let question = r#"{"domain":"d","descriptors":[{"entries":[{"key":"open","value":"v"}]}]}"#;
     grpc.ask(question).await.unwrap();
 
+    for (choice, expected) in [("allow", 6), ("deny", 6), ("local", 5)] {
+        let name =
+            format!("tollgate_store_fallbacks_total{{store=\"default\",choice=\"{choice}\"}}");
+        assert_eq!(metric(&house, &name).await, expected, "{choice}");
+    }
+
     redis.restart();
     until_up(&house, 1).await;
     assert_eq!(

@@ -68,7 +68,7 @@ fn everything_about_stores_can_be_said() {
     let text = "store:\n  mode: write_back\n  on_store_error: local\n  nodes: 3\n  redis:\n\
         \x20   cluster: ['a:1', '[::1]:2']\n    tls: {ca: ca.pem, server_name: db}\n\
         \x20   username: me\n    password_file: pw\n    prefix: 'x:'\n    timeout: 15ms\n\
-        \x20   pool: 2\n\
+        \x20   pool: 2\n    sync_interval: 250ms\n\
         stores:\n  pay:\n    domains: [a, b]\n    redis:\n\
         \x20     sentinel: {master: m, addresses: 's:1'}\n      password: pw\n      tls: true\n\
         \x20 near: {domains: c, memory: true}\n";
@@ -89,6 +89,7 @@ fn everything_about_stores_can_be_said() {
         prefix: "x:".to_owned(),
         timeout: Span::from_millis(15),
         connections: 2,
+        sync_interval: Span::from_millis(250),
         ..Config::cluster(["a:1", "[::1]:2"].map(str::to_owned))
     };
     assert_eq!(*redis(&settings), expected);
@@ -117,7 +118,7 @@ fn everything_about_stores_can_be_said() {
 }
 
 /// What is said of these words below `store.redis`.
-const REDIS: [(&str, &str); 26] = [
+const REDIS: [(&str, &str); 27] = [
     ("{}", "no server is named"),
     ("", "write one of `url"),
     ("redis://hunter2@h", "settings are a map, and this is text"),
@@ -181,6 +182,10 @@ const REDIS: [(&str, &str); 26] = [
         "would choose the slot of every key",
     ),
     ("{url: 'redis://h', timeout: 0s}", "is outside 1ms to 10s"),
+    (
+        "{url: 'redis://h', sync_interval: 1ms}",
+        "is outside 10ms to 10s",
+    ),
     ("{url: 'redis://h', pool: 17}", "is outside 1 to 16"),
     (
         "{url: 'redis://h', pasword: hunter2}",
