@@ -130,13 +130,15 @@ impl Flood {
     /// Floods from all threads; each hammers with keys of its own.
     fn run(&self, check: impl Fn(u64) -> bool + Sync) -> Run {
         let own = self.new_keys / THREADS;
-        let (full, after_full) = (Barrier::new(3), Barrier::new(3));
+        // Both threads stand still while memory is looked at.
+        let [full, after_full, end, after_end] = [3; 4].map(Barrier::new);
         let began = Instant::now();
         let mut admitted: Vec<(u64, u64)> = Vec::new();
-        let mut resident_full = 0;
+        let (mut resident_full, mut resident_after) = (0, 0);
         std::thread::scope(|scope| {
             let thread = |number: u64| {
                 let (check, full, after_full) = (&check, &full, &after_full);
+                let (end, after_end) = (&end, &after_end);
                 scope.spawn(move || {
                     pin(usize::try_from(number).unwrap_or(0));
                     let mut hammers = Hammers::of(number);
@@ -150,6 +152,8 @@ impl Flood {
                             hammers.strike(check);
                         }
                     }
+                    end.wait();
+                    after_end.wait();
                     hammers.admitted
                 })
             };
@@ -157,6 +161,9 @@ impl Flood {
             full.wait();
             resident_full = resident_bytes();
             after_full.wait();
+            end.wait();
+            resident_after = resident_bytes();
+            after_end.wait();
             for thread in threads {
                 admitted.extend(thread.join().expect("no contender panics"));
             }
@@ -166,7 +173,7 @@ impl Flood {
             decisions: self.new_keys + self.new_keys / NEW_PER_HAMMER,
             admitted,
             resident_full,
-            resident_after: resident_bytes(),
+            resident_after,
         }
     }
 }

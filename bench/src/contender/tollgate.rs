@@ -1,6 +1,5 @@
 //! Tollgate, one decision at a time and in batches.
 
-use std::cell::RefCell;
 use std::hash::Hash;
 
 use tollgate::{Decision, Limiter};
@@ -29,10 +28,6 @@ impl<K: Hash> Contender<K> for Tollgate {
 
 // === impl TollgateBatch ===
 
-thread_local! {
-    static DECISIONS: RefCell<Vec<Decision>> = const { RefCell::new(Vec::new()) };
-}
-
 impl<K: Hash> Contender<K> for TollgateBatch {
     fn build(keys: u64, outcome: Outcome) -> TollgateBatch {
         TollgateBatch(<Tollgate as Contender<K>>::build(keys, outcome))
@@ -44,13 +39,9 @@ impl<K: Hash> Contender<K> for TollgateBatch {
 
     #[inline]
     fn check_many(&self, keys: &[K]) -> u64 {
-        DECISIONS.with_borrow_mut(|decisions| {
-            decisions.clear();
-            self.0.0.check_batch_into(keys, decisions);
-            decisions
-                .iter()
-                .map(|decision| u64::from(decision.is_allowed()))
-                .sum()
-        })
+        let mut admitted = 0;
+        let count = |decision: Decision| admitted += u64::from(decision.is_allowed());
+        self.0.0.check_each(keys, count);
+        admitted
     }
 }

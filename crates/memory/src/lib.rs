@@ -56,6 +56,13 @@ mod table;
 
 mod line;
 
+#[cfg(not(loom))]
+mod lines;
+
+#[cfg(loom)]
+#[path = "lines/model.rs"]
+mod lines;
+
 mod ghosts;
 
 mod tag;

@@ -18,9 +18,11 @@ mod single;
 
 use quick::Flat;
 
-/// Bytes of the table for each key of `max_keys`: a slot of 16 bytes, half a slot of room so that
-/// hardly any key is lost, and the rest of the store.
+/// Bytes of the store for each key of `max_keys` whose state fits a word: a slot of 16 bytes, and
+/// nearly half a slot of room so that hardly any key is lost.
 pub const BYTES_PER_KEY: usize = 24;
+/// For one in so many bytes the table is smaller than that, so that the rest of the store fits.
+const REST_SHIFT: u32 = 9;
 /// Bytes of the arena for each key of `max_keys`, of which only those in use are ever touched.
 const ARENA_BYTES_PER_KEY: usize = 256;
 /// The smallest arena: one large log beside a small table.
@@ -131,7 +133,7 @@ impl<C: Clock> Builder<C> {
     pub fn build(self) -> Memory<C> {
         let (table, arena) = match (self.max_keys, self.max_bytes) {
             (Some(keys), Some(bytes)) => {
-                let table = keys.saturating_mul(BYTES_PER_KEY).min(bytes);
+                let table = table_bytes(keys).min(bytes);
                 (table, bytes - table)
             }
             (None, Some(bytes)) => (bytes / 2, bytes / 2),
@@ -140,7 +142,7 @@ impl<C: Clock> Builder<C> {
                 let arena = keys
                     .saturating_mul(ARENA_BYTES_PER_KEY)
                     .max(ARENA_BYTES_MIN);
-                (keys.saturating_mul(BYTES_PER_KEY), arena)
+                (table_bytes(keys), arena)
             }
         };
         Memory {
@@ -151,6 +153,12 @@ impl<C: Clock> Builder<C> {
             hand: crate::sync::AtomicU64::new(0),
         }
     }
+}
+
+/// What of the bytes for so many keys is the table's.
+const fn table_bytes(keys: usize) -> usize {
+    let bytes = keys.saturating_mul(BYTES_PER_KEY);
+    bytes - (bytes >> REST_SHIFT)
 }
 
 // === impl Memory ===
@@ -182,6 +190,7 @@ impl<C: Clock> Memory<C> {
     #[inline(always)]
     pub fn check(&self, charge: &Charge<'_>) -> Result<Decision, StoreError> {
         let place = self.table.place(charge.key);
+        self.table.prefetch(place);
         let steady = || self.clock.on(Timeline::Steady);
         match self.check_quickly(place, charge, steady) {
             Some(decision) => Ok(decision),

@@ -30,6 +30,7 @@ use std::sync::atomic::AtomicU8;
 
 use crate::ghosts::{BUCKETS_PER_GHOST, Ghosts};
 use crate::line::{Line, Room, SLOTS, is_live, standing};
+use crate::lines::Lines;
 use crate::pair::{Pair, Seen};
 use crate::sync::{AtomicBool, AtomicU64, Ordering, Patience};
 use crate::tag::{Heat, halves};
@@ -48,8 +49,6 @@ const BUCKETS_MIN: usize = 2;
 const GATES: usize = 1024;
 #[cfg(loom)]
 const GATES: usize = 2;
-/// What turns a hash into a second one for another bucket: 2^64 over the golden ratio.
-const SECOND: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Bytes of a page of memory, where it is smallest.
 const PAGE: usize = 4096;
 /// How often an insertion that lost its slot to a rival chooses again.
@@ -59,7 +58,7 @@ const CHOICES_MAX: u32 = 1024;
 #[derive(Debug)]
 pub(crate) struct Table {
     /// Each two make a bucket.
-    lines: Box<[Line]>,
+    lines: Lines,
     /// For each bucket, where the hand stands that evicts new keys.
     hands: Box<[AtomicU8]>,
     ghosts: Ghosts,
@@ -116,7 +115,7 @@ impl Table {
             .step_by(PAGE)
             .for_each(|hand| hand.store(0, Ordering::Relaxed));
         Table {
-            lines: (0..2 * buckets).map(|_| Line::default()).collect(),
+            lines: Lines::zeroed(2 * buckets),
             hands,
             ghosts: Ghosts::beside(buckets),
             gates: (0..GATES).map(|_| AtomicBool::new(false)).collect(),
@@ -165,10 +164,13 @@ impl Table {
         Place { home, bits }
     }
 
-    /// Asks the memory for a key's first home before it is needed.
+    /// Asks the memory for a key's two homes before they are needed. That of the second one is in
+    /// vain for four keys in five, and still dearer to wait for than to ask for.
     #[inline]
     pub(crate) fn prefetch(&self, place: Place) {
-        prefetch(&raw const self.lines[place.home].slots[0]);
+        let lines = self.lines.as_ptr();
+        prefetch(lines.wrapping_add(place.home));
+        prefetch(lines.wrapping_add(self.second_home(place)));
     }
 
     /// The key's slot and what it held, if it has one.
@@ -190,18 +192,11 @@ impl Table {
     /// The line that is the key's home in its second bucket; the first one twice in no table.
     #[inline]
     fn second_home(&self, place: Place) -> usize {
-        // All bits count, also those that the fingerprint does not have.
-        let second = spread(place.bits.wrapping_mul(SECOND), self.lines.len());
-        if second / 2 == place.home / 2 {
-            let next = second + 2;
-            if next < self.lines.len() {
-                next
-            } else {
-                second % 2
-            }
-        } else {
-            second
-        }
+        // All bits count, also those that the fingerprint does not have. So many buckets further on,
+        // at least one and fewer than all; the sum of two lines does not overflow.
+        let further = spread(place.bits.rotate_left(32), self.lines.len() - 2);
+        let second = place.home + (further & !1) + 2;
+        second.checked_sub(self.lines.len()).unwrap_or(second)
     }
 
     /// Gives a key a slot that holds `new`.
@@ -328,15 +323,15 @@ fn spread(bits: u64, lines: usize) -> usize {
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
 #[inline]
 #[expect(unsafe_code, reason = "the only way to prefetch")]
-fn prefetch(slot: *const Pair) {
+fn prefetch(line: *const Line) {
     // SAFETY: a prefetch is a hint; it reads nothing that the program sees and faults on no
     // address.
-    unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(slot.cast()) }
+    unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.cast()) }
 }
 
 #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom)))))]
 #[inline]
-fn prefetch(_slot: *const Pair) {}
+fn prefetch(_line: *const Line) {}
 
 // === impl Gate ===
 

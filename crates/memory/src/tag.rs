@@ -103,10 +103,11 @@ impl Tag {
         Tag(self.0 & !LOCKED)
     }
 
-    /// Whether the state is a bucket's, made under the limit with this revision, and nobody holds it.
+    /// Whether this is the key's slot, with a bucket made under the limit of this revision, and no
+    /// unfinished decision holds it.
     #[inline]
-    pub(crate) fn is_plain_bucket(self, revision: u8) -> bool {
-        self.0 & (LOCKED | WIDE | UTC | REVISION) == u64::from(revision) << REVISION_SHIFT
+    pub(crate) fn is_plain_bucket_of(self, fingerprint: u64, revision: u8) -> bool {
+        self.0 & !HEAT == fingerprint | u64::from(revision) << REVISION_SHIFT
     }
 
     #[inline]

@@ -77,7 +77,7 @@ impl Redis {
             if let Some(verdict) = self.attempt(&apart, one_by_one, since).await? {
                 return Ok(verdict);
             }
-            if since.elapsed() >= Duration::from(self.timeout()) {
+            if since.elapsed() >= self.reach().patience() {
                 return Err(StoreError::Contended);
             }
             sleep(PAUSE).await;
@@ -189,7 +189,7 @@ impl Redis {
                 let is_blocked = told
                     .as_ref()
                     .is_ok_and(|told| told.status == Status::Blocked);
-                if !is_blocked || since.elapsed() >= Duration::from(self.timeout()) {
+                if !is_blocked || since.elapsed() >= self.reach().patience() {
                     all.push(told);
                     break;
                 }

@@ -28,7 +28,7 @@ impl Redis {
         mut spend: Spend,
         since: Instant,
     ) -> Result<Option<Verdict>, StoreError> {
-        let deadline = since + self.timeout().into();
+        let deadline = since + self.reach().patience();
         loop {
             match spend {
                 Spend::Granted(decision) => return Ok(Some(Verdict::of_one(charge, decision))),

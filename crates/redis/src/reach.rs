@@ -23,6 +23,9 @@ use crate::told::Told;
 
 /// How often a question follows a redirection.
 const REDIRECTIONS_MAX: usize = 8;
+/// How late a timer may ring: two ticks. So that no decision is later than its timeout, askers are
+/// told so much earlier, or a fifth of the timeout.
+const TICKS: Duration = Duration::from_millis(2);
 /// How long to wait while a slot moves and some of its keys are on either side.
 const SETTLING: Duration = Duration::from_millis(1);
 
@@ -61,7 +64,7 @@ impl Reach {
         stats: &Arc<Stats>,
     ) -> Reach {
         let timeout = Duration::from(config.timeout);
-        let patience = timeout / 10 * 9;
+        let patience = timeout - TICKS.min(timeout / 5);
         let prefix = config.prefix.clone();
         let lanes = Lanes {
             opener,
@@ -98,6 +101,11 @@ impl Reach {
 
     pub(crate) const fn is_cluster(&self) -> bool {
         matches!(self.nodes, Nodes::Cluster { .. })
+    }
+
+    /// How long an asker waits: less than the timeout.
+    pub(crate) const fn patience(&self) -> Duration {
+        self.patience
     }
 
     /// What every key begins with.
@@ -319,7 +327,6 @@ struct Lanes {
     caller: Caller,
     batch: usize,
     count: usize,
-    /// A little less than the timeout: a timer rings late, never early.
     patience: Duration,
     stats: Arc<Stats>,
 }

@@ -11,8 +11,12 @@ use tollgate_core::{
 
 use super::single::keep;
 use super::{Memory, Time};
+use crate::pair::{Pair, Seen};
 use crate::table::Place;
 use crate::tag::Tag;
+
+/// How often a rival may come between before the general way is taken.
+const RIVALS_MAX: usize = 16;
 
 /// A decision field by field.
 ///
@@ -27,6 +31,45 @@ pub(super) struct Flat {
     over_soft: bool,
 }
 
+/// Decides on what was seen. `None` if a rival was ahead of this reading of a clock that never goes
+/// back; an error tells what a rival has put there since.
+#[inline(always)]
+fn attempt(
+    slot: &Pair,
+    seen: Seen,
+    charge: &Charge<'_>,
+    now: Moment,
+) -> Option<Result<Decision, Seen>> {
+    let limit = charge.limit;
+    let mut bucket = Bucket::full_at(Moment::from_nanos(seen.word));
+    if bucket.is_ahead(limit, now) {
+        return None;
+    }
+    let decision = step(&mut bucket, limit, now, charge.cost, charge.on_own_denial());
+    let kept = keep(slot, seen, bucket.word(), now.as_nanos(), &decision);
+    Some(kept.map(|()| decision))
+}
+
+/// Decides on a key that others are charging at the same time; what they left there is known from
+/// the attempt that failed, so it is not fetched again.
+#[inline(never)]
+fn among_rivals(slot: &Pair, mut seen: Seen, charge: Charge<'_>, now: Moment) -> Option<Flat> {
+    let fingerprint = Tag::fingerprint(charge.key);
+    for _ in 0..RIVALS_MAX {
+        if !seen
+            .tag
+            .is_plain_bucket_of(fingerprint, charge.past.revision())
+        {
+            return None;
+        }
+        match attempt(slot, seen, &charge, now)? {
+            Ok(decision) => return Some(Flat::from_decision(decision)),
+            Err(other) => seen = other,
+        }
+    }
+    None
+}
+
 impl<C: Clock> Memory<C> {
     /// Decides on a bucket; `None` if there is anything unusual, and then nothing was charged.
     #[inline(always)]
@@ -36,22 +79,22 @@ impl<C: Clock> Memory<C> {
         charge: &Charge<'_>,
         steady: impl FnOnce() -> Moment,
     ) -> Option<Decision> {
-        let limit = charge.limit;
-        if !limit.is_bucket() {
+        if !charge.limit.is_bucket() {
             return None;
         }
-        let (slot, seen) = self.table.find(place, Tag::fingerprint(charge.key))?;
-        if !seen.tag.is_plain_bucket(charge.past.revision()) {
+        let fingerprint = Tag::fingerprint(charge.key);
+        let (slot, seen) = self.table.find(place, fingerprint)?;
+        if !seen
+            .tag
+            .is_plain_bucket_of(fingerprint, charge.past.revision())
+        {
             return None;
         }
         let now = steady();
-        let mut bucket = Bucket::full_at(Moment::from_nanos(seen.word));
-        // A rival was ahead of this reading; a clock never goes back.
-        if bucket.is_ahead(limit, now) {
-            return None;
+        match attempt(slot, seen, charge, now)? {
+            Ok(decision) => Some(decision),
+            Err(other) => among_rivals(slot, other, *charge, now).map(Flat::into_decision),
         }
-        let decision = step(&mut bucket, limit, now, charge.cost, charge.on_own_denial());
-        keep(slot, seen, bucket.word(), now.as_nanos(), &decision).then_some(decision)
     }
 
     /// Decides at a time that was read before.

@@ -84,7 +84,8 @@ impl<C: Clock> Memory<C> {
                 charge.cost,
                 charge.on_own_denial(),
             );
-            if keep(slot, seen, usage.written(), now.as_nanos(), &decision) {
+            let kept = keep(slot, seen, usage.written(), now.as_nanos(), &decision);
+            if kept.is_ok() {
                 return Ok(decision);
             }
             // A rival's charge came between: it was admitted, and everything is asked again.
@@ -125,9 +126,19 @@ impl<C: Clock> Memory<C> {
     }
 }
 
-/// Makes a slot remember `word`; says whether it did, or had no need to.
+/// Makes a slot remember `word`, unless it has no need to.
+///
+/// # Errors
+///
+/// What the slot holds now, if that is no longer what was seen.
 #[inline(always)]
-pub(super) fn keep(slot: &Pair, seen: Seen, word: u64, now: u64, decision: &Decision) -> bool {
+pub(super) fn keep(
+    slot: &Pair,
+    seen: Seen,
+    word: u64,
+    now: u64,
+    decision: &Decision,
+) -> Result<(), Seen> {
     let was_live = seen.word > now;
     if !decision.is_allowed() && seen.tag.heat() < Heat::Refused && was_live {
         // Only a mark: if a rival was faster, the next refusal sets it.
@@ -135,10 +146,13 @@ pub(super) fn keep(slot: &Pair, seen: Seen, word: u64, now: u64, decision: &Deci
             tag: seen.tag.with_heat(Heat::Refused),
             word,
         };
-        return slot.replace(seen, marked) || word == seen.word;
+        return match slot.exchange(seen, marked) {
+            Err(other) if word != seen.word => Err(other),
+            _ => Ok(()),
+        };
     }
     if word == seen.word || (word <= now && !was_live) {
-        return true;
+        return Ok(());
     }
     let heat = match seen.tag.heat() {
         // Who hammers is spared also after a recovery.
@@ -146,7 +160,7 @@ pub(super) fn keep(slot: &Pair, seen: Seen, word: u64, now: u64, decision: &Deci
         _ if was_live => Heat::Seen,
         _ => Heat::New,
     };
-    slot.replace(
+    slot.exchange(
         seen,
         Seen {
             tag: seen.tag.with_heat(heat),

@@ -45,10 +45,15 @@ impl Pair {
     }
 
     pub(crate) fn replace(&self, old: Seen, new: Seen) -> bool {
+        self.exchange(old, new).is_ok()
+    }
+
+    pub(crate) fn exchange(&self, old: Seen, new: Seen) -> Result<(), Seen> {
         let (old, new) = (self.number(old), self.number(new));
         self.number
-            .compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+            .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
+            .map(|_| ())
+            .map_err(|number| self.value(number))
     }
 
     fn value(&self, number: u64) -> Seen {
