@@ -124,6 +124,15 @@ impl Past {
             .map(|index| &self.limits[index])
     }
 
+    /// The same past with every limit changed alike: a store that keeps a part of each limit remembers
+    /// parts of the former ones.
+    pub fn map(&self, change: impl FnMut(&Limit) -> Limit) -> Past {
+        Past {
+            revision: self.revision,
+            limits: self.limits.iter().map(change).collect(),
+        }
+    }
+
     /// The past of a rule whose limit has just changed from `former`.
     pub fn and(&self, former: Limit) -> Past {
         let surplus = (self.limits.len() + 1).saturating_sub(PAST_MAX);

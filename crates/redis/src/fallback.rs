@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 
 use tollgate_core::{
-    Charge, Decision, Denial, Enforcement, Grant, Key, KeyHasher, Limit, OnStoreError, Refusal,
-    Span, Store, StoreError, Verdict, Wait,
+    Charge, Decision, Denial, Enforcement, Grant, Key, KeyHasher, Limit, OnStoreError, Past,
+    Refusal, Span, Store, StoreError, Verdict, Wait,
 };
 
 use crate::store::Redis;
@@ -14,7 +14,12 @@ pub const DENIED_FOR: Span = Span::SECOND;
 
 /// A shared store, and what it does when Redis has no answer.
 ///
-/// `local` is any store of this process. It is asked with the keys that Redis would be asked with.
+/// `local` is any store of this process. It is asked with the keys that Redis would be asked with, and
+/// with this node's share of the limit: an N-th of its units, if there are N nodes
+/// ([`Sharing::nodes`](tollgate_core::Sharing::nodes), or else [`Redis::nodes`]). If N changes
+/// meanwhile, a window keeps the units that it has counted, and a bucket the time that it needs to be
+/// full again, which is the same part of the new share. If the limit changes, its share does as
+/// every limit does.
 #[derive(Debug)]
 pub struct Fallback<L> {
     redis: Redis,
@@ -25,8 +30,14 @@ pub struct Fallback<L> {
 
 impl<L: Store> Fallback<L> {
     /// Of several charges in one request, the first that says `Deny` refuses it, then `Local` decides
-    /// over those that say so.
-    pub const fn new(redis: Redis, local: L) -> Fallback<L> {
+    /// over those that say so. From now on the store counts among the nodes ([`Redis::nodes`]), until
+    /// it is closed.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    pub fn new(redis: Redis, local: L) -> Fallback<L> {
+        redis.join_nodes();
         Fallback { redis, local }
     }
 
@@ -49,19 +60,23 @@ impl<L: Store> Fallback<L> {
             self.redis.fell_back(OnStoreError::Deny);
             return Ok(denied(charges, by));
         }
-        let shares: Vec<Option<Limit>> = charges
+        let shares: Vec<Option<Share>> = charges
             .iter()
             .map(|charge| match charge.sharing.on_store_error {
-                OnStoreError::Local => Some(share(charge.limit, nodes(charge))),
+                OnStoreError::Local => Some(Share::of(charge, self.nodes(charge))),
                 OnStoreError::Allow | OnStoreError::Deny => None,
             })
             .collect();
         let mut places = Vec::new();
         let mut local = Vec::new();
-        for (place, (charge, limit)) in charges.iter().zip(&shares).enumerate() {
-            if let Some(limit) = limit {
+        for (place, (charge, share)) in charges.iter().zip(&shares).enumerate() {
+            if let Some(Share { limit, past }) = share {
                 places.push(place);
-                local.push(Charge { limit, ..*charge });
+                local.push(Charge {
+                    limit,
+                    past: past.as_ref().unwrap_or_else(|| Past::none()),
+                    ..*charge
+                });
             }
         }
         let verdict = match local.is_empty() {
@@ -86,6 +101,14 @@ impl<L: Store> Fallback<L> {
     }
 }
 
+impl<L> Fallback<L> {
+    /// How many nodes share a limit: as it says, or as many as were counted.
+    fn nodes(&self, charge: &Charge<'_>) -> u32 {
+        let counted = || self.redis.nodes();
+        charge.sharing.nodes.map_or_else(counted, NonZeroU32::get)
+    }
+}
+
 impl<L: Store> KeyHasher for Fallback<L> {
     fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Key {
         self.redis.key(parts)
@@ -103,9 +126,22 @@ impl<L: Store> Store for Fallback<L> {
     }
 }
 
-/// How many nodes share a limit; one, if nobody says.
-fn nodes(charge: &Charge<'_>) -> u32 {
-    charge.sharing.nodes.map_or(1, NonZeroU32::get)
+/// A node's part of a limit, and of those that the rule had before, if it had any.
+struct Share {
+    limit: Limit,
+    past: Option<Past>,
+}
+
+// === impl Share ===
+
+impl Share {
+    fn of(charge: &Charge<'_>, nodes: u32) -> Share {
+        let was_changed = charge.past != Past::none();
+        Share {
+            limit: share(charge.limit, nodes),
+            past: was_changed.then(|| charge.past.map(|former| share(former, nodes))),
+        }
+    }
 }
 
 /// A node's part of a limit: rounded down, but one unit at least where there is any.

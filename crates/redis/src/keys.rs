@@ -63,7 +63,12 @@ pub(crate) fn name(key: Key) -> Name {
 pub(crate) fn slot(key: Key) -> u16 {
     let mut tag = [0; TAG_LETTERS];
     letters(key.bits() >> (128 - TAG_BITS), &mut tag);
-    crc16(&tag) % 16_384
+    slot_of(&tag)
+}
+
+/// The slot of a name with these letters in braces.
+pub(crate) fn slot_of(tag: &[u8]) -> u16 {
+    crc16(tag) % 16_384
 }
 
 /// The lowest bits of `bits`, six to a letter.

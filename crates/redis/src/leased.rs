@@ -75,6 +75,7 @@ impl Redis {
     pub async fn close(&self) {
         let deadline = Instant::now() + 2 * Duration::from(self.timeout());
         self.report_all(deadline).await;
+        self.leave().await;
         loop {
             look_after(self.leases().close(), self.reach(), self.stats()).await;
             if self.leases().count() == 0 || Instant::now() >= deadline {

@@ -68,6 +68,8 @@ mod leased;
 
 mod write_back;
 
+mod nodes;
+
 mod fallback;
 
 mod stats;
@@ -94,6 +96,7 @@ pub use fallback::{DENIED_FOR, Fallback};
 pub use fit::{GRAIN, InvalidForRedis, LOG_UNITS_MAX, check};
 pub use inspect::{Held, Out};
 pub use leases::{KEYS_MAX as LEASE_KEYS_MAX, LASTS as LEASE_LASTS};
+pub use nodes::HEARTBEAT;
 pub use stats::{BATCH_SIZES, CALL_MICROS, Counts, Histogram};
 pub use store::Redis;
 pub use write_back::KEYS_MAX as WRITE_BACK_KEYS_MAX;

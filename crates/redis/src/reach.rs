@@ -199,7 +199,16 @@ impl Reach {
         words: &[&[u8]],
         since: Instant,
     ) -> Result<Reply, Asked> {
-        let slot = keys::slot(key);
+        self.command_at(keys::slot(key), words, since).await
+    }
+
+    /// The same, on any key of `slot`.
+    pub(crate) async fn command_at(
+        &self,
+        slot: u16,
+        words: &[&[u8]],
+        since: Instant,
+    ) -> Result<Reply, Asked> {
         let (mut node, cluster) = match &self.nodes {
             Nodes::One(node) => return node.command(words, since + self.timeout).await,
             Nodes::Cluster { cluster, .. } => (cluster.serving(slot), cluster),

@@ -1,7 +1,7 @@
 //! The store: from charges to a verdict, wherever their keys are.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -17,6 +17,7 @@ use crate::fit::{Fitted, InvalidForRedis};
 use crate::keys;
 use crate::leased;
 use crate::leases::{Leases, Spend};
+use crate::nodes::{self, Nodes};
 use crate::question::{self, Plain, Question};
 use crate::reach::{Asked, Reach};
 use crate::refusals::Refusals;
@@ -45,6 +46,9 @@ pub struct Redis {
     table: Arc<Table>,
     /// Reports what was admitted here.
     reporter: JoinHandle<()>,
+    node: Arc<Nodes>,
+    /// Says that this node is there, once it is one.
+    heart: OnceLock<JoinHandle<()>>,
     #[cfg(test)]
     now: Option<Arc<std::sync::atomic::AtomicU64>>,
 }
@@ -117,6 +121,7 @@ impl Redis {
             config.sync_interval,
         );
         let reporter = tokio::spawn(reporter);
+        let node = Nodes::new(&config.prefix);
         Ok(Redis {
             reach,
             timeout: config.timeout,
@@ -126,6 +131,8 @@ impl Redis {
             keeper,
             table,
             reporter,
+            node,
+            heart: OnceLock::new(),
             #[cfg(test)]
             now: None,
         })
@@ -150,6 +157,20 @@ impl Redis {
 
     pub(crate) const fn leases(&self) -> &Arc<Leases> {
         &self.leases
+    }
+
+    /// Counts among the nodes from now on.
+    pub(crate) fn join_nodes(&self) {
+        let keep = || nodes::keep(Arc::clone(&self.node), Arc::clone(&self.reach));
+        self.heart.get_or_init(|| tokio::spawn(keep()));
+    }
+
+    pub(crate) fn is_node(&self) -> bool {
+        self.heart.get().is_some()
+    }
+
+    pub(crate) const fn node(&self) -> &Arc<Nodes> {
+        &self.node
     }
 
     pub(crate) const fn table(&self) -> &Arc<Table> {
@@ -303,6 +324,9 @@ impl Drop for Redis {
     fn drop(&mut self) {
         self.keeper.abort();
         self.reporter.abort();
+        if let Some(heart) = self.heart.get() {
+            heart.abort();
+        }
     }
 }
 

@@ -152,7 +152,8 @@ async fn without_redis_each_charge_does_what_it_says() {
     for _ in 0..20 {
         assert!(store.decide(&[charge]).await.unwrap().is_admitted());
     }
-    assert_eq!(store.redis().counts().fallbacks, 20);
+    let counts = store.redis().counts();
+    assert_eq!((counts.fallbacks, counts.fallbacks_allowed), (20, 20));
 
     let charge = self::charge(key, &limit, OnStoreError::Deny);
     let refused = store.decide(&[charge]).await.unwrap();
@@ -162,6 +163,8 @@ async fn without_redis_each_charge_does_what_it_says() {
         ..charge
     };
     assert!(store.decide(&[shadow]).await.unwrap().is_admitted());
+    let counts = store.redis().counts();
+    assert_eq!((counts.fallbacks_denied, counts.fallbacks_allowed), (1, 21));
 }
 
 #[tokio::test]
@@ -179,4 +182,58 @@ async fn without_redis_a_node_spends_its_share() {
         }
         assert_eq!(admitted, share, "{limit:?}");
     }
+}
+
+/// A store that decides alone while its Redis is away, and that is known to be counted.
+async fn counted(address: String, nodes: u32) -> Fallback<Memory> {
+    let memory = Memory::builder().max_keys(100).build();
+    let store = Fallback::new(patient(address), memory);
+    while store.redis().nodes() < nodes {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    store
+}
+
+#[tokio::test]
+async fn nodes_that_were_counted_share_a_limit() {
+    let redis = testbed::Redis::start();
+    let first = counted(redis.address(), 1).await;
+    let second = counted(redis.address(), 2).await;
+    let third = counted(redis.address(), 3).await;
+    redis.kill();
+    while third.redis().is_up() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(third.redis().nodes(), 3);
+    let limit = Limit::fixed_window(9, Span::DAY).unwrap();
+    let key = third.key([&b"a"[..]].into_iter());
+    let sharing = Sharing {
+        on_store_error: OnStoreError::Local,
+        ..Sharing::default()
+    };
+    let charge = Charge {
+        sharing,
+        ..Charge::new(key, &limit, Cost::ONE)
+    };
+    let mut admitted = 0;
+    for _ in 0..20 {
+        admitted += u32::from(third.decide(&[charge]).await.unwrap().is_admitted());
+    }
+    assert_eq!(admitted, 3);
+    assert_eq!(third.redis().counts().fallbacks_local, 20);
+
+    // The rule changes meanwhile: what was consumed of its share counts, as of any limit.
+    let changed = Limit::token_bucket(18, Span::DAY).unwrap();
+    let past = tollgate_core::Past::none().and(limit);
+    let charge = Charge {
+        limit: &changed,
+        past: &past,
+        ..charge
+    };
+    let mut admitted = 0;
+    for _ in 0..20 {
+        admitted += u32::from(third.decide(&[charge]).await.unwrap().is_admitted());
+    }
+    assert_eq!(admitted, 3, "6, of which 3 were consumed");
+    drop((first, second));
 }

@@ -1,0 +1,221 @@
+//! How many nodes there are: each of them says once a second that it is there.
+//!
+//! A node is a store that decides alone while Redis is away ([`crate::Fallback`]): only those divide
+//! limits among themselves. One that is closed leaves at once.
+//!
+//! Names and times stand in one key of Redis (`PREFIX{nodes}`, a sorted set), by Redis's own clock.
+//! Whoever was not heard of for [`HEARD_FOR`] is forgotten, and the key with the last of them.
+//!
+//! The count is needed when Redis is away, so the last one stands until there is another. Nodes that cannot reach Redis any more, but are well otherwise, are not counted by
+//! those that can: shares are too large then, by as much as they are fewer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use tokio::time::{Duration, Instant, sleep};
+use tollgate_core::Span;
+
+use crate::apart::unique_name;
+use crate::keys;
+use crate::reach::{Asked, Reach};
+use crate::resp::Reply;
+use crate::store::Redis;
+
+/// How often a node says that it is there.
+pub const HEARTBEAT: Span = Span::SECOND;
+/// How long it counts after that.
+pub(crate) const HEARD_FOR: Span = Span::from_secs(3);
+/// How soon it says so again if it was not heard.
+const AGAIN: Duration = Duration::from_millis(100);
+/// Where the nodes stand, behind the prefix. What is in the braces chooses the slot.
+const KEY: &str = "{nodes}";
+const TAG: &[u8] = b"nodes";
+/// Adds a name, or takes it away if it does not last; forgets those of the past, and those of a
+/// future that a clock was in before it went back. Tells how many there are.
+const BEAT: &[u8] = b"local clock, lasts = redis.call('TIME'), tonumber(ARGV[2]) \
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000) \
+if lasts > 0 then redis.call('ZADD', KEYS[1], now, ARGV[1]) \
+else redis.call('ZREM', KEYS[1], ARGV[1]) return redis.call('ZCARD', KEYS[1]) end \
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - lasts) \
+redis.call('ZREMRANGEBYSCORE', KEYS[1], now + 1, '+inf') \
+redis.call('PEXPIRE', KEYS[1], lasts) \
+return redis.call('ZCARD', KEYS[1])";
+
+/// This node among the others.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    name: String,
+    key: String,
+    /// Zero, as long as nobody has told.
+    count: AtomicU32,
+    /// This one has left.
+    is_gone: AtomicBool,
+}
+
+// === impl Nodes ===
+
+impl Nodes {
+    pub(crate) fn new(prefix: &str) -> Arc<Nodes> {
+        Arc::new(Nodes {
+            name: format!("{:016x}", unique_name()),
+            key: format!("{prefix}{KEY}"),
+            count: AtomicU32::new(0),
+            is_gone: AtomicBool::new(false),
+        })
+    }
+
+    /// Says that this node is there for so long, or, for no time at all, that it leaves.
+    async fn beat(&self, reach: &Reach, lasts: Span) -> Result<(), Asked> {
+        let lasts = (lasts.as_nanos() / 1_000_000).to_string();
+        let words: [&[u8]; 6] = [
+            b"EVAL",
+            BEAT,
+            b"1",
+            self.key.as_bytes(),
+            self.name.as_bytes(),
+            lasts.as_bytes(),
+        ];
+        let slot = keys::slot_of(TAG);
+        let reply = reach.command_at(slot, &words, Instant::now()).await?;
+        if let Reply::Integer(count) = reply {
+            let count = u32::try_from(count).unwrap_or(u32::MAX);
+            // Relaxed: a number of its own.
+            self.count.store(count, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// Says that the node is there, again and again, until it leaves.
+pub(crate) async fn keep(nodes: Arc<Nodes>, reach: Arc<Reach>) {
+    while !nodes.is_gone.load(Ordering::Relaxed) {
+        match nodes.beat(&reach, HEARD_FOR).await {
+            Ok(()) => sleep(HEARTBEAT.into()).await,
+            Err(_) => sleep(AGAIN).await,
+        }
+    }
+}
+
+impl Redis {
+    /// How many nodes were there when Redis last told: the stores with a [`crate::Fallback`] that share
+    /// this Redis and its prefix; one, as long as nobody told. They say so once a second
+    /// ([`HEARTBEAT`]), and count for three seconds after they were last heard of.
+    pub fn nodes(&self) -> u32 {
+        self.node().count.load(Ordering::Relaxed).max(1)
+    }
+
+    /// No longer counts among the nodes.
+    pub(crate) async fn leave(&self) {
+        let was_gone = self.node().is_gone.swap(true, Ordering::Relaxed);
+        if was_gone || !self.is_node() {
+            return;
+        }
+        // Who cannot tell is forgotten soon.
+        let _told = self.node().beat(self.reach(), Span::ZERO).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tollgate_testbed as testbed;
+
+    use super::*;
+    use crate::config::Config;
+
+    fn stores(count: usize, config: &Config) -> Vec<Redis> {
+        let config = Config {
+            timeout: Span::from_secs(20),
+            ..config.clone()
+        };
+        let connect = |_| {
+            let store = Redis::connect(&config).unwrap();
+            store.join_nodes();
+            store
+        };
+        (0..count).map(connect).collect()
+    }
+
+    async fn beat(store: &Redis, lasts: Span) -> u32 {
+        let told = store.node().beat(store.reach(), lasts).await;
+        assert!(told.is_ok());
+        store.nodes()
+    }
+
+    async fn counted(config: &Config) {
+        let stores = stores(3, config);
+        for store in &stores {
+            beat(store, HEARD_FOR).await;
+        }
+        for store in &stores {
+            assert_eq!(beat(store, HEARD_FOR).await, 3);
+        }
+        stores[1].close().await;
+        assert_eq!(beat(&stores[0], HEARD_FOR).await, 2);
+        assert_eq!(beat(&stores[2], HEARD_FOR).await, 2);
+        // Another prefix, other nodes.
+        let elsewhere = Config {
+            prefix: "elsewhere:".to_owned(),
+            timeout: Span::from_secs(20),
+            ..config.clone()
+        };
+        let alone = Redis::connect(&elsewhere).unwrap();
+        assert_eq!(beat(&alone, HEARD_FOR).await, 1);
+    }
+
+    #[tokio::test]
+    async fn each_store_counts_until_it_is_closed() {
+        let redis = testbed::Redis::start();
+        counted(&Config::single(redis.address())).await;
+        let lives: i64 = redis.ask(&["PTTL", "tg:{nodes}"]).parse().unwrap();
+        assert!((1..=3_000).contains(&lives), "{lives}");
+    }
+
+    #[tokio::test]
+    async fn in_a_cluster_as_well() {
+        let cluster = testbed::Cluster::start();
+        counted(&Config::cluster(cluster.addresses())).await;
+    }
+
+    #[tokio::test]
+    async fn who_is_silent_is_forgotten() {
+        let redis = testbed::Redis::start();
+        let stores = stores(2, &Config::single(redis.address()));
+        for store in &stores {
+            // Says nothing of its own accord any more.
+            store.node().is_gone.store(true, Ordering::Relaxed);
+            beat(store, HEARD_FOR).await;
+        }
+        assert_eq!(beat(&stores[0], HEARD_FOR).await, 2);
+        let heard = redis.ask(&["TIME"]);
+        while redis.ask(&["TIME"]) == heard {}
+        std::thread::sleep(Duration::from_millis(3));
+        assert_eq!(beat(&stores[0], Span::from_millis(1)).await, 1);
+        // As does one of the future, before the clock went back.
+        redis.ask(&["ZADD", "tg:{nodes}", "9999999999999", "somebody"]);
+        assert_eq!(beat(&stores[0], HEARD_FOR).await, 1);
+    }
+
+    #[tokio::test]
+    async fn while_redis_is_away_the_last_count_stands() {
+        let redis = testbed::Redis::start();
+        let config = Config::single(redis.address());
+        let nodes = stores(3, &config);
+        let unconnected = Redis::connect(&Config::single("127.0.0.1:1")).unwrap();
+        assert_eq!(unconnected.nodes(), 1);
+        for store in &nodes {
+            beat(store, HEARD_FOR).await;
+        }
+        assert_eq!(beat(&nodes[0], HEARD_FOR).await, 3);
+        redis.kill();
+        assert!(
+            nodes[0]
+                .node()
+                .beat(nodes[0].reach(), HEARD_FOR)
+                .await
+                .is_err()
+        );
+        assert_eq!(nodes[0].nodes(), 3);
+    }
+}
