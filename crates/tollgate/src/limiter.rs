@@ -127,7 +127,7 @@ impl<C: Clock> Limiter<C> {
 
     /// One unit for each key, one decision each, in their order, at one reading of the clock.
     ///
-    /// Each is decided by itself. For many keys this is several times as fast as asking one by one,
+    /// Each is decided by itself. For many keys this is twice as fast as asking one by one,
     /// because the memory of the next keys is fetched while one is decided.
     pub fn check_batch<K: Hash>(&self, keys: &[K]) -> Vec<Decision> {
         let mut decisions = Vec::with_capacity(keys.len());
