@@ -73,7 +73,7 @@ async fn a_redis_that_stands_still_delays_nobody() {
     let record = traffic.end().await;
     record.tell("Redis stands still for 5 s", fault);
     println!(
-        "  last without an answer {:.0?} after it went on",
+        "  service again {:.1?} after it went on",
         record.outage(back)
     );
     assert!(record.store.counts().breaker_openings >= 1);
@@ -100,7 +100,7 @@ async fn a_redis_that_comes_back_is_found() {
     let record = traffic.end().await;
     record.tell("Redis killed, back after 1 s", fault);
     println!(
-        "  last without an answer {:.0?} after it was back",
+        "  service again {:.1?} after it was back",
         record.outage(back)
     );
 }

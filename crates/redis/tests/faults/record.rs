@@ -1,5 +1,6 @@
 //! What the callers saw.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -76,12 +77,19 @@ impl Record {
         failed.count()
     }
 
-    /// How long after `from` the last decision without an answer was asked for.
+    /// How long after `from` there was service again: the end of the last tenth of a second in which
+    /// a tenth of the decisions had no answer.
     pub(crate) fn outage(&self, from: Instant) -> Duration {
-        let failed = self.seen.iter().rfind(|seen| !seen.outcome.is_answer());
-        failed.map_or(Duration::ZERO, |seen| {
-            seen.at.saturating_duration_since(from)
-        })
+        let mut parts: BTreeMap<u128, (usize, usize)> = BTreeMap::new();
+        for seen in self.seen.iter().filter(|seen| seen.at >= from) {
+            let part = seen.at.duration_since(from).as_millis() / 100;
+            let (all, failed) = parts.entry(part).or_default();
+            *all += 1;
+            *failed += usize::from(!seen.outcome.is_answer());
+        }
+        let bad = parts.iter().rfind(|(_, (all, failed))| failed * 10 >= *all);
+        let ends = bad.map_or(0, |(part, _)| (part + 1) * 100);
+        Duration::from_millis(ends.try_into().unwrap())
     }
 
     /// Prints the row, and holds the decisions since `fault` to the budget: what beside them an
@@ -93,8 +101,7 @@ impl Record {
         println!(
             "{what}: {} decisions, {} admitted, {} refused, {} unreachable, {} contended, {} lost; \
              since the fault p50 {:.1?}, p99 {:.1?}, p99.9 {:.1?}, longest {:.1?} (timers of \
-             {CONTROL:?}: p99 {:.1?}, p99.9 {:.1?}, longest {:.1?}); last without an answer {:.0?} \
-             after it",
+             {CONTROL:?}: p99 {:.1?}, p99.9 {:.1?}, longest {:.1?}); service again {:.1?} after it",
             self.seen.len(),
             self.count(Outcome::Admitted),
             self.count(Outcome::Refused),
