@@ -9,104 +9,105 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use tollgate_redis::{BATCH_SIZES, CALL_MICROS, Counts, Histogram};
+use tollgate_redis::{BATCH_SIZES, CALL_MICROS, Counts, Histogram, Redis};
 
 use crate::stores::Stores;
 use crate::vigil::is_there;
 
 /// A metric: its name, what it counts, and where the count is.
 type Counted = (&'static str, &'static str, Count);
-type Count = fn(&Counts) -> u64;
+type Count = fn(&Seen<'_>) -> u64;
+/// A histogram: its name, what it counts, and how a size is shown.
+type Measured = (&'static str, &'static str, Shown);
+type Shown = fn(u64) -> f64;
 
 const COUNTERS: [Counted; 19] = [
     (
         "store_questions",
         "Questions to Redis: decisions, leases given back, keys reported",
-        |counts| counts.questions,
+        |seen| seen.counts.questions,
     ),
-    ("store_calls", "Script calls that carried them", |counts| {
-        counts.calls
+    ("store_calls", "Script calls that carried them", |seen| {
+        seen.counts.calls
     }),
     (
         "store_writes",
         "Times that calls were written to a connection: round trips",
-        |counts| counts.writes,
+        |seen| seen.counts.writes,
     ),
     (
         "store_lost",
         "Questions that were sent to Redis and got no answer in time",
-        |counts| counts.lost,
+        |seen| seen.counts.lost,
     ),
     (
         "store_connections",
         "Connections that were opened",
-        |counts| counts.connections,
+        |seen| seen.counts.connections,
     ),
     (
         "store_breaker_openings",
         "Times that a connection was given up and decisions no longer waited for it",
-        |counts| counts.breaker_openings,
+        |seen| seen.counts.breaker_openings,
     ),
     (
         "store_redirections",
         "Questions that another node of the Cluster had to answer",
-        |counts| counts.redirections,
+        |seen| seen.counts.redirections,
     ),
     (
         "store_scripts_loaded",
         "Times that Redis had forgotten the scripts",
-        |counts| counts.scripts_loaded,
+        |seen| seen.counts.scripts_loaded,
     ),
     (
         "store_local_refusals",
         "Decisions refused without asking Redis, which had refused the key before",
-        |counts| counts.local_refusals,
+        |seen| seen.counts.local_refusals,
     ),
-    ("store_leases", "Times that units were leased", |counts| {
-        counts.leases
+    ("store_leases", "Times that units were leased", |seen| {
+        seen.counts.leases
     }),
-    ("store_units_leased", "Units that were leased", |counts| {
-        counts.units_leased
+    ("store_units_leased", "Units that were leased", |seen| {
+        seen.counts.units_leased
     }),
     (
         "store_units_spent",
         "Leased units that were spent, once their lease has ended",
-        |counts| counts.units_spent,
+        |seen| seen.counts.units_spent,
     ),
     (
         "store_units_returned",
         "Leased units that were given back",
-        |counts| counts.units_returned,
+        |seen| seen.counts.units_returned,
     ),
     (
         "store_lease_decisions",
         "Decisions made on leased units, without asking Redis",
-        |counts| counts.lease_decisions,
+        |seen| seen.counts.lease_decisions,
     ),
     (
         "store_leases_returned",
         "Leases given back because nobody used them",
-        |counts| counts.leases_returned,
+        |seen| seen.counts.leases_returned,
     ),
     (
         "store_write_back_decisions",
         "Decisions made on this service's own count, without asking Redis",
-        |counts| counts.write_back_decisions,
+        |seen| seen.counts.write_back_decisions,
     ),
     (
         "store_reports",
         "Messages that reported own counts to Redis",
-        |counts| counts.reports,
+        |seen| seen.counts.reports,
     ),
-    (
-        "store_keys_reported",
-        "Keys that they concerned",
-        |counts| counts.keys_reported,
-    ),
+    ("store_keys_reported", "Keys that they concerned", |seen| {
+        seen.counts.keys_reported
+    }),
     (
         "store_reports_lost",
         "Reports that got no answer in time, and are not told again",
-        |counts| counts.reports_lost,
+        |seen| seen.counts.reports_lost,
     ),
 ];
 
@@ -114,21 +115,29 @@ const GAUGES: [Counted; 2] = [
     (
         "store_leases_held",
         "Keys of which this service holds leases",
-        |counts| counts.leases_held,
+        |seen| seen.counts.leases_held,
     ),
     (
         "store_write_back_keys",
         "Keys that this service counts itself",
-        |counts| counts.write_back_keys,
+        |seen| seen.counts.write_back_keys,
     ),
 ];
 
 /// What stood in for Redis, by the word in a rules file.
 const FALLBACKS: [(&str, Count); 3] = [
-    ("allow", |counts| counts.fallbacks_allowed),
-    ("deny", |counts| counts.fallbacks_denied),
-    ("local", |counts| counts.fallbacks_local),
+    ("allow", |seen| seen.counts.fallbacks_allowed),
+    ("deny", |seen| seen.counts.fallbacks_denied),
+    ("local", |seen| seen.counts.fallbacks_local),
 ];
+
+/// One store in Redis at a scrape.
+struct Seen<'s> {
+    store: &'s str,
+    is_there: bool,
+    nodes: u32,
+    counts: Counts,
+}
 
 /// Asks the stores at each scrape.
 #[derive(Clone)]
@@ -144,67 +153,66 @@ impl std::fmt::Debug for Scrape {
 
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        memory(&self.0, &mut encoder)?;
-        let stores: Vec<(&str, bool, Counts)> = self
-            .0
-            .in_redis()
-            .map(|(name, redis)| (name, is_there(redis), redis.counts()))
-            .collect();
+        let encoder = &mut encoder;
+        memory(&self.0, encoder)?;
+        let seen: Vec<Seen<'_>> = self.0.in_redis().map(Seen::of).collect();
         // A metric without a series is legal, and only puzzles.
-        if stores.is_empty() {
+        if seen.is_empty() {
             return Ok(());
         }
-        let help = "1 while Redis answers";
-        let mut metric = encoder.encode_descriptor("store_up", help, None, MetricType::Gauge)?;
-        for (store, is_there, _) in &stores {
-            let labels = [("store", *store)];
-            let up = ConstGauge::new(i64::from(*is_there));
-            up.encode(metric.encode_family(&labels)?)?;
+        gauge(
+            encoder,
+            &seen,
+            ("store_up", "1 while Redis answers", |seen| {
+                u64::from(seen.is_there)
+            }),
+        )?;
+        let help = "Services over this store, itself among them, as Redis last told";
+        gauge(
+            encoder,
+            &seen,
+            ("store_nodes", help, |seen| seen.nodes.into()),
+        )?;
+        for metric in GAUGES {
+            gauge(encoder, &seen, metric)?;
         }
-        for (name, help, count) in GAUGES {
-            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for (store, _, counts) in &stores {
-                let labels = [("store", *store)];
-                let now = ConstGauge::new(i64::try_from(count(counts)).unwrap_or(i64::MAX));
-                now.encode(metric.encode_family(&labels)?)?;
-            }
+        fallbacks(encoder, &seen)?;
+        for metric in COUNTERS {
+            counter(encoder, &seen, metric)?;
         }
-        let (name, help) = ("store_fallbacks", "Requests decided by `on_store_error`");
-        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (store, _, counts) in &stores {
-            for (choice, count) in FALLBACKS {
-                let labels = [("store", *store), ("choice", choice)];
-                ConstCounter::new(count(counts)).encode(metric.encode_family(&labels)?)?;
-            }
-        }
-        for (name, help, count) in COUNTERS {
-            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for (store, _, counts) in &stores {
-                let labels = [("store", *store)];
-                ConstCounter::new(count(counts)).encode(metric.encode_family(&labels)?)?;
-            }
-        }
-        let stores = || stores.iter().map(|(store, _, counts)| (*store, counts));
-        let sizes = stores().map(|(store, counts)| (store, &counts.batch_sizes));
-        let help = "Decisions that shared a script call";
+        let sizes = seen
+            .iter()
+            .map(|seen| (seen.store, &seen.counts.batch_sizes));
+        let help = "Questions that shared a script call";
         histograms(
-            &mut encoder,
-            "store_call_decisions",
-            help,
+            encoder,
+            ("store_call_decisions", help, whole),
             sizes,
             &BATCH_SIZES,
-            whole,
         )?;
-        let times = stores().map(|(store, counts)| (store, &counts.call_times));
+        let times = seen
+            .iter()
+            .map(|seen| (seen.store, &seen.counts.call_times));
         let help = "Time from the writing of a script call to its reply";
         histograms(
-            &mut encoder,
-            "store_call_seconds",
-            help,
+            encoder,
+            ("store_call_seconds", help, seconds),
             times,
             &CALL_MICROS,
-            seconds,
         )
+    }
+}
+
+// === impl Seen ===
+
+impl<'s> Seen<'s> {
+    fn of((store, redis): (&'s str, &Redis)) -> Seen<'s> {
+        Seen {
+            store,
+            is_there: is_there(redis),
+            nodes: redis.nodes(),
+            counts: redis.counts(),
+        }
     }
 }
 
@@ -220,13 +228,50 @@ fn memory(stores: &Stores, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Er
     ConstCounter::new(stats.evicted_keys).encode(metric)
 }
 
+fn gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    stores: &[Seen<'_>],
+    (name, help, count): Counted,
+) -> Result<(), Error> {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for seen in stores {
+        let labels = [("store", seen.store)];
+        let now = ConstGauge::new(i64::try_from(count(seen)).unwrap_or(i64::MAX));
+        now.encode(metric.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+fn counter(
+    encoder: &mut DescriptorEncoder<'_>,
+    stores: &[Seen<'_>],
+    (name, help, count): Counted,
+) -> Result<(), Error> {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for seen in stores {
+        let labels = [("store", seen.store)];
+        ConstCounter::new(count(seen)).encode(metric.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+fn fallbacks(encoder: &mut DescriptorEncoder<'_>, stores: &[Seen<'_>]) -> Result<(), Error> {
+    let (name, help) = ("store_fallbacks", "Requests decided by `on_store_error`");
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for seen in stores {
+        for (choice, count) in FALLBACKS {
+            let labels = [("store", seen.store), ("choice", choice)];
+            ConstCounter::new(count(seen)).encode(metric.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
 fn histograms<'s, const N: usize>(
     encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
+    (name, help, shown): Measured,
     stores: impl Iterator<Item = (&'s str, &'s Histogram<N>)>,
     ends: &[u64; N],
-    shown: fn(u64) -> f64,
 ) -> Result<(), Error> {
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
     for (store, histogram) in stores {

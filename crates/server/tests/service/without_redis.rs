@@ -15,6 +15,8 @@ use crate::stopping::health;
 const PATIENCE: Duration = Duration::from_secs(20);
 const UP: &str = r#"tollgate_store_up{store="default"}"#;
 
+const NODES: &str = r#"tollgate_store_nodes{store="default"}"#;
+
 const RULES: &str = "
 domain: d
 on_store_error: allow
@@ -39,10 +41,11 @@ async fn statuses(house: &House, key: &str, value: &str) -> Vec<u16> {
     statuses
 }
 
-async fn until_up(house: &House, up: u64) {
+/// Waits until a metric has a value.
+async fn until(house: &House, name: &str, value: u64) {
     let latest = Instant::now() + PATIENCE;
-    while metric(house, UP).await != up {
-        assert!(Instant::now() < latest, "Redis was not noticed");
+    while metric(house, name).await != value {
+        assert!(Instant::now() < latest, "{name} is not {value}");
         sleep(Duration::from_millis(20)).await;
     }
 }
@@ -80,7 +83,7 @@ async fn each_limit_does_what_it_says_until_redis_comes() {
     }
 
     redis.restart();
-    until_up(&house, 1).await;
+    until(&house, UP, 1).await;
     assert_eq!(
         statuses(&house, "open", "v").await,
         [200, 429, 429, 429, 429]
@@ -92,7 +95,7 @@ async fn each_limit_does_what_it_says_until_redis_comes() {
     );
 
     redis.kill();
-    until_up(&house, 0).await;
+    until(&house, UP, 0).await;
     assert_eq!(statuses(&house, "open", "other").await, [200; 5]);
     assert_eq!(statuses(&house, "shut", "other").await, [429; 5]);
     // What Redis has refused it has refused.
@@ -123,4 +126,24 @@ async fn what_holds_for_rules_that_say_nothing_is_in_the_settings() {
             "{on_store_error}"
         );
     }
+}
+
+#[tokio::test]
+async fn services_count_each_other_for_their_shares() {
+    let redis = Redis::start();
+    let rules = "domain: d\non_store_error: local\ndescriptors:\n- key: k\n  rate_limit: \
+        {window: 1d, requests_per_unit: 4, algorithm: sliding_log}\n";
+    let one = House::with(rules, |config| config.store = at(&redis)).await;
+    let other = House::with(rules, |config| config.store = at(&redis)).await;
+    until(&one, NODES, 2).await;
+    until(&other, NODES, 2).await;
+    redis.kill();
+    for house in [&one, &other] {
+        until(house, UP, 0).await;
+        assert_eq!(statuses(house, "k", "v").await, [200, 200, 429, 429, 429]);
+    }
+    redis.restart();
+    until(&one, UP, 1).await;
+    other.running.stop().await;
+    until(&one, NODES, 1).await;
 }
