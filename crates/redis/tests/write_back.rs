@@ -1,0 +1,359 @@
+//! Nodes that decide on their own count: how much too much they admit together, how few messages
+//! that takes, and how it ends.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Mode, Sharing, Span, StoreError};
+use tollgate_redis::{Config, Redis};
+use tollgate_testbed as testbed;
+
+const NODES: usize = 4;
+const SYNC_INTERVAL: Duration = Duration::from_millis(50);
+const TIMEOUT: Duration = Duration::from_millis(100);
+/// How long a node can go on without an answer.
+const UNTOLD: Duration = Duration::from_millis(150);
+
+fn node(config: Config) -> Arc<Redis> {
+    let config = Config {
+        timeout: TIMEOUT.into(),
+        sync_interval: SYNC_INTERVAL.into(),
+        ..config
+    };
+    Arc::new(Redis::connect(&config).unwrap())
+}
+
+/// A node that asks Redis, and has all the time it needs.
+fn watcher(config: Config) -> Redis {
+    let config = Config {
+        timeout: Span::from_secs(20),
+        ..config
+    };
+    Redis::connect(&config).unwrap()
+}
+
+fn key(store: &Redis, number: usize) -> Key {
+    store.key([&b"write_back"[..], b"", &number.to_le_bytes()].into_iter())
+}
+
+fn charge(key: Key, limit: &Limit) -> Charge<'_> {
+    let sharing = Sharing {
+        mode: Mode::WriteBack,
+        ..Sharing::default()
+    };
+    Charge {
+        sharing,
+        ..Charge::new(key, limit, Cost::ONE)
+    }
+}
+
+/// Decides until there is an answer, as a connection takes its time.
+async fn warm(store: &Redis, charge: Charge<'_>) {
+    while store.decide(&[charge]).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// What Redis has counted.
+async fn counted(store: &Redis, key: Key, limit: &Limit) -> u32 {
+    let peek = Charge::new(key, limit, Cost::Peek(1));
+    let verdict = store.decide(&[peek]).await.unwrap();
+    limit.capacity() - verdict.decisions[0].remaining()
+}
+
+/// What a node was asked for, and when; how much of it was admitted.
+struct Spent {
+    asked_at: Vec<Instant>,
+    admitted: u64,
+}
+
+impl Spent {
+    /// The most units that were asked for within [`UNTOLD`].
+    fn within(&self) -> u64 {
+        let from = |end: usize| {
+            let is_before = |at: &Instant| *at + UNTOLD < self.asked_at[end];
+            self.asked_at.partition_point(is_before)
+        };
+        let most = (0..self.asked_at.len()).map(|end| end + 1 - from(end));
+        u64::try_from(most.max().unwrap_or(0)).unwrap()
+    }
+}
+
+/// Every node is asked for a few units each millisecond.
+async fn spend(nodes: &[Arc<Redis>], limit: Limit, a_time: u32, lasts: Duration) -> Vec<Spent> {
+    let end = Instant::now() + lasts;
+    let mut tasks = JoinSet::new();
+    for store in nodes {
+        let store = Arc::clone(store);
+        tasks.spawn(async move {
+            let charge = charge(key(&store, 0), &limit);
+            let mut spent = Spent {
+                asked_at: Vec::new(),
+                admitted: 0,
+            };
+            while Instant::now() < end {
+                for _ in 0..a_time {
+                    spent.asked_at.push(Instant::now());
+                    // Without an answer in time nothing is admitted here.
+                    let verdict = store.decide(&[charge]).await;
+                    let is_admitted = verdict.is_ok_and(|verdict| verdict.is_admitted());
+                    spent.admitted += u64::from(is_admitted);
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            spent
+        });
+    }
+    tasks.join_all().await
+}
+
+/// How much the nodes admitted, and how much too much that may be.
+fn summed(spent: &[Spent], limit: &Limit) -> (u64, u64) {
+    let within = spent.iter().map(Spent::within).max().unwrap();
+    let bound = (spent.len() as u64 - 1) * within.min(limit.capacity().into());
+    (spent.iter().map(|spent| spent.admitted).sum(), bound)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_window_is_exceeded_by_less_than_the_bound() {
+    let redis = testbed::Redis::start();
+    let nodes: Vec<_> = (0..NODES)
+        .map(|_| node(Config::single(redis.address())))
+        .collect();
+    let limit = Limit::fixed_window(5_000, Span::DAY).unwrap();
+    for store in &nodes {
+        warm(store, charge(key(store, 0), &limit)).await;
+    }
+    let warmed = u64::try_from(NODES).unwrap();
+    let spent = spend(&nodes, limit, 3, Duration::from_secs(2)).await;
+    let (admitted, bound) = summed(&spent, &limit);
+    let admitted = admitted + warmed;
+    println!("{admitted} of 5000, at most {bound} too much");
+    assert!(admitted >= 5_000, "{admitted}");
+    assert!(admitted <= 5_000 + bound, "{admitted} of 5000, and {bound}");
+    assert!(bound < 5_000, "{bound} is no bound worth the name");
+    // Everybody has heard that it is over.
+    let again = spend(&nodes, limit, 3, Duration::from_millis(200)).await;
+    assert_eq!(summed(&again, &limit).0, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_pays_back_and_keeps_its_rate() {
+    let redis = testbed::Redis::start();
+    let nodes: Vec<_> = (0..NODES)
+        .map(|_| node(Config::single(redis.address())))
+        .collect();
+    let limit = Limit::token_bucket(500, Span::SECOND).unwrap();
+    for store in &nodes {
+        warm(store, charge(key(store, 0), &limit)).await;
+    }
+    let start = Instant::now();
+    let (mut admitted, mut bounds) = (0, 0);
+    for seconds in 1..=4 {
+        let spent = spend(&nodes, limit, 2, Duration::from_secs(1)).await;
+        let (more, bound) = summed(&spent, &limit);
+        (admitted, bounds) = (admitted + more, bounds.max(bound));
+        // The whole time: what was too much does not add up.
+        let fair = 500 + u64::try_from(start.elapsed().as_millis()).unwrap() / 2 + 1;
+        println!("{admitted} in {seconds} s, {fair} are fair, at most {bounds} too much");
+        assert!(
+            admitted <= fair + bounds,
+            "{admitted} of {fair} and {bounds}"
+        );
+    }
+    assert!(admitted >= 1_800, "{admitted}");
+}
+
+/// One node, asked at two rates.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_do_not_follow_requests() {
+    const KEYS: usize = 300;
+    let redis = testbed::Redis::start();
+    let store = node(Config::single(redis.address()));
+    let limit = Limit::fixed_window(u32::MAX, Span::DAY).unwrap();
+    for number in 0..KEYS {
+        warm(&store, charge(key(&store, number), &limit)).await;
+    }
+    let mut seen = Vec::new();
+    for rounds in [1, 200] {
+        let (before, start) = (store.counts(), Instant::now());
+        while start.elapsed() < Duration::from_secs(1) {
+            for _ in 0..rounds {
+                for number in 0..KEYS / 10 {
+                    let charge = charge(key(&store, number * 10), &limit);
+                    let verdict = store.decide(&[charge]).await;
+                    assert!(verdict.is_ok_and(|verdict| verdict.is_admitted()));
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let (after, passed) = (store.counts(), start.elapsed());
+        let intervals = passed.as_millis() / SYNC_INTERVAL.as_millis() + 2;
+        let reports = after.reports - before.reports;
+        assert!(
+            u128::from(reports) <= intervals,
+            "{reports} in {intervals} intervals"
+        );
+        let writes = after.writes - before.writes;
+        assert!(
+            u128::from(writes) <= intervals,
+            "{writes} in {intervals} intervals"
+        );
+        assert_eq!(after.reports_lost, 0);
+        seen.push(after.write_back_decisions - before.write_back_decisions);
+    }
+    assert!(seen[1] > 10 * seen[0], "{seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_cluster_one_message_for_each_master() {
+    const KEYS: usize = 60;
+    let cluster = testbed::Cluster::start();
+    let config = Config::cluster(cluster.addresses());
+    let nodes = [node(config.clone()), node(config.clone())];
+    let watcher = watcher(config);
+    let limit = Limit::fixed_window(1_000, Span::DAY).unwrap();
+    for store in &nodes {
+        for number in 0..KEYS {
+            warm(store, charge(key(store, number), &limit)).await;
+        }
+    }
+    let before: Vec<_> = nodes.iter().map(|store| store.counts().reports).collect();
+    let start = Instant::now();
+    for _ in 0..10 {
+        for store in &nodes {
+            for number in 0..KEYS {
+                let verdict = store.decide(&[charge(key(store, number), &limit)]).await;
+                assert!(verdict.unwrap().is_admitted());
+            }
+        }
+        tokio::time::sleep(SYNC_INTERVAL / 2).await;
+    }
+    let intervals = start.elapsed().as_millis() / SYNC_INTERVAL.as_millis() + 2;
+    for (store, before) in nodes.iter().zip(before) {
+        let reports = u128::from(store.counts().reports - before);
+        let masters = u128::try_from(testbed::MASTERS).unwrap();
+        assert!(
+            reports <= masters * intervals,
+            "{reports} in {intervals} intervals"
+        );
+        store.close().await;
+    }
+    for number in 0..KEYS {
+        let key = key(&watcher, number);
+        assert_eq!(counted(&watcher, key, &limit).await, 22, "{number}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_left_is_reported_at_the_end() {
+    let redis = testbed::Redis::start();
+    let limits = [
+        Limit::fixed_window(1_000, Span::DAY).unwrap(),
+        Limit::token_bucket(1_000, Span::DAY).unwrap(),
+        Limit::sliding_window(1_000, Span::DAY, 4).unwrap(),
+    ];
+    let watcher = watcher(Config::single(redis.address()));
+    for (number, limit) in limits.iter().enumerate() {
+        let nodes = [(); 2].map(|()| node(Config::single(redis.address())));
+        for store in &nodes {
+            warm(store, charge(key(store, number), limit)).await;
+            for _ in 0..40 {
+                let verdict = store.decide(&[charge(key(store, number), limit)]).await;
+                assert!(verdict.unwrap().is_admitted());
+            }
+            store.close().await;
+        }
+        let counted = counted(&watcher, key(&watcher, number), limit).await;
+        assert_eq!(counted, 82, "{limit:?}");
+    }
+}
+
+/// A request that also meets a limit which Redis decides on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beside_other_limits_redis_decides_on_everything() {
+    let redis = testbed::Redis::start();
+    let store = watcher(Config::single(redis.address()));
+    let limit = Limit::token_bucket(10, Span::DAY).unwrap();
+    let own = charge(key(&store, 0), &limit);
+    let strict = Charge::new(key(&store, 1), &limit, Cost::ONE);
+    let mut admitted = 0;
+    for turn in 0..30 {
+        let charges = [own, strict];
+        let charges = if turn % 3 == 0 {
+            &charges[..]
+        } else {
+            &charges[..1]
+        };
+        let verdict = store.decide(charges).await.unwrap();
+        admitted += u32::from(verdict.is_admitted());
+    }
+    // One node alone is exact.
+    assert_eq!(admitted, 10);
+    let refund = Charge {
+        cost: Cost::Refund(3),
+        ..own
+    };
+    assert!(store.decide(&[refund]).await.unwrap().is_admitted());
+    let mut admitted = 0;
+    for _ in 0..10 {
+        admitted += u32::from(store.decide(&[own]).await.unwrap().is_admitted());
+    }
+    assert_eq!(admitted, 3);
+}
+
+/// Asks until there is no answer; how long that took, and why.
+async fn ended(store: &Redis, charge: Charge<'_>) -> (Duration, StoreError) {
+    let start = Instant::now();
+    loop {
+        if let Err(error) = store.decide(&[charge]).await {
+            return (start.elapsed(), error);
+        }
+        assert!(start.elapsed() < Duration::from_secs(10), "it goes on");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_redis_nobody_goes_on_for_long() {
+    let redis = testbed::Redis::start();
+    let proxy = testbed::Proxy::to(&redis.address());
+    let store = node(Config::single(proxy.address()));
+    let limit = Limit::fixed_window(1_000_000, Span::DAY).unwrap();
+    let charge = charge(key(&store, 0), &limit);
+    for faults in [
+        testbed::Faults {
+            stalled: true,
+            ..testbed::Faults::default()
+        },
+        testbed::Faults {
+            refusing: true,
+            cut_after: Some(0),
+            ..testbed::Faults::default()
+        },
+    ] {
+        warm(&store, charge).await;
+        proxy.set(faults);
+        let (after, error) = ended(&store, charge).await;
+        // And the time that the last one waited for an answer; the machine is busy.
+        let most = UNTOLD + 2 * TIMEOUT + Duration::from_secs(1);
+        assert!(after < most, "{faults:?}: {after:?}");
+        assert!(
+            matches!(
+                error,
+                StoreError::TimedOut { .. }
+                    | StoreError::Unreachable { .. }
+                    | StoreError::Contended
+            ),
+            "{error:?}"
+        );
+        // It stays so.
+        for _ in 0..20 {
+            assert!(store.decide(&[charge]).await.is_err());
+        }
+        proxy.set(testbed::Faults::default());
+        warm(&store, charge).await;
+    }
+}
