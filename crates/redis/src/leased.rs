@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use tokio::time::{Duration, Instant, sleep, timeout_at};
-use tollgate_core::{Bill, Charge, Cost, StoreError, Verdict, Wait};
+use tollgate_core::{Charge, Cost, StoreError, Verdict, Wait};
 
 use crate::apart::together;
+use crate::failure::Failure;
 use crate::leases::{Granted, LASTS, LOOK_EVERY, Leases, Renewal, Spend};
-use crate::question::{Question, Step};
-use crate::reach::Reach;
+use crate::question::{Leasing, Question};
+use crate::reach::{Asked, Reach};
 use crate::seen::Seen;
 use crate::stats::Stats;
 use crate::store::{Redis, malformed};
@@ -52,7 +53,7 @@ impl Redis {
         since: Instant,
     ) -> Result<Option<Verdict>, StoreError> {
         let fitted = *renewal.fitted();
-        let asked = self.ask(|| renewal.question(charge), since).await;
+        let asked = ask(self.reach(), &renewal, charge, since).await;
         let told = asked.map_err(|asked| asked.into_error(self.timeout()))?;
         let (told, units, lasts) = told.lease().map_err(malformed)?;
         self.stats().settled(renewal.spent, renewal.left);
@@ -122,9 +123,7 @@ async fn renew_alone(renewal: Renewal, reach: &Reach, stats: &Stats) {
         _ => Cost::Peek(1),
     };
     let charge = Charge::new(renewal.key, &fitted.limit, cost);
-    let asked = reach
-        .ask(|| renewal.question(&charge), Instant::now())
-        .await;
+    let asked = ask(reach, &renewal, &charge, Instant::now()).await;
     // What is not told ends by itself.
     let Ok(Ok((told, units, lasts))) = asked.map(Told::lease) else {
         return;
@@ -134,6 +133,29 @@ async fn renew_alone(renewal: Renewal, reach: &Reach, stats: &Stats) {
         Ok(seen) if units > 0 => tell(renewal, stats, units, lasts, seen),
         _ => stats.lease_returned(),
     }
+}
+
+/// Asks the plain script, if it can, and the general one if it could not.
+async fn ask(
+    reach: &Reach,
+    renewal: &Renewal,
+    charge: &Charge<'_>,
+    since: Instant,
+) -> Result<Told, Asked> {
+    let fitted = renewal.fitted();
+    let charge = Charge {
+        limit: &fitted.limit,
+        ..*charge
+    };
+    let leasing = renewal.leasing();
+    let question = || Question::leasing(&charge, fitted, leasing);
+    let told = reach.ask(question, since).await;
+    let is_changed = |asked: &Asked| matches!(asked.failure, Failure::Changed);
+    if !told.as_ref().is_err_and(is_changed) {
+        return told;
+    }
+    let question = || Question::leasing_generally(&charge, fitted, leasing);
+    reach.ask(question, since).await
 }
 
 /// Tells the leases what Redis has leased.
@@ -151,21 +173,13 @@ fn tell(renewal: Renewal, stats: &Stats, units: u64, lasts: u64, (seen, now): (S
 }
 
 impl Renewal {
-    /// What is asked of Redis beside the charge.
-    fn question(&self, charge: &Charge<'_>) -> Question {
-        let fitted = self.fitted();
-        let charge = Charge {
-            limit: &fitted.limit,
-            ..*charge
-        };
-        let bill = Bill::new(&[charge]).expect("one charge is not too many");
-        let step = Step::Lease {
+    fn leasing(&self) -> Leasing {
+        Leasing {
             name: self.name,
             lasts: LASTS.as_nanos() / 1_000,
             spent: self.spent,
             want: self.want,
             least: self.least,
-        };
-        Question::step(step, &[(&bill.lines()[0], fitted)])
+        }
     }
 }

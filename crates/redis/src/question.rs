@@ -1,14 +1,16 @@
 //! What is asked of Redis: requests, packed for the scripts.
 //!
-//! Numbers are unsigned, the highest byte first. To `plain.lua`: the number of limits (1 byte); of
-//! each its kind (1), its interval or window (6), and what fits (7): the interval of a bucket's
-//! whole capacity, or the units of a window; then of each request
-//! the limit's place from 1 on (1), the units that must fit (4) and those to be taken (4). To
-//! `general.lua`: of each request the step (1) and the number of lines (1); of a step that reserves,
-//! confirms, releases or leases the name (8) and how long it lasts (5); of one that leases the units
-//! spent (5), those wanted (5) and the least that is worth it (5); of each line its kind (1),
-//! segments (1), role (1), capacity (4), span (6), units that must fit (5), units to be taken (5),
-//! units to be charged for a refusal (5) and units to be given back (5).
+//! Numbers are unsigned, the highest byte first. To `plain.lua`: the number of limits (1 byte) and
+//! of requests that lease nothing (1), which come first; of each limit its kind (1), its interval or
+//! window (6), and what fits (7): the interval of a bucket's whole capacity, or the units of a
+//! window; then of each request the limit's place from 1 on (1), the units that must fit (4) and
+//! those to be taken (4), and if it leases, what follows the number of lines below.
+//!
+//! To `general.lua`: of each request the step (1) and the number of lines (1); of a step that
+//! reserves, confirms, releases or leases the name (8) and how long it lasts (5); of one that leases
+//! the units spent (5), those wanted (5) and the least that is worth it (5); of each line its kind
+//! (1), segments (1), role (1), capacity (4), span (6), units that must fit (5), units to be taken
+//! (5), units to be charged for a refusal (5) and units to be given back (5).
 
 use bytes::{BufMut, BytesMut};
 use tollgate_core::{Bill, Charge, Cost, Enforcement, Key, Line, OnDenial};
@@ -36,6 +38,7 @@ pub(crate) struct Plain {
     pub(crate) rate: Rate,
     judged: u32,
     taken: u32,
+    leasing: Option<Leasing>,
 }
 
 /// What is the same for every request to one limit.
@@ -58,6 +61,18 @@ pub(crate) struct General {
     pub(crate) states: usize,
 }
 
+/// Charges what was spent of a lease, gives back the rest, decides, and leases up to `want` units
+/// anew, but none if only fewer than `least` can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Leasing {
+    pub(crate) name: u64,
+    /// Microseconds.
+    pub(crate) lasts: u64,
+    pub(crate) spent: u64,
+    pub(crate) want: u64,
+    pub(crate) least: u64,
+}
+
 /// What is done with lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -67,15 +82,8 @@ pub(crate) enum Step {
     Reserve { name: u64, lasts: u64 },
     /// Charges what was reserved.
     Confirm { name: u64 },
-    /// Charges what was spent of a lease, gives back the rest, decides, and leases up to `want`
-    /// units anew, but none if only fewer than `least` can be had.
-    Lease {
-        name: u64,
-        lasts: u64,
-        spent: u64,
-        want: u64,
-        least: u64,
-    },
+    /// Leases.
+    Lease(Leasing),
     /// Gives back what was reserved; if the request is refused, charges the lines that ask for it.
     Release { name: u64, penalises: bool },
 }
@@ -108,7 +116,7 @@ impl Question {
             Step::Reserve { name, lasts } => (1, name, lasts),
             Step::Confirm { name } => (2, name, 0),
             Step::Release { name, .. } => (3, name, 0),
-            Step::Lease { name, lasts, .. } => (4, name, lasts),
+            Step::Lease(leasing) => (4, leasing.name, leasing.lasts),
         };
         packed.put_u8(number);
         packed.put_u8(u8::try_from(lines.len()).expect("CHARGES_MAX is below 256"));
@@ -116,13 +124,8 @@ impl Question {
             packed.put_u64(name);
             packed.put_uint(lasts.min(UNITS_MAX), 5);
         }
-        if let Step::Lease {
-            spent, want, least, ..
-        } = step
-        {
-            for units in [spent, want, least] {
-                packed.put_uint(units.min(UNITS_MAX), 5);
-            }
+        if let Step::Lease(leasing) = step {
+            leasing.put_units(&mut packed);
         }
         let forgives = matches!(
             step,
@@ -138,13 +141,42 @@ impl Question {
             Step::Decide | Step::Reserve { .. } => lines.len(),
             Step::Confirm { .. } | Step::Release { .. } => 0,
             // And the lease.
-            Step::Lease { .. } => 2,
+            Step::Lease(_) => 2,
         };
         Question::General(General {
             keys: lines.iter().map(|(line, _)| line.charge.key).collect(),
             packed,
             states,
         })
+    }
+
+    /// One charge, and units leased beside it.
+    pub(crate) fn leasing(charge: &Charge<'_>, fitted: &Fitted, leasing: Leasing) -> Question {
+        match Plain::new(charge, fitted) {
+            Some(plain) => Question::Plain(Plain {
+                leasing: Some(leasing),
+                ..plain
+            }),
+            None => Question::leasing_generally(charge, fitted, leasing),
+        }
+    }
+
+    /// The same question for the general script.
+    pub(crate) fn leasing_generally(
+        charge: &Charge<'_>,
+        fitted: &Fitted,
+        leasing: Leasing,
+    ) -> Question {
+        let bill = Bill::new(&[*charge]).expect("one charge is not too many");
+        Question::step(Step::Lease(leasing), &[(&bill.lines()[0], fitted)])
+    }
+
+    /// Whether units are leased by the plain script.
+    pub(crate) const fn is_leasing(&self) -> bool {
+        match self {
+            Question::Plain(plain) => plain.is_leasing(),
+            Question::General(_) => false,
+        }
     }
 
     pub(crate) fn keys(&self) -> &[Key] {
@@ -188,6 +220,8 @@ impl Plain {
         let (judged, taken) = match charge.cost {
             Cost::Take(units) => (units.max(1), units),
             Cost::Peek(units) => (units.max(1), 0),
+            // A lease that goes back.
+            Cost::Refund(0) => (0, 0),
             Cost::Refund(_) => return None,
         };
         let capacity = u64::from(fitted.limit.capacity());
@@ -208,6 +242,7 @@ impl Plain {
             },
             judged: u32::try_from(judged).unwrap_or(u32::MAX),
             taken: u32::try_from(taken).unwrap_or(u32::MAX),
+            leasing: None,
         })
     }
 
@@ -222,6 +257,25 @@ impl Plain {
         packed.put_u8(place);
         packed.put_u32(self.judged);
         packed.put_u32(self.taken);
+        if let Some(leasing) = &self.leasing {
+            packed.put_u64(leasing.name);
+            packed.put_uint(leasing.lasts.min(UNITS_MAX), 5);
+            leasing.put_units(packed);
+        }
+    }
+
+    pub(crate) const fn is_leasing(&self) -> bool {
+        self.leasing.is_some()
+    }
+}
+
+// === impl Leasing ===
+
+impl Leasing {
+    fn put_units(&self, packed: &mut impl BufMut) {
+        for units in [self.spent, self.want, self.least] {
+            packed.put_uint(units.min(UNITS_MAX), 5);
+        }
     }
 }
 

@@ -69,6 +69,8 @@ impl Scripts {
 
 impl Caller {
     /// Writes one call that decides on all these requests.
+    ///
+    /// Those that lease come last.
     pub(crate) fn call_plain(&self, out: &mut BytesMut, plain: &[Plain]) {
         let mut rates: Vec<Rate> = Vec::new();
         let mut requests = BytesMut::with_capacity(9 * plain.len());
@@ -80,8 +82,9 @@ impl Caller {
             });
             one.put(&mut requests, count(place + 1));
         }
-        let mut limits = BytesMut::with_capacity(1 + 14 * rates.len());
-        limits.extend_from_slice(&[count(rates.len())]);
+        let mut limits = BytesMut::with_capacity(2 + 14 * rates.len());
+        let leasing = plain.iter().filter(|one| one.is_leasing()).count();
+        limits.extend_from_slice(&[count(rates.len()), count(plain.len() - leasing)]);
         rates.iter().for_each(|rate| rate.put(&mut limits));
         let keys = plain.iter().map(|one| one.key);
         self.call(out, Which::Plain, keys, &[&limits, &requests]);

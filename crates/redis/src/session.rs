@@ -217,7 +217,8 @@ impl<'d> Session<'d> {
         send(self, group);
     }
 
-    fn send_plain(&mut self, group: Vec<Pending>) {
+    fn send_plain(&mut self, mut group: Vec<Pending>) {
+        group.sort_by_key(|pending| pending.question.is_leasing());
         self.send_asking(&group);
         let plain: Vec<Plain> = group
             .iter()

@@ -9,6 +9,8 @@ use crate::seen::{Seen, moment};
 
 /// Bytes of a moment in an answer.
 const MOMENT_BYTES: usize = 7;
+/// Bytes of a lease in an answer.
+const LEASE_BYTES: usize = 10;
 /// What `plain.lua` says if a key needs the general script.
 const CHANGED: u64 = (1 << 56) - 1;
 
@@ -17,7 +19,12 @@ const CHANGED: u64 = (1 << 56) - 1;
 pub(crate) enum Told {
     /// Before it was charged, when the bucket was full again (the past if it was), or the units used
     /// in the window.
-    Plain { now: u64, word: u64 },
+    Plain {
+        now: u64,
+        word: u64,
+        /// Units that were leased, and for how many microseconds.
+        leased: Option<(u64, u64)>,
+    },
     /// Nothing was charged: the limit has changed, or units are held, as the general script knows.
     Changed,
     /// What was done, and what was remembered, line by line.
@@ -44,21 +51,25 @@ pub(crate) enum Status {
 // === impl Told ===
 
 impl Told {
-    /// Reads the answers of `plain.lua` to `count` questions.
+    /// Reads the answers of `plain.lua` to `count` questions, of which the last `leasing` lease.
     pub(crate) fn plain(
         mut answer: Bytes,
         count: usize,
+        leasing: usize,
     ) -> Result<impl Iterator<Item = Told>, Malformed> {
-        if answer.len() != MOMENT_BYTES * (count + 1) {
+        if answer.len() != MOMENT_BYTES * (count + 1) + LEASE_BYTES * leasing {
             return Err(Malformed("an answer of the wrong length"));
         }
         let now = answer.get_uint(MOMENT_BYTES);
-        Ok(
-            (0..count).map(move |_| match answer.get_uint(MOMENT_BYTES) {
+        Ok((0..count).map(move |index| {
+            let word = answer.get_uint(MOMENT_BYTES);
+            let leased =
+                (index + leasing >= count).then(|| (answer.get_uint(5), answer.get_uint(5)));
+            match word {
                 CHANGED => Told::Changed,
-                word => Told::Plain { now, word },
-            }),
-        )
+                word => Told::Plain { now, word, leased },
+            }
+        }))
     }
 
     /// Reads the answers of `general.lua` to questions that are told so many states each.
@@ -98,8 +109,13 @@ impl Told {
     /// The state without the lease that follows it, and how many units are leased for how many
     /// microseconds.
     pub(crate) fn lease(self) -> Result<(Told, u64, u64), Malformed> {
-        let Told::General(mut told) = self else {
-            return Err(Malformed("no lease"));
+        let mut told = match self {
+            Told::General(told) => told,
+            Told::Plain {
+                leased: Some((units, lasts)),
+                ..
+            } => return Ok((self, units, lasts)),
+            _ => return Err(Malformed("no lease")),
         };
         let mut lease = told.states.pop().ok_or(Malformed("no lease"))?;
         if lease.len() != 10 {
@@ -117,7 +133,7 @@ impl Told {
     /// What was remembered of the only line, and when.
     pub(crate) fn seen(&self, fitted: &Fitted) -> Result<(Seen, u64), Malformed> {
         match self {
-            Told::Plain { now, word } => Ok((Seen::plain(fitted, *now, *word), *now)),
+            Told::Plain { now, word, .. } => Ok((Seen::plain(fitted, *now, *word), *now)),
             Told::General(told) => match &told.states[..] {
                 [state] => Ok((Seen::read(state, fitted)?, told.now)),
                 _ => Err(Malformed("an answer with more than was asked")),

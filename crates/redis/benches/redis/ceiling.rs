@@ -22,10 +22,7 @@ pub(crate) fn measure(redis: &Redis, calls: u32) -> Ceiling {
         .iter()
         .map(|byte| format!("\\{byte:03}"))
         .collect();
-    let (asked, written) = (
-        "local questions, position = ARGV[1], 2",
-        format!("'{escaped}'"),
-    );
+    let (asked, written) = ("local questions = ARGV[1]", format!("'{escaped}'"));
     assert!(script.contains(asked));
     let script = script.replace(
         asked,
@@ -69,7 +66,7 @@ pub(crate) fn measure(redis: &Redis, calls: u32) -> Ceiling {
 
 /// One unit of a bucket of 100 a minute, as `plain.lua` reads it.
 fn question() -> Vec<u8> {
-    let mut question = vec![1, 5];
+    let mut question = vec![1, 1, 5];
     question.extend(&600_000_u64.to_be_bytes()[2..]);
     question.extend(&60_000_000_u64.to_be_bytes()[1..]);
     question.push(1);

@@ -18,6 +18,8 @@ mod load;
 
 mod memory;
 
+mod write_back;
+
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -29,7 +31,7 @@ use load::{Load, Measured, Popularity};
 
 /// How long a decision may take: so long that a machine that stands still for a while, because
 /// somebody measures something else on it, ends no run.
-const PATIENCE: Span = Span::MINUTE;
+const PATIENCE: Span = Span::HOUR;
 
 /// Named figures, in the order in which they were measured.
 #[derive(Default)]
@@ -110,6 +112,9 @@ fn main() {
     if is_asked("memory") {
         memory::measure(&mut figures, if is_quick { 20_000 } else { 100_000 });
     }
+    if is_asked("write_back") {
+        write_back::measure(&mut figures, lasts);
+    }
     if let Some(path) = path {
         std::fs::write(path, figures.json()).unwrap();
     }
@@ -171,7 +176,8 @@ fn warm_up(mode: Mode) -> Duration {
     }
 }
 
-/// Warm keys on leased units, against asking for each decision.
+/// Warm keys on leased units, against asking for each decision: with one script call each, which is
+/// what ratios are of, and with calls that are shared.
 fn leased(
     figures: &mut Figures,
     lasts: Duration,
@@ -181,11 +187,16 @@ fn leased(
     let redis = pinned();
     // Nobody empties it: a bucket refills by one in a microsecond at most, which is too slow here.
     let limit = Limit::fixed_window(u32::MAX, Span::DAY).unwrap();
-    let mut strict = None;
-    for mode in [Mode::Strict, Mode::Leased] {
+    let mut base = None;
+    for (kind, mode, batch) in [
+        ("strict_one_call_each", Mode::Strict, 1),
+        ("strict", Mode::Strict, tollgate_redis::BATCH),
+        ("leased", Mode::Leased, tollgate_redis::BATCH),
+    ] {
         redis.ask(&["FLUSHALL"]);
         let config = Config {
             timeout: PATIENCE,
+            batch,
             ..Config::single(redis.address())
         };
         let load = Load {
@@ -198,26 +209,19 @@ fn leased(
             lasts,
         };
         let measured = load.run(&config, &redis);
-        let strict = *strict.get_or_insert(measured.per_second);
-        let name = format!(
-            "{}/{name}",
-            if mode == Mode::Leased {
-                "leased"
-            } else {
-                "strict"
-            }
-        );
-        figures.put(format!("{name}/decisions_per_s"), measured.per_second);
-        figures.put(format!("{name}/of_strict"), measured.per_second / strict);
-        figures.put(
-            format!("{name}/calls_per_decision"),
-            1.0 / measured.per_call,
-        );
-        figures.put(format!("{name}/on_lease"), measured.on_lease);
-        figures.put(format!("{name}/asked"), measured.asked);
-        figures.put(format!("{name}/redis_cpu_us"), measured.redis_micros);
-        figures.put(format!("{name}/client_cpu_us"), measured.client_micros);
-        figures.put(format!("{name}/p50_us"), measured.p50_micros);
+        let strict = *base.get_or_insert(measured.per_second);
+        for (figure, value) in [
+            ("decisions_per_s", measured.per_second),
+            ("of_one_call_each", measured.per_second / strict),
+            ("calls_per_decision", 1.0 / measured.per_call),
+            ("on_lease", measured.on_lease),
+            ("asked", measured.asked),
+            ("redis_cpu_us", measured.redis_micros),
+            ("client_cpu_us", measured.client_micros),
+            ("p50_us", measured.p50_micros),
+        ] {
+            figures.put(format!("{kind}/{name}/{figure}"), value);
+        }
     }
 }
 

@@ -73,8 +73,8 @@ impl Lease {
     pub(crate) fn new(shape: Arc<Shape>, here: Moment, least: u32) -> Lease {
         Lease {
             shape,
-            // A name above 127: a lease, not a reservation.
-            name: crate::apart::unique_name() | 1 << 63,
+            // A name from 128 to 191: a lease, not a reservation, and not the mark of an account.
+            name: crate::apart::unique_name() >> 2 | 1 << 63,
             left: 0,
             spent: 0,
             granted: 0,

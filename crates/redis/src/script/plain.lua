@@ -1,50 +1,74 @@
 -- Decides requests that meet one limit each, a bucket or a window aligned to the clock, and take or
--- judge units. The same as `general.lua` does with them, in a fraction of the time: functions are
--- dear in a script, which makes them anew in every call.
+-- judge units, or lease them. The same as `general.lua` does with them, in a fraction of the time:
+-- functions are dear in a script, which makes them anew in every call.
 --
 -- KEYS     the key of each request
 -- ARGV[1]  the limits, then the requests, packed (see `question.rs`)
 -- Answers with the time and, for each request, what was remembered (7 bytes): of a bucket the moment
--- at which it is full again, of a window the units used in it. All ones ask for `general.lua`: the
--- limit has changed, or units of the key are reserved or leased, or beyond the limit, and then what
--- is stored begins with that.
+-- at which it is full again, of a window the units used in it, leases included; of a request that
+-- leases, what it got as well (5) and for how long (5). All ones ask for `general.lua`: the limit has
+-- changed, units are reserved or beyond the limit, or a lease has ended.
 
-local call, pack, read = redis.call, struct.pack, struct.unpack
-local format, ceil = string.format, math.ceil
+local call, pack, read, byte, min = redis.call, struct.pack, struct.unpack, string.byte, math.min
+local floor, ceil, max = math.floor, math.ceil, math.max
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local origin = 0
 
-local FIXED_CLOCK = 1
-local questions, position = ARGV[1], 2
+-- As in `general.lua`: the kind of a window, what a key begins with of which units are held, the
+-- bytes of each hold, how far ahead a lease can end, and how many of them a key has.
+local FIXED_CLOCK, HELD, HOLD, LEASE_LASTS, LEASES_MAX = 1, 128, 20, 10000000, 100
+
+local questions = ARGV[1]
+local limits, plain, position = read('>BB', questions)
 -- Of each limit its kind, span and room, what an unused key has, what a unit adds to that, and of a
 -- window its end.
-local kinds, spans, rooms, fresh, units, ends = {}, {}, {}, {}, {}, {}
-for i = 1, string.byte(questions) do
+local kinds, spans, rooms, fresh, adds, ends = {}, {}, {}, {}, {}, {}
+for i = 1, limits do
   kinds[i], spans[i], rooms[i], position = read('>BI6I7', questions, position)
   if kinds[i] == FIXED_CLOCK then
-    fresh[i], units[i], ends[i] = 0, 1, now - now % spans[i] + spans[i]
+    fresh[i], adds[i], ends[i] = 0, 1, now - now % spans[i] + spans[i]
   else
-    fresh[i], units[i] = now, spans[i]
+    fresh[i], adds[i] = now, spans[i]
   end
 end
 local states = call('MGET', unpack(KEYS))
-local words, answers, changed = {}, { pack('>I7', now) }, {}
+local answers, words, changed = { pack('>I7', now) }, {}, {}
+-- Of keys of which units are held, the leases by name, their number and their sum.
+local leases, counts, leased = {}, {}, {}
 for i = 1, #KEYS do
   local key, which, judged, taken = KEYS[i]
   which, judged, taken, position = read('>BI4I4', questions, position)
-  local word, state = words[key], states[i]
+  local word, state, out = words[key], states[i], leased[key] or 0
   if not word then
     word = fresh[which]
     if state then
       local kind, at, was
+      if #state > 14 then
+        local last = byte(state) == HELD and 2 + HOLD * byte(state, 2) or 0
+        local held, count = {}, 0
+        out = 0
+        for from = 3, last, HOLD do
+          local id, units, till = read('>c8I5I7', state, from)
+          local first = byte(id)
+          if first < 128 or first > 191 or till <= now or till > now + LEASE_LASTS then word = nil end
+          held[id], count, out = { units, till }, count + 1, out + units
+        end
+        if not word then
+          out = 0
+        elseif last > 0 then
+          leases[key], counts[key], leased[key] = held, count, out
+        end
+        state = string.sub(state, last + 1)
+      end
       if #state == 12 then
         kind, at, was = read('>BI7I4', state)
       elseif #state == 14 then
         kind, at, was = read('>BI7I6', state)
       end
-      if kind ~= kinds[which] then
-        word = nil
+      if not word or kind ~= kinds[which] then
+        -- Nothing beside what is held is nothing.
+        if state ~= '' then word = nil end
       elseif kind == FIXED_CLOCK then
         if at > now then word = at == ends[which] and was <= rooms[which] and was or nil end
       elseif was ~= spans[which] or at > now + rooms[which] then
@@ -56,20 +80,63 @@ for i = 1, #KEYS do
   elseif changed[key] and changed[key] ~= which then
     word = nil
   end
+  local add, room, id, lasts, spent, want, least = adds[which], rooms[which]
+  if i > plain then
+    id, lasts, spent, want, least, position = read('>c8I5I5I5I5', questions, position)
+    local mine = word and leases[key] and leases[key][id]
+    if mine then
+      out = out - mine[1]
+      word = word + min(spent, mine[1]) * add
+      leases[key][id], counts[key], leased[key] = nil, counts[key] - 1, out
+      words[key], changed[key] = word, which
+    end
+  end
   if not word then
     answers[i + 1] = '\255\255\255\255\255\255\255'
+    if id then answers[i + 1] = answers[i + 1] .. pack('>I5I5', 0, 0) end
   else
-    answers[i + 1] = pack('>I7', word)
-    local unit = units[which]
-    if word - fresh[which] + judged * unit <= rooms[which] and taken > 0 then
-      words[key], changed[key] = word + taken * unit, which
+    local answer, granted = pack('>I7', word + out * add), 0
+    local fits = judged > 0 and word - fresh[which] + (judged + out) * add <= room
+    if fits and taken > 0 then
+      word = word + taken * add
+      words[key], changed[key] = word, which
     end
+    if id then
+      lasts = min(lasts, (ends[which] or now + lasts) - now)
+      if fits and (counts[key] or 0) < LEASES_MAX then
+        granted = min(want, floor((floor((room - word + fresh[which]) / add) - out) / 4))
+        if granted < least then granted = 0 end
+      end
+      if granted > 0 then
+        leases[key] = leases[key] or {}
+        leases[key][id] = { granted, now + lasts }
+        counts[key], leased[key] = (counts[key] or 0) + 1, out + granted
+        words[key], changed[key] = word, which
+      end
+      answer = answer .. pack('>I5I5', granted, lasts)
+    end
+    answers[i + 1] = answer
   end
 end
 for key, which in pairs(changed) do
-  local at, was = words[key], spans[which]
+  local at, was, state, held = words[key], spans[which], '', leases[key]
+  local is_used = at > fresh[which]
   if ends[which] then at, was = ends[which], at end
-  call('SET', key, pack(was < 4294967296 and '>BI7I4' or '>BI7I6', kinds[which], at, was),
-    'PXAT', format('%d', ceil(at / 1000) + origin))
+  if is_used then
+    state = pack(was < 4294967296 and '>BI7I4' or '>BI7I6', kinds[which], at, was)
+  end
+  if held and counts[key] > 0 then
+    for id, one in pairs(held) do
+      state = pack('>c8I5I7', id, one[1], one[2]) .. state
+      -- A lease that ends unreported is charged as of then.
+      if not ends[which] then at = max(at, one[2] + rooms[which]) end
+    end
+    state = string.char(HELD, counts[key]) .. state
+  end
+  if state == '' then
+    call('DEL', key)
+  else
+    call('SET', key, state, 'PXAT', string.format('%d', ceil(at / 1000) + origin))
+  end
 end
 return table.concat(answers)

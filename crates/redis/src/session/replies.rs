@@ -89,7 +89,9 @@ impl Session<'_> {
 }
 
 fn answer_plain(questions: Vec<Pending>, answer: Bytes) -> io::Result<()> {
-    let told = Told::plain(answer, questions.len()).map_err(io::Error::other)?;
+    let is_leasing = |pending: &&Pending| pending.question.is_leasing();
+    let leasing = questions.iter().filter(is_leasing).count();
+    let told = Told::plain(answer, questions.len(), leasing).map_err(io::Error::other)?;
     for (mut pending, told) in questions.into_iter().zip(told) {
         pending.answer(match told {
             Told::Changed => Err(Failure::Changed),
