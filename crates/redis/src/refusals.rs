@@ -6,7 +6,8 @@
 //! might fit, Redis is asked. Time that passed before the reply arrived is not counted, so nobody
 //! is let go too early, and nobody is held longer than by one round trip.
 //!
-//! A refund through this store or a changed limit ends it. A refund through another node is not
+//! A refund through this store or a changed limit ends it, and so does a new connection: it may lead
+//! to another master, with another clock, or to one that has forgotten everything. A refund through another node is not
 //! seen here: the key stays refused for the wait that it was told.
 
 use std::collections::HashMap;
@@ -47,13 +48,20 @@ struct Refused {
     until: Instant,
     /// Units that had to fit.
     judged: u64,
+    /// How many connections there had been.
+    connections: u64,
 }
 
 // === impl Refusals ===
 
 impl Refusals {
-    /// The verdict on a charge that is refused for sure.
-    pub(crate) fn verdict(&self, charge: &Charge<'_>, fitted: &Fitted) -> Option<Verdict> {
+    /// The verdict on a charge that is refused for sure; `connections` as it is now.
+    pub(crate) fn verdict(
+        &self,
+        charge: &Charge<'_>,
+        fitted: &Fitted,
+        connections: u64,
+    ) -> Option<Verdict> {
         // Relaxed: a reader that misses the newest one asks Redis.
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
@@ -61,8 +69,9 @@ impl Refusals {
         let judged = judged(charge)?;
         let mut shard = self.shard(charge.key);
         let refused = shard.get(&charge.key)?;
-        let decision = refused.decision(charge, fitted, judged);
-        if decision.is_none() && (refused.fitted != *fitted || refused.until <= Instant::now()) {
+        let holds = refused.connections == connections && refused.fitted == *fitted;
+        let decision = holds.then(|| refused.decision(charge, judged)).flatten();
+        if decision.is_none() && (!holds || refused.until <= Instant::now()) {
             shard.remove(&charge.key);
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
@@ -77,9 +86,9 @@ impl Refusals {
         &self,
         charge: &Charge<'_>,
         fitted: &Fitted,
-        seen: Seen,
-        now: u64,
+        (seen, now): (Seen, u64),
         wait: Span,
+        connections: u64,
     ) {
         let Some(judged) = judged(charge) else {
             return;
@@ -95,6 +104,7 @@ impl Refusals {
             heard_at,
             until: heard_at + wait.into(),
             judged,
+            connections,
         };
         let mut shard = self.shard(charge.key);
         let before = shard.len();
@@ -132,8 +142,9 @@ impl Refusals {
 
 impl Refused {
     /// What core says now; nothing if the charge may fit, or if nobody knows.
-    fn decision(&self, charge: &Charge<'_>, fitted: &Fitted, judged: u64) -> Option<Decision> {
-        if self.fitted != *fitted || self.until <= Instant::now() {
+    fn decision(&self, charge: &Charge<'_>, judged: u64) -> Option<Decision> {
+        let fitted = &self.fitted;
+        if self.until <= Instant::now() {
             return None;
         }
         // Of a log only the wait for the very units is known.

@@ -146,6 +146,11 @@ impl Stats {
         self.lost.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Connections that were opened.
+    pub(crate) fn connections(&self) -> u64 {
+        self.connected.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn connected(&self) {
         self.connected.fetch_add(1, Ordering::Relaxed);
     }

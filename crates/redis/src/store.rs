@@ -231,7 +231,8 @@ impl Redis {
             [] => Ok(Verdict::default()),
             [charge] => {
                 let fitted = Fitted::new(charge.limit).map_err(unfit)?;
-                if let Some(verdict) = self.refusals.verdict(charge, &fitted) {
+                let connections = self.stats.connections();
+                if let Some(verdict) = self.refusals.verdict(charge, &fitted, connections) {
                     self.stats.refused_here();
                     return Ok(verdict);
                 }
@@ -281,8 +282,10 @@ impl Redis {
             Mode::Leased => wait.min(LEASED_REFUSAL_MAX),
             Mode::Strict | Mode::WriteBack => wait,
         };
-        if let Ok((seen, now)) = told.seen(fitted) {
-            self.refusals.remember(charge, fitted, seen, now, wait);
+        if let Ok(seen) = told.seen(fitted) {
+            let connections = self.stats.connections();
+            self.refusals
+                .remember(charge, fitted, seen, wait, connections);
         }
     }
 
