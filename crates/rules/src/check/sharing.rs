@@ -25,7 +25,7 @@ pub(super) fn checked(draft: &DomainDraft, outer: Sharing, findings: &mut Findin
         shared.check_mode(findings);
         let words = &shared.rate_limit.sharing;
         if let Some(nodes) = words.nodes
-            && !shared.asks_for_nodes(words.within(holds))
+            && !asks_for_nodes(words.within(holds))
         {
             useless_nodes(nodes.mark, findings);
         }
@@ -36,7 +36,7 @@ pub(super) fn checked(draft: &DomainDraft, outer: Sharing, findings: &mut Findin
         && !asks_for_nodes(holds)
         && !limits.iter().any(|shared| {
             let words = &shared.rate_limit.sharing;
-            words.nodes.is_none() && shared.asks_for_nodes(words.within(holds))
+            words.nodes.is_none() && asks_for_nodes(words.within(holds))
         })
     {
         useless_nodes(nodes.mark, findings);
@@ -91,13 +91,13 @@ fn check_mode(draft: &DomainDraft, limits: &[Shared<'_>], findings: &mut Finding
     findings.warning(mode.mark, "unsuitable-mode", message, help);
 }
 
-/// Whether anybody asks how many nodes there are.
+/// Whether anybody asks how many nodes there are: only for a node's share of a limit.
 fn asks_for_nodes(holds: Sharing) -> bool {
-    holds.mode != Mode::Strict || holds.on_store_error == OnStoreError::Local
+    holds.on_store_error == OnStoreError::Local
 }
 
 fn useless_nodes(mark: Mark, findings: &mut Findings) {
-    let message = "`nodes` has no effect on a strict limit without `on_store_error: local`";
+    let message = "`nodes` has no effect without `on_store_error: local`";
     let help = "write `on_store_error: local`, or remove it; if the settings say so, check with \
                 `--config`";
     findings.warning(mark, "no-effect", message.to_owned(), help);
@@ -118,12 +118,6 @@ impl Shared<'_> {
             let help = format!("{help}, or write `mode: strict`");
             findings.warning(mode.mark, "unsuitable-mode", message, help);
         }
-    }
-
-    fn asks_for_nodes(&self, holds: Sharing) -> bool {
-        let is_strict = self.unsuited(holds.mode).is_some();
-        let mode = if is_strict { Mode::Strict } else { holds.mode };
-        asks_for_nodes(Sharing { mode, ..holds })
     }
 
     /// Why this limit is decided strictly whatever the mode says, and what to do about it.

@@ -361,10 +361,13 @@ fn words_of_a_shared_store() {
         );
     }
     warned(
-        "nodes-of-a-strict-limit",
+        "nodes-that-nobody-asks-for",
         limit(&format!("{five}\nnodes: 2")),
     );
-    for used in ["on_store_error: local", "mode: leased", "mode: write_back"] {
+    for used in [
+        "on_store_error: local",
+        "mode: leased\non_store_error: local",
+    ] {
         let loaded = load(&[Source::new(
             "a",
             limit(&format!("{five}\nnodes: 2\n{used}")),
@@ -372,7 +375,7 @@ fn words_of_a_shared_store() {
         assert_eq!(shown(&loaded.diagnostics), "", "{used}");
     }
     warned(
-        "nodes-of-a-strict-domain",
+        "nodes-that-nobody-asks-for-in-a-domain",
         format!("nodes: 2\n{}", limit(five)),
     );
 }

@@ -69,7 +69,7 @@ fn each_word_is_looked_for_by_itself_from_the_inside_out() {
 #[test]
 fn a_limit_of_the_request_takes_the_domain_s() {
     let text = format!(
-        "mode: leased\nnodes: 3\n{}",
+        "mode: leased\non_store_error: local\nnodes: 3\n{}",
         domain("{key: a, rate_limit: 5/day}")
     );
     let desk = Desk::new(loaded(&text, OUTER));
@@ -77,7 +77,7 @@ fn a_limit_of_the_request_takes_the_domain_s() {
     let resolved = desk.resolve(&request);
     let expected = Sharing {
         mode: Mode::Leased,
-        on_store_error: OnStoreError::Allow,
+        on_store_error: OnStoreError::Local,
         nodes: NonZeroU32::new(3),
     };
     assert_eq!(resolved.charges()[0].sharing, expected);
