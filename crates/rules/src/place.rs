@@ -92,8 +92,8 @@ const ON_STORE_ERROR_FIELD: Field = field(
 const NODES_FIELD: Field = field(
     "nodes",
     Form::Count(NODES.0, NODES.1),
-    "How many nodes share the limit. A rule's own wins over its domain's. Default: what the \
-     settings say, else the store counts them.",
+    "How many nodes share the limit, for a node's share of it in `on_store_error: local`. A rule's \
+     own wins over its domain's. Default: what the settings say, else the store counts them.",
 );
 
 const DOMAIN: [Field; 6] = [
