@@ -123,6 +123,7 @@ impl Redis {
     /// [`StoreError::Unreachable`], [`StoreError::TimedOut`] or [`StoreError::BadReply`].
     pub async fn reset(&self, key: Key) -> Result<bool, StoreError> {
         self.refusals().forget(key);
+        self.leases().forget(key);
         let name = self.name_of(key);
         let words: [&[u8]; 2] = [b"DEL", name.as_bytes()];
         let reply = self.reach().command(key, &words, Instant::now()).await;

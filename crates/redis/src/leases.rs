@@ -24,7 +24,8 @@
 //!   does not fall by rounding: what is leaving is multiplied by a part of at most one.
 //!
 //! A leaky bucket orders its requests, and its delays are one sequence over all nodes, so it is
-//! always asked ([`Mode::suits`]). So is whatever is charged for a refusal.
+//! always asked ([`Mode::suits`]). So is whatever is charged for a refusal, and a request that meets
+//! several limits.
 //!
 //! # How much
 //!
@@ -246,6 +247,13 @@ impl Leases {
     pub(crate) fn close(self: &Arc<Leases>) -> Vec<Renewal> {
         self.is_closed.store(true, Ordering::Relaxed);
         self.asked(self.watch.now(), |_, _| Some(0))
+    }
+
+    /// Redis was made to forget the key: nothing that was leased of it before is spent.
+    pub(crate) fn forget(&self, key: Key) {
+        if let Some(lease) = self.shard(key).leases.remove(&key) {
+            lease.renewed.inspect(|renewed| renewed.notify_waiters());
+        }
     }
 
     /// Leases that are held.
