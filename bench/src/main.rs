@@ -98,10 +98,14 @@ fn run_all(out: &mut impl Write, asked: &Asked) -> Result<(), Box<dyn Error>> {
         }
         return Ok(());
     }
-    let mut measured: Vec<Measured> = Vec::new();
+    let (mut measured, mut failed) = (Vec::<Measured>::new(), Vec::new());
     for scenario in &scenarios {
         eprintln!("measuring {}", scenario.name());
-        measured.extend(in_own_process(&scenario.name(), asked.quick)?);
+        match in_own_process(&scenario.name(), asked.quick) {
+            Ok(of_one) => measured.extend(of_one),
+            // What the others come to is told all the same.
+            Err(error) => failed.push(error),
+        }
     }
     // Of some scenarios each contender has a process of its own.
     measured.sort_by_key(|one| place_of(&one.record.scenario, &scenarios));
@@ -119,7 +123,7 @@ fn run_all(out: &mut impl Write, asked: &Asked) -> Result<(), Box<dyn Error>> {
     if let Some(path) = &asked.svg {
         std::fs::write(path, chart::svg(&measured))?;
     }
-    Ok(())
+    failed.into_iter().next().map_or(Ok(()), Err)
 }
 
 /// Where a scenario's table stands: with the first process that measures a part of it.

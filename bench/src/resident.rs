@@ -10,8 +10,10 @@ use crate::keys::{BenchKey, KeyKind, Random};
 use crate::machine::resident_bytes;
 use crate::record::{Measured, Record};
 
-/// Room for states larger than a word, of which only what is used becomes resident.
-const WIDE_BYTES_PER_KEY: usize = 4_096;
+/// Room for each key, and for each number that its state consists of: of both only what is used
+/// becomes resident.
+const BYTES_PER_KEY: usize = 256;
+const BYTES_PER_NUMBER: usize = 8;
 /// Of so many keys every admitted moment is written down beside, to hold the store to it.
 const WITNESSES: usize = 16;
 
@@ -154,11 +156,17 @@ fn build(limit: Limit, keys: u64, clock: Arc<ManualClock>) -> TestLimiter {
     let keys = usize::try_from(keys).unwrap_or(usize::MAX);
     let builder = Limiter::builder(limit).max_keys(keys).clock(clock);
     match limit.algorithm() {
-        Algorithm::SlidingLog | Algorithm::SlidingWindow(_) => {
-            builder.max_bytes(keys * WIDE_BYTES_PER_KEY).build()
+        Algorithm::SlidingLog => builder.max_bytes(keys * room(limit.count())).build(),
+        Algorithm::SlidingWindow(segments) => {
+            let counters = u32::from(segments.get()) + 1;
+            builder.max_bytes(keys * room(counters)).build()
         }
         _ => builder.build(),
     }
+}
+
+fn room(numbers: u32) -> usize {
+    BYTES_PER_KEY + BYTES_PER_NUMBER * usize::try_from(numbers).unwrap_or(0)
 }
 
 // === impl Holder ===

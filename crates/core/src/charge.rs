@@ -67,7 +67,8 @@ pub struct Past {
 // === impl Charge ===
 
 impl<'a> Charge<'a> {
-    /// `cost` on `key` under `limit`, enforced and shared strictly, of a rule that was never changed.
+    /// `cost` on `key` under `limit`, enforced and shared strictly, of a rule that was never
+    /// changed.
     pub const fn new(key: Key, limit: &'a Limit, cost: Cost) -> Charge<'a> {
         Charge {
             key,
@@ -124,8 +125,8 @@ impl Past {
             .map(|index| &self.limits[index])
     }
 
-    /// The same past with every limit changed alike: a store that keeps a part of each limit remembers
-    /// parts of the former ones.
+    /// The same past with every limit changed alike: a store that keeps a part of each limit
+    /// remembers parts of the former ones.
     pub fn map(&self, change: impl FnMut(&Limit) -> Limit) -> Past {
         Past {
             revision: self.revision,

@@ -23,8 +23,8 @@ pub enum Mode {
     /// The store is asked for each. Exact.
     #[default]
     Strict,
-    /// A node takes units of warm keys ahead, and spends them without asking. Never over-admits; may
-    /// refuse what lies leased elsewhere.
+    /// A node takes units of warm keys ahead, and spends them without asking. Never over-admits;
+    /// may refuse what lies leased elsewhere.
     Leased,
     /// A node decides on what it knows, and reports what it admitted at intervals. Over-admits, by
     /// what the nodes admit within one interval.
@@ -41,8 +41,8 @@ pub enum OnStoreError {
     #[default]
     Deny,
     /// The node alone decides, on its share of the limit: a [`Sharing::nodes`]-th of the units,
-    /// rounded down, and one unit at least. Over-admits as long as it lasts, per window at most what
-    /// all shares together hold.
+    /// rounded down, and one unit at least. Over-admits as long as it lasts, per window at most
+    /// what all shares together hold.
     Local,
 }
 

@@ -11,15 +11,17 @@
 //!
 //! A decision on one limit is lock-free: read a slot, ask [`tollgate_core::step`], replace the slot
 //! if it is still the same. For buckets that is compiled into the caller (`memory/quick.rs`), so
-//! that parts of the decision that nobody reads are not computed. A decision on several limits marks its slots as locked, in the order of
-//! the keys, and everybody else who needs one of them waits the fraction of a microsecond that this
-//! takes, or at most until a named bound. States that are larger than a word live in an arena of
-//! 64-byte blocks, reached through the key's slot and only under its lock.
+//! that parts of the decision that nobody reads are not computed. A decision on several limits
+//! marks its slots as locked, in the order of the keys, and everybody else who needs one of them
+//! waits the fraction of a microsecond that this takes, or at most until a named bound. States that
+//! are larger than a word live in an arena of 64-byte blocks, reached through the key's slot and
+//! only under its lock.
 //!
 //! # Bytes per key
 //!
-//! `max_keys` buys 24 bytes a key, allocated at the start, in large pages where the system has them:
-//! a slot of 16 bytes, and nearly half a slot of room. What does not fit a word takes blocks of the arena while the key is remembered:
+//! `max_keys` buys 24 bytes a key, allocated at the start, in large pages where the system has
+//! them: a slot of 16 bytes, and nearly half a slot of room. What does not fit a word takes blocks
+//! of the arena while the key is remembered:
 //!
 //! | algorithm | blocks of 64 bytes | bytes a key, slot included |
 //! |---|---|---|

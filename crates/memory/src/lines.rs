@@ -39,8 +39,8 @@ impl Lines {
             handle_alloc_error(layout);
         };
         prefer_large_pages(bytes, layout.size());
-        // SAFETY: the bytes were allocated with this size. Zeroes are valid lines: every slot is two
-        // integers.
+        // SAFETY: the bytes were allocated with this size. Zeroes are valid lines: every slot is
+        // two integers.
         unsafe { bytes.write_bytes(0, layout.size()) };
         Lines { first, count }
     }
@@ -72,14 +72,14 @@ impl Drop for Lines {
     }
 }
 
-/// Asks for large pages in place of all small ones that lie wholly inside. A wish: a system that has
-/// none, or says no, takes small ones.
+/// Asks for large pages in place of all small ones that lie wholly inside. A wish: a system that
+/// has none, or says no, takes small ones.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn prefer_large_pages(first: *mut u8, bytes: usize) {
     let whole = bytes / LARGE_PAGE * LARGE_PAGE;
     if whole > 0 {
-        // SAFETY: the range was just allocated and begins at a large page; the advice changes how its
-        // pages are backed, not what they hold.
+        // SAFETY: the range was just allocated and begins at a large page; the advice changes how
+        // its pages are backed, not what they hold.
         unsafe { libc::madvise(first.cast(), whole, libc::MADV_HUGEPAGE) };
     }
 }

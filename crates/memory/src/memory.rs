@@ -222,8 +222,8 @@ impl<C: Clock> Memory<C> {
         self.check_each(keys, charge, |answer| answers.push(answer));
     }
 
-    /// As [`Memory::check_batch`], for whoever needs neither list: `charge` says what is asked of each
-    /// key, in their order, and `told` hears the answers, in the same order.
+    /// As [`Memory::check_batch`], for whoever needs neither list: `charge` says what is asked of
+    /// each key, in their order, and `told` hears the answers, in the same order.
     #[inline]
     pub fn check_each<'c>(
         &self,

@@ -192,8 +192,8 @@ impl Table {
     /// The line that is the key's home in its second bucket; the first one twice in no table.
     #[inline]
     fn second_home(&self, place: Place) -> usize {
-        // All bits count, also those that the fingerprint does not have. So many buckets further on,
-        // at least one and fewer than all; the sum of two lines does not overflow.
+        // All bits count, also those that the fingerprint does not have. So many buckets further
+        // on, at least one and fewer than all; the sum of two lines does not overflow.
         let further = spread(place.bits.rotate_left(32), self.lines.len() - 2);
         let second = place.home + (further & !1) + 2;
         second.checked_sub(self.lines.len()).unwrap_or(second)

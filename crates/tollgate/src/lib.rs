@@ -41,8 +41,8 @@
 //!
 //! **Several limits** on one request are all or nothing: [`check_all`]. Units that were not used go
 //! back with [`Limiter::refund`]; [`Limiter::peek`] asks without charging;
-//! [`Limiter::check_batch`] and [`Limiter::check_each`] decide for many keys at once, twice as fast as
-//! one by one.
+//! [`Limiter::check_batch`] and [`Limiter::check_each`] decide for many keys at once, twice as fast
+//! as one by one.
 //!
 //! **Waiting** instead of refusing: `until_ready` (feature `async`, on tokio) and
 //! [`Limiter::until_n_ready_with`] (any timer). Fair, cancel-safe, without polling.
