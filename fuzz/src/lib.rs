@@ -19,7 +19,7 @@ mod replay;
 
 pub use check::check;
 pub use replay::{access_log, trace};
-pub use replies::replies;
+pub use replies::{answers, replies};
 pub use request::request;
 pub use rules::rules;
 pub use store::store;

@@ -1,6 +1,7 @@
 //! What a Redis server sends, of any bytes.
 
 use bytes::BytesMut;
+use tollgate_core::{Algorithm, Anchor, InvalidLimit, Limit, Span};
 use tollgate_redis::fuzzed;
 
 /// Slots of a Redis Cluster.
@@ -30,6 +31,36 @@ pub fn replies(input: &[u8]) {
         assert!(address.contains(':'), "{address}");
     }
     let _both_answers_are_right = fuzzed::is_retried(input);
+}
+
+/// Reads the input as what a script answers about limits of every algorithm.
+///
+/// # Panics
+///
+/// If reading or deciding does, or if more remains than the limit has.
+pub fn answers(input: &[u8]) {
+    for limit in limits() {
+        if let Some(decision) = fuzzed::decision(input, &limit) {
+            assert!(
+                decision.remaining() <= limit.capacity(),
+                "{limit}: {decision:?}"
+            );
+        }
+    }
+}
+
+fn limits() -> [Limit; 7] {
+    let from_first = Algorithm::FixedWindow(Anchor::FirstRequest);
+    let valid = |limit: Result<Limit, InvalidLimit>| limit.expect("these are limits");
+    [
+        valid(Limit::fixed_window(100, Span::MINUTE)),
+        valid(Limit::new(from_first, 5, Span::DAY)),
+        valid(Limit::sliding_window(100, Span::MINUTE, 1)),
+        valid(Limit::sliding_window(7, Span::DAY, 60)),
+        valid(Limit::sliding_log(100, Span::HOUR)),
+        valid(Limit::token_bucket(100, Span::MINUTE)),
+        valid(Limit::leaky_bucket(3, Span::DAY)),
+    ]
 }
 
 /// Every reply in what arrives piece by piece, as it is shown, and the mistake that ends it.

@@ -6,8 +6,9 @@ use std::path::Path;
 /// A target's name and body.
 type Target = (&'static str, fn(&[u8]));
 
-const TARGETS: [Target; 7] = [
+const TARGETS: [Target; 8] = [
     ("access_log", tollgate_fuzz::access_log),
+    ("answers", tollgate_fuzz::answers),
     ("check", tollgate_fuzz::check),
     ("replies", tollgate_fuzz::replies),
     ("request", tollgate_fuzz::request),

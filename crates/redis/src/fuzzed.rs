@@ -4,11 +4,15 @@
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
+use tollgate_core::{Cost, Decision, Limit, OnDenial, step};
 
 use crate::cluster;
 use crate::failure::Refusal;
+use crate::fit::Fitted;
 use crate::resp::{self, Malformed};
+use crate::seen::moment;
+use crate::told::Told;
 
 /// Takes the first reply out of `input`; `None` if it is not there yet as a whole.
 ///
@@ -41,4 +45,21 @@ pub fn is_retried(text: &[u8]) -> bool {
             matches!(failure, Moved { .. } | Ask { .. } | TryAgain)
         }
     }
+}
+
+/// Reads an answer of the general script to one question about `limit`, and decides on one unit by
+/// it; `None` if it makes no sense, or Redis cannot keep the limit.
+pub fn decision(answer: &[u8], limit: &Limit) -> Option<Decision> {
+    let fitted = Fitted::new(limit).ok()?;
+    let answer = Bytes::copy_from_slice(answer);
+    let told = Told::general(answer, std::iter::once(1)).ok()?;
+    let (mut seen, now) = told.first()?.seen(&fitted).ok()?;
+    let decision = step(
+        &mut seen,
+        &fitted.limit,
+        moment(now),
+        Cost::ONE,
+        OnDenial::Charge,
+    );
+    Some(decision)
 }
