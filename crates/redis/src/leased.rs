@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use tokio::time::{Duration, Instant, sleep, timeout_at};
-use tollgate_core::{Charge, Cost, StoreError, Verdict, Wait};
+use tollgate_core::{Charge, Cost, Enforcement, Key, StoreError, Verdict, Wait};
 
 use crate::apart::together;
 use crate::failure::Failure;
+use crate::fit::Fitted;
 use crate::leases::{Granted, LASTS, LOOK_EVERY, Leases, Renewal, Spend};
 use crate::question::{Leasing, Question};
 use crate::reach::{Asked, Reach};
-use crate::seen::Seen;
 use crate::stats::Stats;
 use crate::store::{Redis, malformed};
 use crate::told::Told;
@@ -19,6 +19,13 @@ use crate::told::Told;
 const AT_ONCE: usize = 512;
 /// How long to wait, while the store closes, for those who ask.
 const PAUSE: Duration = Duration::from_millis(1);
+
+/// What of a charge matters to whoever asks for it, and outlives it.
+#[derive(Clone, Copy)]
+struct Asker {
+    cost: Cost,
+    enforcement: Enforcement,
+}
 
 impl Redis {
     /// Decides on leased units, once `spend` has come to an end; nothing, if Redis is to be asked for
@@ -45,7 +52,8 @@ impl Redis {
         }
     }
 
-    /// Has the charge decided, and leases units beside it.
+    /// Has the charge decided, and leases units beside it: in a task of its own, so that a caller who
+    /// goes away takes no lease along.
     async fn renew(
         &self,
         renewal: Renewal,
@@ -53,10 +61,15 @@ impl Redis {
         since: Instant,
     ) -> Result<Option<Verdict>, StoreError> {
         let fitted = *renewal.fitted();
-        let asked = ask(self.reach(), &renewal, charge, since).await;
-        let told = asked.map_err(|asked| asked.into_error(self.timeout()))?;
-        let (told, units, lasts) = told.lease().map_err(malformed)?;
-        self.stats().settled(renewal.spent, renewal.left);
+        let (reach, stats) = (Arc::clone(self.reach()), Arc::clone(self.stats()));
+        let asker = Asker::of(charge);
+        let told = tokio::spawn(async move { renew(renewal, asker, &reach, &stats, since).await });
+        // A task that does not end was stopped with the runtime.
+        let lost = StoreError::TimedOut {
+            after: self.timeout(),
+        };
+        let told = told.await.map_err(|_stopped| lost)?;
+        let told = told.map_err(|asked| asked.into_error(self.timeout()))?;
         if told.is_blocked() {
             return Ok(None);
         }
@@ -64,9 +77,6 @@ impl Redis {
         if let Some(Wait::For(wait)) = verdict.refusal.map(|refusal| refusal.wait) {
             self.remember(charge, &fitted, &told, wait);
         }
-        let (mut seen, now) = told.seen(&fitted).map_err(malformed)?;
-        seen.charge(charge, &fitted, now);
-        tell(renewal, self.stats(), units, lasts, (seen, now));
         Ok(Some(verdict))
     }
 
@@ -117,22 +127,48 @@ async fn look_after(due: Vec<Renewal>, reach: &Reach, stats: &Stats) {
 
 /// Renews a lease, or gives it back, without a request.
 async fn renew_alone(renewal: Renewal, reach: &Reach, stats: &Stats) {
-    let fitted = *renewal.fitted();
-    let cost = match renewal.want {
-        0 => Cost::Refund(0),
-        _ => Cost::Peek(1),
+    let asker = Asker {
+        cost: match renewal.want {
+            0 => Cost::Refund(0),
+            _ => Cost::Peek(1),
+        },
+        enforcement: Enforcement::Enforce,
     };
-    let charge = Charge::new(renewal.key, &fitted.limit, cost);
-    let asked = ask(reach, &renewal, &charge, Instant::now()).await;
     // What is not told ends by itself.
-    let Ok(Ok((told, units, lasts))) = asked.map(Told::lease) else {
-        return;
-    };
+    let _told = renew(renewal, asker, reach, stats, Instant::now()).await;
+}
+
+/// Has the asker's charge decided, leases units beside it, and tells them to the leases.
+async fn renew(
+    renewal: Renewal,
+    asker: Asker,
+    reach: &Reach,
+    stats: &Stats,
+    since: Instant,
+) -> Result<Told, Asked> {
+    let fitted = *renewal.fitted();
+    let charge = asker.charge(renewal.key, &fitted);
+    let told = ask(reach, &renewal, &charge, since).await?;
+    let (told, units, lasts) = told.lease().map_err(|_| Asked::malformed(renewal.key))?;
     stats.settled(renewal.spent, renewal.left);
-    match told.seen(&fitted) {
-        Ok(seen) if units > 0 => tell(renewal, stats, units, lasts, seen),
-        _ => stats.lease_returned(),
+    if units == 0 {
+        // Dropped, the renewal takes its lease out of the map.
+        if renewal.want == 0 {
+            stats.lease_returned();
+        }
+        return Ok(told);
     }
+    if let Ok((mut seen, now)) = told.seen(&fitted) {
+        seen.charge(&charge, &fitted, now);
+        stats.leased(units);
+        renewal.granted(Granted {
+            units,
+            lasts,
+            seen,
+            now,
+        });
+    }
+    Ok(told)
 }
 
 /// Asks the plain script, if it can, and the general one if it could not.
@@ -142,34 +178,15 @@ async fn ask(
     charge: &Charge<'_>,
     since: Instant,
 ) -> Result<Told, Asked> {
-    let fitted = renewal.fitted();
-    let charge = Charge {
-        limit: &fitted.limit,
-        ..*charge
-    };
-    let leasing = renewal.leasing();
-    let question = || Question::leasing(&charge, fitted, leasing);
+    let (fitted, leasing) = (renewal.fitted(), renewal.leasing());
+    let question = || Question::leasing(charge, fitted, leasing);
     let told = reach.ask(question, since).await;
     let is_changed = |asked: &Asked| matches!(asked.failure, Failure::Changed);
     if !told.as_ref().is_err_and(is_changed) {
         return told;
     }
-    let question = || Question::leasing_generally(&charge, fitted, leasing);
+    let question = || Question::leasing_generally(charge, fitted, leasing);
     reach.ask(question, since).await
-}
-
-/// Tells the leases what Redis has leased.
-fn tell(renewal: Renewal, stats: &Stats, units: u64, lasts: u64, (seen, now): (Seen, u64)) {
-    if units == 0 {
-        return;
-    }
-    stats.leased(units);
-    renewal.granted(Granted {
-        units,
-        lasts,
-        seen,
-        now,
-    });
 }
 
 impl Renewal {
@@ -180,6 +197,25 @@ impl Renewal {
             spent: self.spent,
             want: self.want,
             least: self.least,
+        }
+    }
+}
+
+// === impl Asker ===
+
+impl Asker {
+    const fn of(charge: &Charge<'_>) -> Asker {
+        Asker {
+            cost: charge.cost,
+            enforcement: charge.enforcement,
+        }
+    }
+
+    /// Whatever is charged for its own refusal is never leased, so nothing else of it matters.
+    fn charge<'f>(&self, key: Key, fitted: &'f Fitted) -> Charge<'f> {
+        Charge {
+            enforcement: self.enforcement,
+            ..Charge::new(key, &fitted.limit, self.cost)
         }
     }
 }

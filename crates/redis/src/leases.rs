@@ -49,6 +49,8 @@ mod heat;
 
 mod lease;
 
+mod renewal;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -59,6 +61,7 @@ use tollgate_core::{Charge, Cost, Decision, Key, Limit, Mode, Moment, OnDenial, 
 use heat::Heat;
 pub(crate) use lease::Granted;
 use lease::{Lease, Shape, first_want};
+pub(crate) use renewal::Renewal;
 
 use crate::fit::Fitted;
 use crate::key_map::KeyMap;
@@ -122,23 +125,6 @@ pub(crate) enum Spend {
     Cold,
 }
 
-/// What to ask Redis for; if nothing is told, the lease is given up and ends by itself.
-#[derive(Debug)]
-pub(crate) struct Renewal {
-    leases: Arc<Leases>,
-    pub(crate) key: Key,
-    shape: Arc<Shape>,
-    pub(crate) name: u64,
-    pub(crate) spent: u64,
-    /// Units that were not spent.
-    pub(crate) left: u64,
-    /// How many to lease: none to give all back.
-    pub(crate) want: u64,
-    pub(crate) least: u64,
-    asked_at: Moment,
-    is_done: bool,
-}
-
 // === impl Leases ===
 
 impl Leases {
@@ -200,7 +186,8 @@ impl Leases {
             return Spend::Cold;
         }
         let lease = Lease::new(shape, here, LEAST.saturating_mul(units));
-        let renewal = self.renewal(charge.key, &lease, first_want(rate, units), here);
+        let want = first_want(rate, units);
+        let renewal = Renewal::new(self, charge.key, &lease, want, here);
         shard.leases.insert(charge.key, lease);
         Spend::Ask(renewal)
     }
@@ -290,25 +277,10 @@ impl Leases {
 
     /// Somebody asks for more: meanwhile nothing of it is spent.
     fn ask(self: &Arc<Leases>, key: Key, lease: &mut Lease, want: u64, here: Moment) -> Renewal {
-        let renewal = self.renewal(key, lease, want, here);
+        let renewal = Renewal::new(self, key, lease, want, here);
         lease.left = 0;
         lease.renewed = Some(Arc::default());
         renewal
-    }
-
-    fn renewal(self: &Arc<Leases>, key: Key, lease: &Lease, want: u64, here: Moment) -> Renewal {
-        Renewal {
-            leases: Arc::clone(self),
-            key,
-            shape: Arc::clone(&lease.shape),
-            name: lease.name,
-            spent: lease.spent.into(),
-            left: lease.left.into(),
-            want: want.min(WANT_MAX),
-            least: lease.least.into(),
-            asked_at: here,
-            is_done: false,
-        }
     }
 
     /// The limit's shape; nothing if Redis cannot keep it, as will be told elsewhere.
@@ -353,45 +325,12 @@ fn leasable(charge: &Charge<'_>) -> Option<u32> {
     }
 }
 
-// === impl Renewal ===
+// === impl Spend ===
 
-impl Renewal {
-    pub(crate) fn fitted(&self) -> &Fitted {
-        &self.shape.fitted
-    }
-
-    /// Redis has leased some.
-    pub(crate) fn granted(mut self, granted: Granted) {
-        self.is_done = true;
-        let mut shard = self.leases.shard(self.key);
-        if let Some(lease) = shard.leases.get_mut(&self.key)
-            && lease.name == self.name
-        {
-            let renewed = lease.renewed.take();
-            lease.grant(granted, self.asked_at, self.leases.watch.now());
-            drop(shard);
-            renewed.inspect(|renewed| renewed.notify_waiters());
-        }
-    }
-}
-
-impl Drop for Renewal {
-    /// Whatever was not told to be leased is not spent: it was given back, or it ends by itself.
-    fn drop(&mut self) {
-        if self.is_done {
-            return;
-        }
-        if self.want > 0 {
-            self.leases.heat.rest(self.key, self.leases.watch.now());
-        }
-        let mut shard = self.leases.shard(self.key);
-        let is_ours = |lease: &Lease| lease.name == self.name;
-        if shard.leases.get(&self.key).is_some_and(is_ours)
-            && let Some(lease) = shard.leases.remove(&self.key)
-        {
-            drop(shard);
-            lease.renewed.inspect(|renewed| renewed.notify_waiters());
-        }
+impl Spend {
+    /// Whether dropping it would give up units.
+    pub(crate) const fn holds_some(&self) -> bool {
+        matches!(self, Spend::Ask(renewal) if renewal.spent + renewal.left > 0)
     }
 }
 

@@ -118,7 +118,7 @@ impl Redis {
             Arc::clone(&table),
             Arc::clone(&reach),
             Arc::clone(&stats),
-            config.sync_interval,
+            (config.sync_interval, config.timeout),
         );
         let reporter = tokio::spawn(reporter);
         let node = Nodes::new(&config.prefix);
@@ -232,7 +232,10 @@ impl Redis {
             [charge] => {
                 let fitted = Fitted::new(charge.limit).map_err(unfit)?;
                 let connections = self.stats.connections();
-                if let Some(verdict) = self.refusals.verdict(charge, &fitted, connections) {
+                // A lease that is to be renewed is not given up for it.
+                if !spend.holds_some()
+                    && let Some(verdict) = self.refusals.verdict(charge, &fitted, connections)
+                {
                     self.stats.refused_here();
                     return Ok(verdict);
                 }

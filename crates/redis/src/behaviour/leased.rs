@@ -1,6 +1,8 @@
 //! Leased units in virtual time: one node, several, and some that die.
 
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 
 use tollgate_behaviour::{Random, Rule, Subject, Taste, check, with_grain};
 use tollgate_core::{Algorithm, Anchor, Charge, Cost, Ledger, Limit, Mode, Now, Sharing, Span};
@@ -212,6 +214,33 @@ fn trace(random: &mut Random, nodes: &mut Nodes, care: Care) {
     };
     nodes.now = Now::at(nodes.now.utc + memory + LASTS);
     assert_eq!(nodes.remaining(peek), rule.limit.capacity(), "{rule:#?}");
+}
+
+/// A caller who goes away while it leases leaves the lease to others, and it goes back in the end.
+#[test]
+fn a_caller_who_goes_away_takes_no_lease_along() {
+    let mut nodes = Nodes::new(1);
+    let rule = rule(Limit::fixed_window(100, Span::HOUR).expect("an hour is a window"));
+    let key = nodes.nodes[0].key("only");
+    let charge = rule.charge(key, Cost::ONE);
+    let now = nodes.now;
+    assert!(nodes.nodes[0].decide(now, &[charge]).is_admitted());
+    let node = &nodes.nodes[0];
+    node.runtime.block_on(async {
+        let charges = [charge];
+        let mut asking = Box::pin(node.store.decide(&charges));
+        let once = poll_fn(|context| Poll::Ready(asking.as_mut().poll(context)));
+        assert!(once.await.is_pending());
+        drop(asking);
+        while node.store.counts().units_leased == 0 {
+            tokio::task::yield_now().await;
+        }
+    });
+    let asked = node.store.counts().questions;
+    assert!(nodes.nodes[0].decide(now, &[charge]).is_admitted());
+    assert_eq!(nodes.nodes[0].store.counts().questions, asked);
+    nodes.close();
+    assert_eq!(nodes.remaining(charge), 96);
 }
 
 /// A shadow limit that would refuse refuses nothing, on lease as well.
