@@ -65,6 +65,7 @@ use tokio::time::{Duration, Instant, sleep, timeout_at};
 use tollgate_core::{Charge, Cost, Mode, StoreError, Verdict};
 
 pub(crate) use keeper::keep;
+use report::Report;
 pub use table::KEYS_MAX;
 use table::Outcome;
 pub(crate) use table::Table;
@@ -126,18 +127,28 @@ impl Redis {
                 Ok(()) => Ok(()),
                 Err(_) => Err(StoreError::Contended),
             },
-            Outcome::Ask(report) => {
-                let table = Arc::clone(self.table());
-                let (reach, stats) = (Arc::clone(self.reach()), Arc::clone(self.stats()));
-                // On its own: what it tells must not get lost if the asker goes.
-                let told = tokio::spawn(async move {
-                    keeper::send(report, &table, &reach, &stats, since).await
-                });
-                match told.await {
-                    Ok(told) => told.map_err(|asked| asked.into_error(self.timeout())),
+            Outcome::Flush(told) => {
+                // Whatever fails, this key's next ask will tell.
+                let _of_all = self.learn_from(self.table().due(), since).await;
+                // It rang meanwhile, or another task is at it.
+                match timeout_at(deadline, told).await {
+                    Ok(()) => Ok(()),
                     Err(_) => Err(StoreError::Contended),
                 }
             }
+            Outcome::Ask(report) => self.learn_from(report, since).await,
+        }
+    }
+
+    /// Reports, on its own: what is told must not get lost if the asker goes.
+    async fn learn_from(&self, report: Report, since: Instant) -> Result<(), StoreError> {
+        let table = Arc::clone(self.table());
+        let (reach, stats) = (Arc::clone(self.reach()), Arc::clone(self.stats()));
+        let told =
+            tokio::spawn(async move { keeper::send(report, &table, &reach, &stats, since).await });
+        match told.await {
+            Ok(told) => told.map_err(|asked| asked.into_error(self.timeout())),
+            Err(_) => Err(StoreError::Contended),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Nodes that decide on their own count: how much too much they admit together, how few messages
 //! that takes, and how it ends.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -112,7 +112,8 @@ async fn spend(nodes: &[Arc<Redis>], limit: Limit, a_time: u32, lasts: Duration)
 /// How much the nodes admitted, and how much too much that may be.
 fn summed(spent: &[Spent], limit: &Limit) -> (u64, u64) {
     let within = spent.iter().map(Spent::within).max().unwrap();
-    let bound = (spent.len() as u64 - 1) * within.min(limit.capacity().into());
+    let others = u64::try_from(spent.len()).unwrap() - 1;
+    let bound = others * within.min(limit.capacity().into());
     (spent.iter().map(|spent| spent.admitted).sum(), bound)
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Duration, Instant, sleep_until};
 use tollgate_core::Span;
 
 use super::report::{self, Line, Report};
@@ -15,14 +15,28 @@ use crate::stats::Stats;
 use crate::told::Told;
 
 /// Reports at every interval; never ends.
-pub(crate) async fn keep(table: Arc<Table>, reach: Arc<Reach>, stats: Arc<Stats>, every: Span) {
-    let mut ticks = interval(every.into());
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+///
+/// Units must be reported, not only about to be, within an interval and a timeout. So if a report
+/// took longer than half the timeout, because it is of very many keys, the next one comes as much
+/// sooner, but not by more than half the interval. For as long, and a timeout, it is waited for.
+pub(crate) async fn keep(
+    table: Arc<Table>,
+    reach: Arc<Reach>,
+    stats: Arc<Stats>,
+    (every, timeout): (Span, Span),
+) {
+    let (every, half) = (Duration::from(every), Duration::from(every) / 2);
+    let in_time = Duration::from(timeout) / 2;
     loop {
-        ticks.tick().await;
+        let start = Instant::now();
         let report = table.due();
         // Keys whose report fails ask at their next decision.
-        let _heard_then = send(report, &table, &reach, &stats, Instant::now()).await;
+        let _heard_then = send(report, &table, &reach, &stats, start + half).await;
+        let rest = match start.elapsed() {
+            took if took <= in_time => every,
+            took => every.saturating_sub(took).max(half),
+        };
+        sleep_until(start + rest).await;
     }
 }
 

@@ -1,21 +1,20 @@
 //! The keys that this node counts itself: bounded, and forgotten when they fall idle.
 
-use std::collections::VecDeque;
-#[cfg(test)]
+mod entry;
+
+mod shard;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::Notify;
+use entry::{Entry, Readiness};
+use shard::Shard;
 use tokio::sync::futures::OwnedNotified;
-use tollgate_core::{
-    Account, Bill, Charge, Decision, Key, Limit, Moment, Now, Span, StoreError, Usage, Verdict,
-    step,
-};
+use tollgate_core::{Account, Bill, Charge, Key, Limit, Moment, Now, Span, StoreError, Verdict};
 
 use super::report::{Line, Report};
 use super::tally::{Counting, Tally};
 use crate::fit::Fitted;
-use crate::key_map::KeyMap;
 use crate::question;
 use crate::seen::moment;
 use crate::store::unfit;
@@ -23,18 +22,10 @@ use crate::told::{self, coarsen};
 use crate::watch::Watch;
 
 /// The most keys that one node counts itself; it asks Redis for the others.
-pub const KEYS_MAX: usize = SHARDS * SHARD_MAX;
+pub const KEYS_MAX: usize = SHARDS * shard::KEYS_MAX;
 const SHARDS: usize = 16;
-const SHARD_MAX: usize = 4_096;
-/// How many keys of a shard are looked at in one interval, and when there is no room for another
-/// one, to find those that can be forgotten.
-const LOOKED_AT: usize = 64;
-const LOOKED_AT_FOR_ROOM: usize = 8;
-/// How long a key may lie unused, and how long if it has recovered.
-const IDLE: Span = Span::from_secs(10);
-const RESTING: Span = Span::SECOND;
-/// How far Redis's clock may go back and still be taken for the same time.
-const STEADY_MICROS: u64 = 1_000_000;
+/// How often in one interval late keys have everything reported that is due.
+const FLUSHES: u64 = 8;
 
 /// The keys that this node counts itself.
 #[derive(Debug)]
@@ -43,43 +34,10 @@ pub(crate) struct Table {
     watch: Watch,
     /// How long units may be admitted that Redis was not told of.
     lasts: Span,
+    /// When everything that is due may be reported again before its time, in nanoseconds.
+    flush_after: AtomicU64,
     #[cfg(test)]
     told: Option<Arc<AtomicU64>>,
-}
-
-#[derive(Debug, Default)]
-struct Shard {
-    entries: KeyMap<Entry>,
-    /// Keys with something to report, each once.
-    dirty: Vec<Key>,
-    /// All keys, those that were looked at longest ago first.
-    ring: VecDeque<Key>,
-    /// Decisions that were made.
-    decided: u64,
-}
-
-/// One key.
-#[derive(Debug)]
-struct Entry {
-    limit: Limit,
-    fitted: Fitted,
-    tally: Tally,
-    /// Redis has told its count, and was told ours since whenever we asked.
-    is_known: bool,
-    /// A report of this key is on its way.
-    is_asking: bool,
-    is_dirty: bool,
-    /// When the first unit was admitted that is not reported yet, and the first of those that are on
-    /// their way.
-    since: Option<Moment>,
-    sent_since: Option<Moment>,
-    /// Redis's time in microseconds, and ours when it was told.
-    now: u64,
-    heard_at: Moment,
-    /// The latest time, as Redis tells it, at which anything was decided.
-    latest: u64,
-    used_at: Moment,
-    told: Arc<Notify>,
 }
 
 /// What is to be done with a request.
@@ -87,30 +45,24 @@ pub(crate) enum Outcome {
     Decided(Verdict),
     /// Report this, then try again.
     Ask(Report),
+    /// Report whatever is due, this key among it, then try again.
+    Flush(OwnedNotified),
     /// Somebody else is reporting: try again then.
     Wait(OwnedNotified),
     /// Ask Redis for this request.
     NoRoom,
 }
 
-/// Whether a key can be decided on.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Readiness {
-    Ready,
-    Asking,
-    ToAsk,
-}
-
 // === impl Table ===
 
 impl Table {
+    #[cfg(not(test))]
     pub(crate) fn new(watch: Watch, lasts: Span) -> Arc<Table> {
         Arc::new(Table {
             shards: std::array::from_fn(|_| Mutex::default()),
             watch,
             lasts,
-            #[cfg(test)]
-            told: None,
+            flush_after: AtomicU64::new(0),
         })
     }
 
@@ -121,8 +73,22 @@ impl Table {
             shards: std::array::from_fn(|_| Mutex::default()),
             watch: Watch::told(told.clone()),
             lasts,
+            flush_after: AtomicU64::new(0),
             told,
         })
+    }
+
+    /// Whether to report everything that is due, because some of it is late: not again and again, if
+    /// Redis is away.
+    fn may_flush(&self, now: Moment) -> bool {
+        let next = now + Span::from_nanos(self.lasts.as_nanos() / FLUSHES);
+        let after = self.flush_after.load(Ordering::Relaxed);
+        // Relaxed: if two are first, both report, and one of them finds nothing.
+        now.as_nanos() >= after
+            && self
+                .flush_after
+                .compare_exchange(after, next.as_nanos(), Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// Decides over one charge.
@@ -141,8 +107,9 @@ impl Table {
         };
         match entry.readiness(charge.limit, now, self.lasts) {
             Readiness::Ready => {}
-            Readiness::Asking => return Ok(entry.wait()),
-            Readiness::ToAsk => {
+            Readiness::Asking => return Ok(Outcome::Wait(entry.hears())),
+            Readiness::Late if self.may_flush(now) => return Ok(Outcome::Flush(entry.hears())),
+            Readiness::ToAsk | Readiness::Late => {
                 let line = entry.ask(charge.key, charge.limit)?;
                 return Ok(Outcome::Ask(Report { lines: vec![line] }));
             }
@@ -181,8 +148,11 @@ impl Table {
             };
             match entry.readiness(limit, now, self.lasts) {
                 Readiness::Ready => {}
-                Readiness::Asking => waits = Some(entry.wait()),
-                Readiness::ToAsk => asks.push((key, *limit)),
+                Readiness::Asking => waits = Some(Outcome::Wait(entry.hears())),
+                Readiness::Late if waits.is_none() && self.may_flush(now) => {
+                    waits = Some(Outcome::Flush(entry.hears()));
+                }
+                Readiness::ToAsk | Readiness::Late => asks.push((key, *limit)),
             }
         }
         if let Some(wait) = waits {
@@ -249,7 +219,7 @@ impl Table {
             };
             if entry.is_asking {
                 if lines.is_empty() {
-                    return Some(entry.wait());
+                    return Some(Outcome::Wait(entry.hears()));
                 }
             } else if entry.tally.is_reported() {
                 entry.is_known = false;
@@ -267,7 +237,7 @@ impl Table {
         for index in 0..SHARDS {
             let mut shard = self.shard(index);
             shard.gather(&mut lines);
-            shard.forget_idle(LOOKED_AT, now, |entry| self.redis_time(entry, now));
+            shard.look_around(now, |entry| self.redis_time(entry, now));
         }
         Report { lines }
     }
@@ -297,16 +267,16 @@ impl Table {
         if let Some(entry) = entries.get_mut(&line.key) {
             entry.tally.put_back(&line.fitted, line.parts);
             entry.since = line.since.or(entry.since);
-            entry.failed();
-            entry.note_dirty(line.key, dirty);
+            entry.failed(line.key, dirty);
         }
     }
 
     /// Nobody knows whether Redis was told a line. It is not told again: see [`super`].
     pub(crate) fn lost(&self, line: &Line) {
         let mut shard = self.shard(index(line.key));
-        if let Some(entry) = shard.entries.get_mut(&line.key) {
-            entry.failed();
+        let Shard { entries, dirty, .. } = &mut *shard;
+        if let Some(entry) = entries.get_mut(&line.key) {
+            entry.failed(line.key, dirty);
         }
     }
 
@@ -324,12 +294,7 @@ impl Table {
         if let Some(told) = &self.told {
             return told.load(Ordering::SeqCst);
         }
-        let passed = now.since(entry.heard_at).as_nanos() / 1_000;
-        let time = entry.now.saturating_add(passed);
-        if time < entry.latest && entry.latest - time < STEADY_MICROS {
-            return entry.latest;
-        }
-        time
+        entry.redis_time(now)
     }
 
     fn shard(&self, index: usize) -> MutexGuard<'_, Shard> {
@@ -362,184 +327,6 @@ impl Shards<'_> {
 
 fn index(key: Key) -> usize {
     usize::try_from(key.bits() & 0xF).unwrap_or(0)
-}
-
-// === impl Shard ===
-
-impl Shard {
-    /// Makes an entry, if there is room.
-    fn admit(&mut self, key: Key, limit: &Limit, fitted: Fitted, now: Moment) -> bool {
-        if self.entries.len() >= SHARD_MAX {
-            self.forget_idle(LOOKED_AT_FOR_ROOM, now, |entry| entry.now);
-            if self.entries.len() >= SHARD_MAX {
-                return false;
-            }
-        }
-        self.entries.insert(key, Entry::new(limit, fitted, now));
-        self.ring.push_back(key);
-        true
-    }
-
-    fn gather(&mut self, lines: &mut Vec<Line>) {
-        let Shard { entries, dirty, .. } = self;
-        dirty.retain(|key| {
-            let Some(entry) = entries.get_mut(key) else {
-                return false;
-            };
-            if entry.is_asking {
-                return true;
-            }
-            entry.is_dirty = false;
-            if !entry.tally.is_reported() {
-                lines.push(entry.gather(*key));
-            }
-            false
-        });
-    }
-
-    fn forget_idle(&mut self, most: usize, now: Moment, time: impl Fn(&Entry) -> u64) {
-        for _ in 0..most.min(self.ring.len()) {
-            let Some(key) = self.ring.pop_front() else {
-                return;
-            };
-            let Some(entry) = self.entries.get_mut(&key) else {
-                continue;
-            };
-            let time = time(entry);
-            if entry.is_idle(now, time) {
-                self.entries.remove(&key);
-            } else {
-                self.ring.push_back(key);
-            }
-        }
-    }
-}
-
-// === impl Entry ===
-
-impl Entry {
-    fn new(limit: &Limit, fitted: Fitted, now: Moment) -> Entry {
-        Entry {
-            limit: *limit,
-            tally: Tally::fresh(&fitted.limit),
-            fitted,
-            is_known: false,
-            is_asking: false,
-            is_dirty: false,
-            since: None,
-            sent_since: None,
-            now: 0,
-            heard_at: now,
-            latest: 0,
-            used_at: now,
-            told: Arc::new(Notify::new()),
-        }
-    }
-
-    fn readiness(&self, limit: &Limit, now: Moment, lasts: Span) -> Readiness {
-        let oldest = self.sent_since.or(self.since);
-        let is_overdue = oldest.is_some_and(|since| now.since(since) >= lasts);
-        if self.is_known && !is_overdue && self.limit == *limit {
-            Readiness::Ready
-        } else if self.is_asking {
-            Readiness::Asking
-        } else {
-            Readiness::ToAsk
-        }
-    }
-
-    /// What to report so that the key can be decided on under `limit`.
-    fn ask(&mut self, key: Key, limit: &Limit) -> Result<Line, StoreError> {
-        if self.limit != *limit && self.tally.is_reported() {
-            // The rule has changed, and Redis converts what it holds.
-            self.fitted = Fitted::new(limit).map_err(unfit)?;
-            self.limit = *limit;
-            self.tally = Tally::fresh(&self.fitted.limit);
-            self.is_known = false;
-        }
-        Ok(self.gather(key))
-    }
-
-    fn gather(&mut self, key: Key) -> Line {
-        self.is_asking = true;
-        let since = self.since.take();
-        self.sent_since = since;
-        let (base, parts) = self.tally.gather();
-        Line {
-            key,
-            fitted: self.fitted,
-            base,
-            parts,
-            since,
-        }
-    }
-
-    fn wait(&self) -> Outcome {
-        Outcome::Wait(Arc::clone(&self.told).notified_owned())
-    }
-
-    fn step(&mut self, charge: &Charge<'_>, time: u64) -> Decision {
-        let mut counting = Counting {
-            tally: &mut self.tally,
-            fitted: &self.fitted,
-        };
-        self.latest = time;
-        step(
-            &mut counting,
-            &self.fitted.limit,
-            moment(time),
-            charge.cost,
-            charge.on_own_denial(),
-        )
-    }
-
-    /// A decision was made.
-    fn used(&mut self, key: Key, dirty: &mut Vec<Key>, now: Moment) {
-        self.used_at = now;
-        if self.tally.is_reported() {
-            return;
-        }
-        self.since.get_or_insert(now);
-        self.note_dirty(key, dirty);
-    }
-
-    fn note_dirty(&mut self, key: Key, dirty: &mut Vec<Key>) {
-        if !self.is_dirty && !self.tally.is_reported() {
-            self.is_dirty = true;
-            dirty.push(key);
-        }
-    }
-
-    fn told(&mut self, account: Account, redis_now: u64, now: Moment) {
-        self.is_asking = false;
-        self.is_known = true;
-        self.sent_since = None;
-        self.now = redis_now;
-        self.heard_at = now;
-        let fitted = self.fitted;
-        self.tally.told(account, &fitted, moment(redis_now));
-        self.told.notify_waiters();
-    }
-
-    fn failed(&mut self) {
-        self.is_asking = false;
-        self.is_known = false;
-        self.sent_since = None;
-        self.told.notify_waiters();
-    }
-
-    /// Whether nothing is lost if this is forgotten.
-    fn is_idle(&mut self, now: Moment, time: u64) -> bool {
-        if self.is_asking || !self.tally.is_reported() {
-            return false;
-        }
-        let rests = now.since(self.used_at);
-        let counting = Counting {
-            tally: &mut self.tally,
-            fitted: &self.fitted,
-        };
-        rests >= IDLE || rests >= RESTING && counting.forget_at(&self.fitted.limit) <= moment(time)
-    }
 }
 
 const _: () = assert!(SHARDS == 16, "a shard is chosen by four bits");

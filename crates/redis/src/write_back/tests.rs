@@ -1,15 +1,18 @@
 #![allow(clippy::unwrap_used)]
 
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use tokio::runtime::Runtime;
 use tollgate_behaviour::{Subject, Taste, store_behaves};
 use tollgate_core::{
-    Charge, Cost, Decision, Denial, Key, KeyHasher, Limit, Mode, Moment, Now, Sharing, Span,
-    Verdict, Wait,
+    Account, Charge, Cost, Decision, Denial, Key, KeyHasher, Limit, Mode, Moment, Now, Sharing,
+    Span, Verdict, Wait,
 };
 use tollgate_testbed as testbed;
 
+use super::report::Report;
+use super::table::{KEYS_MAX, Outcome, Table};
 use crate::config::{Config, SYNC_INTERVAL_MAX};
 use crate::fit::GRAIN;
 use crate::store::Redis;
@@ -31,7 +34,7 @@ struct Node {
 
 impl Node {
     fn new(config: &Config, reports_after: u64) -> Node {
-        static NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -46,7 +49,7 @@ impl Node {
         Node {
             runtime,
             store: store.unwrap(),
-            number: NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
             reports_after,
             decided: 0,
         }
@@ -292,4 +295,116 @@ fn a_key_that_rests_is_forgotten() {
     assert_eq!(node.spend(second(12), charge, 1), 0);
     let moment: Moment = second(60).utc;
     assert_eq!(node.spend(Now::at(moment), charge, 2), 1);
+}
+
+/// A table without a Redis, and its time.
+fn table() -> (Arc<Table>, Arc<AtomicU64>) {
+    let told = Arc::new(AtomicU64::new(0));
+    let table = Table::under_test(Some(Arc::clone(&told)), Span::from_millis(110));
+    (table, told)
+}
+
+/// Has the table hear that nothing was consumed yet.
+fn hear(table: &Table, report: &Report, limit: &Limit) {
+    for line in &report.lines {
+        table.told(line, Account::fresh(limit), 0);
+    }
+}
+
+fn ask(table: &Table, charge: &Charge<'_>) -> Outcome {
+    table.decide(charge).unwrap()
+}
+
+fn write_back(number: u128, limit: &Limit) -> Charge<'_> {
+    let sharing = Sharing {
+        mode: Mode::WriteBack,
+        ..Sharing::default()
+    };
+    Charge {
+        sharing,
+        ..Charge::new(Key::from_bits(number), limit, Cost::ONE)
+    }
+}
+
+#[test]
+fn a_key_without_room_is_asked_for() {
+    let limit = Limit::token_bucket(10, Span::SECOND).unwrap();
+    let (table, told) = table();
+    for number in 0..u128::try_from(KEYS_MAX).unwrap() {
+        let Outcome::Ask(report) = ask(&table, &write_back(number, &limit)) else {
+            panic!("there is room");
+        };
+        hear(&table, &report, &limit);
+    }
+    let more = write_back(1 << 100, &limit);
+    assert!(matches!(ask(&table, &more), Outcome::NoRoom));
+    // Those that rest make room for others.
+    told.store(11_000_000, Ordering::SeqCst);
+    assert!(matches!(ask(&table, &more), Outcome::Ask(_)));
+    assert!(table.decided_and_count().1 < KEYS_MAX);
+}
+
+#[test]
+fn nobody_goes_on_for_longer_than_an_interval_and_a_timeout() {
+    let limit = Limit::token_bucket(1_000, Span::SECOND).unwrap();
+    let (table, told) = table();
+    let charge = write_back(7, &limit);
+    let Outcome::Ask(report) = ask(&table, &charge) else {
+        panic!("nobody knows the key");
+    };
+    assert!(matches!(ask(&table, &charge), Outcome::Wait(_)));
+    hear(&table, &report, &limit);
+    let decided = |outcome| matches!(outcome, Outcome::Decided(_));
+    told.store(1_000, Ordering::SeqCst);
+    assert!(decided(ask(&table, &charge)));
+    // A report that is on its way is no answer.
+    told.store(100_000, Ordering::SeqCst);
+    let on_its_way = table.due();
+    assert_eq!(on_its_way.lines.len(), 1);
+    told.store(110_999, Ordering::SeqCst);
+    assert!(decided(ask(&table, &charge)));
+    told.store(111_000, Ordering::SeqCst);
+    assert!(matches!(ask(&table, &charge), Outcome::Wait(_)));
+    // An answer is one, for what it was told.
+    hear(&table, &on_its_way, &limit);
+    assert!(decided(ask(&table, &charge)));
+    told.store(220_999, Ordering::SeqCst);
+    assert!(matches!(ask(&table, &charge), Outcome::Flush(_)));
+    let late = table.due();
+    // What failed is asked for again, together with others, and not again and again.
+    table.lost(&late.lines[0]);
+    assert!(matches!(ask(&table, &charge), Outcome::Ask(_)));
+}
+
+#[test]
+fn what_was_lost_is_not_told_again_and_what_was_not_sent_is() {
+    let limit = Limit::fixed_window(1_000, Span::DAY).unwrap();
+    let (table, _) = table();
+    let charge = write_back(7, &limit);
+    let Outcome::Ask(report) = ask(&table, &charge) else {
+        panic!("nobody knows the key");
+    };
+    hear(&table, &report, &limit);
+    let units = |report: &Report| -> u64 {
+        let parts = report.lines.iter().flat_map(|line| &line.parts);
+        parts.map(|part| part.units).sum()
+    };
+    for _ in 0..3 {
+        assert!(matches!(ask(&table, &charge), Outcome::Decided(_)));
+    }
+    let unsent = table.due();
+    assert_eq!(units(&unsent), 3);
+    assert!(matches!(ask(&table, &charge), Outcome::Decided(_)));
+    for line in unsent.lines {
+        table.unsent(line);
+    }
+    let lost = table.due();
+    assert_eq!(units(&lost), 4);
+    for line in &lost.lines {
+        table.lost(line);
+    }
+    let again = table.due();
+    assert_eq!((again.lines.len(), units(&again)), (1, 0));
+    hear(&table, &again, &limit);
+    assert!(table.due().lines.is_empty());
 }

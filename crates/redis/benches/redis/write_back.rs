@@ -1,0 +1,187 @@
+//! Nodes that decide on their own count: how many messages that takes, and how much too much they
+//! admit.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Mode, Sharing, Span};
+use tollgate_redis::{Config, Redis, SYNC_INTERVAL, TIMEOUT};
+use tollgate_testbed as testbed;
+
+use crate::load::processor_seconds;
+use crate::{Figures, pinned};
+
+/// Keys that are asked for in turn.
+const KEYS: u32 = 1_000;
+/// Decisions after which others come to their turn.
+const TURN: usize = 64;
+
+pub(crate) fn measure(figures: &mut Figures, lasts: Duration) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    for (name, a_millisecond) in [("seldom", Some(10)), ("hot", None)] {
+        messages(figures, &runtime, name, a_millisecond, lasts);
+    }
+    let units = 10_000_000 * u32::try_from(lasts.as_secs()).unwrap();
+    for nodes in [2, 4] {
+        overshoot(figures, &runtime, nodes, units);
+    }
+}
+
+fn node(redis: &testbed::Redis) -> Arc<Redis> {
+    Arc::new(Redis::connect(&Config::single(redis.address())).unwrap())
+}
+
+fn key(store: &Redis, number: u32) -> Key {
+    store.key([&b"write_back"[..], b"", &number.to_le_bytes()].into_iter())
+}
+
+fn charge(key: Key, limit: &Limit) -> Charge<'_> {
+    let sharing = Sharing {
+        mode: Mode::WriteBack,
+        ..Sharing::default()
+    };
+    Charge {
+        sharing,
+        ..Charge::new(key, limit, Cost::ONE)
+    }
+}
+
+/// Until Redis has told its count.
+async fn warm(store: &Redis, charge: Charge<'_>) {
+    while store.decide(&[charge]).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// One node that is asked for so many units a millisecond, or as fast as it answers.
+fn messages(
+    figures: &mut Figures,
+    runtime: &Runtime,
+    name: &str,
+    a_millisecond: Option<u64>,
+    lasts: Duration,
+) {
+    let redis = pinned();
+    let limit = Limit::fixed_window(u32::MAX, Span::DAY).unwrap();
+    runtime.block_on(async {
+        let config = Config {
+            // Others keep the machine busy, and this is not about how late it is.
+            timeout: Span::SECOND,
+            ..Config::single(redis.address())
+        };
+        let store = Redis::connect(&config).unwrap();
+        let keys: Vec<Key> = (0..KEYS).map(|number| key(&store, number)).collect();
+        for key in &keys {
+            warm(&store, charge(*key, &limit)).await;
+        }
+        let numbers = [
+            redis.process_number().unwrap(),
+            std::process::id().to_string(),
+        ];
+        let spent = || numbers.each_ref().map(|number| processor_seconds(number));
+        let (before, counts, start) = (spent(), store.counts(), Instant::now());
+        let (mut asked, mut failed) = (0, 0);
+        let mut in_turn = keys.iter().cycle();
+        while start.elapsed() < lasts {
+            for key in in_turn.by_ref().take(TURN) {
+                failed += u64::from(store.decide(&[charge(*key, &limit)]).await.is_err());
+                asked += 1;
+            }
+            match a_millisecond {
+                None => tokio::task::yield_now().await,
+                Some(most) => {
+                    let due = start + Duration::from_micros(asked * 1_000 / most);
+                    tokio::time::sleep_until(due.into()).await;
+                }
+            }
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        let (after, told) = (spent(), store.counts());
+        let per_second = |count: u64| count as f64 / seconds;
+        let micros = |at: usize| (after[at] - before[at]) * 1e6 / asked as f64;
+        let name = format!("write_back/{name}");
+        figures.put(format!("{name}/decisions_per_s"), per_second(asked));
+        figures.put(
+            format!("{name}/messages_per_s"),
+            per_second(told.writes - counts.writes),
+        );
+        figures.put(
+            format!("{name}/script_calls_per_s"),
+            per_second(told.calls - counts.calls),
+        );
+        figures.put(
+            format!("{name}/keys_reported_per_s"),
+            per_second(told.keys_reported - counts.keys_reported),
+        );
+        figures.put(format!("{name}/redis_cpu_us"), micros(0));
+        figures.put(format!("{name}/client_cpu_us"), micros(1));
+        figures.put(format!("{name}/without_an_answer"), failed as f64);
+    });
+}
+
+/// Several nodes that spend one limit as fast as they can: how much too much that is, beside the
+/// bound.
+fn overshoot(figures: &mut Figures, runtime: &Runtime, nodes: u32, units: u32) {
+    let redis = pinned();
+    let limit = Limit::fixed_window(units, Span::DAY).unwrap();
+    let spent = runtime.block_on(async {
+        let stores: Vec<_> = (0..nodes).map(|_| node(&redis)).collect();
+        for store in &stores {
+            warm(store, charge(key(store, 0), &limit)).await;
+        }
+        let mut tasks = JoinSet::new();
+        for store in stores {
+            tasks.spawn(spend(store, limit));
+        }
+        tasks.join_all().await
+    });
+    // And the units with which each was warmed.
+    let admitted: u64 = spent.iter().map(|(admitted, _)| admitted + 1).sum();
+    let within = spent.iter().map(|(_, within)| *within).max().unwrap_or(0);
+    let bound = u64::from(nodes - 1) * within.min(units.into());
+    let over = admitted.saturating_sub(units.into());
+    assert!(
+        admitted >= units.into() && over <= bound,
+        "{over} of {bound}"
+    );
+    let name = format!("write_back/{nodes}_nodes");
+    figures.put(format!("{name}/units"), units.into());
+    figures.put(format!("{name}/overshoot"), over as f64);
+    figures.put(format!("{name}/bound"), bound as f64);
+    let percent = |count: u64| count as f64 * 100.0 / f64::from(units);
+    figures.put(format!("{name}/overshoot_percent"), percent(over));
+    figures.put(format!("{name}/bound_percent"), percent(bound));
+}
+
+/// Spends until there is nothing left; says how much it got, and how much it asked for at most
+/// within an interval and a timeout.
+async fn spend(store: Arc<Redis>, limit: Limit) -> (u64, u64) {
+    let untold = Duration::from(SYNC_INTERVAL + TIMEOUT).as_millis() as usize + 1;
+    let charge = charge(key(&store, 0), &limit);
+    let start = Instant::now();
+    // For each millisecond how many were asked for.
+    let mut asked: Vec<u64> = Vec::new();
+    let (mut admitted, mut refused) = (0, 0);
+    // A refusal that another node's report has made final.
+    while refused < 1_000 {
+        let millisecond = start.elapsed().as_millis() as usize;
+        asked.resize(asked.len().max(millisecond + 1), 0);
+        for _ in 0..TURN {
+            asked[millisecond] += 1;
+            if let Ok(verdict) = store.decide(&[charge]).await {
+                admitted += u64::from(verdict.is_admitted());
+                refused += u32::from(!verdict.is_admitted());
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+    let within = asked
+        .windows(untold.min(asked.len()))
+        .map(|part| part.iter().sum());
+    (admitted, within.max().unwrap_or(0))
+}

@@ -1,0 +1,195 @@
+//! One key that this node counts itself.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
+use tollgate_core::{Account, Charge, Decision, Key, Limit, Moment, Span, StoreError, Usage, step};
+
+use crate::fit::Fitted;
+use crate::seen::moment;
+use crate::store::unfit;
+use crate::write_back::report::Line;
+use crate::write_back::tally::{Counting, Tally};
+
+/// How long a key may lie unused, and how long if it has recovered.
+const IDLE: Span = Span::from_secs(10);
+const RESTING: Span = Span::SECOND;
+/// How far Redis's clock may go back and still be taken for the same time.
+const STEADY_MICROS: u64 = 1_000_000;
+
+/// One key.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) limit: Limit,
+    pub(super) fitted: Fitted,
+    pub(super) tally: Tally,
+    /// Redis has told its count, and was told ours since whenever we asked.
+    pub(super) is_known: bool,
+    /// A report of this key is on its way.
+    pub(super) is_asking: bool,
+    pub(super) is_dirty: bool,
+    /// When the first unit was admitted that is not reported yet, and the first of those that are on
+    /// their way.
+    pub(super) since: Option<Moment>,
+    pub(super) sent_since: Option<Moment>,
+    /// Redis's time in microseconds, and ours when it was told.
+    pub(super) now: u64,
+    pub(super) heard_at: Moment,
+    /// The latest time, as Redis tells it, at which anything was decided.
+    pub(super) latest: u64,
+    pub(super) used_at: Moment,
+    pub(super) told: Arc<Notify>,
+}
+
+/// Whether a key can be decided on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Readiness {
+    Ready,
+    Asking,
+    ToAsk,
+    /// It was known, and should have been reported.
+    Late,
+}
+
+// === impl Entry ===
+
+impl Entry {
+    pub(super) fn new(limit: &Limit, fitted: Fitted, now: Moment) -> Entry {
+        Entry {
+            limit: *limit,
+            tally: Tally::fresh(&fitted.limit),
+            fitted,
+            is_known: false,
+            is_asking: false,
+            is_dirty: false,
+            since: None,
+            sent_since: None,
+            now: 0,
+            heard_at: now,
+            latest: 0,
+            used_at: now,
+            told: Arc::new(Notify::new()),
+        }
+    }
+
+    pub(super) fn readiness(&self, limit: &Limit, now: Moment, lasts: Span) -> Readiness {
+        let oldest = self.sent_since.or(self.since);
+        let is_overdue = oldest.is_some_and(|since| now.since(since) >= lasts);
+        if self.is_known && !is_overdue && self.limit == *limit {
+            Readiness::Ready
+        } else if self.is_asking {
+            Readiness::Asking
+        } else if self.is_dirty && self.limit == *limit {
+            Readiness::Late
+        } else {
+            Readiness::ToAsk
+        }
+    }
+
+    /// What to report so that the key can be decided on under `limit`.
+    pub(super) fn ask(&mut self, key: Key, limit: &Limit) -> Result<Line, StoreError> {
+        if self.limit != *limit && self.tally.is_reported() {
+            // The rule has changed, and Redis converts what it holds.
+            self.fitted = Fitted::new(limit).map_err(unfit)?;
+            self.limit = *limit;
+            self.tally = Tally::fresh(&self.fitted.limit);
+            self.is_known = false;
+        }
+        Ok(self.gather(key))
+    }
+
+    pub(super) fn gather(&mut self, key: Key) -> Line {
+        self.is_asking = true;
+        let since = self.since.take();
+        self.sent_since = since;
+        let (base, parts) = self.tally.gather();
+        Line {
+            key,
+            fitted: self.fitted,
+            base,
+            parts,
+            since,
+        }
+    }
+
+    /// Rings when Redis has told, or has not.
+    pub(super) fn hears(&self) -> OwnedNotified {
+        Arc::clone(&self.told).notified_owned()
+    }
+
+    /// What Redis's clock says by now, at least, and never less than before.
+    pub(super) fn redis_time(&self, now: Moment) -> u64 {
+        let passed = now.since(self.heard_at).as_nanos() / 1_000;
+        let time = self.now.saturating_add(passed);
+        if time < self.latest && self.latest - time < STEADY_MICROS {
+            return self.latest;
+        }
+        time
+    }
+
+    pub(super) fn step(&mut self, charge: &Charge<'_>, time: u64) -> Decision {
+        let mut counting = Counting {
+            tally: &mut self.tally,
+            fitted: &self.fitted,
+        };
+        self.latest = time;
+        step(
+            &mut counting,
+            &self.fitted.limit,
+            moment(time),
+            charge.cost,
+            charge.on_own_denial(),
+        )
+    }
+
+    /// A decision was made.
+    pub(super) fn used(&mut self, key: Key, dirty: &mut Vec<Key>, now: Moment) {
+        self.used_at = now;
+        if self.tally.is_reported() {
+            return;
+        }
+        self.since.get_or_insert(now);
+        self.note_dirty(key, dirty);
+    }
+
+    pub(super) fn note_dirty(&mut self, key: Key, dirty: &mut Vec<Key>) {
+        if !self.is_dirty {
+            self.is_dirty = true;
+            dirty.push(key);
+        }
+    }
+
+    pub(super) fn told(&mut self, account: Account, redis_now: u64, now: Moment) {
+        self.is_asking = false;
+        self.is_known = true;
+        self.sent_since = None;
+        self.now = redis_now;
+        self.heard_at = now;
+        let fitted = self.fitted;
+        self.tally.told(account, &fitted, moment(redis_now));
+        self.told.notify_waiters();
+    }
+
+    pub(super) fn failed(&mut self, key: Key, dirty: &mut Vec<Key>) {
+        self.is_asking = false;
+        self.is_known = false;
+        self.sent_since = None;
+        // To be asked for again with the others.
+        self.note_dirty(key, dirty);
+        self.told.notify_waiters();
+    }
+
+    /// Whether nothing is lost if this is forgotten.
+    pub(super) fn is_idle(&mut self, now: Moment, time: u64) -> bool {
+        if self.is_asking || !self.tally.is_reported() {
+            return false;
+        }
+        let rests = now.since(self.used_at);
+        let counting = Counting {
+            tally: &mut self.tally,
+            fitted: &self.fitted,
+        };
+        rests >= IDLE || rests >= RESTING && counting.forget_at(&self.fitted.limit) <= moment(time)
+    }
+}

@@ -1,0 +1,86 @@
+//! A part of the keys, behind one lock.
+
+use std::collections::VecDeque;
+
+use tollgate_core::{Key, Limit, Moment};
+
+use super::entry::Entry;
+use crate::fit::Fitted;
+use crate::key_map::KeyMap;
+use crate::write_back::report::Line;
+
+/// The most keys of one shard.
+pub(super) const KEYS_MAX: usize = 4_096;
+/// How many keys are looked at in one interval, and when there is no room for another one, to find
+/// those that can be forgotten.
+const LOOKED_AT: usize = 64;
+const LOOKED_AT_FOR_ROOM: usize = 8;
+
+/// Some of the keys.
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    pub(super) entries: KeyMap<Entry>,
+    /// Keys with something to report, each once.
+    pub(super) dirty: Vec<Key>,
+    /// All keys, those that were looked at longest ago first.
+    ring: VecDeque<Key>,
+    /// Decisions that were made.
+    pub(super) decided: u64,
+}
+
+// === impl Shard ===
+
+impl Shard {
+    /// Makes an entry, if there is room.
+    pub(super) fn admit(&mut self, key: Key, limit: &Limit, fitted: Fitted, now: Moment) -> bool {
+        if self.entries.len() >= KEYS_MAX {
+            self.forget_idle(LOOKED_AT_FOR_ROOM, now, |entry| entry.now);
+            if self.entries.len() >= KEYS_MAX {
+                return false;
+            }
+        }
+        self.entries.insert(key, Entry::new(limit, fitted, now));
+        self.ring.push_back(key);
+        true
+    }
+
+    /// What there is to report, and not on its way.
+    pub(super) fn gather(&mut self, lines: &mut Vec<Line>) {
+        let Shard { entries, dirty, .. } = self;
+        dirty.retain(|key| {
+            let Some(entry) = entries.get_mut(key) else {
+                return false;
+            };
+            if entry.is_asking {
+                return true;
+            }
+            entry.is_dirty = false;
+            if !entry.tally.is_reported() || !entry.is_known {
+                lines.push(entry.gather(*key));
+            }
+            false
+        });
+    }
+
+    /// Forgets some keys that lie idle.
+    pub(super) fn look_around(&mut self, now: Moment, time: impl Fn(&Entry) -> u64) {
+        self.forget_idle(LOOKED_AT, now, time);
+    }
+
+    fn forget_idle(&mut self, most: usize, now: Moment, time: impl Fn(&Entry) -> u64) {
+        for _ in 0..most.min(self.ring.len()) {
+            let Some(key) = self.ring.pop_front() else {
+                return;
+            };
+            let Some(entry) = self.entries.get_mut(&key) else {
+                continue;
+            };
+            let time = time(entry);
+            if entry.is_idle(now, time) {
+                self.entries.remove(&key);
+            } else {
+                self.ring.push_back(key);
+            }
+        }
+    }
+}
