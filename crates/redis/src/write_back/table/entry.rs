@@ -193,3 +193,5 @@ impl Entry {
         rests >= IDLE || rests >= RESTING && counting.forget_at(&self.fitted.limit) <= moment(time)
     }
 }
+
+const _: () = assert!(size_of::<Entry>() <= 320, "what the crate's documentation says of a key");
