@@ -243,6 +243,28 @@ fn a_caller_who_goes_away_takes_no_lease_along() {
     assert_eq!(nodes.remaining(charge), 96);
 }
 
+/// However fast a node asks, of what nobody has spent the others find three quarters.
+#[test]
+fn a_greedy_node_leaves_three_quarters_to_others() {
+    let mut greedy = Nodes::node();
+    let mut other = Nodes::node();
+    let (rule, now) = (
+        rule(Limit::fixed_window(1_000, Span::HOUR).expect("an hour is a window")),
+        Taste::MICROSECONDS.start,
+    );
+    let key = greedy.key("only");
+    let peek = Rule::new(rule.limit);
+    let peek = peek.charge(key, Cost::Peek(1));
+    for spent in 1..=1_000 {
+        let verdict = greedy.decide(now, &[rule.charge(key, Cost::ONE)]);
+        assert!(verdict.is_admitted(), "{spent}");
+        let found = other.decide(now, &[peek]).decisions[0].remaining();
+        assert!(found * 4 >= (1_000 - spent) * 3, "{found} after {spent}");
+    }
+    let counts = greedy.store.counts();
+    assert!(counts.questions < 150, "{} asked", counts.questions);
+}
+
 /// A shadow limit that would refuse refuses nothing, on lease as well.
 #[test]
 fn a_shadow_limit_on_lease_refuses_nothing() {
