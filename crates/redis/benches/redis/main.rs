@@ -20,8 +20,6 @@ mod memory;
 
 mod write_back;
 
-mod write_back;
-
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -113,9 +111,6 @@ fn main() {
     }
     if is_asked("memory") {
         memory::measure(&mut figures, if is_quick { 20_000 } else { 100_000 });
-    }
-    if is_asked("write_back") {
-        write_back::measure(&mut figures, lasts);
     }
     if is_asked("write_back") {
         write_back::measure(&mut figures, lasts);
