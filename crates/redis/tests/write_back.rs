@@ -358,3 +358,41 @@ async fn without_redis_nobody_goes_on_for_long() {
         warm(&store, charge).await;
     }
 }
+
+/// What is owed is remembered until it is paid, and no longer than a second more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_live_until_everything_is_paid() {
+    let redis = testbed::Redis::start();
+    let first = tollgate_core::Algorithm::FixedWindow(tollgate_core::Anchor::FirstRequest);
+    // In which three times the limit is paid.
+    let limits = [
+        (Limit::token_bucket(10, Span::MINUTE).unwrap(), 180_000),
+        (Limit::new(first, 10, Span::MINUTE).unwrap(), 180_000),
+    ];
+    for (number, (limit, paid)) in limits.iter().enumerate() {
+        let nodes = [(); 3].map(|()| node(Config::single(redis.address())));
+        for store in &nodes {
+            warm(store, charge(key(store, number), limit)).await;
+        }
+        let start = Instant::now();
+        let mut admitted = 3;
+        for store in &nodes {
+            for _ in 0..20 {
+                let verdict = store.decide(&[charge(key(store, number), limit)]).await;
+                admitted += u32::from(verdict.unwrap().is_admitted());
+            }
+        }
+        for store in &nodes {
+            store.close().await;
+        }
+        let lives = redis.ask(&["PTTL", &nodes[0].name_of(key(&nodes[0], number))]);
+        let lives: u128 = lives.trim().parse().unwrap();
+        // Whoever had heard of the others in between admitted less.
+        let most = u128::from(admitted.div_ceil(10)) * 60_000;
+        assert!(admitted >= 10 && most <= *paid, "{admitted}");
+        assert!(lives <= most + 1_000, "{limit:?}: {lives} of {most}");
+        let passed = start.elapsed().as_millis() + 1_000;
+        let least = u128::from(admitted - 10) * 6_000;
+        assert!(lives + passed >= least, "{limit:?}: {lives} of {least}");
+    }
+}

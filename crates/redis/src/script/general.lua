@@ -294,6 +294,10 @@ end
 
 -- What is held, in so many places, and until when it matters.
 local function holds_encode(a, places)
+  if a.mark and a.holding == 0 then
+    local front = pack('>BBc4I4I5I7', HELD, 1, MARK, a.mark, a.before, a.marked_at)
+    return front, a.before > 0 and a.marked_at + LATE or 0
+  end
   if a.mark then places = places + 1 end
   if places == 0 then return '', 0 end
   local parts, last, holding = { string.char(HELD, places) }, 0, a.holding
@@ -628,7 +632,12 @@ local accounts = {}
 local function account(key, line)
   local a = accounts[key]
   if not a then
-    a = { key = key, segments = 0, prefix = 0, holds = {}, holding = 0, held = 0, leased = 0 }
+    -- All at once: a table that grows is made anew, again and again.
+    a = {
+      key = key, segments = 0, prefix = 0, holds = {}, holding = 0, held = 0, leased = 0, kind = 0,
+      span = 0, at = 0, used = 0, memory = 0, full_at = 0, raw = false, stored = false, ended = false,
+      dirty = false, is_fresh = false, mark = false, before = false, marked_at = 0,
+    }
     local state = stored(key, line.kind)
     if state then
       a.stored = true

@@ -194,4 +194,7 @@ impl Entry {
     }
 }
 
-const _: () = assert!(size_of::<Entry>() <= 320, "what the crate's documentation says of a key");
+const _: () = assert!(
+    size_of::<Entry>() <= 320,
+    "what the crate's documentation says of a key"
+);
