@@ -28,8 +28,8 @@ struct Asker {
 }
 
 impl Redis {
-    /// Decides on leased units, once `spend` has come to an end; nothing, if Redis is to be asked for
-    /// this decision alone.
+    /// Decides on leased units, once `spend` has come to an end; nothing, if Redis is to be asked
+    /// for this decision alone.
     pub(crate) async fn decide_leased(
         &self,
         charge: &Charge<'_>,
@@ -52,8 +52,8 @@ impl Redis {
         }
     }
 
-    /// Has the charge decided, and leases units beside it: in a task of its own, so that a caller who
-    /// goes away takes no lease along.
+    /// Has the charge decided, and leases units beside it: in a task of its own, so that a caller
+    /// who goes away takes no lease along.
     async fn renew(
         &self,
         renewal: Renewal,
@@ -80,8 +80,8 @@ impl Redis {
         Ok(Some(verdict))
     }
 
-    /// Gives back every lease, after which this node holds nothing and leases nothing any more. To be
-    /// called before the store is dropped; what is not given back is charged when it ends,
+    /// Gives back every lease, after which this node holds nothing and leases nothing any more. To
+    /// be called before the store is dropped; what is not given back is charged when it ends,
     /// [`crate::LEASE_LASTS`] later.
     pub async fn close(&self) {
         let deadline = Instant::now() + 2 * Duration::from(self.timeout());

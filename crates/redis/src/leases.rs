@@ -1,47 +1,48 @@
 //! Units taken ahead, and spent here without asking.
 //!
-//! A key that is asked often at this node leases units: Redis counts them as consumed, and this node
-//! spends them at the speed of memory. When they run out or are about to end, what was spent is
-//! charged, the rest goes back, and units are leased anew, in one step; a request that needs more
-//! than there is goes along in that step and is decided as any other. When a key falls idle, and
-//! when the store is closed, its units go back as well. If a lease ends unreported, because its node
-//! died or could not reach Redis, all of it is charged as of its end.
+//! A key that is asked often at this node leases units: Redis counts them as consumed, and this
+//! node spends them at the speed of memory. When they run out or are about to end, what was spent
+//! is charged, the rest goes back, and units are leased anew, in one step; a request that needs
+//! more than there is goes along in that step and is decided as any other. When a key falls idle,
+//! and when the store is closed, its units go back as well. If a lease ends unreported, because its
+//! node died or could not reach Redis, all of it is charged as of its end.
 //!
 //! # Never more than the limit
 //!
-//! Take the latest moment at which Redis granted any of the units that were spent until now. What it
-//! counted then, leases included, was no more than the limit. Each unit spent until now was granted
-//! by then: either it was still out, and counted in full; or it had been charged, no earlier than it
-//! was spent. So it is enough that a unit charged later weighs no less than if it had been charged
-//! when it was spent, at any moment after that:
+//! Take the latest moment at which Redis granted any of the units that were spent until now. What
+//! it counted then, leases included, was no more than the limit. Each unit spent until now was
+//! granted by then: either it was still out, and counted in full; or it had been charged, no
+//! earlier than it was spent. So it is enough that a unit charged later weighs no less than if it
+//! had been charged when it was spent, at any moment after that:
 //!
 //! * A token bucket owes it for longer.
 //! * A window aligned to the clock counts it until its end, and the lease ends with the window.
-//! * So does a window that its first request began: the asking request begins it, and it stays begun
-//!   as long as units of it are out.
+//! * So does a window that its first request began: the asking request begins it, and it stays
+//!   begun as long as units of it are out.
 //! * A sliding log keeps it for longer.
 //! * A sliding window counts it in a later segment, which weighs as much or more, and its estimate
 //!   does not fall by rounding: what is leaving is multiplied by a part of at most one.
 //!
 //! A leaky bucket orders its requests, and its delays are one sequence over all nodes, so it is
-//! always asked ([`Mode::suits`]). So is whatever is charged for a refusal, and a request that meets
-//! several limits.
+//! always asked ([`Mode::suits`]). So is whatever is charged for a refusal, and a request that
+//! meets several limits.
 //!
 //! # How much
 //!
 //! A cold key leases nothing and asks Redis for each decision. A warm one (two asks within a second
-//! and a half, or one every two seconds for a while) leases as much as its rate needs until the lease
-//! ends, but if that is more than 64 units, no more than it needs in a second; each time at most
-//! eight times what it had. And a lease is at most a quarter of what is free after the request that
-//! asked, so that other nodes always find three times as much. If that is less than four times what
-//! the request costs, nothing is leased, as it would not pay for its return: near a limit's end, and
-//! for limits below [`CAPACITY_MIN`], every decision asks.
+//! and a half, or one every two seconds for a while) leases as much as its rate needs until the
+//! lease ends, but if that is more than 64 units, no more than it needs in a second; each time at
+//! most eight times what it had. And a lease is at most a quarter of what is free after the request
+//! that asked, so that other nodes always find three times as much. If that is less than four times
+//! what the request costs, nothing is leased, as it would not pay for its return: near a limit's
+//! end, and for limits below [`CAPACITY_MIN`], every decision asks.
 //!
 //! Leases end after [`LASTS`], by Redis's clock, and with their window. This node stops a hundredth
 //! and a millisecond earlier, counted by its own clock from before it asked. Shortly before that a
 //! lease that was used is renewed without waiting for a request, and one that was not goes back;
 //! whatever lies unused for [`IDLE`] goes back then, but for a few units of a key that is asked
-//! slowly. One node holds leases of at most [`KEYS_MAX`] keys, about 130 bytes each; the others ask.
+//! slowly. One node holds leases of at most [`KEYS_MAX`] keys, about 130 bytes each; the others
+//! ask.
 //!
 //! While units are out, a refusal's wait may be longer than it turns out to be.
 

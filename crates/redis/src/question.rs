@@ -1,16 +1,16 @@
 //! What is asked of Redis: requests, packed for the scripts.
 //!
 //! Numbers are unsigned, the highest byte first. To `plain.lua`: the number of limits (1 byte) and
-//! of requests that lease nothing (1), which come first; of each limit its kind (1), its interval or
-//! window (6), and what fits (7): the interval of a bucket's whole capacity, or the units of a
+//! of requests that lease nothing (1), which come first; of each limit its kind (1), its interval
+//! or window (6), and what fits (7): the interval of a bucket's whole capacity, or the units of a
 //! window; then of each request the limit's place from 1 on (1), the units that must fit (4) and
 //! those to be taken (4), and if it leases, what follows the number of lines below.
 //!
 //! To `general.lua`: of each request the step (1) and the number of lines (1); of a step that
-//! reserves, confirms, releases or leases the name (8) and how long it lasts (5); of one that leases
-//! the units spent (5), those wanted (5) and the least that is worth it (5); of each line its kind
-//! (1), segments (1), role (1), capacity (4), span (6), units that must fit (5), units to be taken
-//! (5), units to be charged for a refusal (5) and units to be given back (5).
+//! reserves, confirms, releases or leases the name (8) and how long it lasts (5); of one that
+//! leases the units spent (5), those wanted (5) and the least that is worth it (5); of each line
+//! its kind (1), segments (1), role (1), capacity (4), span (6), units that must fit (5), units to
+//! be taken (5), units to be charged for a refusal (5) and units to be given back (5).
 
 use bytes::{BufMut, BytesMut};
 use tollgate_core::{Bill, Charge, Cost, Enforcement, Key, Line, OnDenial};
@@ -45,8 +45,8 @@ pub(crate) struct Plain {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rate {
     kind: Kind,
-    /// Microseconds: of a bucket the time of one unit, otherwise the window; and what fits at once, of
-    /// a bucket as time, of a window in units.
+    /// Microseconds: of a bucket the time of one unit, otherwise the window; and what fits at once,
+    /// of a bucket as time, of a window in units.
     span: u64,
     room: u64,
 }

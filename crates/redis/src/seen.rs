@@ -73,8 +73,8 @@ impl Seen {
         })
     }
 
-    /// What the plain script tells at `now`: when the bucket is full again, or the units used in the
-    /// window that `now` lies in.
+    /// What the plain script tells at `now`: when the bucket is full again, or the units used in
+    /// the window that `now` lies in.
     pub(crate) fn plain(fitted: &Fitted, now: u64, word: u64) -> Seen {
         if fitted.kind != Kind::FixedClock {
             return Seen::bucket(word);

@@ -13,8 +13,8 @@ pub const CALL_MICROS: [u64; 12] = [
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 500_000, 1_000_000,
 ];
 
-/// Observations by size, as Prometheus has them: every bucket counts all that are no larger than its
-/// end; the bucket without an end is [`Histogram::count`].
+/// Observations by size, as Prometheus has them: every bucket counts all that are no larger than
+/// its end; the bucket without an end is [`Histogram::count`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Histogram<const N: usize> {
     /// How many were at most as large as each end.

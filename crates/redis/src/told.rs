@@ -17,8 +17,8 @@ const CHANGED: u64 = (1 << 56) - 1;
 /// The answer to one question. All times are Redis's, in microseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// Before it was charged, when the bucket was full again (the past if it was), or the units used
-    /// in the window.
+    /// Before it was charged, when the bucket was full again (the past if it was), or the units
+    /// used in the window.
     Plain {
         now: u64,
         word: u64,

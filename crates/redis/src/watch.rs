@@ -10,8 +10,8 @@ use tollgate_core::Moment;
 /// A steady clock: the processor's time stamp counter where there is one.
 ///
 /// Its rate may be wrong by less than a lease's margin, which is one in a hundred. It stands still
-/// while the machine is suspended, as every steady clock does: a node that is put to sleep and wakes
-/// later spends its leases later.
+/// while the machine is suspended, as every steady clock does: a node that is put to sleep and
+/// wakes later spends its leases later.
 #[derive(Debug)]
 pub(crate) struct Watch {
     clock: quanta::Clock,

@@ -14,8 +14,8 @@ pub(crate) struct Ceiling {
 
 /// Calls the script `calls` times, on a million keys.
 ///
-/// redis-benchmark cannot send bytes of zero, so the question stands in the script itself, and what is
-/// sent is as long: the same work as in the real one.
+/// redis-benchmark cannot send bytes of zero, so the question stands in the script itself, and what
+/// is sent is as long: the same work as in the real one.
 pub(crate) fn measure(redis: &Redis, calls: u32) -> Ceiling {
     let script = include_str!("../../src/script/plain.lua");
     let escaped: String = question()

@@ -20,8 +20,8 @@ const ONCE_A_SECOND: u64 = 4 * ASK;
 /// Ticks in which nothing is leased of a key that had nothing to lease.
 const REST: u64 = 2;
 
-/// For each place 24 bits of its key, the tick in which that was asked last (24 bits), and the weight
-/// of its asks (16 bits).
+/// For each place 24 bits of its key, the tick in which that was asked last (24 bits), and the
+/// weight of its asks (16 bits).
 #[derive(Debug)]
 pub(crate) struct Heat {
     places: Box<[AtomicU64]>,

@@ -175,3 +175,8 @@ impl Mirror {
         }
     }
 }
+
+const _: () = assert!(
+    size_of::<(tollgate_core::Key, Lease)>() <= 136,
+    "as the module says"
+);

@@ -4,10 +4,10 @@
 --
 -- KEYS     the key of each request
 -- ARGV[1]  the limits, then the requests, packed (see `question.rs`)
--- Answers with the time and, for each request, what was remembered (7 bytes): of a bucket the moment
--- at which it is full again, of a window the units used in it, leases included; of a request that
--- leases, what it got as well (5) and for how long (5). All ones ask for `general.lua`: the limit has
--- changed, units are reserved or beyond the limit, or a lease has ended.
+-- Answers with the time and, for each request, what was remembered (7 bytes): of a bucket the
+-- moment at which it is full again, of a window the units used in it, leases included; of a request
+-- that leases, what it got as well (5) and for how long (5). All ones ask for `general.lua`: the
+-- limit has changed, units are reserved or beyond the limit, or a lease has ended.
 
 local call, pack, read, byte, min = redis.call, struct.pack, struct.unpack, string.byte, math.min
 local floor, ceil, max = math.floor, math.ceil, math.max
@@ -84,7 +84,8 @@ for i = 1, #KEYS do
         for from = 3, last, HOLD do
           local id, units, till = read('>c8I5I7', state, from)
           local first = byte(id)
-          if first < 128 or first > 191 or till <= now or till > now + LEASE_LASTS then word = nil end
+          local is_lease = first > 127 and first < 192
+          if not is_lease or till <= now or till > now + LEASE_LASTS then word = nil end
           held[id], count, out = { units, till }, count + 1, out + units
         end
         if not word then
