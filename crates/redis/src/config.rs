@@ -250,3 +250,23 @@ impl fmt::Display for InvalidConfig {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_outside_its_bounds_is_told() {
+        let of = |sync_interval| Config {
+            sync_interval,
+            ..Config::single("localhost:6379")
+        };
+        for interval in [SYNC_INTERVAL_MIN, SYNC_INTERVAL, SYNC_INTERVAL_MAX] {
+            assert!(of(interval).validate().is_ok(), "{interval}");
+        }
+        let too_short = of(Span::from_millis(9)).validate();
+        let told = too_short.map_err(|invalid| invalid.to_string());
+        let expected = "a sync_interval of 9ms is outside 10ms to 10s";
+        assert_eq!(told, Err(expected.to_owned()));
+    }
+}

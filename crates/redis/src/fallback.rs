@@ -14,11 +14,11 @@ pub const DENIED_FOR: Span = Span::SECOND;
 
 /// A shared store, and what it does when Redis has no answer.
 ///
-/// `local` is any store of this process. It is asked with the keys that Redis would be asked with, and
-/// with this node's share of the limit: an N-th of its units, if there are N nodes
+/// `local` is any store of this process. It is asked with the keys that Redis would be asked with,
+/// and with this node's share of the limit: an N-th of its units, if there are N nodes
 /// ([`Sharing::nodes`](tollgate_core::Sharing::nodes), or else [`Redis::nodes`]). If N changes
-/// meanwhile, a window keeps the units that it has counted, and a bucket the time that it needs to be
-/// full again, which is the same part of the new share. If the limit changes, its share does as
+/// meanwhile, a window keeps the units that it has counted, and a bucket the time that it needs to
+/// be full again, which is the same part of the new share. If the limit changes, its share does as
 /// every limit does.
 #[derive(Debug)]
 pub struct Fallback<L> {
@@ -29,9 +29,9 @@ pub struct Fallback<L> {
 // === impl Fallback ===
 
 impl<L: Store> Fallback<L> {
-    /// Of several charges in one request, the first that says `Deny` refuses it, then `Local` decides
-    /// over those that say so. From now on the store counts among the nodes ([`Redis::nodes`]), until
-    /// it is closed.
+    /// Of several charges in one request, the first that says `Deny` refuses it, then `Local`
+    /// decides over those that say so. From now on the store counts among the nodes
+    /// ([`Redis::nodes`]), until it is closed.
     ///
     /// # Panics
     ///

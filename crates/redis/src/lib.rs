@@ -1,16 +1,18 @@
 //! Tollgate's shared store: Redis, Redis Cluster and Valkey.
 //!
 //! Any number of processes, one budget. Every decision is one atomic script inside Redis, by
-//! Redis's own clock, and the answer is the one that `tollgate-core` gives: the script says what it
-//! remembered, and core's own functions make the verdict of it.
+//! Redis's own clock, and the answer is the one that `tollgate-core` gives: the script says what
+//! it remembered, and core's own functions make the verdict of it.
 //!
-//! * [`Mode::Strict`](tollgate_core::Mode::Strict): Redis is asked for each decision. Those that arrive together share script
-//!   calls and round trips; a key that was refused is refused here until its wait is over.
-//! * [`Mode::Leased`](tollgate_core::Mode::Leased): a node takes units of warm keys ahead, and spends them without asking.
-//! * [`Mode::WriteBack`](tollgate_core::Mode::WriteBack): a node decides on its own count, and reports
-//!   what it admitted every [`Config::sync_interval`].
-//! * A request over several slots of a Cluster is all or nothing as well: every slot reserves, then
-//!   every slot confirms.
+//! * [`Mode::Strict`](tollgate_core::Mode::Strict): Redis is asked for each decision. Those that
+//!   arrive together share script calls and round trips; a key that was refused is refused here
+//!   until its wait is over.
+//! * [`Mode::Leased`](tollgate_core::Mode::Leased): a node takes units of warm keys ahead, and
+//!   spends them without asking.
+//! * [`Mode::WriteBack`](tollgate_core::Mode::WriteBack): a node decides on its own count, and
+//!   reports what it admitted every [`Config::sync_interval`].
+//! * A request over several slots of a Cluster is all or nothing as well: every slot reserves,
+//!   then every slot confirms.
 //! * Without Redis, [`Fallback`] does what the operator chose, within the time of a decision.
 //!
 //! # Trade-offs
@@ -24,25 +26,27 @@
 //! * While units are leased, a refusal's wait may be longer than it turns out to be, and what a
 //!   node that dies has leased and not spent is charged.
 //! * A refund through one node is not seen by another that remembers a refusal.
-//! * Nodes that decide on their own count ([`Mode::WriteBack`](tollgate_core::Mode::WriteBack)) may
-//!   admit too much together: per window, or of a bucket at once, at most (nodes - 1) x min(N, units that
-//!   one node is asked for within [`Config::sync_interval`] and [`Config::timeout`]). All of it is paid
-//!   back: a bucket owes it, a fixed window's surplus is the first that the next one has consumed, a
-//!   sliding window admits nothing until what leaves makes room. A report whose answer is lost is not
-//!   repeated; if Redis never had it, one node's units of one interval are not charged. One node alone
-//!   is as exact as Redis. A node that is not closed loses what it has not yet reported.
-//! * They count token buckets, fixed and sliding windows, of [`WRITE_BACK_KEYS_MAX`] keys (about 450
-//!   bytes each; a sliding window 250 more). Refunds, requests that meet other limits as well, and
-//!   other keys are asked of Redis, after a report.
+//! * Nodes that decide on their own count ([`Mode::WriteBack`](tollgate_core::Mode::WriteBack))
+//!   may admit too much together: per window, or of a bucket at once, at most (nodes - 1) x min(N,
+//!   units that one node is asked for within [`Config::sync_interval`] and [`Config::timeout`]).
+//!   All of it is paid back: a bucket owes it, a fixed window's surplus is the first that the next
+//!   one has consumed, a sliding window admits nothing until what leaves makes room. A report
+//!   whose answer is lost is not repeated; if Redis never had it, one node's units of one interval
+//!   are not charged. One node alone is as exact as Redis. A node that is not closed loses what it
+//!   has not yet reported.
+//! * They count token buckets, fixed and sliding windows, of [`WRITE_BACK_KEYS_MAX`] keys (about
+//!   450 bytes each; a sliding window 250 more). Refunds, requests that also meet limits of
+//!   another mode, and other keys are asked of Redis, after a report.
 //! * A failover may lose what was admitted and not yet replicated.
 //!
 //! # What Redis is asked
 //!
-//! `AUTH`, `SCRIPT LOAD`, `EVALSHA` and `PING`; of a Cluster `CLUSTER SLOTS` and `ASKING`; of a sentinel
-//! `SENTINEL GET-MASTER-ADDR-BY-NAME`. In the scripts `TIME`, `GET`, `MGET`, `SET`, `DEL`, `APPEND`,
-//! `GETRANGE`, `SETRANGE`, `STRLEN` and `PEXPIREAT`. Nodes are counted ([`Redis::nodes`]) with `EVAL`,
-//! and `TIME`, `ZADD`, `ZREM`, `ZREMRANGEBYSCORE`, `ZCARD` and `PEXPIRE`, in the key `PREFIX{nodes}`. Who
-//! looks ([`Redis::inspect`], [`Redis::reset`]) needs `EVAL`, `PTTL` and `DEL` as well.
+//! `AUTH`, `SCRIPT LOAD`, `EVALSHA` and `PING`; of a Cluster `CLUSTER SLOTS` and `ASKING`; of a
+//! sentinel `SENTINEL GET-MASTER-ADDR-BY-NAME`. In the scripts `TIME`, `GET`, `MGET`, `SET`,
+//! `DEL`, `APPEND`, `GETRANGE`, `SETRANGE`, `STRLEN` and `PEXPIREAT`. Nodes are counted
+//! ([`Redis::nodes`]) with `EVAL`, and `TIME`, `ZADD`, `ZREM`, `ZREMRANGEBYSCORE`, `ZCARD` and
+//! `PEXPIRE`, in the key `PREFIX{nodes}`. Who looks ([`Redis::inspect`], [`Redis::reset`]) needs
+//! `EVAL`, `PTTL` and `DEL` as well.
 
 mod config;
 

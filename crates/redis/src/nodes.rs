@@ -1,13 +1,15 @@
 //! How many nodes there are: each of them says once a second that it is there.
 //!
-//! A node is a store that decides alone while Redis is away ([`crate::Fallback`]): only those divide
-//! limits among themselves. One that is closed leaves at once.
+//! A node is a store that decides alone while Redis is away ([`crate::Fallback`]): only those
+//! divide limits among themselves. One that is closed leaves at once.
 //!
-//! Names and times stand in one key of Redis (`PREFIX{nodes}`, a sorted set), by Redis's own clock.
-//! Whoever was not heard of for [`HEARD_FOR`] is forgotten, and the key with the last of them.
+//! Names and times stand in one key of Redis (`PREFIX{nodes}`, a sorted set), by Redis's own
+//! clock. Whoever was not heard of for [`HEARD_FOR`] is forgotten, and the key with the last of
+//! them.
 //!
-//! The count is needed when Redis is away, so the last one stands until there is another. Nodes that cannot reach Redis any more, but are well otherwise, are not counted by
-//! those that can: shares are too large then, by as much as they are fewer.
+//! The count is needed when Redis is away, so the last one stands until there is another. Nodes
+//! that cannot reach Redis any more, but are well otherwise, are not counted by those that can:
+//! shares are too large then, by as much as they are fewer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -97,8 +99,8 @@ pub(crate) async fn keep(nodes: Arc<Nodes>, reach: Arc<Reach>) {
 }
 
 impl Redis {
-    /// How many nodes were there when Redis last told: the stores with a [`crate::Fallback`] that share
-    /// this Redis and its prefix; one, as long as nobody told. They say so once a second
+    /// How many nodes were there when Redis last told: the stores with a [`crate::Fallback`] that
+    /// share this Redis and its prefix; one, as long as nobody told. They say so once a second
     /// ([`HEARTBEAT`]), and count for three seconds after they were last heard of.
     pub fn nodes(&self) -> u32 {
         self.node().count.load(Ordering::Relaxed).max(1)

@@ -8,20 +8,22 @@
 //! replaces what was known.
 //!
 //! Everything that this node does is added to the count as of when it did it: units to the window
-//! or the segment in which they were admitted, to a bucket as if they had come when they came. So one
-//! node alone decides as Redis itself would. Several may admit too much.
+//! or the segment in which they were admitted, to a bucket as if they had come when they came. So
+//! one node alone decides as Redis itself would. Several may admit too much.
 //!
 //! # How much too much
 //!
-//! Per window (of a bucket: at once, beyond what it holds) at most (nodes - 1) x min(N, units that one
-//! node is asked for within `sync_interval` and the store's timeout). Take the node that heard from
-//! Redis last before its last admission. What it does not know is what each other node admitted after
-//! its own last report: a node that went on would have reported again. That is no more than it was
-//! asked for within an interval and the time of one report, and no more than N, as no node goes
-//! beyond N by what it knows. And by what that last node knows, nothing was too much.
+//! Per window (of a bucket: at once, beyond what it holds) at most (nodes - 1) x min(N, units that
+//! one node is asked for within `sync_interval` and the store's timeout). Take the node that heard
+//! from Redis last before its last admission. What it does not know is what each other node
+//! admitted after its own last report: a node that went on would have reported again. That is no
+//! more than it was asked for within an interval and the time of one report, and no more than N,
+//! as no node goes beyond N by what it knows. And by what that last node knows, nothing was too
+//! much.
 //!
-//! For that, no node goes on for longer than an interval and a timeout without having been answered:
-//! if a report fails, the next decision asks, and its error is what [`crate::Fallback`] decides on.
+//! For that, no node goes on for longer than an interval and a timeout without having been
+//! answered: if a report fails, the next decision asks, and its error is what [`crate::Fallback`]
+//! decides on.
 //!
 //! # What is paid back
 //!
@@ -29,27 +31,28 @@
 //!
 //! * A token bucket owes the units, and admits none until time has paid for them: over any longer
 //!   time, no more is admitted than the rate allows.
-//! * A fixed window's surplus is the first that the next window has consumed, and if it is more than N,
-//!   so on with those after it. What is reported late, because its window was nearly over, counts the
-//!   same, up to 0.9 s after its end.
-//! * A sliding window keeps its segments as they are: it admits nothing until what leaves makes the
-//!   estimate less than N.
+//! * A fixed window's surplus is the first that the next window has consumed, and if it is more
+//!   than N, so on with those after it. What is reported late, because its window was nearly over,
+//!   counts the same, up to 0.9 s after its end.
+//! * A sliding window keeps its segments as they are: it admits nothing until what leaves makes
+//!   the estimate less than N.
 //!
-//! A bucket remembers at most 100 years of debt, a window 2^32 - 1 units. If the limit changes, only
-//! what fits the new one is kept.
+//! A bucket remembers at most 100 years of debt, a window 2^32 - 1 units. If the limit changes,
+//! only what fits the new one is kept.
 //!
 //! # A report whose answer is lost
 //!
-//! is never repeated. It goes over an open connection, and nearly always it was charged: what is late
-//! is the answer. Told again, the units would be charged twice, to somebody who did nothing. If the
-//! connection broke before Redis had it, what one node admitted within one interval (and a timeout)
-//! is not charged. A report that was certainly not sent, or that Redis refused, is kept and told
-//! later.
+//! is never repeated. It goes over an open connection, and nearly always it was charged: what is
+//! late is the answer. Told again, the units would be charged twice, to somebody who did nothing.
+//! If the connection broke before Redis had it, what one node admitted within one interval (and a
+//! timeout) is not charged. A report that was certainly not sent, or that Redis refused, is kept
+//! and told later.
 //!
 //! # What is asked of Redis
 //!
-//! Refunds, requests that concern other limits as well, and keys that find no room ([`KEYS_MAX`]):
-//! first what is known of their keys is reported, then Redis decides.
+//! Refunds, requests that also meet limits of another mode, and keys that find no room
+//! ([`KEYS_MAX`]): first what is known of their keys is reported, then Redis decides. A request over
+//! several limits that are all counted here is decided here, all or nothing.
 
 mod keeper;
 

@@ -13,8 +13,8 @@ use crate::question::Question;
 use crate::told::Told;
 
 impl Reach {
-    /// Asks all of these, with one message to each node that serves some of their keys; says how many
-    /// messages that were.
+    /// Asks all of these, with one message to each node that serves some of their keys; says how
+    /// many messages that were.
     pub(crate) async fn ask_all(
         &self,
         questions: Vec<Question>,

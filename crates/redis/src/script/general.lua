@@ -6,9 +6,9 @@
 -- reservation, and what was remembered for each of its lines before it was charged: from that,
 -- core's own functions make the verdict.
 --
--- All times are whole microseconds since 1970. Every number here is a whole number below 2^53, where
--- doubles are exact: moments until the year 2255, and a bucket's whole span of at most 100 years.
--- The only products that could be larger are made by `scale`.
+-- All times are whole microseconds since 1970. Every number here is a whole number below 2^53,
+-- where doubles are exact: moments until the year 2255, and a bucket's whole span of at most 100
+-- years. The only products that could be larger are made by `scale`.
 
 local call, pack, read, byte = redis.call, struct.pack, struct.unpack, string.byte
 local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
@@ -229,22 +229,23 @@ local function sliding_decode(a, state)
   for i = 0, segments do a[i] = i < count and counters[i + 1] or 0 end
 end
 
--- Units that are held beside the account. Reservations belong to a request over several slots, until
--- all of its slots agree: whatever is judged meanwhile must fit beside them, and when they end they
--- are gone. Leases belong to a node that spends them without asking: they count as consumed, and
--- what is not reported when they end is charged as of then. A lease's name begins above 127.
+-- Units that are held beside the account. Reservations belong to a request over several slots,
+-- until all of its slots agree: whatever is judged meanwhile must fit beside them, and when they
+-- end they are gone. Leases belong to a node that spends them without asking: they count as
+-- consumed, and what is not reported when they end is charged as of then. A lease's name begins
+-- above 127.
 --
--- They stand in front of what is remembered: a byte that no state begins with, the number of places
--- (1), and in each place a name (8), units (5) and an end (7). So `plain.lua` answers for no key of
--- which units are held, and such a key lives until the last of them has ended.
+-- They stand in front of what is remembered: a byte that no state begins with, the number of
+-- places (1), and in each place a name (8), units (5) and an end (7). So `plain.lua` answers for
+-- no key of which units are held, and such a key lives until the last of them has ended.
 
 local HELD, HOLD = 128, 20
 
--- Nodes that decide on their own count report what they have admitted, beyond the capacity as well.
--- What lies beyond it is paid back: nothing is admitted until it is. Then a mark takes one of the
--- places, so that nobody caps the account: four bytes of 255, with which no name begins, and the
--- capacity (4); the units of the window before (5) and its end (7), of a fixed window; of others the
--- end is the moment at which the mark was made.
+-- Nodes that decide on their own count report what they have admitted, beyond the capacity as
+-- well. What lies beyond it is paid back: nothing is admitted until it is. Then a mark takes one
+-- of the places, so that nobody caps the account: four bytes of 255, with which no name begins,
+-- and the capacity (4); the units of the window before (5) and its end (7), of a fixed window; of
+-- others the end is the moment at which the mark was made.
 
 local MARK = '\255\255\255\255'
 
@@ -412,7 +413,8 @@ local function forget_at(a)
   end
   local newest_used = 0
   while a[newest_used] == 0 do newest_used = newest_used + 1 end
-  -- The newest units are the last to leave, and weigh nothing once less than one of them is inside.
+  -- The newest units are the last to leave, and weigh nothing once less than one of them is
+  -- inside.
   local units = a[newest_used]
   local leaves = (a.at - newest_used + a.segments) * a.span
   return leaves + (scale(a.span, units - 1, units)) + 1
@@ -635,8 +637,8 @@ local function account(key, line)
     -- All at once: a table that grows is made anew, again and again.
     a = {
       key = key, segments = 0, prefix = 0, holds = {}, holding = 0, held = 0, leased = 0, kind = 0,
-      span = 0, at = 0, used = 0, memory = 0, full_at = 0, raw = false, stored = false, ended = false,
-      dirty = false, is_fresh = false, mark = false, before = false, marked_at = 0,
+      span = 0, at = 0, used = 0, memory = 0, full_at = 0, raw = false, stored = false,
+      ended = false, dirty = false, is_fresh = false, mark = false, before = false, marked_at = 0,
     }
     local state = stored(key, line.kind)
     if state then
@@ -716,8 +718,8 @@ local function report_window(a, line, units, ends)
   end
 end
 
--- Charges what a node has admitted on its own count, whether it fits or not, as of when it did; then
--- tells what there is now.
+-- Charges what a node has admitted on its own count, whether it fits or not, as of when it did;
+-- then tells what there is now.
 local function next_report()
   local line, base, parts = {}
   line.kind, line.segments, line.cap, line.span, base, parts, position =
@@ -836,9 +838,9 @@ local function release(lines, id)
   answer(ADMITTED, {})
 end
 
--- Charges what a node has spent of its lease, and takes the rest back. Then decides the request, and
--- leases units beside it: as many as are wanted, but only up to a quarter of what is left, so that
--- the other nodes find three times as much, and none if that is less than `least`.
+-- Charges what a node has spent of its lease, and takes the rest back. Then decides the request,
+-- and leases units beside it: as many as are wanted, but only up to a quarter of what is left, so
+-- that the other nodes find three times as much, and none if that is less than `least`.
 local function lease(line, id, till, spent, want, least)
   local a, mine = line.account, line.account.holds[id]
   if mine then

@@ -78,8 +78,8 @@ impl Table {
         })
     }
 
-    /// Whether to report everything that is due, because some of it is late: not again and again, if
-    /// Redis is away.
+    /// Whether to report everything that is due, because some of it is late: not again and again,
+    /// if Redis is away.
     fn may_flush(&self, now: Moment) -> bool {
         let next = now + Span::from_nanos(self.lasts.as_nanos() / FLUSHES);
         let after = self.flush_after.load(Ordering::Relaxed);
@@ -208,8 +208,8 @@ impl Table {
         verdict
     }
 
-    /// Has everything reported that is known of these keys, and forgets what Redis told: it is asked
-    /// for a request that concerns them. Nothing, if there is nothing to report.
+    /// Has everything reported that is known of these keys, and forgets what Redis told: it is
+    /// asked for a request that concerns them. Nothing, if there is nothing to report.
     pub(crate) fn give_up(&self, keys: impl Iterator<Item = Key>) -> Option<Outcome> {
         let mut lines = Vec::new();
         for key in keys {

@@ -29,8 +29,8 @@ pub(super) struct Entry {
     /// A report of this key is on its way.
     pub(super) is_asking: bool,
     pub(super) is_dirty: bool,
-    /// When the first unit was admitted that is not reported yet, and the first of those that are on
-    /// their way.
+    /// When the first unit was admitted that is not reported yet, and the first of those that are
+    /// on their way.
     pub(super) since: Option<Moment>,
     pub(super) sent_since: Option<Moment>,
     /// Redis's time in microseconds, and ours when it was told.
