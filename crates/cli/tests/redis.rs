@@ -17,10 +17,9 @@ const LIMIT: usize = 2_500;
 const USERS: usize = 4;
 /// Connections to each service.
 const CLIENTS: usize = 4;
-const PAUSE: Duration = Duration::from_millis(2);
-/// How long a service works before it is killed, and how long it is away.
-const WORKS: Duration = Duration::from_secs(1);
-const AWAY: Duration = Duration::from_millis(300);
+/// How much is admitted when a service is killed, and how much more when it is started again.
+const WORKS: usize = USERS * LIMIT / 8;
+const AWAY: usize = USERS * LIMIT / 16;
 /// How long a client asks without being admitted: longer than a node remembers a refusal where
 /// units may come back.
 const QUIET: Duration = Duration::from_secs(3);
@@ -60,20 +59,23 @@ fn kill_one(mode: &str) -> usize {
         (0..CLIENTS).map(client).collect()
     };
     let (of_first, of_second) = (clients(first.port), clients(second.port));
-    thread::sleep(WORKS);
     let sum = || {
         admitted
             .iter()
             .map(|user| user.load(Ordering::Relaxed))
             .sum::<usize>()
     };
-    let before = sum();
-    assert!(
-        (1..USERS * LIMIT / 2).contains(&before),
-        "killed after {before}"
-    );
+    let reaches = |goal| {
+        let start = Instant::now();
+        while sum() < goal {
+            assert!(start.elapsed() < BOUND, "less than {goal} after {BOUND:?}");
+            thread::yield_now();
+        }
+        sum()
+    };
+    let before = reaches(WORKS);
     let first = first.killed();
-    thread::sleep(AWAY);
+    reaches(before + AWAY);
     let _first = first.again();
     let broken = |clients: Vec<JoinHandle<usize>>| -> usize {
         clients
@@ -105,9 +107,9 @@ fn ask(port: u16, number: usize, admitted: &[AtomicUsize; USERS]) -> usize {
     while last.elapsed() < QUIET {
         assert!(start.elapsed() < BOUND, "still admitted after {BOUND:?}");
         user = (user + 1) % USERS;
-        thread::sleep(PAUSE);
         let Some(open) = connection.as_mut() else {
             connection = Connection::open(port).ok();
+            thread::yield_now();
             continue;
         };
         match open.check(user) {

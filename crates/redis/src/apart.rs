@@ -10,9 +10,10 @@
 //! nothing, who crashes between confirmations has at most that one request charged. A confirmation
 //! that comes too late charges nothing, and the request is refused.
 //!
-//! Whoever is refused only because of another request's reservation does not know yet: that one may
-//! let go. It asks again until it knows, or its time is over. Two such requests must not wait for
-//! each other: from the second time on the slots are asked one after the other, the lowest first.
+//! Whoever is refused only because of another request's reservation does not know yet: that one
+//! may let go. It asks again until it knows, or its time is over. Two such requests must not wait
+//! for each other: from the second time on the slots are asked one after the other, the lowest
+//! first.
 
 mod parts;
 
@@ -161,16 +162,22 @@ impl Redis {
             return Ok(());
         }
         // Too late in one slot: what the others have charged goes back.
+        let mut may_be_charged = false;
         for ((_, lines), told) in charged.iter().zip(told) {
             if told.status == Status::Admitted {
                 let charges: Vec<Charge<'_>> =
                     lines.iter().map(|line| apart.refund(*line)).collect();
                 let bill = Bill::new(&charges)?;
                 let fitted: Vec<Fitted> = lines.iter().map(|line| apart.fitted[*line]).collect();
-                let _as_well_as_we_can = self.ask(|| Question::of(&bill, &fitted), since).await;
+                let gone_back = self.ask(|| Question::of(&bill, &fitted), since).await;
+                may_be_charged |= gone_back.is_err();
             }
         }
-        Err(StoreError::Contended)
+        let after = self.timeout();
+        Err(match may_be_charged {
+            true => StoreError::TimedOut { after },
+            false => StoreError::Contended,
+        })
     }
 
     /// Reserves in one slot after the other, the lowest first, and waits where it is blocked.

@@ -55,8 +55,9 @@ struct Map {
     slots: Vec<Option<Arc<Node>>>,
 }
 
-/// Reads `CLUSTER SLOTS`: for each range its ends, its master and its replicas. Ranges that make no
-/// sense are left out, and those beyond one for each slot. `own_host` is the host of whoever tells.
+/// Reads `CLUSTER SLOTS`: for each range its ends, its master and its replicas. Ranges that make
+/// no sense are left out, and those beyond one for each slot. `own_host` is the host of whoever
+/// tells.
 pub(crate) fn ranges(reply: &Reply, own_host: &str) -> Vec<Range> {
     let read = |range: &Reply| {
         let [Reply::Integer(from), Reply::Integer(to), master, ..] = range.elements() else {

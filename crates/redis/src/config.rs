@@ -41,8 +41,8 @@ pub struct Config {
     pub timeout: Span,
     /// Connections to each node, 1 to [`CONNECTIONS_MAX`]; 1 by default.
     pub connections: usize,
-    /// Decisions that share a script call if they arrive together, 1 to [`BATCH_MAX`]; [`BATCH`] by
-    /// default. In a Cluster only those of one slot can, so there they share a round trip.
+    /// Decisions that share a script call if they arrive together, 1 to [`BATCH_MAX`]; [`BATCH`]
+    /// by default. In a Cluster only those of one slot can, so there they share a round trip.
     pub batch: usize,
     /// How often a node reports what it has admitted on its own count
     /// ([`Mode::WriteBack`](tollgate_core::Mode::WriteBack)), [`SYNC_INTERVAL_MIN`] to

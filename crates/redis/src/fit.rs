@@ -52,7 +52,8 @@ pub(crate) struct Fitted {
     pub(crate) limit: Limit,
     pub(crate) kind: Kind,
     pub(crate) segments: u8,
-    /// Microseconds: of a bucket the interval, of a sliding window a segment, otherwise the window.
+    /// Microseconds: of a bucket the interval, of a sliding window a segment, otherwise the
+    /// window.
     pub(crate) span: u64,
 }
 
@@ -70,9 +71,9 @@ pub(crate) enum Kind {
 
 /// Says whether Redis can keep `limit`.
 ///
-/// Redis tells the time in microseconds and Lua counts in doubles, so that windows and segments are
-/// whole microseconds, a bucket's interval is at least one and rounds up to whole ones by at most
-/// 1 %, and a sliding log holds at most [`LOG_UNITS_MAX`] units.
+/// Redis tells the time in microseconds and Lua counts in doubles, so that windows and segments
+/// are whole microseconds, a bucket's interval is at least one and rounds up to whole ones by at
+/// most 1 %, and a sliding log holds at most [`LOG_UNITS_MAX`] units.
 ///
 /// # Errors
 ///

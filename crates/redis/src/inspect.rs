@@ -1,7 +1,7 @@
 //! What Redis holds for one key, for people who look.
 //!
-//! Names of keys are hashes, so that nobody can find a client's key by looking at Redis: here it is
-//! found from the same values that a request carries.
+//! Names of keys are hashes, so that nobody can find a client's key by looking at Redis: here it
+//! is found from the same values that a request carries.
 
 use bytes::{Buf, Bytes};
 use tokio::time::Instant;
@@ -16,7 +16,8 @@ use crate::seen::moment;
 use crate::store::{Redis, malformed, unfit};
 use crate::told::Told;
 
-/// What `general.lua` reads and writes with, and what it answers: to be replaced by those who look.
+/// What `general.lua` reads and writes with, and what it answers: to be replaced by those who
+/// look.
 const CALLS: &str = "local call, pack, read, byte = redis.call,";
 const LOOKS: &str = "local call, pack, read, byte = looking,";
 const ANSWERS: &str = "return table.concat(answers)";
@@ -112,8 +113,8 @@ impl Redis {
         })
     }
 
-    /// Makes Redis forget a key, so that its budget begins anew. Says whether there was anything to
-    /// forget.
+    /// Makes Redis forget a key, so that its budget begins anew. Says whether there was anything
+    /// to forget.
     ///
     /// A node that remembers a refusal goes on refusing until the wait that it was told is over,
     /// and a node that holds a lease spends it beside the new budget, unless this is that node.

@@ -1,8 +1,8 @@
 //! How a counter is called in Redis.
 //!
 //! The parts of a key are hashed with BLAKE3: no secret and no client's value ever appears in
-//! Redis, and nobody can find two keys that meet on one counter, although the hash has no secret of
-//! its own (every node must make the same key). What an address or another short value was can
+//! Redis, and nobody can find two keys that meet on one counter, although the hash has no secret
+//! of its own (every node must make the same key). What an address or another short value was can
 //! still be found by hashing all candidates; who may read Redis, may know that.
 //!
 //! A name is `PREFIX{TAG}REST`, in the alphabet of base64url. In a Cluster, the part in braces

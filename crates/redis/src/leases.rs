@@ -4,8 +4,8 @@
 //! node spends them at the speed of memory. When they run out or are about to end, what was spent
 //! is charged, the rest goes back, and units are leased anew, in one step; a request that needs
 //! more than there is goes along in that step and is decided as any other. When a key falls idle,
-//! and when the store is closed, its units go back as well. If a lease ends unreported, because its
-//! node died or could not reach Redis, all of it is charged as of its end.
+//! and when the store is closed, its units go back as well. If a lease ends unreported, because
+//! its node died or could not reach Redis, all of it is charged as of its end.
 //!
 //! # Never more than the limit
 //!
@@ -29,20 +29,20 @@
 //!
 //! # How much
 //!
-//! A cold key leases nothing and asks Redis for each decision. A warm one (two asks within a second
-//! and a half, or one every two seconds for a while) leases as much as its rate needs until the
-//! lease ends, but if that is more than 64 units, no more than it needs in a second; each time at
-//! most eight times what it had. And a lease is at most a quarter of what is free after the request
-//! that asked, so that other nodes always find three times as much. If that is less than four times
-//! what the request costs, nothing is leased, as it would not pay for its return: near a limit's
-//! end, and for limits below [`CAPACITY_MIN`], every decision asks.
+//! A cold key leases nothing and asks Redis for each decision. A warm one (two asks within a
+//! second and a half, or one every two seconds for a while) leases as much as its rate needs until
+//! the lease ends, but if that is more than 64 units, no more than it needs in a second; each time
+//! at most eight times what it had. And a lease is at most a quarter of what is free after the
+//! request that asked, so that other nodes always find three times as much. If that is less than
+//! four times what the request costs, nothing is leased, as it would not pay for its return: near
+//! a limit's end, and for limits below [`CAPACITY_MIN`], every decision asks.
 //!
-//! Leases end after [`LASTS`], by Redis's clock, and with their window. This node stops a hundredth
-//! and a millisecond earlier, counted by its own clock from before it asked. Shortly before that a
-//! lease that was used is renewed without waiting for a request, and one that was not goes back;
-//! whatever lies unused for [`IDLE`] goes back then, but for a few units of a key that is asked
-//! slowly. One node holds leases of at most [`KEYS_MAX`] keys, about 130 bytes each; the others
-//! ask.
+//! Leases end after [`LASTS`], by Redis's clock, and with their window. This node stops a
+//! hundredth and a millisecond earlier, counted by its own clock from before it asked. Shortly
+//! before that a lease that was used is renewed without waiting for a request, and one that was
+//! not goes back; whatever lies unused for [`IDLE`] goes back then, but for a few units of a key
+//! that is asked slowly. One node holds leases of at most [`KEYS_MAX`] keys, about 130 bytes each;
+//! the others ask.
 //!
 //! While units are out, a refusal's wait may be longer than it turns out to be.
 
@@ -73,7 +73,8 @@ pub const LASTS: Span = Span::from_secs(10);
 /// How long many units may lie unused before they go back, and how many are not many.
 const IDLE: Span = Span::from_secs(2);
 const IDLE_UNITS: u32 = 16;
-/// How often leases are looked after, and how long before its end a lease is renewed at the latest.
+/// How often leases are looked after, and how long before its end a lease is renewed at the
+/// latest.
 pub(crate) const LOOK_EVERY: Span = Span::from_millis(250);
 const ENDING: Span = Span::from_millis(750);
 /// Decisions that a lease must have made to be renewed at its end; and if the room for leases is

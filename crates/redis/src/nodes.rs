@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(beat(&stores[0], HEARD_FOR).await, 2);
         let heard = redis.ask(&["TIME"]);
         while redis.ask(&["TIME"]) == heard {}
-        std::thread::sleep(Duration::from_millis(3));
+        sleep(Duration::from_millis(3)).await;
         assert_eq!(beat(&stores[0], Span::from_millis(1)).await, 1);
         // As does one of the future, before the clock went back.
         redis.ask(&["ZADD", "tg:{nodes}", "9999999999999", "somebody"]);

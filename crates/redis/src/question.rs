@@ -45,8 +45,8 @@ pub(crate) struct Plain {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rate {
     kind: Kind,
-    /// Microseconds: of a bucket the time of one unit, otherwise the window; and what fits at once,
-    /// of a bucket as time, of a window in units.
+    /// Microseconds: of a bucket the time of one unit, otherwise the window; and what fits at
+    /// once, of a bucket as time, of a window in units.
     span: u64,
     room: u64,
 }

@@ -6,9 +6,9 @@
 //! might fit, Redis is asked. Time that passed before the reply arrived is not counted, so nobody
 //! is let go too early, and nobody is held longer than by one round trip.
 //!
-//! A refund through this store or a changed limit ends it, and so does a new connection: it may lead
-//! to another master, with another clock, or to one that has forgotten everything. A refund through another node is not
-//! seen here: the key stays refused for the wait that it was told.
+//! A refund through this store or a changed limit ends it, and so does a new connection: it may
+//! lead to another master, with another clock, or to one that has forgotten everything. A refund
+//! through another node is not seen here: the key stays refused for the wait that it was told.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -13,8 +13,8 @@
 //!
 //! Patience is one timer for the connection, set for the oldest question that somebody waits for.
 //! Those do not come in order: what a request asks second is as old as the request. After
-//! [`LOST_MAX`] answers in a row that were not in time, the breaker opens: questions are refused at
-//! once, and a probe goes out now and then. The first probe that is answered in time closes the
+//! [`LOST_MAX`] answers in a row that were not in time, the breaker opens: questions are refused
+//! at once, and a probe goes out now and then. The first probe that is answered in time closes the
 //! breaker.
 
 mod replies;

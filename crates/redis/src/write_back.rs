@@ -51,8 +51,8 @@
 //! # What is asked of Redis
 //!
 //! Refunds, requests that also meet limits of another mode, and keys that find no room
-//! ([`KEYS_MAX`]): first what is known of their keys is reported, then Redis decides. A request over
-//! several limits that are all counted here is decided here, all or nothing.
+//! ([`KEYS_MAX`]): first what is known of their keys is reported, then Redis decides. A request
+//! over several limits that are all counted here is decided here, all or nothing.
 
 mod keeper;
 
@@ -123,7 +123,7 @@ impl Redis {
 
     /// Reports, or waits for who does.
     async fn learn(&self, outcome: Outcome, since: Instant) -> Result<(), StoreError> {
-        let deadline = since + self.timeout().into();
+        let deadline = since + self.reach().patience();
         match outcome {
             Outcome::Decided(_) | Outcome::NoRoom => Ok(()),
             Outcome::Wait(told) => match timeout_at(deadline, told).await {

@@ -58,7 +58,8 @@ const LETTERS: [(Outcome, &str); 6] = [
 // === impl Ask ===
 
 impl Ask {
-    /// Whether it asks for a unit of the key of this number among those that are asked in this mode.
+    /// Whether it asks for a unit of the key of this number among those that are asked in this
+    /// mode.
     pub(crate) fn is_of(self, mode: Mode, number: usize) -> bool {
         match self {
             Ask::Leased(key) => mode == Mode::Leased && key == number,

@@ -1,8 +1,8 @@
 //! A failover to a machine whose clock is wrong.
 //!
 //! What a clock that goes back explains: nothing but waiting, and no key waits for longer than its
-//! limit remembers, from when the new master is there. What a clock that goes ahead explains: every
-//! budget is there once more.
+//! limit remembers, from when the new master is there. What a clock that goes ahead explains:
+//! every budget is there once more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -77,8 +77,8 @@ impl Record {
         failed.count()
     }
 
-    /// How long after `from` there was service again: the end of the last tenth of a second in which
-    /// a tenth of the decisions had no answer.
+    /// How long after `from` there was service again: the end of the last tenth of a second in
+    /// which a tenth of the decisions had no answer.
     pub(crate) fn outage(&self, from: Instant) -> Duration {
         let mut parts: BTreeMap<u128, (usize, usize)> = BTreeMap::new();
         for seen in self.seen.iter().filter(|seen| seen.at >= from) {
@@ -124,8 +124,8 @@ impl Record {
         assert!(late <= most, "{what}: {late:?} of {most:?}");
     }
 
-    /// Never more than the limit was admitted, and what Redis counted beyond that was lost answers,
-    /// or was on leases when an answer about them was lost.
+    /// Never more than the limit was admitted, and what Redis counted beyond that was lost
+    /// answers, or was on leases when an answer about them was lost.
     pub(crate) async fn is_exact(&self) {
         self.store.close().await;
         let lost = self.count(Outcome::Lost);
