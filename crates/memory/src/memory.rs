@@ -21,8 +21,8 @@ use quick::Flat;
 /// Bytes of the store for each key of `max_keys` whose state fits a word: a slot of 16 bytes, and
 /// nearly half a slot of room so that hardly any key is lost.
 pub const BYTES_PER_KEY: usize = 24;
-/// For one in so many bytes the table is smaller than that, so that the rest of the store fits.
-const REST_SHIFT: u32 = 9;
+/// The table takes these bytes but one in 2^6, in which the rest of the store finds room.
+const REST_SHIFT: u32 = 6;
 /// Bytes of the arena for each key of `max_keys`, of which only those in use are ever touched.
 const ARENA_BYTES_PER_KEY: usize = 256;
 /// The smallest arena: one large log beside a small table.
