@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::time::{Duration, Instant, sleep, timeout_at};
-use tollgate_core::{Charge, Cost, Enforcement, Key, StoreError, Verdict, Wait};
+use tollgate_core::{Charge, Cost, Enforcement, Key, Mode, StoreError, Verdict, Wait};
 
 use crate::apart::together;
 use crate::failure::Failure;
@@ -28,6 +28,15 @@ struct Asker {
 }
 
 impl Redis {
+    /// Spends leased units, if the charge's mode is to.
+    #[inline]
+    pub(crate) fn spend(&self, charge: &Charge<'_>) -> Spend {
+        match charge.sharing.mode {
+            Mode::Leased => self.leases().spend(charge),
+            Mode::Strict | Mode::WriteBack => Spend::Cold,
+        }
+    }
+
     /// Decides on leased units, once `spend` has come to an end; nothing, if Redis is to be asked
     /// for this decision alone.
     pub(crate) async fn decide_leased(

@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tollgate_core::{
-    Charge, Cost, Key, KeyHasher, Mode, OnStoreError, Span, Store, StoreError, Verdict, Wait,
+    Charge, Cost, Decision, Key, KeyHasher, Mode, OnStoreError, Span, Store, StoreError, Verdict,
+    Wait,
 };
 
 use crate::apart::{self, Refunds};
@@ -203,12 +204,33 @@ impl Redis {
     /// [`StoreError::BadReply`].
     pub async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
         let spend = match charges {
-            [charge] if charge.sharing.mode == Mode::Leased => match self.leases.spend(charge) {
-                Spend::Granted(decision) => return Ok(Verdict::of_one(charge, decision)),
-                more => more,
-            },
+            [charge] => self.spend(charge),
             _ => Spend::Cold,
         };
+        if let (Spend::Granted(decision), [charge]) = (&spend, charges) {
+            return Ok(Verdict::of_one(charge, *decision));
+        }
+        self.decide_on(charges, spend).await
+    }
+
+    /// One limit, one cost: as [`Redis::decide`], without a list.
+    ///
+    /// # Errors
+    ///
+    /// As [`Redis::decide`].
+    pub async fn check(&self, charge: &Charge<'_>) -> Result<Decision, StoreError> {
+        match self.spend(charge) {
+            Spend::Granted(decision) => Ok(decision),
+            more => {
+                let verdict = self.decide_on(std::slice::from_ref(charge), more).await?;
+                let nothing = malformed(Malformed("a verdict without a decision"));
+                verdict.decisions.first().copied().ok_or(nothing)
+            }
+        }
+    }
+
+    /// Decides what is not on lease.
+    async fn decide_on(&self, charges: &[Charge<'_>], spend: Spend) -> Result<Verdict, StoreError> {
         if let Some(verdict) = self.decide_here(charges).await? {
             return Ok(verdict);
         }

@@ -142,3 +142,17 @@ async fn what_a_dead_node_held_is_charged() {
         assert_eq!(counted(&watcher, &limit).await, held, "{limit:?}");
     }
 }
+
+#[tokio::test]
+async fn a_check_is_a_decision_without_a_list() {
+    let redis = testbed::Redis::start();
+    let store = node(redis.address());
+    let limit = Limit::fixed_window(500, Span::DAY).unwrap();
+    let mut admitted = 0;
+    for _ in 0..600 {
+        let charge = leased(&store, &limit, Cost::ONE);
+        admitted += u32::from(store.check(&charge).await.unwrap().is_allowed());
+    }
+    assert_eq!(admitted, 500);
+    assert!(store.counts().lease_decisions > 100);
+}

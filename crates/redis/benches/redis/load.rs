@@ -179,8 +179,8 @@ async fn call(
             sharing,
             ..Charge::new(draw.key(random >> 11), &limit, Cost::ONE)
         };
-        match store.decide(&[charge]).await {
-            Ok(verdict) => drop(black_box(verdict.refusal)),
+        match store.check(&charge).await {
+            Ok(decision) => drop(black_box(decision.is_allowed())),
             Err(error) => panic!("{error}"),
         }
         if let Some(start) = start {
