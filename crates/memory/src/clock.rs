@@ -65,14 +65,9 @@ impl SystemClock {
         }
     }
 
-    #[inline]
-    fn steady(&self) -> Moment {
-        self.steady.now()
-    }
-
     #[cold]
     fn read_wall(&self, due: u64) {
-        let next = (self.steady() + WALL_PERIOD).as_nanos();
+        let next = (self.steady.now() + WALL_PERIOD).as_nanos();
         // Relaxed: it only chooses which thread reads the wall clock.
         let won =
             self.next_reading
@@ -93,7 +88,7 @@ impl SystemClock {
             return;
         }
         fence(Ordering::Release);
-        let steady = self.steady().as_nanos();
+        let steady = self.steady.now().as_nanos();
         // A reader that found the turn even may still be about to read the counter: processors
         // reorder a counter's reading by nanoseconds, never by as much as this.
         let told = steady.saturating_add(self.offset.load(Ordering::Relaxed));
@@ -121,7 +116,7 @@ impl Clock for SystemClock {
     #[inline]
     fn on(&self, timeline: Timeline) -> Moment {
         match timeline {
-            Timeline::Steady => self.steady(),
+            Timeline::Steady => self.steady.now(),
             Timeline::Utc => self.now().utc,
         }
     }
@@ -134,7 +129,7 @@ impl Clock for SystemClock {
                 self.offset.load(Ordering::Relaxed),
                 self.floor.load(Ordering::Relaxed),
             );
-            let steady = self.steady();
+            let steady = self.steady.now();
             fence(Ordering::Acquire);
             if turn & 1 == 1 || self.turn.load(Ordering::Relaxed) != turn {
                 std::hint::spin_loop();

@@ -223,8 +223,8 @@ impl Redis {
             Spend::Granted(decision) => Ok(decision),
             more => {
                 let verdict = self.decide_on(std::slice::from_ref(charge), more).await?;
-                let nothing = malformed(Malformed("a verdict without a decision"));
-                verdict.decisions.first().copied().ok_or(nothing)
+                let nothing = || malformed(Malformed("a verdict without a decision"));
+                verdict.decisions.first().copied().ok_or_else(nothing)
             }
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tollgate_redis::Redis;
+use tollgate_redis::{Counts, Redis};
 use tracing::{info, warn};
 
 use crate::phase::Stopping;
@@ -37,7 +37,7 @@ pub(crate) async fn watch_over(stores: Arc<Stores>, mut stopping: Stopping) {
             () = stopping.wait() => return,
         }
         for ((store, redis), told) in stores.in_redis().zip(&mut told) {
-            let next = told.after(is_there(redis));
+            let next = told.after(is_there(redis, &redis.counts()));
             match (*told, next) {
                 (Told::Nothing(_), Told::Up) => info!(store, "Redis is there"),
                 (Told::Away, Told::Up) => info!(store, "Redis is back"),
@@ -57,8 +57,8 @@ pub(crate) async fn watch_over(stores: Arc<Stores>, mut stopping: Stopping) {
 }
 
 /// Whether a store answers. One that was never connected does not, whatever its breaker says.
-pub(crate) fn is_there(redis: &Redis) -> bool {
-    redis.is_up() && redis.counts().connections > 0
+pub(crate) fn is_there(redis: &Redis, counts: &Counts) -> bool {
+    redis.is_up() && counts.connections > 0
 }
 
 // === impl Told ===

@@ -31,8 +31,9 @@ pub(super) struct Flat {
     over_soft: bool,
 }
 
-/// Decides on what was seen. `None` if a rival was ahead of this reading of a clock that never goes
-/// back; an error tells what a rival has put there since.
+/// Decides on what was seen. `None` if that is not the key's bucket, free and of this revision, or if
+/// a rival was ahead of this reading of a clock that never goes back; an error tells what a rival
+/// has put there since.
 #[inline(always)]
 fn attempt(
     slot: &Pair,
@@ -40,7 +41,13 @@ fn attempt(
     charge: &Charge<'_>,
     now: Moment,
 ) -> Option<Result<Decision, Seen>> {
-    let limit = charge.limit;
+    let (limit, fingerprint) = (charge.limit, Tag::fingerprint(charge.key));
+    if !seen
+        .tag
+        .is_plain_bucket_of(fingerprint, charge.past.revision())
+    {
+        return None;
+    }
     let mut bucket = Bucket::full_at(Moment::from_nanos(seen.word));
     if bucket.is_ahead(limit, now) {
         return None;
@@ -54,14 +61,7 @@ fn attempt(
 /// the attempt that failed, so it is not fetched again.
 #[inline(never)]
 fn among_rivals(slot: &Pair, mut seen: Seen, charge: Charge<'_>, now: Moment) -> Option<Flat> {
-    let fingerprint = Tag::fingerprint(charge.key);
     for _ in 0..RIVALS_MAX {
-        if !seen
-            .tag
-            .is_plain_bucket_of(fingerprint, charge.past.revision())
-        {
-            return None;
-        }
         match attempt(slot, seen, &charge, now)? {
             Ok(decision) => return Some(Flat::from_decision(decision)),
             Err(other) => seen = other,
@@ -82,14 +82,7 @@ impl<C: Clock> Memory<C> {
         if !charge.limit.is_bucket() {
             return None;
         }
-        let fingerprint = Tag::fingerprint(charge.key);
-        let (slot, seen) = self.table.find(place, fingerprint)?;
-        if !seen
-            .tag
-            .is_plain_bucket_of(fingerprint, charge.past.revision())
-        {
-            return None;
-        }
+        let (slot, seen) = self.table.find(place, Tag::fingerprint(charge.key))?;
         let now = steady();
         match attempt(slot, seen, charge, now)? {
             Ok(decision) => Some(decision),
@@ -126,8 +119,7 @@ impl<C: Clock> Memory<C> {
     /// Decides in the general way, at a new reading of the clock.
     #[inline(never)]
     pub(super) fn check_anew(&self, place: Place, charge: Charge<'_>) -> Result<Flat, StoreError> {
-        let decision = self.check_in(place, &charge, &mut Time::of(&self.clock))?;
-        Ok(Flat::from_decision(decision))
+        self.check_late(place, charge, &mut Time::of(&self.clock))
     }
 }
 

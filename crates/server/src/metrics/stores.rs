@@ -207,11 +207,12 @@ impl Collector for Scrape {
 
 impl<'s> Seen<'s> {
     fn of((store, redis): (&'s str, &Redis)) -> Seen<'s> {
+        let counts = redis.counts();
         Seen {
             store,
-            is_there: is_there(redis),
+            is_there: is_there(redis, &counts),
             nodes: redis.nodes(),
-            counts: redis.counts(),
+            counts,
         }
     }
 }
