@@ -32,8 +32,8 @@ pub(super) struct Flat {
 }
 
 /// Decides on what was seen. `None` if that is not the key's bucket, free and of this revision, or
-/// if a rival was ahead of this reading of a clock that never goes back; an error tells what a rival
-/// has put there since.
+/// if a rival was ahead of this reading of a clock that never goes back; an error tells what a
+/// rival has put there since.
 #[inline(always)]
 fn attempt(
     slot: &Pair,
