@@ -3,7 +3,7 @@
 use crate::cost::Cost;
 use crate::key::Key;
 use crate::limit::Limit;
-use crate::sharing::{Mode, OnStoreError, Sharing};
+use crate::sharing::{Mode, Sharing};
 
 /// The most charges that one request may carry.
 pub const CHARGES_MAX: usize = 128;
@@ -77,12 +77,13 @@ impl<'a> Charge<'a> {
             cost,
             enforcement: Enforcement::Enforce,
             on_denial: OnDenial::Keep,
-            sharing: Sharing {
-                mode: Mode::Strict,
-                on_store_error: OnStoreError::Deny,
-                nodes: None,
-            },
+            sharing: Sharing::in_mode(Mode::Strict),
         }
+    }
+
+    /// The same charge of a limit that nodes share so.
+    pub const fn shared(self, sharing: Sharing) -> Charge<'a> {
+        Charge { sharing, ..self }
     }
 
     /// What this limit's own refusal costs it if it is the only one on the request: the refusal of

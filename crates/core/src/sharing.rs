@@ -46,6 +46,19 @@ pub enum OnStoreError {
     Local,
 }
 
+// === impl Sharing ===
+
+impl Sharing {
+    /// Shared in this mode, denied while the store has no answer, by as many nodes as are counted.
+    pub const fn in_mode(mode: Mode) -> Sharing {
+        Sharing {
+            mode,
+            on_store_error: OnStoreError::Deny,
+            nodes: None,
+        }
+    }
+}
+
 // === impl Mode ===
 
 impl Mode {

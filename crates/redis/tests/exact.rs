@@ -143,14 +143,8 @@ async fn spend(kind: &str, mode: Mode, addresses: &str, asks: &[String]) -> Vec<
 /// What one task is admitted.
 async fn ask(store: &Redis, mode: Mode, keys: Vec<Key>) -> u32 {
     let limit = Limit::fixed_window(LIMIT, Span::DAY).unwrap();
-    let sharing = Sharing {
-        mode,
-        ..Sharing::default()
-    };
-    let charge = |key: &Key| Charge {
-        sharing,
-        ..Charge::new(*key, &limit, Cost::ONE)
-    };
+    let sharing = Sharing::in_mode(mode);
+    let charge = |key: &Key| Charge::new(*key, &limit, Cost::ONE).shared(sharing);
     let charges: Vec<Charge<'_>> = keys.iter().map(charge).collect();
     let quiet = match mode {
         Mode::Leased => QUIET_LEASED,

@@ -188,10 +188,7 @@ async fn what_nodes_have_leased_is_told() {
     let (node, looker) = (single(&redis), single(&redis));
     let limit = Limit::fixed_window(1_000, Span::DAY).unwrap();
     let charge = Charge {
-        sharing: Sharing {
-            mode: Mode::Leased,
-            ..Sharing::default()
-        },
+        sharing: Sharing::in_mode(Mode::Leased),
         ..Charge::new(key(&node, "warm"), &limit, Cost::ONE)
     };
     while node.counts().lease_decisions == 0 {

@@ -26,14 +26,7 @@ fn key(store: &Redis) -> Key {
 
 /// Units of the hot key, on lease.
 fn leased<'l>(store: &Redis, limit: &'l Limit, cost: Cost) -> Charge<'l> {
-    let sharing = Sharing {
-        mode: Mode::Leased,
-        ..Sharing::default()
-    };
-    Charge {
-        sharing,
-        ..Charge::new(key(store), limit, cost)
-    }
+    Charge::new(key(store), limit, cost).shared(Sharing::in_mode(Mode::Leased))
 }
 
 /// How many units several nodes are admitted in this time, all asking as fast as they can.

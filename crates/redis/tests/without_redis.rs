@@ -137,10 +137,7 @@ fn charge(key: Key, limit: &Limit, on_store_error: OnStoreError) -> Charge<'_> {
         nodes: NonZeroU32::new(4),
         ..Sharing::default()
     };
-    Charge {
-        sharing,
-        ..Charge::new(key, limit, Cost::ONE)
-    }
+    Charge::new(key, limit, Cost::ONE).shared(sharing)
 }
 
 #[tokio::test]
@@ -211,10 +208,7 @@ async fn nodes_that_were_counted_share_a_limit() {
         on_store_error: OnStoreError::Local,
         ..Sharing::default()
     };
-    let charge = Charge {
-        sharing,
-        ..Charge::new(key, &limit, Cost::ONE)
-    };
+    let charge = Charge::new(key, &limit, Cost::ONE).shared(sharing);
     let mut admitted = 0;
     for _ in 0..20 {
         admitted += u32::from(third.decide(&[charge]).await.unwrap().is_admitted());

@@ -39,14 +39,7 @@ fn key(store: &Redis, number: usize) -> Key {
 }
 
 fn charge(key: Key, limit: &Limit) -> Charge<'_> {
-    let sharing = Sharing {
-        mode: Mode::WriteBack,
-        ..Sharing::default()
-    };
-    Charge {
-        sharing,
-        ..Charge::new(key, limit, Cost::ONE)
-    }
+    Charge::new(key, limit, Cost::ONE).shared(Sharing::in_mode(Mode::WriteBack))
 }
 
 /// Decides until there is an answer, as a connection takes its time.

@@ -159,10 +159,7 @@ async fn call(
     (mode, limit): (Mode, Limit),
     caller: u64,
 ) -> (u64, Vec<u32>) {
-    let sharing = Sharing {
-        mode,
-        ..Sharing::default()
-    };
+    let sharing = Sharing::in_mode(mode);
     let mut random = caller * 7_919 + 1;
     let (mut asked, mut count, mut took) = (0_u64, 0, Vec::new());
     loop {
@@ -175,10 +172,7 @@ async fn call(
             .wrapping_add(1_442_695_040);
         // One in 32 is timed, so that the clock costs little.
         let start = (phase == MEASURING && asked % 32 == 0).then(Instant::now);
-        let charge = Charge {
-            sharing,
-            ..Charge::new(draw.key(random >> 11), &limit, Cost::ONE)
-        };
+        let charge = Charge::new(draw.key(random >> 11), &limit, Cost::ONE).shared(sharing);
         match store.check(&charge).await {
             Ok(decision) => drop(black_box(decision.is_allowed())),
             Err(error) => panic!("{error}"),

@@ -126,14 +126,7 @@ impl Asks {
     }
 
     fn charge(&self, key: Key) -> Charge<'_> {
-        let sharing = Sharing {
-            mode: self.mode,
-            ..Sharing::default()
-        };
-        Charge {
-            sharing,
-            ..Charge::new(key, &self.limit, self.cost)
-        }
+        Charge::new(key, &self.limit, self.cost).shared(Sharing::in_mode(self.mode))
     }
 }
 

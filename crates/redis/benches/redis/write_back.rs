@@ -41,14 +41,7 @@ fn key(store: &Redis, number: u32) -> Key {
 }
 
 fn charge(key: Key, limit: &Limit) -> Charge<'_> {
-    let sharing = Sharing {
-        mode: Mode::WriteBack,
-        ..Sharing::default()
-    };
-    Charge {
-        sharing,
-        ..Charge::new(key, limit, Cost::ONE)
-    }
+    Charge::new(key, limit, Cost::ONE).shared(Sharing::in_mode(Mode::WriteBack))
 }
 
 /// Until Redis has told its count.

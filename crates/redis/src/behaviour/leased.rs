@@ -116,10 +116,7 @@ fn limit(random: &mut Random) -> Limit {
 
 fn rule(limit: Limit) -> Rule {
     Rule {
-        sharing: Sharing {
-            mode: Mode::Leased,
-            ..Sharing::default()
-        },
+        sharing: Sharing::in_mode(Mode::Leased),
         ..Rule::new(limit)
     }
 }

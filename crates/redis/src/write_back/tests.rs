@@ -84,13 +84,10 @@ impl Subject for Node {
 
     fn decide(&mut self, now: Now, charges: &[Charge<'_>]) -> Verdict {
         self.store.set_now(now.steady.as_nanos() / 1_000);
-        let sharing = Sharing {
-            mode: Mode::WriteBack,
-            ..Sharing::default()
-        };
+        let sharing = Sharing::in_mode(Mode::WriteBack);
         let charges: Vec<Charge<'_>> = charges
             .iter()
-            .map(|charge| Charge { sharing, ..*charge })
+            .map(|charge| charge.shared(sharing))
             .collect();
         let verdict = self.runtime.block_on(self.store.decide(&charges));
         let verdict = verdict
@@ -316,14 +313,7 @@ fn ask(table: &Table, charge: &Charge<'_>) -> Outcome {
 }
 
 fn write_back(number: u128, limit: &Limit) -> Charge<'_> {
-    let sharing = Sharing {
-        mode: Mode::WriteBack,
-        ..Sharing::default()
-    };
-    Charge {
-        sharing,
-        ..Charge::new(Key::from_bits(number), limit, Cost::ONE)
-    }
+    Charge::new(Key::from_bits(number), limit, Cost::ONE).shared(Sharing::in_mode(Mode::WriteBack))
 }
 
 #[test]

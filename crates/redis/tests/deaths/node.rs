@@ -76,14 +76,7 @@ pub(crate) fn charge<'l>(
         Mode::Strict | Mode::WriteBack => b"pair",
     };
     let key = store.key([&b"death"[..], kind, &number.to_le_bytes()].into_iter());
-    let sharing = Sharing {
-        mode,
-        ..Sharing::default()
-    };
-    Charge {
-        sharing,
-        ..Charge::new(key, limit, cost)
-    }
+    Charge::new(key, limit, cost).shared(Sharing::in_mode(mode))
 }
 
 /// Asks until nobody holds the other end of the input any more.

@@ -68,14 +68,7 @@ pub(crate) fn key(store: &Redis, mode: Mode, number: usize) -> Key {
 }
 
 pub(crate) fn charge(key: Key, limit: &Limit, mode: Mode, cost: Cost) -> Charge<'_> {
-    let sharing = Sharing {
-        mode,
-        ..Sharing::default()
-    };
-    Charge {
-        sharing,
-        ..Charge::new(key, limit, cost)
-    }
+    Charge::new(key, limit, cost).shared(Sharing::in_mode(mode))
 }
 
 // === impl Traffic ===
