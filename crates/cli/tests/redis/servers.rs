@@ -1,0 +1,197 @@
+//! Two services over a Cluster, over a master that sentinels choose, and over TLS with a password.
+
+use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tollgate_testbed::{Certificates, Cluster, Folder, PASSWORD, Redis, Sentinels, USER};
+
+use crate::service::{BOUND, Connection, Service, write_rules};
+
+/// Units of each user.
+const LIMIT: usize = 500;
+const USERS: usize = 4;
+/// Connections to each service.
+const CLIENTS: usize = 3;
+/// How often each service is asked for a user of whom nothing is left.
+const ASKED_AGAIN: usize = 5;
+/// How long after a failover each service decides again.
+const BACK_WITHIN: Duration = Duration::from_secs(10);
+
+/// What each user was admitted.
+type Admitted = [AtomicUsize; USERS];
+
+#[test]
+fn services_over_a_cluster_share_a_budget_exactly() {
+    let (cluster, folder) = (Cluster::start(), Folder::new());
+    write_rules(&folder, LIMIT);
+    let servers = format!("cluster: ['{}']", cluster.addresses().join("', '"));
+    for mode in ["strict", "leased"] {
+        let services = two(&folder, mode, &format!("{servers}, prefix: '{mode}:'"));
+        spend_all(&services, &Admitted::default());
+
+        let shown = keys(&services[0], "show");
+        assert_eq!(told(&shown, "remaining"), [0; USERS], "{mode}");
+        let forgotten = keys(&services[1], "reset");
+        assert_eq!(told(&forgotten, "forgotten"), [true; USERS], "{mode}");
+        let shown = keys(&services[0], "show");
+        assert_eq!(told(&shown, "remaining"), [LIMIT; USERS], "{mode}");
+        // Those that have refused know a wait, and go by it; others admit the same once more.
+        let services = two(&folder, mode, &format!("{servers}, prefix: '{mode}:'"));
+        spend_all(&services, &Admitted::default());
+    }
+}
+
+#[test]
+fn services_go_on_with_the_master_that_sentinels_choose() {
+    let (sentinels, folder) = (Sentinels::start(), Folder::new());
+    write_rules(&folder, LIMIT);
+    let addresses = sentinels.addresses().join("', '");
+    let name = Sentinels::MASTER;
+    let servers = format!("sentinel: {{master: {name}, addresses: ['{addresses}']}}");
+    let services = two(&folder, "strict", &servers);
+    let admitted = Admitted::default();
+    let mut clients = services.each_ref().map(connected);
+    for _ in 0..LIMIT / 4 {
+        for client in &mut clients {
+            assert_eq!(ask(client, &[0], &admitted), 200);
+        }
+    }
+    let former = sentinels.master();
+    wait_until("the replica has it all", || is_replicated(former));
+    let port = former.port();
+    former.kill();
+    sentinels.wait_for_failover(port);
+
+    let start = Instant::now();
+    for client in &mut clients {
+        while ask(client, &[0], &admitted) != 200 {
+            assert!(start.elapsed() < BACK_WITHIN, "not after {BACK_WITHIN:?}");
+            thread::yield_now();
+        }
+    }
+    println!("decided {:?} after the failover", start.elapsed());
+    spend_all(&services, &admitted);
+}
+
+#[test]
+fn services_share_a_budget_over_tls_with_a_password() {
+    let (certificates, folder) = (Certificates::new(), Folder::new());
+    write_rules(&folder, LIMIT);
+    let redis = certificates.start("tg:");
+    let (port, authority) = (redis.port(), certificates.authority());
+    fs::write(folder.file("password"), format!("{PASSWORD}\n")).unwrap();
+    let servers = format!(
+        "url: 'rediss://localhost:{port}', tls: {{ca: '{authority}'}}, \
+         username: {USER}, password_file: password"
+    );
+    let services = two(&folder, "strict", &servers);
+    spend_all(&services, &Admitted::default());
+    let shown = keys(&services[0], "show");
+    assert_eq!(told(&shown, "remaining"), [0; USERS]);
+
+    fs::write(folder.file("password"), "wrong horse").unwrap();
+    let refused = services[0].keys("show", 1);
+    assert_eq!(refused.status.code(), Some(1));
+    let why = String::from_utf8(refused.stderr).unwrap();
+    assert!(why.contains("WRONGPASS") && !why.contains("horse"), "{why}");
+}
+
+fn two(folder: &Folder, mode: &str, servers: &str) -> [Service; 2] {
+    ["first", "second"].map(|name| Service::start(folder, name, mode, servers))
+}
+
+/// Asks both services, for one user or for two at once, until everybody has everything, and then
+/// once more: nobody gets more than there is, nor less.
+fn spend_all(services: &[Service; 2], admitted: &Admitted) {
+    let start = Instant::now();
+    let is_spent = || {
+        let mut users = admitted.iter();
+        users.all(|user| user.load(Ordering::Relaxed) >= LIMIT)
+    };
+    let spend = |service: &Service, number: usize| {
+        let mut client = connected(service);
+        let mut user = number;
+        while !is_spent() {
+            assert!(start.elapsed() < BOUND, "{admitted:?} after {BOUND:?}");
+            user = (user + 1) % USERS;
+            // Keys of two users lie in two slots.
+            let together = [user, (user + 1) % USERS];
+            let users = &together[..1 + number % 2];
+            ask(&mut client, users, admitted);
+        }
+    };
+    thread::scope(|scope| {
+        for service in services {
+            for number in 0..CLIENTS {
+                scope.spawn(move || spend(service, number));
+            }
+        }
+    });
+    for service in services {
+        let mut client = connected(service);
+        for user in 0..USERS {
+            for _ in 0..ASKED_AGAIN {
+                assert_eq!(ask(&mut client, &[user], admitted), 429);
+            }
+        }
+    }
+    let admitted = admitted.each_ref();
+    let admitted = admitted.map(|user| user.load(Ordering::Relaxed));
+    assert_eq!(admitted, [LIMIT; USERS]);
+}
+
+fn connected(service: &Service) -> Connection {
+    Connection::open(service.port).unwrap()
+}
+
+/// Asks for these users at once; counts what they get.
+fn ask(client: &mut Connection, users: &[usize], admitted: &Admitted) -> u16 {
+    let status = client.check(users).unwrap();
+    match status {
+        200 => {
+            for user in users {
+                admitted[*user].fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        _ => assert_eq!(status, 429),
+    }
+    status
+}
+
+/// What `tollgate keys` says of all users.
+fn keys(service: &Service, deed: &str) -> Value {
+    let output = service.keys(deed, USERS);
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{why}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A field of every key, in their order.
+fn told<'k>(keys: &'k Value, field: &str) -> Vec<&'k Value> {
+    let descriptors = keys["descriptors"].as_array().unwrap();
+    let keys = descriptors.iter().map(|found| &found["key"][field]);
+    keys.collect()
+}
+
+/// Whether the replica has everything that the master has written.
+fn is_replicated(master: &Redis) -> bool {
+    let told = master.ask(&["INFO", "replication"]);
+    let after = |name: &str| {
+        let (_, rest) = told.split_once(name)?;
+        let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+        digits.parse::<u64>().ok()
+    };
+    let (master, replica) = (after("master_repl_offset:"), after(",offset="));
+    replica.is_some() && replica >= master
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < BOUND, "waited too long until {what}");
+        thread::yield_now();
+    }
+}
