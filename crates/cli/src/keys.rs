@@ -162,8 +162,7 @@ async fn report(
         connections: 1,
         ..config.clone()
     };
-    let failed = |error: &dyn std::error::Error| Failure(1, with_reasons(error));
-    let redis = Redis::connect(&config).map_err(|error| failed(&error))?;
+    let redis = Redis::connect(&config).map_err(|error| Failure(2, with_reasons(&error)))?;
     let request = Request {
         domain: &which.domain,
         descriptors: which.descriptors.iter().map(descriptor).collect(),

@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Err(error) => {
             complain(&error);
             match error {
-                ServeError::Unreadable(_) => ExitCode::from(2),
+                ServeError::Unreadable(_) | ServeError::Store { .. } => ExitCode::from(2),
                 _ => ExitCode::FAILURE,
             }
         }

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::config::{Config, InvalidConfig, Secret};
+use crate::config::{Config, InvalidConfig, Secret, Tls};
 use crate::resp::{self, Reply};
 use crate::script::Scripts;
 
@@ -24,9 +24,12 @@ const INPUT_BYTES: usize = 64 * 1024;
 pub(crate) struct Opener {
     username: Option<String>,
     password: Option<Secret>,
-    tls: Option<(TlsConnector, Option<ServerName<'static>>)>,
+    tls: Option<Encryption>,
     scripts: Arc<Scripts>,
 }
+
+/// What encrypts, and the name in the server's certificate if it is not the host's.
+type Encryption = (TlsConnector, Option<ServerName<'static>>);
 
 /// A connection that knows the scripts.
 pub(crate) struct Connection {
@@ -46,21 +49,10 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 impl Opener {
     pub(crate) fn new(config: &Config, scripts: Scripts) -> Result<Opener, InvalidConfig> {
-        let tls = match &config.tls {
-            None => None,
-            Some(tls) => {
-                let name = tls.server_name.as_ref().map(|name| {
-                    ServerName::try_from(name.clone())
-                        .map_err(|_| InvalidConfig::ServerName(name.clone()))
-                });
-                let client = client(tls.authorities.as_deref())?;
-                Some((TlsConnector::from(Arc::new(client)), name.transpose()?))
-            }
-        };
         Ok(Opener {
             username: config.username.clone(),
             password: config.password.clone(),
-            tls,
+            tls: config.tls.as_ref().map(encryption).transpose()?,
             scripts: Arc::new(scripts),
         })
     }
@@ -164,6 +156,27 @@ impl Opener {
     }
 }
 
+// === impl Tls ===
+
+impl Tls {
+    /// Whether a store could encrypt so: reads the certificates and the name, and asks nobody.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidConfig::Authorities`] and [`InvalidConfig::ServerName`].
+    pub fn check(&self) -> Result<(), InvalidConfig> {
+        encryption(self).map(drop)
+    }
+}
+
+fn encryption(tls: &Tls) -> Result<Encryption, InvalidConfig> {
+    let name = tls.server_name.as_ref().map(|name| {
+        ServerName::try_from(name.clone()).map_err(|_| InvalidConfig::ServerName(name.clone()))
+    });
+    let client = client(tls.authorities.as_deref())?;
+    Ok((TlsConnector::from(Arc::new(client)), name.transpose()?))
+}
+
 fn client(authorities: Option<&std::path::Path>) -> Result<ClientConfig, InvalidConfig> {
     let mut roots = RootCertStore::empty();
     match authorities {
@@ -181,6 +194,9 @@ fn client(authorities: Option<&std::path::Path>) -> Result<ClientConfig, Invalid
                 roots
                     .add(certificate)
                     .map_err(|error| failed(error.into()))?;
+            }
+            if roots.is_empty() {
+                return Err(failed("there is none in it".into()));
             }
         }
     }

@@ -45,3 +45,27 @@ fn serve_says_why_it_does_not_run() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("cannot read nowhere.yaml: "), "{text}");
 }
+
+#[test]
+fn a_wrong_store_is_a_mistake_in_the_settings() {
+    let tls = "tls: {ca: ca.pem, server_name: 'no name'}";
+    let settings = format!("rules: rules.yaml\nstore:\n  redis: {{url: 'rediss://h', {tls}}}\n");
+    let wrong = directory(&[
+        ("rules.yaml", RULES),
+        ("tollgate.yaml", &settings),
+        ("ca.pem", "hello\n"),
+    ]);
+    for (words, status) in [
+        (&["serve"][..], 2),
+        (&["keys", "show", "d", "k=1"], 2),
+        // It has looked, as it was told to, and tells what it found.
+        (&["check", "--config", "tollgate.yaml"], 1),
+    ] {
+        let output = run(wrong.path(), words);
+        assert_eq!(output.status.code(), Some(status), "{words:?}");
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(text.contains("ca.pem: there is none in it"), "{text}");
+        assert!(text.contains("\"no name\" is no server's name"), "{text}");
+        assert!(text.contains("tollgate.yaml:3:"), "{text}");
+    }
+}

@@ -1,5 +1,6 @@
 //! Where state is kept: `store`, and `stores` for single domains.
 
+use std::error::Error;
 use std::fs;
 use std::path::Path;
 
@@ -23,8 +24,6 @@ const NAME_BYTES_MAX: usize = 63;
 const PREFIX_BYTES_MAX: usize = 64;
 /// The largest file with a password.
 const PASSWORD_BYTES_MAX: usize = 4096;
-/// What a certificate begins with.
-const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
 /// The shortest and the longest time of a decision.
 const TIMEOUTS: (Span, Span) = (Span::from_millis(1), Span::from_secs(10));
 /// The shortest and the longest time between two reports.
@@ -263,17 +262,7 @@ fn addresses(map: &Settings<'_>, key: &'static str) -> Vec<String> {
 /// `tls`: a flag, or a map with more about it.
 fn encryption(redis: &Settings<'_>, url: Option<&Url>, directory: &Path) -> Option<Tls> {
     if redis.is_map("tls") {
-        return Some(redis.map("tls", |tls| Tls {
-            authorities: tls.text("ca").map(|path| {
-                let path = directory.join(path);
-                if let Err(why) = has_certificates(&path) {
-                    let message = format!("{} {why}", path.display());
-                    tls.complain("ca", message, "name a file of certificates (PEM)");
-                }
-                path
-            }),
-            server_name: tls.text("server_name"),
-        }));
+        return Some(redis.map("tls", |tls| certified(tls, directory)));
     }
     let by_url = url.is_some_and(|url| url.is_encrypted);
     let is_encrypted = redis.flag("tls", by_url);
@@ -284,13 +273,30 @@ fn encryption(redis: &Settings<'_>, url: Option<&Url>, directory: &Path) -> Opti
     is_encrypted.then(Tls::default)
 }
 
-/// Looks for certificates, without which no server would be trusted.
-fn has_certificates(path: &Path) -> Result<(), String> {
-    let bytes = fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
-    let begins = |window: &[u8]| window == CERTIFICATE;
-    match bytes.windows(CERTIFICATE.len()).any(begins) {
-        true => Ok(()),
-        false => Err("holds no certificate".to_owned()),
+/// A `tls` map. Says what is wrong with the certificates and with the name.
+fn certified(tls: &Settings<'_>, directory: &Path) -> Tls {
+    let authorities = tls.text("ca").map(|path| directory.join(path));
+    let server_name = tls.text("server_name");
+    let told = |key: &'static str, part: &Tls, help: &str| {
+        if let Err(invalid) = part.check() {
+            let why = invalid.source().map(|why| format!(": {why}"));
+            tls.complain(key, format!("{invalid}{}", why.unwrap_or_default()), help);
+        }
+    };
+    let part = Tls {
+        authorities,
+        server_name: None,
+    };
+    told("ca", &part, "name a file of certificates (PEM)");
+    let name = Tls {
+        authorities: None,
+        server_name,
+    };
+    let help = "write the name that is in the certificate, such as `redis.example.net`";
+    told("server_name", &name, help);
+    Tls {
+        server_name: name.server_name,
+        ..part
     }
 }
 

@@ -158,8 +158,8 @@ fn example_of_redis(directory: &Path) -> Config {
         uncommented.push_str(setting.unwrap_or(line));
         uncommented.push('\n');
     }
-    let certificate = "-----BEGIN CERTIFICATE-----";
-    std::fs::write(directory.join("redis-ca.pem"), certificate).unwrap();
+    let certificates = tollgate_testbed::Certificates::new();
+    std::fs::copy(certificates.authority(), directory.join("redis-ca.pem")).unwrap();
     std::fs::write(directory.join("redis-password"), "secret\n").unwrap();
     let source = Source::new("tollgate.yaml", uncommented);
     match Config::parse(&source, directory) {

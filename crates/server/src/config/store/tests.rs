@@ -6,6 +6,7 @@ use tempfile::TempDir;
 use tollgate_core::{Mode, OnStoreError};
 use tollgate_redis::Config;
 use tollgate_rules::Source;
+use tollgate_testbed::Certificates;
 
 use super::*;
 use crate::config::{Config as Settings, ConfigError};
@@ -64,7 +65,8 @@ fn one_server_needs_its_url_and_nothing_else() {
 fn everything_about_stores_can_be_said() {
     let directory = TempDir::new().unwrap();
     fs::write(directory.path().join("pw"), "correct horse\r\n").unwrap();
-    fs::write(directory.path().join("ca.pem"), CERTIFICATE).unwrap();
+    let ca = directory.path().join("ca.pem");
+    fs::copy(Certificates::new().authority(), ca).unwrap();
     let text = "store:\n  mode: write_back\n  on_store_error: local\n  nodes: 3\n  redis:\n\
         \x20   cluster: ['a:1', '[::1]:2']\n    tls: {ca: ca.pem, server_name: db}\n\
         \x20   username: me\n    password_file: pw\n    prefix: 'x:'\n    timeout: 15ms\n\
@@ -150,7 +152,7 @@ const REDIS: [(&str, &str); 27] = [
     ),
     (
         "{url: 'redis://h', tls: {ca: nowhere.pem}}",
-        "/etc/tollgate/nowhere.pem cannot be read",
+        "cannot read certificates from /etc/tollgate/nowhere.pem",
     ),
     (
         "{url: 'redis://h', tls: maybe}",
@@ -316,12 +318,20 @@ fn settings_are_shown_without_passwords() {
 }
 
 #[test]
-fn authorities_are_a_file_of_certificates() {
+fn certificates_and_the_server_s_name_are_looked_at() {
     let directory = TempDir::new().unwrap();
-    fs::write(directory.path().join("ca.pem"), "hello\n").unwrap();
-    let text = "store: {redis: {url: 'redis://h', tls: {ca: ca.pem}}}\n";
-    let found = parse_in(directory.path(), text).unwrap_err().to_string();
-    assert!(found.contains("ca.pem holds no certificate"), "{found}");
+    let broken = "-----BEGIN CERTIFICATE-----\nhello\n-----END CERTIFICATE-----\n";
+    for (certificates, expected) in [
+        ("hello\n", "ca.pem: there is none in it"),
+        (broken, "cannot read certificates from "),
+    ] {
+        fs::write(directory.path().join("ca.pem"), certificates).unwrap();
+        let text = "store: {redis: {url: 'rediss://h', tls: {ca: ca.pem, server_name: 'a b'}}}\n";
+        let found = parse_in(directory.path(), text).unwrap_err().to_string();
+        assert!(found.contains(expected), "{found}");
+        assert!(found.contains("\"a b\" is no server's name"), "{found}");
+        assert_eq!(found.matches("error[").count(), 2, "{found}");
+    }
 }
 
 #[test]
