@@ -9,7 +9,7 @@ use tollgate_rules::{Diagnostic, Options, RuleSet, escaped, read_paths};
 use tollgate_server::ConfigError;
 
 use crate::complaint::{complain_of, counted, with_reasons};
-use crate::settings::{Service, Unread};
+use crate::settings::{Hint, Service, Unread};
 
 /// Check rules files, and say everything that is wrong with them.
 #[derive(Debug, clap::Args)]
@@ -40,6 +40,7 @@ struct Checked {
     diagnostics: Vec<Diagnostic>,
     /// Warnings that have no one place.
     notes: Vec<String>,
+    hints: Vec<Hint>,
     /// How many files the rules are; `None` if nobody knows which they are.
     files: Option<usize>,
     /// What is good of them.
@@ -85,6 +86,7 @@ impl Checked {
         Ok(Checked {
             diagnostics: loaded.diagnostics,
             notes: Vec::new(),
+            hints: Vec::new(),
             files: Some(sources.len()),
             rules: loaded.rules,
         })
@@ -95,6 +97,7 @@ impl Checked {
         match Service::read(config) {
             Ok(service) => Ok(Checked {
                 notes: service.notes(),
+                hints: service.hints(),
                 files: Some(service.files),
                 diagnostics: service.loaded.diagnostics,
                 rules: service.loaded.rules,
@@ -102,6 +105,7 @@ impl Checked {
             Err(Unread::Settings(ConfigError::Invalid(diagnostics))) => Ok(Checked {
                 diagnostics,
                 notes: Vec::new(),
+                hints: Vec::new(),
                 files: None,
                 rules: RuleSet::default(),
             }),
@@ -126,17 +130,30 @@ impl Checked {
         for note in &self.notes {
             writeln!(out, "warning: {}\n", escaped(note))?;
         }
-        let found = format!(
+        for hint in &self.hints {
+            let Hint {
+                file,
+                line,
+                message,
+            } = hint;
+            let told = format!("{file}:{line}: {message}");
+            writeln!(out, "hint: {}", escaped(&told))?;
+        }
+        let blank = if self.hints.is_empty() { "" } else { "\n" };
+        let mut found = format!(
             "{}, {}",
             counted(self.errors(), "error"),
             counted(self.warnings(), "warning")
         );
+        if !self.hints.is_empty() {
+            found += &format!(", {}", counted(self.hints.len(), "hint"));
+        }
         let Some(files) = self.files else {
             return writeln!(out, "the settings, not the rules that they name: {found}");
         };
         writeln!(
             out,
-            "{}, {} with {}: {found}",
+            "{blank}{}, {} with {}: {found}",
             counted(files, "file"),
             counted(self.rules.domains().count(), "good domain"),
             counted(self.rules.rules().count(), "rule"),
@@ -145,6 +162,9 @@ impl Checked {
 
     fn tell_json(&self) -> io::Result<()> {
         let diagnostics = self.diagnostics.iter().map(Diagnostic::to_json);
+        let hints = self.hints.iter().map(|hint| {
+            serde_json::json!({"file": *hint.file, "line": hint.line, "message": hint.message})
+        });
         let document = serde_json::json!({
             "errors": self.errors(),
             "warnings": self.warnings(),
@@ -152,6 +172,7 @@ impl Checked {
             "rules": self.rules.rules().count(),
             "diagnostics": diagnostics.collect::<Vec<_>>(),
             "notes": self.notes,
+            "hints": hints.collect::<Vec<_>>(),
         });
         writeln!(stdout().lock(), "{document:#}")
     }

@@ -1,9 +1,11 @@
 //! A service's settings and its rules, read together as the service reads them.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use tollgate_core::{Enforcement, Mode, OnDenial};
-use tollgate_rules::{Loaded, ReadError, read_paths};
+use tollgate_core::{Enforcement, Limit, Mode, OnDenial};
+use tollgate_redis::LEASE_CAPACITY_MIN;
+use tollgate_rules::{Loaded, ReadError, RuleView, read_paths};
 use tollgate_server::{Config, ConfigError, Place};
 
 use crate::complaint::with_reasons;
@@ -14,6 +16,13 @@ pub(crate) struct Service {
     pub(crate) loaded: Loaded,
     /// How many files the rules are.
     pub(crate) files: usize,
+}
+
+/// What is right, and less than its author may hope for.
+pub(crate) struct Hint {
+    pub(crate) file: Arc<str>,
+    pub(crate) line: u32,
+    pub(crate) message: String,
 }
 
 /// Why a service's settings or rules cannot be read.
@@ -67,6 +76,32 @@ impl Service {
         notes
     }
 
+    /// The limits that are too small for what their mode is there for.
+    pub(crate) fn hints(&self) -> Vec<Hint> {
+        let hints = self.loaded.rules.rules().filter_map(|view| {
+            let capacity = view.limit?.capacity();
+            let (domain, rule) = (&view.rule.domain, view.rule.shown());
+            let is_leased = view.sharing.mode == Mode::Leased
+                && self.is_in_redis(domain)
+                && suits(Mode::Leased, &view);
+            let message = format!(
+                "`{rule}` in `{domain}` is too small to be leased, so Redis is asked for each \
+                 decision: it holds {capacity} units, and a lease needs {LEASE_CAPACITY_MIN}"
+            );
+            // A ban has nothing to lease, whatever holds for the limits beside it.
+            (is_leased && (1..LEASE_CAPACITY_MIN).contains(&capacity)).then_some(Hint {
+                file: view.file,
+                line: view.line,
+                message,
+            })
+        });
+        hints.collect()
+    }
+
+    fn is_in_redis(&self, domain: &str) -> bool {
+        *self.config.store_of(domain).1 != Place::Memory
+    }
+
     /// The limits that the settings' mode does not suit. Where a rule or a domain says the mode,
     /// the diagnostics tell.
     fn unsuited(&self) -> Option<String> {
@@ -78,13 +113,8 @@ impl Service {
             })
         };
         let mut unsuited = self.loaded.rules.rules().filter(|view| {
-            let suits = view.limit.is_none_or(|limit| mode.suits(limit.algorithm()));
-            let charges = mode == Mode::Leased
-                && view.on_denial == OnDenial::Charge
-                && view.enforcement != Enforcement::Shadow;
             let (domain, holds) = (&view.rule.domain, view.sharing.mode);
-            let is_shared = *self.config.store_of(domain).1 != Place::Memory;
-            holds == mode && is_shared && (!suits || charges) && !is_told(domain)
+            holds == mode && self.is_in_redis(domain) && !suits(mode, view) && !is_told(domain)
         });
         let first = unsuited.next()?;
         let (rule, domain) = (first.rule.shown(), &first.rule.domain);
@@ -99,6 +129,15 @@ impl Service {
             "`mode: {mode}` of the settings does not suit {which} decided strictly"
         ))
     }
+}
+
+/// Whether the rule can be decided in this mode.
+fn suits(mode: Mode, view: &RuleView) -> bool {
+    let charges = mode == Mode::Leased
+        && view.on_denial == OnDenial::Charge
+        && view.enforcement != Enforcement::Shadow;
+    let suits = |limit: Limit| mode.suits(limit.algorithm()) && !charges;
+    view.limit.is_none_or(suits)
 }
 
 // === impl Unread ===

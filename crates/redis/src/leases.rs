@@ -87,8 +87,9 @@ const LEAST: u32 = 4;
 /// How much more than the last time is asked for at most, and the most at all.
 const GROWTH: u64 = 8;
 const WANT_MAX: u64 = 1 << 24;
-/// Limits below this have too little to lease a quarter of.
-pub(crate) const CAPACITY_MIN: u32 = 4 * LEAST;
+/// Limits below this have too little to lease a quarter of, even when nothing but the request that
+/// asks has been charged.
+pub const CAPACITY_MIN: u32 = 4 * LEAST + 1;
 /// The most keys that hold leases at one node.
 pub const KEYS_MAX: usize = SHARDS * SHARD_MAX;
 const SHARDS: usize = 64;

@@ -117,7 +117,9 @@ pub use config::{
 pub use fallback::{DENIED_FOR, Fallback};
 pub use fit::{GRAIN, InvalidForRedis, LOG_UNITS_MAX, check};
 pub use inspect::{Held, Out};
-pub use leases::{KEYS_MAX as LEASE_KEYS_MAX, LASTS as LEASE_LASTS};
+pub use leases::{
+    CAPACITY_MIN as LEASE_CAPACITY_MIN, KEYS_MAX as LEASE_KEYS_MAX, LASTS as LEASE_LASTS,
+};
 pub use nodes::HEARTBEAT;
 pub use stats::{BATCH_SIZES, CALL_MICROS, Counts, Histogram};
 pub use store::Redis;

@@ -12,8 +12,8 @@ use crate::draft::{DescriptorDraft, DomainDraft, RateLimitDraft};
 const OVERRIDDEN: &str = "(override)";
 
 /// The domain of a draft without errors, whose limits are shared as `sharing` says where the draft
-/// does not.
-pub(crate) fn built(draft: &DomainDraft, sharing: Sharing) -> Domain {
+/// does not. `files` are the names of all files.
+pub(crate) fn built(draft: &DomainDraft, sharing: Sharing, files: &[Arc<str>]) -> Domain {
     let charges = draft.charge_denied.as_ref();
     let on_denial = match charges.is_some_and(|flag| flag.value) {
         true => OnDenial::Charge,
@@ -24,6 +24,7 @@ pub(crate) fn built(draft: &DomainDraft, sharing: Sharing) -> Domain {
         domain: &draft.name.value,
         on_denial,
         sharing,
+        files,
         rules: Vec::new(),
         names: HashMap::new(),
         path: Vec::new(),
@@ -48,6 +49,7 @@ struct Builder<'d> {
     domain: &'d str,
     on_denial: OnDenial,
     sharing: Sharing,
+    files: &'d [Arc<str>],
     rules: Vec<Rule>,
     /// A number for each name.
     names: HashMap<&'d str, usize>,
@@ -83,6 +85,8 @@ impl<'d> Builder<'d> {
         });
         let rule = Rule {
             name: Arc::new(self.name(rate_limit)),
+            file: Arc::clone(&self.files[descriptor.key.mark.file]),
+            line: descriptor.key.mark.line,
             limit: match rate_limit.limit {
                 None => RuleLimit::Unlimited,
                 Some(limit) => RuleLimit::Limited {

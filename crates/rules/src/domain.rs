@@ -56,6 +56,10 @@ pub(crate) struct Branch {
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pub(crate) name: Arc<RuleName>,
+    /// The file that it stands in.
+    pub(crate) file: Arc<str>,
+    /// The line of its key, from 1.
+    pub(crate) line: u32,
     pub(crate) limit: RuleLimit,
     pub(crate) enforcement: Enforcement,
     pub(crate) on_denial: OnDenial,

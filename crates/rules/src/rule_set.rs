@@ -76,8 +76,10 @@ impl RuleSet {
         let good = drafts
             .iter()
             .filter(|draft| !findings.is_spoilt(&draft.name.value));
+        let names = sources.iter().map(|source| Arc::from(&*source.name));
+        let files: Vec<Arc<str>> = names.collect();
         let domains = good.map(|draft| {
-            let domain = built(draft, options.sharing);
+            let domain = built(draft, options.sharing, &files);
             let name = Arc::clone(&domain.name);
             (name, Arc::new(domain))
         });

@@ -12,6 +12,10 @@ use crate::rule_set::RuleSet;
 pub struct RuleView {
     /// Which.
     pub rule: Arc<RuleName>,
+    /// The file that it stands in: [`crate::Source::name`].
+    pub file: Arc<str>,
+    /// The line of its key there, from 1.
+    pub line: u32,
     /// How much may pass; `None` if it is unlimited.
     pub limit: Option<Limit>,
     /// The same in words, as [`Limit`] is shown, or `unlimited`.
@@ -43,6 +47,8 @@ impl RuleSet {
                 };
                 RuleView {
                     rule: Arc::clone(&rule.name),
+                    file: Arc::clone(&rule.file),
+                    line: rule.line,
                     limit,
                     text,
                     enforcement: rule.enforcement,

@@ -120,6 +120,66 @@ descriptors:
 }
 
 #[test]
+fn check_tells_which_limits_are_too_small_to_be_leased() {
+    let leased = STORE.replace("'}}", "'}, mode: leased}");
+    let others = "stores: {near: {domains: [near], memory: true}}\n";
+    let rules = "domain: d
+descriptors:
+  - {key: small, rate_limit: 16/day}
+  - {key: large, rate_limit: 17/day}
+  - key: soft
+    rate_limit: {requests_per_unit: 16, unit: day, soft: 10%}
+    descriptors:
+      - {key: below, value: x, rate_limit: 5/day, shadow_mode: true}
+  - {key: ban, rate_limit: 0/day}
+  - {key: free, rate_limit: {unlimited: true}}
+  - {key: leaky, rate_limit: {requests_per_unit: 5, unit: day, algorithm: leaky_bucket}}
+  - {key: strict, rate_limit: {requests_per_unit: 5, unit: day, mode: strict}}
+---
+domain: near
+descriptors: [{key: k, rate_limit: 5/day}]
+";
+    let settings = format!("{leased}{others}");
+    let files = directory(&[("tollgate.yaml", &settings), ("rules.yaml", rules)]);
+    let output = run(files.path(), &["check", "--config", "tollgate.yaml"]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let hints: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("hint: "))
+        .collect();
+    let hint = |line, rule, capacity| {
+        format!(
+            "hint: rules.yaml:{line}: `{rule}` in `d` is too small to be leased, so Redis is asked \
+             for each decision: it holds {capacity} units, and a lease needs 17"
+        )
+    };
+    let expected = [hint(3, "small", 16), hint(8, "soft.below_x", 5)];
+    assert_eq!(hints, expected, "{text}");
+    // The ban and the leaky bucket are told as warnings.
+    assert!(text.contains("\n\n1 file, 2 good domains"), "{text}");
+    assert!(text.ends_with("0 errors, 2 warnings, 2 hints\n"), "{text}");
+
+    let words = ["check", "--config", "tollgate.yaml", "--format", "json"];
+    let json: Value = serde_json::from_slice(&run(files.path(), &words).stdout).unwrap();
+    assert_eq!((&json["warnings"], &json["errors"]), (&2.into(), &0.into()));
+    let first = &json["hints"][0];
+    let place = (first["file"].as_str(), first["line"].as_u64());
+    assert!(place.0.unwrap().ends_with("rules.yaml") && place.1 == Some(3));
+    assert_eq!(json["hints"].as_array().unwrap().len(), 2);
+
+    // Whoever says it in the rules is told the same, and nothing if the store is in memory.
+    let rules = "domain: d\nmode: leased\ndescriptors: [{key: k, rate_limit: 5/day}]\n";
+    let files = directory(&[("redis.yaml", STORE), ("rules.yaml", rules)]);
+    let words = ["check", "--config", "redis.yaml"];
+    let text = String::from_utf8(run(files.path(), &words).stdout).unwrap();
+    assert!(text.contains("hint: rules.yaml:3: `k` in `d`"), "{text}");
+    let alone = run(files.path(), &["check", "rules.yaml"]);
+    let text = String::from_utf8(alone.stdout).unwrap();
+    assert!(!text.contains("hint"), "{text}");
+}
+
+#[test]
 fn check_tells_what_is_wrong_with_settings() {
     let files = directory(&[("tollgate.yaml", "rulse: rules.yaml\n")]);
     let wrong = run(files.path(), &["check", "--config", "tollgate.yaml"]);
