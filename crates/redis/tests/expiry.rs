@@ -1,22 +1,24 @@
-//! Keys expire no sooner than they have recovered, and at most a second later.
+//! Keys expire no sooner than they have recovered, and at most a second later. In virtual time
+//! `src/behaviour/expiry.rs` holds all modes to it; here it is Redis's own clock.
 #![allow(clippy::unwrap_used)]
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tollgate_core::{Charge, Cost, KeyHasher, Limit, Span};
-use tollgate_redis::{Config, Redis};
+use tollgate_core::{Algorithm, Charge, Cost, KeyHasher, Limit, Mode, Sharing, Span};
+use tollgate_redis::{Config, LEASE_LASTS, Redis};
 use tollgate_testbed as testbed;
 
-fn limits() -> Vec<Limit> {
-    let first = tollgate_core::Algorithm::FixedWindow(tollgate_core::Anchor::FirstRequest);
+/// Of every algorithm, with so many units.
+fn limits(units: u32) -> Vec<Limit> {
+    let first = Algorithm::FixedWindow(tollgate_core::Anchor::FirstRequest);
     vec![
-        Limit::fixed_window(5, Span::HOUR).unwrap(),
-        Limit::new(first, 5, Span::HOUR).unwrap(),
-        Limit::sliding_log(5, Span::HOUR).unwrap(),
-        Limit::sliding_window(5, Span::HOUR, 1).unwrap(),
-        Limit::sliding_window(5, Span::HOUR, 60).unwrap(),
-        Limit::token_bucket(5, Span::HOUR).unwrap(),
-        Limit::leaky_bucket(5, Span::HOUR).unwrap(),
+        Limit::fixed_window(units, Span::HOUR).unwrap(),
+        Limit::new(first, units, Span::HOUR).unwrap(),
+        Limit::sliding_log(units, Span::HOUR).unwrap(),
+        Limit::sliding_window(units, Span::HOUR, 1).unwrap(),
+        Limit::sliding_window(units, Span::HOUR, 60).unwrap(),
+        Limit::token_bucket(units, Span::HOUR).unwrap(),
+        Limit::leaky_bucket(units, Span::HOUR).unwrap(),
         Limit::token_bucket(1, Span::DAY.times(300)).unwrap(),
     ]
 }
@@ -38,7 +40,7 @@ fn now_ms() -> u64 {
 async fn a_key_lives_as_long_as_it_matters() {
     let redis = testbed::Redis::start();
     let store = store(&redis);
-    for (number, limit) in limits().iter().enumerate() {
+    for (number, limit) in limits(5).iter().enumerate() {
         redis.ask(&["FLUSHALL"]);
         let parts = [&b"rule"[..], b"", &[u8::try_from(number).unwrap()]];
         let charge = Charge::new(store.key(parts.into_iter()), limit, Cost::ONE);
@@ -64,11 +66,49 @@ async fn a_key_lives_as_long_as_it_matters() {
     }
 }
 
+/// What a node has leased is charged as of the lease's end if nobody reports it, and then recovers.
+#[tokio::test]
+async fn a_key_lives_until_its_leases_have_recovered() {
+    let redis = testbed::Redis::start();
+    let watcher = store(&redis);
+    let leased = [24, 1_000].into_iter().flat_map(limits);
+    let leased =
+        leased.filter(|limit| Mode::Leased.suits(limit.algorithm()) && limit.capacity() > 1);
+    for limit in leased {
+        redis.ask(&["FLUSHALL"]);
+        let node = store(&redis);
+        let key = node.key([&b"rule"[..], b"leased"].into_iter());
+        let one = Charge::new(key, &limit, Cost::ONE).shared(Sharing::in_mode(Mode::Leased));
+        while node.counts().units_leased == 0 {
+            assert!(node.decide(&[one]).await.unwrap().is_admitted());
+        }
+        let after = now_ms();
+        let expires = redis.ask(&["PEXPIRETIME", &node.name_of(key)]);
+        let expires: u64 = expires.parse().unwrap();
+        // As if the lease were charged already.
+        let peek = Charge::new(key, &limit, Cost::Peek(1));
+        let at = now_ms();
+        let told = watcher.decide(&[peek]).await.unwrap().decisions[0];
+        let reset = told.reset().as_nanos().div_ceil(1_000_000);
+        assert!(expires >= at + reset, "{limit:?}: {expires} {at} {reset}");
+        // What is counted by when it was taken counts for as much longer as the lease lasts.
+        let later = match limit.algorithm() {
+            Algorithm::SlidingLog | Algorithm::TokenBucket => LEASE_LASTS.as_nanos(),
+            Algorithm::SlidingWindow(segments) => {
+                limit.window().as_nanos() / u64::from(segments.get())
+            }
+            _ => 0,
+        };
+        let most = after + reset + later / 1_000_000 + 1_000;
+        assert!(expires <= most, "{limit:?}: {expires} {after} {reset}");
+    }
+}
+
 #[tokio::test]
 async fn a_refund_of_everything_leaves_no_key() {
     let redis = testbed::Redis::start();
     let store = store(&redis);
-    for limit in limits() {
+    for limit in limits(5) {
         let key = store.key([&b"rule"[..], b"", b"one"].into_iter());
         for cost in [Cost::ONE, Cost::Refund(1), Cost::Peek(1)] {
             assert!(

@@ -210,6 +210,11 @@ local function sliding_cap(a, cap)
   end
 end
 
+-- The newest units are the last to leave, and weigh nothing once less than one of them is inside.
+local function sliding_forget_at(a, segment, units)
+  return (segment + a.segments) * a.span + (scale(a.span, units - 1, units)) + 1
+end
+
 local function sliding_encode(a)
   local count, most = 0, 0
   for i = 0, a.segments do
@@ -293,6 +298,37 @@ local function holds_load(a, state)
   end
 end
 
+local function ends_first(one, other) return one[2] < other[2] end
+
+-- The end of the window that a lease ends in.
+local function window_end(a, till) return till - 1 - (till - 1) % a.span + a.span end
+
+-- Until when leases matter that nobody reports: until what each is charged with as of its end has
+-- recovered.
+local function leases_forgotten_at(a)
+  local leases, last = {}, 0
+  for id, one in pairs(a.holds) do
+    if is_lease(id) then
+      leases[#leases + 1], last = one, max(last, one[2])
+    end
+  end
+  if a.kind == FIXED_CLOCK then return window_end(a, last) end
+  if a.kind == FIXED_FIRST then return last end
+  if a.kind == LOG then return last + a.span end
+  if a.kind == SLIDING then
+    local newest = floor(last / a.span)
+    local units = newest == a.at and a[0] or 0
+    for _, one in ipairs(leases) do
+      if floor(one[2] / a.span) == newest then units = units + one[1] end
+    end
+    return sliding_forget_at(a, newest, units)
+  end
+  if #leases > 1 then table.sort(leases, ends_first) end
+  local at = a.at
+  for _, one in ipairs(leases) do at = max(at, one[2]) + one[1] * a.span end
+  return at
+end
+
 -- What is held, in so many places, and until when it matters.
 local function holds_encode(a, places)
   if a.mark and a.holding == 0 then
@@ -308,9 +344,9 @@ local function holds_encode(a, places)
   end
   for id, one in pairs(a.holds) do
     parts[#parts + 1] = pack('>c8I5I7', id, one[1], one[2])
-    -- An ended lease matters for as long as what it is charged with.
-    last = max(last, one[2] + (is_lease(id) and a.memory or 0))
+    last = max(last, one[2])
   end
+  if a.leased > 0 then last = max(last, leases_forgotten_at(a)) end
   parts[#parts + 1] = string.rep('\0', HOLD * (places - holding))
   return table.concat(parts), last
 end
@@ -404,20 +440,17 @@ local function encode(a)
   return pack('>BI7I4I6', kind, a.at, a.used, a.span)
 end
 
--- The moment from which on this equals a key never seen.
+-- The moment from which on this equals a key never seen: what is used beside leases is.
 local function forget_at(a)
   if is_bucket(a.kind) or not a.mark and a.kind ~= SLIDING then return a.at end
   if a.kind ~= SLIDING then
-    -- What is beyond the capacity takes windows of its own.
-    return a.at + ceil(max(a.used - a.mark, 0) / max(a.mark, 1)) * a.span + LATE
+    -- What is beyond the capacity takes windows of its own, leases included.
+    local over = max(a.used + a.leased - a.mark, 0)
+    return a.at + ceil(over / max(a.mark, 1)) * a.span + LATE
   end
   local newest_used = 0
   while a[newest_used] == 0 do newest_used = newest_used + 1 end
-  -- The newest units are the last to leave, and weigh nothing once less than one of them is
-  -- inside.
-  local units = a[newest_used]
-  local leaves = (a.at - newest_used + a.segments) * a.span
-  return leaves + (scale(a.span, units - 1, units)) + 1
+  return sliding_forget_at(a, a.at - newest_used, a[newest_used])
 end
 
 -- Units consumed that still count, under the account's own limit.
@@ -473,11 +506,10 @@ local function charge_ended(a, units, till)
     -- At the end of its window at the latest, and that one is over then.
     a.used = a.used + units
   else
-    local window_end = till - 1 - (till - 1) % a.span + a.span
-    if window_end > now then
-      if a.at ~= window_end then a.at, a.used = window_end, 0 end
-      a.used = a.used + units
-    end
+    -- If that window is over, only what was beyond the capacity still counts.
+    local ends = window_end(a, till)
+    if ends > now and a.at ~= ends then a.at, a.used = ends, 0 end
+    if a.at == ends then a.used = a.used + units end
   end
 end
 
@@ -637,7 +669,7 @@ local function account(key, line)
     -- All at once: a table that grows is made anew, again and again.
     a = {
       key = key, segments = 0, prefix = 0, holds = {}, holding = 0, held = 0, leased = 0, kind = 0,
-      span = 0, at = 0, used = 0, memory = 0, full_at = 0, raw = false, stored = false,
+      span = 0, at = 0, used = 0, full_at = 0, raw = false, stored = false,
       ended = false, dirty = false, is_fresh = false, mark = false, before = false, marked_at = 0,
     }
     local state = stored(key, line.kind)
@@ -653,20 +685,18 @@ local function account(key, line)
       decode(a, state)
     else
       clear(a, line)
-      a.is_fresh = true
+      -- Leases alone do not say under which limit they were granted.
+      a.is_fresh, a.dirty = true, a.dirty or a.leased > 0
     end
     if a.kind ~= LOG then a.prefix = 0 end
     accounts[key] = a
   end
   convert(a, line)
-  a.span, a.memory = line.span, line.span
-  if is_bucket(a.kind) then
-    a.memory = line.cap * line.span
-  elseif a.kind == SLIDING then
-    a.memory = (line.segments + 1) * line.span
-  end
+  a.span = line.span
   if a.ended then
-    table.sort(a.ended, function(one, other) return one[2] < other[2] end)
+    -- As of when they ended, even if there is nothing else: not as of now.
+    if a.is_fresh and (is_bucket(a.kind) or a.kind == SLIDING) then a.at, a.is_fresh = 0, false end
+    table.sort(a.ended, ends_first)
     for _, one in ipairs(a.ended) do charge_ended(a, one[1], one[2]) end
     a.ended = nil
   end

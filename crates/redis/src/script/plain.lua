@@ -85,7 +85,8 @@ for i = 1, #KEYS do
           local id, units, till = read('>c8I5I7', state, from)
           local first = byte(id)
           local is_lease = first > 127 and first < 192
-          if not is_lease or till <= now or till > now + LEASE_LASTS then word = nil end
+          local latest = min(now + LEASE_LASTS, ends[which] or till)
+          if not is_lease or till <= now or till > latest then word = nil end
           held[id], count, out = { units, till }, count + 1, out + units
         end
         if not word then
@@ -100,9 +101,13 @@ for i = 1, #KEYS do
       elseif #state == 14 then
         kind, at, was = read('>BI7I6', state)
       end
-      if not word or kind ~= kinds[which] then
-        -- Nothing beside what is held is nothing.
-        if state ~= '' then word = nil end
+      if not word then
+        -- That is for `general.lua`.
+      elseif state == '' then
+        -- Nothing beside what is held is nothing; but until now maybe under another limit.
+        words[key], changed[key] = word, which
+      elseif kind ~= kinds[which] then
+        word = nil
       elseif kind == FIXED_CLOCK then
         if at > now then word = at == ends[which] and was <= rooms[which] and was or nil end
       elseif was ~= spans[which] or at > now + rooms[which] then
@@ -152,6 +157,7 @@ for i = 1, #KEYS do
     answers[i + 1] = answer
   end
 end
+local function ends_first(one, other) return one[2] < other[2] end
 for key, which in pairs(changed) do
   local at, was, state, held = words[key], spans[which], '', leases[key]
   local is_used = at > fresh[which]
@@ -160,10 +166,15 @@ for key, which in pairs(changed) do
     state = pack(was < 4294967296 and '>BI7I4' or '>BI7I6', kinds[which], at, was)
   end
   if held and counts[key] > 0 then
+    local all = {}
     for id, one in pairs(held) do
       state = pack('>c8I5I7', id, one[1], one[2]) .. state
-      -- A lease that ends unreported is charged as of then.
-      if not ends[which] then at = max(at, one[2] + rooms[which]) end
+      all[#all + 1] = one
+    end
+    -- A lease that ends unreported is charged as of then.
+    if not ends[which] then
+      if #all > 1 then table.sort(all, ends_first) end
+      for _, one in ipairs(all) do at = max(at, one[2]) + one[1] * was end
     end
     state = string.char(HELD, counts[key]) .. state
   end

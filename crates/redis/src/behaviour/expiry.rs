@@ -1,0 +1,163 @@
+//! When Redis forgets a key: no sooner than the key has recovered, and at most a second later,
+//! whatever is leased, owed or changed meanwhile. In virtual time.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::time::Instant;
+use tollgate_behaviour::{Random, Rule, Subject, Taste, check};
+use tollgate_core::{Algorithm, Anchor, Charge, Cost, Key, Limit, Mode, Now, Sharing, Span};
+
+use super::{Driven, SINGLE};
+use crate::config::{Config, SYNC_INTERVAL_MAX};
+use crate::fit::GRAIN;
+
+/// The test's scripts let keys live for so many milliseconds more.
+const ORIGIN: u64 = 3_153_600_000_000;
+/// Copies a key under two more names, and says when it ends and what its first byte is.
+const COPIES: &str = "local at = redis.call('PEXPIRETIME', KEYS[1]) \
+    if at < 0 then return 'none' end \
+    for i = 2, 3 do redis.call('COPY', KEYS[1], KEYS[i], 'REPLACE') end \
+    return string.format('%d %d', at, string.byte(redis.call('GETRANGE', KEYS[1], 0, 0)))";
+/// What a key begins with of which units are leased or owed.
+const HELD: &str = "128";
+/// Milliseconds that a key may live beyond its recovery.
+const LATE: u64 = 1_000;
+const STEPS: usize = 40;
+
+/// Nodes that share one key, each in a mode of its own.
+struct Nodes {
+    nodes: Vec<(Driven, Mode)>,
+    now: Now,
+}
+
+// === impl Nodes ===
+
+impl Nodes {
+    fn new(modes: &[Mode]) -> Nodes {
+        Nodes {
+            nodes: modes.iter().map(|mode| (Nodes::node(), *mode)).collect(),
+            now: Taste::MICROSECONDS.start,
+        }
+    }
+
+    fn node() -> Driven {
+        Driven::new(&Config {
+            // The test says when it reports.
+            sync_interval: SYNC_INTERVAL_MAX,
+            ..Config::single(SINGLE.address())
+        })
+    }
+
+    fn pass(&mut self, random: &mut Random) {
+        let most = random.pick(&[1, 1_000, 50_000, 50_000, 1_000_000, 12_000_000]);
+        self.now = Now::at(self.now.utc + GRAIN.times(random.between(0, most)));
+    }
+
+    /// One of them asks, reports, or dies with what it holds.
+    fn act(&mut self, random: &mut Random, rule: &Rule, key: Key) {
+        let last = u64::try_from(self.nodes.len() - 1).expect("a few");
+        let index = usize::try_from(random.between(0, last)).expect("a few");
+        let (node, mode) = &mut self.nodes[index];
+        let cost = Cost::Take(random.pick(&[1, 1, 1, 1, 1, 1, 2, 2, 5, 20]));
+        let charge = rule.charge(key, cost).shared(Sharing::in_mode(*mode));
+        let _whatever = node.decide(self.now, &[charge]);
+        if random.chance(30) {
+            let deadline = Instant::now() + Span::from_secs(30).into();
+            node.runtime.block_on(node.store.report_all(deadline));
+        } else if random.chance(3) {
+            *node = Nodes::node();
+        }
+    }
+
+    /// Holds the key to its time; whether something was held or owed beside what it has used.
+    fn look(&self, watcher: &mut Driven, rule: &Rule, key: Key) -> bool {
+        let fresh = [watcher.key("then"), watcher.key("before")];
+        let mut words = vec!["EVAL", COPIES, "3"];
+        let names = [key, fresh[0], fresh[1]].map(|key| watcher.store.name_of(key));
+        words.extend(names.iter().map(String::as_str));
+        let told = SINGLE.ask(&words);
+        let Some((expires, first)) = told.split_once(' ') else {
+            assert_eq!(told, "none");
+            return false;
+        };
+        let expires = expires.parse::<u64>().expect("a moment") - ORIGIN;
+        let now = self.now.utc.as_nanos() / 1_000_000;
+        let mut remaining = |key, millis| {
+            let at = Now::at(tollgate_core::Moment::from_nanos(millis * 1_000_000));
+            let peek: Charge<'_> = rule.charge(key, Cost::Peek(1));
+            watcher.decide(at, &[peek]).decisions[0].remaining()
+        };
+        let then = remaining(fresh[0], expires);
+        let capacity = rule.limit.capacity();
+        assert_eq!(then, capacity, "forgotten too early: {rule:#?}");
+        if expires > now + LATE {
+            let before = remaining(fresh[1], expires - LATE);
+            assert!(before < capacity, "forgotten too late: {rule:#?}");
+        }
+        first == HELD
+    }
+}
+
+/// A limit of any algorithm that suits the modes.
+fn limit(random: &mut Random, modes: &[Mode]) -> Limit {
+    let count = random.small(16, 300);
+    let window = Span::from_millis(random.pick(&[300, 2_000, 9_000, 30_000, 3_600_000]));
+    let limit = match random.between(0, 6) {
+        0 | 1 => Limit::fixed_window(count, window),
+        2 => Limit::new(Algorithm::FixedWindow(Anchor::FirstRequest), count, window),
+        3 if modes.contains(&Mode::WriteBack) => Limit::sliding_window(count, window, 2),
+        3 => Limit::sliding_log(count, window),
+        4 => Limit::sliding_window(count, window, 1),
+        5 => Limit::sliding_window(count, window, 10),
+        _ => {
+            let interval = window.as_nanos() / 1_000 / u64::from(count);
+            let bucket = Limit::token_bucket(1, GRAIN.times(interval));
+            bucket.and_then(|bucket| bucket.with_burst(count))
+        }
+    };
+    limit.expect("windows are whole microseconds")
+}
+
+#[test]
+fn of_leased_units() {
+    holds(
+        "of_leased_units",
+        &[Mode::Leased, Mode::Leased, Mode::Strict],
+    );
+}
+
+#[test]
+fn of_what_is_owed() {
+    holds("of_what_is_owed", &[Mode::WriteBack; 3]);
+}
+
+#[test]
+fn of_all_modes_at_once() {
+    let modes = [Mode::WriteBack, Mode::Leased, Mode::Strict, Mode::WriteBack];
+    holds("of_all_modes_at_once", &modes);
+}
+
+fn holds(name: &'static str, modes: &[Mode]) {
+    let held = AtomicU64::new(0);
+    check(name, 60, |random| {
+        let mut nodes = Nodes::new(modes);
+        let mut watcher = Nodes::node();
+        let mut rule = Rule::new(limit(random, modes));
+        let key = watcher.key("only");
+        for step in 0..STEPS {
+            nodes.pass(random);
+            if random.chance(4) {
+                rule.change(limit(random, modes));
+            }
+            nodes.act(random, &rule, key);
+            if step % 3 == 2 {
+                // As it was before this rule, a key lives for as long as it mattered then.
+                let peek = rule.charge(key, Cost::Peek(1));
+                let _settles = watcher.decide(nodes.now, &[peek]);
+                let is_held = nodes.look(&mut watcher, &rule, key);
+                held.fetch_add(is_held.into(), Ordering::Relaxed);
+            }
+        }
+    });
+    assert!(held.into_inner() > 100, "hardly anything was held");
+}
