@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType::{self, Counter, Gauge};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use tollgate_redis::{BATCH_SIZES, CALL_MICROS, Counts, Histogram, Redis};
@@ -14,114 +14,55 @@ use tollgate_redis::{BATCH_SIZES, CALL_MICROS, Counts, Histogram, Redis};
 use crate::stores::Stores;
 use crate::vigil::is_there;
 
-/// A metric: its name, what it counts, and where the count is.
-type Counted = (&'static str, &'static str, Count);
+/// A metric of a store in Redis: its kind and name, what it counts, and where the count is.
+type Metric = (MetricType, &'static str, &'static str, Count);
 type Count = fn(&Seen<'_>) -> u64;
 /// A histogram: its name, what it counts, and how a size is shown.
 type Measured = (&'static str, &'static str, Shown);
 type Shown = fn(u64) -> f64;
 
-const COUNTERS: [Counted; 19] = [
-    (
-        "store_questions",
-        "Questions to Redis: decisions, leases given back, keys reported",
-        |seen| seen.counts.questions,
-    ),
-    ("store_calls", "Script calls that carried them", |seen| {
-        seen.counts.calls
-    }),
-    (
-        "store_writes",
-        "Times that calls were written to a connection: round trips",
-        |seen| seen.counts.writes,
-    ),
-    (
-        "store_lost",
-        "Questions that were sent to Redis and got no answer in time",
-        |seen| seen.counts.lost,
-    ),
-    (
-        "store_connections",
-        "Connections that were opened",
-        |seen| seen.counts.connections,
-    ),
-    (
-        "store_breaker_openings",
-        "Times that a connection was given up and decisions no longer waited for it",
-        |seen| seen.counts.breaker_openings,
-    ),
-    (
-        "store_redirections",
-        "Questions that another node of the Cluster had to answer",
-        |seen| seen.counts.redirections,
-    ),
-    (
-        "store_scripts_loaded",
-        "Times that Redis had forgotten the scripts",
-        |seen| seen.counts.scripts_loaded,
-    ),
-    (
-        "store_local_refusals",
-        "Decisions refused without asking Redis, which had refused the key before",
-        |seen| seen.counts.local_refusals,
-    ),
-    ("store_leases", "Times that units were leased", |seen| {
-        seen.counts.leases
-    }),
-    ("store_units_leased", "Units that were leased", |seen| {
-        seen.counts.units_leased
-    }),
-    (
-        "store_units_spent",
-        "Leased units that were spent, once their lease has ended",
-        |seen| seen.counts.units_spent,
-    ),
-    (
-        "store_units_returned",
-        "Leased units that were given back",
-        |seen| seen.counts.units_returned,
-    ),
-    (
-        "store_lease_decisions",
-        "Decisions made on leased units, without asking Redis",
-        |seen| seen.counts.lease_decisions,
-    ),
-    (
-        "store_leases_returned",
-        "Leases given back because nobody used them",
-        |seen| seen.counts.leases_returned,
-    ),
-    (
-        "store_write_back_decisions",
-        "Decisions made on this service's own count, without asking Redis",
-        |seen| seen.counts.write_back_decisions,
-    ),
-    (
-        "store_reports",
-        "Messages that reported own counts to Redis",
-        |seen| seen.counts.reports,
-    ),
-    ("store_keys_reported", "Keys that they concerned", |seen| {
-        seen.counts.keys_reported
-    }),
-    (
-        "store_reports_lost",
-        "Reports that got no answer in time, and are not told again",
-        |seen| seen.counts.reports_lost,
-    ),
-];
-
-const GAUGES: [Counted; 2] = [
-    (
-        "store_leases_held",
-        "Keys of which this service holds leases",
-        |seen| seen.counts.leases_held,
-    ),
-    (
-        "store_write_back_keys",
-        "Keys that this service counts itself",
-        |seen| seen.counts.write_back_keys,
-    ),
+#[rustfmt::skip] // A metric reads as one row.
+const METRICS: [Metric; 23] = [
+    (Gauge, "store_up", "1 while Redis answers", |seen| u64::from(seen.is_there)),
+    (Gauge, "store_nodes", "Services over this store, itself among them, as Redis last told",
+        |seen| seen.nodes.into()),
+    (Gauge, "store_leases_held", "Keys of which this service holds leases",
+        |seen| seen.counts.leases_held),
+    (Gauge, "store_write_back_keys", "Keys that this service counts itself",
+        |seen| seen.counts.write_back_keys),
+    (Counter, "store_questions", "Questions to Redis: decisions, leases given back, keys reported",
+        |seen| seen.counts.questions),
+    (Counter, "store_calls", "Script calls that carried them", |seen| seen.counts.calls),
+    (Counter, "store_writes", "Times that calls were written to a connection: round trips",
+        |seen| seen.counts.writes),
+    (Counter, "store_lost", "Questions that were sent to Redis and got no answer in time",
+        |seen| seen.counts.lost),
+    (Counter, "store_connections", "Connections that were opened", |seen| seen.counts.connections),
+    (Counter, "store_breaker_openings", "Times that decisions no longer waited for Redis",
+        |seen| seen.counts.breaker_openings),
+    (Counter, "store_redirections", "Questions that another node of the Cluster had to answer",
+        |seen| seen.counts.redirections),
+    (Counter, "store_scripts_loaded", "Times that Redis had forgotten the scripts",
+        |seen| seen.counts.scripts_loaded),
+    (Counter, "store_local_refusals", "Decisions refused here, as Redis had refused the key",
+        |seen| seen.counts.local_refusals),
+    (Counter, "store_leases", "Times that units were leased", |seen| seen.counts.leases),
+    (Counter, "store_units_leased", "Units that were leased", |seen| seen.counts.units_leased),
+    (Counter, "store_units_spent", "Leased units that were spent, once their lease has ended",
+        |seen| seen.counts.units_spent),
+    (Counter, "store_units_returned", "Leased units that were given back",
+        |seen| seen.counts.units_returned),
+    (Counter, "store_lease_decisions", "Decisions on leased units, without asking",
+        |seen| seen.counts.lease_decisions),
+    (Counter, "store_leases_returned", "Leases given back because nobody used them",
+        |seen| seen.counts.leases_returned),
+    (Counter, "store_write_back_decisions", "Decisions on this service's own count, without asking",
+        |seen| seen.counts.write_back_decisions),
+    (Counter, "store_reports", "Messages that reported own counts to Redis",
+        |seen| seen.counts.reports),
+    (Counter, "store_keys_reported", "Keys that they concerned", |seen| seen.counts.keys_reported),
+    (Counter, "store_reports_lost", "Reports that got no answer in time, and are not told again",
+        |seen| seen.counts.reports_lost),
 ];
 
 /// What stood in for Redis, by the word in a rules file.
@@ -160,26 +101,10 @@ impl Collector for Scrape {
         if seen.is_empty() {
             return Ok(());
         }
-        gauge(
-            encoder,
-            &seen,
-            ("store_up", "1 while Redis answers", |seen| {
-                u64::from(seen.is_there)
-            }),
-        )?;
-        let help = "Services over this store, itself among them, as Redis last told";
-        gauge(
-            encoder,
-            &seen,
-            ("store_nodes", help, |seen| seen.nodes.into()),
-        )?;
-        for metric in GAUGES {
-            gauge(encoder, &seen, metric)?;
+        for metric in METRICS {
+            numbers(encoder, &seen, metric)?;
         }
         fallbacks(encoder, &seen)?;
-        for metric in COUNTERS {
-            counter(encoder, &seen, metric)?;
-        }
         let sizes = seen
             .iter()
             .map(|seen| (seen.store, &seen.counts.batch_sizes));
@@ -221,51 +146,44 @@ impl<'s> Seen<'s> {
 fn memory(stores: &Stores, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
     let stats = stores.memory().stats();
     let help = "Keys that have consumed something and not yet recovered";
-    let live = ConstGauge::new(i64::try_from(stats.live_keys).unwrap_or(i64::MAX));
-    let metric = encoder.encode_descriptor("keys", help, None, MetricType::Gauge)?;
-    live.encode(metric)?;
+    let metric = encoder.encode_descriptor("keys", help, None, Gauge)?;
+    number(Gauge, stats.live_keys, metric)?;
     let help = "Keys forgotten at the store's bound before they had recovered";
-    let metric = encoder.encode_descriptor("keys_evicted", help, None, MetricType::Counter)?;
-    ConstCounter::new(stats.evicted_keys).encode(metric)
+    let metric = encoder.encode_descriptor("keys_evicted", help, None, Counter)?;
+    number(Counter, stats.evicted_keys, metric)
 }
 
-fn gauge(
+/// A metric's number of each store.
+fn numbers(
     encoder: &mut DescriptorEncoder<'_>,
     stores: &[Seen<'_>],
-    (name, help, count): Counted,
+    (kind, name, help, count): Metric,
 ) -> Result<(), Error> {
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
     for seen in stores {
         let labels = [("store", seen.store)];
-        let now = ConstGauge::new(i64::try_from(count(seen)).unwrap_or(i64::MAX));
-        now.encode(metric.encode_family(&labels)?)?;
-    }
-    Ok(())
-}
-
-fn counter(
-    encoder: &mut DescriptorEncoder<'_>,
-    stores: &[Seen<'_>],
-    (name, help, count): Counted,
-) -> Result<(), Error> {
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-    for seen in stores {
-        let labels = [("store", seen.store)];
-        ConstCounter::new(count(seen)).encode(metric.encode_family(&labels)?)?;
+        number(kind, count(seen), metric.encode_family(&labels)?)?;
     }
     Ok(())
 }
 
 fn fallbacks(encoder: &mut DescriptorEncoder<'_>, stores: &[Seen<'_>]) -> Result<(), Error> {
     let (name, help) = ("store_fallbacks", "Requests decided by `on_store_error`");
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    let mut metric = encoder.encode_descriptor(name, help, None, Counter)?;
     for seen in stores {
         for (choice, count) in FALLBACKS {
             let labels = [("store", seen.store), ("choice", choice)];
-            ConstCounter::new(count(seen)).encode(metric.encode_family(&labels)?)?;
+            number(Counter, count(seen), metric.encode_family(&labels)?)?;
         }
     }
     Ok(())
+}
+
+fn number(kind: MetricType, number: u64, encoder: MetricEncoder<'_>) -> Result<(), Error> {
+    match kind {
+        Gauge => ConstGauge::new(number).encode(encoder),
+        _ => ConstCounter::new(number).encode(encoder),
+    }
 }
 
 fn histograms<'s, const N: usize>(

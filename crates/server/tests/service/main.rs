@@ -8,6 +8,7 @@ mod http_client;
 
 mod grpc_client;
 
+mod crowd;
 mod exact;
 
 mod told;

@@ -2,23 +2,24 @@
 
 use std::time::Duration;
 
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tollgate_core::{Mode, Span};
 use tollgate_redis::Config as RedisConfig;
-use tollgate_rls::rate_limit_response::Code;
 use tollgate_server::{OtherStore, Outcome, Place, ServeError};
 use tollgate_testbed::Redis;
 
-use crate::grpc_client;
+use crate::crowd::Crowd;
 use crate::house::House;
 use crate::http_client::Client;
 
 const COUNT: usize = 1000;
-const TASKS: usize = 16;
-const ASKED_BY_EACH: usize = 50;
+const CROWD: Crowd = Crowd {
+    clients: 16,
+    asked_by_each: 50,
+};
+const ASKED: usize = CROWD.clients * CROWD.asked_by_each;
 
-const _: () = assert!(2 * TASKS * ASKED_BY_EACH > COUNT && TASKS * ASKED_BY_EACH < COUNT);
+const _: () = assert!(2 * ASKED > COUNT && ASKED < COUNT);
 
 /// How long may pass until a service sees what another gave back.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -41,43 +42,6 @@ pub(crate) fn at(redis: &Redis) -> Place {
     }))
 }
 
-async fn admitted_by_grpc(house: &House) -> usize {
-    let client = grpc_client::Client::to(house.grpc()).await;
-    let mut tasks = JoinSet::new();
-    for _ in 0..TASKS {
-        let client = client.clone();
-        tasks.spawn(async move {
-            let mut admitted = 0;
-            for _ in 0..ASKED_BY_EACH {
-                let response = client.ask(ANN).await.unwrap();
-                admitted += usize::from(response.overall_code() == Code::Ok);
-            }
-            admitted
-        });
-    }
-    tasks.join_all().await.into_iter().sum()
-}
-
-async fn admitted_by_http(house: &House) -> usize {
-    let address = house.http();
-    let mut tasks = JoinSet::new();
-    for _ in 0..TASKS {
-        tasks.spawn(async move {
-            let mut client = Client::to(address).await;
-            let mut admitted = 0;
-            for _ in 0..ASKED_BY_EACH {
-                match client.post("/json", ANN).await.status {
-                    200 => admitted += 1,
-                    429 => {}
-                    other => panic!("{other}"),
-                }
-            }
-            admitted
-        });
-    }
-    tasks.join_all().await.into_iter().sum()
-}
-
 /// The value of a metric, with its labels if it has any.
 pub(crate) async fn metric(house: &House, name: &str) -> u64 {
     let text = Client::to(house.admin()).await.get("/metrics").await.body;
@@ -92,7 +56,10 @@ async fn two_services_admit_what_one_limit_says_by_http_and_grpc() {
     let redis = Redis::start();
     let one = House::with(&rules(), |config| config.store = at(&redis)).await;
     let other = House::with(&rules(), |config| config.store = at(&redis)).await;
-    let (by_http, by_grpc) = tokio::join!(admitted_by_http(&one), admitted_by_grpc(&other));
+    let (by_http, by_grpc) = tokio::join!(
+        CROWD.admitted_by_http(&one, "/json", ANN),
+        CROWD.admitted_by_grpc(&other, ANN)
+    );
     assert_eq!(by_http + by_grpc, COUNT, "{by_http} and {by_grpc}");
 }
 
@@ -110,7 +77,7 @@ async fn handed_over(mode: Mode, decided_here: &str) {
     );
     let first = House::with(&rules, settings).await;
     let second = House::with(&rules, settings).await;
-    let mut admitted = admitted_by_grpc(&first).await;
+    let mut admitted = CROWD.admitted_by_grpc(&first, ANN).await;
     let name = format!("tollgate_store_{decided_here}_total{{store=\"default\"}}");
     assert!(metric(&first, &name).await > 0);
     first.running.stop().await;
@@ -199,6 +166,14 @@ async fn metrics_tell_what_a_store_does() {
         ("store_call_seconds_bucket", ",le=\"+Inf\"", 3),
         ("store_call_seconds_count", "", 3),
     ];
+    let page = include_str!("../../../../docs/operating.md");
+    let names = text.lines().filter_map(|line| {
+        let name = line.strip_prefix("# TYPE tollgate_")?;
+        name.split(' ').next()
+    });
+    for name in names {
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
     for (name, labels, value) in expected {
         // Labels come in the order in which they were added, a bucket's end first.
         let series = format!("tollgate_{name}{{store=\"default\"{labels}}} {value}");
