@@ -1,6 +1,7 @@
 //! What went wrong, said on standard error.
 
 use std::error::Error;
+use std::fmt::Display;
 use std::io::{Write, stderr};
 
 /// Writes an error and everything that led to it.
@@ -26,7 +27,8 @@ pub(crate) fn with_reasons(error: &dyn Error) -> String {
 }
 
 /// `1 file`, `2 files`.
-pub(crate) fn counted(count: usize, noun: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
+pub(crate) fn counted(count: impl Display, noun: &str) -> String {
+    let count = count.to_string();
+    let plural = if count == "1" { "" } else { "s" };
     format!("{count} {noun}{plural}")
 }

@@ -4,9 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use tollgate_server::{Config, Log, LogFormat, LogLevel, ServeError};
+use tollgate_server::{Config, ConfigError, Log, LogFormat, LogLevel, ServeError};
 
-use crate::complaint::complain;
+use crate::complaint::{complain, complain_of, with_reasons};
+
+/// What to do without settings.
+const NO_SETTINGS: &str = "name the settings, as in `tollgate serve PATH`; the least that they \
+    say is `rules: [PATH]`";
 
 /// Serve rules over gRPC (Envoy's rate limit service), HTTP and an admin port.
 #[derive(Debug, clap::Args)]
@@ -40,6 +44,11 @@ enum Level {
 pub(crate) fn run(args: &Args) -> ExitCode {
     let config = match Config::read(&args.config) {
         Ok(config) => config,
+        Err(error @ ConfigError::Unreadable(_)) => {
+            let why = with_reasons(&error);
+            complain_of(&format!("{why}; {NO_SETTINGS}"));
+            return ExitCode::from(2);
+        }
         Err(error) => {
             complain(&error);
             return ExitCode::from(2);

@@ -146,6 +146,12 @@ impl Unread {
     /// What is wrong, with everything that led to it.
     pub(crate) fn shown(&self) -> String {
         match self {
+            Unread::Settings(error @ ConfigError::Unreadable(_)) => {
+                format!(
+                    "{}; name the settings with `--config PATH`",
+                    with_reasons(error)
+                )
+            }
             Unread::Settings(error) => with_reasons(error),
             Unread::Rules(error) => with_reasons(error),
         }

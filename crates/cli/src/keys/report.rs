@@ -8,6 +8,7 @@ use tollgate_redis::{Held, Out};
 use tollgate_rules::escaped;
 
 use super::Which;
+use crate::complaint::counted;
 
 /// What a request's descriptors meet, and what Redis holds for it.
 pub(crate) struct Report {
@@ -199,7 +200,8 @@ impl Key {
         ] {
             if out.holders > 0 {
                 let (units, holders, ends) = (out.units, out.holders, rounded(out.ends));
-                let holders = crate::complaint::counted(holders, holder);
+                let holders = counted(holders, holder);
+                let units = counted(units, "unit");
                 row(
                     f,
                     name,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Output;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -19,6 +20,9 @@ descriptors:
   - {key: free, rate_limit: {unlimited: true}}
   - {key: dark, rate_limit: 0/day, shadow_mode: true}
 ";
+
+/// How long a key that is asked all the time may take to be leased.
+const LEASED_WITHIN: Duration = Duration::from_secs(20);
 
 /// Rules and settings whose store is `redis`, a map's text.
 fn files(redis: &str) -> TempDir {
@@ -99,6 +103,33 @@ fn what_a_service_counted_is_shown_and_reset() {
 }
 
 #[test]
+fn what_a_service_has_leased_is_shown() {
+    let redis = Redis::start();
+    let address = redis.address();
+    let store = format!("{{mode: leased, redis: {{url: 'redis://{address}', timeout: 5s}}}}");
+    let files = directory(&[
+        ("rules.yaml", &RULES.replace("per_unit: 2", "per_unit: 500")),
+        ("tollgate.yaml", &format!("{SETTINGS}store: {store}\n")),
+    ]);
+    let (_service, address) = serving(files.path());
+    let start = Instant::now();
+    let shown = loop {
+        assert!(ask(&address).starts_with("HTTP/1.1 200"));
+        let shown = run(files.path(), &["keys", "show", "d", "k=secret"]);
+        let shown = String::from_utf8(shown.stdout).unwrap();
+        if shown.contains("leased    ") {
+            break shown;
+        }
+        assert!(start.elapsed() < LEASED_WITHIN, "{shown}");
+    };
+    let leased = shown.lines().find(|line| line.contains("leased    "));
+    assert!(
+        leased.unwrap().contains(" units by 1 node, for at most "),
+        "{shown}"
+    );
+}
+
+#[test]
 fn several_descriptors_are_shown_in_their_order() {
     let redis = Redis::start();
     let directory = at(&redis);
@@ -162,6 +193,7 @@ fn what_cannot_be_shown_is_said() {
     assert!(no_value.contains("write KEY=VALUE"), "{no_value}");
     let no_config = complaint(&show(&["--config", "nowhere.yaml", "d", "k=1"]), 2);
     assert!(no_config.contains("nowhere.yaml"), "{no_config}");
+    assert!(no_config.contains("with `--config PATH`"), "{no_config}");
     redis.kill();
     let away = complaint(&show(&["d", "k=1"]), 1);
     assert!(away.contains("Connection refused"), "{away}");

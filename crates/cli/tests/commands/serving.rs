@@ -44,6 +44,7 @@ fn serve_says_why_it_does_not_run() {
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("cannot read nowhere.yaml: "), "{text}");
+    assert!(text.contains("as in `tollgate serve PATH`"), "{text}");
 }
 
 #[test]
