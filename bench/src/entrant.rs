@@ -72,7 +72,7 @@ impl<'k, C: Contender<K>, K: BenchKey> Entry<'k, C, K> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn decide(&self, chunk: &[K]) -> u64 {
         match self.manner {
             Manner::Batches => self.contender.check_many(chunk),

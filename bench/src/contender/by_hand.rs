@@ -26,7 +26,7 @@ impl<K: BenchKey> Contender<K> for ByHand<K> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn check(&self, key: &K) -> bool {
         let now = Instant::now();
         let mut window = self.windows.entry(key.clone()).or_insert((now, 0));

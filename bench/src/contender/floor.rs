@@ -18,7 +18,7 @@ impl Contender<u64> for Floor {
         Floor((0..words).map(|_| AtomicU64::new(0)).collect())
     }
 
-    #[inline]
+    #[inline(always)]
     fn check(&self, key: &u64) -> bool {
         let mixed = key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let words = u128::try_from(self.0.len()).unwrap_or(1);

@@ -24,7 +24,7 @@ impl<K: BenchKey> Contender<K> for Governor<K> {
         Governor(RateLimiter::keyed(quota(outcome)))
     }
 
-    #[inline]
+    #[inline(always)]
     fn check(&self, key: &K) -> bool {
         self.0.check_key(key).is_ok()
     }

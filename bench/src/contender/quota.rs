@@ -20,7 +20,7 @@ impl<K: BenchKey> Contender<K> for Quota<K> {
         Quota(QuotaPool::with_capacity(policy, u64::from(burst), keys))
     }
 
-    #[inline]
+    #[inline(always)]
     fn check(&self, key: &K) -> bool {
         self.0.check(key, 1)
     }

@@ -22,7 +22,7 @@ impl<K> Contender<K> for Ratelimit {
         Ratelimit(built.expect("the bucket starts no fuller than full"))
     }
 
-    #[inline]
+    #[inline(always)]
     fn check(&self, _key: &K) -> bool {
         self.0.try_wait().is_ok()
     }

@@ -20,7 +20,7 @@ impl<K: Hash> Contender<K> for Tollgate {
         Tollgate(Limiter::builder(outcome.limit()).max_keys(keys).build())
     }
 
-    #[inline]
+    #[inline(always)]
     fn check(&self, key: &K) -> bool {
         self.0.check(key).is_allowed()
     }
@@ -37,7 +37,7 @@ impl<K: Hash> Contender<K> for TollgateBatch {
         self.0.check(key)
     }
 
-    #[inline]
+    #[inline(always)]
     fn check_many(&self, keys: &[K]) -> u64 {
         let mut admitted = 0;
         let count = |decision: Decision| admitted += u64::from(decision.is_allowed());

@@ -48,6 +48,16 @@ impl Line {
         None
     }
 
+    /// The first slot whose key has the lower half of this fingerprint: all but one in 2^32 times
+    /// the key with all of it.
+    #[inline(always)]
+    pub(crate) fn likely(&self, fingerprint: u64) -> Option<&Pair> {
+        match Pair::matches(&self.slots, Tag::low(fingerprint)) {
+            0 => None,
+            matches => Some(&self.slots[first_of(matches)]),
+        }
+    }
+
     /// How much room there is. A slot that nobody owned goes before one whose owner is forgotten,
     /// and of those the one forgotten first, so that keys that come back find their slots.
     pub(crate) fn room(&self, now: Now) -> Room<'_> {

@@ -15,11 +15,36 @@ pub(crate) const LOOKS_MAX: u32 = 1 << 22;
 /// How many of these looks are made without giving the processor away.
 #[cfg(not(loom))]
 const SPINS_MAX: u32 = 64;
+/// Pauses of the processor for which a thread stands aside at first.
+#[cfg(not(loom))]
+const PAUSES: u32 = 16;
+/// After how many turns that doubles, and how often: two processors need no more, sixty do.
+#[cfg(not(loom))]
+const TURNS_A_DOUBLING: u32 = 4;
+#[cfg(not(loom))]
+const DOUBLINGS_MAX: u32 = 4;
 
 /// A bounded wait for another thread.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     looks: u32,
+}
+
+/// Leaves a contended place to the others for a moment, which is longer the more often it was
+/// contended before.
+///
+/// Its line of memory takes longer to come from another processor than ten decisions on it take:
+/// where everybody tries again at once, the line does nothing but travel.
+pub(crate) fn stand_aside(turn: u32) {
+    #[cfg(loom)]
+    {
+        let _ = turn;
+        loom::thread::yield_now();
+    }
+    #[cfg(not(loom))]
+    for _ in 0..PAUSES << (turn / TURNS_A_DOUBLING).min(DOUBLINGS_MAX) {
+        std::hint::spin_loop();
+    }
 }
 
 // === impl Patience ===

@@ -180,8 +180,25 @@ impl Table {
         found.or_else(|| self.find_away(place, fingerprint))
     }
 
-    /// Looks everywhere but in the key's first home.
+    /// The slot that is likely to be the key's, for whoever looks at the whole owner himself.
+    #[inline(always)]
+    pub(crate) fn likely(&self, place: Place, fingerprint: u64) -> Option<&Pair> {
+        match self.lines[place.home].likely(fingerprint) {
+            Some(slot) => Some(slot),
+            None => self.likely_away(place, fingerprint),
+        }
+    }
+
+    /// A slot only: with what it held, the answer would come by way of memory.
     #[inline(never)]
+    fn likely_away(&self, place: Place, fingerprint: u64) -> Option<&Pair> {
+        let second = self.second_home(place);
+        let slot = self.lines[second].likely(fingerprint);
+        let slot = slot.or_else(|| self.lines[beside(place.home)].likely(fingerprint));
+        slot.or_else(|| self.lines[beside(second)].likely(fingerprint))
+    }
+
+    /// Looks everywhere but in the key's first home.
     fn find_away(&self, place: Place, fingerprint: u64) -> Option<(&Pair, Seen)> {
         let second = self.second_home(place);
         let away = [second, beside(place.home), beside(second)];

@@ -90,7 +90,7 @@ impl<C: Clock> Limiter<C> {
     /// block. The request is then refused, as if it had to wait for [`FAILURE_WAIT`], charged
     /// nothing, and counted in [`Limiter::failures`]. Whoever wants to decide that otherwise asks
     /// with [`Limiter::try_check`].
-    #[inline]
+    #[inline(always)]
     pub fn check<K: Hash + ?Sized>(&self, key: &K) -> Decision {
         self.told(self.store.check(&self.charge(key, Cost::ONE)))
     }
@@ -99,7 +99,7 @@ impl<C: Clock> Limiter<C> {
     ///
     /// More than the limit's [`Limit::capacity`] never fit: the refusal then has no
     /// [`Decision::retry_after`]. A store without an answer refuses, as in [`Limiter::check`].
-    #[inline]
+    #[inline(always)]
     pub fn check_n<K: Hash + ?Sized>(&self, key: &K, units: u64) -> Decision {
         self.told(self.store.check(&self.charge(key, Cost::Take(units))))
     }

@@ -12,11 +12,12 @@ use tollgate_core::{
 use super::single::keep;
 use super::{Memory, Time};
 use crate::pair::{Pair, Seen};
+use crate::sync::stand_aside;
 use crate::table::Place;
 use crate::tag::Tag;
 
 /// How often a rival may come between before the general way is taken.
-const RIVALS_MAX: usize = 16;
+const RIVALS_MAX: u32 = 16;
 
 /// A decision field by field.
 ///
@@ -31,40 +32,50 @@ pub(super) struct Flat {
     over_soft: bool,
 }
 
-/// Decides on what was seen. `None` if that is not the key's bucket, free and of this revision, or
-/// if a rival was ahead of this reading of a clock that never goes back; an error tells what a
-/// rival has put there since.
+/// Why there is no decision, and nothing was charged.
+enum Obstacle {
+    /// It is not the key's bucket, free and of this revision, or it was charged at a later reading
+    /// of a clock that never goes back.
+    Unusual,
+    /// Somebody else has changed it meanwhile.
+    Rival,
+}
+
+/// Decides on what was seen.
 #[inline(always)]
 fn attempt(
     slot: &Pair,
     seen: Seen,
     charge: &Charge<'_>,
     now: Moment,
-) -> Option<Result<Decision, Seen>> {
+) -> Result<Decision, Obstacle> {
     let (limit, fingerprint) = (charge.limit, Tag::fingerprint(charge.key));
     if !seen
         .tag
         .is_plain_bucket_of(fingerprint, charge.past.revision())
     {
-        return None;
+        return Err(Obstacle::Unusual);
     }
     let mut bucket = Bucket::full_at(Moment::from_nanos(seen.word));
     if bucket.is_ahead(limit, now) {
-        return None;
+        return Err(Obstacle::Unusual);
     }
     let decision = step(&mut bucket, limit, now, charge.cost, charge.on_own_denial());
-    let kept = keep(slot, seen, bucket.word(), now.as_nanos(), &decision);
-    Some(kept.map(|()| decision))
+    match keep(slot, seen, bucket.word(), now.as_nanos(), &decision) {
+        true => Ok(decision),
+        false => Err(Obstacle::Rival),
+    }
 }
 
-/// Decides on a key that others are charging at the same time; what they left there is known from
-/// the attempt that failed, so it is not fetched again.
+/// Decides on a key that others are charging at the same time.
 #[inline(never)]
-fn among_rivals(slot: &Pair, mut seen: Seen, charge: Charge<'_>, now: Moment) -> Option<Flat> {
-    for _ in 0..RIVALS_MAX {
-        match attempt(slot, seen, &charge, now)? {
+fn among_rivals(slot: &Pair, charge: Charge<'_>, steady: impl Fn() -> Moment) -> Option<Flat> {
+    for turn in 0..RIVALS_MAX {
+        stand_aside(turn);
+        match attempt(slot, slot.load(), &charge, steady()) {
             Ok(decision) => return Some(Flat::from_decision(decision)),
-            Err(other) => seen = other,
+            Err(Obstacle::Unusual) => return None,
+            Err(Obstacle::Rival) => {}
         }
     }
     None
@@ -77,16 +88,16 @@ impl<C: Clock> Memory<C> {
         &self,
         place: Place,
         charge: &Charge<'_>,
-        steady: impl FnOnce() -> Moment,
+        steady: impl Fn() -> Moment,
     ) -> Option<Decision> {
         if !charge.limit.is_bucket() {
             return None;
         }
-        let (slot, seen) = self.table.find(place, Tag::fingerprint(charge.key))?;
-        let now = steady();
-        match attempt(slot, seen, charge, now)? {
+        let slot = self.table.likely(place, Tag::fingerprint(charge.key))?;
+        match attempt(slot, slot.load(), charge, steady()) {
             Ok(decision) => Some(decision),
-            Err(other) => among_rivals(slot, other, *charge, now).map(Flat::into_decision),
+            Err(Obstacle::Unusual) => None,
+            Err(Obstacle::Rival) => among_rivals(slot, *charge, steady).map(Flat::into_decision),
         }
     }
 

@@ -6,7 +6,7 @@ use tollgate_core::{
 
 use super::{Memory, Time};
 use crate::pair::{Pair, Seen};
-use crate::sync::Patience;
+use crate::sync::{Patience, stand_aside};
 use crate::table::Place;
 use crate::tag::{Heat, Tag};
 use crate::wide;
@@ -51,7 +51,7 @@ impl<C: Clock> Memory<C> {
         time: &mut Time<'_>,
     ) -> Result<Decision, StoreError> {
         let mut patience = Patience::default();
-        let mut is_fresh_reading = false;
+        let (mut rivals, mut is_fresh_reading) = (0, false);
         let fingerprint = Tag::fingerprint(charge.key);
         loop {
             let found = self.table.find(place, fingerprint);
@@ -84,11 +84,12 @@ impl<C: Clock> Memory<C> {
                 charge.cost,
                 charge.on_own_denial(),
             );
-            let kept = keep(slot, seen, usage.written(), now.as_nanos(), &decision);
-            if kept.is_ok() {
+            if keep(slot, seen, usage.written(), now.as_nanos(), &decision) {
                 return Ok(decision);
             }
             // A rival's charge came between: it was admitted, and everything is asked again.
+            stand_aside(rivals);
+            rivals = rivals.saturating_add(1);
         }
     }
 
@@ -128,17 +129,9 @@ impl<C: Clock> Memory<C> {
 
 /// Makes a slot remember `word`, unless it has no need to.
 ///
-/// # Errors
-///
-/// What the slot holds now, if that is no longer what was seen.
+/// Says whether what was seen was still there.
 #[inline(always)]
-pub(super) fn keep(
-    slot: &Pair,
-    seen: Seen,
-    word: u64,
-    now: u64,
-    decision: &Decision,
-) -> Result<(), Seen> {
+pub(super) fn keep(slot: &Pair, seen: Seen, word: u64, now: u64, decision: &Decision) -> bool {
     let was_live = seen.word > now;
     if !decision.is_allowed() && seen.tag.heat() < Heat::Refused && was_live {
         // Only a mark: if a rival was faster, the next refusal sets it.
@@ -146,13 +139,10 @@ pub(super) fn keep(
             tag: seen.tag.with_heat(Heat::Refused),
             word,
         };
-        return match slot.exchange(seen, marked) {
-            Err(other) if word != seen.word => Err(other),
-            _ => Ok(()),
-        };
+        return slot.replace(seen, marked) || word == seen.word;
     }
     if word == seen.word || (word <= now && !was_live) {
-        return Ok(());
+        return true;
     }
     let heat = match seen.tag.heat() {
         // Who hammers is spared also after a recovery.
@@ -160,7 +150,7 @@ pub(super) fn keep(
         _ if was_live => Heat::Seen,
         _ => Heat::New,
     };
-    slot.exchange(
+    slot.replace(
         seen,
         Seen {
             tag: seen.tag.with_heat(heat),

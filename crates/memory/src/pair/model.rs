@@ -45,15 +45,10 @@ impl Pair {
     }
 
     pub(crate) fn replace(&self, old: Seen, new: Seen) -> bool {
-        self.exchange(old, new).is_ok()
-    }
-
-    pub(crate) fn exchange(&self, old: Seen, new: Seen) -> Result<(), Seen> {
         let (old, new) = (self.number(old), self.number(new));
         self.number
             .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
-            .map(|_| ())
-            .map_err(|number| self.value(number))
+            .is_ok()
     }
 
     fn value(&self, number: u64) -> Seen {

@@ -34,17 +34,11 @@ impl Pair {
 
     #[inline]
     pub(crate) fn replace(&self, old: Seen, new: Seen) -> bool {
-        self.exchange(old, new).is_ok()
-    }
-
-    #[inline]
-    pub(crate) fn exchange(&self, old: Seen, new: Seen) -> Result<(), Seen> {
         // Release publishes the arena's part of a wide state; acquire takes over a lock.
         let (old, new) = (packed(old), packed(new));
         self.0
             .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
-            .map(|_| ())
-            .map_err(unpacked)
+            .is_ok()
     }
 }
 

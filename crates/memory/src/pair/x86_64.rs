@@ -103,14 +103,7 @@ impl Pair {
     /// Replaces `old` by `new`; says whether it was still there.
     #[inline]
     pub(crate) fn replace(&self, old: Seen, new: Seen) -> bool {
-        self.exchange(old, new).is_ok()
-    }
-
-    /// Replaces `old` by `new`, or says what is there instead.
-    #[inline]
-    pub(crate) fn exchange(&self, old: Seen, new: Seen) -> Result<(), Seen> {
         let replaced: u8;
-        let (tag, word): (u64, u64);
         // SAFETY: the pointer is valid, aligned to 16 bytes and may be written through, as the
         // bytes are in an `UnsafeCell`; the instruction is locked, which is both acquire and
         // release, and `is_supported` has checked that it is there. LLVM keeps `rbx` for itself,
@@ -126,17 +119,11 @@ impl Pair {
                 inout("rsi") new.tag.bits() => _,
                 out("r8b") replaced,
                 in("rcx") new.word,
-                inout("rax") old.tag.bits() => tag,
-                inout("rdx") old.word => word,
+                inout("rax") old.tag.bits() => _,
+                inout("rdx") old.word => _,
                 options(nostack),
             );
         }
-        if replaced != 0 {
-            return Ok(());
-        }
-        Err(Seen {
-            tag: Tag::from_bits(tag),
-            word,
-        })
+        replaced != 0
     }
 }
