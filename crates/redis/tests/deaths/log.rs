@@ -17,6 +17,8 @@ pub(crate) enum Ask {
     Leased(usize),
     /// One unit of this key and one of the next, which lie in two slots.
     Pair(usize),
+    /// One unit of a key that every node counts for itself.
+    WriteBack(usize),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +65,7 @@ impl Ask {
     pub(crate) fn is_of(self, mode: Mode, number: usize) -> bool {
         match self {
             Ask::Leased(key) => mode == Mode::Leased && key == number,
+            Ask::WriteBack(key) => mode == Mode::WriteBack && key == number,
             Ask::Pair(first) => {
                 mode == Mode::Strict && (first == number || (first + 1) % KEYS == number)
             }
@@ -105,6 +108,7 @@ impl Log {
         let (kind, number) = match line.ask {
             Ask::Leased(number) => ("leased", number),
             Ask::Pair(number) => ("pair", number),
+            Ask::WriteBack(number) => ("write_back", number),
         };
         let letter = LETTERS.iter().find(|(outcome, _)| *outcome == line.outcome);
         let (took, at) = (line.took.as_micros(), line.at.as_micros());
@@ -128,6 +132,7 @@ fn line(text: &str) -> Line {
     Line {
         ask: match words[0] {
             "leased" => Ask::Leased(number),
+            "write_back" => Ask::WriteBack(number),
             _ => Ask::Pair(number),
         },
         outcome: outcome.unwrap().0,

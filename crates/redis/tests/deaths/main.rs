@@ -12,7 +12,7 @@ use std::path::Path;
 use std::thread::park_timeout;
 use std::time::{Duration, Instant};
 
-use tollgate_core::{Cost, Mode, Span};
+use tollgate_core::{Cost, Mode, Sharing, Span};
 use tollgate_redis::{Config, LEASE_LASTS, Redis};
 use tollgate_testbed as testbed;
 
@@ -26,6 +26,8 @@ const DEATHS: usize = 8;
 const WORKS: Duration = Duration::from_secs(1);
 /// How long nobody may be answered, beside what the machine takes.
 const GAP: Duration = Duration::from_millis(300);
+/// For how long a node admits on its own count what Redis does not know: an interval and a timeout.
+const UNTOLD: Duration = Duration::from_millis(110);
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -53,15 +55,18 @@ fn nodes_that_are_killed_take_nothing_along() {
     for number in NODES..NODES + DEATHS {
         stood = stood.max(pass(WORKS));
         let dead = std::mem::replace(&mut nodes[0], start(number));
-        died.extend(dead.kill());
+        died.push(dead.kill());
         deaths.push(now());
     }
     // What the last of them had leased ends, and the others go on until then.
     stood = stood.max(pass(Duration::from(LEASE_LASTS) + WORKS));
-    let lived: Vec<Line> = nodes.into_iter().flat_map(Node::stop).collect();
-    served_all_the_time(&lived, deaths[0], stood);
+    let lived: Vec<Vec<Line>> = nodes.into_iter().map(Node::stop).collect();
+    served_all_the_time(&lived.concat(), deaths[0], stood);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(is_kept(&addresses, &lived, &died));
+    runtime.block_on(async {
+        is_kept(&addresses, &lived.concat(), &died.concat()).await;
+        is_exceeded_by_the_bound(&addresses, &lived, &died).await;
+    });
 }
 
 /// Waits; says for how long the machine stood still meanwhile.
@@ -140,20 +145,118 @@ impl Units {
     }
 }
 
-/// Nothing is admitted beyond the limit, and nothing is counted that nobody took or held.
-async fn is_kept(addresses: &[String], lived: &[Line], died: &[Line]) {
+/// As patient as the test itself.
+fn watcher(addresses: &[String]) -> Redis {
     let config = Config {
         timeout: Span::from_secs(10),
         ..Config::cluster(addresses.iter().cloned())
     };
-    let store = Redis::connect(&config).unwrap();
+    Redis::connect(&config).unwrap()
+}
+
+/// What Redis has counted of a key.
+async fn counted(store: &Redis, mode: Mode, number: usize) -> u32 {
+    let limit = limit(mode);
+    let peek = charge(store, &limit, mode, number, Cost::Peek(1)).shared(Sharing::default());
+    let verdict = store.decide(&[peek]).await.unwrap();
+    limit.capacity() - verdict.decisions[0].remaining()
+}
+
+/// What nodes admit on their own count: whoever dies takes along what it admitted within its last
+/// interval, and too much is no more than that and the bound.
+async fn is_exceeded_by_the_bound(addresses: &[String], lived: &[Vec<Line>], died: &[Vec<Line>]) {
+    let store = watcher(addresses);
+    let (mode, capacity) = (Mode::WriteBack, limit(Mode::WriteBack).capacity());
+    let (mut over, mut bounds, mut unknown, mut last_units) = (0, 0, 0, 0);
+    for number in 0..KEYS {
+        let asked: Vec<Asked> = lived
+            .iter()
+            .chain(died)
+            .map(|lines| Asked::of(lines, number))
+            .collect();
+        let admitted: u32 = asked.iter().map(|node| node.admitted).sum();
+        let within = asked.iter().map(|node| node.within).max().unwrap();
+        let others = u32::try_from(NODES - 1).unwrap();
+        let bound = others * within.min(capacity);
+        let last: u32 = asked[lived.len()..].iter().map(|node| node.last).sum();
+        let counted = counted(&store, mode, number).await;
+        assert!(
+            counted + last >= admitted.min(capacity),
+            "{counted} counted, {last} taken along, {admitted} admitted"
+        );
+        // A node that dies may have reported what it had not yet answered.
+        let open: u32 = asked[lived.len()..].iter().map(|node| node.open).sum();
+        assert!(
+            counted <= admitted + open,
+            "{counted} counted, {admitted} admitted"
+        );
+        assert!(
+            admitted <= capacity + bound + last,
+            "{admitted} of {capacity}, {bound} and {last}"
+        );
+        over += admitted.saturating_sub(capacity);
+        unknown += admitted.min(capacity) - counted.min(admitted);
+        bounds += bound;
+        last_units += last;
+    }
+    println!(
+        "  of {KEYS} keys in write_back, {over} units too much, at most {bounds} are promised, and \
+         {last_units} that nodes admitted within the last {UNTOLD:?} before they died; {unknown} \
+         units are admitted and not counted"
+    );
+    assert!(over > 0, "no limit was exceeded");
+}
+
+/// What one node was asked for of one key that it counts itself.
+struct Asked {
+    admitted: u32,
+    /// At most within [`UNTOLD`], and what was admitted within the last of them.
+    within: u32,
+    last: u32,
+    /// Without an answer at its end.
+    open: u32,
+}
+
+// === impl Asked ===
+
+impl Asked {
+    fn of(lines: &[Line], number: usize) -> Asked {
+        let of_key = lines
+            .iter()
+            .filter(|line| line.ask.is_of(Mode::WriteBack, number));
+        let at = |outcome: Outcome| -> Vec<Duration> {
+            let same = of_key.clone().filter(|line| line.outcome == outcome);
+            same.map(|line| line.at).collect()
+        };
+        let (begun, admitted) = (at(Outcome::Begun), at(Outcome::Admitted));
+        let end = lines.last().map_or(Duration::ZERO, |line| line.at);
+        let since = |times: &[Duration], end: Duration| {
+            let from = times.partition_point(|at| *at + UNTOLD < end);
+            let until = times.partition_point(|at| *at <= end);
+            u32::try_from(until - from).unwrap()
+        };
+        let ended = of_key.clone().count() - begun.len();
+        Asked {
+            admitted: u32::try_from(admitted.len()).unwrap(),
+            within: begun
+                .iter()
+                .map(|end| since(&begun, *end))
+                .max()
+                .unwrap_or(0),
+            last: since(&admitted, end),
+            open: u32::try_from(begun.len() - ended).unwrap(),
+        }
+    }
+}
+
+/// Nothing is admitted beyond the limit, and nothing is counted that nobody took or held.
+async fn is_kept(addresses: &[String], lived: &[Line], died: &[Line]) {
+    let store = watcher(addresses);
     let (mut out, mut open, mut taken) = (0, 0, 0);
     for (mode, number) in (0..KEYS).flat_map(|key| [(Mode::Leased, key), (Mode::Strict, key)]) {
         let units = Units::of(lived, died, mode, number);
         let limit = limit(mode);
-        let peek = charge(&store, &limit, mode, number, Cost::Peek(1));
-        let verdict = store.decide(&[peek]).await.unwrap();
-        let counted = limit.capacity() - verdict.decisions[0].remaining();
+        let counted = counted(&store, mode, number).await;
         let Units { admitted, .. } = units;
         assert!(admitted <= limit.capacity(), "{admitted} admitted");
         assert!(

@@ -14,7 +14,7 @@ use crate::log::{Ask, Line, Log, Outcome, now};
 
 /// Of each kind.
 pub(crate) const KEYS: usize = 8;
-const TASKS: usize = 6;
+const TASKS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// A running node; killed when dropped.
@@ -59,7 +59,8 @@ impl Drop for Node {
 pub(crate) fn limit(mode: Mode) -> Limit {
     let units = match mode {
         Mode::Leased => 2_500,
-        Mode::Strict | Mode::WriteBack => 4_000,
+        Mode::Strict => 4_000,
+        Mode::WriteBack => 6_000,
     };
     Limit::fixed_window(units, Span::DAY).unwrap()
 }
@@ -73,7 +74,8 @@ pub(crate) fn charge<'l>(
 ) -> Charge<'l> {
     let kind: &[u8] = match mode {
         Mode::Leased => b"leased",
-        Mode::Strict | Mode::WriteBack => b"pair",
+        Mode::Strict => b"pair",
+        Mode::WriteBack => b"write_back",
     };
     let key = store.key([&b"death"[..], kind, &number.to_le_bytes()].into_iter());
     Charge::new(key, limit, cost).shared(Sharing::in_mode(mode))
@@ -93,8 +95,9 @@ pub(crate) async fn work(log: &Path, addresses: &[String]) {
                 turn = turn * 5 + 7;
                 let number = turn % KEYS;
                 turn %= 1_000_003;
-                let ask = match task % 3 {
+                let ask = match task % 4 {
                     0 => Ask::Leased(number),
+                    1 => Ask::WriteBack(number),
                     _ => Ask::Pair(number),
                 };
                 decide(&store, &log, ask).await;
@@ -112,6 +115,7 @@ pub(crate) async fn work(log: &Path, addresses: &[String]) {
 async fn decide(store: &Redis, log: &Log, ask: Ask) {
     let (mode, numbers) = match ask {
         Ask::Leased(number) => (Mode::Leased, vec![number]),
+        Ask::WriteBack(number) => (Mode::WriteBack, vec![number]),
         Ask::Pair(first) => (Mode::Strict, vec![first, (first + 1) % KEYS]),
     };
     let limit = limit(mode);

@@ -58,7 +58,10 @@ fn all() -> Vec<Asked> {
     ];
     let modes = limits.iter().flat_map(|(name, limit)| {
         let limit = limit.unwrap();
-        [Mode::Strict, Mode::Leased].map(|mode| Asked { name, limit, mode })
+        let modes = [Mode::Strict, Mode::Leased, Mode::WriteBack];
+        let modes = modes.into_iter();
+        let suiting = modes.filter(move |mode| mode.suits(limit.algorithm()));
+        suiting.map(move |mode| Asked { name, limit, mode })
     });
     modes.collect()
 }
@@ -114,10 +117,10 @@ async fn failover(what: &str, seconds: i32) {
 }
 
 async fn ask(store: &Redis, asked: Asked, end: Instant) -> Vec<Seen> {
-    let mode: &[u8] = if asked.mode == Mode::Leased {
-        b"leased"
-    } else {
-        b"strict"
+    let mode: &[u8] = match asked.mode {
+        Mode::Leased => b"leased",
+        Mode::Strict => b"strict",
+        Mode::WriteBack => b"write_back",
     };
     let key = store.key([&b"clock"[..], mode, asked.name.as_bytes()].into_iter());
     let mut seen = Vec::new();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tollgate_core::{Cost, Limit, Mode, StoreError, Verdict};
 use tollgate_redis::Redis;
 
-use crate::traffic::{CONTROL, KEYS, Kind, charge, key};
+use crate::traffic::{CONTROL, KEYS, Kind, NODES, WRITE_BACK_KEYS, charge, key};
 
 /// What a decision may take beyond its budget and what the machine adds to a timer: the way back
 /// to the caller.
@@ -18,6 +18,7 @@ const WAY_BACK: Duration = Duration::from_millis(2);
 pub(crate) struct Seen {
     pub(crate) at: Instant,
     pub(crate) took: Duration,
+    pub(crate) node: usize,
     pub(crate) kind: Kind,
     pub(crate) keys: [Option<usize>; 2],
     pub(crate) outcome: Outcome,
@@ -39,8 +40,10 @@ pub(crate) struct Record {
     pub(crate) seen: Vec<Seen>,
     /// What timers took beside it, the shortest first.
     pub(crate) control: Vec<Duration>,
-    pub(crate) store: Arc<Redis>,
+    pub(crate) nodes: [Arc<Redis>; NODES],
     pub(crate) timeout: Duration,
+    /// For how long a node may admit on its own count what Redis does not know.
+    pub(crate) untold: Duration,
     pub(crate) limit: Limit,
 }
 
@@ -66,6 +69,11 @@ impl Outcome {
 // === impl Record ===
 
 impl Record {
+    /// The node that is asked in every mode.
+    pub(crate) fn store(&self) -> &Redis {
+        &self.nodes[0]
+    }
+
     pub(crate) fn count(&self, outcome: Outcome) -> usize {
         let same = self.seen.iter().filter(|seen| seen.outcome == outcome);
         same.count()
@@ -127,7 +135,10 @@ impl Record {
     /// Never more than the limit was admitted, and what Redis counted beyond that was lost
     /// answers, or was on leases when an answer about them was lost.
     pub(crate) async fn is_exact(&self) {
-        self.store.close().await;
+        for node in &self.nodes {
+            node.close().await;
+        }
+        self.exceeds_by_the_bound().await;
         let lost = self.count(Outcome::Lost);
         let mut abandoned = 0;
         for number in 0..KEYS {
@@ -157,6 +168,57 @@ impl Record {
         println!("  units that were out on leases whose answers were lost: {abandoned}");
     }
 
+    /// What nodes admitted on their own count is charged once, but for what was in lost reports;
+    /// and too much was admitted by no more than the bound, and as much again.
+    async fn exceeds_by_the_bound(&self) {
+        let capacity = self.limit.capacity();
+        let (mut over, mut unknown, mut bounds, mut reports) = (0, 0, 0, 0);
+        for number in 0..WRITE_BACK_KEYS {
+            let [admitted, _] = self.of_key(number, Mode::WriteBack);
+            let counted = self.counted(number, Mode::WriteBack).await;
+            let asked = [0, 1].map(|node| self.asked_within(number, node));
+            // Any node may be the one that was told last.
+            let bound = asked[0].max(asked[1]).min(capacity);
+            let lost = [0, 1].map(|node| self.nodes[node].counts().reports_lost);
+            let lost = lost.map(|reports| u32::try_from(reports).unwrap());
+            let may_be_lost = asked[0] * lost[0] + asked[1] * lost[1];
+            assert!(
+                counted <= admitted,
+                "{counted} counted, {admitted} admitted"
+            );
+            assert!(
+                counted + may_be_lost >= admitted.min(capacity),
+                "{counted} counted, {admitted} admitted, at most {may_be_lost} lost"
+            );
+            assert!(
+                admitted <= capacity + bound + may_be_lost,
+                "{admitted} admitted of {capacity}, {bound} and {may_be_lost}"
+            );
+            over += admitted.saturating_sub(capacity);
+            unknown += admitted.min(capacity) - counted;
+            bounds += bound;
+            reports = lost[0] + lost[1];
+        }
+        println!(
+            "  write_back: on {WRITE_BACK_KEYS} keys {over} units too much, at most {bounds} are \
+             promised; {reports} reports lost, {unknown} units admitted and not counted"
+        );
+    }
+
+    /// The most units of a write_back key that a node was asked for while Redis need not know.
+    fn asked_within(&self, number: usize, node: usize) -> u32 {
+        let asked = self.seen.iter().filter(|seen| {
+            seen.kind == Kind::WriteBack && seen.node == node && seen.keys.contains(&Some(number))
+        });
+        let asked: Vec<Instant> = asked.map(|seen| seen.at).collect();
+        let within = |end: usize| {
+            let is_before = |at: &Instant| *at + self.untold < asked[end];
+            end + 1 - asked.partition_point(is_before)
+        };
+        let most = (0..asked.len()).map(within).max();
+        most.map_or(0, |most| u32::try_from(most).unwrap())
+    }
+
     /// Units of a key that were admitted, and that may have been charged without an answer.
     fn of_key(&self, number: usize, mode: Mode) -> [u32; 2] {
         let of_key = self
@@ -174,9 +236,10 @@ impl Record {
 
     /// What Redis has counted of a key.
     async fn counted(&self, number: usize, mode: Mode) -> u32 {
-        let key = key(&self.store, mode, number);
-        let peek = charge(key, &self.limit, mode, Cost::Peek(1));
-        let verdict = self.store.decide(&[peek]).await.unwrap();
+        let key = key(self.store(), mode, number);
+        // As Redis has it: a node would tell its own count.
+        let peek = charge(key, &self.limit, Mode::Strict, Cost::Peek(1));
+        let verdict = self.store().decide(&[peek]).await.unwrap();
         self.limit.capacity() - verdict.decisions[0].remaining()
     }
 }

@@ -11,9 +11,12 @@ use tollgate_redis::{Config, Redis};
 use crate::record::{Outcome, Record, Seen};
 use crate::wide;
 
-const TASKS: usize = 16;
-/// Of each kind.
+const TASKS: usize = 20;
+/// Of each kind, but for write_back: there they are few, so that a narrow limit is exceeded.
 pub(crate) const KEYS: usize = 128;
+pub(crate) const WRITE_BACK_KEYS: usize = 2;
+/// Nodes that are asked in write_back, the first of them in other modes as well.
+pub(crate) const NODES: usize = 2;
 /// Timers that ring beside the traffic, as far ahead as a decision's patience.
 const CONTROLS: usize = 8;
 pub(crate) const CONTROL: Duration = Duration::from_millis(9);
@@ -27,11 +30,14 @@ pub(crate) enum Kind {
     Leased,
     /// One unit of two keys that are asked strictly as well; in a Cluster they are in two slots.
     Pair,
+    /// One unit of a key that both nodes count for themselves.
+    WriteBack,
 }
 
 /// Callers that ask until they are told to stop.
 pub(crate) struct Traffic {
     pub(crate) store: Arc<Redis>,
+    other: Arc<Redis>,
     config: Config,
     limit: Limit,
     stop: Arc<AtomicBool>,
@@ -43,10 +49,11 @@ pub(crate) struct Traffic {
 
 impl Kind {
     const fn of(task: usize) -> Kind {
-        match task % 4 {
+        match task % 5 {
             0 | 1 => Kind::Strict,
             2 => Kind::Leased,
-            _ => Kind::Pair,
+            3 => Kind::Pair,
+            _ => Kind::WriteBack,
         }
     }
 
@@ -54,6 +61,14 @@ impl Kind {
         match self {
             Kind::Strict | Kind::Pair => Mode::Strict,
             Kind::Leased => Mode::Leased,
+            Kind::WriteBack => Mode::WriteBack,
+        }
+    }
+
+    const fn keys(self) -> usize {
+        match self {
+            Kind::WriteBack => WRITE_BACK_KEYS,
+            Kind::Strict | Kind::Leased | Kind::Pair => KEYS,
         }
     }
 }
@@ -62,7 +77,8 @@ impl Kind {
 pub(crate) fn key(store: &Redis, mode: Mode, number: usize) -> Key {
     let mode: &[u8] = match mode {
         Mode::Leased => b"leased",
-        Mode::Strict | Mode::WriteBack => b"strict",
+        Mode::Strict => b"strict",
+        Mode::WriteBack => b"write_back",
     };
     store.key([&b"fault"[..], mode, &number.to_le_bytes()].into_iter())
 }
@@ -76,11 +92,16 @@ pub(crate) fn charge(key: Key, limit: &Limit, mode: Mode, cost: Cost) -> Charge<
 impl Traffic {
     /// Begins, with the limit for every key.
     pub(crate) fn start(config: &Config, limit: Limit) -> Traffic {
-        let store = Arc::new(Redis::connect(config).unwrap());
+        let [store, other] = [(); NODES].map(|()| Arc::new(Redis::connect(config).unwrap()));
         let stop = Arc::new(AtomicBool::new(false));
         let mut callers = JoinSet::new();
         for task in 0..TASKS {
-            callers.spawn(ask(Arc::clone(&store), limit, task, Arc::clone(&stop)));
+            let node = match Kind::of(task) {
+                Kind::WriteBack => task / 5 % NODES,
+                Kind::Strict | Kind::Leased | Kind::Pair => 0,
+            };
+            let store = Arc::clone([&store, &other][node]);
+            callers.spawn(ask(store, node, limit, task, Arc::clone(&stop)));
         }
         let mut controls = JoinSet::new();
         for _ in 0..CONTROLS {
@@ -88,6 +109,7 @@ impl Traffic {
         }
         Traffic {
             store,
+            other,
             config: config.clone(),
             limit,
             stop,
@@ -124,19 +146,26 @@ impl Traffic {
         Record {
             seen,
             control,
-            store: self.store,
+            nodes: [self.store, self.other],
             timeout: self.config.timeout.into(),
+            untold: (self.config.sync_interval + self.config.timeout).into(),
             limit: self.limit,
         }
     }
 }
 
-async fn ask(store: Arc<Redis>, limit: Limit, task: usize, stop: Arc<AtomicBool>) -> Vec<Seen> {
+async fn ask(
+    store: Arc<Redis>,
+    node: usize,
+    limit: Limit,
+    task: usize,
+    stop: Arc<AtomicBool>,
+) -> Vec<Seen> {
     let kind = Kind::of(task);
     let mut seen = Vec::new();
     let mut first = task;
     while !stop.load(Ordering::Relaxed) {
-        first = (first * 5 + 7) % KEYS;
+        first = (first * 5 + 7) % kind.keys();
         let second = (kind == Kind::Pair).then_some((first + 1) % KEYS);
         let one = |number| {
             let key = key(&store, kind.mode(), number);
@@ -154,12 +183,13 @@ async fn ask(store: Arc<Redis>, limit: Limit, task: usize, stop: Arc<AtomicBool>
         seen.push(Seen {
             at,
             took,
+            node,
             kind,
             keys: [Some(first), second],
             outcome,
         });
         // Not all at once: their questions are to be of different age when something fails.
-        let pause = 1 + u64::try_from(task % 5).unwrap();
+        let pause = 1 + u64::try_from(task % 4).unwrap();
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }
     seen
