@@ -11,6 +11,7 @@ use tokio::time::{Duration, sleep, timeout};
 use crate::keys::SLOTS;
 use crate::lane::Lane;
 use crate::resp::Reply;
+use crate::stats::Stats;
 
 /// How often the map is looked at again when nothing asks for it.
 const REFRESH_EVERY: Duration = Duration::from_secs(30);
@@ -36,6 +37,7 @@ pub(crate) struct Cluster {
     /// The map is known to be wrong.
     pub(crate) stale: Notify,
     seeds: Vec<String>,
+    stats: Arc<Stats>,
     open: Box<dyn Fn(&str) -> Node + Send + Sync>,
 }
 
@@ -86,6 +88,7 @@ impl Cluster {
     /// A Cluster of which these nodes are known; `open` opens the lanes of a node.
     pub(crate) fn new(
         seeds: Vec<String>,
+        stats: Arc<Stats>,
         open: impl Fn(&str) -> Node + Send + Sync + 'static,
     ) -> Cluster {
         let cluster = Cluster {
@@ -96,6 +99,7 @@ impl Cluster {
             changing: Mutex::new(()),
             stale: Notify::new(),
             seeds,
+            stats,
             open: Box::new(open),
         };
         for seed in &cluster.seeds {
@@ -162,11 +166,19 @@ impl Cluster {
         for node in nodes {
             let words: [&[u8]; 2] = [b"CLUSTER", b"SLOTS"];
             let asked = node.lanes[0].command(&words);
-            if let Ok(Ok(reply)) = timeout(TOLD_WITHIN, asked).await
-                && !reply.elements().is_empty()
-            {
-                self.change(|map| self.read(map, &node, &reply));
-                return;
+            match timeout(TOLD_WITHIN, asked).await {
+                Ok(Ok(Reply::Error(said))) => {
+                    let said = String::from_utf8_lossy(&said);
+                    self.stats.trouble.told(&said);
+                }
+                Ok(Ok(reply)) if reply.elements().is_empty() => {
+                    self.stats.trouble.told(&"no slot of the Cluster is served");
+                }
+                Ok(Ok(reply)) => {
+                    self.change(|map| self.read(map, &node, &reply));
+                    return;
+                }
+                Ok(Err(_)) | Err(_) => {}
             }
         }
     }

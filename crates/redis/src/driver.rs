@@ -93,7 +93,8 @@ impl Driver {
             Place::Fixed(address) => return Ok(address.clone()),
             Place::Watched { sentinels, master } => (sentinels, master),
         };
-        let mut failed = io::Error::from(io::ErrorKind::NotFound);
+        let unknown = || io::Error::other(format!("no sentinel knows a master called `{master}`"));
+        let mut failed = unknown();
         for sentinel in sentinels.iter() {
             let words: [&[u8]; 3] = [b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", master.as_bytes()];
             let asked = self.opener.ask_once(sentinel, &words);
@@ -104,6 +105,7 @@ impl Driver {
                     {
                         return Ok(format!("{host}:{port}"));
                     }
+                    failed = unknown();
                 }
                 Ok(Err(error)) => failed = error,
                 Err(elapsed) => failed = elapsed.into(),

@@ -1,5 +1,6 @@
 //! The way from a question to the node that answers it.
 
+mod alone;
 mod message;
 
 use std::sync::Arc;
@@ -7,6 +8,8 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, Instant, sleep, timeout_at};
 use tollgate_core::{Key, Span, StoreError};
+
+use alone::Alone;
 
 use crate::cluster::{Cluster, Node};
 use crate::config::{Config, Servers};
@@ -39,7 +42,7 @@ pub(crate) struct Reach {
 }
 
 enum Nodes {
-    One(Node),
+    One(Alone),
     Cluster {
         cluster: Arc<Cluster>,
         /// Keeps the map.
@@ -74,15 +77,16 @@ impl Reach {
             patience,
             stats: Arc::clone(stats),
         };
+        let one = |place| Nodes::One(Alone::new(lanes.to(place), stats));
         let nodes = match &config.servers {
-            Servers::Single(address) => Nodes::One(lanes.to(Place::Fixed(address.clone()))),
-            Servers::Sentinel { addresses, master } => Nodes::One(lanes.to(Place::Watched {
+            Servers::Single(address) => one(Place::Fixed(address.clone())),
+            Servers::Sentinel { addresses, master } => one(Place::Watched {
                 sentinels: addresses.as_slice().into(),
                 master: master.as_str().into(),
-            })),
+            }),
             Servers::Cluster(seeds) => {
                 let open = move |address: &str| lanes.to(Place::Fixed(address.to_owned()));
-                let cluster = Arc::new(Cluster::new(seeds.clone(), open));
+                let cluster = Arc::new(Cluster::new(seeds.clone(), Arc::clone(stats), open));
                 let kept = Arc::clone(&cluster);
                 Nodes::Cluster {
                     cluster,
@@ -116,7 +120,7 @@ impl Reach {
     /// For people.
     pub(crate) fn name(&self) -> &str {
         match &self.nodes {
-            Nodes::One(node) => &node.address,
+            Nodes::One(alone) => alone.address(),
             Nodes::Cluster { .. } => "cluster",
         }
     }
@@ -124,7 +128,7 @@ impl Reach {
     /// Whether every node that is needed answers.
     pub(crate) fn is_up(&self) -> bool {
         match &self.nodes {
-            Nodes::One(node) => node.is_up(),
+            Nodes::One(alone) => alone.is_up(),
             Nodes::Cluster { cluster, .. } => {
                 let masters = cluster.masters();
                 !masters.is_empty() && masters.iter().all(|node| node.is_up())
@@ -142,7 +146,7 @@ impl Reach {
         let first = question();
         let key = first.keys()[0];
         let (cluster, stats) = match &self.nodes {
-            Nodes::One(node) => return node.ask(first, key, 0, false, since).await,
+            Nodes::One(alone) => return alone.ask(first, key, since).await,
             Nodes::Cluster { cluster, stats, .. } => (cluster, stats),
         };
         let slot = keys::slot(key);
@@ -210,7 +214,7 @@ impl Reach {
         since: Instant,
     ) -> Result<Reply, Asked> {
         let (mut node, cluster) = match &self.nodes {
-            Nodes::One(node) => return node.command(words, since + self.timeout).await,
+            Nodes::One(alone) => return alone.command(words, since + self.timeout).await,
             Nodes::Cluster { cluster, .. } => (cluster.serving(slot), cluster),
         };
         for _ in 0..REDIRECTIONS_MAX {

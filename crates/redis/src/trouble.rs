@@ -44,10 +44,37 @@ mod tests {
     use std::time::Duration;
 
     use tokio::time::{Instant, sleep};
+    use tollgate_core::{Charge, Cost, Key, Limit, Span};
     use tollgate_testbed as testbed;
 
     use super::*;
     use crate::config::{Config, Secret};
+
+    #[tokio::test]
+    async fn servers_that_were_named_as_what_they_are_not_are_told() {
+        let plain = testbed::Redis::start();
+        let reason = trouble(&Config::cluster([plain.address()])).await;
+        assert!(reason.contains("cluster support disabled"), "{reason}");
+
+        let setup = testbed::Setup::with(&["--cluster-enabled", "yes"]);
+        let node = testbed::Redis::start_with(&setup);
+        let reason = trouble(&Config::cluster([node.address()])).await;
+        assert!(reason.contains("no slot"), "{reason}");
+        let redis = Redis::connect(&Config::single(node.address())).unwrap();
+        let limit = Limit::fixed_window(1, Span::DAY).unwrap();
+        let charge = Charge::new(Key::from_bits(1), &limit, Cost::ONE);
+        let latest = Instant::now() + Duration::from_secs(20);
+        let why = loop {
+            let error = redis.decide(&[charge]).await.unwrap_err();
+            if redis.trouble().is_some() {
+                break std::error::Error::source(&error).unwrap().to_string();
+            }
+            assert!(Instant::now() < latest, "{error}");
+        };
+        assert_eq!(why, "it is one node of a Cluster: name it in `cluster`");
+        assert_eq!(redis.trouble(), Some(why));
+        assert!(!redis.is_up());
+    }
 
     /// What an unsuccessful connection tells in the end.
     async fn trouble(config: &Config) -> String {

@@ -74,6 +74,15 @@ fn services_go_on_with_the_master_that_sentinels_choose() {
     }
     println!("decided {:?} after the failover", start.elapsed());
     spend_all(&services, &admitted);
+
+    let wrong = servers.replace(name, "nobody");
+    let [service, _] = two(&folder, "strict", &wrong);
+    let why = service.keys("show", 1).stderr;
+    let why = String::from_utf8(why).unwrap();
+    assert!(
+        why.contains("no sentinel knows a master called `nobody`"),
+        "{why}"
+    );
 }
 
 #[test]

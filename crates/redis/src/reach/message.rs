@@ -21,10 +21,7 @@ impl Reach {
         since: Instant,
     ) -> (Vec<Result<Told, Asked>>, usize) {
         let cluster = match &self.nodes {
-            Nodes::One(node) => {
-                let told = node.ask_all(questions.into_iter().map(|one| (one, 0)), since);
-                return (told.await, 1);
-            }
+            Nodes::One(alone) => return (alone.ask_all(questions, since).await, 1),
             Nodes::Cluster { cluster, .. } => cluster,
         };
         // For each node, which questions it is asked.
@@ -82,7 +79,7 @@ impl Reach {
 
 impl Node {
     /// Asks all of these on the first lane, so that they go out together.
-    async fn ask_all(
+    pub(super) async fn ask_all(
         &self,
         questions: impl ExactSizeIterator<Item = (Question, u16)>,
         since: Instant,

@@ -1,0 +1,91 @@
+//! The only server of a store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::time::Instant;
+use tollgate_core::Key;
+
+use super::Asked;
+use crate::cluster::Node;
+use crate::failure::Failure;
+use crate::question::Question;
+use crate::resp::Reply;
+use crate::stats::Stats;
+use crate::told::Told;
+
+/// What is wrong with a server that redirects although it was named alone.
+const OF_CLUSTER: &str = "it is one node of a Cluster: name it in `cluster`";
+
+/// The only server of a store.
+pub(super) struct Alone {
+    node: Node,
+    stats: Arc<Stats>,
+    /// It has said that it is one of several, and serves only a part of what is asked of it.
+    is_of_cluster: AtomicBool,
+}
+
+// === impl Alone ===
+
+impl Alone {
+    pub(super) fn new(node: Node, stats: &Arc<Stats>) -> Alone {
+        Alone {
+            node,
+            stats: Arc::clone(stats),
+            is_of_cluster: AtomicBool::new(false),
+        }
+    }
+
+    /// For people.
+    pub(super) fn address(&self) -> &str {
+        &self.node.address
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.node.is_up() && !self.is_of_cluster.load(Ordering::Relaxed)
+    }
+
+    pub(super) async fn ask(
+        &self,
+        question: Question,
+        key: Key,
+        since: Instant,
+    ) -> Result<Told, Asked> {
+        let asked = self.node.ask(question, key, 0, false, since).await;
+        asked.map_err(|asked| self.explained(asked))
+    }
+
+    /// Asks all of these with one message.
+    pub(super) async fn ask_all(
+        &self,
+        questions: Vec<Question>,
+        since: Instant,
+    ) -> Vec<Result<Told, Asked>> {
+        let questions = questions.into_iter().map(|one| (one, 0));
+        let told = self.node.ask_all(questions, since).await.into_iter();
+        told.map(|told| told.map_err(|asked| self.explained(asked)))
+            .collect()
+    }
+
+    pub(super) async fn command(&self, words: &[&[u8]], deadline: Instant) -> Result<Reply, Asked> {
+        let asked = self.node.command(words, deadline).await;
+        asked.map_err(|asked| self.explained(asked))
+    }
+
+    /// A server that speaks of others is one of several: whoever named it alone has to be told.
+    fn explained(&self, asked: Asked) -> Asked {
+        let redirects = matches!(
+            asked.failure,
+            Failure::Moved { .. } | Failure::Ask { .. } | Failure::TryAgain
+        );
+        if !redirects {
+            return asked;
+        }
+        self.is_of_cluster.store(true, Ordering::Relaxed);
+        self.stats.trouble.told(&OF_CLUSTER);
+        Asked {
+            failure: Failure::unreachable(OF_CLUSTER),
+            ..asked
+        }
+    }
+}
