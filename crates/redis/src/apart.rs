@@ -6,7 +6,8 @@
 //! the answer is yes. Otherwise every slot lets go. That is two round trips, each to all slots at
 //! once.
 //!
-//! A reservation expires by Redis's own clock ([`LASTS`]). Who crashes before confirming has taken
+//! A reservation expires by Redis's own clock ([`LASTS`]), and if that goes back, at most as much
+//! later as it was made for, rounded up to a power of two. Who crashes before confirming has taken
 //! nothing, who crashes between confirmations has at most that one request charged. A confirmation
 //! that comes too late charges nothing, and the request is refused.
 //!
@@ -38,6 +39,9 @@ use crate::told::{self, General, Status, Told};
 /// How long a reservation lasts, in timeouts of a decision, and at least.
 const LASTS: u64 = 10;
 const LASTS_MIN: Span = Span::from_millis(100);
+/// More milliseconds than two to this power are never reserved for: 24 days, by when any wait is
+/// over.
+const POWER_MAX: u32 = 31;
 /// How long to wait for another request's reservation before asking again.
 const PAUSE: Duration = Duration::from_micros(500);
 
@@ -94,10 +98,9 @@ impl Redis {
         one_by_one: bool,
         since: Instant,
     ) -> Result<Option<Verdict>, StoreError> {
-        // Below 128: a reservation, not a lease.
-        let name = unique_name() >> 1;
         let lasts = Span::from_nanos(self.timeout().as_nanos().saturating_mul(LASTS));
         let lasts = lasts.max(LASTS_MIN).as_nanos() / 1_000;
+        let name = reservation_name(lasts);
         let reserve = Step::Reserve { name, lasts };
         let told = match one_by_one {
             false => self.step(apart, reserve, &apart.every_part(), since).await,
@@ -261,6 +264,15 @@ pub(crate) fn unique_name() -> u64 {
         .wrapping_add(count);
     // So that nothing begins with a byte of 255, as marks do.
     name & !(1 << 62)
+}
+
+/// A name for a reservation that lasts so many microseconds: its first byte says, as a power of two
+/// in milliseconds, how long that is at most.
+pub(crate) fn reservation_name(lasts: u64) -> u64 {
+    let millis = lasts.div_ceil(1_000).max(1);
+    // So many bits that the number below it has.
+    let power = u64::BITS - (millis - 1).leading_zeros();
+    u64::from(power.min(POWER_MAX)) << 56 | unique_name() >> 8
 }
 
 /// All of these at once, each with its result.

@@ -12,6 +12,7 @@ use tollgate_behaviour::{Rule, Subject, Taste, check, store_behaves, with_grain}
 use tollgate_core::{Bill, Charge, Cost, Key, KeyHasher, Ledger, Limit, Now, Span, Verdict, Wait};
 use tollgate_testbed as testbed;
 
+use crate::apart::reservation_name;
 use crate::config::{Config, Secret, Servers, Tls};
 use crate::fit::{Fitted, GRAIN};
 use crate::question::{Question, Step};
@@ -263,15 +264,13 @@ fn a_reservation_ends_by_itself() {
         let mut subject = Driven::new(&Config::cluster(CLUSTER.addresses()));
         let charge = Charge::new(subject.key("only"), &limit, Cost::ONE);
         let at = |micros| Now::at(Taste::MICROSECONDS.start.utc + GRAIN.times(micros));
-        let reserve = Step::Reserve {
-            name: 7,
-            lasts: 1_000,
-        };
-        let confirm = Step::Confirm { name: 7 };
+        let [name, rival] = [(); 2].map(|()| reservation_name(1_000));
+        let reserve = Step::Reserve { name, lasts: 1_000 };
+        let confirm = Step::Confirm { name };
         assert_eq!(subject.step(at(0), reserve, charge), Status::Admitted);
         // Another one neither takes the unit nor is refused for good.
         let other = Step::Reserve {
-            name: 8,
+            name: rival,
             lasts: 1_000,
         };
         assert_eq!(subject.step(at(999), other, charge), Status::Blocked);
@@ -282,6 +281,45 @@ fn a_reservation_ends_by_itself() {
     }
 }
 
+/// A clock that goes back holds up a reservation for no longer than it was made for, to the next
+/// power of two, and makes none invalid.
+#[test]
+fn a_reservation_of_a_clock_that_went_back_ends_in_its_time() {
+    let limit = Limit::fixed_window(2, Span::HOUR).expect("an hour is a window");
+    let mut subject = Driven::new(&Config::cluster(CLUSTER.addresses()));
+    let charge = Charge::new(subject.key("only"), &limit, Cost::ONE);
+    let at = |micros| Now::at(Taste::MICROSECONDS.start.utc + GRAIN.times(micros));
+    let (before, after) = (1_000_000_000, 7);
+    let [dead, alive] = [(); 2].map(|()| reservation_name(100_000));
+    for name in [dead, alive] {
+        let lasts = 100_000;
+        let reserve = Step::Reserve { name, lasts };
+        assert_eq!(subject.step(at(before), reserve, charge), Status::Admitted);
+    }
+    assert_eq!(
+        subject.step(at(after), Step::Decide, charge),
+        Status::Blocked
+    );
+    // Whoever lives confirms in time: no later than it reserved for, by any clock.
+    assert_eq!(
+        subject.step(at(after + 99_999), Step::Confirm { name: alive }, charge),
+        Status::Admitted
+    );
+    let until = after + 128_000;
+    assert_eq!(
+        subject.step(at(until - 1), Step::Decide, charge),
+        Status::Blocked
+    );
+    assert_eq!(
+        subject.step(at(until), Step::Decide, charge),
+        Status::Admitted
+    );
+    assert_eq!(
+        subject.step(at(until), Step::Confirm { name: dead }, charge),
+        Status::Refused
+    );
+}
+
 /// What is confirmed in time is charged once; what is released is not charged.
 #[test]
 fn a_reservation_is_charged_once_or_not_at_all() {
@@ -289,7 +327,8 @@ fn a_reservation_is_charged_once_or_not_at_all() {
     let mut subject = Driven::new(&Config::cluster(CLUSTER.addresses()));
     let charge = Charge::new(subject.key("only"), &limit, Cost::ONE);
     let now = Taste::MICROSECONDS.start;
-    for name in [1, 2] {
+    let [one, other] = [(); 2].map(|()| reservation_name(1_000_000));
+    for name in [one, other] {
         let reserve = Step::Reserve {
             name,
             lasts: 1_000_000,
@@ -297,15 +336,15 @@ fn a_reservation_is_charged_once_or_not_at_all() {
         assert_eq!(subject.step(now, reserve, charge), Status::Admitted);
     }
     assert_eq!(
-        subject.step(now, Step::Confirm { name: 1 }, charge),
+        subject.step(now, Step::Confirm { name: one }, charge),
         Status::Admitted
     );
     assert_eq!(
-        subject.step(now, Step::Confirm { name: 1 }, charge),
+        subject.step(now, Step::Confirm { name: one }, charge),
         Status::Refused
     );
     let release = Step::Release {
-        name: 2,
+        name: other,
         penalises: false,
     };
     assert_eq!(subject.step(now, release, charge), Status::Admitted);

@@ -21,8 +21,8 @@ local ENFORCE, QUOTA, UNJUDGED = 0, 2, 3
 local RESERVE, CONFIRM, RELEASE, LEASE, REPORT = 1, 2, 3, 4, 5
 local REFUSED, ADMITTED, BLOCKED = '\0', '\1', '\2'
 local WORD = 4294967296
--- How far ahead the end of a lease or a reservation can lie, unless the clock has gone back.
-local LEASE_LASTS, RESERVATION_LASTS = 10000000, 600000000
+-- How far ahead the end of a lease can lie, unless the clock has gone back.
+local LEASE_LASTS = 10000000
 -- Leases and holds of any kind that one key has at most: the number of holds is one byte.
 local LEASES_MAX, HOLDS_MAX = 100, 250
 -- The longest debt of a bucket, and the most units of any counter that are remembered.
@@ -238,7 +238,8 @@ end
 -- until all of its slots agree: whatever is judged meanwhile must fit beside them, and when they
 -- end they are gone. Leases belong to a node that spends them without asking: they count as
 -- consumed, and what is not reported when they end is charged as of then. A lease's name begins
--- above 127.
+-- above 127, a reservation's with how long it lasts at most: two to the power of so many
+-- milliseconds. So if the clock goes back, none stays for longer than it was made for.
 --
 -- They stand in front of what is remembered: a byte that no state begins with, the number of
 -- places (1), and in each place a name (8), units (5) and an end (7). So `plain.lua` answers for
@@ -282,7 +283,7 @@ local function holds_load(a, state)
     local id, units, till = read('>c8I5I7', state, from)
     local cap = string.sub(id, 1, 4) == MARK and read('>I4', id, 5)
     if cap then mark(a, cap, units, till) end
-    local latest = now + (is_lease(id) and LEASE_LASTS or RESERVATION_LASTS)
+    local latest = now + (is_lease(id) and LEASE_LASTS or 1000 * 2 ^ byte(id))
     if till > latest then till, a.dirty = latest, true end
     if cap then
       -- No hold.
