@@ -209,7 +209,8 @@ fn descriptor(wanted: &Wanted) -> Descriptor<'_> {
 /// Why Redis has not answered, with what it or the system said about it.
 fn away(redis: &Redis, error: &dyn std::error::Error) -> Failure {
     let message = with_reasons(error);
-    let trouble = redis.trouble().map(|why| format!(" ({why})"));
+    let trouble = redis.trouble().filter(|why| !message.contains(why));
+    let trouble = trouble.map(|why| format!(" ({why})"));
     Failure(1, message + &trouble.unwrap_or_default())
 }
 

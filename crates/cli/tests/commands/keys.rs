@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tollgate_testbed::{Cluster, Redis};
+use tollgate_testbed::{Cluster, Redis, Setup};
 
 use crate::house::{SETTINGS, Service, ask, directory, run};
 
@@ -197,6 +197,12 @@ fn what_cannot_be_shown_is_said() {
     redis.kill();
     let away = complaint(&show(&["d", "k=1"]), 1);
     assert!(away.contains("Connection refused"), "{away}");
+
+    let node = Redis::start_with(&Setup::with(&["--cluster-enabled", "yes"]));
+    let alone = at(&node);
+    let words = ["keys", "show", "d", "k=1"];
+    let alone = complaint(&run(alone.path(), &words), 1);
+    assert_eq!(alone.matches("one node of a Cluster").count(), 1, "{alone}");
 }
 
 #[test]
