@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tollgate_core::{Enforcement, Limit, Mode, OnDenial};
+use tollgate_core::{Enforcement, Limit, Mode, OnDenial, Sharing};
 use tollgate_redis::LEASE_CAPACITY_MIN;
 use tollgate_rules::{Loaded, ReadError, RuleView, read_paths};
 use tollgate_server::{Config, ConfigError, Place};
@@ -58,6 +58,18 @@ impl Service {
                     ));
                 }
             }
+        }
+        let mut places = self.config.stores.iter().map(|store| &store.place);
+        let is_alone = places.all(|place| *place == Place::Memory);
+        if self.config.sharing != Sharing::default()
+            && self.config.store == Place::Memory
+            && is_alone
+        {
+            notes.push(
+                "`mode`, `on_store_error` and `nodes` of the settings have no effect: no store is \
+                 in Redis"
+                    .to_owned(),
+            );
         }
         // What the settings say of all rules is meant for those in Redis.
         let expected = [Mode::Strict, self.config.sharing.mode];

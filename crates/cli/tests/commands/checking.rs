@@ -1,5 +1,7 @@
 //! `tollgate check`.
 
+use std::fs;
+
 use serde_json::Value;
 
 use crate::house::{RULES, directory, run};
@@ -75,6 +77,9 @@ descriptors: [{key: k, rate_limit: 5/day}]
         text.contains("`mode: leased` of `k` in `d` has no effect"),
         "{text}"
     );
+    let (_, text) = check(&format!("{memory}store: {{mode: leased}}\n"), rules);
+    assert!(text.contains("no store is in Redis"), "{text}");
+    assert!(text.contains("0 errors, 1 warning"), "{text}");
     let others = format!("{memory}stores: {{a: {{memory: true, domains: [e]}}}}\n");
     let (_, text) = check(&others, leased);
     assert!(
@@ -193,6 +198,14 @@ fn check_tells_what_is_wrong_with_settings() {
     );
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["domains"], serde_json::json!([]));
+    // Nobody is left alone with settings that were checked as rules.
+    fs::write(files.path().join("tollgate.yaml"), STORE).unwrap();
+    let as_rules = run(files.path(), &["check", "tollgate.yaml"]);
+    let text = String::from_utf8(as_rules.stdout).unwrap();
+    assert!(
+        text.contains("`tollgate check --config tollgate.yaml` checks them"),
+        "{text}"
+    );
     let both = run(
         files.path(),
         &["check", "--config", "tollgate.yaml", "rules.yaml"],

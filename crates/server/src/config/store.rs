@@ -109,7 +109,15 @@ impl Place {
     /// What a store's map says; `None` if it says nothing.
     fn take(store: &Settings<'_>, directory: &Path) -> Option<Place> {
         let is_memory = store.flag("memory", false);
-        if !store.has("redis") {
+        // With nothing behind it, too: nobody means the memory of this process by it.
+        let is_redis = store.has("redis") || store.is_off("redis");
+        if is_redis && !store.is_map("redis") {
+            let message = "`redis` does not say where Redis is".to_owned();
+            let help = "write `redis: {url: 'redis://localhost:6379'}`";
+            store.complain("redis", message, help);
+            return Some(Place::Memory);
+        }
+        if !is_redis {
             return is_memory.then_some(Place::Memory);
         }
         if is_memory {
