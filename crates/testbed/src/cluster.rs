@@ -137,18 +137,26 @@ impl Cluster {
 
     fn run(&self, words: &[String]) {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        assert!(succeeds(&words), "redis-cli {words:?} failed");
+        let told = tell(&words);
+        assert!(told.is_ok(), "redis-cli {words:?} failed: {told:?}");
     }
 }
 
 fn succeeds(words: &[&str]) -> bool {
-    let status = Command::new("redis-cli")
+    tell(words).is_ok()
+}
+
+/// Has `redis-cli` do this; what it says, if it fails.
+fn tell(words: &[&str]) -> Result<(), String> {
+    let output = Command::new("redis-cli")
         .args(words)
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .status()
+        .output()
         .expect("redis-cli is installed (apt-get install redis-tools)");
-    status.success()
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stdout).into_owned()),
+    }
 }
 
 /// The ranges of slots that a node says it serves itself.

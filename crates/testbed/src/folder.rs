@@ -20,7 +20,9 @@ impl Folder {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("tollgate-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).expect("the temporary folder is writable");
+        // Whoever had our process' number before may have ended without dropping its folder.
+        let _nobody_did = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path).expect("the temporary folder is writable");
         Folder(path)
     }
 
