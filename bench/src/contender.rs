@@ -34,8 +34,10 @@ pub(crate) trait Contender<K>: Sync {
     /// One for `keys` keys.
     fn build(keys: u64, outcome: Outcome) -> Self;
 
-    /// Whether a request by `key` may pass. Of all contenders compiled into the loop that asks, as in
-    /// a program with one limiter: a call around it would cost the fastest of them a tenth.
+    /// Whether a request by `key` may pass.
+    ///
+    /// Of every contender compiled into the loop that asks, as in a program with one limiter: a
+    /// call around it costs the fastest of them a tenth.
     fn check(&self, key: &K) -> bool;
 
     /// As [`Contender::check`] for each key; how many may pass.

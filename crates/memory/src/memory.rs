@@ -232,23 +232,26 @@ impl<C: Clock> Memory<C> {
         mut told: impl FnMut(Result<Decision, StoreError>),
     ) {
         let mut time = Time::of(&self.clock);
-        let mut keys = keys.into_iter();
+        let mut keys = keys.into_iter().fuse();
         let mut ahead = [Key::from_bits(0); AHEAD];
-        let mut count = 0;
+        let mut waiting = 0;
         for key in keys.by_ref().take(AHEAD) {
             self.table.prefetch(self.table.place(key));
-            ahead[count] = key;
-            count += 1;
+            ahead[waiting] = key;
+            waiting += 1;
         }
         let mut oldest = 0;
-        for next in keys {
-            self.table.prefetch(self.table.place(next));
-            let key = std::mem::replace(&mut ahead[oldest], next);
+        while waiting > 0 {
+            let key = ahead[oldest];
+            match keys.next() {
+                Some(next) => {
+                    self.table.prefetch(self.table.place(next));
+                    ahead[oldest] = next;
+                }
+                None => waiting -= 1,
+            }
             oldest = (oldest + 1) % AHEAD;
             told(self.check_timed(&charge(key), &mut time));
-        }
-        for place in oldest..oldest + count {
-            told(self.check_timed(&charge(ahead[place % AHEAD]), &mut time));
         }
     }
 
