@@ -3,7 +3,6 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use crate::load::Effort;
 use crate::scenario::Scenario;
 
 /// Hidden: how this program tells itself to measure one scenario.
@@ -14,7 +13,8 @@ Measures Tollgate and its peers side by side.
 
 Usage: cargo run --release -p tollgate-bench -- [options]
 
-  --quick            only what the figures to reach are read from, in under three minutes
+  --quick            only what the figures to reach are read from, in under three minutes; everything
+                     takes about three quarters of an hour
   --scenario PART    only scenarios with PART in their names
   --list             the names of the scenarios, and nothing more
   --json PATH        write the results as JSON
@@ -58,14 +58,6 @@ impl Asked {
             }
         }
         Ok(asked)
-    }
-
-    pub(crate) const fn effort(&self) -> &'static Effort {
-        if self.quick {
-            &Effort::QUICK
-        } else {
-            &Effort::FULL
-        }
     }
 
     /// What is to be measured, in order.

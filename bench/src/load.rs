@@ -33,16 +33,10 @@ pub(crate) struct Effort {
 // === impl Effort ===
 
 impl Effort {
-    /// A whole run of the figures within three minutes.
-    pub(crate) const QUICK: Effort = Effort {
+    /// So that the figures take three minutes, and a hundred scenarios less than an hour.
+    pub(crate) const USUAL: Effort = Effort {
         window: Duration::from_millis(200),
         rounds: 5,
-        timed_rounds: 3,
-    };
-    /// Everything, with time.
-    pub(crate) const FULL: Effort = Effort {
-        window: Duration::from_millis(300),
-        rounds: 7,
         timed_rounds: 3,
     };
 }

@@ -73,17 +73,17 @@ fn run(asked: &Asked) -> Result<(), Box<dyn Error>> {
     let out = &mut io::stdout();
     match &asked.run_one {
         _ if asked.help => Ok(out.write_all(USAGE.as_bytes())?),
-        Some(name) => run_one(out, name, asked.effort()),
+        Some(name) => run_one(out, name),
         None => run_all(out, asked),
     }
 }
 
 /// Measures one scenario in this process and writes what came of it for the one that asked.
-fn run_one(out: &mut impl Write, name: &str, effort: &Effort) -> Result<(), Box<dyn Error>> {
+fn run_one(out: &mut impl Write, name: &str) -> Result<(), Box<dyn Error>> {
     let all = Scenario::all();
     let scenario = all.iter().find(|scenario| scenario.name() == name);
     let scenario = scenario.ok_or_else(|| format!("there is no scenario `{name}`"))?;
-    serde_json::to_writer(out, &scenario.measure(effort))?;
+    serde_json::to_writer(out, &scenario.measure(&Effort::USUAL))?;
     Ok(())
 }
 
@@ -99,9 +99,13 @@ fn run_all(out: &mut impl Write, asked: &Asked) -> Result<(), Box<dyn Error>> {
         return Ok(());
     }
     let (mut measured, mut failed) = (Vec::<Measured>::new(), Vec::new());
-    for scenario in &scenarios {
-        eprintln!("measuring {}", scenario.name());
-        match in_own_process(&scenario.name(), asked.quick) {
+    for (number, scenario) in (1..).zip(&scenarios) {
+        eprintln!(
+            "measuring {number} of {}: {}",
+            scenarios.len(),
+            scenario.name()
+        );
+        match in_own_process(&scenario.name()) {
             Ok(of_one) => measured.extend(of_one),
             // What the others come to is told all the same.
             Err(error) => failed.push(error),
@@ -132,13 +136,12 @@ fn place_of(scenario: &str, scenarios: &[Scenario]) -> Option<usize> {
     scenarios.iter().position(|one| is_part(one.name()))
 }
 
-fn in_own_process(name: &str, quick: bool) -> Result<Vec<Measured>, Box<dyn Error>> {
+fn in_own_process(name: &str) -> Result<Vec<Measured>, Box<dyn Error>> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args([RUN_ONE, name]).stderr(Stdio::inherit());
-    if quick {
-        command.arg("--quick");
-    }
-    let output = command.output()?;
+    let output = command
+        .args([RUN_ONE, name])
+        .stderr(Stdio::inherit())
+        .output()?;
     if !output.status.success() {
         return Err(format!("scenario `{name}` ended with {}", output.status).into());
     }
