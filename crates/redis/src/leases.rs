@@ -54,7 +54,7 @@ mod renewal;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::futures::OwnedNotified;
 use tollgate_core::{Charge, Cost, Decision, Key, Limit, Mode, Moment, OnDenial, Span};
@@ -66,6 +66,7 @@ pub(crate) use renewal::Renewal;
 
 use crate::fit::Fitted;
 use crate::key_map::KeyMap;
+use crate::sharded::{Sharded, locked};
 use crate::watch::Watch;
 
 /// How long a lease lasts.
@@ -101,7 +102,7 @@ const SHAPES_MAX: usize = 1_024;
 /// What this node has leased.
 #[derive(Debug)]
 pub(crate) struct Leases {
-    shards: [Mutex<Shard>; SHARDS],
+    shards: Sharded<Shard, SHARDS>,
     heat: Heat,
     shapes: Mutex<HashMap<Limit, Arc<Shape>>>,
     watch: Watch,
@@ -133,7 +134,7 @@ pub(crate) enum Spend {
 impl Leases {
     pub(crate) fn new(watch: Watch) -> Arc<Leases> {
         Arc::new(Leases {
-            shards: std::array::from_fn(|_| Mutex::default()),
+            shards: Sharded::default(),
             heat: Heat::new(),
             shapes: Mutex::default(),
             watch,
@@ -148,7 +149,7 @@ impl Leases {
             return Spend::Cold;
         };
         let here = self.watch.now();
-        let mut shard = self.shard(charge.key);
+        let mut shard = self.shards.of(charge.key);
         let Some(lease) = shard.leases.get_mut(&charge.key) else {
             drop(shard);
             return self.first(charge, units, here);
@@ -162,7 +163,7 @@ impl Leases {
 
     /// The same for somebody who has waited: if nothing was leased, nobody asks for it again.
     pub(crate) fn spend_after_wait(self: &Arc<Leases>, charge: &Charge<'_>) -> Spend {
-        let is_here = self.shard(charge.key).leases.contains_key(&charge.key);
+        let is_here = self.shards.of(charge.key).leases.contains_key(&charge.key);
         if is_here {
             self.spend(charge)
         } else {
@@ -184,7 +185,7 @@ impl Leases {
         let Some(shape) = self.shape(limit) else {
             return Spend::Cold;
         };
-        let mut shard = self.shard(charge.key);
+        let mut shard = self.shards.of(charge.key);
         if shard.leases.len() >= SHARD_MAX || shard.leases.contains_key(&charge.key) {
             return Spend::Cold;
         }
@@ -241,20 +242,19 @@ impl Leases {
 
     /// Redis was made to forget the key: nothing that was leased of it before is spent.
     pub(crate) fn forget(&self, key: Key) {
-        if let Some(lease) = self.shard(key).leases.remove(&key) {
+        if let Some(lease) = self.shards.of(key).leases.remove(&key) {
             lease.renewed.inspect(|renewed| renewed.notify_waiters());
         }
     }
 
     /// Leases that are held.
     pub(crate) fn count(&self) -> usize {
-        let shards = self.shards.iter();
-        shards.map(|shard| locked(shard).leases.len()).sum()
+        self.shards.each().map(|shard| shard.leases.len()).sum()
     }
 
     /// Decisions that were made on leases.
     pub(crate) fn decided(&self) -> u64 {
-        self.shards.iter().map(|shard| locked(shard).decided).sum()
+        self.shards.each().map(|shard| shard.decided).sum()
     }
 
     /// Renewals of those that `want` something, or nothing.
@@ -264,8 +264,7 @@ impl Leases {
         want: impl Fn(&Lease, bool) -> Option<u64>,
     ) -> Vec<Renewal> {
         let mut renewals = Vec::new();
-        for shard in &self.shards {
-            let mut shard = locked(shard);
+        for mut shard in self.shards.each() {
             let is_full = shard.leases.len() > SHARD_MAX / 8 * 7;
             for (key, lease) in &mut shard.leases {
                 if lease.renewed.is_none()
@@ -303,18 +302,6 @@ impl Leases {
         shapes.insert(*limit, Arc::clone(&shape));
         Some(shape)
     }
-
-    #[inline]
-    fn shard(&self, key: Key) -> MutexGuard<'_, Shard> {
-        let index = usize::try_from(key.bits() & 0x3F).unwrap_or(0);
-        locked(&self.shards[index])
-    }
-}
-
-#[inline]
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that holds it can panic half-way.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The units of a charge that can be spent here.
@@ -336,5 +323,3 @@ impl Spend {
         matches!(self, Spend::Ask(renewal) if renewal.spent + renewal.left > 0)
     }
 }
-
-const _: () = assert!(SHARDS == 0x3F + 1, "a shard is chosen by six bits");

@@ -74,6 +74,8 @@ mod driver;
 
 mod session;
 
+mod sharded;
+
 mod cluster;
 
 mod apart;

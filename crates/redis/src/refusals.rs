@@ -12,7 +12,6 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 use tollgate_core::{
@@ -21,6 +20,7 @@ use tollgate_core::{
 
 use crate::fit::Fitted;
 use crate::seen::{Seen, moment};
+use crate::sharded::Sharded;
 use crate::told::coarsen;
 
 /// The most keys that are remembered, over all shards.
@@ -33,7 +33,7 @@ const WAIT_MIN: Span = Span::from_millis(1);
 /// Keys that were refused lately.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
-    shards: [Mutex<HashMap<Key, Box<Refused>>>; SHARDS],
+    shards: Sharded<HashMap<Key, Box<Refused>>, SHARDS>,
     count: AtomicUsize,
 }
 
@@ -67,7 +67,7 @@ impl Refusals {
             return None;
         }
         let judged = judged(charge)?;
-        let mut shard = self.shard(charge.key);
+        let mut shard = self.shards.of(charge.key);
         let refused = shard.get(&charge.key)?;
         let holds = refused.connections == connections && refused.fitted == *fitted;
         let decision = holds.then(|| refused.decision(charge, judged)).flatten();
@@ -106,7 +106,7 @@ impl Refusals {
             judged,
             connections,
         };
-        let mut shard = self.shard(charge.key);
+        let mut shard = self.shards.of(charge.key);
         let before = shard.len();
         if before >= SHARD_MAX && !shard.contains_key(&charge.key) {
             shard.retain(|_, refused| refused.until > heard_at);
@@ -125,16 +125,9 @@ impl Refusals {
 
     /// Something was given back.
     pub(crate) fn forget(&self, key: Key) {
-        if self.shard(key).remove(&key).is_some() {
+        if self.shards.of(key).remove(&key).is_some() {
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
-    }
-
-    fn shard(&self, key: Key) -> MutexGuard<'_, HashMap<Key, Box<Refused>>> {
-        let index = usize::try_from(key.bits() & 0xF).unwrap_or(0);
-        self.shards[index]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -170,5 +163,4 @@ fn judged(charge: &Charge<'_>) -> Option<u64> {
     }
 }
 
-const _: () = assert!(SHARDS == 16, "a shard is chosen by four bits");
 const _: () = assert!(REFUSALS_MAX == 65_536);

@@ -56,7 +56,7 @@ impl Renewal {
     /// Redis has leased some.
     pub(crate) fn granted(mut self, granted: Granted) {
         self.is_done = true;
-        let mut shard = self.leases.shard(self.key);
+        let mut shard = self.leases.shards.of(self.key);
         if let Some(lease) = shard.leases.get_mut(&self.key)
             && lease.name == self.name
         {
@@ -77,7 +77,7 @@ impl Drop for Renewal {
         if self.want > 0 {
             self.leases.heat.rest(self.key, self.leases.watch.now());
         }
-        let mut shard = self.leases.shard(self.key);
+        let mut shard = self.leases.shards.of(self.key);
         let is_ours = |lease: &Lease| lease.name == self.name;
         if shard.leases.get(&self.key).is_some_and(is_ours)
             && let Some(lease) = shard.leases.remove(&self.key)

@@ -5,7 +5,7 @@ mod entry;
 mod shard;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use entry::{Entry, Readiness};
 use shard::Shard;
@@ -17,6 +17,7 @@ use super::tally::{Counting, Tally};
 use crate::fit::Fitted;
 use crate::question;
 use crate::seen::moment;
+use crate::sharded::Sharded;
 use crate::store::unfit;
 use crate::told::{self, coarsen};
 use crate::watch::Watch;
@@ -30,7 +31,7 @@ const FLUSHES: u64 = 8;
 /// The keys that this node counts itself.
 #[derive(Debug)]
 pub(crate) struct Table {
-    shards: [Mutex<Shard>; SHARDS],
+    shards: Sharded<Shard, SHARDS>,
     watch: Watch,
     /// How long units may be admitted that Redis was not told of.
     lasts: Span,
@@ -59,7 +60,7 @@ impl Table {
     #[cfg(not(test))]
     pub(crate) fn new(watch: Watch, lasts: Span) -> Arc<Table> {
         Arc::new(Table {
-            shards: std::array::from_fn(|_| Mutex::default()),
+            shards: Sharded::default(),
             watch,
             lasts,
             flush_after: AtomicU64::new(0),
@@ -70,7 +71,7 @@ impl Table {
     #[cfg(test)]
     pub(crate) fn under_test(told: Option<Arc<AtomicU64>>, lasts: Span) -> Arc<Table> {
         Arc::new(Table {
-            shards: std::array::from_fn(|_| Mutex::default()),
+            shards: Sharded::default(),
             watch: Watch::told(told.clone()),
             lasts,
             flush_after: AtomicU64::new(0),
@@ -94,7 +95,7 @@ impl Table {
     /// Decides over one charge.
     pub(crate) fn decide(&self, charge: &Charge<'_>) -> Result<Outcome, StoreError> {
         let now = self.watch.now();
-        let mut shard = self.shard(index(charge.key));
+        let mut shard = self.shards.of(charge.key);
         if !shard.entries.contains_key(&charge.key) {
             let fitted = Fitted::new(charge.limit).map_err(unfit)?;
             if !shard.admit(charge.key, charge.limit, fitted, now) {
@@ -213,7 +214,7 @@ impl Table {
     pub(crate) fn give_up(&self, keys: impl Iterator<Item = Key>) -> Option<Outcome> {
         let mut lines = Vec::new();
         for key in keys {
-            let mut shard = self.shard(index(key));
+            let mut shard = self.shards.of(key);
             let Some(entry) = shard.entries.get_mut(&key) else {
                 continue;
             };
@@ -234,8 +235,7 @@ impl Table {
     pub(crate) fn due(&self) -> Report {
         let now = self.watch.now();
         let mut lines = Vec::new();
-        for index in 0..SHARDS {
-            let mut shard = self.shard(index);
+        for mut shard in self.shards.each() {
             shard.gather(&mut lines);
             shard.look_around(now, |entry| self.redis_time(entry, now));
         }
@@ -244,17 +244,15 @@ impl Table {
 
     /// Whether there is nothing to report and nothing on its way.
     pub(crate) fn is_reported(&self) -> bool {
-        (0..SHARDS).all(|index| {
-            let shard = self.shard(index);
-            let rest = |entry: &Entry| entry.tally.is_reported() && !entry.is_asking;
-            shard.entries.values().all(rest)
-        })
+        let rest = |entry: &Entry| entry.tally.is_reported() && !entry.is_asking;
+        let mut shards = self.shards.each();
+        shards.all(|shard| shard.entries.values().all(rest))
     }
 
     /// Redis was told a line, and has told its count.
     pub(crate) fn told(&self, line: &Line, account: Account, redis_now: u64) {
         let now = self.watch.now();
-        let mut shard = self.shard(index(line.key));
+        let mut shard = self.shards.of(line.key);
         if let Some(entry) = shard.entries.get_mut(&line.key) {
             entry.told(account, redis_now, now);
         }
@@ -262,7 +260,7 @@ impl Table {
 
     /// Nobody was told a line.
     pub(crate) fn unsent(&self, line: Line) {
-        let mut shard = self.shard(index(line.key));
+        let mut shard = self.shards.of(line.key);
         let Shard { entries, dirty, .. } = &mut *shard;
         if let Some(entry) = entries.get_mut(&line.key) {
             entry.tally.put_back(&line.fitted, line.parts);
@@ -273,7 +271,7 @@ impl Table {
 
     /// Nobody knows whether Redis was told a line. It is not told again: see [`super`].
     pub(crate) fn lost(&self, line: &Line) {
-        let mut shard = self.shard(index(line.key));
+        let mut shard = self.shards.of(line.key);
         let Shard { entries, dirty, .. } = &mut *shard;
         if let Some(entry) = entries.get_mut(&line.key) {
             entry.failed(line.key, dirty);
@@ -282,8 +280,7 @@ impl Table {
 
     /// Decisions that were made here, and the keys that are counted here.
     pub(crate) fn decided_and_count(&self) -> (u64, usize) {
-        let shards = (0..SHARDS).map(|index| self.shard(index));
-        shards.fold((0, 0), |(decided, count), shard| {
+        self.shards.each().fold((0, 0), |(decided, count), shard| {
             (decided + shard.decided, count + shard.entries.len())
         })
     }
@@ -297,19 +294,14 @@ impl Table {
         entry.redis_time(now)
     }
 
-    fn shard(&self, index: usize) -> MutexGuard<'_, Shard> {
-        // Nothing that holds it can panic half-way.
-        self.shards[index]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The shards of all these keys, locked in one order.
     fn shards_of(&self, keys: impl Iterator<Item = Key>) -> Shards<'_> {
-        let mut indices: Vec<usize> = keys.map(index).collect();
+        let mut indices: Vec<usize> = keys.map(Sharded::<Shard, SHARDS>::index).collect();
         indices.sort_unstable();
         indices.dedup();
-        let locked = indices.into_iter().map(|index| (index, self.shard(index)));
+        let locked = indices
+            .into_iter()
+            .map(|index| (index, self.shards.at(index)));
         Shards(locked.collect())
     }
 }
@@ -319,14 +311,11 @@ struct Shards<'t>(Vec<(usize, MutexGuard<'t, Shard>)>);
 
 impl Shards<'_> {
     fn of(&mut self, key: Key) -> &mut Shard {
-        let found = self.0.iter_mut().find(|(at, _)| *at == index(key));
+        let found = self
+            .0
+            .iter_mut()
+            .find(|(at, _)| *at == Sharded::<Shard, SHARDS>::index(key));
         let (_, shard) = found.expect("the shards of all keys are locked");
         shard
     }
 }
-
-fn index(key: Key) -> usize {
-    usize::try_from(key.bits() & 0xF).unwrap_or(0)
-}
-
-const _: () = assert!(SHARDS == 16, "a shard is chosen by four bits");
