@@ -37,6 +37,17 @@
 //! four times what the request costs, nothing is leased, as it would not pay for its return: near
 //! a limit's end, and for limits below [`CAPACITY_MIN`], every decision asks.
 //!
+//! Smaller leases would gain little and cost much. A limit of 16 units admits 16 requests a window,
+//! so that many calls are all that leases could spare; what is refused is answered here for up to a
+//! second without a call. But of its 16 units three nodes that ask once could hold 3 + 2 + 2 and
+//! use none of them for the time of a lease, while a fourth is refused what nobody spends: nearly
+//! half of so small a budget, where of a large one nodes lease what they need in a second.
+//!
+//! A request that meets several limits is asked of Redis even if each of its keys is leased here:
+//! they are taken all or none, and whichever lease ends first would take the others along to
+//! Redis, since a renewal decides for one key. What this node holds of those keys counts there as
+//! consumed, like everybody's.
+//!
 //! Leases end after [`LASTS`], by Redis's clock, and with their window. This node stops a
 //! hundredth and a millisecond earlier, counted by its own clock from before it asked. Shortly
 //! before that a lease that was used is renewed without waiting for a request, and one that was
