@@ -63,7 +63,7 @@ fn panel(out: &mut String, scenario: &str, records: &[&Record], top: &mut usize)
         let (length, text_y) = (bar(value, most), *top + BAR_HEIGHT - 5);
         let color = match record.contender.as_str() {
             ours if ours.starts_with("tollgate") => OURS,
-            "floor" => FLOOR,
+            floor if floor.starts_with("floor") => FLOOR,
             _ => PEERS,
         };
         writeln!(

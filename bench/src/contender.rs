@@ -10,7 +10,7 @@ mod tollgate;
 use ::tollgate::Limit;
 
 pub(crate) use by_hand::ByHand;
-pub(crate) use floor::Floor;
+pub(crate) use floor::{Floor, FloorClock};
 pub(crate) use governor::Governor;
 pub(crate) use quota::Quota;
 pub(crate) use ratelimit::Ratelimit;

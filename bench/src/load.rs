@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::contender::{
-    ByHand, Floor, Governor, Outcome, Quota, Ratelimit, Tollgate, TollgateBatch,
+    ByHand, Floor, FloorClock, Governor, Outcome, Quota, Ratelimit, Tollgate, TollgateBatch,
 };
 use crate::entrant::{Drive, Entrant, Entry, Manner};
 use crate::keys::{BenchKey, Distribution, KeyKind, Sequences};
@@ -134,6 +134,12 @@ impl Load {
         }
         entrants.push(Box::new(Entry::<Floor, u64>::new(
             "floor", OneAtATime, load, numbers,
+        )));
+        entrants.push(Box::new(Entry::<FloorClock, u64>::new(
+            "floor-clock",
+            OneAtATime,
+            load,
+            numbers,
         )));
         entrants.iter().for_each(|entrant| entrant.warm());
         entrants

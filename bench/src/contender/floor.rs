@@ -1,4 +1,4 @@
-//! The floor: what memory itself allows.
+//! The floor: what memory itself allows, and what it allows beside a clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,6 +8,12 @@ use super::{Contender, Outcome};
 
 /// Memory of the size of Tollgate's table, in which a decision is one atomic addition.
 pub(crate) struct Floor(Vec<AtomicU64>);
+
+/// The same, after a reading of the clock: no limiter that knows what time it is can be faster.
+pub(crate) struct FloorClock {
+    floor: Floor,
+    clock: quanta::Clock,
+}
 
 // === impl Floor ===
 
@@ -25,5 +31,21 @@ impl Contender<u64> for Floor {
         let place = usize::try_from((u128::from(mixed) * words) >> 64).unwrap_or(0);
         // Relaxed: nobody reads it; it only has to be paid for.
         self.0[place].fetch_add(1, Ordering::Relaxed) != u64::MAX
+    }
+}
+
+// === impl FloorClock ===
+
+impl Contender<u64> for FloorClock {
+    fn build(keys: u64, outcome: Outcome) -> FloorClock {
+        FloorClock {
+            floor: Floor::build(keys, outcome),
+            clock: quanta::Clock::new(),
+        }
+    }
+
+    #[inline(always)]
+    fn check(&self, key: &u64) -> bool {
+        self.clock.raw() != u64::MAX && self.floor.check(key)
     }
 }
