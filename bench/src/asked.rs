@@ -13,8 +13,8 @@ Measures Tollgate and its peers side by side.
 
 Usage: cargo run --release -p tollgate-bench -- [options]
 
-  --quick            only what the figures to reach are read from, in under three minutes; everything
-                     takes about three quarters of an hour
+  --quick            only what the figures to reach are read from, in under three
+                     minutes; everything takes about three quarters of an hour
   --scenario PART    only scenarios with PART in their names
   --list             the names of the scenarios, and nothing more
   --json PATH        write the results as JSON
