@@ -205,7 +205,7 @@ impl<C: Clock> Memory<C> {
     ///
     /// As [`Memory::check`].
     pub fn check_at(&self, now: Now, charge: &Charge<'_>) -> Result<Decision, StoreError> {
-        self.check_within(charge, &mut Time::fixed(now))
+        self.check_timed(charge, &mut Time::fixed(now))
     }
 
     /// Many independent questions at one time, one answer each, in their order: the memory of the
@@ -301,7 +301,7 @@ impl<C: Clock> Memory<C> {
         time: &mut Time<'_>,
     ) -> Result<Verdict, StoreError> {
         if let [charge] = charges {
-            let decision = self.check_within(charge, time)?;
+            let decision = self.check_timed(charge, time)?;
             return Ok(Verdict::of_one(charge, decision));
         }
         self.decide_all(&Bill::new(charges)?, time)

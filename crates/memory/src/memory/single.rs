@@ -18,15 +18,7 @@ trait InWord: Usage + Default {
 }
 
 impl<C: Clock> Memory<C> {
-    #[inline]
-    pub(super) fn check_within(
-        &self,
-        charge: &Charge<'_>,
-        time: &mut Time<'_>,
-    ) -> Result<Decision, StoreError> {
-        self.check_in(self.table.place(charge.key), charge, time)
-    }
-
+    /// Decides in the general way, which takes every charge.
     #[inline]
     pub(super) fn check_in(
         &self,
