@@ -21,6 +21,9 @@ pub const SYNC_INTERVAL: Span = Span::from_millis(100);
 pub const SYNC_INTERVAL_MIN: Span = Span::from_millis(10);
 /// See [`SYNC_INTERVAL`].
 pub const SYNC_INTERVAL_MAX: Span = Span::from_secs(10);
+/// Connections to each node, if nothing else is said: while the answers of one are handed out, the
+/// node works on what came through the other.
+pub const CONNECTIONS: usize = 2;
 /// The most connections to one node.
 pub const CONNECTIONS_MAX: usize = 16;
 
@@ -39,7 +42,8 @@ pub struct Config {
     pub prefix: String,
     /// How long a decision may take; [`TIMEOUT`] by default.
     pub timeout: Span,
-    /// Connections to each node, 1 to [`CONNECTIONS_MAX`]; 1 by default.
+    /// Connections to each node, 1 to [`CONNECTIONS_MAX`]; [`CONNECTIONS`] by default.
+    /// A key is always asked for over the same one.
     pub connections: usize,
     /// Decisions that share a script call if they arrive together, 1 to [`BATCH_MAX`]; [`BATCH`]
     /// by default. In a Cluster only those of one slot can, so there they share a round trip.
@@ -121,7 +125,7 @@ impl Config {
             password: None,
             prefix: PREFIX.to_owned(),
             timeout: TIMEOUT,
-            connections: 1,
+            connections: CONNECTIONS,
             batch: BATCH,
             sync_interval: SYNC_INTERVAL,
         }

@@ -113,7 +113,7 @@ pub mod fuzzed;
 mod behaviour;
 
 pub use config::{
-    BATCH, BATCH_MAX, CONNECTIONS_MAX, Config, InvalidConfig, PREFIX, SYNC_INTERVAL,
+    BATCH, BATCH_MAX, CONNECTIONS, CONNECTIONS_MAX, Config, InvalidConfig, PREFIX, SYNC_INTERVAL,
     SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN, Secret, Servers, TIMEOUT, Tls,
 };
 pub use fallback::{DENIED_FOR, Fallback};

@@ -24,7 +24,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use tollgate_core::{Limit, Mode, Span};
-use tollgate_redis::Config;
+use tollgate_redis::{BATCH, CONNECTIONS, Config};
 use tollgate_testbed as testbed;
 
 use load::{Load, Measured, Popularity};
@@ -141,12 +141,14 @@ fn strict(figures: &mut Figures, lasts: Duration) {
     figures.put("ceiling/redis_benchmark_per_s", ceiling.per_second);
     figures.put("ceiling/redis_cpu_us", ceiling.redis_micros);
     for (name, batch, callers, connections) in [
-        ("strict/one_call_each", 1, 512, 1),
+        ("strict/one_call_each", 1, 512, CONNECTIONS),
+        ("strict/one_call_each_1_connection", 1, 512, 1),
         ("strict/one_call_each_4_connections", 1, 512, 4),
-        ("strict/shared_calls", 64, 512, 1),
-        ("strict/shared_calls_4_connections", 64, 512, 4),
-        ("strict/shared_calls_large", 250, 1_024, 1),
-        ("strict/one_caller", 64, 1, 1),
+        ("strict/shared_calls", BATCH, 512, CONNECTIONS),
+        ("strict/shared_calls_1_connection", BATCH, 512, 1),
+        ("strict/shared_calls_4_connections", BATCH, 512, 4),
+        ("strict/shared_calls_large", 250, 1_024, CONNECTIONS),
+        ("strict/one_caller", BATCH, 1, CONNECTIONS),
     ] {
         let config = Config {
             batch,
@@ -190,8 +192,8 @@ fn leased(
     let mut base = None;
     for (kind, mode, batch) in [
         ("strict_one_call_each", Mode::Strict, 1),
-        ("strict", Mode::Strict, tollgate_redis::BATCH),
-        ("leased", Mode::Leased, tollgate_redis::BATCH),
+        ("strict", Mode::Strict, BATCH),
+        ("leased", Mode::Leased, BATCH),
     ] {
         redis.ask(&["FLUSHALL"]);
         let config = Config {

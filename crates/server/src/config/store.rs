@@ -6,8 +6,8 @@ use std::path::Path;
 
 use tollgate_core::{Limit, Sharing, Span};
 use tollgate_redis::{
-    CONNECTIONS_MAX, Config as RedisConfig, SYNC_INTERVAL, SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN,
-    Secret, Servers, TIMEOUT, Tls,
+    CONNECTIONS, CONNECTIONS_MAX, Config as RedisConfig, SYNC_INTERVAL, SYNC_INTERVAL_MAX,
+    SYNC_INTERVAL_MIN, Secret, Servers, TIMEOUT, Tls,
 };
 use tollgate_rules::{Loaded, Options, RuleSet, Settings, Source};
 
@@ -206,8 +206,8 @@ fn redis_at(redis: &Settings<'_>, directory: &Path) -> RedisConfig {
         }
         Ok(text.to_owned())
     });
-    let pool = u32::try_from(CONNECTIONS_MAX).expect("a handful");
-    let pool = redis.count("pool", 1, (1, pool));
+    let handful = |count: usize| u32::try_from(count).expect("a handful");
+    let pool = redis.count("pool", handful(CONNECTIONS), (1, handful(CONNECTIONS_MAX)));
     RedisConfig {
         tls,
         username,

@@ -154,7 +154,7 @@ async fn metrics_tell_what_a_store_does() {
         ("store_up", "", 1),
         ("store_questions_total", "", 3),
         ("store_calls_total", "", 3),
-        ("store_connections_total", "", 1),
+        ("store_connections_total", "", 2),
         ("store_local_refusals_total", "", 1),
         ("store_lost_total", "", 0),
         ("store_breaker_openings_total", "", 0),
