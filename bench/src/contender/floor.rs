@@ -9,7 +9,7 @@ use super::{Contender, Outcome};
 /// Memory of the size of Tollgate's table, in which a decision is one atomic addition.
 pub(crate) struct Floor(Vec<AtomicU64>);
 
-/// The same, after a reading of the clock: no limiter that knows what time it is can be faster.
+/// The same, after a reading of the clock: what is left to a decision that reads it and writes.
 pub(crate) struct FloorClock {
     floor: Floor,
     clock: quanta::Clock,

@@ -192,18 +192,21 @@ impl Table {
     /// A slot only: with what it held, the answer would come by way of memory.
     #[inline(never)]
     fn likely_away(&self, place: Place, fingerprint: u64) -> Option<&Pair> {
-        let second = self.second_home(place);
-        let slot = self.lines[second].likely(fingerprint);
-        let slot = slot.or_else(|| self.lines[beside(place.home)].likely(fingerprint));
-        slot.or_else(|| self.lines[beside(second)].likely(fingerprint))
+        let mut away = self.away(place).into_iter();
+        away.find_map(|line| self.lines[line].likely(fingerprint))
     }
 
     /// Looks everywhere but in the key's first home.
     fn find_away(&self, place: Place, fingerprint: u64) -> Option<(&Pair, Seen)> {
+        let mut away = self.away(place).into_iter();
+        away.find_map(|line| self.lines[line].find(fingerprint))
+    }
+
+    /// Where the key may be but in its first home, the likeliest line first.
+    #[inline]
+    fn away(&self, place: Place) -> [usize; 3] {
         let second = self.second_home(place);
-        let away = [second, beside(place.home), beside(second)];
-        away.iter()
-            .find_map(|line| self.lines[*line].find(fingerprint))
+        [second, beside(place.home), beside(second)]
     }
 
     /// The line that is the key's home in its second bucket; the first one twice in no table.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
@@ -11,6 +11,7 @@ use tokio::time::{Duration, sleep, timeout};
 use crate::keys::SLOTS;
 use crate::lane::Lane;
 use crate::resp::Reply;
+use crate::sharded::locked;
 use crate::stats::Stats;
 
 /// How often the map is looked at again when nothing asks for it.
@@ -211,7 +212,7 @@ impl Cluster {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Map) -> T) -> T {
-        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = locked(&self.changing);
         let mut map = Map::clone(&self.map.load());
         let result = change(&mut map);
         self.map.store(Arc::new(map));

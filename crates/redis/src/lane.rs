@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -11,6 +11,7 @@ use tokio::time::{Duration, Instant};
 use crate::failure::Failure;
 use crate::question::Question;
 use crate::resp::Reply;
+use crate::sharded::locked;
 use crate::stats::Stats;
 use crate::told::Told;
 
@@ -232,8 +233,7 @@ impl Shared {
     }
 
     fn queue(&self) -> MutexGuard<'_, VecDeque<Asked>> {
-        // Nothing that holds it can panic half-way.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.queue)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Why Redis cannot be reached, for whoever has to mend it.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use crate::sharded::locked;
 use crate::store::Redis;
 
 /// The latest reason why a connection could not be opened, until one could.
@@ -21,11 +22,11 @@ impl Trouble {
     }
 
     fn set(&self, reason: Option<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+        *locked(&self.0) = reason;
     }
 
     fn get(&self) -> Option<String> {
-        let reason = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let reason = locked(&self.0);
         reason.clone()
     }
 }
