@@ -120,9 +120,12 @@ impl<C: Clock> Limiter<C> {
 
     /// Gives units back: of a request that did not happen, or cost less than was taken.
     ///
-    /// Never beyond a full budget. Says what is there now.
+    /// Never beyond a full budget. Says what is there now, and wakes whoever waits for the key.
     pub fn refund<K: Hash + ?Sized>(&self, key: &K, units: u64) -> Decision {
-        self.told(self.store.check(&self.charge(key, Cost::Refund(units))))
+        let key = self.keys.of(key);
+        let decision = self.told(self.store.check(&self.charge_of(key, Cost::Refund(units))));
+        self.queues.refund(key);
+        decision
     }
 
     /// One unit for each key, one decision each, in their order, at one reading of the clock.

@@ -2,17 +2,24 @@
 //!
 //! A line for each key that somebody waits for. Only the first in a line asks the limit and sleeps;
 //! the others are not woken before they are first. Leaving, whether served or dropped, wakes the
-//! next. A lock is held for as long as it takes to look at a line, and while the one who comes to
-//! an empty line asks: otherwise two who come at once could overtake each other.
+//! next, and so do units that come back. Whoever is allowed by a leaky bucket leaves the line and
+//! is held beside the others until its turn, so that turns cost no more than one timer together. A
+//! lock is held for as long as it takes to look at a line, and while the one who comes to an empty
+//! line asks: otherwise two who come at once could overtake each other.
 
-use std::collections::{HashMap, VecDeque};
+mod line;
+
+use std::collections::HashMap;
 use std::future::poll_fn;
-use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll};
 
-use tollgate_core::Key;
+use tollgate_core::{Key, Moment};
+
+use line::{Line, Released};
+
+pub(crate) use line::Turn;
 
 /// The most that wait for one key unless the limiter says otherwise.
 pub(crate) const WAITING_PER_KEY: usize = 1024;
@@ -28,21 +35,25 @@ pub(crate) struct Queues {
     waiting_per_key_max: usize,
 }
 
-/// Those who wait for one key; never empty.
-#[derive(Default)]
-struct Line {
-    waiters: VecDeque<Waiter>,
-    tickets: u64,
-}
-
-struct Waiter {
-    ticket: u64,
-    /// Whom to wake when this one is first; `None` until it was asked.
-    waker: Option<Waker>,
+/// What asking the limit came to.
+pub(crate) enum Attempt<T> {
+    /// Allowed at once, or there is no use in waiting.
+    Done(T),
+    /// Allowed and charged, to be held until the turn comes.
+    Held(T, Turn),
+    /// Denied: worth another attempt after a while.
+    Denied,
 }
 
 /// A place in the line of a key; dropping it leaves the line.
 pub(crate) struct Place<'q> {
+    seat: Option<Seat<'q>>,
+    key: Key,
+    ticket: u64,
+}
+
+/// A turn in the line of a key; dropping it leaves the turn to those behind.
+pub(crate) struct HeldPlace<'q> {
     seat: Seat<'q>,
     key: Key,
     ticket: u64,
@@ -52,16 +63,16 @@ pub(crate) struct Place<'q> {
 struct Seat<'q>(&'q Queues);
 
 /// What came of entering a line.
-pub(crate) enum Entered<'q, T, P> {
+pub(crate) enum Entered<'q, T> {
     /// Nobody was waiting, and the first attempt was enough.
     Done(T),
-    /// Nobody was waiting, and there is something to wait for.
-    First(Place<'q>, P),
-    /// Others wait already.
+    /// Nobody was waiting; allowed, and held until its turn.
+    Held(T, HeldPlace<'q>),
+    /// The first attempt was denied, or others wait already.
     Behind(Place<'q>),
-    /// As many wait as may: this many. What the first attempt came to, if there was one, is undone
-    /// by whoever made it.
-    Full(usize, Option<P>),
+    /// As many wait as may: this many. A turn that the first attempt was given is the caller's to
+    /// give back.
+    Full(usize, Option<Turn>),
 }
 
 // === impl Queues ===
@@ -86,42 +97,78 @@ impl Queues {
     }
 
     /// Makes the first attempt if nobody waits for `key`, and otherwise joins the line.
-    pub(crate) fn enter<T, P>(
+    pub(crate) fn enter<T>(
         &self,
         key: Key,
-        attempt: impl FnOnce() -> ControlFlow<T, P>,
-    ) -> Entered<'_, T, P> {
+        attempt: impl FnOnce() -> Attempt<T>,
+    ) -> Entered<'_, T> {
+        // Taken before the attempt: see `refund`.
+        let seat = self.seat();
         let mut lines = self.lines(key);
-        let before = lines.get(&key).map_or(0, |line| line.waiters.len());
-        let pending = match before {
-            0 => match attempt() {
-                ControlFlow::Break(done) => return Entered::Done(done),
-                ControlFlow::Continue(pending) => Some(pending),
+        let line = lines.get(&key);
+        let before = line.map_or(0, Line::len);
+        let turn = match line.is_some_and(Line::has_waiters) {
+            true => None,
+            false => match attempt() {
+                Attempt::Done(done) => return Entered::Done(done),
+                Attempt::Held(held, turn) => Some((held, turn)),
+                Attempt::Denied => None,
             },
-            _ => None,
         };
-        if before >= self.waiting_per_key_max {
-            return Entered::Full(self.waiting_per_key_max, pending);
+        let max = match &seat {
+            None => WAITING_MAX,
+            Some(_) if before >= self.waiting_per_key_max => self.waiting_per_key_max,
+            Some(_) => usize::MAX,
+        };
+        let (Some(seat), true) = (seat, before < max) else {
+            return Entered::Full(max, turn.map(|(_, turn)| turn));
+        };
+        let line = lines.entry(key).or_default();
+        match turn {
+            Some((held, turn)) => {
+                let ticket = line.hold(turn);
+                Entered::Held(held, HeldPlace { seat, key, ticket })
+            }
+            None => {
+                let (ticket, seat) = (line.join(), Some(seat));
+                Entered::Behind(Place { seat, key, ticket })
+            }
         }
-        let Some(seat) = self.seat() else {
-            return Entered::Full(WAITING_MAX, pending);
-        };
-        let ticket = lines.entry(key).or_default().join();
-        let place = Place { seat, key, ticket };
-        match pending {
-            Some(pending) => Entered::First(place, pending),
-            None => Entered::Behind(place),
+    }
+
+    /// Units of `key` came back: whoever waits for them asks again.
+    ///
+    /// Either this sees the seat of one who waits, or that one's attempt sees the units: a seat is
+    /// taken before the attempt and looked for after the refund, with a fence between in both.
+    pub(crate) fn refund(&self, key: Key) {
+        fence(Ordering::SeqCst);
+        if !self.are_empty() {
+            self.change(key, |line| ((), line.refund()));
         }
     }
 
     fn seat(&self) -> Option<Seat<'_>> {
-        // Relaxed: a count that publishes nothing.
+        // Relaxed: a count that publishes nothing; its order with the store's is the fence's.
         let taken = self
             .waiting
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |waiting| {
                 (waiting < WAITING_MAX).then_some(waiting + 1)
             });
+        fence(Ordering::SeqCst);
         taken.ok().map(|_| Seat(self))
+    }
+
+    /// Changes the line of `key`, if there is one, and removes it if nobody is left in it.
+    fn change<T>(&self, key: Key, change: impl FnOnce(&mut Line) -> (T, Released)) -> Option<T> {
+        let mut lines = self.lines(key);
+        let line = lines.get_mut(&key)?;
+        let (answer, released) = change(line);
+        if line.is_empty() {
+            lines.remove(&key);
+        }
+        drop(lines);
+        released.release();
+        Some(answer)
     }
 
     fn lines(&self, key: Key) -> MutexGuard<'_, HashMap<Key, Line>> {
@@ -132,76 +179,83 @@ impl Queues {
     }
 }
 
-// === impl Line ===
-
-impl Line {
-    fn join(&mut self) -> u64 {
-        let ticket = self.tickets;
-        self.tickets += 1;
-        self.waiters.push_back(Waiter {
-            ticket,
-            waker: None,
-        });
-        ticket
-    }
-
-    /// Takes one out; the waker of the next if it was the first.
-    fn leave(&mut self, ticket: u64) -> Option<Waker> {
-        // Tickets ascend, so the line is sorted.
-        let place = self
-            .waiters
-            .binary_search_by_key(&ticket, |waiter| waiter.ticket);
-        let place = place.ok()?;
-        self.waiters.remove(place);
-        let next = self.waiters.front_mut().filter(|_| place == 0);
-        next.and_then(|next| next.waker.take())
-    }
-}
-
 // === impl Place ===
 
-impl Place<'_> {
+impl<'q> Place<'q> {
     /// Waits until nobody is in front.
     pub(crate) async fn first(&self) {
-        poll_fn(|context| {
-            let mut lines = self.seat.0.lines(self.key);
-            let Some(line) = lines.get_mut(&self.key) else {
-                return Poll::Ready(());
-            };
-            if line
-                .waiters
-                .front()
-                .is_none_or(|first| first.ticket == self.ticket)
-            {
-                return Poll::Ready(());
-            }
-            let own = line
-                .waiters
-                .binary_search_by_key(&self.ticket, |waiter| waiter.ticket);
-            if let Ok(own) = own {
-                line.waiters[own].waker = Some(context.waker().clone());
-            }
-            Poll::Pending
+        poll_fn(|context| self.poll(|line| line.is_first(self.ticket, context))).await;
+    }
+
+    /// Ready once units have come back since [`Place::forget_refund`].
+    pub(crate) fn poll_refund(&self, context: &Context<'_>) -> Poll<()> {
+        self.poll(|line| line.has_refund(self.ticket, context))
+    }
+
+    /// Called by the first in line before it asks.
+    pub(crate) fn forget_refund(&self) {
+        self.poll(|line| {
+            line.forget_refund();
+            (true, Released::default())
         })
-        .await;
+        .is_ready();
+    }
+
+    /// Leaves the line, allowed, to be held until its turn.
+    pub(crate) fn hold(mut self, turn: Turn) -> Option<HeldPlace<'q>> {
+        let (seat, key) = (self.seat.take()?, self.key);
+        let (ticket, next) = {
+            let mut lines = seat.0.lines(key);
+            let line = lines.entry(key).or_default();
+            // In this order, so that the next in line has a later turn.
+            (line.hold(turn), line.leave(self.ticket))
+        };
+        next.release();
+        Some(HeldPlace { seat, key, ticket })
+    }
+
+    fn poll(&self, look: impl FnOnce(&mut Line) -> (bool, Released)) -> Poll<()> {
+        let seen = self
+            .seat
+            .as_ref()
+            .and_then(|seat| seat.0.change(self.key, look));
+        match seen {
+            Some(false) => Poll::Pending,
+            Some(true) | None => Poll::Ready(()),
+        }
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let mut lines = self.seat.0.lines(self.key);
-        let Some(line) = lines.get_mut(&self.key) else {
-            return;
-        };
-        let next = line.leave(self.ticket);
-        if line.waiters.is_empty() {
-            lines.remove(&self.key);
+        if let Some(seat) = &self.seat {
+            seat.0
+                .change(self.key, |line| ((), line.leave(self.ticket)));
         }
-        drop(lines);
-        // Not under the lock: a waker may run anything.
-        if let Some(next) = next {
-            next.wake();
-        }
+    }
+}
+
+// === impl HeldPlace ===
+
+impl HeldPlace<'_> {
+    /// When the turn comes; `context` is woken if it comes nearer.
+    pub(crate) fn due(&self, context: &Context<'_>) -> Option<Moment> {
+        let queues = self.seat.0;
+        let turn = queues.change(self.key, |line| line.turn(self.ticket, context));
+        turn.flatten().map(|turn| turn.due)
+    }
+
+    /// The turn has come: the units are spent.
+    pub(crate) fn go(&self) {
+        let queues = self.seat.0;
+        queues.change(self.key, |line| ((), line.go(self.ticket)));
+    }
+
+    /// Leaves the turn to those behind; the turn that nobody has any more, if it is still to come.
+    pub(crate) fn cancel(&self, now: Moment) -> Option<Turn> {
+        let queues = self.seat.0;
+        let free = queues.change(self.key, |line| line.cancel(self.ticket, now));
+        free.flatten()
     }
 }
 

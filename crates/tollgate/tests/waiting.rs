@@ -92,7 +92,9 @@ in_virtual_time! {
         let mut queue = Queue::of(limiter(leaky), TASKS).await;
         let expected: Vec<(usize, u128)> = (0..TASKS).zip((0..).step_by(500)).collect();
         assert_eq!(queue.finished().await, expected);
-        assert_eq!(queue.sleeps.get(), 7, "nobody polls");
+        let held = 2;
+        let in_line = 5;
+        assert_eq!(queue.sleeps.get(), held + 2 * in_line, "one for room, one for the turn");
     }
 
     async fn every_algorithm_serves_in_order() {
@@ -119,8 +121,8 @@ in_virtual_time! {
     async fn a_held_request_that_is_dropped_gives_its_units_back() {
         let leaky = Limit::per_second(2).counted_by(Algorithm::LeakyBucket).burst(3);
         let mut queue = Queue::of(limiter(leaky), 4).await;
-        // 1 is admitted and held until 500 ms.
-        assert_eq!(queue.limiter.peek("key", 1).remaining(), 1);
+        // 1 is held until 500 ms, 2 until 1 s, and 3 is in line.
+        assert_eq!(queue.limiter.peek("key", 1).remaining(), 0);
         queue.tasks[1].abort();
         tokio::task::yield_now().await;
         let expected = vec![(0, 0), (2, 500), (3, 1_000)];
@@ -193,5 +195,65 @@ in_virtual_time! {
         assert!(queue.limiter.check("key").is_allowed());
         assert_eq!(queue.finished().await, [(0, 0), (1, 150)]);
         assert_eq!(queue.sleeps.get(), 2);
+    }
+    async fn a_refund_serves_the_first_in_line_at_once() {
+        let mut queue = Queue::of(limiter(Limit::per_hour(1).burst(1)), 2).await;
+        sleep(Duration::from_secs(1)).await;
+        assert!(queue.limiter.refund("key", 1).is_allowed());
+        assert_eq!(queue.finished().await, [(0, 0), (1, 1_000)]);
+    }
+
+    async fn nobody_leaves_early_though_the_timer_rings_early() {
+        let leaky = Limit::per_second(2).counted_by(Algorithm::LeakyBucket).burst(3);
+        let limiter = limiter(leaky);
+        assert!(limiter.check("key").is_allowed());
+        let (began, rang) = (Instant::now(), Cell::new(0));
+        let early = |span: Duration| {
+            rang.set(rang.get() + 1);
+            sleep((span / 2).max(Duration::from_millis(1)))
+        };
+        limiter.until_n_ready_with("key", 1, early).await.unwrap();
+        assert!(rang.get() > 1);
+        assert_eq!(began.elapsed().as_millis(), 500);
+    }
+
+    async fn turns_that_are_shorter_than_a_tick_share_the_ticks() {
+        let leaky = Limit::per_second(20_000).counted_by(Algorithm::LeakyBucket).burst(1_000);
+        let mut queue = Queue::of(limiter(leaky), 1_000).await;
+        let served = queue.finished().await;
+        let last = served.iter().map(|(_, after)| *after).max();
+        // The last is due after 49.95 ms; a timer of tokio's rings up to a tick later.
+        assert!((50..=51).contains(&last.unwrap()), "{last:?}");
+        assert_eq!(queue.sleeps.get(), 999, "each sleeps once");
+    }
+
+    async fn what_never_fits_does_not_stand_in_line() {
+        let queue = Queue::of(limiter(Limit::per_hour(1).burst(1)), 2).await;
+        let began = Instant::now();
+        let never = queue.limiter.until_n_ready("key", 2).await;
+        assert!(matches!(never, Err(NotReady::NeverFits)));
+        assert!(began.elapsed().is_zero());
+    }
+
+    async fn those_behind_one_who_leaves_move_up_and_no_turn_is_given_twice() {
+        let leaky = Limit::per_second(2).counted_by(Algorithm::LeakyBucket).burst(10);
+        let mut queue = Queue::of(limiter(leaky), 4).await;
+        sleep(Duration::from_millis(100)).await;
+        queue.tasks[1].abort();
+        tokio::task::yield_now().await;
+        // 2 has the turn at 500 ms now and 3 that at 1 s, so the next one is at 1.5 s.
+        assert_eq!(queue.limiter.check("key").delay(), Duration::from_millis(1_400));
+        assert_eq!(queue.finished().await, [(0, 0), (2, 500), (3, 1_000)]);
+    }
+
+    async fn a_turn_before_one_that_was_told_is_not_given_back() {
+        let leaky = Limit::per_second(2).counted_by(Algorithm::LeakyBucket).burst(10);
+        let mut queue = Queue::of(limiter(leaky), 2).await;
+        assert_eq!(queue.limiter.check("key").delay(), Duration::from_secs(1));
+        queue.tasks[1].abort();
+        tokio::task::yield_now().await;
+        let next = queue.limiter.check("key").delay();
+        assert_eq!(next, Duration::from_millis(1_500), "one second is another's");
+        assert_eq!(queue.finished().await, [(0, 0)]);
     }
 }

@@ -56,7 +56,8 @@ impl<C: Clock> Builder<C> {
         }
     }
 
-    /// How many may wait for one key in `until_ready`. 1 024 if nothing is said.
+    /// How many may wait for one key in `until_ready`, those included that a leaky bucket holds
+    /// until their turn. 1 024 if nothing is said.
     pub fn max_waiting(self, waiting: usize) -> Builder<C> {
         Builder {
             waiting_per_key_max: waiting,

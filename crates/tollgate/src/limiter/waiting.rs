@@ -1,21 +1,25 @@
 //! Waiting for one's turn.
 //!
-//! Whoever waits for a key stands in a line, and only the first in it sleeps: exactly until its
-//! turn, as the limit's own refusal or delay says. Nothing is charged before the first is admitted,
-//! and then at once; only a leaky bucket admits and holds, and whoever leaves while it is held
-//! gives its units back. So dropping the future at any point costs nothing, and the next takes
-//! over.
+//! Whoever waits for a key stands in a line, and only the first in it sleeps: until the limit's own
+//! retry time, or until units come back by a refund. Nothing is charged before the first is
+//! allowed, and then at once. A leaky bucket allows as many as its queue holds: these leave the
+//! line and are held beside each other, each until its turn by the limiter's own clock. Whoever
+//! leaves while it is held passes its turn on to those behind it, and the last turn of them goes
+//! back to the bucket. So dropping the future at any point costs nothing, and no two leave in one
+//! turn.
 
 use std::fmt;
 use std::future::Future;
+use std::future::poll_fn;
 use std::hash::Hash;
-use std::ops::ControlFlow;
+use std::pin::pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Clock, Cost, Decision, Grant, Key, Span, StoreError, Wait};
+use tollgate_core::{Algorithm, Clock, Cost, Decision, Grant, Key, Moment, Span, StoreError, Wait};
 
 use super::Limiter;
-use crate::queue::{Entered, Place};
+use crate::queue::{Attempt, Entered, HeldPlace, Place, Turn};
 
 /// Why waiting would not help.
 #[derive(Debug)]
@@ -33,19 +37,11 @@ pub enum NotReady {
     Store(StoreError),
 }
 
-/// What the first in a line has to wait for.
-enum Pending {
-    /// Its units are not there yet.
-    Refused(Span),
-    /// It is admitted and charged, and held until its turn.
-    Held(Grant),
-}
-
-/// Units that were charged for a request that is still held.
+/// An allowed request that is held until its turn; dropped before, it leaves its turn to others.
 struct Held<'l, C: Clock> {
     limiter: &'l Limiter<C>,
     key: Key,
-    units: u64,
+    place: Option<HeldPlace<'l>>,
 }
 
 // === impl Limiter ===
@@ -57,7 +53,8 @@ impl<C: Clock> Limiter<C> {
     ///   poll that found nothing. A [`Limiter::check`] does not wait and may come between.
     /// * **Cancel-safe**: a future that is dropped before it is ready has charged nothing, and its
     ///   place goes to the next.
-    /// * **No polling**: the first sleeps until its turn, the others until they are first.
+    /// * **No polling**: the first sleeps until its units are due or a [`Limiter::refund`] brings
+    ///   them, the others until they are first.
     ///
     /// With a leaky bucket the request is held until its turn, also if it was admitted at once.
     ///
@@ -122,82 +119,168 @@ impl<C: Clock> Limiter<C> {
         K: Hash + ?Sized,
         S: Future<Output = ()>,
     {
+        if units > u64::from(self.limit.capacity()) {
+            return Err(NotReady::NeverFits);
+        }
         let key = self.keys.of(key);
         if self.queues.are_empty()
             && self.limit.algorithm() != Algorithm::LeakyBucket
-            && let ControlFlow::Break(done) = self.attempt(key, units)
+            && let (Attempt::Done(done), _) = self.attempt(key, units)
         {
             return done;
         }
-        let (_place, mut pending): (Place<'_>, Pending) =
-            match self.queues.enter(key, || self.attempt(key, units)) {
-                Entered::Done(done) => return done,
-                Entered::First(place, pending) => (place, pending),
-                Entered::Full(max, pending) => {
-                    drop(pending.and_then(|pending| self.held(key, units, &pending)));
-                    return Err(NotReady::TooManyWaiting { max });
-                }
-                Entered::Behind(place) => {
-                    place.first().await;
-                    match self.attempt(key, units) {
-                        ControlFlow::Break(done) => return done,
-                        ControlFlow::Continue(pending) => (place, pending),
-                    }
-                }
-            };
+        match self.queues.enter(key, || self.attempt(key, units).0) {
+            Entered::Done(done) => done,
+            Entered::Held(allowed, place) => {
+                self.hold(key, place, &sleep).await;
+                allowed
+            }
+            Entered::Behind(place) => self.stand_in_line(key, units, place, &sleep).await,
+            Entered::Full(max, turn) => {
+                turn.into_iter().for_each(|turn| self.give_back(key, turn));
+                Err(NotReady::TooManyWaiting { max })
+            }
+        }
+    }
+
+    /// Waits to be first, then for the units, then for the turn.
+    async fn stand_in_line<S: Future<Output = ()>>(
+        &self,
+        key: Key,
+        units: u64,
+        place: Place<'_>,
+        sleep: &impl Fn(Duration) -> S,
+    ) -> Result<Grant, NotReady> {
+        place.first().await;
         loop {
-            // Declared after the place, so that units go back before the next one asks.
-            let held = self.held(key, units, &pending);
-            match pending {
-                Pending::Refused(wait) => sleep(wait.into()).await,
-                Pending::Held(grant) => {
-                    sleep(grant.delay.into()).await;
-                    held.into_iter().for_each(Held::spend);
-                    return Ok(grant);
+            place.forget_refund();
+            match self.attempt(key, units) {
+                (Attempt::Done(done), _) => return done,
+                (Attempt::Held(allowed, turn), _) => {
+                    if let Some(place) = place.hold(turn) {
+                        self.hold(key, place, sleep).await;
+                    }
+                    return allowed;
+                }
+                (Attempt::Denied, wait) => {
+                    let units_are_back = |context: &Context<'_>| place.poll_refund(context);
+                    sleep_unless(sleep(wait.into()), units_are_back).await;
                 }
             }
-            match self.attempt(key, units) {
-                ControlFlow::Break(done) => return done,
-                ControlFlow::Continue(next) => pending = next,
-            }
         }
     }
 
-    fn attempt(&self, key: Key, units: u64) -> ControlFlow<Result<Grant, NotReady>, Pending> {
-        match self.store.check(&self.charge_of(key, Cost::Take(units))) {
-            Err(error) => ControlFlow::Break(Err(NotReady::Store(error))),
-            Ok(Decision::Allow(grant)) if grant.delay.is_zero() => ControlFlow::Break(Ok(grant)),
-            Ok(Decision::Allow(grant)) => ControlFlow::Continue(Pending::Held(grant)),
-            Ok(Decision::Deny(denial)) => match denial.wait {
-                Wait::Never => ControlFlow::Break(Err(NotReady::NeverFits)),
-                Wait::For(wait) => ControlFlow::Continue(Pending::Refused(wait)),
-            },
-        }
-    }
-
-    fn held(&self, key: Key, units: u64, pending: &Pending) -> Option<Held<'_, C>> {
-        matches!(pending, Pending::Held(_)).then(|| Held {
+    /// Holds an allowed request until its turn, by the limiter's own clock: a timer may ring early.
+    async fn hold<'l, S: Future<Output = ()>>(
+        &'l self,
+        key: Key,
+        place: HeldPlace<'l>,
+        sleep: &impl Fn(Duration) -> S,
+    ) {
+        let mut held = Held {
             limiter: self,
             key,
-            units,
-        })
+            place: Some(place),
+        };
+        while let Some(due) = held.due().await {
+            let wait = due.since(self.now());
+            if wait.is_zero() {
+                break;
+            }
+            let has_moved = |context: &Context<'_>| match held.due_in(context) {
+                Some(now_due) if now_due == due => Poll::Pending,
+                _ => Poll::Ready(()),
+            };
+            sleep_unless(sleep(wait.into()), has_moved).await;
+        }
+        held.go();
     }
+
+    /// One question to the limit; with a denial, how long until the units are there.
+    fn attempt(&self, key: Key, units: u64) -> (Attempt<Result<Grant, NotReady>>, Span) {
+        // Read first, so that a turn seems to end too early if anything, never too late.
+        let now = match self.limit.algorithm() {
+            Algorithm::LeakyBucket => self.now(),
+            _ => Moment::ZERO,
+        };
+        let attempt = match self.store.check(&self.charge_of(key, Cost::Take(units))) {
+            Err(error) => Attempt::Done(Err(NotReady::Store(error))),
+            Ok(Decision::Allow(grant)) if grant.delay.is_zero() => Attempt::Done(Ok(grant)),
+            Ok(Decision::Allow(grant)) => {
+                let turn = Turn {
+                    // Read again, so that nobody leaves early.
+                    due: self.now() + grant.delay,
+                    ends: now + grant.reset,
+                    units,
+                };
+                Attempt::Held(Ok(grant), turn)
+            }
+            Ok(Decision::Deny(denial)) => match denial.wait {
+                Wait::Never => Attempt::Done(Err(NotReady::NeverFits)),
+                Wait::For(wait) => return (Attempt::Denied, wait),
+            },
+        };
+        (attempt, Span::ZERO)
+    }
+
+    /// Gives the units of a turn back to the bucket, if nobody has been given a later one.
+    ///
+    /// If somebody has, by a `check`, the units stay taken until the turn is over: were they given
+    /// back, the next request would be told to leave together with the last one.
+    fn give_back(&self, key: Key, turn: Turn) {
+        let newest = self.told(self.store.check(&self.charge_of(key, Cost::Peek(1))));
+        let ends = self.now() + newest.reset();
+        let interval = self.limit.interval().unwrap_or(Span::ZERO);
+        if ends.since(turn.ends) >= interval {
+            return;
+        }
+        let refund = self.charge_of(key, Cost::Refund(turn.units));
+        // Counted if it fails; a drop has nobody to tell.
+        let _refunded = self.told(self.store.check(&refund));
+        self.queues.refund(key);
+    }
+
+    fn now(&self) -> Moment {
+        self.store.clock().on(self.limit.timeline())
+    }
+}
+
+/// Sleeps until `timer` rings or `is_over` says that there is no need to.
+async fn sleep_unless(timer: impl Future<Output = ()>, is_over: impl Fn(&Context<'_>) -> Poll<()>) {
+    let mut timer = pin!(timer);
+    poll_fn(|context| match timer.as_mut().poll(context) {
+        Poll::Ready(()) => Poll::Ready(()),
+        Poll::Pending => is_over(context),
+    })
+    .await;
 }
 
 // === impl Held ===
 
 impl<C: Clock> Held<'_, C> {
-    /// The request's turn has come: its units are gone.
-    fn spend(self) {
-        std::mem::forget(self);
+    async fn due(&self) -> Option<Moment> {
+        poll_fn(|context| Poll::Ready(self.due_in(context))).await
+    }
+
+    fn due_in(&self, context: &Context<'_>) -> Option<Moment> {
+        self.place.as_ref().and_then(|place| place.due(context))
+    }
+
+    /// The request's turn has come: its units are spent.
+    fn go(&mut self) {
+        if let Some(place) = self.place.take() {
+            place.go();
+        }
     }
 }
 
 impl<C: Clock> Drop for Held<'_, C> {
     fn drop(&mut self) {
-        let refund = self.limiter.charge_of(self.key, Cost::Refund(self.units));
-        // Counted if it fails; a drop has nobody to tell.
-        let _refunded = self.limiter.told(self.limiter.store.check(&refund));
+        let place = self.place.take();
+        let free = place.and_then(|place| place.cancel(self.limiter.now()));
+        if let Some(turn) = free {
+            self.limiter.give_back(self.key, turn);
+        }
     }
 }
 
