@@ -19,7 +19,6 @@
 mod parts;
 
 use std::future::poll_fn;
-use std::hash::{BuildHasher, RandomState};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
@@ -33,6 +32,7 @@ use crate::fit::Fitted;
 use crate::keys;
 use crate::question::{Question, Step};
 use crate::reach::Asked;
+use crate::simulated::{is_seeded, random_word};
 use crate::store::{Redis, malformed, unfit};
 use crate::told::{self, General, Status, Told};
 
@@ -259,9 +259,9 @@ pub(crate) fn unique_name() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let count = NEXT.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
     static FIRST: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
-    let name = FIRST
-        .get_or_init(|| RandomState::new().hash_one(0_u8))
-        .wrapping_add(count);
+    let name = FIRST.get_or_init(random_word).wrapping_add(count);
+    // What a simulation draws does not depend on what else the process has named.
+    let name = if is_seeded() { random_word() } else { name };
     // So that nothing begins with a byte of 255, as marks do.
     name & !(1 << 62)
 }

@@ -1,6 +1,6 @@
 //! Which node serves which slot.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
@@ -53,7 +53,7 @@ pub(crate) struct Range {
 
 #[derive(Clone, Default)]
 struct Map {
-    nodes: HashMap<String, Arc<Node>>,
+    nodes: BTreeMap<String, Arc<Node>>,
     /// For each slot the node that serves it, once it is known.
     slots: Vec<Option<Arc<Node>>>,
 }
@@ -94,7 +94,7 @@ impl Cluster {
     ) -> Cluster {
         let cluster = Cluster {
             map: ArcSwap::from_pointee(Map {
-                nodes: HashMap::new(),
+                nodes: BTreeMap::new(),
                 slots: vec![None; SLOTS],
             }),
             changing: Mutex::new(()),

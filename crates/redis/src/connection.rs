@@ -15,6 +15,7 @@ use tokio_rustls::TlsConnector;
 use crate::config::{Config, InvalidConfig, Secret, Tls};
 use crate::resp::{self, Reply};
 use crate::script::Scripts;
+use crate::simulated::Transport;
 
 /// Bytes that are read at once, at first.
 const INPUT_BYTES: usize = 64 * 1024;
@@ -26,6 +27,8 @@ pub(crate) struct Opener {
     password: Option<Secret>,
     tls: Option<Encryption>,
     scripts: Arc<Scripts>,
+    /// In place of TCP, in a simulation.
+    transport: Option<Arc<dyn Transport>>,
 }
 
 /// What encrypts, and the name in the server's certificate if it is not the host's.
@@ -41,19 +44,24 @@ pub(crate) struct Connection {
 }
 
 /// Bytes in and out.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 // === impl Opener ===
 
 impl Opener {
-    pub(crate) fn new(config: &Config, scripts: Scripts) -> Result<Opener, InvalidConfig> {
+    pub(crate) fn new(
+        config: &Config,
+        scripts: Scripts,
+        transport: Option<Arc<dyn Transport>>,
+    ) -> Result<Opener, InvalidConfig> {
         Ok(Opener {
             username: config.username.clone(),
             password: config.password.clone(),
             tls: config.tls.as_ref().map(encryption).transpose()?,
             scripts: Arc::new(scripts),
+            transport,
         })
     }
 
@@ -141,6 +149,9 @@ impl Opener {
     }
 
     async fn connect(&self, address: &str) -> io::Result<Box<dyn Stream>> {
+        if let Some(transport) = &self.transport {
+            return transport.connect(address).await;
+        }
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let Some((connector, name)) = &self.tls else {

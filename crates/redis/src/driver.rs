@@ -81,6 +81,7 @@ impl Driver {
         loop {
             let deadline = shared.first_deadline();
             tokio::select! {
+                biased;
                 opened = &mut attempt => return opened,
                 () = reached(deadline) => shared.expire(Instant::now()),
                 () = shared.filled.notified(), if deadline.is_none() => {}

@@ -4,9 +4,11 @@
 //! whose keys meet in one place of a map; a secret of this process keeps them from aiming.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, Hasher};
 
 use tollgate_core::Key;
+
+use crate::simulated::random_word;
 
 /// A map by key.
 pub(crate) type KeyMap<V> = HashMap<Key, V, Folding>;
@@ -28,9 +30,8 @@ pub(crate) struct Fold {
 
 impl Default for Folding {
     fn default() -> Folding {
-        let random = RandomState::new();
         Folding {
-            secret: [random.hash_one(0_u8), random.hash_one(1_u8)],
+            secret: [random_word(), random_word()],
         }
     }
 }

@@ -109,6 +109,9 @@ mod inspect;
 #[doc(hidden)]
 pub mod fuzzed;
 
+#[doc(hidden)]
+pub mod simulated;
+
 #[cfg(test)]
 mod behaviour;
 

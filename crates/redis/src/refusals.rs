@@ -10,7 +10,6 @@
 //! lead to another master, with another clock, or to one that has forgotten everything. A refund
 //! through another node is not seen here: the key stays refused for the wait that it was told.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::time::Instant;
@@ -19,6 +18,7 @@ use tollgate_core::{
 };
 
 use crate::fit::Fitted;
+use crate::key_map::KeyMap;
 use crate::seen::{Seen, moment};
 use crate::sharded::Sharded;
 use crate::told::coarsen;
@@ -33,7 +33,7 @@ const WAIT_MIN: Span = Span::from_millis(1);
 /// Keys that were refused lately.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
-    shards: Sharded<HashMap<Key, Box<Refused>>, SHARDS>,
+    shards: Sharded<KeyMap<Box<Refused>>, SHARDS>,
     count: AtomicUsize,
 }
 

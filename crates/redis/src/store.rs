@@ -24,6 +24,7 @@ use crate::reach::{Asked, Reach};
 use crate::refusals::Refusals;
 use crate::resp::Malformed;
 use crate::script::{Caller, Scripts};
+use crate::simulated::Surroundings;
 use crate::stats::{Counts, Stats};
 use crate::told::{self, Told};
 use crate::watch::Watch;
@@ -72,47 +73,31 @@ impl Redis {
             prefix: config.prefix.clone(),
             ..Caller::default()
         };
-        Redis::with(config, Scripts::new(), &caller)
+        Redis::with(config, Scripts::new(), &caller, None)
     }
 
-    /// A store whose time the test tells.
-    #[cfg(test)]
-    pub(crate) fn under_test(config: &Config) -> Result<Redis, InvalidConfig> {
-        let now = Arc::new(std::sync::atomic::AtomicU64::new(0));
-        let caller = Caller {
-            prefix: config.prefix.clone(),
-            now: Some(Arc::clone(&now)),
-            ..Caller::default()
-        };
-        let mut redis = Redis::with(config, Scripts::under_test(), &caller)?;
-        redis.now = Some(now);
-        // The test says when leases are looked after.
-        redis.keeper.abort();
-        Ok(redis)
-    }
-
-    /// The moment that the scripts take for now.
-    #[cfg(test)]
-    pub(crate) fn set_now(&self, micros: u64) {
-        let now = self.now.as_ref().expect("built by `under_test`");
-        now.store(micros, std::sync::atomic::Ordering::SeqCst);
-    }
-
-    fn with(config: &Config, scripts: Scripts, caller: &Caller) -> Result<Redis, InvalidConfig> {
+    /// A store that runs these scripts.
+    pub(crate) fn with(
+        config: &Config,
+        scripts: Scripts,
+        caller: &Caller,
+        surroundings: Option<&Surroundings>,
+    ) -> Result<Redis, InvalidConfig> {
         config.validate()?;
         let stats = Arc::new(Stats::default());
-        let opener = Opener::new(config, scripts)?;
+        let transport = surroundings.map(|given| Arc::clone(&given.transport));
+        let opener = Opener::new(config, scripts, transport)?;
         let reach = Arc::new(Reach::new(config, opener, caller, &stats));
         #[cfg(not(test))]
-        let watch = Watch::new();
+        let watch = || Watch::of(surroundings.map(|given| Arc::clone(&given.clock)));
         #[cfg(test)]
-        let watch = Watch::told(caller.now.clone());
-        let leases = Leases::new(watch);
+        let watch = || Watch::told(caller.now.clone());
+        let leases = Leases::new(watch());
         let keeper = leased::keep(Arc::clone(&leases), Arc::clone(&reach), Arc::clone(&stats));
         let keeper = tokio::spawn(keeper);
         let lasts = config.sync_interval + config.timeout;
         #[cfg(not(test))]
-        let table = Table::new(Watch::new(), lasts);
+        let table = Table::new(watch(), lasts);
         #[cfg(test)]
         let table = Table::under_test(caller.now.clone(), lasts);
         let reporter = write_back::keep(
@@ -392,3 +377,6 @@ pub(crate) fn malformed(malformed: Malformed) -> StoreError {
         source: Box::new(malformed),
     }
 }
+
+#[cfg(test)]
+mod under_test;

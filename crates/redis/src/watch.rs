@@ -1,5 +1,6 @@
 //! This node's own time, by which leases end here.
 
+use std::fmt;
 #[cfg(test)]
 use std::sync::Arc;
 #[cfg(test)]
@@ -7,15 +8,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::Moment;
 
+use crate::simulated::Monotonic;
+
 /// A steady clock: the processor's time stamp counter where there is one.
 ///
 /// Its rate may be wrong by less than a lease's margin, which is one in a hundred. It stands still
 /// while the machine is suspended, as every steady clock does: a node that is put to sleep and
 /// wakes later spends its leases later.
-#[derive(Debug)]
 pub(crate) struct Watch {
     clock: quanta::Clock,
     start: u64,
+    /// In place of the processor's clock, in a simulation.
+    simulated: Option<Monotonic>,
     /// Microseconds that a test tells.
     #[cfg(test)]
     told: Option<Arc<AtomicU64>>,
@@ -30,8 +34,18 @@ impl Watch {
         Watch {
             clock,
             start,
+            simulated: None,
             #[cfg(test)]
             told: None,
+        }
+    }
+
+    /// A watch that shows another clock's time, if there is one.
+    #[cfg(not(test))]
+    pub(crate) fn of(simulated: Option<Monotonic>) -> Watch {
+        Watch {
+            simulated,
+            ..Watch::new()
         }
     }
 
@@ -51,6 +65,15 @@ impl Watch {
         if let Some(told) = &self.told {
             return Moment::from_nanos(told.load(Ordering::SeqCst) * 1_000);
         }
+        if let Some(simulated) = &self.simulated {
+            return simulated();
+        }
         Moment::from_nanos(self.clock.delta_as_nanos(self.start, self.clock.raw()))
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").finish_non_exhaustive()
     }
 }
