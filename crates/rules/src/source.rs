@@ -64,7 +64,8 @@ impl Source {
 ///
 /// # Errors
 ///
-/// [`ReadError`] for the first path that cannot be read, and for a directory without rules.
+/// [`ReadError`] for the first path that cannot be read, for a symbolic link in a directory that
+/// leads nowhere, and for a directory without rules.
 pub fn read_paths(paths: &[PathBuf]) -> Result<Vec<Source>, ReadError> {
     let mut files = Vec::new();
     for path in paths {
@@ -98,7 +99,7 @@ fn files_in(directory: &Path) -> Result<Vec<PathBuf>, ReadError> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if is_rules(&path) {
+        if is_rules(&path)? {
             files.push(path);
         }
         if files.len() > FILES_MAX {
@@ -114,11 +115,25 @@ fn files_in(directory: &Path) -> Result<Vec<PathBuf>, ReadError> {
     Ok(files)
 }
 
-/// Symbolic links count as what they point to: a ConfigMap's files are links.
-fn is_rules(path: &Path) -> bool {
+/// Whether a directory's entry is a file of rules.
+///
+/// A symbolic link counts as what it points to, as a ConfigMap's files are links; one that leads
+/// nowhere is an error, since the rules that it stood for would be gone without a word.
+fn is_rules(path: &Path) -> Result<bool, ReadError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let named = name.ends_with(".yaml") || name.ends_with(".yml");
-    named && !name.starts_with('.') && path.is_file()
+    let is_named = name.ends_with(".yaml") || name.ends_with(".yml");
+    if !is_named || name.starts_with('.') {
+        return Ok(false);
+    }
+    match path.metadata() {
+        Ok(metadata) => Ok(metadata.is_file()),
+        // Removed since the directory was listed.
+        Err(_) if path.symlink_metadata().is_err() => Ok(false),
+        Err(source) => Err(ReadError::Io {
+            path: path.to_owned(),
+            source,
+        }),
+    }
 }
 
 fn read(path: &Path) -> Result<Source, ReadError> {

@@ -177,8 +177,9 @@ fn tell_changes(changes: &Changes) {
     for domain in &changes.added {
         info!(domain, "domain added");
     }
+    // Its requests are not limited from now on, and a file may have gone by mistake.
     for domain in &changes.removed {
-        info!(domain, "domain removed");
+        warn!(domain, "domain removed: its requests meet no limit");
     }
 }
 

@@ -67,6 +67,22 @@ fn a_config_map_counts_each_file_once() {
 }
 
 #[test]
+fn a_link_in_a_directory_that_leads_nowhere_is_an_error() {
+    let folder = Folder::new("dangling");
+    folder.write("a.yaml", "domain: a");
+    std::os::unix::fs::symlink("gone.yaml", folder.0.join("b.yaml")).unwrap();
+    let error = read_paths(std::slice::from_ref(&folder.0)).unwrap_err();
+    assert!(error.to_string().ends_with("b.yaml"), "{error}");
+    // What is no file of rules is nobody's loss.
+    fs::remove_file(folder.0.join("b.yaml")).unwrap();
+    for name in ["b.txt", ".b.yaml"] {
+        std::os::unix::fs::symlink("gone.yaml", folder.0.join(name)).unwrap();
+    }
+    let sources = read_paths(std::slice::from_ref(&folder.0)).unwrap();
+    assert_eq!(names(&sources), ["a.yaml"]);
+}
+
+#[test]
 fn what_cannot_be_read_is_named() {
     let folder = Folder::new("unreadable");
     let empty = read_paths(std::slice::from_ref(&folder.0));

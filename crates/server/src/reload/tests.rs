@@ -1,6 +1,9 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::sync::Mutex;
 
 use tempfile::TempDir;
 use tollgate_memory::SystemClock;
@@ -8,18 +11,84 @@ use tollgate_memory::SystemClock;
 use super::*;
 use crate::stores::Stores;
 
-#[test]
-fn a_failure_that_lasts_is_told_once_and_when_ordered() {
-    let directory = TempDir::new().unwrap();
-    let file = directory.path().join("rules.yaml");
-    let rules = "domain: d\ndescriptors: [{key: k, rate_limit: 5/day}]\n";
-    fs::write(&file, rules).unwrap();
+/// A reader of the rules in a directory, and its metrics.
+fn reader(directory: &TempDir) -> (Reader, Arc<Metrics>) {
     let config = Config::new(vec![directory.path().to_owned()]);
     let stores = Stores::open(&config, Arc::new(SystemClock::new())).unwrap();
     let engine = Arc::new(Engine::new(stores));
     let metrics = Arc::new(Metrics::new(engine.decisions(), engine.stores()));
-    let counted = Arc::clone(&metrics);
-    let mut reader = Reader::new(engine, counted, config);
+    (Reader::new(engine, Arc::clone(&metrics), config), metrics)
+}
+
+/// What this thread logs.
+#[derive(Clone, Default)]
+struct Journal(Arc<Mutex<Vec<u8>>>);
+
+impl Journal {
+    fn begin() -> (Journal, tracing::subscriber::DefaultGuard) {
+        let journal = Journal::default();
+        let written = journal.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || written.clone())
+            .finish();
+        (journal, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn lines(&self, words: &str) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let lines = text.lines().filter(|line| line.contains(words));
+        lines.map(str::to_owned).collect()
+    }
+}
+
+impl io::Write for Journal {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn rules_whose_link_leads_nowhere_stay_and_a_domain_that_goes_is_a_warning() {
+    let (journal, _guard) = Journal::begin();
+    let directory = TempDir::new().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let rules =
+        |domain: &str| format!("domain: {domain}\ndescriptors: [{{key: k, rate_limit: 5/day}}]\n");
+    fs::write(path("d.yaml"), rules("d")).unwrap();
+    fs::write(path("target"), rules("e")).unwrap();
+    symlink("target", path("e.yaml")).unwrap();
+    let (mut reader, _metrics) = reader(&directory);
+    reader.first().unwrap();
+    fs::remove_file(path("target")).unwrap();
+    assert_eq!(reader.again(Why::Noticed), Outcome::Failed);
+    assert!(reader.engine.rules().domains().eq(["d", "e"]));
+    let failure = journal.lines("the rules cannot be read");
+    assert!(
+        failure[0].contains("ERROR") && failure[0].contains("e.yaml"),
+        "{failure:?}"
+    );
+    assert!(journal.lines("domain removed").is_empty());
+    fs::remove_file(path("e.yaml")).unwrap();
+    assert_eq!(reader.again(Why::Noticed), Outcome::InForce);
+    assert!(reader.engine.rules().domains().eq(["d"]));
+    let removed = journal.lines("domain removed");
+    assert!(removed[0].contains("WARN"), "{removed:?}");
+}
+
+#[test]
+fn a_failure_that_lasts_is_told_once_and_when_ordered() {
+    // A thread without a subscriber would switch the other test's log lines off.
+    let (_journal, _guard) = Journal::begin();
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("rules.yaml");
+    let rules = "domain: d\ndescriptors: [{key: k, rate_limit: 5/day}]\n";
+    fs::write(&file, rules).unwrap();
+    let (mut reader, metrics) = reader(&directory);
     reader.first().unwrap();
     let failures = |count: u32| {
         let line = format!("tollgate_reloads_total{{outcome=\"failed\"}} {count}\n");
