@@ -10,6 +10,8 @@ use crate::source::Source;
 pub const DIAGNOSTICS_MAX: usize = 1000;
 /// The most characters of a file's own words that a message repeats.
 const QUOTED_MAX: usize = 60;
+/// What stands in a message for words that are hidden.
+const HIDDEN: &str = "the text here (not shown: it may be a password)";
 
 /// A place in one of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +49,8 @@ pub(crate) struct Findings {
     spoilt: Spoilt,
     /// What the files are called, for people.
     files: Vec<String>,
+    /// Whether messages leave out the file's own words, because a password may be among them.
+    hides_text: bool,
 }
 
 /// A run of mistakes whose domain is not known yet.
@@ -111,6 +115,27 @@ impl Findings {
             Some(file) if other.file != mark.file => format!("at {file}:{}", other.line),
             _ => format!("in line {}", other.line),
         }
+    }
+
+    /// Decides whether the messages that follow leave out the file's own words.
+    pub(crate) fn hide_text(&mut self, hides_text: bool) {
+        self.hides_text = hides_text;
+    }
+
+    /// A file's own words in a message, or a stand-in where they are hidden.
+    pub(crate) fn quoted(&self, text: &str) -> String {
+        if self.hides_text {
+            return HIDDEN.to_owned();
+        }
+        quoted(text)
+    }
+
+    /// As much of a file's own words as a help text repeats inside backquotes.
+    pub(crate) fn short(&self, text: &str) -> String {
+        if self.hides_text {
+            return "…".to_owned();
+        }
+        quoted(text).trim_matches('`').to_owned()
     }
 
     /// Says which domain the mistakes that follow are in.

@@ -70,6 +70,24 @@ pub(crate) const ALGORITHMS: [&str; 5] = [
     "token_bucket",
     "leaky_bucket",
 ];
+/// A limit's keys that mean something for one algorithm only.
+pub(crate) const BELONGS: [(&str, &str); 4] = [
+    ("burst", "token_bucket"),
+    ("queue", "leaky_bucket"),
+    ("segments", "sliding_window"),
+    ("anchor", "fixed_window"),
+];
+/// The keys that an unlimited rule does not have.
+pub(crate) const NOT_IF_UNLIMITED: [&str; 8] = [
+    "unit",
+    "window",
+    "algorithm",
+    "burst",
+    "queue",
+    "segments",
+    "anchor",
+    "soft",
+];
 pub(crate) const ANCHORS: [&str; 2] = ["clock", "first_request"];
 
 const fn field(key: &'static str, form: Form, about: &'static str) -> Field {

@@ -1,7 +1,7 @@
 //! Scalars with a type: text, flags, whole numbers.
 
 use crate::draft::Spanned;
-use crate::findings::{Findings, quoted};
+use crate::findings::Findings;
 use crate::yaml::{Looks, Node, Scalar};
 
 /// The text of a node. Whole numbers and flags are taken as they are written, because Envoy's
@@ -16,9 +16,12 @@ pub(crate) fn text(node: &Node, key: &str, findings: &mut Findings) -> Option<Sp
     if scalar.looks() == Looks::Float {
         let message = format!(
             "`{key}` takes text, and {} is a number with a point (error checking config)",
-            quoted(&scalar.text)
+            findings.quoted(&scalar.text)
         );
-        let help = format!("put it in quotes: `{key}: \"{}\"`", short(&scalar.text));
+        let help = format!(
+            "put it in quotes: `{key}: \"{}\"`",
+            findings.short(&scalar.text)
+        );
         findings.error(node.mark, "type", message, help);
         return None;
     }
@@ -34,7 +37,7 @@ pub(crate) fn flag(node: &Node, key: &str, findings: &mut Findings) -> Option<bo
         return Some(flag);
     }
     if let Some((scalar, flag)) = node.scalar().and_then(|text| Some((text, old_flag(text)?))) {
-        let message = format!("{} is read as `{flag}`", quoted(&scalar.text));
+        let message = format!("{} is read as `{flag}`", findings.quoted(&scalar.text));
         let help = format!("write `{key}: {flag}`: newer YAML takes other words for text");
         findings.warning(node.mark, "flag-word", message, help);
         return Some(flag);
@@ -44,10 +47,14 @@ pub(crate) fn flag(node: &Node, key: &str, findings: &mut Findings) -> Option<bo
             let word = scalar.text.to_ascii_lowercase();
             let meant = matches!(word.as_str(), "true" | "yes" | "on" | "1" | "y");
             let meant = if meant { "true" } else { "false" };
-            (
-                format!("{} is neither `true` nor `false`", quoted(&scalar.text)),
-                format!("write `{key}: {meant}`, without quotes"),
-            )
+            let is_flag = !scalar.plain && matches!(word.as_str(), "true" | "false");
+            let message = if is_flag {
+                format!("`\"{}\"` is quoted text, not a boolean", scalar.text)
+            } else {
+                let shown = findings.quoted(&scalar.text);
+                format!("{shown} is neither `true` nor `false`")
+            };
+            (message, format!("write `{key}: {meant}`, without quotes"))
         }
         None => (
             format!("`{key}` is `true` or `false`, and this is {}", node.kind()),
@@ -79,8 +86,12 @@ pub(crate) fn count(
         Some(Ok(number)) => return Some(number),
         Some(Err(wrong)) => {
             let text = node.scalar().map_or("", |scalar| &scalar.text);
-            let (why, help) = wrong.shown(key, text, min, max);
-            (wrong.code(), format!("{} {why}", quoted(text)), help)
+            let (why, help) = wrong.shown(key, &findings.short(text), min, max);
+            (
+                wrong.code(),
+                format!("{} {why}", findings.quoted(text)),
+                help,
+            )
         }
         None => (
             "type",
@@ -153,10 +164,7 @@ impl Wrong {
     fn shown(&self, key: &str, text: &str, min: u32, max: u32) -> (String, String) {
         let range = format!("write a whole number from {min} to {max}");
         let (why, help) = match self {
-            Wrong::Quoted => (
-                "is text",
-                format!("leave out the quotes: `{key}: {}`", short(text)),
-            ),
+            Wrong::Quoted => ("is text", format!("leave out the quotes: `{key}: {text}`")),
             Wrong::Negative => ("is negative", range),
             Wrong::Point => (
                 "is not a whole number (error checking config)",
@@ -173,9 +181,4 @@ impl Wrong {
         };
         (why.to_owned(), help)
     }
-}
-
-/// As much of a file's own words as a help text repeats.
-pub(crate) fn short(text: &str) -> String {
-    quoted(text).trim_matches('`').to_owned()
 }

@@ -3,7 +3,7 @@
 //! Whoever reads asks for each key that it knows, with a type and a default; what is there and was
 //! never asked for is a mistake that names the nearest key that was.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::num::NonZeroU32;
 
 use tollgate_core::{Sharing, Span};
@@ -28,18 +28,29 @@ pub struct Settings<'n> {
     node: Option<&'n Node>,
     asked: RefCell<Vec<&'static str>>,
     findings: &'n RefCell<Findings>,
+    /// The keys at the top below which no message repeats the file's words.
+    secrets: &'static [&'static str],
+    /// Whether this map stands below one of those keys.
+    is_secret: bool,
 }
 
 /// Reads a settings file: one document, a map.
+///
+/// `secrets` are keys at the top of the file. No message repeats a key or a value that stands below
+/// one of them, where a password may be written in the wrong place. The caller decides which
+/// excerpts ([`Diagnostic::text`]) it shows.
 ///
 /// # Errors
 ///
 /// Every mistake of the file, by line.
 pub fn settings<T>(
     source: &Source,
+    secrets: &'static [&'static str],
     take: impl FnOnce(&Settings<'_>) -> T,
 ) -> Result<T, Vec<Diagnostic>> {
     let mut findings = Findings::default();
+    // The YAML reader does not know which key it is below.
+    findings.hide_text(!secrets.is_empty());
     let documents = Documents::read(source, 0, &mut findings);
     if let Some(second) = documents.list.get(1) {
         let message = "a settings file is one document, and here another begins".to_owned();
@@ -51,7 +62,7 @@ pub fn settings<T>(
     }
     let findings = RefCell::new(findings);
     let root = documents.list.first().map(|document| &*document.root);
-    let top = Settings::over(String::new(), root, &findings);
+    let top = Settings::over(String::new(), root, &findings, secrets, false);
     let taken = take(&top);
     top.report_strangers();
     let findings = findings.into_inner();
@@ -68,7 +79,7 @@ impl<'n> Settings<'n> {
     /// The map below `key`, handed to `take`.
     pub fn map<T>(&self, key: &'static str, take: impl FnOnce(&Settings<'_>) -> T) -> T {
         let path = format!("{}{key}.", self.path);
-        let below = Settings::over(path, self.get(key), self.findings);
+        let below = self.below(path, self.get(key), self.hides(key));
         let taken = take(&below);
         below.report_strangers();
         taken
@@ -82,11 +93,16 @@ impl<'n> Settings<'n> {
         mut take: impl FnMut(&str, &Settings<'_>) -> T,
     ) -> Vec<T> {
         let path = format!("{}{key}.", self.path);
-        let named = Settings::over(path, self.get(key), self.findings);
+        let named = self.below(path, self.get(key), self.hides(key));
         let each = named.entries().filter_map(|(name, node)| {
             let name = &name.scalar()?.text;
-            let path = format!("{}{name}.", named.path);
-            let below = Settings::over(path, Some(node), self.findings);
+            let is_label = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+            let shown = match named.is_secret && !name.chars().all(is_label) {
+                true => "…",
+                false => name,
+            };
+            let path = format!("{}{shown}.", named.path);
+            let below = named.below(path, Some(node), named.is_secret);
             let taken = take(name, &below);
             below.report_strangers();
             Some(taken)
@@ -119,13 +135,13 @@ impl<'n> Settings<'n> {
     /// `true` or `false`.
     pub fn flag(&self, key: &'static str, default: bool) -> bool {
         let node = self.get(key);
-        let flag = node.and_then(|node| scalar::flag(node, key, &mut self.findings.borrow_mut()));
+        let flag = node.and_then(|node| scalar::flag(node, key, &mut self.findings_about(key)));
         flag.unwrap_or(default)
     }
 
     /// A whole number in `range`, both ends included.
     pub fn count(&self, key: &'static str, default: u32, range: (u32, u32)) -> u32 {
-        let mut findings = self.findings.borrow_mut();
+        let mut findings = self.findings_about(key);
         let node = self.get(key);
         let count = node.and_then(|node| scalar::count(node, key, range, &mut findings));
         count.unwrap_or(default)
@@ -134,7 +150,7 @@ impl<'n> Settings<'n> {
     /// A length of time, such as `1m30s`, in `range`, both ends included.
     pub fn span(&self, key: &'static str, default: Span, (min, max): (Span, Span)) -> Span {
         let span = self.parsed(key, "10s", |text| {
-            let span = window::window(text).map_err(|bad| bad.shown())?;
+            let span = window::window(text).map_err(|bad| bad.shown().to_owned())?;
             if span < min || span > max {
                 return Err(format!("is outside {min} to {max}"));
             }
@@ -145,7 +161,7 @@ impl<'n> Settings<'n> {
 
     /// Text.
     pub fn text(&self, key: &'static str) -> Option<String> {
-        let mut findings = self.findings.borrow_mut();
+        let mut findings = self.findings_about(key);
         let node = self.get(key)?;
         scalar::text(node, key, &mut findings).map(|text| text.value)
     }
@@ -158,11 +174,12 @@ impl<'n> Settings<'n> {
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<T> {
         let node = self.get(key)?;
-        let text = scalar::text(node, key, &mut self.findings.borrow_mut())?;
+        let text = scalar::text(node, key, &mut self.findings_about(key))?;
         match parse(&text.value) {
             Ok(parsed) => Some(parsed),
             Err(why) => {
-                let message = format!("{} {why}", quoted(&text.value));
+                let shown = self.findings_about(key).quoted(&text.value);
+                let message = format!("{shown} {why}");
                 self.wrong(node.mark, message, &format!("write `{key}: {example}`"));
                 None
             }
@@ -199,7 +216,7 @@ impl<'n> Settings<'n> {
         let Some(node) = self.get(key) else {
             return Vec::new();
         };
-        let mut findings = self.findings.borrow_mut();
+        let mut findings = self.findings_about(key);
         let items: Vec<&Node> = match &node.body {
             Body::List(items) => items.iter().map(|item| &**item).collect(),
             _ => vec![node],
@@ -222,12 +239,36 @@ impl<'n> Settings<'n> {
         self.wrong(mark.unwrap_or(Mark::top(0)), message, help);
     }
 
-    fn over(path: String, node: Option<&'n Node>, findings: &'n RefCell<Findings>) -> Settings<'n> {
+    fn below(&self, path: String, node: Option<&'n Node>, is_secret: bool) -> Settings<'n> {
+        Settings::over(path, node, self.findings, self.secrets, is_secret)
+    }
+
+    /// Whether the value of `key` is left out of messages.
+    fn hides(&self, key: &str) -> bool {
+        self.is_secret || self.path.is_empty() && self.secrets.contains(&key)
+    }
+
+    /// Where mistakes in the value of `key` are reported.
+    fn findings_about(&self, key: &str) -> RefMut<'_, Findings> {
+        let mut findings = self.findings.borrow_mut();
+        findings.hide_text(self.hides(key));
+        findings
+    }
+
+    fn over(
+        path: String,
+        node: Option<&'n Node>,
+        findings: &'n RefCell<Findings>,
+        secrets: &'static [&'static str],
+        is_secret: bool,
+    ) -> Settings<'n> {
         let settings = Settings {
             path,
             node: node.filter(|node| !node.is_null()),
             asked: RefCell::default(),
             findings,
+            secrets,
+            is_secret,
         };
         match settings.node {
             Some(node) if !matches!(node.body, Body::Map(_)) => {
@@ -273,7 +314,13 @@ impl<'n> Settings<'n> {
             if known.contains(&text) {
                 continue;
             }
-            let message = format!("unknown key {}", quoted(text));
+            // A URL without the key before it is a key for YAML.
+            let is_hidden = self.is_secret || text.contains(['@', ':', '/']);
+            let message = if is_hidden && !self.secrets.is_empty() {
+                "unknown key".to_owned()
+            } else {
+                format!("unknown key {}", quoted(text))
+            };
             let help = match nearest(text, &known) {
                 Some(key) => format!("did you mean `{}{key}`?", self.path),
                 None => format!("there are `{}`", known.join("`, `")),

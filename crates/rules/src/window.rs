@@ -2,6 +2,7 @@
 
 use tollgate_core::Span;
 
+use crate::findings::Findings;
 use crate::place::UNITS;
 
 /// Why a text is no length of time, or no short form.
@@ -15,14 +16,18 @@ pub(crate) enum Bad {
     NoNumber,
     /// A number with a point.
     NotWhole,
-    /// No such unit.
+    /// No such unit behind a number, as in `15min`.
     Unit(String),
+    /// No such unit in a short form, as in `60/min`.
+    UnitName(String),
     /// Longer than a span can be.
     TooLong,
     /// A short form without ` per ` and without `/`.
     NoPer,
-    /// A short form's number, which is no whole number from 0 to 2^32 - 1.
-    Count(String),
+    /// A short form that does not begin with a whole number.
+    Count,
+    /// A short form's number, which is larger than 2^32 - 1.
+    TooLarge(String),
 }
 
 /// The short units, and their nanoseconds.
@@ -43,6 +48,34 @@ pub(crate) fn unit(name: &str) -> Option<Span> {
         .iter()
         .find(|(unit, _)| unit.eq_ignore_ascii_case(name))?;
     Some(Span::from_secs(*seconds))
+}
+
+/// The unit that a text was probably meant to be: a plural, an abbreviation or a slip.
+pub(crate) fn meant_unit(text: &str) -> Option<&'static str> {
+    /// Abbreviations that do not begin their unit's name.
+    const ABBREVIATIONS: [(&str, &str); 4] = [
+        ("hr", "hour"),
+        ("wk", "week"),
+        ("mth", "month"),
+        ("yr", "year"),
+    ];
+    /// How unlike a slip may be.
+    const SLIPS_MAX: usize = 2;
+    let text = text.trim().to_lowercase();
+    let text = text.strip_suffix('s').unwrap_or(&text);
+    if text.len() > "second".len() + SLIPS_MAX {
+        return None;
+    }
+    let mut abbreviations = ABBREVIATIONS.iter();
+    let whole = abbreviations.find(|(short, _)| *short == text);
+    let text = whole.map_or(text, |(_, unit)| unit);
+    let begins = UNITS
+        .iter()
+        .find(|(unit, _)| text.len() >= 2 && unit.starts_with(text));
+    let slips = |unit: &str| strsim::damerau_levenshtein(unit, text);
+    let nearest = UNITS.iter().min_by_key(|(unit, _)| slips(unit));
+    let near = nearest.filter(|(unit, _)| slips(unit) <= SLIPS_MAX.min(unit.len() / 2));
+    begins.or(near).map(|(unit, _)| *unit)
 }
 
 /// A length of time: numbers and short units in turn.
@@ -88,8 +121,9 @@ pub(crate) fn short_form(text: &str) -> Result<(u32, Span), Bad> {
     let (count, window_text) = (count.trim(), window_text.trim());
     let is_number = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
     let count = match count.parse() {
-        Ok(count) if is_number => count,
-        _ => return Err(Bad::Count(count.to_owned())),
+        _ if !is_number => return Err(Bad::Count),
+        Ok(count) => count,
+        Err(_) => return Err(Bad::TooLarge(count.to_owned())),
     };
     let span = match unit(window_text) {
         Some(span) => span,
@@ -97,7 +131,7 @@ pub(crate) fn short_form(text: &str) -> Result<(u32, Span), Bad> {
         None => match short_unit(window_text) {
             Ok(nanos) => Span::from_nanos(nanos),
             Err(_) if window_text.starts_with(char::is_alphabetic) => {
-                return Err(Bad::Unit(window_text.to_owned()));
+                return Err(Bad::UnitName(window_text.to_owned()));
             }
             Err(_) => window(window_text)?,
         },
@@ -113,21 +147,52 @@ fn split_at_end(text: &str, belongs: impl Fn(char) -> bool) -> (&str, &str) {
 // === impl Bad ===
 
 impl Bad {
-    /// What is wrong, to follow the text itself: "`15` has no unit".
-    pub(crate) fn shown(&self) -> String {
+    /// What is wrong with `text`.
+    pub(crate) fn message(&self, text: &str, findings: &Findings) -> String {
         match self {
-            Bad::Empty => "is empty".to_owned(),
-            Bad::NoUnit => "has no unit".to_owned(),
-            Bad::NoNumber => "has a unit without a number".to_owned(),
-            Bad::NotWhole => "is not a whole number of units".to_owned(),
-            Bad::Unit(name) => format!(
-                "has no unit that we know: {}",
-                crate::findings::quoted(name)
-            ),
-            Bad::TooLong => "is longer than 366d".to_owned(),
-            Bad::NoPer => "has neither `/` nor ` per `".to_owned(),
-            Bad::Count(_) => format!("must begin with a whole number up to {}", u32::MAX),
+            Bad::Unit(name) | Bad::UnitName(name) => {
+                let (name, text) = (findings.quoted(name.trim()), findings.quoted(text));
+                format!("unknown unit {name} in {text}")
+            }
+            Bad::TooLarge(count) => {
+                let count = findings.quoted(count);
+                format!("{count} is too large; the maximum is {}", u32::MAX)
+            }
+            _ => format!("{} {}", findings.quoted(text), self.shown()),
         }
+    }
+
+    /// What is wrong, to follow the text itself: "`15` has no unit".
+    pub(crate) const fn shown(&self) -> &'static str {
+        match self {
+            Bad::Empty => "is empty",
+            Bad::NoUnit => "has no unit",
+            Bad::NoNumber => "has a unit without a number",
+            Bad::NotWhole => "is not a whole number of units",
+            Bad::Unit(_) | Bad::UnitName(_) => "has an unknown unit",
+            Bad::TooLong => "is longer than 366d",
+            Bad::NoPer => "has neither `/` nor ` per `",
+            Bad::Count => "does not begin with a whole number",
+            Bad::TooLarge(_) => "is too large",
+        }
+    }
+
+    /// What was probably meant, if that can be told.
+    pub(crate) fn help(&self) -> Option<String> {
+        let (name, is_short) = match self {
+            Bad::Unit(name) => (name, true),
+            Bad::UnitName(name) => (name, false),
+            _ => return None,
+        };
+        let unit = meant_unit(name)?;
+        let mut short = SHORT_UNITS.iter().map(|(short, _)| *short);
+        let word = match is_short {
+            // `month` and `year` have no short form, and `m` is a minute.
+            true if unit == "month" => return None,
+            true => short.find(|short| unit.starts_with(short))?,
+            false => unit,
+        };
+        Some(format!("did you mean `{word}`?"))
     }
 }
 
@@ -179,15 +244,38 @@ mod tests {
             assert_eq!(short_form(text), Ok(expected), "{text}");
         }
         assert_eq!(short_form("100"), Err(Bad::NoPer));
-        assert_eq!(short_form("x/minute"), Err(Bad::Count("x".to_owned())));
-        assert_eq!(short_form("+1/minute"), Err(Bad::Count("+1".to_owned())));
+        assert_eq!(short_form("x/minute"), Err(Bad::Count));
+        assert_eq!(short_form("+1/minute"), Err(Bad::Count));
         assert_eq!(
             short_form("4294967296/minute"),
-            Err(Bad::Count("4294967296".to_owned()))
+            Err(Bad::TooLarge("4294967296".to_owned()))
         );
         assert_eq!(
             short_form("5/fortnight"),
-            Err(Bad::Unit("fortnight".to_owned()))
+            Err(Bad::UnitName("fortnight".to_owned()))
         );
+    }
+
+    #[test]
+    fn plurals_abbreviations_and_slips_are_understood() {
+        let help = |text: &str| short_form(text).err().and_then(|bad| bad.help());
+        for (text, unit) in [
+            ("60/minutes", "minute"),
+            ("60/min", "minute"),
+            ("60/Mins", "minute"),
+            ("60/mintue", "minute"),
+            ("60/sec", "second"),
+            ("60/hrs", "hour"),
+            ("60/days", "day"),
+            ("60/mo", "month"),
+            ("60/15min", "m"),
+            ("60/2hours", "h"),
+        ] {
+            let expected = format!("did you mean `{unit}`?");
+            assert_eq!(help(text), Some(expected), "{text}");
+        }
+        for text in ["60/fortnight", "60/x", "60/2month", "60"] {
+            assert_eq!(help(text), None, "{text}");
+        }
     }
 }

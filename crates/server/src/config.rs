@@ -179,10 +179,12 @@ impl Config {
     ///
     /// [`ConfigError::Invalid`] with every mistake in it.
     pub fn parse(source: &Source, directory: &Path) -> Result<Config, ConfigError> {
-        settings(source, |top| Config::take(top, directory)).map_err(|mut diagnostics| {
-            secret::hide(&mut diagnostics, &source.text);
-            ConfigError::Invalid(diagnostics)
-        })
+        settings(source, &secret::KEYS, |top| Config::take(top, directory)).map_err(
+            |mut diagnostics| {
+                secret::hide(&mut diagnostics, &source.text);
+                ConfigError::Invalid(diagnostics)
+            },
+        )
     }
 
     fn take(top: &Settings<'_>, directory: &Path) -> Config {

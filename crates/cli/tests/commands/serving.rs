@@ -65,8 +65,35 @@ fn a_wrong_store_is_a_mistake_in_the_settings() {
         let output = run(wrong.path(), words);
         assert_eq!(output.status.code(), Some(status), "{words:?}");
         let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-        assert!(text.contains("ca.pem: there is none in it"), "{text}");
-        assert!(text.contains("\"no name\" is no server's name"), "{text}");
+        assert!(
+            text.contains("the certificates cannot be read: there is none in it"),
+            "{text}"
+        );
+        assert!(text.contains("this is no server's name"), "{text}");
         assert!(text.contains("tollgate.yaml:3:"), "{text}");
+    }
+}
+
+#[test]
+fn a_password_in_the_wrong_place_is_in_no_output() {
+    for store in [
+        "store: redis://:hunter2@host:port",
+        "store: {memory: redis://:hunter2@host}",
+        "store: {redis://:hunter2@host: }",
+    ] {
+        let settings = format!("rules: rules.yaml\n{store}\n");
+        let wrong = directory(&[("rules.yaml", RULES), ("tollgate.yaml", &settings)]);
+        for words in [
+            &["serve"][..],
+            &["keys", "show", "d", "k=1"],
+            &["check", "--config", "tollgate.yaml"],
+            &["check", "--config", "tollgate.yaml", "--format", "json"],
+        ] {
+            let output = run(wrong.path(), words);
+            assert_ne!(output.status.code(), Some(0), "{words:?}");
+            let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+            assert!(text.contains("tollgate.yaml"), "{text}");
+            assert!(!text.contains("hunter2"), "{text}");
+        }
     }
 }

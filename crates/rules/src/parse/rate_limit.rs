@@ -4,8 +4,8 @@ use tollgate_core::{Algorithm, Anchor, InvalidLimit, Limit, Segments, Span};
 
 use crate::draft::{RateLimitDraft, Spanned};
 use crate::findings::{Mark, quoted};
-use crate::place::{ALGORITHMS, ANCHORS, Place, UNITS};
-use crate::scalar::{self, short};
+use crate::place::{ALGORITHMS, ANCHORS, BELONGS, NOT_IF_UNLIMITED, Place};
+use crate::scalar;
 use crate::sharing::SharingDraft;
 use crate::window::{self, Bad};
 use crate::yaml::{Body, Node};
@@ -20,13 +20,9 @@ const UNIT_HELP: &str = "write one of second, minute, hour, day, week, month, ye
 const WINDOW_HELP: &str = "write whole numbers with ns, us, ms, s, m, h, d or w, or sums of them: \
                            `500ms`, `15m`, `1h30m`";
 
-/// A limit's keys that mean something for one algorithm only.
-const BELONGS: [(&str, &str); 4] = [
-    ("burst", "token_bucket"),
-    ("queue", "leaky_bucket"),
-    ("segments", "sliding_window"),
-    ("anchor", "fixed_window"),
-];
+/// What a wrong short form is helped with.
+const SHORT_FORM_HELP: &str = "write `rate_limit: 100/minute`, `5 per 15m`, or a map with \
+                               `requests_per_unit` and `unit`";
 
 // === impl Reader ===
 
@@ -67,9 +63,8 @@ impl Reader<'_> {
         let (count, window) = match window::short_form(text) {
             Ok(parts) => parts,
             Err(bad) => {
-                let message = format!("{} {}", quoted(text), bad.shown());
-                let help = "write `rate_limit: 100/minute`, `5 per 15m`, or a map with \
-                            `requests_per_unit` and `unit`";
+                let message = bad.message(text, self.findings);
+                let help = bad.help().unwrap_or_else(|| SHORT_FORM_HELP.to_owned());
                 self.findings.error(mark, "short-form", message, help);
                 return None;
             }
@@ -124,7 +119,11 @@ impl Reader<'_> {
                     .error(mark, "unlimited-with-limit", message, help);
             }
         }
-        for key in ["algorithm", "burst", "queue", "segments", "anchor", "soft"] {
+        let unit_is_told = |key: &str| matches!(key, "unit" | "window");
+        for key in NOT_IF_UNLIMITED
+            .into_iter()
+            .filter(|key| !unit_is_told(key))
+        {
             if let Some((mark, _)) = table.entry(key) {
                 let message = format!("an unlimited rule has no `{key}`");
                 let help = format!("remove `{key}`, or remove `unlimited`");
@@ -215,12 +214,11 @@ impl Reader<'_> {
         let name = scalar::text(node, "unit", self.findings)?;
         let Some(span) = window::unit(&name.value) else {
             let message = format!("invalid rate limit unit {}", quoted(&name.value));
-            let words: Vec<&'static str> = UNITS.iter().map(|(unit, _)| *unit).collect();
-            let help = match (
-                nearest_word(&name.value, &words),
-                window::window(&name.value),
-            ) {
-                (_, Ok(_)) => format!("write `window: {}` in place of `unit`", short(&name.value)),
+            let help = match (window::meant_unit(&name.value), window::window(&name.value)) {
+                (_, Ok(_)) => format!(
+                    "write `window: {}` in place of `unit`",
+                    self.findings.short(&name.value)
+                ),
                 (Some(word), _) => format!("did you mean `{word}`?"),
                 (None, _) => UNIT_HELP.to_owned(),
             };
@@ -240,10 +238,13 @@ impl Reader<'_> {
         match window::window(&scalar.text) {
             Ok(span) => Some((node.mark, span)),
             Err(bad) => {
-                let message = format!("the window {} {}", quoted(&scalar.text), bad.shown());
+                let message = bad.message(&scalar.text, self.findings);
                 let help = match bad {
-                    Bad::NoUnit => format!("write `window: {}s` for seconds", short(&scalar.text)),
-                    _ => WINDOW_HELP.to_owned(),
+                    Bad::NoUnit => format!(
+                        "write `window: {}s` for seconds",
+                        self.findings.short(&scalar.text)
+                    ),
+                    _ => bad.help().unwrap_or_else(|| WINDOW_HELP.to_owned()),
                 };
                 self.findings.error(node.mark, "window", message, help);
                 None
@@ -353,7 +354,7 @@ impl Reader<'_> {
             None => format!("`soft` is a percentage, and this is {}", node.kind()),
         };
         let help = if is_number && !text.ends_with('%') {
-            format!("write `soft: {}%`", short(digits))
+            format!("write `soft: {}%`", self.findings.short(digits))
         } else {
             "write a whole number and `%`: `soft: 10%`".to_owned()
         };

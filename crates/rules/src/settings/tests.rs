@@ -9,7 +9,7 @@ type Taken = (bool, u32, Span, Vec<String>, Option<u16>);
 
 fn read(text: &str) -> Result<Taken, Vec<Diagnostic>> {
     let source = Source::new("s.yaml", text);
-    settings(&source, |top| {
+    settings(&source, &[], |top| {
         let (number, span) = top.map("limits", |limits| {
             let number = limits.count("connections", 7, (1, 100));
             let range = (Span::ZERO, Span::MINUTE);
@@ -76,7 +76,7 @@ fn what_is_no_map_is_said_to_be_none() {
 #[test]
 fn named_maps_are_read_one_by_one() {
     let read = |text: &str| {
-        settings(&Source::new("s.yaml", text), |top| {
+        settings(&Source::new("s.yaml", text), &[], |top| {
             top.each("stores", |name, store| {
                 (name.to_owned(), store.count("size", 1, (1, 9)))
             })
@@ -95,7 +95,11 @@ fn named_maps_are_read_one_by_one() {
 
 #[test]
 fn a_secret_is_in_no_message() {
-    let read = |text: &str| settings(&Source::new("s.yaml", text), |top| top.secret("password"));
+    let read = |text: &str| {
+        settings(&Source::new("s.yaml", text), &[], |top| {
+            top.secret("password")
+        })
+    };
     for (text, secret) in [
         ("password: 'a: b'\n", Some("a: b")),
         ("password: 1.5\n", Some("1.5")),
@@ -105,10 +109,10 @@ fn a_secret_is_in_no_message() {
     }
     let wrong = read("password:\n  - hunter2\n").unwrap_err();
     assert!(!wrong[0].message.contains("hunter2"), "{wrong:?}");
-    let is_map = |text: &str| settings(&Source::new("s.yaml", text), |top| top.is_map("tls"));
+    let is_map = |text: &str| settings(&Source::new("s.yaml", text), &[], |top| top.is_map("tls"));
     assert!(is_map("tls: {}\n").unwrap());
     assert!(!is_map("tls: true\n").unwrap());
-    let has = |text: &str| settings(&Source::new("s.yaml", text), |top| top.has("tls"));
+    let has = |text: &str| settings(&Source::new("s.yaml", text), &[], |top| top.has("tls"));
     assert!(has("tls: false\n").unwrap());
     assert!(!has("tls:\n").unwrap());
 }
@@ -120,7 +124,11 @@ fn sharing_has_the_words_of_rules() {
         on_store_error: OnStoreError::Allow,
         nodes: NonZeroU32::new(7),
     };
-    let read = |text: &str| settings(&Source::new("s.yaml", text), |top| top.sharing(default));
+    let read = |text: &str| {
+        settings(&Source::new("s.yaml", text), &[], |top| {
+            top.sharing(default)
+        })
+    };
     assert_eq!(read("").unwrap(), default);
     let told = read("mode: write_back\non_store_error: local\nnodes: 3\n").unwrap();
     let expected = Sharing {

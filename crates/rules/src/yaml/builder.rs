@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 
-use crate::findings::{Findings, Mark, Mistakes, quoted};
+use crate::findings::{Findings, Mark, Mistakes};
 
 use super::{Body, DEPTH_MAX, Document, NODES_MAX, Node, Pair, Scalar, narrow, text};
 
@@ -175,7 +175,7 @@ impl<'f> Builder<'f> {
             if let Some(line) = lines.get(&scalar.text) {
                 let message = format!(
                     "{} is written twice; the first is in line {line}",
-                    quoted(&scalar.text)
+                    self.findings.quoted(&scalar.text)
                 );
                 let help = "keep one of them";
                 self.findings
@@ -242,7 +242,8 @@ impl<'f> Builder<'f> {
     }
 
     fn strange_tag(&mut self, tag: &Tag, mark: Mark) {
-        let message = format!("the tag {} means nothing here", quoted(&tag.to_string()));
+        let shown = self.findings.quoted(&tag.to_string());
+        let message = format!("the tag {shown} means nothing here");
         let help = "leave it out; text that looks like a number goes in quotes";
         self.findings.error(mark, "tag", message, help);
     }

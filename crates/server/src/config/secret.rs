@@ -9,19 +9,9 @@ use tollgate_rules::Diagnostic;
 const HIDDEN: &str = "(not shown: there may be a password in it)";
 /// What tells that a line may hold one, in lower case.
 const SIGNS: [&str; 6] = ["pass", "secret", "redis", "url", "user", "@"];
-/// The keys at the top of a file below which every line may, ...
-const STORES: &str = "store";
-/// ... except those that begin with one of these.
-const HARMLESS: [&str; 8] = [
-    "domains:",
-    "mode:",
-    "nodes:",
-    "on_store_error:",
-    "pool:",
-    "prefix:",
-    "sync_interval:",
-    "timeout:",
-];
+/// The keys at the top of a file below which every value may be one, whatever its own key: a URL
+/// in the wrong place is easily written.
+pub(super) const KEYS: [&str; 2] = ["store", "stores"];
 
 /// Takes the lines out that may hold a password.
 pub(super) fn hide(diagnostics: &mut [Diagnostic], text: &[u8]) {
@@ -44,16 +34,13 @@ fn hidden(text: &str) -> Vec<bool> {
     let lines = text.lines().map(|line| {
         let lower = line.to_lowercase();
         let begins_key = line.starts_with(|c: char| c.is_alphanumeric() || c == '\'' || c == '"');
-        if lower.contains(STORES) {
+        if KEYS.iter().any(|key| lower.contains(key)) {
             in_store = true;
         } else if begins_key {
             in_store = false;
         }
-        let is_harmless = HARMLESS
-            .iter()
-            .any(|key| lower.trim_start().starts_with(key));
         let is_signed = SIGNS.iter().any(|sign| lower.contains(sign));
-        is_signed || in_store && !is_harmless
+        is_signed || in_store
     });
     lines.collect()
 }
@@ -66,10 +53,10 @@ mod tests {
     fn whatever_belongs_to_a_store_is_hidden() {
         let text = "rules: r\nstore:\n  redis:\n\n    # hm\n    password:\n hunter2\nlog: {}\n\
             stoer: {pw: a@b}\n{x: y,\n stores: {a:\n {pw: x},\n\nlimits: {}\n\
-            store:\n  mode: lax\n  pool: {user: b}\n";
+            store:\n  mode: lax\nlog:\n  level: info\n";
         let expected = [
             false, true, true, true, true, true, true, false, true, false, true, true, true, false,
-            true, false, true,
+            true, true, false, false,
         ];
         assert_eq!(hidden(text), expected);
     }

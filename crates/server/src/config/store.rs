@@ -97,13 +97,25 @@ impl Place {
                 (place, store.sharing(Sharing::default()))
             });
         }
-        let example = "memory` or `store: {redis: {url: 'redis://localhost:6379'}}";
-        let read = |text: &str| match text {
-            "memory" => Ok(()),
-            _ => Err("is no store".to_owned()),
+        let place = match top.secret(key).as_deref() {
+            None | Some("memory") => Place::Memory,
+            Some(text) if Url::is_meant(text) => Place::at_url(top, key, text),
+            Some(_) => {
+                let message = "this is no store".to_owned();
+                let help = "write `store: memory`, `store: redis://localhost:6379` or \
+                    `store: {redis: {url: 'redis://localhost:6379'}}`";
+                top.complain(key, message, help);
+                Place::Memory
+            }
         };
-        let _told = top.parsed(key, example, read);
-        (Place::Memory, Sharing::default())
+        (place, Sharing::default())
+    }
+
+    /// The short form: a URL, and every other setting has its default.
+    fn at_url(map: &Settings<'_>, key: &'static str, text: &str) -> Place {
+        let told = |(message, help): (&str, &str)| map.complain(key, message.to_owned(), help);
+        let url = Url::parse(text).map_err(told).ok();
+        url.map_or(Place::Memory, |url| Place::Redis(Box::new(url.config())))
     }
 
     /// What a store's map says; `None` if it says nothing.
@@ -112,6 +124,9 @@ impl Place {
         // With nothing behind it, too: nobody means the memory of this process by it.
         let is_redis = store.has("redis") || store.is_off("redis");
         if is_redis && !store.is_map("redis") {
+            if let Some(text) = store.secret("redis").filter(|text| Url::is_meant(text)) {
+                return Some(Place::at_url(store, "redis", &text));
+            }
             let message = "`redis` does not say where Redis is".to_owned();
             let help = "write `redis: {url: 'redis://localhost:6379'}`";
             store.complain("redis", message, help);
@@ -144,7 +159,7 @@ impl OtherStore {
                 name: name.to_owned(),
                 domains: domains(store, &stores),
                 place: Place::take(store, directory).unwrap_or_else(|| {
-                    let message = format!("the store `{name}` has no place");
+                    let message = "this store has no place".to_owned();
                     let help = "write `redis: {url: …}` below it, or `memory: true`";
                     store.complain("redis", message, help);
                     Place::Memory
@@ -174,7 +189,7 @@ fn domains(store: &Settings<'_>, before: &[OtherStore]) -> Vec<String> {
         let other = before.iter().find(|other| other.domains.contains(&domain));
         let other = other.map(|other| other.name.as_str());
         if let Some(other) = other.or(domains.contains(&domain).then_some("this one")) {
-            let message = format!("`{domain}` is named twice: first by {other}");
+            let message = format!("a domain is named twice: first by {other}");
             store.complain("domains", message, "let one store serve it, once");
             continue;
         }
@@ -258,10 +273,9 @@ fn addresses(map: &Settings<'_>, key: &'static str) -> Vec<String> {
     if addresses.is_empty() {
         map.complain(key, "no server is named".to_owned(), &help);
     }
-    if let Some(bad) = addresses.iter().find(|address| !is_address(address)) {
-        // A URL may hold a password.
-        let shown = bad.rsplit('@').next().unwrap_or(bad);
-        let message = format!("`{}` is no host and port", shown.escape_debug());
+    // A URL may hold a password, so the address is not repeated.
+    if let Some(bad) = addresses.iter().position(|address| !is_address(address)) {
+        let message = format!("address {} is no host and port", bad + 1);
         map.complain(key, message, &help);
     }
     addresses
@@ -285,23 +299,24 @@ fn encryption(redis: &Settings<'_>, url: Option<&Url>, directory: &Path) -> Opti
 fn certified(tls: &Settings<'_>, directory: &Path) -> Tls {
     let authorities = tls.text("ca").map(|path| directory.join(path));
     let server_name = tls.text("server_name");
-    let told = |key: &'static str, part: &Tls, help: &str| {
+    let told = |key: &'static str, part: &Tls, message: &str, help: &str| {
         if let Err(invalid) = part.check() {
             let why = invalid.source().map(|why| format!(": {why}"));
-            tls.complain(key, format!("{invalid}{}", why.unwrap_or_default()), help);
+            tls.complain(key, format!("{message}{}", why.unwrap_or_default()), help);
         }
     };
     let part = Tls {
         authorities,
         server_name: None,
     };
-    told("ca", &part, "name a file of certificates (PEM)");
+    let message = "the certificates cannot be read";
+    told("ca", &part, message, "name a file of certificates (PEM)");
     let name = Tls {
         authorities: None,
         server_name,
     };
     let help = "write the name that is in the certificate, such as `redis.example.net`";
-    told("server_name", &name, help);
+    told("server_name", &name, "this is no server's name", help);
     Tls {
         server_name: name.server_name,
         ..part
@@ -325,7 +340,8 @@ fn signs_in(
     let in_file = redis.text("password_file").map(|path| {
         let path = directory.join(path);
         password_in(&path).unwrap_or_else(|why| {
-            let message = format!("{} {why}", path.display());
+            // Not its name: a password may stand in its place.
+            let message = format!("the file with the password {why}");
             let help = "name a file that holds the password and nothing else";
             redis.complain("password_file", message, help);
             Secret::new("")

@@ -1,6 +1,6 @@
 //! A Redis server's address with all that belongs to it: `rediss://user:password@host:6379`.
 
-use tollgate_redis::Secret;
+use tollgate_redis::{Config, Secret, Servers, Tls};
 
 /// The port of a server that none is told of.
 const PORT: u16 = 6379;
@@ -63,6 +63,23 @@ impl Url {
             username,
             password,
         })
+    }
+}
+
+impl Url {
+    /// Whether a text is meant to be a URL, right or wrong.
+    pub(super) fn is_meant(text: &str) -> bool {
+        text.starts_with("redis://") || text.starts_with("rediss://")
+    }
+
+    /// The settings of a store at this URL, with every default.
+    pub(super) fn config(self) -> Config {
+        Config {
+            tls: self.is_encrypted.then(Tls::default),
+            username: self.username,
+            password: self.password,
+            ..Config::new(Servers::Single(self.address))
+        }
     }
 }
 

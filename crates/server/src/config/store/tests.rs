@@ -119,10 +119,97 @@ fn everything_about_stores_can_be_said() {
     assert_eq!(settings.stores, expected);
 }
 
+#[test]
+fn a_url_in_place_of_a_map_is_a_store_with_defaults() {
+    let expected = Config {
+        tls: Some(Tls::default()),
+        username: Some("me".to_owned()),
+        password: Some(Secret::new("pw")),
+        ..single("db:1")
+    };
+    let settings = parse("store: rediss://me:pw@db:1\n");
+    assert_eq!(*redis(&settings), expected);
+    assert_eq!(settings.sharing, Sharing::default());
+    let settings = parse("store: {redis: 'rediss://me:pw@db:1', mode: leased}\n");
+    assert_eq!(*redis(&settings), expected);
+    assert_eq!(settings.sharing.mode, Mode::Leased);
+    let settings = parse("store: redis://localhost\n");
+    assert_eq!(*redis(&settings), single("localhost:6379"));
+}
+
+/// Places in which a password may be written by mistake.
+const WRONG_PLACES: [&str; 33] = [
+    "store: X",
+    "store: redis://:X",
+    "store: redis://:X@host:port",
+    "store: redis://:X@host/1",
+    "store: postgres://:X@host",
+    "store: [X, X]",
+    "store: 'X'",
+    "store: !X redis://host",
+    "store: *X",
+    "store: {X: }",
+    "store: {X: redis://host}",
+    "store: {redis://:X@host: }",
+    "store:\n  redis://:X@host:\n",
+    "store:\n  redis://:X@host: 1\n  redis://:X@host: 2\n",
+    "store: {memory: X}",
+    "store: {memory: redis://:X@host}",
+    "store: {memory: true, redis: X}",
+    "store: {redis: {X: }}",
+    "store: {redis: {KEY: X}}",
+    "store: {redis: {KEY: [X]}}",
+    "store: {redis: {KEY: {X: X}}}",
+    "store: {redis: {url: redis://host, KEY: X}}",
+    "store: {redis: {url: redis://host, KEY: {X: 1}}}",
+    "store: {redis: {url: redis://host, tls: {X: 1, ca: X, server_name: 'X X'}}}",
+    "store: {redis: {cluster: ['redis://:X@host', X]}}",
+    "store: {redis: {sentinel: {master: m, addresses: ['redis://:X@host'], X: X}}}",
+    "store: {mode: X, on_store_error: X, nodes: X}",
+    "stores: X",
+    "stores: {X@h: {domains: d}}",
+    "stores: {redis://:X@host: {domains: d, dmains: d}}",
+    "stores: {a: X}",
+    "stores: {a: {domains: [X, X], memory: X, X: X}}",
+    "redis://:X@host: store",
+];
+
+#[test]
+fn no_error_shows_what_stands_below_a_store() {
+    let keys = [
+        "url",
+        "cluster",
+        "sentinel",
+        "tls",
+        "username",
+        "password",
+        "password_file",
+        "prefix",
+        "timeout",
+        "pool",
+        "sync_interval",
+    ];
+    for place in WRONG_PLACES {
+        for key in keys {
+            let text = place.replace('X', "hunter2").replace("KEY", key);
+            let Err(found) = parse_in(Path::new("/etc/tollgate"), &format!("{text}\n")) else {
+                continue;
+            };
+            let ConfigError::Invalid(diagnostics) = &found else {
+                panic!("{text}: {found}");
+            };
+            let json = diagnostics.iter().map(|found| found.to_json().to_string());
+            let shown = format!("{found}{found:?}{}", json.collect::<String>());
+            assert!(!shown.contains("hunter2"), "{text}: {shown}");
+        }
+    }
+}
+
 /// What is said of these words below `store.redis`.
-const REDIS: [(&str, &str); 28] = [
+const REDIS: [(&str, &str); 29] = [
     ("{}", "no server is named"),
-    ("redis://hunter2@h", "`redis` does not say where Redis is"),
+    ("redis://hunter2@h", "the URL has a user and no password"),
+    ("hunter2", "`redis` does not say where Redis is"),
     ("", "`redis` does not say where Redis is"),
     ("null", "write `redis: {url: 'redis://localhost:6379'}`"),
     ("{ulr: 'redis://h'}", "did you mean `store.redis.url`?"),
@@ -138,7 +225,7 @@ const REDIS: [(&str, &str); 28] = [
     ("{cluster: []}", "no server is named"),
     (
         "{cluster: ['redis://:hunter2@h']}",
-        "`h` is no host and port",
+        "address 1 is no host and port",
     ),
     ("{cluster: [a, 'b:1']}", "write `cluster: ['host:6379']`"),
     ("{sentinel: {addresses: ['s:1']}}", "the master has no name"),
@@ -153,7 +240,7 @@ const REDIS: [(&str, &str); 28] = [
     ),
     (
         "{url: 'redis://h', tls: {ca: nowhere.pem}}",
-        "cannot read certificates from /etc/tollgate/nowhere.pem",
+        "the certificates cannot be read: I/O error: No such file",
     ),
     (
         "{url: 'redis://h', tls: maybe}",
@@ -178,7 +265,7 @@ const REDIS: [(&str, &str); 28] = [
     ),
     (
         "{url: 'redis://h', password_file: no}",
-        "/etc/tollgate/no cannot be read",
+        "the file with the password cannot be read",
     ),
     (
         "{url: 'redis://h', prefix: '{a}'}",
@@ -216,7 +303,7 @@ fn mistakes_below_redis_name_their_place_and_the_remedy_and_no_secret() {
 fn mistakes_about_stores_name_their_place_and_the_remedy() {
     let at = "redis: {url: 'redis://h'}";
     let cases = [
-        ("store: redis\n".to_owned(), "`redis` is no store"),
+        ("store: redis\n".to_owned(), "this is no store"),
         (
             "store: {redsi: {}}\n".to_owned(),
             "did you mean `store.redis`?",
@@ -236,7 +323,7 @@ fn mistakes_about_stores_name_their_place_and_the_remedy() {
         (format!("store: {{{at}, nodes: 0}}\n"), "is outside 1 to"),
         (
             "stores: {a: {domains: [d]}}\n".to_owned(),
-            "the store `a` has no place",
+            "this store has no place",
         ),
         (
             format!("stores: {{a: {{{at}}}}}\n"),
@@ -256,11 +343,11 @@ fn mistakes_about_stores_name_their_place_and_the_remedy() {
         ),
         (
             format!("stores: {{a: {{domains: d, {at}}}, b: {{domains: d, {at}}}}}\n"),
-            "`d` is named twice: first by a",
+            "a domain is named twice: first by a",
         ),
         (
             format!("stores: {{a: {{domains: d, {at}, mode: strict}}}}\n"),
-            "unknown key `mode`",
+            "unknown key",
         ),
     ];
     for (text, expected) in cases {
@@ -318,14 +405,17 @@ fn certificates_and_the_server_s_name_are_looked_at() {
     let directory = TempDir::new().unwrap();
     let broken = "-----BEGIN CERTIFICATE-----\nhello\n-----END CERTIFICATE-----\n";
     for (certificates, expected) in [
-        ("hello\n", "ca.pem: there is none in it"),
-        (broken, "cannot read certificates from "),
+        (
+            "hello\n",
+            "the certificates cannot be read: there is none in it",
+        ),
+        (broken, "the certificates cannot be read: "),
     ] {
         fs::write(directory.path().join("ca.pem"), certificates).unwrap();
         let text = "store: {redis: {url: 'rediss://h', tls: {ca: ca.pem, server_name: 'a b'}}}\n";
         let found = parse_in(directory.path(), text).unwrap_err().to_string();
         assert!(found.contains(expected), "{found}");
-        assert!(found.contains("\"a b\" is no server's name"), "{found}");
+        assert!(found.contains("this is no server's name"), "{found}");
         assert_eq!(found.matches("error[").count(), 2, "{found}");
     }
 }
