@@ -8,6 +8,7 @@ use crate::draft::{DescriptorDraft, DomainDraft};
 use crate::findings::{Findings, Mark, quoted};
 use crate::pattern::Pattern;
 
+mod literal;
 mod sharing;
 
 /// Warns about everything in a domain that has no effect. `outer` is how nodes share what the
@@ -52,6 +53,7 @@ fn level(descriptors: &[DescriptorDraft], names: &HashSet<&str>, findings: &mut 
             flags(descriptor, findings);
         }
         replaces(descriptor, names, findings);
+        literal::checked(descriptor, findings);
         if descriptor.key.value.contains('*') {
             let message = "a `*` in a key is an ordinary character".to_owned();
             let help = "wildcards stand in `value`";

@@ -17,6 +17,7 @@ pub(crate) struct Spanned<T> {
 /// One domain.
 #[derive(Clone, Debug)]
 pub(crate) struct DomainDraft {
+    /// Empty if it is missing or wrong.
     pub(crate) name: Spanned<String>,
     pub(crate) files: Vec<String>,
     pub(crate) charge_denied: Option<Spanned<bool>>,
@@ -56,6 +57,15 @@ pub(crate) struct RateLimitDraft {
     pub(crate) name: Option<Spanned<String>>,
     pub(crate) replaces: Vec<Spanned<String>>,
     pub(crate) sharing: SharingDraft,
+}
+
+// === impl DomainDraft ===
+
+impl DomainDraft {
+    /// Whether its name is missing or wrong, which was reported: then it is never loaded.
+    pub(crate) fn is_nameless(&self) -> bool {
+        self.name.value.is_empty()
+    }
 }
 
 // === impl DescriptorDraft ===

@@ -42,6 +42,8 @@ pub(crate) fn parsed(
     for (file, source) in sources.iter().enumerate() {
         for draft in reader.file(source, file) {
             match places.get(&draft.name.value) {
+                // Only checked, for its mistakes.
+                _ if draft.is_nameless() => drafts.push(draft),
                 None => {
                     places.insert(draft.name.value.clone(), drafts.len());
                     drafts.push(draft);
@@ -110,10 +112,9 @@ impl Reader<'_> {
 
     fn domain(&mut self, root: &Node, file: &str) -> Option<DomainDraft> {
         let table = Table::read(root, Place::Domain, self.findings)?;
-        let name = match table.get("domain") {
-            None => None,
-            Some(node) => Some(scalar::text(node, "domain", self.findings)?),
-        };
+        let node = table.get("domain");
+        let name = node.and_then(|node| scalar::text(node, "domain", self.findings));
+        let is_told = table.misspells("domain") || (node.is_some() && name.is_none());
         let charge_denied = table.get("charge_denied").and_then(|node| {
             let value = scalar::flag(node, "charge_denied", self.findings)?;
             Some(Spanned {
@@ -123,15 +124,19 @@ impl Reader<'_> {
         });
         let sharing = self.sharing(&table);
         let descriptors = self.descriptors(table.get("descriptors"));
-        let Some(name) = name.filter(|name| !name.value.is_empty()) else {
-            if !table.misspells("domain") {
-                let message = "a document needs a domain (config file cannot have empty domain)";
-                let help = "begin with `domain: NAME`, the name that requests ask for";
-                self.findings
-                    .error(table.mark(), "missing-domain", message.to_owned(), help);
-            }
-            return None;
+        let name = name.filter(|name| !name.value.is_empty());
+        if name.is_none() && !is_told {
+            let message = "a document needs a domain (config file cannot have empty domain)";
+            let help = "begin with `domain: NAME`, the name that requests ask for";
+            self.findings
+                .error(table.mark(), "missing-domain", message.to_owned(), help);
+        }
+        // Without a name it is no domain, and its other mistakes are still worth knowing.
+        let nameless = || Spanned {
+            value: String::new(),
+            mark: table.mark(),
         };
+        let name = name.unwrap_or_else(nameless);
         Some(DomainDraft {
             name,
             files: vec![file.to_owned()],
@@ -239,7 +244,8 @@ impl Siblings {
                 quoted(&format!("{key}{value}")),
                 findings.place(*first, draft.key.mark)
             );
-            let help = "a request could only meet one of them: join them or remove one";
+            let help = "a request could only meet one of them: to apply both, use a second key and \
+                        send both descriptors";
             findings.error(draft.key.mark, "duplicate-descriptor", message, help);
             return;
         }

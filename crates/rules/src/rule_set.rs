@@ -65,7 +65,7 @@ impl RuleSet {
         let mut findings = Findings::of(sources);
         let drafts = parsed(sources, options, &mut findings);
         for draft in &drafts {
-            findings.enter(Some(&draft.name.value));
+            findings.enter((!draft.is_nameless()).then_some(&draft.name.value));
             checked(draft, options.sharing, &mut findings);
             check_fit(
                 &draft.descriptors,
@@ -75,7 +75,7 @@ impl RuleSet {
         }
         let good = drafts
             .iter()
-            .filter(|draft| !findings.is_spoilt(&draft.name.value));
+            .filter(|draft| !draft.is_nameless() && !findings.is_spoilt(&draft.name.value));
         let names = sources.iter().map(|source| Arc::from(&*source.name));
         let files: Vec<Arc<str>> = names.collect();
         let domains = good.map(|draft| {

@@ -2,13 +2,18 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::place::{Form, PLACES, Place};
+use crate::place::{ALGORITHMS, BELONGS, Form, NOT_IF_UNLIMITED, PLACES, Place, UNITS};
+
+/// A short unit, as in `15m`.
+const UNIT: &str = "(ns|us|ms|s|m|h|d|w)";
+/// A length of time.
+const WINDOW: &str = "([0-9]+(ns|us|ms|s|m|h|d|w))+";
 
 /// The schema of one document of a rules file, in JSON Schema's draft 2020-12.
 ///
 /// Made from the table of keys that the parser reads, so the two agree on which key stands where
-/// and what it takes. What a schema cannot say (which keys go with which algorithm, wildcards,
-/// duplicates) the parser alone knows.
+/// and what it takes, and on which parameter goes with which algorithm. What a schema cannot say
+/// (wildcards, duplicates, which rates an algorithm can keep) the parser alone knows.
 pub fn schema() -> Value {
     let places = PLACES.into_iter();
     let defs: Map<String, Value> = places
@@ -40,25 +45,43 @@ fn map(place: Place) -> Value {
         Place::Domain => map["required"] = json!(["domain"]),
         Place::Descriptor => map["required"] = json!(["key"]),
         Place::Replaces => map["required"] = json!(["name"]),
-        Place::RateLimit => map["oneOf"] = rate_limit(),
+        Place::RateLimit => rate_limit(&mut map),
     }
     map
 }
 
-/// What a `rate_limit` must have: a count and one of two windows, or `unlimited`.
-fn rate_limit() -> Value {
-    json!([
-        { "required": ["requests_per_unit", "unit"], "not": unlimited() },
-        { "required": ["requests_per_unit", "window"], "not": unlimited() },
-        {
-            "required": ["unlimited"],
-            "properties": { "unlimited": { "const": true }, "unit": false, "window": false },
-        },
-    ])
+/// What goes with what in a `rate_limit`. Conditions in place of alternatives, so that an editor
+/// names the one key that is wrong and not every alternative that does not hold.
+fn rate_limit(map: &mut Value) {
+    map["if"] = json!({
+        "required": ["unlimited"],
+        "properties": { "unlimited": { "const": true } },
+    });
+    let without: Map<String, Value> = NOT_IF_UNLIMITED
+        .iter()
+        .map(|key| ((*key).to_owned(), json!(false)))
+        .collect();
+    map["then"] = json!({ "properties": without });
+    map["else"] = json!({
+        "required": ["requests_per_unit"],
+        "if": { "required": ["window"] },
+        "then": { "properties": { "unit": false } },
+        "else": { "required": ["unit"] },
+    });
+    let belongs: Map<String, Value> = BELONGS
+        .iter()
+        .map(|(key, algorithm)| ((*key).to_owned(), belongs_to(algorithm)))
+        .collect();
+    map["else"]["dependentSchemas"] = belongs.into();
 }
 
-fn unlimited() -> Value {
-    json!({ "required": ["unlimited"], "properties": { "unlimited": { "const": true } } })
+/// What a parameter of one algorithm demands of the limit that it stands in.
+fn belongs_to(algorithm: &str) -> Value {
+    let mut demand = json!({ "properties": { "algorithm": { "const": algorithm } } });
+    if algorithm != ALGORITHMS[0] {
+        demand["required"] = json!(["algorithm"]);
+    }
+    demand
 }
 
 fn form(form: Form) -> Value {
@@ -66,18 +89,22 @@ fn form(form: Form) -> Value {
         Form::Text => json!({ "type": ["string", "integer", "boolean"] }),
         Form::Flag => json!({ "type": "boolean" }),
         Form::Count(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
-        Form::Unit(words) => json!({ "anyOf": [
-            { "enum": words },
-            { "type": "string", "pattern": any_case(words) },
-        ] }),
+        // The words are there for editors that complete them.
+        Form::Unit(words) => json!({
+            "type": "string",
+            "pattern": format!("^({})$", any_case(words)),
+            "examples": words,
+        }),
         Form::Choice(words) => json!({ "enum": words }),
-        Form::Window => json!({ "type": "string", "pattern": "^([0-9]+(ns|us|ms|s|m|h|d|w))+$" }),
-        Form::Percent => json!({ "type": "string", "pattern": "^[0-9]+%$" }),
+        Form::Window => json!({ "type": "string", "pattern": format!("^{WINDOW}$") }),
+        Form::Percent => json!({ "type": "string", "pattern": "^[0-9]{1,10}%$" }),
         Form::List(place) => json!({ "type": "array", "items": reference(place) }),
-        Form::RateLimit => json!({ "anyOf": [
-            { "type": "string", "pattern": "^[0-9]+( *(/| per ) *)[0-9a-zA-Z]+$" },
-            reference(Place::RateLimit),
-        ] }),
+        Form::RateLimit => json!({
+            "type": ["string", "object"],
+            "if": { "type": "string" },
+            "then": { "pattern": short_form() },
+            "else": reference(Place::RateLimit),
+        }),
         Form::Free => json!({ "type": "object" }),
         Form::Reserved => json!(false),
     }
@@ -85,6 +112,34 @@ fn form(form: Form) -> Value {
 
 fn reference(place: Place) -> Value {
     json!({ "$ref": format!("#/$defs/{}", name(place)) })
+}
+
+/// `100/minute`, `5 per 15m`, `10/s`.
+fn short_form() -> String {
+    let units = any_case(&UNITS.map(|(unit, _)| unit));
+    format!(
+        "^0*({}) *(/| per ) *({units}|{UNIT}|{WINDOW})$",
+        up_to(u32::MAX)
+    )
+}
+
+/// The whole numbers up to `max`, as a regular expression.
+fn up_to(max: u32) -> String {
+    let digits = max.to_string();
+    let shorter = format!("[0-9]{{1,{}}}", digits.len() - 1);
+    let mut ways = vec![shorter];
+    // Equal up to here, smaller here, and anything behind.
+    for (at, digit) in digits.char_indices() {
+        let (before, behind) = (&digits[..at], digits.len() - at - 1);
+        let smaller = digit.to_digit(10).and_then(|digit| digit.checked_sub(1));
+        // A number of as many digits does not begin with a 0.
+        let first = u32::from(at == 0);
+        if let Some(smaller) = smaller.filter(|smaller| *smaller >= first) {
+            ways.push(format!("{before}[{first}-{smaller}][0-9]{{{behind}}}"));
+        }
+    }
+    ways.push(digits);
+    ways.join("|")
 }
 
 /// Words in any case, in the regular expressions that JSON Schema has.
@@ -97,7 +152,7 @@ fn any_case(words: &[&str]) -> String {
             letters.collect()
         })
         .collect();
-    format!("^({})$", words.join("|"))
+    words.join("|")
 }
 
 const fn name(place: Place) -> &'static str {

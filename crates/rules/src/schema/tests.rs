@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+mod validator;
+
 use super::*;
 use crate::rule_set::{Options, RuleSet};
 use crate::source::Source;
@@ -122,5 +124,90 @@ fn every_reference_leads_somewhere_and_every_key_is_explained() {
         for field in fields {
             assert!(field.about.ends_with(['.', '`']), "{}", field.key);
         }
+    }
+}
+
+/// A `rate_limit`, and where a validator finds what is wrong with it: nowhere if it is right.
+const RATE_LIMITS: [(&str, &[&str]); 27] = [
+    (r#""100/minute""#, &[]),
+    (r#""5 per 15m""#, &[]),
+    (r#""100/Minute""#, &[]),
+    (r#""100 / s""#, &[]),
+    (r#""4294967295/1h30m""#, &[]),
+    (r#""4294967296/minute""#, &["pattern"]),
+    (r#""5000000000/minute""#, &["pattern"]),
+    (r#""60/minutes""#, &["pattern"]),
+    (r#""60/min""#, &["pattern"]),
+    (r#""60""#, &["pattern"]),
+    ("60", &["type"]),
+    (r#"{"unlimited": true}"#, &[]),
+    (r#"{"unlimited": true, "burst": 1}"#, &["burst: false"]),
+    (r#"{"unlimited": true, "unit": "day"}"#, &["unit: false"]),
+    (
+        r#"{"unlimited": false, "unit": "day"}"#,
+        &["required requests_per_unit"],
+    ),
+    (r#"{"requests_per_unit": 1}"#, &["required unit"]),
+    (r#"{"requests_per_unit": 1, "unit": "Day"}"#, &[]),
+    (r#"{"requests_per_unit": 1, "window": "1h30m"}"#, &[]),
+    (
+        r#"{"requests_per_unit": 1, "window": "1h", "unit": "hour"}"#,
+        &["unit: false"],
+    ),
+    (
+        r#"{"request_per_unit": 1, "requests_per_unit": 1, "unit": "day"}"#,
+        &["request_per_unit"],
+    ),
+    (
+        r#"{"requests_per_unit": 1, "unit": "days"}"#,
+        &["unit: pattern"],
+    ),
+    (
+        r#"{"requests_per_unit": 1, "unit": "day", "burst": 1}"#,
+        &["required algorithm"],
+    ),
+    (
+        r#"{"requests_per_unit": 1, "unit": "day", "burst": 1, "algorithm": "leaky_bucket"}"#,
+        &["algorithm: const"],
+    ),
+    (
+        r#"{"requests_per_unit": 1, "unit": "day", "queue": 1, "algorithm": "leaky_bucket"}"#,
+        &[],
+    ),
+    (
+        r#"{"requests_per_unit": 1, "unit": "day", "anchor": "clock"}"#,
+        &[],
+    ),
+    (
+        r#"{"requests_per_unit": 1, "unit": "day", "segments": 5, "algorithm": "sliding_log"}"#,
+        &["algorithm: const"],
+    ),
+    (
+        r#"{"requests_per_unit": 4294967296, "unit": "day"}"#,
+        &["requests_per_unit: maximum"],
+    ),
+];
+
+#[test]
+fn one_mistake_is_one_complaint_that_names_the_key() {
+    let schema = schema();
+    for (rate_limit, expected) in RATE_LIMITS {
+        let text = format!(
+            r#"{{"domain": "d", "descriptors": [{{"key": "k", "rate_limit": {rate_limit}}}]}}"#
+        );
+        let document: Value = serde_json::from_str(&text).unwrap();
+        let found = validator::complaints(&schema, &document);
+        let is_expected = found.len() == expected.len()
+            && found
+                .iter()
+                .zip(expected)
+                .all(|(found, expected)| found.ends_with(expected));
+        assert!(
+            is_expected,
+            "{rate_limit}: {found:?}, expected {expected:?}"
+        );
+        // The parser, to which JSON is YAML, agrees.
+        let loaded = RuleSet::parse(&[Source::new("x", text)], &Options::default());
+        assert_eq!(loaded.has_errors(), !expected.is_empty(), "{rate_limit}");
     }
 }

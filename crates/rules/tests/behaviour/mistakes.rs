@@ -137,6 +137,11 @@ fn numbers() {
     refused("leading-zero", count("010"));
     refused("list-for-number", count("[1]"));
     warned("zero-denies-all", count("0"));
+    let short = |limit: &str| format!("domain: a\ndescriptors: [{{key: b, rate_limit: {limit}}}]");
+    refused("short-form-plural", short("60/minutes"));
+    refused("short-form-abbreviation", short("60/min"));
+    refused("short-form-too-large", short("5000000000/minute"));
+    refused("short-form-no-number", short("some/minute"));
     refused(
         "short-form",
         "domain: a\ndescriptors: [{key: b, rate_limit: 100}]",
@@ -280,6 +285,10 @@ fn what_has_no_effect() {
         "star-in-key",
         descriptors("  - {key: b*, rate_limit: 1/s}\n"),
     );
+    warned(
+        "looks-like-regex",
+        descriptors("  - {key: path, value: ^/api/.*, rate_limit: 1/s}\n"),
+    );
     warned("nothing-at-all", descriptors("  - key: b\n"));
     warned(
         "no-value",
@@ -307,6 +316,26 @@ fn what_has_no_effect() {
         "empty-value",
         descriptors("  - {key: b, value: '', rate_limit: 1/s}\n"),
     );
+}
+
+#[test]
+fn a_mistake_in_the_domain_hides_no_other() {
+    let rest = "descriptors:\n  - {key: b, rate_limit: 5 per min}\n  - {kye: c}\n  \
+                - {key: d, value: c, shadow_mode: true}\n";
+    for (name, domain) in [
+        ("all-beside-list-for-domain", "domain: [a]\n"),
+        ("all-beside-float-domain", "domain: 1.5\n"),
+        ("all-beside-missing-domain", ""),
+    ] {
+        let loaded = check(name, format!("{domain}{rest}"));
+        let codes: Vec<_> = loaded.diagnostics.iter().map(|found| found.code).collect();
+        assert_eq!(
+            codes[1..],
+            ["short-form", "unknown-key", "no-effect"],
+            "{name}"
+        );
+        assert!(loaded.rules.is_empty(), "{name}");
+    }
 }
 
 #[test]
