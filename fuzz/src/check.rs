@@ -32,15 +32,21 @@ fn written(request: &Request<'_>) -> Value {
     };
     let descriptors = request.descriptors.iter().map(|descriptor| {
         let entries = descriptor.entries.iter();
-        let entries = entries.map(|entry| json!({"key": entry.key, "value": entry.value}));
+        let entries =
+            entries.map(|entry| json!({"key": text(entry.key), "value": text(entry.value)}));
         json!({"entries": entries.collect::<Value>()})
     });
     json!({
-        "domain": request.domain,
+        "domain": text(request.domain),
         "descriptors": descriptors.collect::<Value>(),
         "cost": cost,
         "peek": peek,
     })
+}
+
+/// JSON's strings become UTF-8.
+fn text(bytes: &[u8]) -> &str {
+    str::from_utf8(bytes).expect("JSON is UTF-8")
 }
 
 fn signed(units: u64) -> i64 {

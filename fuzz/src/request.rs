@@ -1,6 +1,9 @@
 //! A request in JSON of any bytes.
 
-/// Reads the input as a request, and what was read once more.
+use prost::Message;
+use tollgate_rls::RateLimitRequest;
+
+/// Reads the input as a request, and what was read once more in its binary form.
 ///
 /// # Panics
 ///
@@ -13,9 +16,9 @@ pub fn request(input: &[u8]) {
             return;
         }
     };
-    let written = serde_json::to_vec(&message).expect("a message can be written");
-    let again = tollgate_rls::read(&written).expect("what was written can be read");
-    assert_eq!(again, message);
+    let written = message.encode_to_vec();
+    let again = RateLimitRequest::decode(written.as_slice());
+    assert_eq!(again.as_ref(), Ok(&message));
     match tollgate_rls::request(&message) {
         Ok(request) => assert_eq!(request.descriptors.len(), message.descriptors.len()),
         Err(error) => assert!(!error.to_string().is_empty()),

@@ -70,17 +70,23 @@ fn ask(loaded: &Loaded) {
     let hasher = RandomKeys::with_secret(1, 2);
     for domain in loaded.rules.domains().chain(["nowhere"]) {
         let pairs = [
-            ("user", ""),
-            ("user", "ann"),
-            ("path", "/"),
-            ("key", "value"),
+            (b"user".as_slice(), b"".as_slice()),
+            (b"user", b"ann"),
+            (b"path", b"/"),
+            (b"key", b"\xff"),
         ];
         let descriptors = pairs.map(|(key, value)| Descriptor {
-            entries: vec![Entry { key, value }, Entry { key: "path", value }],
+            entries: vec![
+                Entry { key, value },
+                Entry {
+                    key: b"path",
+                    value,
+                },
+            ],
             ..Descriptor::default()
         });
         let request = Request {
-            domain,
+            domain: domain.as_bytes(),
             descriptors: descriptors.into(),
             cost: Cost::ONE,
         };

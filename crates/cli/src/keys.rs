@@ -164,7 +164,7 @@ async fn report(
     };
     let redis = Redis::connect(&config).map_err(|error| Failure(2, with_reasons(&error)))?;
     let request = Request {
-        domain: &which.domain,
+        domain: which.domain.as_bytes(),
         descriptors: which.descriptors.iter().map(descriptor).collect(),
         cost: Cost::Peek(1),
     };

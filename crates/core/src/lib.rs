@@ -40,6 +40,8 @@ mod ledger;
 
 mod store;
 
+mod escape;
+
 mod request;
 
 mod answer;
@@ -50,6 +52,7 @@ pub use bucket::Bucket;
 pub use charge::{CHARGES_MAX, Charge, Enforcement, OnDenial, PAST_MAX, Past};
 pub use cost::Cost;
 pub use decision::{Decision, Denial, Grant, Wait};
+pub use escape::{Escaped, is_printable};
 pub use fixed_window::FixedWindow;
 pub use key::Key;
 pub use ledger::Ledger;

@@ -6,8 +6,9 @@ use crate::moment::Span;
 /// A question to the rules: what every door makes of its request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Request<'a> {
-    /// Which rules apply. Never empty: doors refuse an empty domain.
-    pub domain: &'a str,
+    /// Which rules apply. Never empty: listeners reject an empty domain. One that is not UTF-8 has
+    /// no rules.
+    pub domain: &'a [u8],
     /// What is asked, each descriptor on its own. Never empty.
     pub descriptors: Vec<Descriptor<'a>>,
     /// What descriptors cost that do not say it themselves.
@@ -26,12 +27,15 @@ pub struct Descriptor<'a> {
 }
 
 /// A key and its value in a descriptor.
+///
+/// Bytes, because clients choose them: a header or a path need not be UTF-8. [`crate::Escaped`]
+/// shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entry<'a> {
     /// What is described: `remote_address`, `path`.
-    pub key: &'a str,
+    pub key: &'a [u8],
     /// Its value in this request.
-    pub value: &'a str,
+    pub value: &'a [u8],
 }
 
 /// A limit that the asker brings along: `count` units per `window`, in a fixed window.
@@ -41,4 +45,13 @@ pub struct Override {
     pub count: u32,
     /// One of the protocol's units, a second to a year.
     pub window: Span,
+}
+
+// === impl Request ===
+
+impl<'a> Request<'a> {
+    /// The domain as text; `None` if it is not UTF-8, which no rules file can name.
+    pub fn domain_name(&self) -> Option<&'a str> {
+        std::str::from_utf8(self.domain).ok()
+    }
 }

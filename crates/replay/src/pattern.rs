@@ -129,8 +129,8 @@ impl Pattern {
             .iter()
             .zip(values)
             .map(|((key, _), value)| Entry {
-                key: key.clone(),
-                value: text(value),
+                key: key.as_bytes().to_vec(),
+                value: value.to_vec(),
             });
         RateLimitDescriptor {
             entries: entries.collect(),
@@ -204,18 +204,6 @@ fn field(name: &str) -> Result<Field, InvalidPattern> {
         field: name.to_owned(),
         nearest: nearest.unwrap_or("client"),
     })
-}
-
-/// A value as text: bytes that are not UTF-8 become `\xe9`, as servers write them that escape.
-pub(crate) fn text(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        text.push_str(chunk.valid());
-        for byte in chunk.invalid() {
-            text.push_str(&format!("\\x{byte:02x}"));
-        }
-    }
-    text
 }
 
 // === impl Values ===

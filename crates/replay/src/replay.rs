@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use tollgate_core::{
-    Charge, Decision, Grant, Key, Ledger, Moment, Now, RuleName, StoreError, Verdict,
+    Charge, Decision, Escaped, Grant, Key, Ledger, Moment, Now, RuleName, StoreError, Verdict,
 };
 use tollgate_memory::{Memory, RandomKeys};
 use tollgate_rls::RateLimitRequest;
@@ -244,7 +244,7 @@ impl Tally {
             RefusedKey {
                 rule: Arc::clone(&report.rules[key.rule].rule),
                 descriptor: entries
-                    .map(|entry| (entry.key.clone(), entry.value.clone()))
+                    .map(|entry| (shown(&entry.key), shown(&entry.value)))
                     .collect(),
                 refused: key.refused,
             }
@@ -268,6 +268,10 @@ fn limited(resolved: &Resolved<'_>, charges: usize) -> Vec<(usize, Arc<RuleName>
         _ => None,
     });
     limited.collect()
+}
+
+fn shown(bytes: &[u8]) -> String {
+    Escaped(bytes).to_string()
 }
 
 fn index(request: u32) -> usize {

@@ -6,14 +6,13 @@
 use std::collections::HashMap;
 use std::io::Read;
 
-use tollgate_core::Moment;
+use tollgate_core::{Escaped, Moment};
 use tollgate_rls::{InvalidRequest, RateLimitRequest};
 
 use crate::access_log::LogLine;
 use crate::error::Error;
 use crate::input::{LINE_BYTES_MAX, Line, Lines};
-use crate::pattern::{Agent, Fields, Pattern, Values, text};
-use crate::plain::Plain;
+use crate::pattern::{Agent, Fields, Pattern, Values};
 use crate::trace;
 
 /// The most lines of all inputs together.
@@ -307,7 +306,7 @@ impl Reader<'_> {
                     .iter()
                     .map(|pattern| pattern.descriptor(&mut values));
                 Ok(RateLimitRequest {
-                    domain: (*domain).to_owned(),
+                    domain: domain.as_bytes().to_vec(),
                     descriptors: descriptors.collect(),
                     ..RateLimitRequest::default()
                 })
@@ -337,13 +336,13 @@ impl Skipped {
 
 /// The beginning of a line.
 fn excerpt(line: &[u8]) -> String {
-    let shown = text(&line[..line.len().min(EXCERPT_BYTES_MAX)]);
+    let shown = Escaped(&line[..line.len().min(EXCERPT_BYTES_MAX)]);
     let cut = if line.len() > EXCERPT_BYTES_MAX {
         "…"
     } else {
         ""
     };
-    format!("{}{cut}", Plain(&shown))
+    format!("{shown}{cut}")
 }
 
 #[cfg(test)]

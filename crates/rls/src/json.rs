@@ -1,8 +1,16 @@
 //! Requests in the JSON of proto3.
 
+mod members;
+mod values;
+
 use std::fmt;
 
-use crate::RateLimitRequest;
+use serde::de::{Deserialize, Deserializer, MapAccess};
+
+use crate::json::members::{Members, Object};
+use crate::json::values::{NUMBERS, value};
+use crate::rate_limit_descriptor::{Entry, RateLimitOverride};
+use crate::{RateLimitDescriptor, RateLimitRequest};
 
 /// Why a text is no request in JSON: what, and at which line and column.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,8 +20,11 @@ pub struct InvalidJson {
     column: usize,
 }
 
-/// Reads a request: names in camel case or as in the `.proto` file, numbers also as strings, enums
-/// by name or number. An unknown field is an error, as in Envoy's own service.
+/// Reads a request as proto3 does: names in camel case or as in the `.proto` file; numbers also as
+/// strings and as `1.0`; enums by name or number; `null` for a member that is not set.
+///
+/// An unknown member is an error, as in Envoy's own service, and so is one that is there twice. The
+/// strings of domain, keys and values may hold any bytes.
 ///
 /// # Errors
 ///
@@ -22,15 +33,77 @@ pub fn read(json: &[u8]) -> Result<RateLimitRequest, InvalidJson> {
     Ok(serde_json::from_slice(json)?)
 }
 
-/// What serde's words begin with where a number cannot be read: they name its own insides.
-const NO_NUMBER: [&str; 4] = [
-    "cannot parse integer from empty string",
-    "data did not match any variant of untagged enum",
-    "invalid digit found in string",
-    "number too large to fit in target type",
-];
-/// Every number of a request, and what it may be.
-const NUMBERS: &str = "hitsAddend and requestsPerUnit are whole numbers from 0 to 4294967295";
+impl<'de> Deserialize<'de> for RateLimitRequest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RateLimitRequest, D::Error> {
+        Object::deserialize(deserializer).map(|Object(request)| request)
+    }
+}
+
+// === what each message has ===
+
+impl Members for RateLimitRequest {
+    const MESSAGE: &'static str = "RateLimitRequest";
+    const NAMES: &'static [&'static str] = &["domain", "descriptors", "hitsAddend", "hits_addend"];
+
+    fn read<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        match name {
+            "domain" => self.domain = value::bytes(map)?,
+            "descriptors" => self.descriptors = value::list(map)?,
+            _ => self.hits_addend = value::whole(map)?.unwrap_or_default(),
+        }
+        Ok(())
+    }
+}
+
+impl Members for RateLimitDescriptor {
+    const MESSAGE: &'static str = "RateLimitDescriptor";
+    const NAMES: &'static [&'static str] = &[
+        "entries",
+        "limit",
+        "hitsAddend",
+        "hits_addend",
+        "isNegativeHits",
+        "is_negative_hits",
+    ];
+
+    fn read<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        match name {
+            "entries" => self.entries = value::list(map)?,
+            "limit" => self.limit = value::object(map)?,
+            "hitsAddend" | "hits_addend" => {
+                self.hits_addend = value::whole::<u64, A>(map)?.map(Into::into);
+            }
+            _ => self.is_negative_hits = value::flag(map)?,
+        }
+        Ok(())
+    }
+}
+
+impl Members for Entry {
+    const MESSAGE: &'static str = "Entry";
+    const NAMES: &'static [&'static str] = &["key", "value"];
+
+    fn read<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        match name {
+            "key" => self.key = value::bytes(map)?,
+            _ => self.value = value::bytes(map)?,
+        }
+        Ok(())
+    }
+}
+
+impl Members for RateLimitOverride {
+    const MESSAGE: &'static str = "RateLimitOverride";
+    const NAMES: &'static [&'static str] = &["requestsPerUnit", "requests_per_unit", "unit"];
+
+    fn read<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        match name {
+            "unit" => self.unit = value::unit(map)?,
+            _ => self.requests_per_unit = value::whole(map)?.unwrap_or_default(),
+        }
+        Ok(())
+    }
+}
 
 // === impl InvalidJson ===
 
@@ -53,25 +126,16 @@ impl From<serde_json::Error> for InvalidJson {
         let (line, column) = (error.line(), error.column());
         let text = error.to_string();
         let place = format!(" at line {line} column {column}");
+        let reason = text.strip_suffix(&place).unwrap_or(&text);
         InvalidJson {
-            reason: reason(text.strip_suffix(&place).unwrap_or(&text)),
+            // serde's own words for a number that no type of Rust can hold.
+            reason: match reason {
+                "number out of range" => NUMBERS.to_owned(),
+                reason => reason.to_owned(),
+            },
             line,
             column,
         }
-    }
-}
-
-/// What serde said, in the words of whoever wrote the JSON.
-fn reason(text: &str) -> String {
-    if NO_NUMBER.iter().any(|words| text.starts_with(words)) {
-        return NUMBERS.to_owned();
-    }
-    match text.rsplit_once("expected struct ") {
-        Some((found, message)) => {
-            let name = message.rsplit('.').next().unwrap_or(message);
-            format!("{found}expected an object ({name})")
-        }
-        None => text.replace("expected expected", "expected"),
     }
 }
 

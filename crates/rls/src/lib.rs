@@ -3,7 +3,8 @@
 //! A [`RateLimitRequest`] becomes a [`tollgate_core::Request`] ([`request`]), or an
 //! [`InvalidRequest`] that says what is wrong with it; a [`tollgate_core::Answer`] becomes a
 //! [`RateLimitResponse`] ([`response`]). The messages have the JSON of proto3: [`read`] reads it,
-//! and [`json`] writes it from the answer; `serde` does both for a part of a larger document.
+//! and [`json`] writes it from the answer; `serde` reads it as a part of a larger document.
+//! Domain, keys and values are bytes: what a client sends need not be UTF-8.
 //!
 //! Knows nothing about sockets, gRPC, rules or stores.
 

@@ -2,7 +2,7 @@
 
 use pbjson_types::Struct;
 use serde_json::{Map, Value, json};
-use tollgate_core::Request;
+use tollgate_core::{Escaped, Request};
 
 /// The `dynamic_metadata` of a response, as Envoy's service has it: the domain, what was asked, and
 /// `metadata` of the rules if there is any.
@@ -12,7 +12,7 @@ pub fn metadata(request: &Request<'_>, metadata: &Map<String, Value>) -> Struct 
     let descriptors = request.descriptors.iter().map(|descriptor| {
         let entries = descriptor.entries.iter();
         let entries: Vec<String> = entries
-            .map(|entry| format!("{}={}", entry.key, entry.value))
+            .map(|entry| format!("{}={}", Escaped(entry.key), Escaped(entry.value)))
             .collect();
         let mut told = json!({ "entries": entries });
         if let Some(cost) = descriptor.cost {
@@ -28,7 +28,7 @@ pub fn metadata(request: &Request<'_>, metadata: &Map<String, Value>) -> Struct 
     });
     let descriptors: Vec<Value> = descriptors.collect();
     let mut told = json!({
-        "domain": request.domain,
+        "domain": Escaped(request.domain).to_string(),
         "descriptors": descriptors,
         "hitsAddend": request.cost.units(),
     });
@@ -49,11 +49,11 @@ mod tests {
     #[test]
     fn the_request_and_the_rules_metadata_are_told() {
         let entry = Entry {
-            key: "user",
-            value: "ann",
+            key: b"user",
+            value: b"an\xff",
         };
         let request = Request {
-            domain: "shop",
+            domain: b"shop",
             descriptors: vec![Descriptor {
                 entries: vec![entry],
                 cost: Some(Cost::Take(3)),
@@ -65,7 +65,7 @@ mod tests {
         let told = metadata(&request, of_rules.as_object().unwrap());
         let expected = json!({
             "domain": "shop",
-            "descriptors": [{"entries": ["user=ann"], "hitsAddend": 3.0}],
+            "descriptors": [{"entries": ["user=an\\xff"], "hitsAddend": 3.0}],
             "hitsAddend": 1.0,
             "metadata": of_rules,
         });

@@ -26,7 +26,11 @@ pub mod envoy {
         pub mod common {
             pub mod ratelimit {
                 pub mod v3 {
-                    package!("envoy.extensions.common.ratelimit.v3");
+                    // Its JSON is read by `crate::json`.
+                    include!(concat!(
+                        env!("OUT_DIR"),
+                        "/envoy.extensions.common.ratelimit.v3.rs"
+                    ));
                 }
             }
         }

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 mod excerpt;
 
 pub use excerpt::escaped;
-pub(crate) use excerpt::is_unsafe;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use serde_json::{Map, Value};
-use tollgate_core::{Enforcement, Entry, Limit, OnDenial, Past, RuleName, Sharing};
+use tollgate_core::{Enforcement, Entry, Escaped, Limit, OnDenial, Past, RuleName, Sharing};
 
 use crate::pattern::Pattern;
 
@@ -31,7 +31,7 @@ pub(crate) struct Level(Table<Branches>);
 
 /// What operators write and clients look up. A fast hash will do: only who fills a table could make
 /// its entries collide.
-type Table<T> = HashMap<Box<str>, T, RandomState>;
+type Table<T> = HashMap<Box<[u8]>, T, RandomState>;
 
 /// The descriptors of one key: what each value leads to.
 #[derive(Clone, Debug, Default)]
@@ -149,13 +149,13 @@ impl Level {
 
     /// Adds a descriptor, whose key and value are not there yet.
     pub(crate) fn insert(&mut self, key: &str, value: Option<&str>, branch: Branch) {
-        let branches = self.0.entry(key.into()).or_default();
+        let branches = self.0.entry(key.as_bytes().into()).or_default();
         match value {
             None => branches.bare = Some(Box::new(branch)),
             Some(value) => match Pattern::new(value) {
                 Some(pattern) => branches.patterns.push((pattern, branch)),
                 None => {
-                    branches.exact.insert(value.into(), branch);
+                    branches.exact.insert(value.as_bytes().into(), branch);
                 }
             },
         }
@@ -180,12 +180,12 @@ impl Rule {
                 StepMetric::WrittenUnlessDetailed => self.detailed_metric,
                 StepMetric::Written => false,
             };
-            let value = if says_value {
-                Some(entry.value)
+            if says_value {
+                let value = Escaped(entry.value).to_string();
+                push_step(&mut path, &step.key, Some(&value));
             } else {
-                step.value.as_deref()
-            };
-            push_step(&mut path, &step.key, value);
+                push_step(&mut path, &step.key, step.value.as_deref());
+            }
         }
         Some(path.into())
     }

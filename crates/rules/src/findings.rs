@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::diagnostic::{Diagnostic, Severity, escaped, is_unsafe};
+use tollgate_core::is_printable;
+
+use crate::diagnostic::{Diagnostic, Severity, escaped};
 use crate::source::Source;
 
 /// The most diagnostics of one load. Mistakes beyond are counted, and spoil their domain as well.
@@ -342,7 +344,7 @@ pub(crate) fn quoted(text: &str) -> String {
             quoted.push('…');
             break;
         }
-        if is_unsafe(character) {
+        if !is_printable(character) {
             quoted.extend(character.escape_default());
         } else {
             quoted.push(character);

@@ -28,9 +28,9 @@
 //! let loaded = RuleSet::parse(&[Source::new("shop.yaml", text)], &Options::default());
 //! assert!(loaded.diagnostics.is_empty());
 //! let request = Request {
-//!     domain: "shop",
+//!     domain: b"shop",
 //!     descriptors: vec![Descriptor {
-//!         entries: vec![Entry { key: "user", value: "ann" }],
+//!         entries: vec![Entry { key: b"user", value: b"ann" }],
 //!         ..Descriptor::default()
 //!     }],
 //!     cost: Cost::ONE,

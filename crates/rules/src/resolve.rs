@@ -65,7 +65,7 @@ impl RuleSet {
     /// own if the domain is known, shared as the domain says; if it is no valid limit, the rules'
     /// own holds.
     pub fn resolve<'s, H: KeyHasher>(&'s self, request: &Request<'_>, hasher: &H) -> Resolved<'s> {
-        let Some(domain) = self.domain(request.domain) else {
+        let Some(domain) = request.domain_name().and_then(|name| self.domain(name)) else {
             let parts = request.descriptors.iter().map(|_| Part::Nothing).collect();
             return Resolved {
                 domain: None,
@@ -104,7 +104,7 @@ fn matched<'s, H: KeyHasher>(
     let steps = rule.path.iter().zip(entries);
     let values = steps
         .filter(|(step, _)| step.distinguishes)
-        .map(|(_, entry)| entry.value.as_bytes());
+        .map(|(_, entry)| entry.value);
     // The identity fixes how many values follow, and the borders between parts count.
     let parts = [RULE_KEY, &rule.identity].into_iter().chain(values);
     Part::Limited {
@@ -136,7 +136,7 @@ fn overridden<'s, H: KeyHasher>(
     let names = descriptor
         .entries
         .iter()
-        .flat_map(|entry| [entry.key.as_bytes(), entry.value.as_bytes()]);
+        .flat_map(|entry| [entry.key, entry.value]);
     let fixed = [OVERRIDE_KEY, domain.name.as_bytes(), &window, &density];
     Some(Part::Overridden {
         domain,

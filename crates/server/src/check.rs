@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::{Map, Value, json};
 use tollgate_core::{
-    Answer, Cost, Decision, Denial, Descriptor, Enforcement, Entry, Grant, Limited, Request,
-    RuleName, Status, Wait,
+    Answer, Cost, Decision, Denial, Descriptor, Enforcement, Entry, Escaped, Grant, Limited,
+    Request, RuleName, Status, Wait,
 };
 use tollgate_http::{MEDIA_TYPE, Problem};
 use tollgate_rls::duration;
@@ -77,7 +77,7 @@ impl Check {
             ..Descriptor::default()
         });
         let request = Request {
-            domain: &self.domain,
+            domain: self.domain.as_bytes(),
             descriptors: descriptors.collect(),
             cost,
         };
@@ -90,7 +90,10 @@ impl Check {
 
 impl Described {
     fn entries(&self) -> Vec<Entry<'_>> {
-        let entries = self.0.iter().map(|(key, value)| Entry { key, value });
+        let entries = self.0.iter().map(|(key, value)| Entry {
+            key: key.as_bytes(),
+            value: value.as_bytes(),
+        });
         entries.collect()
     }
 }
@@ -155,7 +158,10 @@ pub(crate) fn verdict(request: &Request<'_>, answer: &Answer) -> Response {
     if let Some(Value::Object(of_problem)) = problem.as_ref().map(Problem::json) {
         members = of_problem;
     }
-    members.insert("domain".to_owned(), json!(request.domain));
+    members.insert(
+        "domain".to_owned(),
+        json!(Escaped(request.domain).to_string()),
+    );
     members.insert("allowed".to_owned(), json!(answer.is_admitted()));
     if let Some(refused) = answer.refused {
         let by = answer.refused_by().map(|limited| limited.rule.shown());

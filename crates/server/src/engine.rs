@@ -60,7 +60,8 @@ impl Engine {
     /// answer.
     pub(crate) async fn decide(&self, request: &Request<'_>) -> Result<Decided, StoreError> {
         let in_force = self.rules.load();
-        let store = &self.stores.of(request.domain).store;
+        let domain = request.domain_name();
+        let store = &self.stores.of(domain).store;
         let resolved = in_force.rules.resolve(request, store);
         let charges = resolved.charges();
         let verdict = if charges.is_empty() {
@@ -71,7 +72,7 @@ impl Engine {
         let answer = resolved.answer(&verdict);
         in_force
             .tallies
-            .count(&self.decisions, request.domain, &resolved, &answer);
+            .count(&self.decisions, domain, &resolved, &answer);
         let metadata = resolved.metadata(&answer);
         Ok(Decided { answer, metadata })
     }

@@ -135,7 +135,7 @@ impl Reader {
         let holds = [Mode::Strict, self.config.sharing.mode];
         for view in rules.rules() {
             let (domain, mode) = (&view.rule.domain, view.sharing.mode);
-            if !holds.contains(&mode) && !stores.of(domain).is_shared() {
+            if !holds.contains(&mode) && !stores.of(Some(domain)).is_shared() {
                 let (rule, mode) = (view.rule.shown(), mode.to_string());
                 warn!(
                     domain,

@@ -96,12 +96,12 @@ impl Stores {
         Ok(self.all.len() - 1)
     }
 
-    /// The store of a domain.
-    pub(crate) fn of(&self, domain: &str) -> &NamedStore {
+    /// The store of a domain; the default one for a name that is not UTF-8.
+    pub(crate) fn of(&self, domain: Option<&str>) -> &NamedStore {
         // Most services have one store, and need not look.
         let place = match self.others.is_empty() {
             true => None,
-            false => self.others.get(domain),
+            false => domain.and_then(|name| self.others.get(name)),
         };
         &self.all[place.copied().unwrap_or(0)]
     }

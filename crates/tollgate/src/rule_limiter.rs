@@ -77,15 +77,22 @@ impl<C: Clock> RuleLimiter<C> {
     }
 
     /// Asks for one unit in `domain`, for one descriptor: from the general to the special, as the
-    /// rules are nested.
+    /// rules are nested. Keys and values are text or any other bytes.
     ///
     /// # Errors
     ///
     /// As [`RuleLimiter::decide`].
-    pub fn check(&self, domain: &str, entries: &[(&str, &str)]) -> Result<Answer, StoreError> {
-        let entries = entries.iter().map(|(key, value)| Entry { key, value });
+    pub fn check(
+        &self,
+        domain: &str,
+        entries: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)],
+    ) -> Result<Answer, StoreError> {
+        let entries = entries.iter().map(|(key, value)| Entry {
+            key: key.as_ref(),
+            value: value.as_ref(),
+        });
         self.decide(&Request {
-            domain,
+            domain: domain.as_bytes(),
             descriptors: vec![Descriptor {
                 entries: entries.collect(),
                 ..Descriptor::default()

@@ -28,7 +28,10 @@ impl Wanted {
     }
 
     pub(crate) fn entries(&self) -> Vec<Entry<'_>> {
-        let entries = self.0.iter().map(|(key, value)| Entry { key, value });
+        let entries = self.0.iter().map(|(key, value)| Entry {
+            key: key.as_bytes(),
+            value: value.as_bytes(),
+        });
         entries.collect()
     }
 }

@@ -29,10 +29,10 @@ fn events_come_in_order_of_time_and_equal_times_in_order_of_input() {
         .iter()
         .map(|event| (event.line, client(event)))
         .collect();
-    let expected = [(3, "a"), (1, "b"), (2, "c"), (0, "a")];
+    let expected = [(3, b"a"), (1, b"b"), (2, b"c"), (0, b"a")];
     assert_eq!(
         order,
-        expected.map(|(line, client)| (line, client.to_owned()))
+        expected.map(|(line, client)| (line, client.to_vec()))
     );
     assert_eq!(requests.len(), 3);
 }

@@ -1,5 +1,7 @@
 //! A line of a file, made fit for a terminal, with carets below what is meant.
 
+use tollgate_core::is_printable;
+
 use super::Diagnostic;
 
 /// The most characters of a line that are shown.
@@ -71,18 +73,9 @@ pub fn escaped(text: &str) -> String {
 fn shown(character: char) -> String {
     match character {
         '\t' => TAB.to_owned(),
-        character if is_unsafe(character) => character.escape_unicode().to_string(),
+        character if !is_printable(character) => character.escape_unicode().to_string(),
         character => character.to_string(),
     }
-}
-
-/// Control characters, and those that change the direction of text.
-pub(crate) fn is_unsafe(character: char) -> bool {
-    let turns = matches!(
-        character,
-        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-    );
-    character.is_control() || turns || character == '\u{feff}'
 }
 
 fn index(column: u32) -> usize {

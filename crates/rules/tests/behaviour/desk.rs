@@ -57,7 +57,10 @@ pub(crate) fn domain(descriptors: &str) -> String {
 
 /// A descriptor with these entries.
 pub(crate) fn descriptor<'a>(pairs: Pairs<'a>) -> Descriptor<'a> {
-    let entries = pairs.iter().map(|(key, value)| Entry { key, value });
+    let entries = pairs.iter().map(|(key, value)| Entry {
+        key: key.as_bytes(),
+        value: value.as_bytes(),
+    });
     Descriptor {
         entries: entries.collect(),
         ..Descriptor::default()
@@ -67,7 +70,7 @@ pub(crate) fn descriptor<'a>(pairs: Pairs<'a>) -> Descriptor<'a> {
 /// A request to domain `d`.
 pub(crate) fn request<'a>(descriptors: &[Pairs<'a>]) -> Request<'a> {
     Request {
-        domain: "d",
+        domain: b"d",
         descriptors: descriptors.iter().map(|pairs| descriptor(pairs)).collect(),
         cost: Cost::ONE,
     }

@@ -9,7 +9,7 @@ use crate::desk::{Desk, clean, domain, load, overriding, request};
 fn an_unknown_domain_limits_nothing() {
     let desk = Desk::of("{key: a, rate_limit: 1/s}");
     let request = Request {
-        domain: "other",
+        domain: b"other",
         ..request(&[&[("a", "x")]])
     };
     let resolved = desk.resolve(&request);
@@ -141,7 +141,7 @@ fn domains_do_not_share_counters() {
     let desk = Desk::new(clean(&both));
     let first = request(&[&[("a", "1")]]);
     let second = Request {
-        domain: "e",
+        domain: b"e",
         ..first.clone()
     };
     let key = |request: &Request<'_>| desk.resolve(request).charges()[0].key;
@@ -211,7 +211,7 @@ fn a_limit_brought_along_stands_in_for_the_rules() {
         1
     );
     let elsewhere = Request {
-        domain: "other",
+        domain: b"other",
         ..strict
     };
     assert!(desk.resolve(&elsewhere).charges().is_empty());

@@ -169,11 +169,11 @@ impl Tallies {
     pub(crate) fn count(
         &self,
         decisions: &Decisions,
-        domain: &str,
+        domain: Option<&str>,
         resolved: &Resolved<'_>,
         answer: &Answer,
     ) {
-        let Some(of_domain) = self.domains.get(domain) else {
+        let Some(of_domain) = domain.and_then(|name| self.domains.get(name)) else {
             decisions.unknown_domain.add(Outcome::UnknownDomain);
             return;
         };
