@@ -5,8 +5,8 @@ use std::fmt;
 /// Shows bytes as text: UTF-8 as it is, every other byte as `\xff`.
 ///
 /// Characters that would harm a terminal or forge a line of a log ([`is_printable`]) are written
-/// out as `\u{1b}`. A backslash stays as it is, so what is shown is for reading: two values may look
-/// the same.
+/// out as `\u{1b}`. A backslash stays as it is, so what is shown is for reading: two values may
+/// look the same.
 ///
 /// # Example
 ///
