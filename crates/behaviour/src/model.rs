@@ -8,8 +8,8 @@ mod naive;
 use std::collections::HashMap;
 
 use tollgate_core::{
-    Charge, Cost, Decision, Denial, Enforcement, Grant, Key, Now, OnDenial, Refusal, Span, Verdict,
-    Wait,
+    Charge, Cost, Decision, Denial, DenialReason, Enforcement, Grant, Key, Now, OnDenial, Refusal,
+    Span, Verdict, Wait,
 };
 
 pub use naive::Naive;
@@ -69,6 +69,7 @@ impl Model {
             refusal: by.map(|index| Refusal {
                 by: first_charge(charges, asked[index].charge.key),
                 wait: self.whole_wait(&asked, now),
+                reason: DenialReason::Exceeded,
             }),
         }
     }

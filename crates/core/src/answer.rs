@@ -6,6 +6,7 @@ use crate::charge::Enforcement;
 use crate::decision::{Decision, Wait};
 use crate::limit::Limit;
 use crate::moment::Span;
+use crate::verdict::DenialReason;
 
 /// The answer to one [`crate::Request`].
 #[must_use = "an answer nobody reads enforces nothing"]
@@ -26,6 +27,8 @@ pub struct Refused {
     pub by: usize,
     /// How long until the same request is admitted if nobody else comes.
     pub wait: Wait,
+    /// Whether a limit is exceeded at all.
+    pub reason: DenialReason,
 }
 
 /// What became of one descriptor.
@@ -73,6 +76,12 @@ impl Answer {
     /// Whether the request may pass.
     pub const fn is_admitted(&self) -> bool {
         self.refused.is_none()
+    }
+
+    /// Whether the request is denied only because the shared store has no answer.
+    pub fn is_store_unavailable(&self) -> bool {
+        self.refused
+            .is_some_and(|refused| refused.reason == DenialReason::StoreUnavailable)
     }
 
     /// Whether the request passes in the soft part of a limit.

@@ -68,4 +68,4 @@ pub use sliding_window::{COUNTERS_MAX, SlidingWindow};
 pub use step::step;
 pub use store::{KeyHasher, Store, StoreError};
 pub use usage::Usage;
-pub use verdict::{Bill, Line, Refusal, TooManyCharges, Verdict};
+pub use verdict::{Bill, DenialReason, Line, Refusal, TooManyCharges, Verdict};

@@ -37,23 +37,29 @@ pub enum OnStoreError {
     /// The request passes, and nothing is charged. Over-admits without bound for as long as it
     /// lasts.
     Allow,
-    /// The request is refused, to come back soon. Over-admits nothing.
-    #[default]
+    /// The request is denied, to come back soon; the denial says that the store is unavailable.
+    /// Over-admits nothing.
     Deny,
+    /// There is no decision: whoever asks gets the store's error, and decides what it means (gRPC
+    /// `UNAVAILABLE`, HTTP 503; Envoy then does what its `failure_mode_deny` says).
+    Error,
     /// The node alone decides, on its share of the limit: a [`Sharing::nodes`]-th of the units,
     /// rounded down, and one unit at least. Over-admits as long as it lasts, per window at most
-    /// what all shares together hold.
+    /// what all shares together hold. The default: a service whose Redis is down neither denies
+    /// everybody nor lets everybody through.
+    #[default]
     Local,
 }
 
 // === impl Sharing ===
 
 impl Sharing {
-    /// Shared in this mode, denied while the store has no answer, by as many nodes as are counted.
+    /// Shared in this mode, by as many nodes as are counted; each decides on its share while the
+    /// store has no answer.
     pub const fn in_mode(mode: Mode) -> Sharing {
         Sharing {
             mode,
-            on_store_error: OnStoreError::Deny,
+            on_store_error: OnStoreError::Local,
             nodes: None,
         }
     }
@@ -97,6 +103,7 @@ impl fmt::Display for OnStoreError {
         f.write_str(match self {
             OnStoreError::Allow => "allow",
             OnStoreError::Deny => "deny",
+            OnStoreError::Error => "error",
             OnStoreError::Local => "local",
         })
     }

@@ -27,6 +27,19 @@ pub struct Refusal {
     pub by: usize,
     /// How long until the same request is admitted if nobody else comes.
     pub wait: Wait,
+    /// Whether a limit is exceeded at all.
+    pub reason: DenialReason,
+}
+
+/// Why a request is denied: by a limit, or because nobody knows what the limit would say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum DenialReason {
+    /// The request does not fit its limit.
+    #[default]
+    Exceeded,
+    /// The shared store has no answer, and the limit denies requests meanwhile
+    /// ([`OnStoreError::Deny`](crate::OnStoreError::Deny)). Nothing was counted or charged.
+    StoreUnavailable,
 }
 
 /// A request's charges, with those that meet on one counter added up to one line.
@@ -67,10 +80,11 @@ impl Verdict {
     /// The verdict on a request with one charge.
     pub fn of_one(charge: &Charge<'_>, decision: Decision) -> Verdict {
         let refuses = charge.enforcement != Enforcement::Shadow;
-        let refusal = decision
-            .wait()
-            .filter(|_| refuses)
-            .map(|wait| Refusal { by: 0, wait });
+        let refusal = decision.wait().filter(|_| refuses).map(|wait| Refusal {
+            by: 0,
+            wait,
+            reason: DenialReason::Exceeded,
+        });
         Verdict {
             decisions: vec![decision],
             refusal,
@@ -159,6 +173,7 @@ impl<'a> Bill<'a> {
         let refusal = refused.map(|line| Refusal {
             by: self.line_of.iter().position(|of| *of == line).unwrap_or(0),
             wait: self.longest(&waits_after).unwrap_or(Wait::For(Span::ZERO)),
+            reason: DenialReason::Exceeded,
         });
         Verdict { decisions, refusal }
     }

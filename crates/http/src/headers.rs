@@ -14,6 +14,11 @@ pub const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-pol
 /// How long the request is to be held before it goes on, in milliseconds, rounded up; absent if it
 /// need not be held.
 pub const DELAY_MS: HeaderName = HeaderName::from_static("x-tollgate-delay-ms");
+/// `unavailable` in a denial for which no limit was asked: the shared store has no answer, and the
+/// limit denies requests meanwhile. Absent in every other answer.
+pub const STORE: HeaderName = HeaderName::from_static("x-tollgate-store");
+/// What [`STORE`] says.
+pub const STORE_UNAVAILABLE: &str = "unavailable";
 
 /// 200 for a request that may pass, 429 for one that may not.
 pub const fn status(answer: &Answer) -> StatusCode {
@@ -52,11 +57,16 @@ pub const fn delay_ms(answer: &Answer) -> Option<u64> {
 /// bucket that holds another number than N says so in `tollgate-burst`.
 ///
 /// A name is the rule's own, or else where it stands; what cannot stand in a header is
-/// percent-encoded. Nothing is added for an answer in which no limit counted.
+/// percent-encoded. Nothing is added for an answer in which no limit counted. If the store is
+/// unavailable nobody knows what remains: `RateLimit` is left out, and [`STORE`] says why.
 pub fn headers(answer: &Answer, headers: &mut HeaderMap) {
     let policies = policies(answer);
-    if !policies.is_empty() {
+    if answer.is_store_unavailable() {
+        headers.insert(STORE, HeaderValue::from_static(STORE_UNAVAILABLE));
+    } else if !policies.is_empty() {
         headers.insert(RATE_LIMIT, list(&policies, standing));
+    }
+    if !policies.is_empty() {
         headers.insert(RATE_LIMIT_POLICY, list(&policies, terms));
     }
     if let Some(secs) = retry_after_secs(answer) {

@@ -2,7 +2,7 @@
 //!
 //! * [`status`]: 200 or 429.
 //! * [`headers`]: `RateLimit` and `RateLimit-Policy` as in draft-ietf-httpapi-ratelimit-headers-11,
-//!   `Retry-After`, and `x-tollgate-delay-ms`.
+//!   `Retry-After`, `x-tollgate-delay-ms` and `x-tollgate-store`.
 //! * [`Problem`]: a refusal or an error as `application/problem+json` (RFC 9457).
 //!
 //! Pure functions from an [`tollgate_core::Answer`]. Knows nothing about sockets, rules or stores.
@@ -14,7 +14,8 @@ mod headers;
 mod problem;
 
 pub use headers::{
-    DELAY_MS, RATE_LIMIT, RATE_LIMIT_POLICY, delay_ms, headers, retry_after_secs, status,
+    DELAY_MS, RATE_LIMIT, RATE_LIMIT_POLICY, STORE, STORE_UNAVAILABLE, delay_ms, headers,
+    retry_after_secs, status,
 };
 pub use policy::{NAME_BYTES_MAX, POLICIES_MAX};
-pub use problem::{MEDIA_TYPE, Problem, QUOTA_EXCEEDED};
+pub use problem::{MEDIA_TYPE, Problem, QUOTA_EXCEEDED, REDUCED_CAPACITY};

@@ -10,6 +10,9 @@ use crate::policy::{POLICIES_MAX, name};
 pub const MEDIA_TYPE: &str = "application/problem+json";
 /// The problem type of a refusal.
 pub const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+/// The problem type of a denial while the shared store has no answer.
+pub const REDUCED_CAPACITY: &str =
+    "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
 /// A problem document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +46,9 @@ impl Problem {
     /// The refusal that an answer is; `None` if it is none.
     pub fn refusal(answer: &Answer) -> Option<Problem> {
         let wait = answer.refused?.wait;
+        if answer.is_store_unavailable() {
+            return Some(Problem::store_unavailable(wait));
+        }
         let by = answer.refused_by().map_or("", name);
         let detail = match wait {
             Wait::For(wait) => {
@@ -69,6 +75,24 @@ impl Problem {
             detail,
             violated_policies,
         })
+    }
+
+    /// A denial that no limit is the reason of.
+    fn store_unavailable(wait: Wait) -> Problem {
+        let again = match wait {
+            Wait::For(wait) => format!("; try again in {} s", wait.as_secs_ceil().max(1)),
+            Wait::Never => String::new(),
+        };
+        Problem {
+            kind: REDUCED_CAPACITY,
+            title: "Request cannot be satisfied due to temporary server capacity constraints",
+            status: StatusCode::TOO_MANY_REQUESTS,
+            detail: format!(
+                "the rate limit store is unavailable, and the limit denies requests \
+                 meanwhile{again}"
+            ),
+            violated_policies: Vec::new(),
+        }
     }
 
     /// The document.

@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 
 use tollgate_core::{
-    Charge, Decision, Denial, Enforcement, Grant, Key, KeyHasher, Limit, OnStoreError, Past,
-    Refusal, Span, Store, StoreError, Verdict, Wait,
+    Charge, Decision, Denial, DenialReason, Enforcement, Grant, Key, KeyHasher, Limit,
+    OnStoreError, Past, Refusal, Span, Store, StoreError, Verdict, Wait,
 };
 
 use crate::store::Redis;
@@ -29,9 +29,9 @@ pub struct Fallback<L> {
 // === impl Fallback ===
 
 impl<L: Store> Fallback<L> {
-    /// Of several charges in one request, the first that says `Deny` refuses it, then `Local`
-    /// decides over those that say so. From now on the store counts among the nodes
-    /// ([`Redis::nodes`]), until it is closed.
+    /// Of several charges in one request, the first that says `Deny` denies it; if there is none,
+    /// the first that says `Error` makes it an error; then `Local` decides over those that say so.
+    /// From now on the store counts among the nodes ([`Redis::nodes`]), until it is closed.
     ///
     /// # Panics
     ///
@@ -51,20 +51,30 @@ impl<L: Store> Fallback<L> {
         &self.local
     }
 
-    async fn without_redis(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
-        let refuses = |charge: &Charge<'_>| {
-            charge.sharing.on_store_error == OnStoreError::Deny
-                && charge.enforcement != Enforcement::Shadow
+    async fn without_redis(
+        &self,
+        charges: &[Charge<'_>],
+        error: StoreError,
+    ) -> Result<Verdict, StoreError> {
+        // A shadow limit never decides about a request, so it does not when the store is away.
+        let first = |choice: OnStoreError| {
+            charges.iter().position(|charge| {
+                charge.sharing.on_store_error == choice && charge.enforcement != Enforcement::Shadow
+            })
         };
-        if let Some(by) = charges.iter().position(refuses) {
+        if let Some(by) = first(OnStoreError::Deny) {
             self.redis.fell_back(OnStoreError::Deny);
             return Ok(denied(charges, by));
+        }
+        if first(OnStoreError::Error).is_some() {
+            self.redis.fell_back(OnStoreError::Error);
+            return Err(error);
         }
         let shares: Vec<Option<Share>> = charges
             .iter()
             .map(|charge| match charge.sharing.on_store_error {
                 OnStoreError::Local => Some(Share::of(charge, self.nodes(charge))),
-                OnStoreError::Allow | OnStoreError::Deny => None,
+                OnStoreError::Allow | OnStoreError::Deny | OnStoreError::Error => None,
             })
             .collect();
         let mut places = Vec::new();
@@ -120,7 +130,7 @@ impl<L: Store> Store for Fallback<L> {
         match self.redis.decide(charges).await {
             // A question that was wrong is wrong wherever it is asked.
             Err(error @ (StoreError::Unfit { .. } | StoreError::TooManyCharges(_))) => Err(error),
-            Err(_without_an_answer) => self.without_redis(charges).await,
+            Err(error) => self.without_redis(charges, error).await,
             Ok(verdict) => Ok(verdict),
         }
     }
@@ -176,13 +186,14 @@ fn denied(charges: &[Charge<'_>], by: usize) -> Verdict {
             remaining: 0,
             reset: DENIED_FOR,
         }),
-        OnStoreError::Allow | OnStoreError::Local => allowed(charge),
+        OnStoreError::Allow | OnStoreError::Error | OnStoreError::Local => allowed(charge),
     };
     Verdict {
         decisions: charges.iter().map(decide).collect(),
         refusal: Some(Refusal {
             by,
             wait: Wait::For(DENIED_FOR),
+            reason: DenialReason::StoreUnavailable,
         }),
     }
 }

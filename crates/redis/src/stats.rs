@@ -50,7 +50,7 @@ pub(crate) struct Stats {
     scripts_loaded: AtomicU64,
     refused_here: AtomicU64,
     /// In the order of [`OnStoreError`].
-    fell_back: [AtomicU64; 3],
+    fell_back: [AtomicU64; 4],
     reports: AtomicU64,
     keys_reported: AtomicU64,
     reports_lost: AtomicU64,
@@ -111,6 +111,8 @@ pub struct Counts {
     pub fallbacks_allowed: u64,
     /// See [`Counts::fallbacks_allowed`].
     pub fallbacks_denied: u64,
+    /// Those that were answered with the store's error, as their limit asks for.
+    pub fallbacks_failed: u64,
     /// See [`Counts::fallbacks_allowed`].
     pub fallbacks_local: u64,
     /// Decisions that were made on this node's own count, without asking Redis.
@@ -191,7 +193,8 @@ impl Stats {
         let place = match choice {
             OnStoreError::Allow => 0,
             OnStoreError::Deny => 1,
-            OnStoreError::Local => 2,
+            OnStoreError::Error => 2,
+            OnStoreError::Local => 3,
         };
         self.fell_back[place].fetch_add(1, Ordering::Relaxed);
     }
@@ -213,7 +216,7 @@ impl Stats {
     pub(crate) fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let batch_sizes = self.batch_sizes.told();
-        let [allowed, denied, local] = self.fell_back.each_ref().map(read);
+        let [allowed, denied, failed, local] = self.fell_back.each_ref().map(read);
         Counts {
             questions: batch_sizes.sum,
             calls: batch_sizes.count,
@@ -233,9 +236,10 @@ impl Stats {
             lease_decisions: 0,
             leases_held: 0,
             leases_returned: read(&self.lease_returned),
-            fallbacks: allowed + denied + local,
+            fallbacks: allowed + denied + failed + local,
             fallbacks_allowed: allowed,
             fallbacks_denied: denied,
+            fallbacks_failed: failed,
             fallbacks_local: local,
             write_back_decisions: 0,
             write_back_keys: 0,

@@ -6,8 +6,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tollgate_core::{
-    Charge, Cost, Enforcement, Key, KeyHasher, Limit, OnStoreError, Sharing, Span, Store, Verdict,
-    Wait,
+    Charge, Cost, DenialReason, Enforcement, Key, KeyHasher, Limit, OnStoreError, Sharing, Span,
+    Store, StoreError, Verdict, Wait,
 };
 use tollgate_memory::Memory;
 use tollgate_redis::{Config, DENIED_FOR, Fallback, Redis};
@@ -155,6 +155,8 @@ async fn without_redis_each_charge_does_what_it_says() {
     let charge = self::charge(key, &limit, OnStoreError::Deny);
     let refused = store.decide(&[charge]).await.unwrap();
     assert_eq!(refused.refusal.unwrap().wait, Wait::For(DENIED_FOR));
+    let reason = refused.refusal.unwrap().reason;
+    assert_eq!(reason, DenialReason::StoreUnavailable);
     let shadow = Charge {
         enforcement: Enforcement::Shadow,
         ..charge
@@ -162,6 +164,35 @@ async fn without_redis_each_charge_does_what_it_says() {
     assert!(store.decide(&[shadow]).await.unwrap().is_admitted());
     let counts = store.redis().counts();
     assert_eq!((counts.fallbacks_denied, counts.fallbacks_allowed), (1, 21));
+}
+
+#[tokio::test]
+async fn without_redis_a_limit_may_ask_for_the_error_itself() {
+    let limit = Limit::fixed_window(10, Span::DAY).unwrap();
+    let store = away().await;
+    let [one, other] = [b"a", b"b"].map(|name| store.key([&name[..]].into_iter()));
+    let failing = charge(one, &limit, OnStoreError::Error);
+    let local = charge(other, &limit, OnStoreError::Local);
+    // Beside a limit that would decide here, too; and nothing is charged to that one.
+    for charges in [vec![failing], vec![local, failing]] {
+        let failed = store.decide(&charges).await;
+        assert!(
+            matches!(failed, Err(StoreError::Unreachable { .. })),
+            "{failed:?}"
+        );
+    }
+    let verdict = store.decide(&[local]).await.unwrap();
+    assert_eq!(verdict.decisions[0].remaining(), 1);
+    // A limit that denies has an answer, and a shadow limit has no say.
+    let denying = charge(other, &limit, OnStoreError::Deny);
+    let denied = store.decide(&[failing, denying]).await.unwrap();
+    assert_eq!(denied.refusal.unwrap().by, 1);
+    let shadow = Charge {
+        enforcement: Enforcement::Shadow,
+        ..failing
+    };
+    assert!(store.decide(&[shadow]).await.unwrap().is_admitted());
+    assert_eq!(store.redis().counts().fallbacks_failed, 2);
 }
 
 #[tokio::test]

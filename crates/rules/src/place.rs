@@ -105,7 +105,9 @@ const ON_STORE_ERROR_FIELD: Field = field(
     "on_store_error",
     Form::Choice(&ON_STORE_ERROR),
     "What happens when a shared store has no answer. local: the node decides on its share of the \
-     limit. A rule's own wins over its domain's. Default: what the settings say, else deny.",
+     limit. allow: the request passes. deny: it is denied, and told that the store is unavailable. \
+     error: gRPC UNAVAILABLE or HTTP 503. A rule's own wins over its domain's. Default: what the \
+     settings say, else local.",
 );
 const NODES_FIELD: Field = field(
     "nodes",

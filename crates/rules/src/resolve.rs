@@ -183,6 +183,7 @@ impl<'s> Resolved<'s> {
         let refused = verdict.refusal.map(|refusal| Refused {
             by: charged.get(refusal.by).copied().unwrap_or(0),
             wait: refusal.wait,
+            reason: refusal.reason,
         });
         Answer {
             statuses,

@@ -10,7 +10,7 @@ use crate::draft::Spanned;
 /// What `mode` takes.
 pub(crate) const MODES: [&str; 3] = ["strict", "leased", "write_back"];
 /// What `on_store_error` takes.
-pub(crate) const ON_STORE_ERROR: [&str; 3] = ["allow", "deny", "local"];
+pub(crate) const ON_STORE_ERROR: [&str; 4] = ["allow", "deny", "error", "local"];
 /// The least and the most that `nodes` takes.
 pub(crate) const NODES: (u32, u32) = (1, u32::MAX);
 
@@ -31,7 +31,12 @@ pub(crate) fn mode(word: &str) -> Option<Mode> {
 
 /// The behaviour of one of [`ON_STORE_ERROR`].
 pub(crate) fn on_store_error(word: &str) -> Option<OnStoreError> {
-    let all = [OnStoreError::Allow, OnStoreError::Deny, OnStoreError::Local];
+    let all = [
+        OnStoreError::Allow,
+        OnStoreError::Deny,
+        OnStoreError::Error,
+        OnStoreError::Local,
+    ];
     all.into_iter().find(|one| one.to_string() == word)
 }
 

@@ -204,6 +204,7 @@ fn judged(limited: &Limited, answer: &Answer) -> Value {
         (Decision::Allow(_), _) => "allowed",
         (Decision::Deny(_), Enforcement::Shadow) => "shadow_denied",
         (Decision::Deny(_), Enforcement::Quota) if answer.is_admitted() => "quota_over",
+        (Decision::Deny(_), _) if answer.is_store_unavailable() => "store_unavailable",
         (Decision::Deny(_), _) => "denied",
     };
     let limit = &limited.limit;

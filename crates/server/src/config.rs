@@ -37,7 +37,7 @@ pub struct Config {
     /// `store`: of every domain that no other store serves. In memory.
     pub store: Place,
     /// `store.mode`, `store.on_store_error` and `store.nodes`: what holds for limits of which
-    /// neither the rule nor its domain says it. Strict, deny, counted.
+    /// neither the rule nor its domain says it. Strict, local, counted.
     pub sharing: Sharing,
     /// `stores`: for single domains. None.
     pub stores: Vec<OtherStore>,

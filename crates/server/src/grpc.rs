@@ -18,6 +18,7 @@ use tonic_health::server::{HealthReporter, health_reporter};
 use crate::engine::Engine;
 use crate::metrics::Metrics;
 use crate::options::Options;
+use crate::reply::store_unavailable;
 
 /// The largest message that is read.
 pub const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
@@ -122,12 +123,10 @@ impl RateLimitService for Calls {
 
 /// The one place that says which code an error of the store has.
 fn store_failed(error: StoreError) -> Status {
-    let text = error.to_string();
     match error {
-        StoreError::TooManyCharges(_) => Status::invalid_argument(text),
-        StoreError::TimedOut { .. } => Status::deadline_exceeded(text),
-        StoreError::BadReply { .. } => Status::internal(text),
-        _ => Status::unavailable(text),
+        StoreError::TooManyCharges(_) => Status::invalid_argument(error.to_string()),
+        // Whatever is wrong with a store, the caller can only try again or do without.
+        error => Status::unavailable(store_unavailable(&error)),
     }
 }
 

@@ -109,24 +109,26 @@ async fn check(State(desk): State<Arc<Desk>>, request: HttpRequest) -> Response 
 // === impl Desk ===
 
 impl Desk {
-    /// Envoy's service answers 200, 429 or 400 here, and 400 also when its store fails.
+    /// Envoy's service answers 200, 429 or 400 here, and 400 also when its store fails; ours says
+    /// 503 then, so that nobody takes a broken store for a broken request.
     async fn envoy(&self, request: HttpRequest) -> Result<Response, Failure> {
         let body = body(request, BODY_BYTES_MAX, self.patience).await?;
         let message =
             tollgate_rls::read(&body).map_err(|error| Failure::bad_request(error.to_string()))?;
         let request = tollgate_rls::request(&message)?;
         self.permit(&request)?;
-        let decided = self.decide(&request).await.map_err(|mut failure| {
-            failure.problem.status = StatusCode::BAD_REQUEST;
-            failure
-        })?;
+        let decided = self.decide(&request).await?;
         let mut json = self.options.json(&request, &decided);
         json.push(b'\n');
         let status = tollgate_http::status(&decided.answer);
         let mut response = reply(status, "application/json", json);
+        let headers = response.headers_mut();
         if let Some(millis) = tollgate_http::delay_ms(&decided.answer) {
-            let headers = response.headers_mut();
             headers.insert(tollgate_http::DELAY_MS, HeaderValue::from(millis));
+        }
+        if decided.answer.is_store_unavailable() {
+            let unavailable = HeaderValue::from_static(tollgate_http::STORE_UNAVAILABLE);
+            headers.insert(tollgate_http::STORE, unavailable);
         }
         Ok(response)
     }

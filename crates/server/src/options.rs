@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 use tollgate_core::Request;
-use tollgate_http::DELAY_MS;
+use tollgate_http::{DELAY_MS, Problem, STORE, STORE_UNAVAILABLE};
 use tollgate_rls::{HeaderValue, RateLimitResponse, Struct};
 
 use crate::engine::Decided;
@@ -19,15 +19,22 @@ pub(crate) struct Options {
 // === impl Options ===
 
 impl Options {
-    /// The answer in Envoy's words. Those have none for a delay, so it is a header that Envoy adds.
+    /// The answer in Envoy's words. Those have none for a delay, nor for a store that is away, so
+    /// these are headers that Envoy adds; the latter is the body of Envoy's 429 as well.
     pub(crate) fn response(&self, request: &Request<'_>, decided: &Decided) -> RateLimitResponse {
-        let delay = tollgate_http::delay_ms(&decided.answer).map(|millis| HeaderValue {
-            key: DELAY_MS.as_str().to_owned(),
-            value: millis.to_string(),
+        let header = |key: &http::HeaderName, value: String| HeaderValue {
+            key: key.as_str().to_owned(),
+            value,
             ..HeaderValue::default()
-        });
+        };
+        let delay = tollgate_http::delay_ms(&decided.answer);
+        let delay = delay.map(|millis| header(&DELAY_MS, millis.to_string()));
+        let unavailable = unavailable(decided);
+        let store = unavailable.as_ref();
+        let store = store.map(|_| header(&STORE, STORE_UNAVAILABLE.to_owned()));
         RateLimitResponse {
-            response_headers_to_add: Vec::from_iter(delay),
+            response_headers_to_add: delay.into_iter().chain(store).collect(),
+            raw_body: unavailable.unwrap_or_default().into_bytes(),
             dynamic_metadata: self.metadata(request, decided),
             ..tollgate_rls::response(&decided.answer)
         }
@@ -44,4 +51,11 @@ impl Options {
             tollgate_rls::metadata(request, decided.metadata.as_ref().unwrap_or(&none))
         })
     }
+}
+
+/// What is told to whoever is denied only because the store has no answer.
+fn unavailable(decided: &Decided) -> Option<String> {
+    let problem = Problem::refusal(&decided.answer)?;
+    let is_unavailable = decided.answer.is_store_unavailable();
+    is_unavailable.then(|| format!("{}\n", problem.detail))
 }

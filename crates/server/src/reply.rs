@@ -91,6 +91,17 @@ pub(crate) const fn store_kind(error: &StoreError) -> &'static str {
     }
 }
 
+/// What a client is told of a store that has no answer. Not where the store is: that is for the
+/// log and the metrics.
+pub(crate) fn store_unavailable(error: &StoreError) -> String {
+    match error {
+        StoreError::Unreachable { .. } => {
+            "the rate limit store is unavailable: it cannot be reached".to_owned()
+        }
+        error => format!("the rate limit store is unavailable: {error}"),
+    }
+}
+
 // === impl Failure ===
 
 impl Failure {
@@ -118,10 +129,15 @@ impl From<tollgate_rls::InvalidRequest> for Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Failure {
-        let status = match error {
-            StoreError::TooManyCharges(_) => StatusCode::BAD_REQUEST,
-            _ => StatusCode::SERVICE_UNAVAILABLE,
-        };
-        Failure::new(store_kind(&error), status, error.to_string())
+        let kind = store_kind(&error);
+        match error {
+            StoreError::TooManyCharges(_) => {
+                Failure::new(kind, StatusCode::BAD_REQUEST, error.to_string())
+            }
+            error => {
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                Failure::new(kind, status, store_unavailable(&error))
+            }
+        }
     }
 }

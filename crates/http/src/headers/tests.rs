@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tollgate_core::{
-    Decision, Denial, Enforcement, Grant, Limit, Limited, Refused, RuleName, Span, Status,
+    Decision, Denial, DenialReason, Enforcement, Grant, Limit, Limited, Refused, RuleName, Span,
+    Status,
 };
 
 use super::*;
@@ -48,7 +49,11 @@ fn admitted(statuses: Vec<Status>) -> Answer {
 
 fn refused(statuses: Vec<Status>, by: usize, wait: Wait) -> Answer {
     Answer {
-        refused: Some(Refused { by, wait }),
+        refused: Some(Refused {
+            by,
+            wait,
+            reason: DenialReason::Exceeded,
+        }),
         ..admitted(statuses)
     }
 }
@@ -172,6 +177,7 @@ fn a_delay_is_told_in_milliseconds_rounded_up() {
     assert_eq!(told(&answer)[DELAY_MS], "501");
     answer.refused = Some(Refused {
         by: 0,
+        reason: DenialReason::Exceeded,
         wait: Wait::Never,
     });
     assert!(told(&answer).is_empty());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tollgate_core::{
-    Decision, Denial, Enforcement, Limit, Limited, Refused, RuleName, Span, Status,
+    Decision, Denial, DenialReason, Enforcement, Limit, Limited, Refused, RuleName, Span, Status,
 };
 
 use super::*;
@@ -26,6 +26,10 @@ fn over(path: &str, enforcement: Enforcement) -> Status {
 }
 
 fn refusal(wait: Wait) -> Problem {
+    denied(wait, DenialReason::Exceeded)
+}
+
+fn denied(wait: Wait, reason: DenialReason) -> Problem {
     let statuses = vec![
         over("first", Enforcement::Enforce),
         over("dark", Enforcement::Shadow),
@@ -34,7 +38,11 @@ fn refusal(wait: Wait) -> Problem {
     ];
     let answer = Answer {
         statuses,
-        refused: Some(Refused { by: 2, wait }),
+        refused: Some(Refused {
+            by: 2,
+            wait,
+            reason,
+        }),
         delay: Span::ZERO,
     };
     Problem::refusal(&answer).unwrap()
@@ -82,4 +90,20 @@ fn an_admission_is_no_problem() {
         delay: Span::ZERO,
     };
     assert_eq!(Problem::refusal(&answer), None);
+}
+
+#[test]
+fn a_store_without_an_answer_is_no_exceeded_limit() {
+    let wait = Wait::For(Span::SECOND);
+    let expected = json!({
+        "type": "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+        "title": "Request cannot be satisfied due to temporary server capacity constraints",
+        "status": 429,
+        "detail": "the rate limit store is unavailable, and the limit denies requests meanwhile; \
+                   try again in 1 s",
+    });
+    assert_eq!(
+        denied(wait, DenialReason::StoreUnavailable).json(),
+        expected
+    );
 }

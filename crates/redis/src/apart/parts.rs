@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use tollgate_core::{
-    Bill, Charge, Cost, Decision, Enforcement, Key, Limit, Line, Moment, Now, OnDenial, Refusal,
-    Span, Usage, Verdict, Wait, step,
+    Bill, Charge, Cost, Decision, DenialReason, Enforcement, Key, Limit, Line, Moment, Now,
+    OnDenial, Refusal, Span, Usage, Verdict, Wait, step,
 };
 
 use crate::fit::Fitted;
@@ -183,6 +183,7 @@ impl<'a> Apart<'a> {
             Refusal {
                 by: by.unwrap_or(0),
                 wait: longest.unwrap_or(Wait::For(Span::ZERO)),
+                reason: DenialReason::Exceeded,
             }
         });
         let mut verdict = Verdict {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use prost::Message;
 use serde_json::{Value, json};
-use tollgate_core::{Decision, Denial, Enforcement, Grant, Refused, RuleName, Wait};
+use tollgate_core::{Decision, Denial, DenialReason, Enforcement, Grant, Refused, RuleName, Wait};
 
 use super::*;
 
@@ -57,6 +57,7 @@ fn every_status_is_told_in_its_place() {
         refused: Some(Refused {
             by: 3,
             wait: Wait::For(Span::SECOND),
+            reason: DenialReason::Exceeded,
         }),
         delay: Span::ZERO,
     };
@@ -89,6 +90,7 @@ fn a_ban_is_not_taken_for_no_limit() {
         refused: Some(Refused {
             by: 0,
             wait: Wait::Never,
+            reason: DenialReason::Exceeded,
         }),
         delay: Span::ZERO,
     };

@@ -391,9 +391,10 @@ fn words_of_a_shared_store() {
     }
     warned(
         "nodes-that-nobody-asks-for",
-        limit(&format!("{five}\nnodes: 2")),
+        limit(&format!("{five}\nnodes: 2\non_store_error: deny")),
     );
     for used in [
+        "",
         "on_store_error: local",
         "mode: leased\non_store_error: local",
     ] {
@@ -405,7 +406,7 @@ fn words_of_a_shared_store() {
     }
     warned(
         "nodes-that-nobody-asks-for-in-a-domain",
-        format!("nodes: 2\n{}", limit(five)),
+        format!("nodes: 2\non_store_error: error\n{}", limit(five)),
     );
 }
 

@@ -25,11 +25,12 @@ const VALUE_PATH_BYTES_MAX: usize = 512;
 const OTHER: &str = "(other)";
 
 /// The outcomes of one descriptor. The order is that of [`Outcome`].
-const OUTCOMES: [&str; 9] = [
+const OUTCOMES: [&str; 10] = [
     "allowed",
     "over_soft",
     "uncharged",
     "denied",
+    "store_unavailable",
     "quota_over",
     "shadow_denied",
     "unlimited",
@@ -48,6 +49,9 @@ enum Outcome {
     Uncharged,
     /// Refused.
     Denied,
+    /// Denied because the shared store has no answer; its limit is not exceeded as far as anybody
+    /// knows.
+    StoreUnavailable,
     /// A quota that is over in a request that passes, because another quota is not.
     QuotaOver,
     /// Would be refused if the limit were enforced.
@@ -214,6 +218,7 @@ impl Outcome {
         match (limited.decision, limited.enforcement) {
             (Decision::Deny(_), Enforcement::Shadow) => Outcome::ShadowDenied,
             (Decision::Deny(_), Enforcement::Quota) if answer.is_admitted() => Outcome::QuotaOver,
+            (Decision::Deny(_), _) if answer.is_store_unavailable() => Outcome::StoreUnavailable,
             (Decision::Deny(_), _) => Outcome::Denied,
             (Decision::Allow(_), _) if !answer.is_admitted() => Outcome::Uncharged,
             (Decision::Allow(grant), _) if grant.over_soft => Outcome::OverSoft,
@@ -227,11 +232,12 @@ impl Outcome {
             Outcome::OverSoft => 1,
             Outcome::Uncharged => 2,
             Outcome::Denied => 3,
-            Outcome::QuotaOver => 4,
-            Outcome::ShadowDenied => 5,
-            Outcome::Unlimited => 6,
-            Outcome::NoLimit => 7,
-            Outcome::UnknownDomain => 8,
+            Outcome::StoreUnavailable => 4,
+            Outcome::QuotaOver => 5,
+            Outcome::ShadowDenied => 6,
+            Outcome::Unlimited => 7,
+            Outcome::NoLimit => 8,
+            Outcome::UnknownDomain => 9,
         }
     }
 }

@@ -66,9 +66,10 @@ const METRICS: [Metric; 23] = [
 ];
 
 /// What stood in for Redis, by the word in a rules file.
-const FALLBACKS: [(&str, Count); 3] = [
+const FALLBACKS: [(&str, Count); 4] = [
     ("allow", |seen| seen.counts.fallbacks_allowed),
     ("deny", |seen| seen.counts.fallbacks_denied),
+    ("error", |seen| seen.counts.fallbacks_failed),
     ("local", |seen| seen.counts.fallbacks_local),
 ];
 

@@ -107,7 +107,7 @@ async fn the_rules_in_force_are_shown() {
         "domain": "d", "rule": "user", "text": "2 per 1d fixed_window soft 50%",
         "enforcement": "enforce", "chargeDenied": false, "changes": 0,
         "limit": 2, "window": "1d", "algorithm": "fixed_window", "capacity": 3,
-        "mode": "leased", "onStoreError": "deny", "nodes": 3,
+        "mode": "leased", "onStoreError": "local", "nodes": 3,
     });
     assert_eq!(json["rules"][0], expected);
     assert_eq!(json["rules"][1]["enforcement"], "shadow");

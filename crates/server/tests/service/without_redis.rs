@@ -21,6 +21,8 @@ const RULES: &str = "
 domain: d
 on_store_error: allow
 descriptors:
+  - key: torn
+    rate_limit: {window: 1d, requests_per_unit: 9, on_store_error: error, algorithm: sliding_log}
   - key: open
     rate_limit: {window: 1d, requests_per_unit: 1, algorithm: sliding_log}
   - key: shut
@@ -71,12 +73,13 @@ async fn each_limit_does_what_it_says_until_redis_comes() {
     let question = r#"{"domain":"d","descriptors":[{"shut":"v"}]}"#;
     let denied = client.post("/v1/check", question).await;
     assert_eq!(denied.header("retry-after"), Some("1"), "{denied:?}");
+    says_unavailable(&house).await;
     let grpc = grpc_client::Client::to(house.grpc()).await;
     assert_eq!(health(&grpc, "ratelimit").await, 1, "serving");
     let question = r#"{"domain":"d","descriptors":[{"entries":[{"key":"open","value":"v"}]}]}"#;
     grpc.ask(question).await.unwrap();
 
-    for (choice, expected) in [("allow", 6), ("deny", 6), ("local", 5)] {
+    for (choice, expected) in [("allow", 6), ("deny", 10), ("error", 3), ("local", 5)] {
         let name =
             format!("tollgate_store_fallbacks_total{{store=\"default\",choice=\"{choice}\"}}");
         assert_eq!(metric(&house, &name).await, expected, "{choice}");
@@ -100,6 +103,65 @@ async fn each_limit_does_what_it_says_until_redis_comes() {
     assert_eq!(statuses(&house, "shut", "other").await, [429; 5]);
     // What Redis has refused it has refused.
     assert_eq!(statuses(&house, "open", "v").await, [429; 5]);
+}
+
+/// Asks about a limit that denies without Redis and one that fails without it, at every listener.
+async fn says_unavailable(house: &House) {
+    let mut client = Client::to(house.http()).await;
+    let grpc = grpc_client::Client::to(house.grpc()).await;
+    let asked = |key: &str| {
+        format!(r#"{{"domain":"d","descriptors":[{{"entries":[{{"key":"{key}","value":"v"}}]}}]}}"#)
+    };
+    for path in ["/v1/check", "/json"] {
+        let denied = client.post(path, &asked("shut")).await;
+        assert_eq!(denied.status, 429, "{path}");
+        assert_eq!(
+            denied.header("x-tollgate-store"),
+            Some("unavailable"),
+            "{path}"
+        );
+        assert_eq!(denied.header("ratelimit"), None, "{path}");
+        let failed = client.post(path, &asked("torn")).await;
+        assert_eq!(failed.status, 503, "{path}");
+        let text = failed.body;
+        assert!(
+            text.contains("the rate limit store is unavailable"),
+            "{path}: {text}"
+        );
+        assert!(!text.contains("127.0.0.1"), "{path}: {text}");
+    }
+    let denied = client.post("/v1/check", &asked("shut")).await;
+    let text = denied.body;
+    assert!(text.contains("temporary-reduced-capacity"), "{text}");
+    assert!(text.contains(r#""outcome":"store_unavailable""#), "{text}");
+    assert!(!text.contains("exceeded"), "{text}");
+
+    let denied = grpc.ask(&asked("shut")).await.unwrap();
+    let header = &denied.response_headers_to_add[0];
+    assert_eq!(
+        (&*header.key, &*header.value),
+        ("x-tollgate-store", "unavailable")
+    );
+    let body = String::from_utf8(denied.raw_body.to_vec()).unwrap();
+    assert!(
+        body.contains("the rate limit store is unavailable"),
+        "{body}"
+    );
+    let failed = grpc.ask(&asked("torn")).await.unwrap_err();
+    assert_eq!(failed.code(), tonic::Code::Unavailable);
+    assert!(
+        failed
+            .message()
+            .contains("the rate limit store is unavailable"),
+        "{failed}"
+    );
+
+    let count = |rule: &str, outcome: &str| {
+        format!(r#"tollgate_decisions_total{{domain="d",rule="{rule}",outcome="{outcome}"}}"#)
+    };
+    assert_eq!(metric(house, &count("shut", "store_unavailable")).await, 10);
+    let text = Client::to(house.admin()).await.get("/metrics").await.body;
+    assert!(!text.contains(&count("shut", "denied")), "{text}");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json as value};
 use tollgate_behaviour::{Random, check};
 use tollgate_core::{
-    Algorithm, Decision, Denial, Enforcement, Grant, Refused, RuleName, Span, Wait,
+    Algorithm, Decision, Denial, DenialReason, Enforcement, Grant, Refused, RuleName, Span, Wait,
 };
 
 use super::*;
@@ -51,6 +51,7 @@ fn answer(random: &mut Random) -> Answer {
     let refused = random.chance(40).then_some(Refused {
         by: 0,
         wait: Wait::For(Span::SECOND),
+        reason: DenialReason::Exceeded,
     });
     Answer {
         statuses,
