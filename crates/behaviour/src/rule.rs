@@ -229,6 +229,7 @@ impl Rule {
             enforcement: self.enforcement,
             on_denial: self.on_denial,
             sharing: self.sharing,
+            is_current: false,
         }
     }
 

@@ -7,9 +7,11 @@ use crate::sharing::{Mode, Sharing};
 
 /// The most charges that one request may carry.
 pub const CHARGES_MAX: usize = 128;
-/// The most former limits that a rule remembers; a state older than that is read as if its limit
-/// had not changed.
-pub const PAST_MAX: usize = 255;
+/// The most former limits that a rule remembers: half of what a revision can tell apart, so that
+/// the other half is recognised as later ([`Past::is_later`]).
+///
+/// A state that is older than that is read as if its limit had not changed.
+pub const PAST_MAX: usize = 127;
 
 /// One limit, the key it counts and what is asked of it: the question that crosses the seam to a
 /// store.
@@ -29,6 +31,10 @@ pub struct Charge<'a> {
     pub on_denial: OnDenial,
     /// How several nodes share the limit.
     pub sharing: Sharing,
+    /// Whether the limit is known to be the one in effect. Otherwise, which is the default, a
+    /// decision that meets a state made under a later limit of the rule ends with
+    /// [`crate::StoreError::Superseded`].
+    pub is_current: bool,
 }
 
 /// What a limit's refusal does to the request.
@@ -78,12 +84,19 @@ impl<'a> Charge<'a> {
             enforcement: Enforcement::Enforce,
             on_denial: OnDenial::Keep,
             sharing: Sharing::in_mode(Mode::Strict),
+            is_current: false,
         }
     }
 
     /// The same charge of a limit that nodes share so.
     pub const fn shared(self, sharing: Sharing) -> Charge<'a> {
         Charge { sharing, ..self }
+    }
+
+    /// Whether a state of this revision was made under a later limit of the rule than this charge
+    /// has, so that this decision must not touch it: nothing is ever converted backwards.
+    pub const fn is_superseded_by(&self, revision: u8) -> bool {
+        !self.is_current && self.past.is_later(revision)
     }
 
     /// What this limit's own refusal costs it if it is the only one on the request: the refusal of
@@ -124,6 +137,16 @@ impl Past {
             .len()
             .checked_sub(changes_ago)
             .map(|index| &self.limits[index])
+    }
+
+    /// Whether a state of this revision was made under a later limit than the present one.
+    ///
+    /// Revisions wrap, so this is an order by the shorter way round: a state that met none of the
+    /// last 128 changes looks later than it is, as does one of a rule that was removed and
+    /// forgotten since. Whoever finds that there are no later rules says so with
+    /// [`Charge::is_current`], and then the state is read as if its limit had not changed.
+    pub const fn is_later(&self, revision: u8) -> bool {
+        revision.wrapping_sub(self.revision).wrapping_sub(1) <= i8::MAX.cast_unsigned()
     }
 
     /// The same past with every limit changed alike: a store that keeps a part of each limit

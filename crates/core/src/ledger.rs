@@ -6,7 +6,8 @@ use crate::account::Account;
 use crate::charge::Charge;
 use crate::key::Key;
 use crate::moment::Now;
-use crate::verdict::{Bill, TooManyCharges, Verdict};
+use crate::store::StoreError;
+use crate::verdict::{Bill, Line, Verdict};
 
 /// Every key ever charged, in a map that never forgets.
 ///
@@ -46,9 +47,16 @@ impl Ledger {
     ///
     /// # Errors
     ///
-    /// [`TooManyCharges`].
-    pub fn decide(&mut self, now: Now, charges: &[Charge<'_>]) -> Result<Verdict, TooManyCharges> {
+    /// [`StoreError::TooManyCharges`] or [`StoreError::Superseded`].
+    pub fn decide(&mut self, now: Now, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
         let bill = Bill::new(charges)?;
+        let is_superseded = |line: &Line<'_>| {
+            let remembered = self.accounts.get(&line.charge.key);
+            remembered.is_some_and(|state| line.charge.is_superseded_by(state.revision))
+        };
+        if bill.lines().iter().any(is_superseded) {
+            return Err(StoreError::Superseded);
+        }
         let mut accounts: Vec<Account> = Vec::with_capacity(bill.lines().len());
         for line in bill.lines() {
             accounts.push(self.account(&line.charge, now));

@@ -66,6 +66,6 @@ pub use sharing::{Mode, OnStoreError, Sharing};
 pub use sliding_log::{Entries, Entry as LogEntry, Plain, SlidingLog};
 pub use sliding_window::{COUNTERS_MAX, SlidingWindow};
 pub use step::step;
-pub use store::{KeyHasher, Store, StoreError};
+pub use store::{KeyHasher, RESOLUTIONS_MAX, Store, StoreError};
 pub use usage::Usage;
 pub use verdict::{Bill, DenialReason, Line, Refusal, TooManyCharges, Verdict};

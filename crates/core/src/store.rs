@@ -8,6 +8,10 @@ use crate::key::Key;
 use crate::moment::Span;
 use crate::verdict::{TooManyCharges, Verdict};
 
+/// How often a request is resolved before its decision is given up because each time other rules
+/// had come into effect meanwhile ([`StoreError::Superseded`]).
+pub const RESOLUTIONS_MAX: usize = 8;
+
 /// Makes keys, in the way that one store needs them.
 pub trait KeyHasher {
     /// The key of `parts`, in which the borders between parts count.
@@ -37,6 +41,10 @@ pub enum StoreError {
     TooManyCharges(TooManyCharges),
     /// Another decision on one of the keys did not finish in time. Nothing was charged.
     Contended,
+    /// A later limit of one of the rules is in effect: the request's rules were replaced while it
+    /// was decided. Nothing was charged. Resolve the request again with the present rules; if they
+    /// are the same as before, say so with [`Charge::is_current`].
+    Superseded,
     /// The store's memory is spent on other large states, and none of them could be given up.
     /// Nothing was charged.
     Full,
@@ -72,6 +80,9 @@ impl fmt::Display for StoreError {
             StoreError::TooManyCharges(_) => f.write_str("the request meets too many limits"),
             StoreError::Contended => {
                 f.write_str("another decision on the same key did not finish in time")
+            }
+            StoreError::Superseded => {
+                f.write_str("the rules were replaced while the request was decided")
             }
             StoreError::Full => f.write_str("the store's memory for large states is spent"),
             StoreError::Unfit { .. } => f.write_str("the store cannot keep such a limit"),

@@ -5,7 +5,7 @@ use tollgate_behaviour::{Naive, Plain, Random, Rule, Subject, Taste, check};
 use tollgate_core::{
     Account, Algorithm, Anchor, Bill, Bucket, Charge, Cost, Decision, Enforcement, FixedWindow,
     Key, Ledger, Limit, LogEntry, Moment, Now, OnDenial, PAST_MAX, Past, SlidingWindow, Span,
-    Usage, Verdict, Wait, step,
+    StoreError, Usage, Verdict, Wait, step,
 };
 
 const KEY: Key = Key::from_bits(1);
@@ -334,7 +334,7 @@ fn a_state_is_converted_over_as_many_changes_as_are_remembered() {
         let count = u32::try_from(count).unwrap();
         Limit::sliding_log(count, Span::HOUR).unwrap()
     };
-    for changes in [1, 2, 254, PAST_MAX] {
+    for changes in [1, 2, PAST_MAX - 1, PAST_MAX] {
         let mut rule = Rule::new(limit_of(10));
         let mut ledger = Ledger::default();
         let first = ledger.decide(Now::default(), &[rule.charge(KEY, Cost::Take(7))]);
@@ -365,16 +365,43 @@ fn a_past_remembers_so_many_limits_and_no_more() {
         Some(&limit_of(299))
     );
     // What is older is forgotten: no answer depends on it.
-    let recent = (45..300).fold(Past::default(), |past, count| past.and(limit_of(count)));
-    let older = (0..45).fold(Past::default(), |past, _| past.and(limit_of(7)));
-    let same = (45..300).fold(older, |past, count| past.and(limit_of(count)));
+    let recent = (173..300).fold(Past::default(), |past, count| past.and(limit_of(count)));
+    let older = (0..173).fold(Past::default(), |past, _| past.and(limit_of(7)));
+    let same = (173..300).fold(older, |past, count| past.and(limit_of(count)));
     assert_eq!(past, same);
     assert_ne!(past, recent, "the revision tells how often it changed");
-    // The oldest that a revision can name.
-    assert_eq!(
-        past.limit_at(past.revision().wrapping_add(1)),
-        Some(&limit_of(45))
+    // The oldest that is remembered, and what a revision says beyond it.
+    let back = |changes: u8| past.revision().wrapping_sub(changes);
+    assert_eq!(past.limit_at(back(127)), Some(&limit_of(173)));
+    assert!(!past.is_later(back(127)) && !past.is_later(back(0)));
+    assert_eq!(past.limit_at(back(128)), None);
+    assert!(past.is_later(back(128)) && past.is_later(past.revision().wrapping_add(1)));
+}
+
+#[test]
+fn a_decision_under_older_rules_converts_nothing_backwards() {
+    let mut rule = Rule::new(Limit::fixed_window(10, Span::HOUR).unwrap());
+    let former = rule.clone();
+    let mut ledger = Ledger::default();
+    let mut ask = |rule: &Rule, is_current| {
+        let charge = Charge {
+            is_current,
+            ..rule.charge(KEY, Cost::Take(6))
+        };
+        ledger.decide(Now::default(), &[charge])
+    };
+    assert!(ask(&former, false).unwrap().is_admitted());
+    rule.change(Limit::sliding_window(10, Span::HOUR, 2).unwrap());
+    assert!(!ask(&rule, false).unwrap().is_admitted());
+    let superseded = ask(&former, false);
+    assert!(
+        matches!(superseded, Err(StoreError::Superseded)),
+        "{superseded:?}"
     );
+    // Nothing was charged, and nothing was lost.
+    assert!(!ask(&rule, false).unwrap().is_admitted());
+    // There is no later rule: whoever knows that is answered.
+    assert!(ask(&former, true).is_ok());
 }
 
 /// Row 5 of the worked examples, in the very state that the literature gives.

@@ -186,7 +186,8 @@ impl<C: Clock> Memory<C> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Contended`] or [`StoreError::Full`]; a refusal is a [`Decision`].
+    /// [`StoreError::Contended`], [`StoreError::Superseded`] or [`StoreError::Full`]; a refusal is
+    /// a [`Decision`].
     #[inline(always)]
     pub fn check(&self, charge: &Charge<'_>) -> Result<Decision, StoreError> {
         let place = self.table.place(charge.key);
@@ -259,7 +260,7 @@ impl<C: Clock> Memory<C> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::TooManyCharges`], [`StoreError::Contended`] or [`StoreError::Full`].
+    /// [`StoreError::TooManyCharges`], and as [`Memory::check`].
     pub fn decide_now(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
         self.decide_within(charges, &mut Time::of(&self.clock))
     }

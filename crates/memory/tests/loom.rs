@@ -11,7 +11,7 @@
 use loom::model::Builder;
 use loom::sync::Arc;
 use loom::thread;
-use tollgate_core::{Charge, Cost, Key, Limit, Moment, Now, Past, Span, Verdict};
+use tollgate_core::{Charge, Cost, Key, Limit, Moment, Now, Past, Span, StoreError, Verdict};
 use tollgate_memory::{ManualClock, Memory, RandomKeys};
 
 /// All of a store's keys are decided on at one moment, or a day later.
@@ -62,6 +62,20 @@ fn b() -> Key {
 
 fn bucket(count: u32) -> Limit {
     Limit::token_bucket(count, Span::DAY).unwrap()
+}
+
+fn window(count: u32) -> Limit {
+    Limit::fixed_window(count, Span::DAY).unwrap()
+}
+
+/// Takes one unit of `a` under a rule whose limit has changed once.
+fn take_after(store: &Store, former: Limit, present: Limit) -> bool {
+    let past = Past::none().and(former);
+    let charge = Charge {
+        past: &past,
+        ..Charge::new(a(), &present, Cost::ONE)
+    };
+    store.check_at(Now::at(NOW), &charge).unwrap().is_allowed()
 }
 
 fn take(store: &Store, key: Key, limit: &Limit) -> bool {
@@ -172,6 +186,37 @@ fn conversion_against_conversion() {
         let (one, other) = both(&store, ask, ask);
         assert_eq!((one.min(other), one.max(other)), (2, 3));
     });
+}
+
+/// One thread decides under a rule's new limit while another still decides under the former one,
+/// whose algorithm reads states otherwise: nothing is converted backwards, and the late one is
+/// resolved again.
+#[test]
+fn a_decision_under_a_former_rule_against_one_under_the_present() {
+    let changes = [
+        (window(2), bucket(2)),
+        (bucket(2), window(2)),
+        (bucket(2), bucket(3)),
+    ];
+    for (former, present) in changes {
+        explore(move || {
+            let store = store(0);
+            assert!(take(&store, a(), &former));
+            let late = move |store: &Store| {
+                let charge = Charge::new(a(), &former, Cost::ONE);
+                match store.check_at(Now::at(NOW), &charge) {
+                    Err(StoreError::Superseded) => take_after(store, former, present),
+                    decided => decided.unwrap().is_allowed(),
+                }
+            };
+            let (one, other) = both(&store, late, move |store: &Store| {
+                take_after(store, former, present)
+            });
+            let allowed = 1 + u32::from(one) + u32::from(other);
+            assert_eq!(allowed, present.capacity());
+            assert!(!take_after(&store, former, present));
+        });
+    }
 }
 
 /// Every slot is taken and one key has recovered: a new key takes its slot while it is charged

@@ -354,13 +354,14 @@ fn no_window_lets_more_through() {
         let charge = Charge::new(store.key_of("one"), &limit, Cost::ONE);
         together(8, |random| {
             loop {
-                let before = window_of(store.clock().now().utc);
+                // The limit's own clock: while another thread advances them, the two differ.
+                let before = window_of(store.clock().on(limit.timeline()));
                 if before >= WINDOWS {
                     return;
                 }
                 let is_allowed = store.check(&charge).unwrap().is_allowed();
                 // Only where it is certain in which window it was decided.
-                if is_allowed && window_of(store.clock().now().utc) == before {
+                if is_allowed && window_of(store.clock().on(limit.timeline())) == before {
                     windows[usize::try_from(before).unwrap()].fetch_add(1, Ordering::Relaxed);
                 }
                 store

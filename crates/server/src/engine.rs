@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use serde_json::{Map, Value};
-use tollgate_core::{Answer, Request, Store, StoreError, Verdict};
+use tollgate_core::{Answer, RESOLUTIONS_MAX, Request, Store, StoreError, Verdict};
 use tollgate_rules::RuleSet;
 
 use crate::metrics::{Decisions, Tallies};
@@ -59,11 +59,36 @@ impl Engine {
     /// [`StoreError`] when the store has no answer and nothing stands in for it; a refusal is an
     /// answer.
     pub(crate) async fn decide(&self, request: &Request<'_>) -> Result<Decided, StoreError> {
-        let in_force = self.rules.load();
+        let mut in_force = self.rules.load();
+        let mut is_current = false;
+        for _ in 0..RESOLUTIONS_MAX {
+            match self.decide_under(&in_force, request, is_current).await {
+                Err(StoreError::Superseded) => {
+                    // A decision under later rules came first. If there are none, the state is of a
+                    // rule that was removed and forgotten since.
+                    let latest = self.rules.load();
+                    is_current = Arc::ptr_eq(&in_force, &latest);
+                    in_force = latest;
+                }
+                decided => return decided,
+            }
+        }
+        Err(StoreError::Superseded)
+    }
+
+    async fn decide_under(
+        &self,
+        in_force: &InForce,
+        request: &Request<'_>,
+        is_current: bool,
+    ) -> Result<Decided, StoreError> {
         let domain = request.domain_name();
         let store = &self.stores.of(domain).store;
         let resolved = in_force.rules.resolve(request, store);
-        let charges = resolved.charges();
+        let mut charges = resolved.charges();
+        charges
+            .iter_mut()
+            .for_each(|charge| charge.is_current = is_current);
         let verdict = if charges.is_empty() {
             Verdict::default()
         } else {

@@ -83,6 +83,7 @@ pub(crate) const fn store_kind(error: &StoreError) -> &'static str {
     match error {
         StoreError::TooManyCharges(_) => "too_many_limits",
         StoreError::Contended => "contended",
+        StoreError::Superseded => "superseded",
         StoreError::Full => "store_full",
         StoreError::Unfit { .. } => "unfit_limit",
         StoreError::Unreachable { .. } => "store_unreachable",

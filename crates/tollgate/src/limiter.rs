@@ -229,6 +229,8 @@ impl<C: Clock> Limiter<C> {
         let charge = Charge::new(key, &self.limit, cost);
         Charge {
             past: &self.past,
+            // Nobody changes the limit while it is borrowed.
+            is_current: true,
             ..charge
         }
     }

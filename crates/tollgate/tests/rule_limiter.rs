@@ -95,6 +95,57 @@ fn a_reload_keeps_what_was_consumed() {
     assert_eq!(limiter.rules().domains().collect::<Vec<_>>(), ["shop"]);
 }
 
+/// Threads that still decide under the former rules meet a state that was converted already.
+#[test]
+fn a_reload_under_load_loses_nothing() {
+    const RELOADS: usize = 12;
+    let counted = |algorithm| {
+        let text = format!(
+            "domain: shop\ndescriptors:\n  - key: user\n    rate_limit:\n      \
+             requests_per_unit: 200\n      unit: day\n      algorithm: {algorithm}\n"
+        );
+        [Source::new("shop.yaml", text)]
+    };
+    let versions = ["fixed_window", "sliding_window", "token_bucket"].map(counted);
+    let (_, limiter) = limiter(&versions[0]);
+    let ask = || {
+        let answer = limiter.check("shop", &[("user", "ann")]);
+        usize::from(answer.unwrap().is_admitted())
+    };
+    let allowed: usize = std::thread::scope(|scope| {
+        let threads = [(); 4].map(|()| scope.spawn(|| (0..150).map(|_| ask()).sum::<usize>()));
+        for version in versions.iter().cycle().skip(1).take(RELOADS) {
+            limiter.reload(version).unwrap();
+            std::thread::yield_now();
+        }
+        threads.map(|thread| thread.join().unwrap()).iter().sum()
+    });
+    assert_eq!(allowed, 200);
+}
+
+/// A rule that comes back when nobody remembers it any more begins at its first revision again, and
+/// the state of a later one is there: nothing but the rules themselves can tell.
+#[test]
+fn a_rule_that_was_forgotten_and_comes_back_is_answered() {
+    let (_, limiter) = limiter(&rules("5/day"));
+    limiter.reload(&rules("7/day")).unwrap();
+    let ask = || limiter.check("shop", &[("user", "ann")]).unwrap();
+    assert!(ask().is_admitted());
+    let others = (0..=tollgate::rules::REMEMBERED_MAX)
+        .map(|rule| format!("  - key: k{rule}\n    rate_limit: 1/day\n"));
+    let others = format!(
+        "domain: others\ndescriptors:\n{}",
+        others.collect::<String>()
+    );
+    let others = [Source::new("others.yaml", others)];
+    limiter.reload(&others).unwrap();
+    limiter
+        .reload(&[Source::new("none.yaml", "domain: none\n")])
+        .unwrap();
+    limiter.reload(&rules("5/day")).unwrap();
+    assert!(ask().is_admitted());
+}
+
 #[test]
 fn mistakes_are_told_and_the_old_rules_stay() {
     let (_, limiter) = limiter(&rules("1/minute"));

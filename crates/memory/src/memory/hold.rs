@@ -115,7 +115,14 @@ impl<C: Clock> Memory<C> {
                     tag: seen.tag.locked(),
                     ..seen
                 };
-                if !seen.tag.is_locked() && slot.replace(seen, held) {
+                if seen.tag.is_locked() {
+                    patience.wait()?;
+                    continue;
+                }
+                if charge.is_superseded_by(seen.tag.revision()) {
+                    return Err(StoreError::Superseded);
+                }
+                if slot.replace(seen, held) {
                     return Ok(Locked { slot, seen: held });
                 }
                 patience.wait()?;

@@ -1,0 +1,130 @@
+//! Rules that change while threads decide under them, with exact accounts.
+//!
+//! Nothing refills while these run, so over all versions of a rule a key allows what the largest
+//! of its limits allows, to the unit.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tollgate_core::{
+    Algorithm, Anchor, Charge, Cost, Key, Limit, Moment, Past, RESOLUTIONS_MAX, Segments, Span,
+    StoreError,
+};
+use tollgate_memory::{ManualClock, Memory};
+
+/// Far from the end of any day or segment of one.
+const NOON: Moment = Moment::from_nanos(1_763_730_000_000_000_001);
+const THREADS: usize = 4;
+/// How often each of them asks.
+const ASKS: u32 = 150;
+/// Each of so many asks gives its processor away between the rules and the store.
+const SLOW_EACH: u32 = 16;
+/// After how many allowed requests the rule changes.
+const CHANGED_AT: u32 = 100;
+/// Units that a limit allows before it changes and after.
+const COUNTS: [[u32; 2]; 3] = [[200, 200], [200, 300], [300, 200]];
+
+type Store = Memory<ManualClock>;
+
+/// A rule as a rule set has it: replaced as a whole.
+struct Rule(RwLock<(Limit, Past)>);
+
+// === impl Rule ===
+
+impl Rule {
+    fn new(limit: Limit) -> Rule {
+        Rule(RwLock::new((limit, Past::default())))
+    }
+
+    fn change(&self, limit: Limit) {
+        let mut rule = self.0.write().unwrap();
+        let past = rule.1.and(rule.0);
+        *rule = (limit, past);
+    }
+
+    /// Resolves the request again for as long as other rules came into effect meanwhile.
+    fn ask(&self, store: &Store, keys: &[Key], is_slow: bool) -> bool {
+        for _ in 0..RESOLUTIONS_MAX {
+            let (limit, past) = self.0.read().unwrap().clone();
+            if is_slow {
+                // Suspended here, it goes on under rules that others have replaced.
+                std::thread::yield_now();
+            }
+            let charge = |key: &Key| Charge {
+                past: &past,
+                ..Charge::new(*key, &limit, Cost::ONE)
+            };
+            let charges: Vec<_> = keys.iter().map(charge).collect();
+            match store.decide_now(&charges) {
+                Ok(verdict) => return verdict.is_admitted(),
+                Err(StoreError::Superseded) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        panic!("more changes than were made")
+    }
+}
+
+fn algorithms() -> [Algorithm; 7] {
+    [
+        Algorithm::FixedWindow(Anchor::Clock),
+        Algorithm::FixedWindow(Anchor::FirstRequest),
+        Algorithm::SlidingLog,
+        Algorithm::SlidingWindow(Segments::ONE),
+        Algorithm::SlidingWindow(Segments::new(60).unwrap()),
+        Algorithm::TokenBucket,
+        Algorithm::LeakyBucket,
+    ]
+}
+
+/// Every algorithm after every other, over the same day.
+fn changes() -> impl Iterator<Item = [Limit; 2]> {
+    let pairs = algorithms()
+        .into_iter()
+        .flat_map(|from| algorithms().map(|to| [from, to]));
+    let limit = |algorithm, count| Limit::new(algorithm, count, Span::DAY).unwrap();
+    let limits = pairs.zip(COUNTS.iter().cycle());
+    let limits =
+        limits.map(move |([from, to], [before, after])| [limit(from, *before), limit(to, *after)]);
+    limits.filter(|[from, to]| from != to)
+}
+
+/// Lets threads ask for more than there is while the rule changes, and then asks for the rest; gives
+/// what was allowed all in all.
+fn allowed(store: &Store, keys: &[Key], [from, to]: [Limit; 2]) -> u32 {
+    let rule = Rule::new(from);
+    let allowed = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for number in 0..ASKS {
+                    let is_allowed = rule.ask(store, keys, number % SLOW_EACH == 0);
+                    allowed.fetch_add(u32::from(is_allowed), Ordering::Relaxed);
+                }
+            });
+        }
+        while allowed.load(Ordering::Relaxed) < CHANGED_AT {
+            std::thread::yield_now();
+        }
+        rule.change(to);
+    });
+    let rest = std::iter::repeat_with(|| rule.ask(store, keys, false));
+    let rest = rest.take_while(|is_allowed| *is_allowed).count();
+    allowed.into_inner() + u32::try_from(rest).unwrap()
+}
+
+#[test]
+fn a_reload_under_load_loses_nothing() {
+    for (number, [from, to]) in (0u64..).zip(changes()) {
+        let clock = ManualClock::at(NOON);
+        let store = Memory::builder().max_keys(1_000).clock(clock).build();
+        // Alone, and as one of two that are decided together.
+        let keys: Vec<Key> = (0..=number % 2).map(|key| store.key_of(&key)).collect();
+        let allowed = allowed(&store, &keys, [from, to]);
+        // What was allowed before the change stays allowed.
+        let most = from.count().max(to.count());
+        assert!(allowed <= most, "{allowed} of {most}: {from:?} to {to:?}");
+        assert!(allowed >= to.count(), "{allowed}: {from:?} to {to:?}");
+    }
+}
