@@ -112,8 +112,8 @@ impl<E: Entries> Usage for Account<E> {
         each!(self, usage => usage.settle(limit, now));
     }
 
-    fn is_ahead(&self, limit: &Limit, now: Moment) -> bool {
-        each!(self, usage => usage.is_ahead(limit, now))
+    fn not_before(&self, limit: &Limit) -> Moment {
+        each!(self, usage => usage.not_before(limit))
     }
 
     fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {

@@ -70,8 +70,8 @@ impl Usage for Bucket {
     }
 
     #[inline]
-    fn is_ahead(&self, limit: &Limit, now: Moment) -> bool {
-        self.full_at > now + limit.refill()
+    fn not_before(&self, limit: &Limit) -> Moment {
+        self.full_at - limit.refill()
     }
 
     #[inline]

@@ -108,8 +108,8 @@ impl Usage for FixedWindow {
     }
 
     #[inline]
-    fn is_ahead(&self, limit: &Limit, now: Moment) -> bool {
-        self.end > FixedWindow::fresh_end(limit, now)
+    fn not_before(&self, limit: &Limit) -> Moment {
+        self.end - limit.window()
     }
 
     #[inline]

@@ -116,8 +116,9 @@ impl<E: Entries> Usage for SlidingLog<E> {
         }
     }
 
-    fn is_ahead(&self, _limit: &Limit, now: Moment) -> bool {
-        self.entries.newest().is_some_and(|newest| newest.at > now)
+    fn not_before(&self, _limit: &Limit) -> Moment {
+        let newest = self.entries.newest();
+        newest.map_or(Moment::ZERO, |newest| newest.at)
     }
 
     fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {

@@ -129,8 +129,8 @@ impl Usage for SlidingWindow {
         self.newest = current;
     }
 
-    fn is_ahead(&self, limit: &Limit, now: Moment) -> bool {
-        self.newest > now.as_nanos() / segment(limit).as_nanos()
+    fn not_before(&self, limit: &Limit) -> Moment {
+        Moment::from_nanos(self.newest.saturating_mul(segment(limit).as_nanos()))
     }
 
     fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {

@@ -15,9 +15,15 @@ pub trait Usage {
     /// `now`, so that it neither wins time nor locks the key for longer than the limit remembers.
     fn settle(&mut self, limit: &Limit, now: Moment);
 
+    /// The earliest moment at which this can have been written.
+    fn not_before(&self, limit: &Limit) -> Moment;
+
     /// Whether this was written by a clock ahead of `now`, which [`Usage::settle`] would mend. A
     /// store whose clock never goes back reads it again instead.
-    fn is_ahead(&self, limit: &Limit, now: Moment) -> bool;
+    #[inline]
+    fn is_ahead(&self, limit: &Limit, now: Moment) -> bool {
+        self.not_before(limit) > now
+    }
 
     /// How long until `units` fit; zero if they fit now. `units` are at most the capacity.
     fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span;

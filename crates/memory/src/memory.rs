@@ -1,8 +1,8 @@
 //! The store: what happens to a request, from its charges to its verdict.
 
 use tollgate_core::{
-    Bill, Charge, Clock, Decision, Key, KeyHasher, Limit, Moment, Now, Store, StoreError, Timeline,
-    Verdict,
+    Bill, Charge, Clock, Decision, Key, KeyHasher, Limit, Moment, Now, Span, Store, StoreError,
+    Timeline, Verdict,
 };
 
 use crate::arena::{Arena, BLOCK_BYTES};
@@ -27,6 +27,8 @@ const REST_SHIFT: u32 = 6;
 const ARENA_BYTES_PER_KEY: usize = 256;
 /// The smallest arena: one large log beside a small table.
 const ARENA_BYTES_MIN: usize = 16 << 20;
+/// By how much readings of one clock that never goes back may differ between threads.
+const SKEW_MAX: Span = Span::from_millis(1);
 /// Decisions of a batch whose memory is asked for ahead of the one that is being made.
 const AHEAD: usize = 16;
 
@@ -342,6 +344,25 @@ impl<'c> Time<'c> {
     #[inline]
     fn on(&self, limit: &Limit) -> Moment {
         self.now.on(limit.timeline())
+    }
+
+    /// Goes on to the moment at which a state was written by a reading a little ahead of this one.
+    ///
+    /// The counters of two processors differ, and a processor may read its own before what stands
+    /// in front of it in the program. A clock that never goes back has shown that moment already, so
+    /// by it this decision is made. A state from further ahead was written before the clock was set
+    /// back: [`Usage::settle`] mends it.
+    fn catch_up(&mut self, limit: &Limit, written: Moment) {
+        if self.clock.is_none() {
+            return;
+        }
+        let now = match limit.timeline() {
+            Timeline::Steady => &mut self.now.steady,
+            Timeline::Utc => &mut self.now.utc,
+        };
+        if written.since(*now) <= SKEW_MAX {
+            *now = written.max(*now);
+        }
     }
 
     /// Reads the clock again; says whether there is one.

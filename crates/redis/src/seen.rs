@@ -135,8 +135,8 @@ impl Usage for Seen {
         each!(self, usage => usage.settle(limit, now));
     }
 
-    fn is_ahead(&self, limit: &Limit, now: Moment) -> bool {
-        each!(self, usage => usage.is_ahead(limit, now))
+    fn not_before(&self, limit: &Limit) -> Moment {
+        each!(self, usage => usage.not_before(limit))
     }
 
     fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {
@@ -182,8 +182,8 @@ impl Usage for Log {
     /// The script has done it.
     fn settle(&mut self, _limit: &Limit, _now: Moment) {}
 
-    fn is_ahead(&self, _limit: &Limit, now: Moment) -> bool {
-        self.newest > now
+    fn not_before(&self, _limit: &Limit) -> Moment {
+        self.newest
     }
 
     /// Known for the units that the request asks, and for no others.

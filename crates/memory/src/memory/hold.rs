@@ -4,7 +4,9 @@
 //! circle; then the clock is read, everything is judged and charged, and the slots are written and
 //! unlocked. Nothing is charged before everything is held, so there is nothing to roll back.
 
-use tollgate_core::{Bill, Charge, Clock, Decision, Limit, Line, Now, StoreError, Verdict, step};
+use tollgate_core::{
+    Bill, Charge, Clock, Decision, Limit, Line, Now, StoreError, Usage, Verdict, step,
+};
 
 use super::{Memory, Time};
 use crate::chain::Spares;
@@ -151,7 +153,7 @@ impl<C: Clock> Memory<C> {
         &'t self,
         locked: Locked<'t>,
         charge: &Charge<'_>,
-        time: &Time<'_>,
+        time: &mut Time<'_>,
     ) -> Result<(Drawer<'t>, Held<'t>), StoreError> {
         let Seen { tag, word } = locked.seen;
         let was_live = word > time.now.on(tag.timeline()).as_nanos();
@@ -162,6 +164,7 @@ impl<C: Clock> Memory<C> {
         };
         let made_under = charge.past.limit_at(tag.revision()).unwrap_or(charge.limit);
         let mut held = wide::open(made_under, tag.is_wide(), word, &mut drawer.spares);
+        time.catch_up(made_under, held.not_before(made_under));
         for _ in 0..SEARCHES_MAX {
             let is_changed = made_under != charge.limit;
             if wide::reserve(&mut held, charge.limit, is_changed, &mut drawer.spares) {

@@ -60,15 +60,16 @@ impl<C: Clock> Memory<C> {
             if seen.tag.is_wide() || seen.tag.revision() != charge.past.revision() {
                 return self.check_held(place, charge, time);
             }
-            let now = time.on(charge.limit);
             let mut usage = U::read(charge.limit, seen.word);
-            // A reading that a rival's was ahead of is taken again; a clock never goes back.
-            if !is_fresh_reading && usage.is_ahead(charge.limit, now) {
-                is_fresh_reading = time.refresh();
-                if is_fresh_reading {
+            if usage.is_ahead(charge.limit, time.on(charge.limit)) {
+                // A rival's reading was ahead of ours, which may be that of a whole batch.
+                if !is_fresh_reading && time.refresh() {
+                    is_fresh_reading = true;
                     continue;
                 }
+                time.catch_up(charge.limit, usage.not_before(charge.limit));
             }
+            let now = time.on(charge.limit);
             let decision = step(
                 &mut usage,
                 charge.limit,

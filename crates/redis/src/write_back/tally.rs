@@ -133,8 +133,8 @@ impl Usage for Counting<'_> {
         self.tally.count.settle(limit, now);
     }
 
-    fn is_ahead(&self, limit: &Limit, now: Moment) -> bool {
-        self.tally.count.usage().is_ahead(limit, now)
+    fn not_before(&self, limit: &Limit) -> Moment {
+        self.tally.count.usage().not_before(limit)
     }
 
     fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {

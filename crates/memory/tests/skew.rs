@@ -1,0 +1,49 @@
+//! Readings of one clock that differ a little between threads, as those of two processors do.
+#![allow(clippy::unwrap_used)]
+
+use tollgate_core::{Algorithm, Anchor, Charge, Cost, Limit, Moment, Now, Segments, Span};
+use tollgate_memory::{ManualClock, Memory};
+
+/// The end of a window of the limits below.
+const END: Moment = Moment::from_nanos(1_763_700_000_000_000_000);
+const WINDOW: Span = Span::from_secs(10);
+const COUNT: u32 = 5;
+
+fn limits() -> impl Iterator<Item = Limit> {
+    let algorithms = [
+        Algorithm::FixedWindow(Anchor::Clock),
+        Algorithm::FixedWindow(Anchor::FirstRequest),
+        Algorithm::SlidingLog,
+        Algorithm::SlidingWindow(Segments::ONE),
+        Algorithm::SlidingWindow(Segments::new(10).unwrap()),
+        Algorithm::TokenBucket,
+        Algorithm::LeakyBucket,
+    ];
+    let limit = |algorithm| Limit::new(algorithm, COUNT, WINDOW).unwrap();
+    algorithms.into_iter().map(limit)
+}
+
+/// One reading 5 ns after a window's end, the next 25 ns before it: what was consumed in the new
+/// window is not taken for the old one's.
+#[test]
+fn a_reading_behind_another_forgets_nothing() {
+    for limit in limits() {
+        for count in [1usize, 2] {
+            let store = Memory::builder().max_keys(100).clock(ManualClock::at(END));
+            let store = store.build();
+            let keys = [store.key_of("one"), store.key_of("two")];
+            let charges = keys.map(|key| Charge::new(key, &limit, Cost::ONE));
+            let ask = |moment| {
+                store.clock().set(Now::at(moment));
+                store.decide_now(&charges[..count]).unwrap().is_admitted()
+            };
+            let later = END + Span::from_nanos(5);
+            assert!((0..COUNT).all(|_| ask(later)), "{limit:?}");
+            for back in [1, 5, 6, 30, 1_000] {
+                let earlier = later - Span::from_nanos(back);
+                assert!(!ask(earlier), "{limit:?}: {back} ns back, {count} limits");
+            }
+            assert!(!ask(later), "{limit:?}, {count} limits");
+        }
+    }
+}
