@@ -237,6 +237,42 @@ pub fn charges_on_one_key_are_added_up<S: Subject>(taste: &Taste, mut fresh: imp
     }
 }
 
+/// Overrides in one request may bring different limits to one counter: what is asked of it is added
+/// up, and each limit judges it by itself. The smaller one comes first, or last.
+pub fn each_limit_on_one_key_judges_by_itself<S: Subject>(
+    taste: &Taste,
+    mut fresh: impl FnMut() -> S,
+) {
+    let override_of = |count| Rule::new(Limit::fixed_window(count, Span::MINUTE).expect("valid"));
+    let (small, large) = (override_of(4), override_of(100));
+    for order in [[&small, &large], [&large, &small]] {
+        let mut subject = fresh();
+        let key = subject.key("only");
+        let mut ask = |rules: &[&Rule]| {
+            let charges: Vec<_> = rules
+                .iter()
+                .map(|rule| rule.charge(key, Cost::ONE))
+                .collect();
+            subject.decide(taste.start, &charges)
+        };
+        let remains = |small, large| match order[0].limit.count() {
+            4 => [small, large],
+            _ => [large, small],
+        };
+        assert_eq!(told(&ask(&order)), (true, remains(Some(2), Some(98))));
+        assert_eq!(told(&ask(&order)), (true, remains(Some(0), Some(96))));
+        let denied = ask(&order);
+        assert_eq!(told(&denied), (false, remains(None, Some(96))));
+        let by = denied
+            .refusal
+            .map(|refusal| order[refusal.by].limit.count());
+        assert_eq!(by, Some(4));
+        // The small one has erased nothing of what the large one counts.
+        assert!((0..96).all(|_| ask(&[&large]).is_admitted()));
+        assert!(!ask(&[&large]).is_admitted());
+    }
+}
+
 /// Whether it passes, and what remains where a limit admits.
 fn told(verdict: &Verdict) -> (bool, [Option<u32>; 2]) {
     let remaining = [0, 1].map(|at: usize| match verdict.decisions[at] {

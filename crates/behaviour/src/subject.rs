@@ -72,6 +72,7 @@ macro_rules! store_behaves {
                 a_change_of_capacity_keeps_what_was_consumed,
                 shadow_and_quota_refuse_as_told,
                 charges_on_one_key_are_added_up,
+                each_limit_on_one_key_judges_by_itself,
                 agrees_with_the_ledger,
             );
         }

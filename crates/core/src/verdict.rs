@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use crate::charge::{CHARGES_MAX, Charge, Enforcement, OnDenial};
 use crate::cost::Cost;
 use crate::decision::{Decision, Wait};
+use crate::limit::Limit;
 use crate::moment::{Now, Span};
 use crate::step::{denial, fitting, grant, refusal};
 use crate::usage::Usage;
@@ -46,15 +47,19 @@ pub enum DenialReason {
 #[derive(Debug)]
 pub struct Bill<'a> {
     lines: Vec<Line<'a>>,
-    /// For each charge, its line.
-    line_of: Vec<usize>,
+    /// For each charge, its line and the limit that judges it.
+    judges: Vec<(usize, &'a Limit)>,
 }
 
 /// All that a request asks of one counter.
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
-    /// The first charge on this counter: its key, limit, past and enforcement hold for the line.
+    /// The charge on this counter whose limit has the least capacity, of those the first: its key,
+    /// limit, past and enforcement hold for the line.
     pub charge: Charge<'a>,
+    /// The limit with the largest capacity: the counter is kept under it, so that a smaller one
+    /// never erases what a larger one has counted.
+    widest: &'a Limit,
     /// Units to be taken.
     take: u64,
     /// Units to be judged and not taken.
@@ -115,17 +120,17 @@ impl<'a> Bill<'a> {
             return Err(TooManyCharges(charges.len()));
         }
         let mut lines: Vec<Line<'a>> = Vec::with_capacity(charges.len());
-        let line_of = charges.iter().map(|charge| {
+        let judges = charges.iter().map(|charge| {
             let found = lines.iter().position(|line| line.charge.key == charge.key);
             let index = found.unwrap_or(lines.len());
             if found.is_none() {
                 lines.push(Line::empty(*charge));
             }
-            lines[index].add(charge.cost);
-            index
+            lines[index].add(charge);
+            (index, charge.limit)
         });
-        let line_of = line_of.collect();
-        Ok(Bill { lines, line_of })
+        let judges = judges.collect();
+        Ok(Bill { lines, judges })
     }
 
     /// The lines: one for each counter, no key twice.
@@ -135,7 +140,7 @@ impl<'a> Bill<'a> {
 
     /// What each line's limit said, in the order of the lines.
     pub fn decisions<'v>(&self, verdict: &'v Verdict) -> impl Iterator<Item = &'v Decision> {
-        let first_of = |line| self.line_of.iter().position(|of| *of == line);
+        let first_of = |line| self.judges.iter().position(|(of, _)| *of == line);
         let decisions = (0..self.lines.len()).filter_map(first_of);
         decisions.filter_map(|charge| verdict.decisions.get(charge))
     }
@@ -145,15 +150,16 @@ impl<'a> Bill<'a> {
     /// Pure as [`crate::step`] is: the caller owns the clock and holds all usages at once.
     pub fn settle<U: Usage>(&self, usages: &mut [U], now: Now) -> Verdict {
         for (line, usage) in self.lines.iter().zip(usages.iter_mut()) {
-            usage.settle(line.charge.limit, now.on(line.charge.limit.timeline()));
+            usage.settle(line.widest, now.on(line.widest.timeline()));
         }
         // Before anything is judged: a wait is honest only if nothing comes back after it is told.
         self.refund(usages, now);
         let waits = self.waits(usages, now);
-        let refused = self.refused_by(&waits);
+        let of_lines = self.longest_of_lines(&waits);
+        let refused = self.refused_by(&of_lines);
         let delays = match refused {
-            None => self.take(usages, &waits, now),
-            Some(_) => self.penalise(usages, &waits, now),
+            None => self.take(usages, &of_lines, now),
+            Some(_) => self.penalise(usages, &of_lines, now),
         };
         // Charging a refusal makes waits longer and may close limits that had admitted it.
         let waits_after = if refused.is_some() {
@@ -161,32 +167,50 @@ impl<'a> Bill<'a> {
         } else {
             waits.clone()
         };
-        let decide = |line: &usize| {
-            let (usage, limit) = (&usages[*line], self.lines[*line].charge.limit);
+        let decide = |(charge, (line, limit)): (usize, &(usize, &Limit))| {
+            let usage = &usages[*line];
             let moment = now.on(limit.timeline());
-            match waits[*line].and(waits_after[*line]) {
+            match waits[charge].and(waits_after[charge]) {
                 None => Decision::Allow(grant(usage, limit, moment, delays[*line])),
                 Some(wait) => Decision::Deny(denial(usage, limit, moment, wait)),
             }
         };
-        let decisions = self.line_of.iter().map(decide).collect();
+        let decisions = self.judges.iter().enumerate().map(decide).collect();
         let refusal = refused.map(|line| Refusal {
-            by: self.line_of.iter().position(|of| *of == line).unwrap_or(0),
+            by: self.judged_by(line, &waits),
             wait: self.longest(&waits_after).unwrap_or(Wait::For(Span::ZERO)),
             reason: DenialReason::Exceeded,
         });
         Verdict { decisions, refusal }
     }
 
+    /// When each charge's limit admits what its line asks for, if not now.
     fn waits<U: Usage>(&self, usages: &[U], now: Now) -> Vec<Option<Wait>> {
-        let wait = |(line, usage): (&Line<'_>, &U)| {
-            let limit = line.charge.limit;
+        let wait = |(line, limit): &(usize, &Limit)| {
+            let (usage, line) = (&usages[*line], &self.lines[*line]);
             let units = line.take.saturating_add(line.peek);
             line.judged
                 .then(|| refusal(usage, limit, now.on(limit.timeline()), units))
                 .flatten()
         };
-        self.lines.iter().zip(usages).map(wait).collect()
+        self.judges.iter().map(wait).collect()
+    }
+
+    /// When all the limits of a line admit, line by line.
+    fn longest_of_lines(&self, waits: &[Option<Wait>]) -> Vec<Option<Wait>> {
+        let mut longest = vec![None; self.lines.len()];
+        for ((line, _), wait) in self.judges.iter().zip(waits) {
+            longest[*line] = (*wait).max(longest[*line]);
+        }
+        longest
+    }
+
+    /// The charge by which a line refuses: the first of those with the longest wait.
+    fn judged_by(&self, line: usize, waits: &[Option<Wait>]) -> usize {
+        let charges = self.judges.iter().enumerate();
+        let charges = charges.filter(|(_, (of, _))| *of == line);
+        let by = charges.min_by_key(|(charge, _)| Reverse(waits[*charge]));
+        by.map_or(0, |(charge, _)| charge)
     }
 
     /// The first line of those that refuse the request whose wait is the longest.
@@ -208,7 +232,8 @@ impl<'a> Bill<'a> {
     }
 
     fn longest(&self, waits: &[Option<Wait>]) -> Option<Wait> {
-        self.refused_by(waits).and_then(|line| waits[line])
+        let waits = self.longest_of_lines(waits);
+        self.refused_by(&waits).and_then(|line| waits[line])
     }
 
     fn of(&self, enforcement: Enforcement) -> impl Iterator<Item = usize> + Clone {
@@ -225,7 +250,7 @@ impl<'a> Bill<'a> {
             if waits[index].is_some() || line.take == 0 {
                 continue;
             }
-            let limit = line.charge.limit;
+            let limit = line.widest;
             let moment = now.on(limit.timeline());
             delays[index] = usages[index].delay(limit, moment);
             usages[index].take(limit, moment, fitting(line.take));
@@ -238,7 +263,7 @@ impl<'a> Bill<'a> {
         for (index, line) in self.lines.iter().enumerate() {
             let fits = waits[index] != Some(Wait::Never);
             if line.charge.on_denial == OnDenial::Charge && line.take > 0 && fits {
-                let limit = line.charge.limit;
+                let limit = line.widest;
                 usages[index].penalise(limit, now.on(limit.timeline()), fitting(line.take));
             }
         }
@@ -248,7 +273,7 @@ impl<'a> Bill<'a> {
     fn refund<U: Usage>(&self, usages: &mut [U], now: Now) {
         for (line, usage) in self.lines.iter().zip(usages) {
             if line.refund > 0 {
-                let limit = line.charge.limit;
+                let limit = line.widest;
                 usage.refund(limit, now.on(limit.timeline()), line.refund);
             }
         }
@@ -280,6 +305,7 @@ impl<'a> Line<'a> {
     const fn empty(charge: Charge<'a>) -> Line<'a> {
         Line {
             charge,
+            widest: charge.limit,
             take: 0,
             peek: 0,
             refund: 0,
@@ -287,7 +313,14 @@ impl<'a> Line<'a> {
         }
     }
 
-    const fn add(&mut self, cost: Cost) {
+    const fn add(&mut self, charge: &Charge<'a>) {
+        if charge.limit.capacity() < self.charge.limit.capacity() {
+            self.charge = *charge;
+        }
+        if charge.limit.capacity() > self.widest.capacity() {
+            self.widest = charge.limit;
+        }
+        let cost = charge.cost;
         match cost {
             Cost::Take(units) => self.take = self.take.saturating_add(units),
             Cost::Peek(units) => self.peek = self.peek.saturating_add(units),

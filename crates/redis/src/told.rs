@@ -203,7 +203,9 @@ pub(crate) fn bill<'f>(
 ) -> Result<(Bill<'f>, Vec<Fitted>), TooManyCharges> {
     let bill = Bill::new(charges)?;
     let first = |line: &tollgate_core::Line<'_>| {
-        let same = |charge: &Charge<'_>| charge.key == line.charge.key;
+        let same = |charge: &Charge<'_>| {
+            charge.key == line.charge.key && charge.limit == line.charge.limit
+        };
         let index = charges.iter().position(same).unwrap_or(0);
         fitted[index]
     };

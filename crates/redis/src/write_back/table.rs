@@ -129,12 +129,14 @@ impl Table {
         let fitted = question::fitted(charges).map_err(unfit)?;
         let in_micros = told::charges_in_micros(charges, &fitted);
         let (bill, fitted) = told::bill(&in_micros, &fitted)?;
-        let limit_of = |key| charges.iter().find(|charge| charge.key == key);
-        let limits: Vec<&Limit> = bill
-            .lines()
-            .iter()
-            .filter_map(|line| limit_of(line.charge.key).map(|charge| charge.limit))
-            .collect();
+        let limit_of = |line: &tollgate_core::Line<'_>| {
+            let mut pairs = charges.iter().zip(&in_micros);
+            let same = pairs.find(|(_, fitted)| {
+                fitted.key == line.charge.key && fitted.limit == line.charge.limit
+            });
+            same.map(|(charge, _)| charge.limit)
+        };
+        let limits: Vec<&Limit> = bill.lines().iter().filter_map(limit_of).collect();
         let now = self.watch.now();
         let mut shards = self.shards_of(bill.lines().iter().map(|line| line.charge.key));
         let (mut asks, mut waits) = (Vec::new(), None);
