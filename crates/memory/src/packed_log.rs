@@ -258,8 +258,21 @@ impl Entries for PackedLog<'_> {
     }
 
     fn age(&mut self, span: Span) {
-        self.oldest = self.oldest - span;
-        self.newest = self.newest - span;
+        if Moment::ZERO + span <= self.oldest {
+            self.oldest = self.oldest - span;
+            self.newest = self.newest - span;
+            return;
+        }
+        // Moments before the origin become the origin, so the pauses between them shrink: the
+        // entries are written anew, into the same blocks and no more of them. So near to the origin
+        // of a clock there are few.
+        let entries: Vec<LogEntry> = std::iter::from_fn(|| self.pop_oldest()).collect();
+        for entry in entries {
+            self.push_newest(LogEntry {
+                at: entry.at - span,
+                ..entry
+            });
+        }
     }
 }
 

@@ -55,6 +55,35 @@ fn packed_is_plain() {
     assert_eq!(arena.in_use(), 0);
 }
 
+/// After a step back near the origin of a clock: what is older than the origin is at the origin, and
+/// no later.
+#[test]
+fn entries_older_than_the_origin_keep_no_distance() {
+    let arena = Arena::with_blocks(100);
+    let mut packed = PackedLog::new(Spares::new(&arena));
+    let mut plain = Plain::default();
+    for at in [10, 20, 30, 4_000, 1_000_000] {
+        assert!(packed.reserve());
+        let entry = LogEntry {
+            at: Moment::from_nanos(at),
+            units: 3,
+        };
+        packed.push_newest(entry);
+        plain.push_newest(entry);
+    }
+    for span in [5, 10, 20, 2_000, 10_000_000] {
+        let span = Span::from_nanos(span);
+        packed.age(span);
+        plain.age(span);
+        assert_eq!(
+            packed.iter().collect::<Vec<_>>(),
+            plain.iter().collect::<Vec<_>>(),
+            "{span}"
+        );
+        assert_eq!(packed.newest(), plain.newest());
+    }
+}
+
 fn reopened<'a>(packed: &mut PackedLog<'a>, arena: &'a Arena) -> Option<BlockId> {
     assert!(packed.reserve());
     std::mem::replace(packed, PackedLog::new(Spares::new(arena))).close()
