@@ -30,4 +30,6 @@ pub use random::{Random, check};
 pub use ratio::Ratio;
 pub use rule::{Rule, Scale, Taste};
 pub use subject::{Plain, Subject};
-pub use trace::{Trace, agrees_with_the_ledger, with_grain};
+pub use trace::{
+    Trace, agrees_with_the_ledger, agrees_with_the_ledger_while_the_wall_clock_steps, with_grain,
+};

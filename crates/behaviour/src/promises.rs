@@ -88,6 +88,18 @@ pub fn the_wait_is_honest<S: Subject>(taste: &Taste, mut fresh: impl FnMut() -> 
     });
 }
 
+/// 7 and 11: a state from a future that the wall clock has abandoned locks no key. With the clock
+/// set back and forth the wait is as honest as ever, and never longer than the limit's own memory.
+pub fn a_wall_clock_that_steps_locks_no_key<S: Subject>(
+    taste: &Taste,
+    mut fresh: impl FnMut() -> S,
+) {
+    check("a_wall_clock_that_steps_locks_no_key", CASES, |random| {
+        let mut trace = Trace::new(*taste, random).with_steps();
+        trace.run_waiting(random, &mut fresh());
+    });
+}
+
 /// 4: a cost above the capacity is told so, and charges nothing.
 pub fn a_cost_above_the_capacity_never_fits<S: Subject>(
     taste: &Taste,

@@ -233,6 +233,18 @@ impl Rule {
         }
     }
 
+    /// The longest that a key of this rule can be remembered.
+    pub fn memory(&self) -> Span {
+        let window = self.limit.window();
+        match self.limit.algorithm() {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => self.limit.refill(),
+            Algorithm::SlidingWindow(segments) => {
+                window + Span::from_nanos(window.as_nanos() / u64::from(segments.get()))
+            }
+            Algorithm::FixedWindow(_) | Algorithm::SlidingLog => window,
+        }
+    }
+
     /// Gives the rule another limit, as a reload does.
     pub fn change(&mut self, limit: Limit) {
         if self.limit != limit {

@@ -1,6 +1,6 @@
 //! Random traces: the same questions to two, who must give the same answers.
 
-use tollgate_core::{Charge, Cost, Decision, Key, Now, OnDenial, Span, Verdict, Wait};
+use tollgate_core::{Charge, Cost, Decision, Key, Moment, Now, OnDenial, Span, Verdict, Wait};
 
 use crate::random::{Random, check};
 use crate::rule::{Rule, Taste};
@@ -14,6 +14,8 @@ pub struct Trace {
     rules: Vec<Rule>,
     /// Spans after which something happens, from the last answers.
     borders: Vec<Span>,
+    /// Whether the wall clock is set, back and forth.
+    steps: bool,
 }
 
 /// One charge of a question: which rule, which of its keys.
@@ -42,6 +44,15 @@ impl Trace {
             now: taste.start,
             rules: rules.collect(),
             borders: vec![Span::ZERO],
+            steps: false,
+        }
+    }
+
+    /// The wall clock is set now and then, back and forth, by nanoseconds, seconds or hours.
+    pub(crate) fn with_steps(self) -> Trace {
+        Trace {
+            steps: true,
+            ..self
         }
     }
 
@@ -67,6 +78,7 @@ impl Trace {
     {
         for step in 0..STEPS {
             self.pass_time(random);
+            self.step_wall_clock(random);
             self.change_rules(random);
             let asked = self.question(random);
             let charges = self.charges(&asked, |name| subject.key(name));
@@ -112,10 +124,18 @@ impl Trace {
     pub(crate) fn run_waiting<S: Subject>(&mut self, random: &mut Random, subject: &mut S) {
         for _ in 0..STEPS {
             self.pass_time(random);
+            self.step_wall_clock(random);
             let asked = self.question(random);
             let charges = self.charges(&asked, |name| subject.key(name));
             let verdict = subject.decide(self.now, &charges);
             let refusal = verdict.refusal.map(|refusal| refusal.wait);
+            if let Some(Wait::For(wait)) = refusal {
+                let memory = asked.iter().map(|one| self.rules[one.rule].memory());
+                assert!(
+                    Some(wait) <= memory.max(),
+                    "locked for {wait}: {charges:#?}"
+                );
+            }
             if let Some(Wait::For(wait)) = refusal
                 && wait.as_nanos() <= LATEST_NANOS.saturating_sub(self.now.utc.as_nanos())
             {
@@ -171,6 +191,28 @@ impl Trace {
             Span::ZERO
         };
         self.now.utc = self.now.utc + span + forward;
+    }
+
+    fn step_wall_clock(&mut self, random: &mut Random) {
+        if !self.steps || !random.chance(15) {
+            return;
+        }
+        let unit = random.pick(&[
+            self.taste.grain,
+            Span::from_millis(1),
+            Span::SECOND,
+            Span::HOUR,
+        ]);
+        let step = unit.times(random.between(1, 50));
+        let set = |moment: Moment, is_back| match is_back {
+            true => moment - step,
+            false => moment + step,
+        };
+        let is_back = random.chance(50);
+        self.now.utc = set(self.now.utc, is_back);
+        if self.taste.one_clock {
+            self.now.steady = self.now.utc;
+        }
     }
 
     fn change_rules(&mut self, random: &mut Random) {
@@ -251,6 +293,21 @@ pub fn agrees_with_the_ledger<S: Subject>(taste: &Taste, mut fresh: impl FnMut()
         let mut trace = Trace::new(*taste, random);
         trace.run(random, &mut fresh(), &mut Plain::default());
     });
+}
+
+/// As [`agrees_with_the_ledger`], with a wall clock that is set back and forth.
+pub fn agrees_with_the_ledger_while_the_wall_clock_steps<S: Subject>(
+    taste: &Taste,
+    mut fresh: impl FnMut() -> S,
+) {
+    check(
+        "agrees_with_the_ledger_while_the_wall_clock_steps",
+        150,
+        |random| {
+            let mut trace = Trace::new(*taste, random).with_steps();
+            trace.run(random, &mut fresh(), &mut Plain::default());
+        },
+    );
 }
 
 /// The same question without consequences; nothing for a refund.

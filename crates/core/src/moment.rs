@@ -35,7 +35,8 @@ pub enum Timeline {
 
 /// Where a store reads the time.
 ///
-/// Both readings of successive calls never go back, whichever thread asks.
+/// The steady clock's readings of successive calls never go back, whichever thread asks. UTC goes
+/// back only when it is corrected by more than a second.
 pub trait Clock: Send + Sync {
     /// Reads both clocks.
     fn now(&self) -> Now;

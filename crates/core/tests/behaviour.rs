@@ -1,6 +1,8 @@
 //! The plain store is held to the suite that every store is held to.
 
-use tollgate_behaviour::{Plain, Subject, Taste, store_behaves, with_grain};
+use tollgate_behaviour::{
+    Plain, Subject, Taste, a_wall_clock_that_steps_locks_no_key, store_behaves, with_grain,
+};
 use tollgate_core::{Charge, Key, Now, Verdict};
 
 /// The plain store with its answers rounded up to whole microseconds.
@@ -20,3 +22,11 @@ impl Subject for Coarse {
 store_behaves!(small, Taste::SMALL, Plain::default());
 store_behaves!(extreme, Taste::EXTREME, Plain::default());
 store_behaves!(microseconds, Taste::MICROSECONDS, Coarse::default());
+
+#[test]
+fn a_wall_clock_that_steps_locks_nothing() {
+    for taste in [Taste::SMALL, Taste::EXTREME] {
+        a_wall_clock_that_steps_locks_no_key(&taste, Plain::default);
+    }
+    a_wall_clock_that_steps_locks_no_key(&Taste::MICROSECONDS, Coarse::default);
+}

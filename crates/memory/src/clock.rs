@@ -11,12 +11,15 @@ use crate::sync::{AtomicU64, Ordering, fence};
 const WALL_PERIOD: Span = Span::SECOND;
 /// How much later than at the correction a reader may still have told the time by the old offset.
 const SLACK: Span = Span::from_millis(1);
+/// By how much UTC may be ahead of the wall clock: a step back up to this is waited out.
+const ABSORBED_MAX: Span = Span::SECOND;
 
 /// This machine's clocks.
 ///
 /// The steady clock is the processor's time stamp counter where there is one. UTC is the steady
-/// clock plus an offset that is read again from the wall clock every second: a wall clock that was
-/// set forward counts at once; one that was set back holds the moment still until it has caught up.
+/// clock plus an offset that is read again from the wall clock every second. A wall clock that was
+/// set forward counts at once. One that was set back by up to a second holds UTC still until it has
+/// caught up, so that corrections by NTP never repeat a moment; a larger step back is followed.
 #[derive(Debug)]
 pub struct SystemClock {
     steady: Steady,
@@ -24,7 +27,7 @@ pub struct SystemClock {
     turn: AtomicU64,
     /// UTC less the steady clock.
     offset: AtomicU64,
-    /// The latest moment of UTC that was told before the offset last changed.
+    /// UTC does not show less: the latest moment that was told before a step back that is absorbed.
     floor: AtomicU64,
     /// When the wall clock is read again, on the steady clock.
     next_reading: AtomicU64,
@@ -88,19 +91,23 @@ impl SystemClock {
             return;
         }
         fence(Ordering::Release);
-        let steady = self.steady.now().as_nanos();
-        // A reader that found the turn even may still be about to read the counter: processors
-        // reorder a counter's reading by nanoseconds, never by as much as this.
-        let told = steady.saturating_add(self.offset.load(Ordering::Relaxed));
-        if wall.as_nanos() + SLACK.as_nanos() < told {
-            let floor = self.floor.load(Ordering::Relaxed);
-            self.floor
-                .store(floor.max(told + SLACK.as_nanos()), Ordering::Relaxed);
+        let steady = self.steady.now();
+        let offset = Span::from_nanos(self.offset.load(Ordering::Relaxed));
+        let floor = Moment::from_nanos(self.floor.load(Ordering::Relaxed));
+        let told = (steady + offset).max(floor);
+        let ahead = told.since(wall);
+        if ahead > ABSORBED_MAX {
+            self.floor.store(0, Ordering::Relaxed);
+        } else if ahead > SLACK {
+            // A reader that found the turn even may still be about to read the counter: processors
+            // reorder a counter's reading by nanoseconds, never by as much as this.
+            let floor = (told + SLACK).as_nanos();
+            self.floor.store(floor, Ordering::Relaxed);
         }
         // A wall clock that is behind by no more than that is left to catch up or to fall back.
-        if wall.as_nanos() >= told || wall.as_nanos() + SLACK.as_nanos() < told {
-            self.offset
-                .store(wall.as_nanos().saturating_sub(steady), Ordering::Relaxed);
+        if ahead.is_zero() || ahead > SLACK {
+            let offset = wall.since(steady).as_nanos();
+            self.offset.store(offset, Ordering::Relaxed);
         }
         self.turn.store(turn + 2, Ordering::Release);
     }

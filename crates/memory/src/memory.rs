@@ -349,9 +349,9 @@ impl<'c> Time<'c> {
     /// Goes on to the moment at which a state was written by a reading a little ahead of this one.
     ///
     /// The counters of two processors differ, and a processor may read its own before what stands
-    /// in front of it in the program. A clock that never goes back has shown that moment already, so
-    /// by it this decision is made. A state from further ahead was written before the clock was set
-    /// back: [`Usage::settle`] mends it.
+    /// in front of it in the program. A clock that never goes back has shown that moment already,
+    /// so this decision is made by it. A state from further ahead was written before the clock was
+    /// set back: [`tollgate_core::Usage::settle`] mends it.
     fn catch_up(&mut self, limit: &Limit, written: Moment) {
         if self.clock.is_none() {
             return;

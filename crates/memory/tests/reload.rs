@@ -90,8 +90,8 @@ fn changes() -> impl Iterator<Item = [Limit; 2]> {
     limits.filter(|[from, to]| from != to)
 }
 
-/// Lets threads ask for more than there is while the rule changes, and then asks for the rest; gives
-/// what was allowed all in all.
+/// Lets threads ask for more than there is while the rule changes, and then asks for the rest.
+/// Gives what was allowed all in all.
 fn allowed(store: &Store, keys: &[Key], [from, to]: [Limit; 2]) -> u32 {
     let rule = Rule::new(from);
     let allowed = AtomicU32::new(0);

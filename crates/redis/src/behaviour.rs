@@ -8,7 +8,9 @@ use std::sync::LazyLock;
 use std::task::Poll;
 
 use tokio::runtime::Runtime;
-use tollgate_behaviour::{Rule, Subject, Taste, check, store_behaves, with_grain};
+use tollgate_behaviour::{
+    Rule, Subject, Taste, a_wall_clock_that_steps_locks_no_key, check, store_behaves, with_grain,
+};
 use tollgate_core::{Bill, Charge, Cost, Key, KeyHasher, Ledger, Limit, Now, Span, Verdict, Wait};
 use tollgate_testbed as testbed;
 
@@ -149,6 +151,12 @@ store_behaves!(
 store_behaves!(cluster_apart, Taste::MICROSECONDS, Driven::apart());
 store_behaves!(sentinel, Taste::MICROSECONDS, Driven::new(&watched()));
 store_behaves!(tls_and_acl, Taste::MICROSECONDS, Driven::new(&encrypted()));
+
+/// Redis's own clock is a wall clock: set back, it locks no key either.
+#[test]
+fn a_clock_of_redis_that_steps_locks_nothing() {
+    a_wall_clock_that_steps_locks_no_key(&Taste::MICROSECONDS, Driven::apart);
+}
 
 /// By way of the sentinels.
 fn watched() -> Config {

@@ -2,21 +2,95 @@
 
 use super::*;
 
-#[test]
-fn a_wall_clock_set_back_holds_the_moment_still() {
+/// A clock that does not read the wall clock by itself, however long the test is suspended.
+fn undisturbed() -> SystemClock {
     let clock = SystemClock::new();
+    clock.next_reading.store(u64::MAX, Ordering::Relaxed);
+    clock
+}
+
+/// By how much what UTC shows differs from what the wall clock was set to.
+fn error_after(step: impl Fn(Moment) -> Moment) -> [Span; 2] {
+    let clock = undisturbed();
     let before = clock.now();
-    clock.correct(before.utc - Span::HOUR);
-    let held = clock.now();
-    assert!(held.utc >= before.utc);
-    assert!(held.utc.since(before.utc) < Span::MINUTE);
-    assert!(held.steady >= before.steady);
+    let wall = step(before.utc);
+    clock.correct(wall);
+    let after = clock.now();
+    assert!(after.steady >= before.steady);
+    // What passed since the reading, and a test that was suspended for a moment.
+    let passed = after.steady.since(before.steady) + SLACK;
+    let ahead = after.utc.since(wall).minus(passed);
+    let behind = wall.since(after.utc);
+    [ahead, behind]
 }
 
 #[test]
-fn a_wall_clock_set_forward_counts_at_once() {
-    let clock = SystemClock::new();
+fn a_small_step_back_holds_the_moment_still() {
+    let clock = undisturbed();
     let before = clock.now();
-    clock.correct(before.utc + Span::HOUR);
-    assert!(clock.now().utc >= before.utc + Span::HOUR);
+    for back in [10, 500, 900] {
+        clock.correct(before.utc - Span::from_millis(back));
+        assert!(clock.now().utc >= before.utc, "{back} ms");
+    }
+    assert!(clock.now().steady >= before.steady);
+}
+
+#[test]
+fn a_large_step_back_is_followed() {
+    for back in [Span::from_secs(2), Span::HOUR, Span::DAY] {
+        assert_eq!(
+            error_after(|utc| utc - back),
+            [Span::ZERO; 2],
+            "{back} back"
+        );
+    }
+}
+
+/// However often it is set back, UTC is never ahead of the wall clock by more than a second.
+#[test]
+fn small_steps_back_do_not_add_up() {
+    let clock = undisturbed();
+    let mut wall = clock.now().utc;
+    for _ in 0..10 {
+        wall = wall - Span::from_millis(700);
+        let before = clock.steady.now();
+        clock.correct(wall);
+        let now = clock.now();
+        let passed = now.steady.since(before);
+        assert!(now.utc <= wall + ABSORBED_MAX + SLACK + passed);
+    }
+}
+
+#[test]
+fn a_step_forward_counts_at_once() {
+    for forward in [Span::NANOSECOND, Span::SECOND, Span::HOUR, Span::DAY] {
+        assert_eq!(
+            error_after(|utc| utc + forward),
+            [Span::ZERO; 2],
+            "{forward}"
+        );
+    }
+}
+
+/// The clock is the wall clock's after a step back, and then goes on by itself.
+#[test]
+fn a_step_back_and_forth_leaves_nothing_behind() {
+    let clock = undisturbed();
+    let before = clock.now();
+    clock.correct(before.utc - Span::DAY);
+    clock.correct(before.utc + Span::DAY);
+    clock.correct(before.utc - Span::HOUR);
+    let after = clock.now().utc;
+    assert!(after >= before.utc - Span::HOUR);
+    assert!(after < before.utc);
+}
+
+/// In 2554 a moment no longer holds the time. Nothing overflows: the clock stands still.
+#[test]
+fn a_wall_clock_beyond_all_moments_stands_still() {
+    let clock = undisturbed();
+    clock.correct(Moment::from_nanos(u64::MAX));
+    assert!(clock.now().utc >= Moment::from_nanos(u64::MAX) - Span::DAY);
+    clock.correct(Moment::from_nanos(u64::MAX));
+    assert!(clock.now().utc >= Moment::from_nanos(u64::MAX) - Span::DAY);
 }

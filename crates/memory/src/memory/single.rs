@@ -134,8 +134,12 @@ pub(super) fn keep(slot: &Pair, seen: Seen, word: u64, now: u64, decision: &Deci
         };
         return slot.replace(seen, marked) || word == seen.word;
     }
-    if word == seen.word || (word <= now && !was_live) {
+    if word == seen.word {
         return true;
+    }
+    if word <= now && !was_live {
+        // Nothing is remembered any more, also if the clock goes back to when something was.
+        return seen.word == 0 || slot.replace(seen, Seen { word: 0, ..seen });
     }
     let heat = match seen.tag.heat() {
         // Who hammers is spared also after a recovery.

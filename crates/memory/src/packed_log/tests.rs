@@ -55,8 +55,7 @@ fn packed_is_plain() {
     assert_eq!(arena.in_use(), 0);
 }
 
-/// After a step back near the origin of a clock: what is older than the origin is at the origin, and
-/// no later.
+/// After a step back near the origin of a clock, what is older than the origin is at the origin.
 #[test]
 fn entries_older_than_the_origin_keep_no_distance() {
     let arena = Arena::with_blocks(100);
