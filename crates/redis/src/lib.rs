@@ -31,9 +31,10 @@
 //!   units that one node is asked for within [`Config::sync_interval`] and [`Config::timeout`]).
 //!   All of it is paid back: a bucket owes it, a fixed window's surplus is the first that the next
 //!   one has consumed, a sliding window admits nothing until what leaves makes room. A report
-//!   whose answer is lost is not repeated; if Redis never had it, one node's units of one interval
-//!   are not charged. One node alone is as exact as Redis. A node that is not closed loses what it
-//!   has not yet reported.
+//!   whose connection breaks before it is answered is not repeated; if Redis never had it, one
+//!   node's units of one interval are not charged. One node alone is as exact as Redis. A node that
+//!   is not closed loses what it has not yet reported. Of more keys than can be reported in half
+//!   an interval, those that are asked seldom are decided by Redis, as in `strict`.
 //! * They count token buckets, fixed and sliding windows, of [`WRITE_BACK_KEYS_MAX`] keys (about
 //!   450 bytes each; a sliding window 250 more). Refunds, requests that also meet limits of
 //!   another mode, and other keys are asked of Redis, after a report.

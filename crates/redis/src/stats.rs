@@ -123,7 +123,8 @@ pub struct Counts {
     pub reports: u64,
     /// Keys that they concerned.
     pub keys_reported: u64,
-    /// Script questions of reports that got no answer in time, and are not told again.
+    /// Script questions of reports whose connection broke before they were answered; they are not
+    /// told again.
     pub reports_lost: u64,
 }
 

@@ -261,15 +261,7 @@ impl Redis {
         fitted: &Fitted,
         since: Instant,
     ) -> Result<Verdict, StoreError> {
-        let asked = self.ask(|| Question::of_one(charge, fitted), since).await;
-        let told = match asked {
-            Err(Asked {
-                failure: Failure::Changed,
-                ..
-            }) => self.ask(|| Plain::generalised(charge, fitted), since).await,
-            asked => asked,
-        };
-        let told = told.map_err(|asked| asked.into_error(self.timeout))?;
+        let told = self.ask_one(charge, fitted, since).await?;
         if told.is_blocked() {
             return self.decide_apart(&[*charge], Refunds::Done, since).await;
         }
@@ -278,6 +270,24 @@ impl Redis {
             self.remember(charge, fitted, &told, wait);
         }
         Ok(verdict)
+    }
+
+    /// Asks for one charge: the plain script if it can answer, otherwise the general one.
+    pub(crate) async fn ask_one(
+        &self,
+        charge: &Charge<'_>,
+        fitted: &Fitted,
+        since: Instant,
+    ) -> Result<Told, StoreError> {
+        let asked = self.ask(|| Question::of_one(charge, fitted), since).await;
+        let told = match asked {
+            Err(Asked {
+                failure: Failure::Changed,
+                ..
+            }) => self.ask(|| Plain::generalised(charge, fitted), since).await,
+            asked => asked,
+        };
+        told.map_err(|asked| asked.into_error(self.timeout))
     }
 
     /// Remembers a refusal, so that the next one on the key costs Redis nothing.

@@ -1,11 +1,12 @@
 //! Decisions on this node's own count, and the reports that follow them.
 //!
-//! A key that is charged in [`Mode::WriteBack`](tollgate_core::Mode::WriteBack) is asked of Redis
-//! once; from then on this node decides on the count that it was told, plus what it has admitted
+//! The first decision on a key that is charged in
+//! [`Mode::WriteBack`](tollgate_core::Mode::WriteBack) is made by Redis, as in `strict`, and its
+//! answer tells the count. From then on this node decides on that count, plus what it has admitted
 //! itself, at Redis's time as its own clock carries it forward: no waiting, no message. Every
-//! `sync_interval` one message to each node of Redis reports all keys that were charged since,
-//! however many and however often, and brings back what all nodes together have counted, which
-//! replaces what was known.
+//! `sync_interval` it reports all keys that were charged since, and hears what all nodes together
+//! have counted, which replaces what was known. Up to 128 keys share a message, and in a Cluster
+//! 1 024 share one to each node.
 //!
 //! Everything that this node does is added to the count as of when it did it: units to the window
 //! or the segment in which they were admitted, to a bucket as if they had come when they came. So
@@ -22,8 +23,20 @@
 //! much.
 //!
 //! For that, no node goes on for longer than an interval and a timeout without having been
-//! answered: if a report fails, the next decision asks, and its error is what [`crate::Fallback`]
-//! decides on.
+//! answered: what is older is reported before the next decision on the key. If that fails, its
+//! error is what [`crate::Fallback`] decides on. A decision that Redis makes for a key is made when
+//! this node has nothing to report of it, so it exceeds no more than the other nodes' part.
+//!
+//! # More than can be reported
+//!
+//! Reports are bounded messages, of which two at most are on their way: a decision that waits for
+//! Redis waits for few keys of a report, however many there are. A round of reports that takes
+//! longer than half an interval says that there are too many of them. Then keys that were not
+//! charged within the last interval are decided by Redis, one call each as in `strict`, and add
+//! nothing to report; keys that are charged more often than that go on here, where one line of a
+//! report stands for several decisions. Each round that was quick enough lets a quarter more wait
+//! to be reported, so a node whose load falls counts by itself again within a few intervals.
+//! Whatever waits, each key waits once.
 //!
 //! # What is paid back
 //!
@@ -40,19 +53,24 @@
 //! A bucket remembers at most 100 years of debt, a window 2^32 - 1 units. If the limit changes,
 //! only what fits the new one is kept.
 //!
-//! # A report whose answer is lost
+//! # A report whose answer is late, or lost
 //!
-//! is never repeated. It goes over an open connection, and nearly always it was charged: what is
-//! late is the answer. Told again, the units would be charged twice, to somebody who did nothing.
-//! If the connection broke before Redis had it, what one node admitted within one interval (and a
-//! timeout) is not charged. A report that was certainly not sent, or that Redis refused, is kept
-//! and told later.
+//! A report is waited for until its connection is given up ([`crate::session`]), far longer than a
+//! decision: an answer that is late is heard, and everything in it counts. Callers do not wait for
+//! it longer than for any decision.
+//!
+//! If the connection breaks first, nobody knows whether the units were charged. Nearly always they
+//! were, and told again they would be charged twice, to somebody who did nothing: so they are not.
+//! If Redis never had them, what one node admitted within one interval (and a timeout) is not
+//! charged. The next decision on the key asks for its count; if there is none, nobody asks. A
+//! report that was certainly not sent, or that Redis refused, is kept and told later.
 //!
 //! # What is asked of Redis
 //!
 //! Refunds, requests that also meet limits of another mode, and keys that find no room
 //! ([`KEYS_MAX`]): first what is known of their keys is reported, then Redis decides. A request
-//! over several limits that are all counted here is decided here, all or nothing.
+//! over several limits that are all counted here is decided here, all or nothing, once Redis has
+//! told the count of each.
 
 mod keeper;
 
@@ -65,7 +83,7 @@ mod tally;
 use std::sync::Arc;
 
 use tokio::time::{Duration, Instant, sleep, timeout_at};
-use tollgate_core::{Charge, Cost, Mode, StoreError, Verdict};
+use tollgate_core::{Charge, Cost, Decision, Mode, StoreError, Verdict};
 
 pub(crate) use keeper::keep;
 use report::Report;
@@ -73,7 +91,11 @@ pub use table::KEYS_MAX;
 use table::Outcome;
 pub(crate) use table::Table;
 
-use crate::store::Redis;
+use crate::apart::Refunds;
+use crate::fit::Fitted;
+use crate::seen::Seen;
+use crate::store::{Redis, malformed};
+use crate::told::coarsen;
 
 /// How long to wait, while everything is reported, for what is on its way.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -112,46 +134,79 @@ impl Redis {
                 outcome => outcome,
             };
             let since = *since.get_or_insert_with(Instant::now);
-            match outcome {
-                Outcome::NoRoom => break,
-                outcome => self.learn(outcome, since).await?,
+            match (outcome, charges) {
+                (Outcome::NoRoom, _) => break,
+                (Outcome::Redis(fitted), [charge]) => {
+                    return self
+                        .decide_and_learn(charge, &fitted, since)
+                        .await
+                        .map(Some);
+                }
+                (outcome, _) => self.learn(outcome, since).await?,
             }
         }
         self.give_up(charges).await;
         Ok(None)
     }
 
-    /// Reports, or waits for who does.
+    /// Has Redis decide, and goes on from its answer here.
+    async fn decide_and_learn(
+        &self,
+        charge: &Charge<'_>,
+        fitted: &Fitted,
+        since: Instant,
+    ) -> Result<Verdict, StoreError> {
+        let learning = self.table().learn(charge.key);
+        let told = self.ask_one(charge, fitted, since).await?;
+        if told.is_blocked() {
+            drop(learning);
+            return self.decide_apart(&[*charge], Refunds::Done, since).await;
+        }
+        let verdict = told.of_one(charge, fitted).map_err(malformed)?;
+        let Ok((Seen::Account(account), now)) = told.seen(fitted) else {
+            return Ok(verdict);
+        };
+        let decision = learning.decided(account, charge, now);
+        // What is owed makes a wait longer, which only the count here knows.
+        let agrees = |decision: &Decision| {
+            let there = verdict.decisions.first();
+            there.is_some_and(|there| there.is_allowed() == decision.is_allowed())
+        };
+        Ok(decision.filter(agrees).map_or(verdict, |decision| {
+            let mut verdict = Verdict::of_one(charge, decision);
+            coarsen(&mut verdict);
+            verdict
+        }))
+    }
+
+    /// Reports, or waits for who does, but no longer than a decision may take.
     async fn learn(&self, outcome: Outcome, since: Instant) -> Result<(), StoreError> {
         let deadline = since + self.reach().patience();
         match outcome {
-            Outcome::Decided(_) | Outcome::NoRoom => Ok(()),
+            Outcome::Decided(_) | Outcome::NoRoom | Outcome::Redis(_) => Ok(()),
             Outcome::Wait(told) => match timeout_at(deadline, told).await {
                 Ok(()) => Ok(()),
                 Err(_) => Err(StoreError::Contended),
             },
-            Outcome::Flush(told) => {
-                // Whatever fails, this key's next ask will tell.
-                let _of_all = self.learn_from(self.table().due(), since).await;
-                // It rang meanwhile, or another task is at it.
-                match timeout_at(deadline, told).await {
-                    Ok(()) => Ok(()),
-                    Err(_) => Err(StoreError::Contended),
-                }
-            }
-            Outcome::Ask(report) => self.learn_from(report, since).await,
+            Outcome::Ask(report) => self.report(report, deadline).await,
         }
     }
 
-    /// Reports, on its own: what is told must not get lost if the asker goes.
-    async fn learn_from(&self, report: Report, since: Instant) -> Result<(), StoreError> {
+    /// Reports in a task of its own: what is told must not get lost if the caller goes, or has
+    /// waited long enough.
+    async fn report(&self, report: Report, deadline: Instant) -> Result<(), StoreError> {
         let table = Arc::clone(self.table());
         let (reach, stats) = (Arc::clone(self.reach()), Arc::clone(self.stats()));
-        let told =
-            tokio::spawn(async move { keeper::send(report, &table, &reach, &stats, since).await });
-        match told.await {
-            Ok(told) => told.map_err(|asked| asked.into_error(self.timeout())),
-            Err(_) => Err(StoreError::Contended),
+        let sent = tokio::spawn(async move { keeper::send(report, &table, &reach, &stats).await });
+        match timeout_at(deadline, sent).await {
+            Ok(Ok(sent)) => match sent.failure {
+                None => Ok(()),
+                Some(asked) => Err(asked.into_error(self.timeout())),
+            },
+            Ok(Err(_stopped_with_the_runtime)) => Err(StoreError::Contended),
+            Err(_) => Err(StoreError::TimedOut {
+                after: self.timeout(),
+            }),
         }
     }
 
@@ -172,12 +227,10 @@ impl Redis {
 
     /// Reports everything, what is on its way included; gives up at the deadline.
     pub(crate) async fn report_all(&self, deadline: Instant) {
-        loop {
-            let report = self.table().due();
-            let now = Instant::now();
-            let _kept_if_it_was_not_sent =
-                keeper::send(report, self.table(), self.reach(), self.stats(), now).await;
-            if self.table().is_reported() || Instant::now() >= deadline {
+        while Instant::now() < deadline {
+            let round = keeper::report_round(self.table(), self.reach(), self.stats());
+            let _kept_if_it_was_not_sent = timeout_at(deadline, round).await;
+            if self.table().is_reported() {
                 return;
             }
             sleep(PAUSE).await;

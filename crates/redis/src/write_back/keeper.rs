@@ -7,6 +7,7 @@ use tollgate_core::Span;
 
 use super::report::{self, Line, Report};
 use super::table::Table;
+use crate::apart::together;
 use crate::failure::Failure;
 use crate::reach::{Asked, Reach};
 use crate::resp::Malformed;
@@ -14,11 +15,22 @@ use crate::seen::Seen;
 use crate::stats::Stats;
 use crate::told::Told;
 
+/// Lines of one message, of which there are at most [`AT_ONCE`] on their way. So decisions that are
+/// asked of the same Redis wait for few lines, and as a message in a Cluster is of many nodes and
+/// slots, it is of more lines there.
+const LINES: usize = 2 * report::LINES_MAX;
+const LINES_OF_CLUSTER: usize = 16 * report::LINES_MAX;
+const AT_ONCE: usize = 2;
+/// How long a report is waited for, beyond the time of a decision. By then a connection on which
+/// nothing comes has been given up, so an answer that is late is still heard.
+const LATE: Duration = Duration::from_secs(1);
+
 /// Reports at every interval; never ends.
 ///
-/// Units must be reported, not only about to be, within an interval and a timeout. So if a report
-/// took longer than half the timeout, because it is of very many keys, the next one comes as much
-/// sooner, but not by more than half the interval. For as long, and a timeout, it is waited for.
+/// Units must be reported, not only about to be, within an interval and a timeout. So if a round of
+/// reports took longer than half the timeout, because it is of very many keys, the next one comes
+/// as much sooner, but not by more than half the interval. Rounds that take longer than that have
+/// the table decide less ([`Table::adapt`]).
 pub(crate) async fn keep(
     table: Arc<Table>,
     reach: Arc<Reach>,
@@ -29,10 +41,12 @@ pub(crate) async fn keep(
     let in_time = Duration::from(timeout) / 2;
     loop {
         let start = Instant::now();
-        let report = table.due();
-        // Keys whose report fails ask at their next decision.
-        let _heard_then = send(report, &table, &reach, &stats, start + half).await;
-        let rest = match start.elapsed() {
+        let lines = report_round(&table, &reach, &stats).await;
+        let took = start.elapsed();
+        if let Some(lines) = lines {
+            table.adapt(lines, took, half);
+        }
+        let rest = match took {
             took if took <= in_time => every,
             took => every.saturating_sub(took).max(half),
         };
@@ -40,36 +54,68 @@ pub(crate) async fn keep(
     }
 }
 
-/// Reports, and tells the table what came back; the first failure, if there is any.
-pub(crate) async fn send(
-    report: Report,
-    table: &Table,
-    reach: &Reach,
-    stats: &Stats,
-    since: Instant,
-) -> Result<(), Asked> {
-    if report.lines.is_empty() {
-        return Ok(());
-    }
+/// Reports all that there is to report by now, and says how many lines that were; nothing if some
+/// of it could not be reported, which is then left for another round.
+pub(crate) async fn report_round(table: &Table, reach: &Reach, stats: &Stats) -> Option<usize> {
+    table.begin_round();
+    let most = match reach.is_cluster() {
+        true => LINES_OF_CLUSTER,
+        false => LINES,
+    };
+    let reporter = || async {
+        let mut lines = Some(0);
+        loop {
+            let report = table.take_due(most);
+            if report.lines.is_empty() {
+                return lines;
+            }
+            let sent = send(report, table, reach, stats).await;
+            if sent.heard == 0 {
+                return None;
+            }
+            // Of a Cluster, one node that is away does not keep the others from being told.
+            lines = sent.failure.is_none().then_some(lines? + sent.heard);
+        }
+    };
+    let lines = together((0..AT_ONCE).map(|_| reporter()).collect()).await;
+    lines.into_iter().sum()
+}
+
+/// What became of a report.
+pub(crate) struct Sent {
+    /// Lines of which Redis has told the count.
+    heard: usize,
+    /// Why it has not told that of the others: the first reason.
+    pub(crate) failure: Option<Asked>,
+}
+
+/// Reports, and tells the table what came back.
+pub(crate) async fn send(report: Report, table: &Table, reach: &Reach, stats: &Stats) -> Sent {
     let groups = report.into_groups(reach.is_cluster());
     let questions = groups.iter().map(|lines| report::question(lines)).collect();
-    let (answers, messages) = reach.ask_all(questions, since).await;
+    let (answers, messages) = reach.ask_all(questions, Instant::now() + LATE).await;
     stats.reported(messages, groups.iter().map(Vec::len).sum());
-    let mut first_failure = Ok(());
+    let mut sent = Sent {
+        heard: 0,
+        failure: None,
+    };
     for (lines, answer) in groups.into_iter().zip(answers) {
         let heard = answer.and_then(|told| hear(&told, &lines, table));
-        let Err(asked) = heard else { continue };
+        let Err(asked) = heard else {
+            sent.heard += lines.len();
+            continue;
+        };
         match &asked.failure {
-            // It may have been charged.
+            // The connection broke, or was as good as broken. It may have been charged.
             Failure::Lost | Failure::Malformed(_) => {
                 stats.report_lost();
                 lines.iter().for_each(|line| table.lost(line));
             }
             _ => lines.into_iter().for_each(|line| table.unsent(line)),
         }
-        first_failure = first_failure.and(Err(asked));
+        sent.failure.get_or_insert(asked);
     }
-    first_failure
+    sent
 }
 
 fn hear(told: &Told, lines: &[Line], table: &Table) -> Result<(), Asked> {

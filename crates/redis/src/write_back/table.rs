@@ -4,13 +4,18 @@ mod entry;
 
 mod shard;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(test)]
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
 
 use entry::{Entry, Readiness};
 use shard::Shard;
 use tokio::sync::futures::OwnedNotified;
-use tollgate_core::{Account, Bill, Charge, Key, Limit, Moment, Now, Span, StoreError, Verdict};
+use tollgate_core::{
+    Account, Bill, Charge, Decision, Key, Limit, Moment, Now, Span, StoreError, Verdict,
+};
 
 use super::report::{Line, Report};
 use super::tally::{Counting, Tally};
@@ -25,8 +30,12 @@ use crate::watch::Watch;
 /// The most keys that one node counts itself; it asks Redis for the others.
 pub const KEYS_MAX: usize = SHARDS * shard::KEYS_MAX;
 const SHARDS: usize = 16;
-/// How often in one interval late keys have everything reported that is due.
-const FLUSHES: u64 = 8;
+/// Lines that may wait to be reported before cold keys are decided by Redis: at first, and when
+/// reports are as slow as can be.
+const BACKLOG_START: usize = 1_024;
+const BACKLOG_MIN: usize = 64;
+/// By what part that grows with each round that was quick enough.
+const GROWTH: usize = 4;
 
 /// The keys that this node counts itself.
 #[derive(Debug)]
@@ -35,8 +44,8 @@ pub(crate) struct Table {
     watch: Watch,
     /// How long units may be admitted that Redis was not told of.
     lasts: Span,
-    /// When everything that is due may be reported again before its time, in nanoseconds.
-    flush_after: AtomicU64,
+    /// How many lines may wait to be reported before cold keys are decided by Redis.
+    backlog_max: AtomicUsize,
     #[cfg(test)]
     told: Option<Arc<AtomicU64>>,
 }
@@ -46,11 +55,11 @@ pub(crate) enum Outcome {
     Decided(Verdict),
     /// Report this, then try again.
     Ask(Report),
-    /// Report whatever is due, this key among it, then try again.
-    Flush(OwnedNotified),
-    /// Somebody else is reporting: try again then.
+    /// Have Redis decide, whose answer tells the count: see [`Table::learn`].
+    Redis(Fitted),
+    /// A script call that concerns a key is on its way: try again then.
     Wait(OwnedNotified),
-    /// Ask Redis for this request.
+    /// Have Redis decide: no more keys can be counted here.
     NoRoom,
 }
 
@@ -63,7 +72,7 @@ impl Table {
             shards: Sharded::default(),
             watch,
             lasts,
-            flush_after: AtomicU64::new(0),
+            backlog_max: AtomicUsize::new(BACKLOG_START),
         })
     }
 
@@ -74,22 +83,29 @@ impl Table {
             shards: Sharded::default(),
             watch: Watch::told(told.clone()),
             lasts,
-            flush_after: AtomicU64::new(0),
+            backlog_max: AtomicUsize::new(BACKLOG_START),
             told,
         })
     }
 
-    /// Whether to report everything that is due, because some of it is late: not again and again,
-    /// if Redis is away.
-    fn may_flush(&self, now: Moment) -> bool {
-        let next = now + Span::from_nanos(self.lasts.as_nanos() / FLUSHES);
-        let after = self.flush_after.load(Ordering::Relaxed);
-        // Relaxed: if two are first, both report, and one of them finds nothing.
-        now.as_nanos() >= after
-            && self
-                .flush_after
-                .compare_exchange(after, next.as_nanos(), Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
+    /// A round of reports is over. It should take no longer than `half` an interval: then whatever
+    /// is admitted is reported within an interval.
+    pub(crate) fn adapt(&self, lines: usize, took: Duration, half: Duration) {
+        let most = self.backlog_max.load(Ordering::Relaxed);
+        let next = if took <= half {
+            most + most / GROWTH
+        } else {
+            let in_time = u128::try_from(lines.min(most)).unwrap_or(0) * half.as_micros();
+            usize::try_from(in_time / took.as_micros().max(1)).unwrap_or(most)
+        };
+        // Relaxed: one reporter writes it, and a decision that reads the last value is no harm.
+        let next = next.clamp(BACKLOG_MIN, KEYS_MAX);
+        self.backlog_max.store(next, Ordering::Relaxed);
+    }
+
+    /// Whether a shard has as many lines to report as can be reported in time.
+    fn is_behind(&self, shard: &Shard) -> bool {
+        shard.backlog() >= self.backlog_max.load(Ordering::Relaxed) / SHARDS
     }
 
     /// Decides over one charge.
@@ -102,15 +118,19 @@ impl Table {
                 return Ok(Outcome::NoRoom);
             }
         }
+        let is_behind = self.is_behind(&shard);
         let Shard { entries, dirty, .. } = &mut *shard;
         let Some(entry) = entries.get_mut(&charge.key) else {
             return Ok(Outcome::NoRoom);
         };
         match entry.readiness(charge.limit, now, self.lasts) {
+            Readiness::Ready if is_behind && entry.is_new_line(now, self.lasts) => {
+                return entry.begin(charge.limit).map(Outcome::Redis);
+            }
+            Readiness::Unknown => return entry.begin(charge.limit).map(Outcome::Redis),
             Readiness::Ready => {}
             Readiness::Asking => return Ok(Outcome::Wait(entry.hears())),
-            Readiness::Late if self.may_flush(now) => return Ok(Outcome::Flush(entry.hears())),
-            Readiness::ToAsk | Readiness::Late => {
+            Readiness::ToReport => {
                 let line = entry.ask(charge.key, charge.limit)?;
                 return Ok(Outcome::Ask(Report { lines: vec![line] }));
             }
@@ -152,10 +172,7 @@ impl Table {
             match entry.readiness(limit, now, self.lasts) {
                 Readiness::Ready => {}
                 Readiness::Asking => waits = Some(Outcome::Wait(entry.hears())),
-                Readiness::Late if waits.is_none() && self.may_flush(now) => {
-                    waits = Some(Outcome::Flush(entry.hears()));
-                }
-                Readiness::ToAsk | Readiness::Late => asks.push((key, *limit)),
+                Readiness::ToReport | Readiness::Unknown => asks.push((key, *limit)),
             }
         }
         if let Some(wait) = waits {
@@ -233,13 +250,24 @@ impl Table {
         (!lines.is_empty()).then_some(Outcome::Ask(Report { lines }))
     }
 
-    /// All that there is to report and not on its way; forgets some keys that lie idle.
-    pub(crate) fn due(&self) -> Report {
+    /// Begins a round of reports: of all that there is to report by now. Forgets some keys that lie
+    /// idle.
+    pub(crate) fn begin_round(&self) {
         let now = self.watch.now();
+        for mut shard in self.shards.each() {
+            shard.begin_round();
+            shard.look_around(now, |entry| self.redis_time(entry, now));
+        }
+    }
+
+    /// The next lines of this round, up to `most` of them; none when it is over.
+    pub(crate) fn take_due(&self, most: usize) -> Report {
         let mut lines = Vec::new();
         for mut shard in self.shards.each() {
-            shard.gather(&mut lines);
-            shard.look_around(now, |entry| self.redis_time(entry, now));
+            shard.gather(most, &mut lines);
+            if lines.len() >= most {
+                break;
+            }
         }
         Report { lines }
     }
@@ -267,16 +295,31 @@ impl Table {
         if let Some(entry) = entries.get_mut(&line.key) {
             entry.tally.put_back(&line.fitted, line.parts);
             entry.since = line.since.or(entry.since);
-            entry.failed(line.key, dirty);
+            entry.failed();
+            if !entry.tally.is_reported() {
+                entry.note_dirty(line.key, dirty);
+            }
         }
     }
 
     /// Nobody knows whether Redis was told a line. It is not told again: see [`super`].
     pub(crate) fn lost(&self, line: &Line) {
-        let mut shard = self.shards.of(line.key);
-        let Shard { entries, dirty, .. } = &mut *shard;
-        if let Some(entry) = entries.get_mut(&line.key) {
-            entry.failed(line.key, dirty);
+        self.forget(line.key);
+    }
+
+    /// Redis is deciding on this key.
+    pub(crate) fn learn(&self, key: Key) -> Learning<'_> {
+        Learning {
+            table: self,
+            key,
+            is_over: false,
+        }
+    }
+
+    /// The next decision on a key has to ask.
+    fn forget(&self, key: Key) {
+        if let Some(entry) = self.shards.of(key).entries.get_mut(&key) {
+            entry.failed();
         }
     }
 
@@ -305,6 +348,42 @@ impl Table {
             .into_iter()
             .map(|index| (index, self.shards.at(index)));
         Shards(locked.collect())
+    }
+}
+
+/// A decision of Redis, from which a key's count is to be learned. If it is dropped before, because
+/// there is no answer or the caller has gone, the next decision on the key asks.
+#[derive(Debug)]
+pub(crate) struct Learning<'t> {
+    table: &'t Table,
+    key: Key,
+    is_over: bool,
+}
+
+// === impl Learning ===
+
+impl Learning<'_> {
+    /// Redis has decided on `charge` at `redis_now`, and told its count from before: the same
+    /// decision, made here.
+    pub(crate) fn decided(
+        mut self,
+        account: Account,
+        charge: &Charge<'_>,
+        redis_now: u64,
+    ) -> Option<Decision> {
+        self.is_over = true;
+        let now = self.table.watch.now();
+        let mut shard = self.table.shards.of(self.key);
+        let entry = shard.entries.get_mut(&self.key)?;
+        Some(entry.decided_there(account, charge, redis_now, now))
+    }
+}
+
+impl Drop for Learning<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.table.forget(self.key);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tollgate_behaviour::{Subject, Taste, store_behaves};
@@ -66,6 +67,13 @@ impl Node {
         self.store.set_now(now.steady.as_nanos() / 1_000);
         let deadline = tokio::time::Instant::now() + Span::from_secs(30).into();
         self.runtime.block_on(self.store.report_all(deadline));
+    }
+
+    /// Has Redis tell the count of a key that this node does not know yet.
+    fn hear(&mut self, now: Now, charge: Charge<'_>) {
+        let cost = Cost::Peek(1);
+        let verdict = self.decide(now, &[Charge { cost, ..charge }]);
+        assert!(verdict.is_admitted());
     }
 
     /// How many of `units` single ones are admitted.
@@ -157,7 +165,7 @@ fn three_nodes(limit: &Limit, now: Now) -> (u32, [Node; 2]) {
     let mut admitted = 0;
     // Each has heard of the key before any other has reported.
     for node in &mut nodes {
-        admitted += node.spend(now, charge, 1);
+        node.hear(now, charge);
     }
     for node in &mut nodes {
         admitted += node.spend(now, charge, 2 * limit.capacity());
@@ -231,12 +239,10 @@ fn what_is_reported_late_counts_in_its_own_window() {
     let mut other = one.beside();
     let charge = charge(&mut one, &limit);
     let (before, after) = (at(59_999_000), at(60_001_000));
-    assert_eq!(
-        one.spend(before, charge, 1) + other.spend(before, charge, 1),
-        2
-    );
-    assert_eq!(one.spend(before, charge, 6), 6);
-    assert_eq!(other.spend(before, charge, 8), 8);
+    one.hear(before, charge);
+    other.hear(before, charge);
+    assert_eq!(one.spend(before, charge, 7), 7);
+    assert_eq!(other.spend(before, charge, 9), 9);
     one.report(before);
     // The other one's window is over, and in the new one somebody has come.
     assert_eq!(one.spend(after, charge, 1), 1);
@@ -301,6 +307,12 @@ fn table() -> (Arc<Table>, Arc<AtomicU64>) {
     (table, told)
 }
 
+/// All that there is to report.
+fn due(table: &Table) -> Report {
+    table.begin_round();
+    table.take_due(usize::MAX)
+}
+
 /// Has the table hear that nothing was consumed yet.
 fn hear(table: &Table, report: &Report, limit: &Limit) {
     for line in &report.lines {
@@ -308,8 +320,31 @@ fn hear(table: &Table, report: &Report, limit: &Limit) {
     }
 }
 
+/// Asks for a key that is not known, and has Redis decide.
+fn learn(table: &Table, charge: &Charge<'_>) {
+    let outcome = ask(table, charge);
+    assert!(matches!(outcome, Outcome::Redis(_)), "it is known");
+    allow(table, charge);
+}
+
+/// Redis decides on a unit of a fresh key.
+fn allow(table: &Table, charge: &Charge<'_>) {
+    let learning = table.learn(charge.key);
+    let decision = learning.decided(Account::fresh(charge.limit), charge, 0);
+    assert!(decision.unwrap().is_allowed());
+}
+
 fn ask(table: &Table, charge: &Charge<'_>) -> Outcome {
     table.decide(charge).unwrap()
+}
+
+fn is_decided(table: &Table, charge: &Charge<'_>) -> bool {
+    matches!(ask(table, charge), Outcome::Decided(_))
+}
+
+fn units(report: &Report) -> u64 {
+    let parts = report.lines.iter().flat_map(|line| &line.parts);
+    parts.map(|part| part.units).sum()
 }
 
 fn write_back(number: u128, limit: &Limit) -> Charge<'_> {
@@ -321,16 +356,13 @@ fn a_key_without_room_is_asked_for() {
     let limit = Limit::token_bucket(10, Span::SECOND).unwrap();
     let (table, told) = table();
     for number in 0..u128::try_from(KEYS_MAX).unwrap() {
-        let Outcome::Ask(report) = ask(&table, &write_back(number, &limit)) else {
-            panic!("there is room");
-        };
-        hear(&table, &report, &limit);
+        learn(&table, &write_back(number, &limit));
     }
     let more = write_back(1 << 100, &limit);
     assert!(matches!(ask(&table, &more), Outcome::NoRoom));
     // Those that rest make room for others.
     told.store(11_000_000, Ordering::SeqCst);
-    assert!(matches!(ask(&table, &more), Outcome::Ask(_)));
+    assert!(matches!(ask(&table, &more), Outcome::Redis(_)));
     assert!(table.decided_and_count().1 < KEYS_MAX);
 }
 
@@ -339,31 +371,31 @@ fn nobody_goes_on_for_longer_than_an_interval_and_a_timeout() {
     let limit = Limit::token_bucket(1_000, Span::SECOND).unwrap();
     let (table, told) = table();
     let charge = write_back(7, &limit);
-    let Outcome::Ask(report) = ask(&table, &charge) else {
-        panic!("nobody knows the key");
-    };
+    assert!(matches!(ask(&table, &charge), Outcome::Redis(_)));
+    // Whoever goes while Redis is asked leaves nobody waiting.
     assert!(matches!(ask(&table, &charge), Outcome::Wait(_)));
-    hear(&table, &report, &limit);
-    let decided = |outcome| matches!(outcome, Outcome::Decided(_));
+    drop(table.learn(charge.key));
+    learn(&table, &charge);
     told.store(1_000, Ordering::SeqCst);
-    assert!(decided(ask(&table, &charge)));
+    assert!(is_decided(&table, &charge));
     // A report that is on its way is no answer.
     told.store(100_000, Ordering::SeqCst);
-    let on_its_way = table.due();
+    let on_its_way = due(&table);
     assert_eq!(on_its_way.lines.len(), 1);
     told.store(110_999, Ordering::SeqCst);
-    assert!(decided(ask(&table, &charge)));
+    assert!(is_decided(&table, &charge));
     told.store(111_000, Ordering::SeqCst);
     assert!(matches!(ask(&table, &charge), Outcome::Wait(_)));
-    // An answer is one, for what it was told.
+    // However late an answer is, it is one, for what it was told.
     hear(&table, &on_its_way, &limit);
-    assert!(decided(ask(&table, &charge)));
+    assert!(is_decided(&table, &charge));
     told.store(220_999, Ordering::SeqCst);
-    assert!(matches!(ask(&table, &charge), Outcome::Flush(_)));
-    let late = table.due();
-    // What failed is asked for again, together with others, and not again and again.
-    table.lost(&late.lines[0]);
-    assert!(matches!(ask(&table, &charge), Outcome::Ask(_)));
+    let Outcome::Ask(alone) = ask(&table, &charge) else {
+        panic!("what is too old is reported before anything else");
+    };
+    assert_eq!(units(&alone), 2);
+    table.lost(&alone.lines[0]);
+    assert!(matches!(ask(&table, &charge), Outcome::Redis(_)));
 }
 
 #[test]
@@ -371,30 +403,88 @@ fn what_was_lost_is_not_told_again_and_what_was_not_sent_is() {
     let limit = Limit::fixed_window(1_000, Span::DAY).unwrap();
     let (table, _) = table();
     let charge = write_back(7, &limit);
-    let Outcome::Ask(report) = ask(&table, &charge) else {
-        panic!("nobody knows the key");
-    };
-    hear(&table, &report, &limit);
-    let units = |report: &Report| -> u64 {
-        let parts = report.lines.iter().flat_map(|line| &line.parts);
-        parts.map(|part| part.units).sum()
-    };
+    learn(&table, &charge);
     for _ in 0..3 {
-        assert!(matches!(ask(&table, &charge), Outcome::Decided(_)));
+        assert!(is_decided(&table, &charge));
     }
-    let unsent = table.due();
+    let unsent = due(&table);
     assert_eq!(units(&unsent), 3);
-    assert!(matches!(ask(&table, &charge), Outcome::Decided(_)));
+    assert!(is_decided(&table, &charge));
     for line in unsent.lines {
         table.unsent(line);
     }
-    let lost = table.due();
+    let lost = due(&table);
     assert_eq!(units(&lost), 4);
     for line in &lost.lines {
         table.lost(line);
     }
-    let again = table.due();
-    assert_eq!((again.lines.len(), units(&again)), (1, 0));
-    hear(&table, &again, &limit);
-    assert!(table.due().lines.is_empty());
+    // No report is made of it again, however long nobody asks for the key.
+    assert!(due(&table).lines.is_empty());
+    learn(&table, &charge);
+    assert!(due(&table).lines.is_empty());
+}
+
+#[test]
+fn a_round_ends_although_decisions_go_on() {
+    const KEYS: u128 = 500;
+    let limit = Limit::fixed_window(1_000, Span::DAY).unwrap();
+    let (table, _) = table();
+    let charge = |number| write_back(number, &limit);
+    (0..KEYS).for_each(|number| learn(&table, &charge(number)));
+    for number in 0..KEYS {
+        assert!(is_decided(&table, &charge(number)));
+    }
+    table.begin_round();
+    let (mut lines, mut messages) = (0, 0);
+    loop {
+        let report = table.take_due(64);
+        if report.lines.is_empty() {
+            break;
+        }
+        assert!(report.lines.len() <= 64);
+        (lines, messages) = (lines + report.lines.len(), messages + 1);
+        hear(&table, &report, &limit);
+        for line in &report.lines {
+            let number = line.key.bits();
+            assert!(is_decided(&table, &charge(number)));
+        }
+    }
+    assert_eq!((lines, messages), (500, 8));
+    assert_eq!(due(&table).lines.len(), 500);
+}
+
+#[test]
+fn cold_keys_are_decided_by_redis_while_reports_are_behind() {
+    const KEYS: u128 = 4_096;
+    let limit = Limit::fixed_window(1_000, Span::DAY).unwrap();
+    let (table, told) = table();
+    let charge = |number| write_back(number, &limit);
+    (0..KEYS).for_each(|number| learn(&table, &charge(number)));
+    // Everybody comes once, when all was reported; how many of them are decided here.
+    let decided_here = || {
+        hear(&table, &due(&table), &limit);
+        told.fetch_add(1_000_000, Ordering::SeqCst);
+        let mut decided = 0;
+        for number in 0..KEYS {
+            match ask(&table, &charge(number)) {
+                Outcome::Decided(_) => decided += 1,
+                Outcome::Redis(_) => allow(&table, &charge(number)),
+                _ => panic!("nobody waits or reports"),
+            }
+        }
+        // Who was decided just now costs no further line, or makes up for it.
+        assert!((0..KEYS).all(|number| is_decided(&table, &charge(number))));
+        decided
+    };
+    let [half, quick, slow] = [50, 10, 100].map(Duration::from_millis);
+    assert_eq!(decided_here(), 1_024);
+    table.adapt(1_024, slow, half);
+    assert_eq!(decided_here(), 512);
+    for _ in 0..4 {
+        table.adapt(512, quick, half);
+    }
+    assert_eq!(decided_here(), 1_248);
+    // However slow reports are, some are made.
+    table.adapt(1, 1_000 * slow, half);
+    assert_eq!(decided_here(), 64);
 }

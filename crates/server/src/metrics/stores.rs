@@ -61,7 +61,7 @@ const METRICS: [Metric; 23] = [
     (Counter, "store_reports", "Messages that reported own counts to Redis",
         |seen| seen.counts.reports),
     (Counter, "store_keys_reported", "Keys that they concerned", |seen| seen.counts.keys_reported),
-    (Counter, "store_reports_lost", "Reports that got no answer in time, and are not told again",
+    (Counter, "store_reports_lost", "Reports whose connection broke before they were answered",
         |seen| seen.counts.reports_lost),
 ];
 

@@ -1,5 +1,6 @@
 //! One key that this node counts itself.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
@@ -43,13 +44,16 @@ pub(super) struct Entry {
 }
 
 /// Whether a key can be decided on.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Readiness {
+    /// Its count is known, and what was admitted since is not too old.
     Ready,
+    /// A script call that concerns it is on its way.
     Asking,
-    ToAsk,
-    /// It was known, and should have been reported.
-    Late,
+    /// There is something to report first.
+    ToReport,
+    /// Nothing to report, and its count is not known.
+    Unknown,
 }
 
 // === impl Entry ===
@@ -80,23 +84,42 @@ impl Entry {
             Readiness::Ready
         } else if self.is_asking {
             Readiness::Asking
-        } else if self.is_dirty && self.limit == *limit {
-            Readiness::Late
+        } else if self.tally.is_reported() {
+            Readiness::Unknown
         } else {
-            Readiness::ToAsk
+            Readiness::ToReport
         }
+    }
+
+    /// Whether deciding here is to make a new line of the next report: of a key that had none, and
+    /// was not decided on within `lasts`.
+    pub(super) fn is_new_line(&self, now: Moment, lasts: Span) -> bool {
+        self.tally.is_reported() && now.since(self.used_at) >= lasts
     }
 
     /// What to report so that the key can be decided on under `limit`.
     pub(super) fn ask(&mut self, key: Key, limit: &Limit) -> Result<Line, StoreError> {
+        self.adopt(limit)?;
+        Ok(self.gather(key))
+    }
+
+    /// Redis is about to decide on this key, of which there is nothing to report: nobody else
+    /// decides or asks until its answer is here.
+    pub(super) fn begin(&mut self, limit: &Limit) -> Result<Fitted, StoreError> {
+        self.adopt(limit)?;
+        self.is_asking = true;
+        Ok(self.fitted)
+    }
+
+    /// If the rule has changed, Redis converts what it holds.
+    fn adopt(&mut self, limit: &Limit) -> Result<(), StoreError> {
         if self.limit != *limit && self.tally.is_reported() {
-            // The rule has changed, and Redis converts what it holds.
             self.fitted = Fitted::new(limit).map_err(unfit)?;
             self.limit = *limit;
             self.tally = Tally::fresh(&self.fitted.limit);
             self.is_known = false;
         }
-        Ok(self.gather(key))
+        Ok(())
     }
 
     pub(super) fn gather(&mut self, key: Key) -> Line {
@@ -144,7 +167,7 @@ impl Entry {
     }
 
     /// A decision was made.
-    pub(super) fn used(&mut self, key: Key, dirty: &mut Vec<Key>, now: Moment) {
+    pub(super) fn used(&mut self, key: Key, dirty: &mut VecDeque<Key>, now: Moment) {
         self.used_at = now;
         if self.tally.is_reported() {
             return;
@@ -153,10 +176,10 @@ impl Entry {
         self.note_dirty(key, dirty);
     }
 
-    pub(super) fn note_dirty(&mut self, key: Key, dirty: &mut Vec<Key>) {
+    pub(super) fn note_dirty(&mut self, key: Key, dirty: &mut VecDeque<Key>) {
         if !self.is_dirty {
             self.is_dirty = true;
-            dirty.push(key);
+            dirty.push_back(key);
         }
     }
 
@@ -171,12 +194,28 @@ impl Entry {
         self.told.notify_waiters();
     }
 
-    pub(super) fn failed(&mut self, key: Key, dirty: &mut Vec<Key>) {
+    /// Redis has decided on `charge`, and told its count from before.
+    pub(super) fn decided_there(
+        &mut self,
+        account: Account,
+        charge: &Charge<'_>,
+        redis_now: u64,
+        now: Moment,
+    ) -> Decision {
+        self.told(account, redis_now, now);
+        let decision = self.step(charge, redis_now);
+        // Redis has charged it.
+        let _nothing_to_report = self.tally.gather();
+        self.used_at = now;
+        decision
+    }
+
+    /// There is no answer. What was reported is lost, unless it was put back; the next decision
+    /// asks.
+    pub(super) fn failed(&mut self) {
         self.is_asking = false;
         self.is_known = false;
         self.sent_since = None;
-        // To be asked for again with the others.
-        self.note_dirty(key, dirty);
         self.told.notify_waiters();
     }
 

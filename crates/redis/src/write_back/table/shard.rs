@@ -20,8 +20,10 @@ const LOOKED_AT_FOR_ROOM: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     pub(super) entries: KeyMap<Entry>,
-    /// Keys with something to report, each once.
-    pub(super) dirty: Vec<Key>,
+    /// Keys with something to report, each once: those for the round after this one, and those
+    /// that this round has still to report.
+    pub(super) dirty: VecDeque<Key>,
+    due: VecDeque<Key>,
     /// All keys, those that were looked at longest ago first.
     ring: VecDeque<Key>,
     /// Decisions that were made.
@@ -44,22 +46,34 @@ impl Shard {
         true
     }
 
-    /// What there is to report, and not on its way.
-    pub(super) fn gather(&mut self, lines: &mut Vec<Line>) {
-        let Shard { entries, dirty, .. } = self;
-        dirty.retain(|key| {
-            let Some(entry) = entries.get_mut(key) else {
-                return false;
+    /// What is to be reported by now is this round's.
+    pub(super) fn begin_round(&mut self) {
+        self.due.append(&mut self.dirty);
+    }
+
+    /// Lines that wait to be reported.
+    pub(super) fn backlog(&self) -> usize {
+        self.dirty.len() + self.due.len()
+    }
+
+    /// Adds what is to be reported in this round, up to `most` lines in all.
+    pub(super) fn gather(&mut self, most: usize, lines: &mut Vec<Line>) {
+        while lines.len() < most
+            && let Some(key) = self.due.pop_front()
+        {
+            let Some(entry) = self.entries.get_mut(&key) else {
+                continue;
             };
             if entry.is_asking {
-                return true;
+                // In the next round: until then a script call may have told it.
+                self.dirty.push_back(key);
+                continue;
             }
             entry.is_dirty = false;
-            if !entry.tally.is_reported() || !entry.is_known {
-                lines.push(entry.gather(*key));
+            if !entry.tally.is_reported() {
+                lines.push(entry.gather(key));
             }
-            false
-        });
+        }
     }
 
     /// Forgets some keys that lie idle.

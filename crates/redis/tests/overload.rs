@@ -1,0 +1,134 @@
+//! More keys and more requests than `write_back` can report: it asks Redis for more of them, as
+//! `strict` does, and denies nobody for it.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Mode, Sharing, Span};
+use tollgate_redis::{Config, Redis};
+use tollgate_testbed as testbed;
+
+/// Callers that each wait for an answer before they ask again.
+struct Load {
+    mode: Mode,
+    keys: u64,
+    callers: u64,
+    /// Decisions of each caller.
+    decisions: u64,
+}
+
+/// What became of the decisions.
+#[derive(Debug)]
+struct Outcome {
+    decisions: u64,
+    denied: u64,
+    unanswered: u64,
+}
+
+fn key(store: &Redis, number: u64) -> Key {
+    store.key([&b"overload"[..], &number.to_le_bytes()].into_iter())
+}
+
+fn instance(redis: &testbed::Redis) -> Arc<Redis> {
+    let config = Config {
+        timeout: Span::from_millis(50),
+        ..Config::single(redis.address())
+    };
+    Arc::new(Redis::connect(&config).unwrap())
+}
+
+// === impl Load ===
+
+impl Load {
+    /// Nobody comes near the limit.
+    async fn ask(&self, store: &Arc<Redis>) -> Outcome {
+        let limit = Limit::token_bucket(500, Span::HOUR).unwrap();
+        let sharing = Sharing::in_mode(self.mode);
+        let mut tasks = JoinSet::new();
+        for caller in 0..self.callers {
+            let (store, keys, decisions) = (Arc::clone(store), self.keys, self.decisions);
+            tasks.spawn(async move {
+                let mut random = caller.wrapping_mul(7_919) + 1;
+                let (mut allowed, mut denied) = (0, 0);
+                for _ in 0..decisions {
+                    random = random
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040);
+                    let key = key(&store, (random >> 33) % keys);
+                    let charge = Charge::new(key, &limit, Cost::ONE).shared(sharing);
+                    match store.decide(&[charge]).await {
+                        Ok(verdict) if verdict.is_admitted() => allowed += 1,
+                        Ok(_) => denied += 1,
+                        Err(_) => {}
+                    }
+                    // A decision made here lets nobody else run.
+                    tokio::task::yield_now().await;
+                }
+                (allowed, denied)
+            });
+        }
+        let told = tasks.join_all().await;
+        let decisions = self.callers * self.decisions;
+        let allowed: u64 = told.iter().map(|(allowed, _)| allowed).sum();
+        let denied = told.iter().map(|(_, denied)| denied).sum();
+        Outcome {
+            decisions,
+            denied,
+            unanswered: decisions - allowed - denied,
+        }
+    }
+}
+
+async fn warm(store: &Redis) {
+    let limit = Limit::token_bucket(500, Span::HOUR).unwrap();
+    let charge = Charge::new(key(store, u64::MAX), &limit, Cost::ONE);
+    while store.decide(&[charge]).await.is_err() {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+}
+
+/// How many decisions had no answer, in each mode.
+async fn compare(redis: &testbed::Redis, keys: u64) -> [u64; 2] {
+    let mut unanswered = [0; 2];
+    for (mode, unanswered) in [Mode::Strict, Mode::WriteBack]
+        .into_iter()
+        .zip(&mut unanswered)
+    {
+        let store = instance(redis);
+        warm(&store).await;
+        let load = Load {
+            mode,
+            keys,
+            callers: 32,
+            decisions: 1_000,
+        };
+        let outcome = load.ask(&store).await;
+        let counts = store.counts();
+        println!(
+            "{mode:?}, {keys} keys: {outcome:?}; {} questions, {} keys reported, {} reports lost",
+            counts.questions, counts.keys_reported, counts.reports_lost
+        );
+        assert_eq!(outcome.denied, 0, "nobody is near a limit");
+        // A decision makes one line of a report at most, and no line is reported again but one
+        // that certainly was not sent.
+        let most = outcome.decisions + outcome.unanswered;
+        assert!(counts.keys_reported <= most, "{counts:?}");
+        *unanswered = outcome.unanswered;
+    }
+    unanswered
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_keys_are_served_as_strict_serves_them() {
+    let redis = testbed::Redis::start();
+    for keys in [100_000, 10_000] {
+        // The machine may be too busy for either mode, or for one of them for a while.
+        let mut seen = Vec::new();
+        let is_served = |[strict, write_back]: [u64; 2]| write_back <= strict + 1_600;
+        while !seen.last().copied().is_some_and(is_served) {
+            assert!(seen.len() < 3, "without an answer, of 32 000: {seen:?}");
+            seen.push(compare(&redis, keys).await);
+        }
+    }
+}
