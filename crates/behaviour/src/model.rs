@@ -53,7 +53,9 @@ impl Model {
             let fits = before[index].is_none();
             let naive = self.keys.get_mut(&one.charge.key).expect("entered above");
             if by.is_none() && fits && one.take > 0 {
-                delays[index] = naive.delay(now);
+                if one.charge.enforcement != Enforcement::Shadow {
+                    delays[index] = naive.delay(now);
+                }
                 naive.take(now, one.take);
             }
             if by.is_some() && one.penalty > 0 {

@@ -85,7 +85,10 @@ impl Verdict {
     }
 
     /// The verdict on a request with one charge.
-    pub fn of_one(charge: &Charge<'_>, decision: Decision) -> Verdict {
+    pub fn of_one(charge: &Charge<'_>, mut decision: Decision) -> Verdict {
+        if let (Decision::Allow(grant), Enforcement::Shadow) = (&mut decision, charge.enforcement) {
+            grant.delay = Span::ZERO;
+        }
         let refuses = charge.enforcement != Enforcement::Shadow;
         let refusal = decision.wait().filter(|_| refuses).map(|wait| Refusal {
             by: 0,
@@ -99,7 +102,7 @@ impl Verdict {
     }
 
     /// How long the request is to be held before it goes on; zero unless a leaky bucket is full of
-    /// others before it.
+    /// others before it. Shadow limits never delay.
     pub fn delay(&self) -> Span {
         let granted = self.decisions.iter().map(|decision| match decision {
             Decision::Allow(grant) => grant.delay,
@@ -254,7 +257,10 @@ impl<'a> Bill<'a> {
             }
             let limit = line.widest;
             let moment = now.on(limit.timeline());
-            delays[index] = usages[index].delay(limit, moment);
+            // A shadow limit changes nothing that a client sees.
+            if line.charge.enforcement != Enforcement::Shadow {
+                delays[index] = usages[index].delay(limit, moment);
+            }
             usages[index].take(limit, moment, fitting(line.take));
         }
         delays
