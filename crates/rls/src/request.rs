@@ -100,8 +100,8 @@ pub enum InvalidRequest {
 /// The request in Tollgate's words, without a copy of its texts.
 ///
 /// `hits_addend` 0 on the request means 1; on a descriptor it stands in place of the request's, and
-/// 0 is a peek. `is_negative_hits` turns what the descriptor costs into a refund. A denied cost above
-/// 1 is charged, unless the rules say otherwise: Envoy reports so what was already consumed.
+/// 0 is a peek. `is_negative_hits` turns what the descriptor costs into a refund. A denied cost
+/// above 1 is charged unless the rules say otherwise: so Envoy reports what was consumed.
 ///
 /// # Errors
 ///

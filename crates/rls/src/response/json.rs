@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use pbjson_types::Struct;
-use tollgate_core::{Answer, Limit, Limited, Span, Status};
+use tollgate_core::{Answer, Limit, Limited, Status};
 
 use super::{Seconds, Times, code, overall_code, unit};
 use crate::rate_limit_response::rate_limit::Unit;
@@ -62,11 +62,12 @@ fn write_limited(limited: &Limited, times: Times, out: &mut Vec<u8>) {
     }
     write_limit(&limited.limit, out);
     let reset = limited.decision.reset();
-    let reset = Seconds(match times {
-        Times::WholeSeconds => Span::from_secs(reset.as_secs_ceil()),
-        Times::Exact => reset,
-    });
-    write(out, format_args!("}},\"durationUntilReset\":\"{reset}\""));
+    out.extend_from_slice(b"},\"durationUntilReset\":\"");
+    match times {
+        Times::WholeSeconds => write(out, format_args!("{}s", reset.as_secs_ceil())),
+        Times::Exact => write(out, format_args!("{}", Seconds(reset))),
+    }
+    out.push(b'"');
     write_remaining(limited.remaining(), out);
 }
 

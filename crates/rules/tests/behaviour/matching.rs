@@ -266,9 +266,8 @@ fn modes_become_what_a_refusal_does() {
 #[test]
 fn charge_denied_is_the_rule_s_own_else_the_domain_s_else_the_protocol_s() {
     let own = |word: &str| {
-        format!(
-            "{{key: {word}, rate_limit: {{unit: day, requests_per_unit: 5, charge_denied: {word}}}}}\n"
-        )
+        let limit = format!("{{unit: day, requests_per_unit: 5, charge_denied: {word}}}");
+        format!("{{key: {word}, rate_limit: {limit}}}\n")
     };
     let rules = ["never", "excess", "always", "false", "true"]
         .map(own)
