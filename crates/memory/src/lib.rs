@@ -86,6 +86,8 @@ mod steady;
 
 mod clock;
 
+pub mod heap;
+
 pub use clock::{ManualClock, SystemClock};
 pub use hasher::RandomKeys;
 pub use memory::{BYTES_PER_KEY, Builder, Memory, Stats};

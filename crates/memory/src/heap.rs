@@ -1,0 +1,62 @@
+//! The process' heap: what the system's allocator keeps for later, given back.
+//!
+//! glibc keeps memory that was freed, in up to eight arenas for each processor, each of which
+//! reserves 64 MiB of the address space. A service whose load has passed would look as large as at
+//! its peak for ever, and in a small address space the arenas alone would fill it. With other
+//! allocators both functions do nothing.
+
+#![cfg_attr(
+    all(target_os = "linux", target_env = "gnu"),
+    expect(
+        unsafe_code,
+        reason = "the allocator's own functions have no other form"
+    )
+)]
+
+/// What an arena reserves of the address space.
+const ARENA_BYTES: u64 = 64 << 20;
+/// At most this part of a limited address space is reserved for arenas.
+const ARENAS_PART: u64 = 4;
+
+/// Gives the free memory of all arenas back to the system; whether there was any.
+///
+/// Takes each arena's lock in turn: milliseconds for each hundred megabytes, so this belongs to a
+/// thread that nobody waits for.
+pub fn give_back() -> bool {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        // SAFETY: `malloc_trim` may be called by any thread at any time; it takes the allocator's
+        // own locks and touches only pages that the allocator holds as free.
+        let gave = unsafe { libc::malloc_trim(0) };
+        gave == 1
+    }
+    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+    false
+}
+
+/// Bounds the arenas for a process whose address space is limited to `bytes`; returns how many it
+/// may have. To be called before there are threads.
+pub fn fit_address_space(bytes: u64) -> u64 {
+    let arenas = (bytes / ARENAS_PART / ARENA_BYTES).max(1);
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        let most = libc::c_int::try_from(arenas).unwrap_or(libc::c_int::MAX);
+        // SAFETY: `mallopt` stores the number in the allocator's parameters, under its lock.
+        let _refused = unsafe { libc::mallopt(libc::M_ARENA_MAX, most) };
+    }
+    arenas
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn arenas_take_a_quarter_of_the_address_space_at_most() {
+        assert_eq!(fit_address_space(512 << 20), 2);
+        assert_eq!(fit_address_space(64 << 20), 1);
+        assert_eq!(fit_address_space(u64::MAX), (1 << 36) - 1);
+    }
+}
