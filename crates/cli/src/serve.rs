@@ -12,6 +12,10 @@ use crate::complaint::{complain, complain_of, with_reasons};
 const NO_SETTINGS: &str = "name the settings, as in `tollgate serve PATH`; the least that they \
     say is `rules: [PATH]`";
 
+/// Threads for what waits for files or the allocator: the rules, metrics. Each takes 2 MiB of the
+/// address space.
+const BLOCKING_THREADS: usize = 8;
+
 /// Serve rules over gRPC (Envoy's rate limit service), HTTP and an admin port.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -57,7 +61,12 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if let Err(error) = tollgate_server::init_log(&args.log(config.log)) {
         complain(&*error);
     }
-    let runtime = match tokio::runtime::Runtime::new() {
+    tollgate_server::fit_address_space();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .enable_all()
+        .build();
+    let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
             complain(&error);

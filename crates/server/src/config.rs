@@ -4,21 +4,18 @@ use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use tollgate_core::{Sharing, Span};
+use tollgate_core::Sharing;
 use tollgate_rules::{Diagnostic, ReadError, Settings, Source, read_paths, settings};
 
+mod limits;
 mod secret;
 mod store;
 mod url;
 
+pub use limits::Limits;
 pub use store::{DEFAULT_STORE, OtherStore, Place, STORES_MAX};
 
-/// The most connections that a door can be given.
-const CONNECTIONS_MAX: u32 = 1_000_000;
-/// The longest timeout.
-const TIMEOUT_MAX: Span = Span::HOUR;
 /// The smallest store.
 const MAX_BYTES_MIN: usize = 1024 * 1024;
 
@@ -69,28 +66,6 @@ pub struct Memory {
     pub max_keys: Option<usize>,
     /// `max_bytes`: all that the store may use: a number, or such as `512MiB`.
     pub max_bytes: Option<usize>,
-}
-
-/// What a client can take up, and for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// `connections`: at once, for each door; the next one waits. 1024.
-    pub connections: usize,
-    /// `header_timeout`: until a request's head is there, and how long a connection may idle. 10 s.
-    pub header_timeout: Duration,
-    /// `body_timeout`: until a request's body or message is there. 10 s.
-    pub body_timeout: Duration,
-    /// `write_timeout`: how long a peer may take nothing of its answer. 10 s.
-    pub write_timeout: Duration,
-    /// `ping_interval`: how often a gRPC peer is asked if it is there. 30 s.
-    pub ping_interval: Duration,
-    /// `ping_timeout`: how long it may take to say so. 10 s.
-    pub ping_timeout: Duration,
-    /// `stop_delay`: how long the service says that it is not ready before it closes its doors, so
-    /// that a load balancer can look elsewhere. 0 s.
-    pub stop_delay: Duration,
-    /// `drain_timeout`: how long requests in flight may take once the doors are closed. 10 s.
-    pub drain_timeout: Duration,
 }
 
 /// What is logged, and how.
@@ -224,6 +199,11 @@ impl Default for Listen {
 }
 
 impl Listen {
+    /// How many listeners there are that decide.
+    pub(crate) fn deciding(&self) -> usize {
+        usize::from(self.grpc.is_some()) + usize::from(self.http.is_some())
+    }
+
     fn take(map: &Settings<'_>) -> Listen {
         let default = Listen::default();
         let at = |key, default: Option<SocketAddr>| {
@@ -259,7 +239,10 @@ impl Memory {
                 Ok(keys) if keys > 0 => Ok(keys),
                 _ => Err("is no number of keys from 1 on".to_owned()),
             }),
-            max_bytes: map.parsed("max_bytes", "512MiB", bytes),
+            max_bytes: map.parsed("max_bytes", "512MiB", |text| match bytes(text)? {
+                bytes if bytes >= MAX_BYTES_MIN => Ok(bytes),
+                _ => Err("is less than 1MiB".to_owned()),
+            }),
         }
     }
 }
@@ -271,51 +254,7 @@ fn bytes(text: &str) -> Result<usize, String> {
         let number: usize = text.strip_suffix(unit)?.trim_end().parse().ok()?;
         number.checked_mul(1 << shift)
     });
-    match parsed {
-        Some(bytes) if bytes >= MAX_BYTES_MIN => Ok(bytes),
-        Some(_) => Err("is less than 1MiB".to_owned()),
-        None => Err("is no number of bytes, KiB, MiB or GiB".to_owned()),
-    }
-}
-
-// === impl Limits ===
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            connections: 1024,
-            header_timeout: Duration::from_secs(10),
-            body_timeout: Duration::from_secs(10),
-            write_timeout: Duration::from_secs(10),
-            ping_interval: Duration::from_secs(30),
-            ping_timeout: Duration::from_secs(10),
-            stop_delay: Duration::ZERO,
-            drain_timeout: Duration::from_secs(10),
-        }
-    }
-}
-
-impl Limits {
-    fn take(map: &Settings<'_>) -> Limits {
-        let default = Limits::default();
-        let span = |key, default: Duration, min| {
-            let span = map.span(key, Span::from(default), (min, TIMEOUT_MAX));
-            Duration::from(span)
-        };
-        let some = Span::from_millis(1);
-        let connections = u32::try_from(default.connections).expect("the default is small");
-        let connections = map.count("connections", connections, (1, CONNECTIONS_MAX));
-        Limits {
-            connections: usize::try_from(connections).expect("a million fits"),
-            header_timeout: span("header_timeout", default.header_timeout, some),
-            body_timeout: span("body_timeout", default.body_timeout, some),
-            write_timeout: span("write_timeout", default.write_timeout, some),
-            ping_interval: span("ping_interval", default.ping_interval, some),
-            ping_timeout: span("ping_timeout", default.ping_timeout, some),
-            stop_delay: span("stop_delay", default.stop_delay, Span::ZERO),
-            drain_timeout: span("drain_timeout", default.drain_timeout, Span::ZERO),
-        }
-    }
+    parsed.ok_or_else(|| "is no number of bytes, KiB, MiB or GiB".to_owned())
 }
 
 // === impl Log ===

@@ -15,15 +15,16 @@ use tonic::{Code, Request, Response, Status};
 use tonic_health::ServingStatus;
 use tonic_health::server::{HealthReporter, health_reporter};
 
+use crate::config::Limits;
 use crate::engine::Engine;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::reply::store_unavailable;
 
-/// The largest message that is read.
-pub const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 /// The name of this door in the configuration and in metrics.
 pub(crate) const NAME: &str = "grpc";
+/// The call that decides.
+pub(crate) const DECIDE_PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 /// What health is told of: everything, the name that Envoy's service has, and ours.
 const HEALTH_SERVICES: [&str; 3] = ["", "ratelimit", SERVICE];
 
@@ -54,14 +55,15 @@ pub(crate) async fn routes(
     engine: Arc<Engine>,
     metrics: Arc<Metrics>,
     options: Options,
-    patience: Duration,
+    limits: &Limits,
 ) -> (Router, Health) {
+    let (patience, message_bytes) = (limits.body_timeout, limits.message_bytes);
     let calls = Calls {
         engine,
         metrics: Arc::clone(&metrics),
         options,
     };
-    let calls = RateLimitServiceServer::new(calls).max_decoding_message_size(MESSAGE_BYTES_MAX);
+    let calls = RateLimitServiceServer::new(calls).max_decoding_message_size(message_bytes);
     let (reporter, health) = health_reporter();
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -73,9 +75,9 @@ pub(crate) async fn routes(
     // Most clients ask in the older version first, and some in no other.
     let reflection_v1alpha = reflection().build_v1alpha().expect(known);
     let routes = Routes::new(calls)
-        .add_service(health.max_decoding_message_size(MESSAGE_BYTES_MAX))
-        .add_service(reflection_v1.max_decoding_message_size(MESSAGE_BYTES_MAX))
-        .add_service(reflection_v1alpha.max_decoding_message_size(MESSAGE_BYTES_MAX));
+        .add_service(health.max_decoding_message_size(message_bytes))
+        .add_service(reflection_v1.max_decoding_message_size(message_bytes))
+        .add_service(reflection_v1alpha.max_decoding_message_size(message_bytes));
     let guard = move |request: HttpRequest, next: Next| {
         guarded(request, next, Arc::clone(&metrics), patience)
     };
@@ -93,16 +95,19 @@ async fn guarded(
     patience: Duration,
 ) -> HttpResponse {
     let response = timeout(patience, next.run(request)).await;
-    let response = response.unwrap_or_else(|_| {
-        let text = format!("the message did not come within {patience:?}; send it at once");
-        Status::deadline_exceeded(text).into_http()
-    });
+    let response = response.unwrap_or_else(|_| late(patience).into_http());
     if let Some(status) = Status::from_header_map(response.headers())
         && status.code() != Code::Ok
     {
         metrics.failed(NAME, kind(status.code()));
     }
     response
+}
+
+/// What a client is told whose message did not come.
+pub(crate) fn late(patience: Duration) -> Status {
+    let text = format!("the message did not come within {patience:?}; send it at once");
+    Status::deadline_exceeded(text)
 }
 
 #[tonic::async_trait]

@@ -18,13 +18,8 @@ use crate::options::Options;
 use crate::phase::Stopping;
 use crate::reply::{Failure, body, problem, reply};
 
-/// The largest body that is read.
-pub const BODY_BYTES_MAX: usize = 256 * 1024;
 /// The name of this door in the configuration and in metrics.
 pub(crate) const NAME: &str = "http";
-
-// A value that Envoy can send in a header must fit into `/json` as well.
-const _: () = assert!(tollgate_rls::VALUE_BYTES_MAX * 2 < BODY_BYTES_MAX);
 
 const OPENAPI: &str = include_str!("openapi.json");
 
@@ -36,6 +31,8 @@ pub(crate) struct Desk {
     pub(crate) stopping: Stopping,
     /// How long a body may take to come.
     pub(crate) patience: Duration,
+    /// The largest body that is read.
+    pub(crate) body_bytes: usize,
 }
 
 /// The routes of this door.
@@ -112,7 +109,7 @@ impl Desk {
     /// Envoy's service answers 200, 429 or 400 here, and 400 also when its store fails; ours says
     /// 503 then, so that nobody takes a broken store for a broken request.
     async fn envoy(&self, request: HttpRequest) -> Result<Response, Failure> {
-        let body = body(request, BODY_BYTES_MAX, self.patience).await?;
+        let body = body(request, self.body_bytes, self.patience).await?;
         let message =
             tollgate_rls::read(&body).map_err(|error| Failure::bad_request(error.to_string()))?;
         let request = tollgate_rls::request(&message)?;
@@ -135,7 +132,7 @@ impl Desk {
 
     async fn check(&self, request: HttpRequest) -> Result<Response, Failure> {
         is_json(request.headers())?;
-        let body = body(request, BODY_BYTES_MAX, self.patience).await?;
+        let body = body(request, self.body_bytes, self.patience).await?;
         let check = Check::read(&body)?;
         let request = check.request()?;
         self.permit(&request)?;

@@ -26,7 +26,29 @@ mod vigil;
 
 mod door;
 
-mod patience;
+mod reception;
+
+mod budget;
+
+mod connection;
+
+mod connections;
+
+mod turn;
+
+mod frames;
+
+mod socket;
+
+mod body;
+
+mod exchange;
+
+mod throttle;
+
+mod open_files;
+
+mod reclaim;
 
 mod codec;
 
@@ -55,11 +77,9 @@ pub use config::{
     Config, ConfigError, DEFAULT_STORE, Limits, Listen, Log, LogFormat, LogLevel, Memory,
     OtherStore, Place, STORES_MAX,
 };
-pub use door::{HEAD_BYTES_MAX, STREAMS_MAX};
-pub use grpc::MESSAGE_BYTES_MAX;
-pub use http::BODY_BYTES_MAX;
 pub use log::init as init_log;
 pub use metrics::VALUE_SERIES_MAX;
+pub use reclaim::fit_address_space;
 pub use reload::Outcome;
 pub use server::{Running, ServeError, serve, start};
 pub use stores::CLOSE_WITHIN;

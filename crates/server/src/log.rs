@@ -24,9 +24,10 @@ pub fn init(log: &Log) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Debug => LevelFilter::DEBUG,
     };
-    // Of other crates only what is wrong: their details may repeat what clients send.
+    // Of other crates only what is broken: their details may repeat what clients send, and their
+    // warnings are as many as clients like. What clients do wrong, our own lines say.
     let targets = Targets::new()
-        .with_default(level.min(LevelFilter::WARN))
+        .with_default(level.min(LevelFilter::ERROR))
         .with_target("tollgate", level);
     let builder = SubscriberBuilder::default()
         .with_max_level(level)

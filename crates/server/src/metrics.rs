@@ -9,6 +9,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+mod budget;
+
 mod decisions;
 
 mod stores;
@@ -16,6 +18,8 @@ mod stores;
 pub use decisions::VALUE_SERIES_MAX;
 pub(crate) use decisions::{Decisions, Tallies};
 
+use crate::budget::Budget;
+use crate::config::Limits;
 use crate::stores::Stores;
 
 /// Everything that is counted.
@@ -25,6 +29,7 @@ pub(crate) struct Metrics {
     latency: Family<DoorLabel, Histogram, fn() -> Histogram>,
     errors: Family<ErrorLabel, Counter>,
     connections: Family<DoorLabel, Gauge>,
+    closed: Family<ClosedLabel, Counter>,
     reloads: Family<ReloadLabel, Counter>,
     rules: Gauge,
     domains: Gauge,
@@ -35,17 +40,24 @@ pub(crate) type DoorName = &'static str;
 
 type DoorLabel = [(&'static str, DoorName); 1];
 type ErrorLabel = [(&'static str, &'static str); 2];
+type ClosedLabel = [(&'static str, &'static str); 2];
 type ReloadLabel = [(&'static str, &'static str); 1];
 
 // === impl Metrics ===
 
 impl Metrics {
-    pub(crate) fn new(decisions: &Arc<Decisions>, stores: &Arc<Stores>) -> Metrics {
+    pub(crate) fn new(
+        decisions: &Arc<Decisions>,
+        stores: &Arc<Stores>,
+        budget: &Arc<Budget>,
+        limits: &Limits,
+    ) -> Metrics {
         let mut registry = Registry::with_prefix("tollgate");
         let metrics = Metrics {
             latency: Family::new_with_constructor(latency_buckets),
             errors: Family::default(),
             connections: Family::default(),
+            closed: Family::default(),
             reloads: Family::default(),
             rules: Gauge::default(),
             domains: Gauge::default(),
@@ -67,6 +79,11 @@ impl Metrics {
             metrics.connections.clone(),
         );
         registry.register(
+            "connections_closed",
+            "Connections that the service closed, by door and reason",
+            metrics.closed.clone(),
+        );
+        registry.register(
             "reloads",
             "Times that rules were read again: ok, or failed if anything was kept as it was",
             metrics.reloads.clone(),
@@ -75,6 +92,7 @@ impl Metrics {
         registry.register("domains", "Domains in force", metrics.domains.clone());
         registry.register_collector(Box::new(decisions::Scrape(Arc::clone(decisions))));
         registry.register_collector(Box::new(stores::Scrape(Arc::clone(stores))));
+        registry.register_collector(Box::new(budget::Scrape::new(budget, limits)));
         Metrics {
             registry,
             ..metrics
@@ -104,6 +122,12 @@ impl Metrics {
     /// The gauge of a door's open connections.
     pub(crate) fn connections(&self, door: DoorName) -> Gauge {
         self.connections.get_or_create(&[("door", door)]).clone()
+    }
+
+    /// Counts a connection that the service closed.
+    pub(crate) fn closed(&self, door: DoorName, reason: &'static str) {
+        let labels = [("door", door), ("reason", reason)];
+        self.closed.get_or_create(&labels).inc();
     }
 
     /// Counts a reload, or the first load.

@@ -7,11 +7,13 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::{LengthLimitError, Limited};
 use serde_json::Value;
 use tokio::time::timeout;
 use tollgate_core::StoreError;
 use tollgate_http::{MEDIA_TYPE, Problem};
+
+use crate::body::{is_no_room, no_room, whole};
 
 /// Why a request has no answer: a problem for the client, and a kind for the metrics.
 #[derive(Debug)]
@@ -59,8 +61,13 @@ pub(crate) async fn body(
         return Err(too_large(bytes_max));
     }
     let body: Limited<Body> = Limited::new(request.into_body(), bytes_max);
-    match timeout(patience, body.collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
+    match timeout(patience, whole(body, |_| false)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(error)) if is_no_room(&*error) => {
+            let detail = no_room().message().to_owned();
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            Err(Failure::new("no_room", status, detail))
+        }
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(bytes_max)),
         Ok(Err(error)) => {
             let detail = format!("the body broke off: {error}");

@@ -15,12 +15,16 @@ use tollgate_redis::InvalidConfig;
 use tollgate_rules::{Diagnostic, ReadError};
 use tracing::{info, warn};
 
+use crate::budget::Budget;
 use crate::config::{Config, Limits};
+use crate::connections::Bounds;
 use crate::door::{Door, Speaks};
 use crate::engine::Engine;
 use crate::metrics::Metrics;
+use crate::open_files;
 use crate::options::Options;
 use crate::phase::{Stop, Stopping, phase};
+use crate::reclaim::reclaim;
 use crate::reload::{Outcome, Reader};
 use crate::stores::Stores;
 use crate::vigil::watch_over;
@@ -68,6 +72,7 @@ pub struct Running {
     doors: JoinSet<()>,
     keeper: JoinHandle<()>,
     vigil: JoinHandle<()>,
+    reclaiming: JoinHandle<()>,
     stores: Arc<Stores>,
 }
 
@@ -78,7 +83,16 @@ struct Doors {
     admin: Option<Door>,
 }
 
-/// Runs the service until SIGTERM or SIGINT; SIGHUP reads rules again.
+/// What all listeners share.
+struct Common {
+    engine: Arc<Engine>,
+    metrics: Arc<Metrics>,
+    budget: Arc<Budget>,
+    stopping: Stopping,
+}
+
+/// Runs the service until SIGTERM or SIGINT, a second of which ends it at once; SIGHUP reads rules
+/// again.
 ///
 /// # Errors
 ///
@@ -87,6 +101,7 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
     let mut hangup = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
+    open_files::raise();
     let running = start(config, SystemClock::new()).await?;
     loop {
         tokio::select! {
@@ -98,9 +113,12 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
             _ = interrupt.recv() => break,
         }
     }
-    info!("stopping");
-    running.stop().await;
-    info!("stopped");
+    info!("stopping; another signal stops at once");
+    tokio::select! {
+        () = running.stop() => info!("stopped"),
+        _ = terminate.recv() => warn!("stopped at once: requests in flight are cut off"),
+        _ = interrupt.recv() => warn!("stopped at once: requests in flight are cut off"),
+    }
     Ok(())
 }
 
@@ -116,7 +134,10 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
         warn!("`mode`, `on_store_error` and `nodes` have no effect: no store is in Redis");
     }
     let engine = Arc::new(Engine::new(stores));
-    let metrics = Arc::new(Metrics::new(engine.decisions(), engine.stores()));
+    let limits = open_files::fit(config.limits, config.listen.deciding());
+    let budget = Arc::new(Budget::new(&limits));
+    let metrics = Metrics::new(engine.decisions(), engine.stores(), &budget, &limits);
+    let metrics = Arc::new(metrics);
     let (told, counted) = (Arc::clone(&engine), Arc::clone(&metrics));
     let mut reader = Reader::new(told, counted, config.clone());
     let diagnostics = reader.first().map_err(ServeError::Unreadable)?;
@@ -129,6 +150,7 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
     let keeper = tokio::spawn(keep(reader, received, stopping.clone()));
     let stores = Arc::clone(engine.stores());
     let vigil = tokio::spawn(watch_over(Arc::clone(&stores), stopping.clone()));
+    let reclaiming = tokio::spawn(reclaim(Arc::clone(&budget), stopping.clone()));
     let mut running = Running {
         grpc: doors.grpc.as_ref().map(Door::address),
         http: doors.http.as_ref().map(Door::address),
@@ -136,15 +158,20 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
         health: None,
         orders,
         stop,
-        limits: config.limits,
+        limits,
         doors: JoinSet::new(),
         keeper,
         vigil,
+        reclaiming,
         stores,
     };
-    running
-        .admit(doors, config, &engine, &metrics, &stopping)
-        .await;
+    let common = Common {
+        engine,
+        metrics,
+        budget,
+        stopping,
+    };
+    running.admit(doors, config, &common).await;
     Ok(running)
 }
 
@@ -223,55 +250,51 @@ impl Running {
         // They hear the same and have nothing to finish.
         let _ = (&mut self.keeper).await;
         let _ = (&mut self.vigil).await;
+        let _ = (&mut self.reclaiming).await;
         Arc::clone(&self.stores).close().await;
     }
 
-    async fn admit(
-        &mut self,
-        doors: Doors,
-        config: &Config,
-        engine: &Arc<Engine>,
-        metrics: &Arc<Metrics>,
-        stopping: &Stopping,
-    ) {
+    async fn admit(&mut self, doors: Doors, config: &Config, common: &Common) {
         let options = Options {
             allow_refund: config.allow_refund,
             dynamic_metadata: config.dynamic_metadata,
         };
-        let patience = config.limits.body_timeout;
-        let (engine, counted) = (|| Arc::clone(engine), || Arc::clone(metrics));
+        let limits = self.limits;
+        let (engine, counted) = (|| common.engine.clone(), || common.metrics.clone());
         if let Some(door) = doors.grpc {
-            let made = grpc::routes(engine(), counted(), options, patience).await;
+            let made = grpc::routes(engine(), counted(), options, &limits).await;
             let (router, health) = made;
             self.health = Some(health);
-            self.admit_through(door, router, metrics, stopping);
+            self.admit_through(door, router, Bounds::deciding(&limits), common);
         }
         if let Some(door) = doors.http {
             let router = http::routes(http::Desk {
                 engine: engine(),
                 metrics: counted(),
                 options,
-                stopping: stopping.clone(),
-                patience,
+                stopping: common.stopping.clone(),
+                patience: limits.body_timeout,
+                body_bytes: limits.body_bytes,
             });
-            self.admit_through(door, router, metrics, stopping);
+            self.admit_through(door, router, Bounds::deciding(&limits), common);
         }
         if let Some(door) = doors.admin {
             let router = admin::routes(engine(), counted());
-            self.admit_through(door, router, metrics, stopping);
+            self.admit_through(door, router, Bounds::admin(&limits), common);
         }
     }
 
-    fn admit_through(
-        &mut self,
-        door: Door,
-        router: axum::Router,
-        metrics: &Metrics,
-        stopping: &Stopping,
-    ) {
-        let open = metrics.connections(door.name());
+    fn admit_through(&mut self, door: Door, router: axum::Router, bounds: Bounds, common: &Common) {
+        let Common {
+            metrics,
+            budget,
+            stopping,
+            ..
+        } = common;
+        let (budget, metrics) = (Arc::clone(budget), Arc::clone(metrics));
+        let stopping = stopping.clone();
         self.doors
-            .spawn(door.serve(router, self.limits, stopping.clone(), open));
+            .spawn(door.serve(router, bounds, self.limits, budget, metrics, stopping));
     }
 }
 
@@ -279,6 +302,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.keeper.abort();
         self.vigil.abort();
+        self.reclaiming.abort();
     }
 }
 

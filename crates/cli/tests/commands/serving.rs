@@ -97,3 +97,16 @@ fn a_password_in_the_wrong_place_is_in_no_output() {
         }
     }
 }
+
+#[test]
+fn a_second_signal_stops_at_once() {
+    let settings = format!("{SETTINGS}limits: {{stop_delay: 1h}}\n");
+    let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", &settings)]);
+    let mut service = Service::start(directory.path());
+    service.logged(|line| line["door"] == "admin");
+    service.signal("-TERM");
+    service.logged(|line| line["message"] == "stopping; another signal stops at once");
+    service.signal("-INT");
+    service.logged(|line| line["level"] == "WARN");
+    assert_eq!(service.process.wait().unwrap().code(), Some(0));
+}

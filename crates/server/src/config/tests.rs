@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
+use std::time::Duration;
+
 use super::*;
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
@@ -26,8 +28,12 @@ fn everything_can_be_said() {
         "rules: r\nmerge_domains: true\nallow_refund: true\ndynamic_metadata: true\n\
          listen: {grpc: null, http: '[::1]:80', admin: '0.0.0.0:0'}\n\
          memory: {max_keys: 5000, max_bytes: 2 GiB}\n\
-         limits: {connections: 9, header_timeout: 1s, body_timeout: 2s, write_timeout: 3s, \
-         ping_interval: 4s, ping_timeout: 5s, stop_delay: 6s, drain_timeout: 1m7s}\n\
+         limits: {connections: 9, connections_per_address: 8, admin_connections: 7, \
+         connection_age: 2h, streams_per_connection: 6, streams: 50, header_bytes: 8KiB, \
+         message_bytes: 2MiB, body_bytes: 1MiB, buffer_per_connection: 3MiB, buffer: 10MiB, \
+         turn_bytes: 65536, control_frames: 40, header_timeout: 1s, body_timeout: 2s, \
+         write_timeout: 3s, ping_interval: 4s, ping_timeout: 5s, stop_delay: 6s, \
+         drain_timeout: 1m7s}\n\
          log: {level: debug, format: json}\n",
     )
     .unwrap();
@@ -46,6 +52,18 @@ fn everything_can_be_said() {
         },
         limits: Limits {
             connections: 9,
+            connections_per_address: 8,
+            admin_connections: 7,
+            connection_age: secs(7200),
+            streams_per_connection: 6,
+            streams: 50,
+            header_bytes: 8 << 10,
+            message_bytes: 2 << 20,
+            body_bytes: 1 << 20,
+            buffer_per_connection: 3 << 20,
+            buffer: 10 << 20,
+            turn_bytes: 65_536,
+            control_frames: 40,
             header_timeout: secs(1),
             body_timeout: secs(2),
             write_timeout: secs(3),
@@ -71,6 +89,14 @@ fn everything_can_be_said() {
 #[test]
 fn mistakes_name_their_place_and_the_remedy() {
     let cases = [
+        (
+            "rules: r\nlimits: {buffer: 512KiB}\n",
+            "`buffer` is smaller than the largest request, 1048576 bytes",
+        ),
+        (
+            "rules: r\nlimits: {body_bytes: 3}\n",
+            "is not between 4KiB and 1GiB",
+        ),
         ("", "no rules are named"),
         ("rules: []\n", "write `rules: [rules.yaml]`"),
         ("rule: r\n", "did you mean `rules`?"),

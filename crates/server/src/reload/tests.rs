@@ -9,6 +9,8 @@ use tempfile::TempDir;
 use tollgate_memory::SystemClock;
 
 use super::*;
+use crate::budget::Budget;
+use crate::config::Limits;
 use crate::stores::Stores;
 
 /// A reader of the rules in a directory, and its metrics.
@@ -16,7 +18,10 @@ fn reader(directory: &TempDir) -> (Reader, Arc<Metrics>) {
     let config = Config::new(vec![directory.path().to_owned()]);
     let stores = Stores::open(&config, Arc::new(SystemClock::new())).unwrap();
     let engine = Arc::new(Engine::new(stores));
-    let metrics = Arc::new(Metrics::new(engine.decisions(), engine.stores()));
+    let limits = Limits::default();
+    let budget = Arc::new(Budget::new(&limits));
+    let metrics = Metrics::new(engine.decisions(), engine.stores(), &budget, &limits);
+    let metrics = Arc::new(metrics);
     (Reader::new(engine, Arc::clone(&metrics), config), metrics)
 }
 

@@ -8,7 +8,8 @@ use tonic::client::Grpc;
 use tonic::codec::Codec;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Status};
+use tonic::{Request, Status, Streaming};
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tonic_prost::ProstCodec;
 
 /// A connection; cloned, the same one.
@@ -58,6 +59,18 @@ impl Client {
             .client_streaming(Request::new(never), path, codec)
             .await?;
         Ok(response.into_inner())
+    }
+
+    /// Asks to be told about health for as long as the connection lasts.
+    pub(crate) async fn watch_health(&self, service: &str) -> Streaming<HealthCheckResponse> {
+        let mut grpc = Grpc::new(self.0.clone());
+        grpc.ready().await.unwrap();
+        let path = PathAndQuery::from_static("/grpc.health.v1.Health/Watch");
+        let codec: ProstCodec<HealthCheckRequest, HealthCheckResponse> = ProstCodec::default();
+        let service = service.to_owned();
+        let request = Request::new(HealthCheckRequest { service });
+        let response = grpc.server_streaming(request, path, codec).await.unwrap();
+        response.into_inner()
     }
 
     pub(crate) async fn call_in<C: Codec>(

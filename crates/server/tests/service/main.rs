@@ -9,12 +9,13 @@ mod http_client;
 mod grpc_client;
 
 mod crowd;
-mod debits;
 mod exact;
 
 mod told;
 
 mod malformed;
+
+mod bounded;
 
 mod reload;
 

@@ -85,13 +85,14 @@ async fn before_the_doors_close_nothing_is_ready_and_everything_answers() {
         config.limits.drain_timeout = Duration::from_secs(1);
     })
     .await;
-    let mut http = Client::to(house.http()).await;
-    assert_eq!(http.get("/readyz").await.status, 200);
+    let address = house.http();
+    assert_eq!(Client::to(address).await.get("/readyz").await.status, 200);
     let grpc = grpc_client::Client::to(house.grpc()).await;
     let stopping = tokio::spawn(house.running.stop());
-    while http.get("/readyz").await.status != 503 {}
+    while Client::to(address).await.get("/readyz").await.status != 503 {}
     while health(&grpc, "ratelimit").await != 2 {}
-    assert_eq!(http.get("/healthz").await.status, 200);
+    assert_eq!(Client::to(address).await.get("/healthz").await.status, 200);
+    let mut http = Client::to(address).await;
     assert_eq!(http.post("/json", GOOD).await.status, 200);
     grpc.ask(GOOD).await.unwrap();
     stopping.await.unwrap();
@@ -131,4 +132,51 @@ async fn what_never_ends_is_cut_off() {
     let stopped = timeout(Duration::from_secs(9), house.running.stop()).await;
     assert!(stopped.is_ok(), "the drain has an end");
     assert!(flying.reply().await.is_none());
+}
+
+#[tokio::test]
+async fn whoever_watches_health_does_not_hold_up_the_end() {
+    // What is in flight may take an hour: a stream without an end of its own must not.
+    let house = House::with(RULES, |config| {
+        config.limits.drain_timeout = Duration::from_secs(3600);
+    })
+    .await;
+    let client = grpc_client::Client::to(house.grpc()).await;
+    let mut watch = client.watch_health("ratelimit").await;
+    assert_eq!(watch.message().await.unwrap().unwrap().status, 1);
+    let stopping = tokio::spawn(house.running.stop());
+    assert_eq!(watch.message().await.unwrap().unwrap().status, 2);
+    let end = watch.message().await.unwrap_err();
+    assert_eq!(end.code(), tonic::Code::Unavailable, "{end:?}");
+    timeout(Duration::from_secs(20), stopping)
+        .await
+        .expect("the end comes")
+        .unwrap();
+}
+
+#[tokio::test]
+async fn clients_that_keep_their_connections_are_moved_before_the_doors_close() {
+    let house = House::with(RULES, |config| {
+        config.limits.stop_delay = Duration::from_secs(3600);
+    })
+    .await;
+    let address = house.http();
+    let mut clients = Vec::new();
+    for _ in 0..16 {
+        let mut client = Client::to(address).await;
+        let reply = client.post("/json", GOOD).await;
+        assert_eq!((reply.status, reply.header("connection")), (200, None));
+        clients.push(client);
+    }
+    let stopping = tokio::spawn(house.running.stop());
+    while Client::to(address).await.get("/readyz").await.status != 503 {}
+    for mut client in clients {
+        let reply = client.post("/json", GOOD).await;
+        assert_eq!(
+            (reply.status, reply.header("connection")),
+            (200, Some("close"))
+        );
+        assert!(client.is_closed().await);
+    }
+    stopping.abort();
 }

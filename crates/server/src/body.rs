@@ -1,0 +1,271 @@
+//! The bodies of requests and answers, held to their connection's bounds.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body_util::BodyExt;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use tonic::Status;
+
+use crate::connection::Connection;
+use crate::phase::Stopping;
+
+/// What bodies fail with.
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The body of a request. Its bytes are counted until it is dropped, and its end comes when the
+/// connection's turn has room for what is done with it then.
+#[derive(Debug)]
+pub(crate) struct RequestBody {
+    incoming: Incoming,
+    connection: Arc<Connection>,
+    held: usize,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Reading,
+    /// All of it is there: what is left to hand over waits for the connection's turn.
+    Waiting(Option<Frame<Bytes>>),
+    Ended,
+}
+
+/// The body of an answer. It notices when the peer does not take it, and an answer without an end
+/// of its own ends when the service stops.
+pub(crate) struct AnswerBody {
+    body: Body,
+    connection: Arc<Connection>,
+    /// What is told when the part that was handed over last has been taken.
+    period: Option<usize>,
+    /// For answers that may never end.
+    stop: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+/// There is no room for more bytes of unfinished requests.
+///
+/// Found in the chain of what a body's error says; gRPC finds its status the same way.
+pub(crate) fn no_room() -> Status {
+    Status::resource_exhausted(
+        "too many bytes of unfinished requests; finish them, use fewer connections, or retry",
+    )
+}
+
+/// Whether a body failed for want of room.
+pub(crate) fn is_no_room(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if error.is::<Status>() {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+/// All of a body, or as much of it as `is_enough` says.
+///
+/// What comes in one piece, as nearly every body does, is not copied. Of several pieces none is
+/// kept, as each keeps the whole buffer in memory that it came in.
+pub(crate) async fn whole<B>(
+    mut body: B,
+    is_enough: impl Fn(&[u8]) -> bool,
+) -> Result<Bytes, BoxError>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    let mut pieces = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(Into::into)?.into_data() else {
+            continue;
+        };
+        if pieces.is_empty() && body.is_end_stream() {
+            return Ok(data);
+        }
+        pieces.extend_from_slice(&data);
+        if is_enough(&pieces) {
+            break;
+        }
+    }
+    Ok(pieces.freeze())
+}
+
+// === impl RequestBody ===
+
+impl RequestBody {
+    pub(crate) fn new(incoming: Incoming, connection: Arc<Connection>) -> RequestBody {
+        let is_empty = incoming.is_end_stream();
+        if is_empty {
+            connection.has_asked(Instant::now());
+        }
+        RequestBody {
+            incoming,
+            connection,
+            held: 0,
+            state: if is_empty {
+                State::Ended
+            } else {
+                State::Reading
+            },
+        }
+    }
+
+    fn poll_incoming(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let frame = match ready!(Pin::new(&mut self.incoming).poll_frame(cx)) {
+            None => {
+                self.state = State::Waiting(None);
+                return self.poll_waiting(cx);
+            }
+            Some(Err(error)) => {
+                self.state = State::Ended;
+                return Poll::Ready(Some(Err(error.into())));
+            }
+            Some(Ok(frame)) => frame,
+        };
+        let bytes = frame.data_ref().map_or(0, Bytes::len);
+        if !self.connection.hold(bytes) {
+            self.state = State::Ended;
+            return Poll::Ready(Some(Err(no_room().into())));
+        }
+        self.held += bytes;
+        if self.incoming.is_end_stream() {
+            self.state = State::Waiting(Some(frame));
+            return self.poll_waiting(cx);
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn poll_waiting(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let State::Waiting(frame) = &mut self.state else {
+            return Poll::Ready(None);
+        };
+        ready!(self.connection.turn().poll_decide(self.held, cx));
+        let frame = frame.take();
+        self.state = State::Ended;
+        self.connection.has_asked(Instant::now());
+        Poll::Ready(frame.map(Ok))
+    }
+}
+
+impl HttpBody for RequestBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        match this.state {
+            State::Reading => this.poll_incoming(cx),
+            State::Waiting(_) => this.poll_waiting(cx),
+            State::Ended => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.state, State::Ended)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.state {
+            State::Reading => self.incoming.size_hint(),
+            State::Waiting(frame) => {
+                let data = frame.as_ref().and_then(Frame::data_ref);
+                let bytes = data.map_or(0, Bytes::len);
+                SizeHint::with_exact(u64::try_from(bytes).unwrap_or(u64::MAX))
+            }
+            State::Ended => SizeHint::with_exact(0),
+        }
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        self.connection.release(self.held);
+    }
+}
+
+// === impl AnswerBody ===
+
+impl AnswerBody {
+    /// An answer that ends by itself.
+    pub(crate) const fn new(body: Body, connection: Arc<Connection>) -> AnswerBody {
+        AnswerBody {
+            body,
+            connection,
+            period: None,
+            stop: None,
+        }
+    }
+
+    /// The same, ended when the service stops.
+    pub(crate) fn until_stop(mut self, mut stopping: Stopping) -> AnswerBody {
+        self.stop = Some(Box::pin(async move { stopping.wait().await }));
+        self
+    }
+
+    fn was_taken(&mut self) {
+        if let Some(period) = self.period.take() {
+            self.connection.end_answer(period);
+        }
+    }
+}
+
+impl HttpBody for AnswerBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = self.get_mut();
+        // Whoever asks for the next part has found room for the last one.
+        this.was_taken();
+        let polled = Pin::new(&mut this.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && frame.is_data()
+        {
+            this.period = Some(this.connection.begin_answer());
+        }
+        if polled.is_pending()
+            && let Some(stop) = &mut this.stop
+            && stop.as_mut().poll(cx).is_ready()
+        {
+            this.stop = None;
+            this.body = Body::empty();
+            let mut trailers = HeaderMap::new();
+            let status = Status::unavailable("the service stops; ask another one");
+            let _few_headers = status.add_header(&mut trailers);
+            return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for AnswerBody {
+    fn drop(&mut self) {
+        self.was_taken();
+    }
+}

@@ -1,0 +1,174 @@
+//! What all connections of the process may take up together.
+//!
+//! Every connection may always have a little, so that those who behave are served while others
+//! fill the rest. What a connection takes beyond that comes out of a pool, which is bounded.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::config::Limits;
+
+/// Bytes of unfinished requests that every connection may have.
+pub(crate) const BYTES_GUARANTEED: usize = 16 * 1024;
+/// Calls at once that every gRPC connection may have.
+pub(crate) const STREAMS_GUARANTEED: usize = 8;
+/// What a call that waits for its message takes, about.
+const STREAM_BYTES: usize = 8 * 1024;
+/// What an open connection takes, about.
+const CONNECTION_BYTES: usize = 32 * 1024;
+/// A connection is given at most this part of the streams that are left, so that those who come
+/// later find some.
+const STREAMS_PART: usize = 4;
+
+/// The pools.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    bytes_max: usize,
+    bytes_per_connection: usize,
+    bytes: AtomicUsize,
+    streams_max: usize,
+    streams_per_connection: usize,
+    streams: AtomicUsize,
+    /// An estimate of the bytes that connections have freed, ever.
+    freed: AtomicUsize,
+}
+
+// === impl Budget ===
+
+impl Budget {
+    pub(crate) fn new(limits: &Limits) -> Budget {
+        let streams = usize::try_from(limits.streams_per_connection).unwrap_or(usize::MAX);
+        Budget {
+            bytes_max: limits.buffer,
+            bytes_per_connection: limits.buffer_per_connection,
+            bytes: AtomicUsize::new(0),
+            streams_max: limits.streams,
+            streams_per_connection: streams,
+            streams: AtomicUsize::new(0),
+            freed: AtomicUsize::new(0),
+        }
+    }
+
+    /// Bytes that are taken out of the pool now.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Streams that are promised beyond the guaranteed ones.
+    pub(crate) fn streams(&self) -> usize {
+        self.streams.load(Ordering::Relaxed)
+    }
+
+    /// About how many bytes connections have freed until now; wraps round.
+    pub(crate) fn freed(&self) -> usize {
+        self.freed.load(Ordering::Relaxed)
+    }
+
+    /// Adds `bytes` to the `held` ones of a connection; whether there was room.
+    pub(crate) fn hold(&self, held: &AtomicUsize, bytes: usize) -> bool {
+        // Relaxed everywhere: the counts publish nothing else.
+        let before = held.fetch_add(bytes, Ordering::Relaxed);
+        let after = before + bytes;
+        if after <= BYTES_GUARANTEED {
+            return true;
+        }
+        let pooled = beyond(after) - beyond(before);
+        let in_all = self.bytes.fetch_add(pooled, Ordering::Relaxed) + pooled;
+        if after <= self.bytes_per_connection && in_all <= self.bytes_max {
+            return true;
+        }
+        self.release(held, bytes);
+        false
+    }
+
+    /// Takes back what [`Budget::hold`] added.
+    pub(crate) fn release(&self, held: &AtomicUsize, bytes: usize) {
+        let before = held.fetch_sub(bytes, Ordering::Relaxed);
+        let pooled = beyond(before) - beyond(before - bytes);
+        if pooled > 0 {
+            self.bytes.fetch_sub(pooled, Ordering::Relaxed);
+            self.freed.fetch_add(pooled, Ordering::Relaxed);
+        }
+    }
+
+    /// How many calls at once a new connection is promised.
+    pub(crate) fn take_streams(&self) -> usize {
+        let guaranteed = STREAMS_GUARANTEED.min(self.streams_per_connection);
+        let wanted = self.streams_per_connection - guaranteed;
+        let mut pooled = 0;
+        let update = |taken: usize| {
+            let left = self.streams_max.saturating_sub(taken);
+            pooled = wanted.min(left / STREAMS_PART);
+            Some(taken + pooled)
+        };
+        let order = Ordering::Relaxed;
+        let _always = self.streams.fetch_update(order, order, update);
+        guaranteed + pooled
+    }
+
+    /// Takes back what [`Budget::take_streams`] promised.
+    pub(crate) fn return_streams(&self, promised: usize) {
+        let guaranteed = STREAMS_GUARANTEED.min(self.streams_per_connection);
+        let pooled = promised - guaranteed;
+        self.streams.fetch_sub(pooled, Ordering::Relaxed);
+        self.freed
+            .fetch_add(promised * STREAM_BYTES, Ordering::Relaxed);
+    }
+
+    /// A connection has ended.
+    pub(crate) fn end_connection(&self) {
+        self.freed.fetch_add(CONNECTION_BYTES, Ordering::Relaxed);
+    }
+}
+
+/// The part of a connection's bytes that comes out of the pool.
+const fn beyond(held: usize) -> usize {
+    held.saturating_sub(BYTES_GUARANTEED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget() -> Budget {
+        Budget::new(&Limits {
+            buffer: 100_000,
+            buffer_per_connection: 80_000,
+            streams: 100,
+            streams_per_connection: 32,
+            ..Limits::default()
+        })
+    }
+
+    #[test]
+    fn a_connection_always_has_a_little_and_never_too_much() {
+        let budget = budget();
+        let [first, second, third] = [const { AtomicUsize::new(0) }; 3];
+        assert!(budget.hold(&first, 80_000));
+        assert!(!budget.hold(&first, 1));
+        assert!(!budget.hold(&second, 60_000));
+        assert_eq!(second.load(Ordering::Relaxed), 0);
+        for held in [&second, &third] {
+            assert!(budget.hold(held, BYTES_GUARANTEED));
+        }
+        budget.release(&first, 80_000);
+        assert_eq!(budget.bytes(), 0);
+        assert!(budget.hold(&second, 60_000));
+        budget.release(&second, 60_000 + BYTES_GUARANTEED);
+        budget.release(&third, BYTES_GUARANTEED);
+        assert_eq!(budget.bytes(), 0);
+    }
+
+    #[test]
+    fn the_first_connections_do_not_take_all_the_streams() {
+        let budget = budget();
+        let promised: Vec<usize> = (0..50).map(|_| budget.take_streams()).collect();
+        assert_eq!(promised[0], 32);
+        assert!(promised.is_sorted_by(|one, next| one >= next));
+        assert_eq!(promised[49], STREAMS_GUARANTEED);
+        assert!(budget.streams() <= 100);
+        for promised in promised {
+            budget.return_streams(promised);
+        }
+        assert_eq!(budget.streams(), 0);
+    }
+}

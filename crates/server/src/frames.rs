@@ -1,0 +1,238 @@
+//! The frames of an HTTP/2 connection, counted as they come in.
+//!
+//! Frames that carry no part of a request cost their sender nothing and us an answer each. A
+//! connection may send some at once, more for each request, and more as time goes by: enough for
+//! keepalive, window updates and cancelled calls of any client that also asks something. Whoever
+//! sends more is cut off. The library underneath has bounds for most floods and none for these.
+
+use std::time::Instant;
+
+/// The bytes before each frame's payload.
+const HEAD_BYTES: usize = 9;
+/// What a client sends before its first frame.
+const PREFACE_BYTES: usize = 24;
+/// Frames without a request that come with a request: window updates, priority, a reset.
+const EARNED_BY_REQUEST: u32 = 4;
+/// A tenth of the allowance is added each second.
+const REFILL_PART: u32 = 10;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
+
+/// Which frames there were too many of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flood(pub(crate) &'static str);
+
+/// Counts the frames of one connection.
+#[derive(Debug)]
+pub(crate) struct Frames {
+    /// Bytes of the preface or of a payload that are still to come.
+    skip: usize,
+    head: [u8; HEAD_BYTES],
+    head_bytes: usize,
+    control: Allowance,
+    /// Streams that their sender reset: those that were not worth asking for.
+    resets: Allowance,
+}
+
+/// So many at once, refilled with time.
+#[derive(Debug)]
+struct Allowance {
+    most: u32,
+    left: u32,
+    refilled: Instant,
+}
+
+// === impl Frames ===
+
+impl Frames {
+    /// For a connection that may send so many frames without a request at once.
+    pub(crate) fn new(control_frames: u32, now: Instant) -> Frames {
+        let allowance = Allowance {
+            most: control_frames,
+            left: control_frames,
+            refilled: now,
+        };
+        Frames {
+            skip: PREFACE_BYTES,
+            head: [0; HEAD_BYTES],
+            head_bytes: 0,
+            control: Allowance { ..allowance },
+            resets: allowance,
+        }
+    }
+
+    /// Counts the frames that begin in `bytes`, which follow those before.
+    ///
+    /// # Errors
+    ///
+    /// [`Flood`], if there are too many.
+    pub(crate) fn read(&mut self, mut bytes: &[u8], now: Instant) -> Result<(), Flood> {
+        let mut counted = Ok(());
+        while !bytes.is_empty() {
+            let skipped = self.skip.min(bytes.len());
+            self.skip -= skipped;
+            bytes = &bytes[skipped..];
+            let wanted = (HEAD_BYTES - self.head_bytes).min(bytes.len());
+            let (part, rest) = bytes.split_at(wanted);
+            self.head[self.head_bytes..self.head_bytes + wanted].copy_from_slice(part);
+            self.head_bytes += wanted;
+            bytes = rest;
+            if self.head_bytes == HEAD_BYTES {
+                self.head_bytes = 0;
+                counted = counted.and(self.count(now));
+            }
+        }
+        counted
+    }
+
+    /// Counts the frame whose head is complete.
+    fn count(&mut self, now: Instant) -> Result<(), Flood> {
+        let [a, b, c, kind, ..] = self.head;
+        let length = u32::from_be_bytes([0, a, b, c]);
+        self.skip = usize::try_from(length).unwrap_or(usize::MAX);
+        let name = match kind {
+            HEADERS => {
+                self.control.earn(EARNED_BY_REQUEST);
+                return Ok(());
+            }
+            DATA if length > 0 => return Ok(()),
+            RST_STREAM => {
+                self.resets.spend(now).ok_or(Flood("RST_STREAM"))?;
+                "RST_STREAM"
+            }
+            DATA => "empty DATA",
+            SETTINGS => "SETTINGS",
+            PING => "PING",
+            WINDOW_UPDATE => "WINDOW_UPDATE",
+            CONTINUATION => "CONTINUATION",
+            _ => "other",
+        };
+        self.control.spend(now).ok_or(Flood(name))
+    }
+}
+
+// === impl Allowance ===
+
+impl Allowance {
+    fn earn(&mut self, count: u32) {
+        self.left = (self.left + count).min(self.most);
+    }
+
+    fn spend(&mut self, now: Instant) -> Option<()> {
+        if self.left == 0 {
+            self.refill(now);
+        }
+        self.left = self.left.checked_sub(1)?;
+        Some(())
+    }
+
+    fn refill(&mut self, now: Instant) {
+        let millis = now.saturating_duration_since(self.refilled).as_millis();
+        let millis = u64::try_from(millis).unwrap_or(u64::MAX);
+        let each_second = u64::from((self.most / REFILL_PART).max(1));
+        let refill = millis.saturating_mul(each_second) / 1000;
+        // What is less than one goes on growing.
+        if refill > 0 {
+            self.refilled = now;
+            self.earn(u32::try_from(refill).unwrap_or(u32::MAX).min(self.most));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const PREFACE: [u8; PREFACE_BYTES] = [b'P'; PREFACE_BYTES];
+
+    fn frame(kind: u8, payload: usize) -> Vec<u8> {
+        let mut out = u32::try_from(payload).expect("small").to_be_bytes()[1..].to_vec();
+        out.extend_from_slice(&[kind, 0, 0, 0, 0, 1]);
+        out.resize(HEAD_BYTES + payload, 0xff);
+        out
+    }
+
+    fn frames(now: Instant) -> Frames {
+        let mut frames = Frames::new(100, now);
+        assert_eq!(frames.read(&PREFACE, now), Ok(()));
+        frames
+    }
+
+    /// How many of these fit before the connection is cut off.
+    fn fit(frames: &mut Frames, frame: &[u8], now: Instant) -> usize {
+        (0..100_000)
+            .find(|_| frames.read(frame, now).is_err())
+            .unwrap_or(100_000)
+    }
+
+    #[test]
+    fn every_kind_of_flood_is_cut_off_and_requests_are_not() {
+        let now = Instant::now();
+        for (kind, payload, name) in [
+            (PING, 8, "PING"),
+            (SETTINGS, 6, "SETTINGS"),
+            (RST_STREAM, 4, "RST_STREAM"),
+            (WINDOW_UPDATE, 4, "WINDOW_UPDATE"),
+            (CONTINUATION, 50, "CONTINUATION"),
+            (DATA, 0, "empty DATA"),
+            (2, 5, "other"),
+        ] {
+            let mut frames = frames(now);
+            let frame = frame(kind, payload);
+            assert_eq!(fit(&mut frames, &frame, now), 100, "{name}");
+            assert_eq!(frames.read(&frame, now), Err(Flood(name)));
+        }
+        let mut frames = frames(now);
+        let request = [
+            frame(HEADERS, 70),
+            frame(DATA, 200),
+            frame(WINDOW_UPDATE, 4),
+        ]
+        .concat();
+        assert_eq!(fit(&mut frames, &request, now), 100_000);
+    }
+
+    #[test]
+    fn streams_that_are_reset_at_once_are_a_flood_although_they_are_requests() {
+        let now = Instant::now();
+        let mut frames = frames(now);
+        let reset = [frame(HEADERS, 70), frame(RST_STREAM, 4)].concat();
+        assert_eq!(fit(&mut frames, &reset, now), 100);
+    }
+
+    #[test]
+    fn frames_are_found_however_they_are_cut() {
+        let now = Instant::now();
+        let mut text = PREFACE.to_vec();
+        for _ in 0..50 {
+            text.extend_from_slice(&frame(PING, 8));
+            text.extend_from_slice(&frame(DATA, 300));
+        }
+        for size in [1, 2, 7, 9, 10, 1000] {
+            let mut frames = Frames::new(100, now);
+            for part in text.chunks(size) {
+                assert_eq!(frames.read(part, now), Ok(()), "{size}");
+            }
+            assert_eq!(fit(&mut frames, &frame(PING, 8), now), 50, "{size}");
+        }
+    }
+
+    #[test]
+    fn time_brings_more() {
+        let now = Instant::now();
+        let mut frames = frames(now);
+        assert_eq!(fit(&mut frames, &frame(PING, 8), now), 100);
+        let later = now + Duration::from_millis(150);
+        assert_eq!(fit(&mut frames, &frame(PING, 8), later), 1);
+        let later = later + Duration::from_secs(3600);
+        assert_eq!(fit(&mut frames, &frame(PING, 8), later), 100);
+    }
+}

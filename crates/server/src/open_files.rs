@@ -1,0 +1,74 @@
+//! How many files and connections the system lets this process have open.
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tracing::warn;
+
+use crate::config::Limits;
+use crate::connections::RESERVED;
+
+/// For everything that is no client's connection: listeners, rules, logs, stores in Redis.
+const OTHERS: usize = 256;
+/// Fewer connections than this are no service.
+const CONNECTIONS_MIN: usize = 16;
+
+/// The present limit; `None` if there is none.
+pub(crate) fn limit() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
+/// Raises the limit as far as the system lets us.
+pub(crate) fn raise() {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        limit.current = limit.maximum;
+        // Where the system does not let us, the present limit is what `fit` goes by.
+        let _as_it_was = setrlimit(Resource::Nofile, limit);
+    }
+}
+
+/// The limits with no more connections than there may be open files, which the log says.
+pub(crate) fn fit(limits: Limits, listeners: usize) -> Limits {
+    let fitted = fit_to(limits, listeners, limit());
+    if fitted != limits {
+        let open_files = limit().unwrap_or(u64::MAX);
+        let (configured, used) = (limits.connections, fitted.connections);
+        warn!(
+            open_files,
+            configured,
+            used,
+            "fewer open files than `limits.connections` needs; raise the limit (`ulimit -n`) or \
+             lower the setting"
+        );
+    }
+    fitted
+}
+
+fn fit_to(limits: Limits, listeners: usize, open_files: Option<u64>) -> Limits {
+    let Some(open_files) = open_files else {
+        return limits;
+    };
+    let open_files = usize::try_from(open_files).unwrap_or(usize::MAX);
+    let kept = OTHERS + limits.admin_connections + RESERVED * (listeners + 1);
+    let left = open_files.saturating_sub(kept) / listeners.max(1);
+    Limits {
+        connections: limits.connections.min(left.max(CONNECTIONS_MIN)),
+        ..limits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_fit_into_the_open_files() {
+        let limits = Limits::default();
+        assert_eq!(fit_to(limits, 2, None), limits);
+        assert_eq!(fit_to(limits, 2, Some(20_000)), limits);
+        let kept = 256 + 64 + 3 * 16;
+        assert_eq!(fit_to(limits, 2, Some(1024)).connections, (1024 - kept) / 2);
+        let kept = kept - RESERVED;
+        assert_eq!(fit_to(limits, 1, Some(1024)).connections, 1024 - kept);
+        assert_eq!(fit_to(limits, 2, Some(100)).connections, CONNECTIONS_MIN);
+    }
+}

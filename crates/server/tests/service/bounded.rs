@@ -1,0 +1,225 @@
+//! What clients can take up is bounded, and whoever takes more does not harm the others.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tonic::Code;
+
+use crate::grpc_client;
+use crate::house::House;
+use crate::http_client::Client;
+
+const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 1000/day}]\n";
+const GOOD: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}"#;
+/// Longer than any test takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const ACK: u8 = 1;
+
+async fn metric(house: &House, line: &str) -> bool {
+    let text = Client::to(house.admin()).await.get("/metrics").await.body;
+    text.lines().any(|found| found == line)
+}
+
+#[tokio::test]
+async fn a_full_listener_tells_about_health_and_nothing_else() {
+    let house = House::with(RULES, |config| config.limits.connections = 2).await;
+    let mut kept = Client::to(house.http()).await;
+    assert_eq!(kept.post("/json", GOOD).await.status, 200);
+    let _silent = Client::to(house.http()).await;
+    for path in ["/healthz", "/readyz"] {
+        let mut third = Client::to(house.http()).await;
+        let reply = third.get(path).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert_eq!(reply.header("connection"), Some("close"));
+        assert!(third.is_closed().await);
+    }
+    let reply = Client::to(house.http()).await.post("/json", GOOD).await;
+    assert!(reply.problem(503).contains("no free connection"));
+    // Whoever was there first goes on, and the operator can look.
+    assert_eq!(kept.post("/json", GOOD).await.status, 200);
+    let line = r#"tollgate_request_errors_total{door="http",kind="overloaded"} 1"#;
+    assert!(metric(&house, line).await);
+}
+
+#[tokio::test]
+async fn one_address_does_not_take_all_places_of_grpc() {
+    let house = House::with(RULES, |config| config.limits.connections_per_address = 1).await;
+    let first = grpc_client::Client::to(house.grpc()).await;
+    first.ask(GOOD).await.unwrap();
+    let second = grpc_client::Client::to(house.grpc()).await;
+    let status = second.ask(GOOD).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+    let third = grpc_client::Client::to(house.grpc()).await;
+    assert_eq!(crate::stopping::health(&third, "ratelimit").await, 1);
+    first.ask(GOOD).await.unwrap();
+}
+
+#[tokio::test]
+async fn unfinished_requests_are_held_up_to_a_bound() {
+    let house = House::with(RULES, |config| config.limits.buffer = 50_000).await;
+    let mut client = Client::to(house.http()).await;
+    client
+        .send(b"POST /json HTTP/1.1\r\nhost: h\r\ncontent-length: 200000\r\n\r\n")
+        .await;
+    client.send(&[b' '; 100_000]).await;
+    let detail = client.reply().await.unwrap().problem(503);
+    assert!(detail.contains("unfinished requests"), "{detail}");
+    let grpc = grpc_client::Client::to(house.grpc()).await;
+    let mut message: tollgate_rls::RateLimitRequest = serde_json::from_str(GOOD).unwrap();
+    let entry = message.descriptors[0].entries[0].clone();
+    message.descriptors[0].entries = vec![entry; 20_000];
+    let status = grpc.send(message).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
+    // What was held is free again.
+    assert!(metric(&house, "tollgate_request_bytes_held 0").await);
+    assert_eq!(
+        Client::to(house.http())
+            .await
+            .post("/json", GOOD)
+            .await
+            .status,
+        200
+    );
+    grpc.ask(GOOD).await.unwrap();
+}
+
+/// An HTTP/2 connection whose answers have this window.
+async fn connect(house: &House, window: u32) -> TcpStream {
+    let mut stream = TcpStream::connect(house.grpc()).await.unwrap();
+    stream
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        .await
+        .unwrap();
+    // SETTINGS_INITIAL_WINDOW_SIZE is setting 4.
+    let settings = [&[0, 4], &window.to_be_bytes()[..]].concat();
+    stream
+        .write_all(&frame(SETTINGS, 0, 0, &settings))
+        .await
+        .unwrap();
+    stream
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let stream = stream.to_be_bytes();
+    [&length[1..], &[kind, flags], &stream[..], payload].concat()
+}
+
+/// A question in one stream, its fields without compression.
+fn question(stream: u32) -> Vec<u8> {
+    let path = b"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+    let content_type = b"\x00\x0ccontent-type\x10application/grpc\x00\x02te\x08trailers";
+    let path = [
+        &[0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()],
+        &path[..],
+    ]
+    .concat();
+    let fields = [&path[..], b"\x01\x01h", content_type].concat();
+    let message = b"\x00\x00\x00\x00\x0d\x0a\x01d\x12\x08\x0a\x06\x0a\x01k\x12\x01v";
+    // END_HEADERS, then END_STREAM.
+    let headers = frame(HEADERS, 4, stream, &fields);
+    [headers, frame(0, 1, stream, message)].concat()
+}
+
+/// Reads frames and answers pings and settings until the connection ends; the kinds that came.
+async fn answer_until_the_end(stream: &mut TcpStream) -> Vec<u8> {
+    let mut kinds = Vec::new();
+    let mut head = [0; 9];
+    while stream.read_exact(&mut head).await.is_ok() {
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; usize::try_from(length).unwrap()];
+        if stream.read_exact(&mut payload).await.is_err() {
+            break;
+        }
+        kinds.push(head[3]);
+        if [SETTINGS, PING].contains(&head[3]) && head[4] & ACK == 0 {
+            let payload = if head[3] == PING { &payload[..] } else { &[] };
+            let _closed = stream.write_all(&frame(head[3], ACK, 0, payload)).await;
+        }
+    }
+    kinds
+}
+
+#[tokio::test]
+async fn answers_that_nobody_makes_room_for_are_not_kept_for_ever() {
+    let house = House::with(RULES, |config| {
+        config.limits.write_timeout = Duration::from_millis(200);
+        config.limits.ping_interval = Duration::from_millis(20);
+    })
+    .await;
+    // With room, nobody is cut off.
+    let mut reader = connect(&house, 65_535).await;
+    reader.write_all(&question(1)).await.unwrap();
+    let mut stream = connect(&house, 0).await;
+    for number in 0..100 {
+        stream.write_all(&question(2 * number + 1)).await.unwrap();
+    }
+    let end = timeout(PATIENCE, answer_until_the_end(&mut stream)).await;
+    let kinds = end.expect("the connection is cut off");
+    assert!(
+        kinds.contains(&PING),
+        "it was cut off before it answered pings"
+    );
+    let answers = kinds.iter().filter(|kind| **kind == HEADERS).count();
+    assert_eq!(answers, 100, "every question was answered");
+    let line = r#"tollgate_connections_closed_total{door="grpc",reason="unread_answers"} 1"#;
+    assert!(metric(&house, line).await);
+    reader.write_all(&question(3)).await.unwrap();
+}
+
+#[tokio::test]
+async fn floods_are_cut_off() {
+    let house = House::with(RULES, |config| config.limits.control_frames = 100).await;
+    for (kind, flags, payload) in [
+        (PING, 0, &[7; 8][..]),
+        (PING, ACK, &[7; 8]),
+        (SETTINGS, 0, &[0, 4, 0, 0, 255, 255]),
+    ] {
+        let mut stream = connect(&house, 65_535).await;
+        let flood = frame(kind, flags, 0, payload).repeat(1000);
+        let _cut_off = stream.write_all(&flood).await;
+        let end = timeout(PATIENCE, answer_until_the_end(&mut stream)).await;
+        assert!(end.is_ok(), "{kind} {flags}");
+    }
+    let line = r#"tollgate_connections_closed_total{door="grpc",reason="flood"} 3"#;
+    assert!(metric(&house, line).await);
+    grpc_client::Client::to(house.grpc())
+        .await
+        .ask(GOOD)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_ends_when_it_is_old_and_between_two_answers() {
+    let house = House::with(RULES, |config| {
+        config.limits.connection_age = Duration::ZERO;
+        config.limits.write_timeout = Duration::from_millis(20);
+    })
+    .await;
+    let mut client = Client::to(house.http()).await;
+    loop {
+        let reply = client.post("/json", GOOD).await;
+        assert_eq!(reply.status, 200);
+        if reply.header("connection") == Some("close") {
+            break;
+        }
+    }
+    assert!(client.is_closed().await);
+    // A gRPC client is told which of its calls still count.
+    let mut stream = connect(&house, 65_535).await;
+    stream.write_all(&question(1)).await.unwrap();
+    let end = timeout(PATIENCE, answer_until_the_end(&mut stream)).await;
+    let kinds = end.expect("the connection ends");
+    assert!(
+        kinds.contains(&GOAWAY) && kinds.contains(&HEADERS),
+        "{kinds:?}"
+    );
+}
