@@ -171,7 +171,6 @@ impl Rule {
             cost,
             enforcement: self.enforcement,
             on_denial: self.on_denial,
-            is_current: false,
             sharing: Sharing::default(),
         }
     }

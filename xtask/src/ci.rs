@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::chore::{Chore, no_arguments};
 use crate::step::{Outcome, Step, Tests};
-use crate::{asan, deny, loom, stress, tools};
+use crate::{asan, attack, deny, loom, stress, tools};
 
 pub(crate) const CHORE: Chore = Chore {
     name: "ci",
@@ -46,7 +46,8 @@ fn run(args: &[String]) -> Result<(), String> {
         stress::step(stress::SECONDS),
     ];
     // All of them, whatever fails: one run shows everything that is wrong.
-    let outcomes: Vec<Outcome> = steps.into_iter().map(Step::outcome).collect();
+    let mut outcomes: Vec<Outcome> = steps.into_iter().map(Step::outcome).collect();
+    outcomes.push(attack::outcome());
     report(&outcomes, start)
 }
 

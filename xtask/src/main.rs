@@ -16,6 +16,8 @@ mod loom;
 
 mod asan;
 
+mod attack;
+
 mod stress;
 
 mod deny;
@@ -30,11 +32,12 @@ use std::process::ExitCode;
 
 use chore::Chore;
 
-const CHORES: [Chore; 8] = [
+const CHORES: [Chore; 9] = [
     ci::CHORE,
     loom::CHORE,
     asan::CHORE,
     stress::CHORE,
+    attack::CHORE,
     deny::CHORE,
     miri::CHORE,
     fuzz::CHORE,

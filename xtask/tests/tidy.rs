@@ -31,7 +31,7 @@ const LEVELS: [&[&str]; 4] = [
 /// Arrows that do not point to a lower level, and why they may be.
 const EXCEPTIONS: [(&str, &str, &str); 0] = [];
 /// For tests and chores only: no crate with a level depends on them, except for its tests.
-const LEVELLESS: [&str; 5] = ["behaviour", "bench", "fuzz", "testbed", "xtask"];
+const LEVELLESS: [&str; 6] = ["attack", "behaviour", "bench", "fuzz", "testbed", "xtask"];
 
 /// A source file and what the scans need of it.
 struct Source {
@@ -235,7 +235,7 @@ fn arrows() -> BTreeMap<String, BTreeSet<String>> {
 
 /// Every Rust file of the project that people write.
 fn sources() -> Vec<Source> {
-    let mut folders: Vec<PathBuf> = ["crates", "xtask", "bench", "fuzz", "examples"]
+    let mut folders: Vec<PathBuf> = ["crates", "attack", "xtask", "bench", "fuzz", "examples"]
         .map(|folder| root().join(folder))
         .to_vec();
     let mut sources = Vec::new();

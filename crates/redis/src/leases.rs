@@ -68,7 +68,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::futures::OwnedNotified;
-use tollgate_core::{Charge, Cost, Decision, Key, Limit, Mode, Moment, Span};
+use tollgate_core::{Charge, Cost, Decision, Key, Limit, Mode, Moment, OnDenial, Span};
 
 use heat::Heat;
 pub(crate) use lease::Granted;
@@ -319,7 +319,9 @@ impl Leases {
 #[inline]
 fn leasable(charge: &Charge<'_>) -> Option<u32> {
     match charge.cost {
-        Cost::Take(units @ 1..) => u32::try_from(units).ok(),
+        Cost::Take(units @ 1..) if charge.on_own_denial() == OnDenial::Keep => {
+            u32::try_from(units).ok()
+        }
         _ => None,
     }
 }

@@ -1,0 +1,109 @@
+//! What the program is told.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The first word of the process that is the well-behaved client.
+pub(crate) const CLIENT: &str = "client";
+
+pub(crate) const USAGE: &str = "\
+Usage: tollgate-attack --tollgate PATH [OPTION]...
+
+  --tollgate PATH        the program to attack
+  --seconds N            how long each attack goes on (default: 10)
+  --settle N             how long memory may take to come back, in seconds (default: 20)
+  --address-space MIB    only in an address space of this size; 0 is without a limit
+                         (default: 0, then 512)
+  --only WORDS           only attacks with these words in their names
+";
+
+/// Address spaces of the service: unlimited, and so many MiB.
+const ADDRESS_SPACES: [Option<u64>; 2] = [None, Some(512)];
+
+/// The arguments, read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Arguments {
+    pub(crate) help: bool,
+    pub(crate) tollgate: PathBuf,
+    pub(crate) lasts: Duration,
+    pub(crate) settle: Duration,
+    pub(crate) address_spaces: Vec<Option<u64>>,
+    only: Option<String>,
+}
+
+// === impl Arguments ===
+
+impl Arguments {
+    pub(crate) fn parse(words: &[String]) -> Result<Arguments, String> {
+        let mut arguments = Arguments {
+            help: false,
+            tollgate: PathBuf::new(),
+            lasts: Duration::from_secs(10),
+            settle: Duration::from_secs(20),
+            address_spaces: ADDRESS_SPACES.to_vec(),
+            only: None,
+        };
+        let mut words = words.iter();
+        while let Some(option) = words.next() {
+            if option == "--help" {
+                arguments.help = true;
+                return Ok(arguments);
+            }
+            let value = words
+                .next()
+                .ok_or_else(|| format!("{option} needs a value"))?;
+            let number = || {
+                let number = value.parse::<u64>();
+                number.map_err(|_| format!("{option} takes a whole number, not `{value}`"))
+            };
+            match option.as_str() {
+                "--tollgate" => arguments.tollgate = value.into(),
+                "--seconds" => arguments.lasts = Duration::from_secs(number()?),
+                "--settle" => arguments.settle = Duration::from_secs(number()?),
+                "--address-space" => {
+                    let mib = number()?;
+                    arguments.address_spaces = vec![(mib > 0).then_some(mib)];
+                }
+                "--only" => arguments.only = Some(value.clone()),
+                _ => return Err(format!("there is no option {option}\n{USAGE}")),
+            }
+        }
+        if arguments.tollgate.as_os_str().is_empty() {
+            return Err(format!("--tollgate is missing\n{USAGE}"));
+        }
+        Ok(arguments)
+    }
+
+    /// Whether an attack of this name is to be run.
+    pub(crate) fn chooses(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|words| name.contains(words))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Arguments, String> {
+        let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+        Arguments::parse(&words)
+    }
+
+    #[test]
+    fn arguments_are_read() {
+        let read = parse("--tollgate t --seconds 2 --address-space 512 --only ping").expect("good");
+        assert_eq!(read.lasts, Duration::from_secs(2));
+        assert_eq!(read.address_spaces, [Some(512)]);
+        assert!(read.chooses("ping flood") && !read.chooses("rapid reset"));
+        let both = parse("--tollgate t").expect("good");
+        assert_eq!(both.address_spaces, [None, Some(512)]);
+        for wrong in [
+            "--seconds 2",
+            "--tollgate",
+            "--tollgate t --seconds x",
+            "--no 1",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What a client that wants to do harm does. Each attack goes on until it is dropped.
+
+mod bodies;
+
+mod floods;
+
+mod hoards;
+
+mod pipelines;
+
+mod slowness;
+
+mod streams;
+
+mod values;
+
+use std::pin::Pin;
+
+use crate::target::Target;
+
+/// An attack that goes on for as long as it is polled.
+pub(crate) type Attacking = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A named attack.
+pub(crate) struct Attack {
+    pub(crate) name: &'static str,
+    pub(crate) begin: fn(Target) -> Attacking,
+}
+
+/// All of them, in the order in which they are run.
+pub(crate) const ATTACKS: [Attack; 18] = [
+    attack("rapid reset", floods::rapid_reset),
+    attack("continuation flood", floods::continuations),
+    attack("ping flood", floods::pings),
+    attack("ping answers nobody asked", floods::pongs),
+    attack("settings flood", floods::settings),
+    attack("unfinished messages", bodies::unfinished_messages),
+    attack("unfinished http bodies", bodies::unfinished_bodies),
+    attack("bodies of single bytes", bodies::single_bytes),
+    attack("open streams", streams::open_streams),
+    attack("large headers", streams::large_headers),
+    attack("answers nobody reads", slowness::unread_answers),
+    attack("slow readers", slowness::slow_readers),
+    attack("slow writers", slowness::slow_writers),
+    attack("hoarding, one address", hoards::from_one_address),
+    attack("hoarding, many addresses", hoards::from_many_addresses),
+    attack("large pipelines", pipelines::over_http),
+    attack("large messages at once", pipelines::over_grpc),
+    attack("strange and large values", values::strange_values),
+];
+
+const fn attack(name: &'static str, begin: fn(Target) -> Attacking) -> Attack {
+    Attack { name, begin }
+}
+
+/// Runs `one` as `count` tasks, numbered from 0, each again whenever it ends.
+fn crowd<F>(count: u32, one: impl Fn(u32) -> F + Clone + Send + Sync + 'static) -> Attacking
+where
+    F: Future<Output = std::io::Result<()>> + Send + 'static,
+{
+    Box::pin(async move {
+        let mut tasks = tokio::task::JoinSet::new();
+        for number in 0..count {
+            let one = one.clone();
+            tasks.spawn(async move {
+                loop {
+                    // An error is what the service should answer with: cut off, come again.
+                    let _cut_off = one(number).await;
+                    tokio::time::sleep(AGAIN_AFTER).await;
+                }
+            });
+        }
+        std::future::pending::<()>().await;
+    })
+}
+
+/// How soon an attacker who was cut off is back.
+const AGAIN_AFTER: std::time::Duration = std::time::Duration::from_millis(250);

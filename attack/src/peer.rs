@@ -1,0 +1,96 @@
+//! Connections to the service, from any loopback address.
+
+use std::io::{Error, ErrorKind, Result};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
+
+use crate::frames::{HEAD_BYTES, Head, flag, frame, hello, kind};
+
+/// How long anything may take before it counts as an error.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// An answer that is longer is none of ours.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// Connects from `from`, any address of 127.0.0.0/8.
+pub(crate) async fn connect(from: Ipv4Addr, to: SocketAddr) -> Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from((from, 0)))?;
+    let stream = within(socket.connect(to)).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// The same with HTTP/2's beginning; `window` is what the answers of a stream may take.
+pub(crate) async fn connect_h2(from: Ipv4Addr, to: SocketAddr, window: u32) -> Result<TcpStream> {
+    let mut stream = connect(from, to).await?;
+    stream.write_all(&hello(window)).await?;
+    Ok(stream)
+}
+
+/// Waits, but not for ever.
+pub(crate) async fn within<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    timeout(PATIENCE, work)
+        .await
+        .unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
+}
+
+/// Reads one frame.
+pub(crate) async fn read_frame(stream: &mut TcpStream) -> Result<(Head, Vec<u8>)> {
+    let mut head = [0; HEAD_BYTES];
+    stream.read_exact(&mut head).await?;
+    let head = Head::parse(head);
+    let mut payload = vec![0; head.length];
+    stream.read_exact(&mut payload).await?;
+    Ok((head, payload))
+}
+
+/// Acknowledges settings and pings, as every peer must.
+pub(crate) async fn acknowledge(stream: &mut TcpStream, head: Head, payload: &[u8]) -> Result<()> {
+    if matches!(head.kind, kind::SETTINGS | kind::PING) && head.flags & flag::ACK == 0 {
+        let payload = if head.kind == kind::PING {
+            payload
+        } else {
+            &[]
+        };
+        let mut out = Vec::new();
+        frame(&mut out, head.kind, flag::ACK, 0, payload);
+        stream.write_all(&out).await?;
+    }
+    Ok(())
+}
+
+/// Reads an HTTP/1.1 response with a `content-length` and returns its status.
+pub(crate) async fn read_response(stream: &mut TcpStream) -> Result<u16> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await?);
+    }
+    let text = String::from_utf8_lossy(&head).to_ascii_lowercase();
+    let status = text.get(9..12).and_then(|status| status.parse().ok());
+    let length = text
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "));
+    let length = length.and_then(|length| length.parse::<usize>().ok());
+    let (Some(status), Some(length @ 0..ANSWER_BYTES_MAX)) = (status, length) else {
+        return Err(Error::new(ErrorKind::InvalidData, "no response of ours"));
+    };
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await?;
+    Ok(status)
+}
+
+/// An HTTP/1.1 request.
+pub(crate) fn request(method: &str, path: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    let head = format!("{method} {path} HTTP/1.1\r\nhost: h\r\ncontent-length: {length}\r\n\r\n");
+    (head + body).into_bytes()
+}
+
+/// The `number`-th of the loopback addresses that attacks come from.
+pub(crate) fn source(number: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 1, 0, 1)).wrapping_add(number))
+}

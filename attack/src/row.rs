@@ -1,0 +1,268 @@
+//! One attack, measured.
+
+use std::fmt;
+use std::io::{Read, Result, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+
+use crate::arguments::{Arguments, CLIENT};
+use crate::attacks::Attack;
+use crate::service::Service;
+
+/// What the service may use beyond what it uses without an attack, in KiB: `docs/operating.md` has
+/// the sum.
+const BUDGET_KIB: u64 = 192 << 10;
+/// How much more than before may stay, in percent.
+const KEPT_PERCENT: u64 = 10;
+/// What a service of some MiB may keep beside that, in KiB: pages that its threads have touched.
+const KEPT_KIB: u64 = 4 << 10;
+/// The most lines that an attack may write into the log.
+const LINES_MAX: usize = 100;
+/// How long the client goes on alone before the attack, so that what every service touches once is
+/// there.
+const ALONE: Duration = Duration::from_secs(1);
+/// How long the tasks of an attack may take to end.
+const END_WITHIN: Duration = Duration::from_secs(5);
+/// How often memory is looked at afterwards.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// What the client's requests are to stay below on an idle machine, in microseconds. Shown, not
+/// required: a time says as much about the machine.
+const P99_MICROS: u64 = 50_000;
+
+/// What was seen of the service and of the client.
+#[derive(Debug)]
+pub(crate) struct Row {
+    name: &'static str,
+    address_space: Option<u64>,
+    client: Client,
+    before: u64,
+    peak: u64,
+    after: u64,
+    lines: usize,
+    last_lines: Vec<String>,
+    ended: Option<String>,
+}
+
+/// What the client said at its end.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Client {
+    p50: u64,
+    p99: u64,
+    asked: u64,
+    errors: u64,
+    told: String,
+}
+
+/// Runs one attack against a service of its own.
+pub(crate) fn measure(attack: &Attack, arguments: &Arguments, space: Option<u64>) -> Result<Row> {
+    let mut service = Service::start(&arguments.tollgate, space)?;
+    let mut client = start_client(&service)?;
+    std::thread::sleep(ALONE);
+    let (before, lines) = (service.resident(), service.lines());
+    service.forget_peak()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    go_on(&runtime, attack, &service, arguments.lasts);
+    let peak = service.peak();
+    // Ends every task of the attack, and with them their connections.
+    runtime.shutdown_timeout(END_WITHIN);
+    let after = settled(&service, before, arguments.settle);
+    let client = end_client(&mut client)?;
+    Ok(Row {
+        name: attack.name,
+        address_space: space,
+        client,
+        before,
+        peak,
+        after,
+        lines: service.lines() - lines,
+        last_lines: service.last_lines(),
+        ended: service.ended(),
+    })
+}
+
+fn go_on(runtime: &Runtime, attack: &Attack, service: &Service, lasts: Duration) {
+    let attacking = (attack.begin)(service.target);
+    let _over = runtime.block_on(async { tokio::time::timeout(lasts, attacking).await });
+}
+
+/// What is resident once it is back, or when the time for that is over.
+fn settled(service: &Service, before: u64, settle: Duration) -> u64 {
+    let latest = Instant::now() + settle;
+    loop {
+        let now = service.resident();
+        if now <= kept_max(before) || Instant::now() > latest {
+            return now;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn kept_max(before: u64) -> u64 {
+    before + (before * KEPT_PERCENT / 100).max(KEPT_KIB)
+}
+
+fn start_client(service: &Service) -> Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg(CLIENT).args(service.target.words());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.spawn()
+}
+
+fn end_client(client: &mut Child) -> Result<Client> {
+    if let Some(mut stdin) = client.stdin.take() {
+        stdin.flush()?;
+    }
+    let mut text = String::new();
+    if let Some(stdout) = client.stdout.as_mut() {
+        stdout.read_to_string(&mut text)?;
+    }
+    client.wait()?;
+    Ok(Client::parse(&text))
+}
+
+// === impl Client ===
+
+impl Client {
+    fn parse(text: &str) -> Client {
+        let mut words = text.trim().splitn(5, ' ');
+        let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+        let (p50, p99, asked, errors) = (number(), number(), number(), number());
+        Client {
+            p50,
+            p99,
+            asked,
+            errors,
+            told: words.next().unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+// === impl Row ===
+
+impl Row {
+    pub(crate) const HEADINGS: &str = "\
+attack                     space requests errors p50 ms p99 ms <50  before    peak   after  log
+                             MiB                                       MiB     MiB     MiB lines";
+
+    /// What must hold and does not.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        let space = self
+            .address_space
+            .map_or(String::new(), |mib| format!(" in {mib} MiB"));
+        let mut fault = |what: String| faults.push(format!("{}{space}: {what}", self.name));
+        if let Some(ended) = &self.ended {
+            fault(format!(
+                "the service ended: {ended}; {}",
+                self.last_lines.join("; ")
+            ));
+        }
+        if self.client.asked == 0 || self.client.errors > 0 {
+            let Client { errors, told, .. } = &self.client;
+            fault(format!("the client had {errors} errors: {told}"));
+        }
+        if self.peak > self.before + BUDGET_KIB {
+            let grown = (self.peak - self.before) >> 10;
+            fault(format!(
+                "{grown} MiB more at the peak, {} allowed",
+                BUDGET_KIB >> 10
+            ));
+        }
+        if self.after > kept_max(self.before) {
+            fault(format!(
+                "{} KiB before, {} KiB after",
+                self.before, self.after
+            ));
+        }
+        if self.lines >= LINES_MAX {
+            fault(format!(
+                "{} lines, such as {:?}",
+                self.lines,
+                self.last_lines.last()
+            ));
+        }
+        faults
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Client {
+            p50,
+            p99,
+            asked,
+            errors,
+            ..
+        } = &self.client;
+        let space = self
+            .address_space
+            .map_or("-".to_owned(), |mib| mib.to_string());
+        let millis = |micros: u64| format!("{}.{}", micros / 1000, micros % 1000 / 100);
+        let mib = |kib: u64| format!("{}.{}", kib >> 10, (kib & 1023) * 10 / 1024);
+        let verdict = if *p99 < P99_MICROS { "yes" } else { "no" };
+        write!(
+            f,
+            "{:<26} {space:>5} {asked:>8} {errors:>6} {:>6} {:>6} {verdict:>3} {:>7} {:>7} {:>7} \
+             {:>5}",
+            self.name,
+            millis(*p50),
+            millis(*p99),
+            mib(self.before),
+            mib(self.peak),
+            mib(self.after),
+            self.lines,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row() -> Row {
+        Row {
+            name: "test",
+            address_space: Some(512),
+            client: Client::parse("900 2100 30 0 \n"),
+            before: 20 << 10,
+            peak: 40 << 10,
+            after: 21 << 10,
+            lines: 3,
+            last_lines: Vec::new(),
+            ended: None,
+        }
+    }
+
+    #[test]
+    fn every_requirement_can_be_missed() {
+        assert_eq!(row().faults(), [""; 0]);
+        let missed: [fn(&mut Row); 6] = [
+            |row| row.ended = Some("aborted".to_owned()),
+            |row| row.client.errors = 1,
+            |row| row.client.asked = 0,
+            |row| row.peak = row.before + BUDGET_KIB + 1,
+            |row| row.after = row.before * 2,
+            |row| row.lines = LINES_MAX,
+        ];
+        for miss in missed {
+            let mut row = row();
+            miss(&mut row);
+            assert_eq!(row.faults().len(), 1, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn the_client_is_understood() {
+        let client = Client::parse("900 2100 30 2 grpc: cut off; http: status 503\n");
+        assert_eq!(
+            (client.p50, client.p99, client.asked, client.errors),
+            (900, 2100, 30, 2)
+        );
+        assert_eq!(client.told, "grpc: cut off; http: status 503");
+    }
+}

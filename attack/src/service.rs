@@ -1,0 +1,151 @@
+//! A real `tollgate serve`, and what the system says of its process.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Result};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tollgate_testbed::Folder;
+
+use crate::target::Target;
+
+/// How long the service may take to listen.
+const LISTENS_WITHIN: Duration = Duration::from_secs(30);
+/// The lines of the log that are kept, to be shown when there were too many.
+const LINES_KEPT: usize = 5;
+const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 4000000000/day}]\n";
+/// Everything by default but the ports and the size of the store.
+const SETTINGS: &str = "rules: [rules.yaml]\n\
+    listen: {grpc: '127.0.0.1:0', http: '127.0.0.1:0', admin: '127.0.0.1:0'}\n\
+    memory: {max_keys: 100000}\n";
+
+/// A running service; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Service {
+    process: Child,
+    pub(crate) target: Target,
+    lines: Arc<AtomicUsize>,
+    last: Arc<Mutex<Vec<String>>>,
+    _folder: Folder,
+}
+
+// === impl Service ===
+
+impl Service {
+    /// Starts `program`, in an address space of so many MiB if that is said.
+    pub(crate) fn start(program: &Path, address_space: Option<u64>) -> Result<Service> {
+        let folder = Folder::new();
+        fs::write(folder.file("rules.yaml"), RULES)?;
+        fs::write(folder.file("tollgate.yaml"), SETTINGS)?;
+        let space = address_space.map_or("unlimited".to_owned(), |mib| (mib << 10).to_string());
+        let limited = format!("ulimit -v {space} && exec \"$0\" \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &limited]).arg(program).arg("serve");
+        command.arg(folder.file("tollgate.yaml"));
+        let mut process = command.stderr(Stdio::piped()).spawn()?;
+        let stderr = process.stderr.take().expect("asked for above");
+        let (lines, last) = (Arc::default(), Arc::default());
+        let (send, listening) = mpsc::channel();
+        let (counted, kept) = (Arc::clone(&lines), Arc::clone(&last));
+        std::thread::spawn(move || follow(BufReader::new(stderr), &counted, &kept, &send));
+        let target = target(&listening);
+        let Some(target) = target else {
+            let _ended_already = process.kill();
+            let _code = process.wait();
+            return Err(std::io::Error::other("the service does not listen"));
+        };
+        Ok(Service {
+            process,
+            target,
+            lines,
+            last,
+            _folder: folder,
+        })
+    }
+
+    /// How it ended, if it did.
+    pub(crate) fn ended(&mut self) -> Option<String> {
+        let status = self.process.try_wait().ok().flatten()?;
+        Some(status.to_string())
+    }
+
+    /// Lines of its log so far.
+    pub(crate) fn lines(&self) -> usize {
+        self.lines.load(Ordering::Relaxed)
+    }
+
+    /// The last lines of its log.
+    pub(crate) fn last_lines(&self) -> Vec<String> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.clone()
+    }
+
+    /// Its resident memory now, in KiB.
+    pub(crate) fn resident(&self) -> u64 {
+        self.status("VmRSS:")
+    }
+
+    /// The most that was resident since [`Service::forget_peak`], in KiB.
+    pub(crate) fn peak(&self) -> u64 {
+        self.status("VmHWM:")
+    }
+
+    /// Begins a new measurement of the peak.
+    pub(crate) fn forget_peak(&self) -> Result<()> {
+        // Documented in proc(5): 5 resets the peak to what is resident now.
+        fs::write(format!("/proc/{}/clear_refs", self.process.id()), "5")
+    }
+
+    fn status(&self, name: &str) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()));
+        let status = status.unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let number = line.and_then(|line| line.split_whitespace().next());
+        number.and_then(|number| number.parse().ok()).unwrap_or(0)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ended_already = self.process.kill();
+        let _code = self.process.wait();
+    }
+}
+
+/// Reads the log to its end, so that the service never waits.
+fn follow(
+    log: impl BufRead,
+    lines: &AtomicUsize,
+    last: &Mutex<Vec<String>>,
+    listening: &Sender<String>,
+) {
+    for line in log.lines().map_while(Result::ok) {
+        lines.fetch_add(1, Ordering::Relaxed);
+        if line.contains("listening") {
+            let _known_already = listening.send(line.clone());
+        }
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.len() == LINES_KEPT {
+            last.remove(0);
+        }
+        last.push(line);
+    }
+}
+
+/// The addresses in the lines that tell them, in whichever order they come.
+fn target(listening: &Receiver<String>) -> Option<Target> {
+    let mut words = [const { String::new() }; 3];
+    while words.iter().any(String::is_empty) {
+        let line = listening.recv_timeout(LISTENS_WITHIN).ok()?;
+        let address = line.split("address=").nth(1)?.split_whitespace().next()?;
+        let listeners = ["grpc", "http", "admin"];
+        let is_named = |name: &&str| line.replace('"', "").contains(&format!("={name}"));
+        let named = listeners.iter().position(is_named)?;
+        address.trim_matches('"').clone_into(&mut words[named]);
+    }
+    Target::parse(&words)
+}

@@ -1,0 +1,31 @@
+//! Where the service listens.
+
+use std::net::SocketAddr;
+
+/// The addresses of its listeners.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub(crate) grpc: SocketAddr,
+    pub(crate) http: SocketAddr,
+    pub(crate) admin: SocketAddr,
+}
+
+// === impl Target ===
+
+impl Target {
+    /// Three addresses, as [`Target::words`] has them.
+    pub(crate) fn parse(words: &[String]) -> Option<Target> {
+        let [grpc, http, admin] = words else {
+            return None;
+        };
+        Some(Target {
+            grpc: grpc.parse().ok()?,
+            http: http.parse().ok()?,
+            admin: admin.parse().ok()?,
+        })
+    }
+
+    pub(crate) fn words(&self) -> [String; 3] {
+        [self.grpc, self.http, self.admin].map(|address| address.to_string())
+    }
+}

@@ -1,0 +1,40 @@
+//! Attacks on a real `tollgate serve`, with a well-behaved client beside each.
+
+use std::time::Instant;
+
+use crate::chore::Chore;
+use crate::step::{Outcome, Step, target};
+
+pub(crate) const CHORE: Chore = Chore {
+    name: "attack",
+    about: "[--seconds 10] [--only WORDS] ...: attacks on a release build of the service",
+    run,
+};
+
+/// In CI each attack is short, in the smaller address space alone, and the builds are those that
+/// the tests have used.
+const IN_CI: [&str; 6] = ["--seconds", "1", "--settle", "15", "--address-space", "512"];
+const BUILD: [&str; 5] = ["build", "-p", "tollgate-cli", "-p", "tollgate-attack"];
+
+fn run(args: &[String]) -> Result<(), String> {
+    Step::cargo("build", &BUILD).args(["--release"]).run()?;
+    attack("release").args(args).run()
+}
+
+/// Builds what is attacked and what attacks, and runs every attack for a short time.
+pub(crate) fn outcome() -> Outcome {
+    let start = Instant::now();
+    let built = Step::cargo("build for attacks", &BUILD).outcome();
+    if built.problem.is_some() {
+        return built;
+    }
+    let mut outcome = attack("debug").args(IN_CI).outcome();
+    outcome.took = start.elapsed();
+    outcome
+}
+
+fn attack(profile: &str) -> Step {
+    let built = target(profile);
+    let step = Step::new("attack", built.join("tollgate-attack"));
+    step.args(["--tollgate".into(), built.join("tollgate")])
+}
