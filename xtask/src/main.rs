@@ -20,6 +20,8 @@ mod attack;
 
 mod stress;
 
+mod simulate;
+
 mod deny;
 
 mod miri;
@@ -32,12 +34,13 @@ use std::process::ExitCode;
 
 use chore::Chore;
 
-const CHORES: [Chore; 9] = [
+const CHORES: [Chore; 10] = [
     ci::CHORE,
     loom::CHORE,
     asan::CHORE,
     stress::CHORE,
     attack::CHORE,
+    simulate::CHORE,
     deny::CHORE,
     miri::CHORE,
     fuzz::CHORE,
@@ -67,6 +70,6 @@ fn main() -> ExitCode {
 fn print_list() {
     println!("Usage: cargo xtask CHORE\n");
     for Chore { name, about, .. } in CHORES {
-        println!("  {name:<8}{about}");
+        println!("  {name:<16}{about}");
     }
 }

@@ -31,7 +31,15 @@ const LEVELS: [&[&str]; 4] = [
 /// Arrows that do not point to a lower level, and why they may be.
 const EXCEPTIONS: [(&str, &str, &str); 0] = [];
 /// For tests and chores only: no crate with a level depends on them, except for its tests.
-const LEVELLESS: [&str; 6] = ["attack", "behaviour", "bench", "fuzz", "testbed", "xtask"];
+const LEVELLESS: [&str; 7] = [
+    "attack",
+    "behaviour",
+    "bench",
+    "fuzz",
+    "simulation",
+    "testbed",
+    "xtask",
+];
 
 /// A source file and what the scans need of it.
 struct Source {

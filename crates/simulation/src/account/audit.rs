@@ -1,0 +1,109 @@
+//! What must be true once everything is well again.
+
+use tollgate_core::{Decision, Mode};
+
+use super::{Account, Bound, MILLI, Tab, Taken};
+use crate::plan::Plan;
+
+/// A limit whose time does not pass during a run.
+const LONG: u64 = 1_000_000 * MILLI;
+
+impl Account {
+    /// All is well, and whatever was out has come back: what is used must be what was allowed.
+    ///
+    /// `decision` is the answer to a peek under the counter's largest limit.
+    pub(crate) fn audit(&mut self, counter: usize, now: u64, decision: &Decision) {
+        let plan = &self.plan.counters[counter];
+        let bound = Bound::new(plan, self.plan.setup.base_micros, &self.jumps);
+        let tab = &self.tabs[counter];
+        if bound.memory() < LONG || !self.jumps.is_empty() || plan.limits.len() > 1 {
+            return;
+        }
+        let limit = &plan.limits[0];
+        let capacity = u64::from(limit.capacity());
+        let used = capacity - u64::from(decision.remaining()).min(capacity);
+        let refilled = match limit.interval() {
+            Some(interval) => now / interval.as_nanos().max(1) + 1,
+            None => 0,
+        };
+        let least = tab.least().saturating_sub(refilled).min(capacity);
+        let most = tab.most() + refilled;
+        let is_exact = tab.excused.is_empty();
+        let reported = plan.mode != Mode::WriteBack || self.is_undisturbed();
+        if used < least && is_exact && reported {
+            let why = format!("counter {counter}: {used} used, but at least {least} were allowed");
+            self.fail(now, &why);
+        } else if used > most && (plan.mode == Mode::Strict || self.is_undisturbed()) {
+            let why = format!("counter {counter}: {used} used, but at most {most} were allowed");
+            self.fail(now, &why);
+        }
+    }
+
+    /// Nothing is locked for longer than its limit's memory.
+    pub(crate) fn audit_recovered(&mut self, counter: usize, now: u64, decision: &Decision) {
+        let plan = &self.plan.counters[counter];
+        let limit = &plan.limits[0];
+        if decision.remaining() != limit.capacity() {
+            let why = format!(
+                "counter {counter}: {} of {} remain although nobody has asked for longer than the \
+                 limit remembers",
+                decision.remaining(),
+                limit.capacity(),
+            );
+            self.fail(now, &why);
+        }
+    }
+
+    /// How long the longest of all limits remembers, in nanoseconds.
+    pub(crate) fn memory(plan: &Plan) -> u64 {
+        let memory = plan
+            .counters
+            .iter()
+            .map(|counter| Bound::new(counter, 0, &[]).memory());
+        memory.max().unwrap_or(0)
+    }
+
+    /// How often that, if units are owed beyond a limit: each instance may have allowed all of it.
+    pub(crate) fn debts(&self) -> u32 {
+        let counters = &self.plan.counters;
+        match counters
+            .iter()
+            .any(|counter| counter.mode == Mode::WriteBack)
+        {
+            true => u32::try_from(self.instances).unwrap_or(u32::MAX),
+            false => 1,
+        }
+    }
+
+    /// Whether any clock was set.
+    pub(crate) const fn has_jumps(&self) -> bool {
+        !self.jumps.is_empty()
+    }
+
+    /// Whether nothing was wrong but cancelled requests.
+    fn is_undisturbed(&self) -> bool {
+        let started = u64::try_from(self.plan.setup.instances).unwrap_or(u64::MAX);
+        self.disturbed_until <= 3_000 * MILLI
+            && self.instances == started
+            && self.tabs.iter().all(|tab| tab.unknown.is_empty())
+    }
+}
+
+// === impl Tab ===
+
+impl Tab {
+    /// Units that are used for sure.
+    fn least(&self) -> u64 {
+        sum(&self.allowed).saturating_sub(sum(&self.refunds))
+    }
+
+    /// Units that may be used.
+    fn most(&self) -> u64 {
+        let refunds = sum(&self.refunds).saturating_sub(self.lost_refunds);
+        (sum(&self.allowed) + sum(&self.unknown)).saturating_sub(refunds)
+    }
+}
+
+fn sum(list: &[Taken]) -> u64 {
+    list.iter().map(|taken| taken.units).sum()
+}

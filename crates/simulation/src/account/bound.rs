@@ -1,0 +1,98 @@
+//! How many units a counter's limits allow over a length of time, wherever it begins.
+
+use tollgate_core::{Algorithm, Limit};
+
+use super::{MILLI, Taken};
+use crate::plan::Counter;
+
+/// What a counter's limits allow.
+pub(super) struct Bound<'p> {
+    counter: &'p Counter,
+    /// The world's start, in nanoseconds since 1970.
+    base: u64,
+    /// Whether windows may begin at other times than they should.
+    is_skewed: bool,
+}
+
+// === impl Bound ===
+
+impl<'p> Bound<'p> {
+    pub(super) const fn new(counter: &'p Counter, base_micros: u64, jumps: &[u64]) -> Bound<'p> {
+        Bound {
+            counter,
+            base: base_micros * 1_000,
+            is_skewed: !jumps.is_empty(),
+        }
+    }
+
+    /// How long consumed units are remembered.
+    pub(super) fn memory(&self) -> u64 {
+        let memory = |limit: &Limit| match limit.interval() {
+            Some(interval) => interval.as_nanos() * u64::from(limit.capacity()),
+            None => 2 * limit.window().as_nanos(),
+        };
+        self.counter.limits.iter().map(memory).max().unwrap_or(0)
+    }
+
+    /// The most units of all versions of the limit between two moments.
+    pub(super) fn most(&self, from: u64, to: u64) -> u64 {
+        let limits = self.counter.limits.iter();
+        limits
+            .map(|limit| self.most_of(limit, from, to))
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn most_of(&self, limit: &Limit, from: u64, to: u64) -> u64 {
+        let (capacity, window) = (u64::from(limit.capacity()), limit.window().as_nanos());
+        // Redis's clock tells up to a millisecond more.
+        let span = to - from + 2 * MILLI;
+        if let Some(interval) = limit.interval() {
+            // A changed bucket keeps its time, of which the longer interval is more.
+            return self.counter.capacity().max(capacity) + span / interval.as_nanos().max(1) + 1;
+        }
+        let parts = |length: u64| {
+            let index = |at: u64| (self.base + at) / length;
+            index(to + 2 * MILLI) - index(from) + 1 + u64::from(self.is_skewed)
+        };
+        match limit.algorithm() {
+            Algorithm::SlidingLog => capacity * (span / window + 1),
+            Algorithm::SlidingWindow(segments) => {
+                let segments = u64::from(segments.get());
+                capacity * parts(window / segments).div_ceil(segments)
+            }
+            _ => capacity * parts(window),
+        }
+    }
+
+    /// How `last` breaks the bound together with those before it; `extra` is what may come on top,
+    /// of the time since some moment.
+    pub(super) fn broken_by(
+        &self,
+        all: &[Taken],
+        last: Taken,
+        extra: impl Fn(u64) -> u64,
+    ) -> Option<String> {
+        let mut sum = 0;
+        for (index, taken) in all.iter().enumerate().rev() {
+            if taken.to > last.to {
+                continue;
+            }
+            sum += taken.units;
+            // The next one before began at the same moment: it belongs to it.
+            if index > 0 && all[index - 1].from == taken.from {
+                continue;
+            }
+            let most = self.most(taken.from, last.to);
+            let extra = extra(taken.from);
+            if sum > most + extra {
+                let length = (last.to - taken.from) / MILLI;
+                return Some(format!(
+                    "{sum} units were allowed within {length} ms, where {most} and {extra} are \
+                     explained"
+                ));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,349 @@
+//! Redis as it is deployed: one server, one watched by a sentinel, or a Cluster, each primary with
+//! a replica that is a little behind.
+
+mod redirect;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use tokio::time::{Duration, Instant};
+use tollgate_behaviour::Random;
+
+use crate::keyspace::{Entry, Keyspace};
+use crate::resp::Reply;
+use crate::server::{Server, key_count};
+use crate::slots::{SLOTS, slot_of};
+
+/// How Redis is deployed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Topology {
+    /// One address, behind which a replica takes over.
+    Single,
+    /// A sentinel says which server is the primary.
+    Sentinel,
+    /// Three primaries, each with a replica.
+    Cluster,
+}
+
+/// What they call the primary.
+pub(crate) const MASTER: &str = "limits";
+/// The address that follows the primary.
+const SERVICE: &str = "redis:6379";
+const SENTINEL: &str = "sentinel:26379";
+const CLUSTER_SHARDS: u16 = 3;
+
+/// All servers.
+pub(crate) struct Deployment {
+    pub(crate) topology: Topology,
+    pub(crate) servers: Vec<Server>,
+    pub(crate) shards: Vec<Shard>,
+    /// The shard of each slot.
+    slots: Vec<usize>,
+    /// Slots that are on their way, and to which shard.
+    moving: BTreeMap<u16, usize>,
+    /// The Cluster has noticed that a primary is gone, and answers nothing.
+    pub(crate) is_down: bool,
+    random: Random,
+    start: Instant,
+    /// Everybody's time at the start, in microseconds since 1970.
+    base: u64,
+    pub(crate) commands: u64,
+}
+
+/// A primary and its replica.
+pub(crate) struct Shard {
+    pub(crate) primary: usize,
+    pub(crate) replica: usize,
+    /// What the replica has, and what is on its way there.
+    copy: Keyspace,
+    behind: VecDeque<(Instant, Vec<u8>, Option<Entry>)>,
+    lag: Duration,
+}
+
+/// What one connection has said before.
+#[derive(Debug, Default)]
+pub(crate) struct Session {
+    is_asking: bool,
+}
+
+// === impl Deployment ===
+
+impl Deployment {
+    pub(crate) fn new(topology: Topology, base: u64, random: Random) -> Deployment {
+        let count = match topology {
+            Topology::Cluster => usize::from(CLUSTER_SHARDS),
+            Topology::Single | Topology::Sentinel => 1,
+        };
+        let shards = (0..count).map(|shard| Shard {
+            primary: shard,
+            replica: count + shard,
+            copy: Keyspace::default(),
+            behind: VecDeque::new(),
+            lag: Duration::ZERO,
+        });
+        let slots = (0..SLOTS).map(|slot| {
+            let shard = u32::from(slot) * u32::try_from(count).unwrap_or(1) / u32::from(SLOTS);
+            usize::try_from(shard).unwrap_or(0)
+        });
+        Deployment {
+            topology,
+            servers: (0..2 * count).map(|_| Server::new()).collect(),
+            shards: shards.collect(),
+            slots: slots.collect(),
+            moving: BTreeMap::new(),
+            is_down: false,
+            random,
+            start: Instant::now(),
+            base,
+            commands: 0,
+        }
+    }
+
+    /// The addresses that an instance is told.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        match self.topology {
+            Topology::Single => vec![SERVICE.to_owned()],
+            Topology::Sentinel => vec![SENTINEL.to_owned()],
+            Topology::Cluster => (0..2).map(address).collect(),
+        }
+    }
+
+    /// The server at an address; a sentinel is behind all of them.
+    pub(crate) fn server_at(&self, named: &str) -> Option<usize> {
+        match named {
+            SERVICE => Some(self.shards[0].primary),
+            SENTINEL => Some(self.sentinel()),
+            _ => (0..self.servers.len()).find(|server| address(*server) == named),
+        }
+    }
+
+    pub(crate) fn sentinel(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// Whether connections are accepted.
+    pub(crate) fn is_up(&self, server: usize) -> bool {
+        self.servers.get(server).is_none_or(|server| server.is_up)
+    }
+
+    pub(crate) fn stopped_until(&self, server: usize) -> Option<Instant> {
+        let until = self.servers.get(server)?.stopped_until?;
+        (until > Instant::now()).then_some(until)
+    }
+
+    /// Everybody's time, in microseconds since 1970.
+    pub(crate) fn micros(&self) -> u64 {
+        let passed = Instant::now().duration_since(self.start).as_micros();
+        self.base + u64::try_from(passed).unwrap_or(u64::MAX / 2)
+    }
+
+    /// The moment that a server's clock tells.
+    pub(crate) fn tell(&mut self, server: usize) -> u64 {
+        let micros = self.micros() + self.random.between(0, 900);
+        self.servers[server].clock.tell(micros)
+    }
+
+    /// Executes one command.
+    pub(crate) fn execute(
+        &mut self,
+        server: usize,
+        session: &mut Session,
+        words: &[Bytes],
+    ) -> Reply {
+        self.commands += 1;
+        let Some((name, rest)) = words.split_first() else {
+            return Reply::error("ERR empty command");
+        };
+        let name = String::from_utf8_lossy(name).to_ascii_uppercase();
+        let rest: Vec<Vec<u8>> = rest.iter().map(|word| word.to_vec()).collect();
+        if server == self.sentinel() {
+            return self.ask_sentinel(&name, &rest);
+        }
+        let is_asking = std::mem::take(&mut session.is_asking);
+        if self.servers[server]
+            .loading_until
+            .is_some_and(|until| until > Instant::now())
+        {
+            return Reply::error("LOADING Redis is loading the dataset in memory");
+        }
+        match name.as_str() {
+            "PING" => Reply::Simple("PONG".to_owned()),
+            "AUTH" => Reply::ok(),
+            "ASKING" => {
+                session.is_asking = true;
+                Reply::ok()
+            }
+            "SCRIPT" => self.servers[server].script(&rest),
+            "CLUSTER" => self.tell_slots(),
+            "EVAL" | "EVALSHA" => {
+                let keys = rest[2..2 + key_count(&rest)].to_vec();
+                self.on_keys(server, &keys, is_asking, |this, micros, is_read_only| {
+                    this.servers[server].eval(&name, &rest, micros, is_read_only)
+                })
+            }
+            _ => {
+                let keys: Vec<Vec<u8>> = rest.iter().take(1).cloned().collect();
+                self.on_keys(server, &keys, is_asking, |this, micros, _| {
+                    this.servers[server].keyspace.execute(&name, &rest, micros)
+                })
+            }
+        }
+    }
+
+    /// Works on keys, if this server serves them, and tells its replica.
+    fn on_keys(
+        &mut self,
+        server: usize,
+        keys: &[Vec<u8>],
+        is_asking: bool,
+        work: impl FnOnce(&mut Deployment, u64, bool) -> Reply,
+    ) -> Reply {
+        let micros = self.tell(server);
+        if let Some(redirection) = self.redirect(server, keys, is_asking, micros / 1_000) {
+            return redirection;
+        }
+        let Some(shard) = self.shards.iter().position(|shard| shard.primary == server) else {
+            return self.on_replica(server, micros, work);
+        };
+        let reply = work(self, micros, false);
+        self.replicate(shard);
+        reply
+    }
+
+    /// Whoever asks a replica reads what has arrived there.
+    fn on_replica(
+        &mut self,
+        server: usize,
+        micros: u64,
+        work: impl FnOnce(&mut Deployment, u64, bool) -> Reply,
+    ) -> Reply {
+        let shard = self.shards.iter().position(|shard| shard.replica == server);
+        let shard = shard.expect("a server is primary or replica");
+        self.shards[shard].catch_up();
+        self.servers[server].keyspace = self.shards[shard].copy.clone();
+        work(self, micros, true)
+    }
+
+    /// Sends what was changed to the replica.
+    fn replicate(&mut self, shard: usize) {
+        let now = Instant::now();
+        let shard = &mut self.shards[shard];
+        let changes = self.servers[shard.primary].keyspace.take_changes();
+        let sent = changes.into_iter().map(|(key, entry)| (now, key, entry));
+        shard.behind.extend(sent);
+        shard.catch_up();
+    }
+
+    fn ask_sentinel(&self, name: &str, rest: &[Vec<u8>]) -> Reply {
+        match (name, rest) {
+            ("SENTINEL", [_, master]) if master == MASTER.as_bytes() => {
+                let address = address(self.shards[0].primary);
+                let (host, port) = address.split_once(':').unwrap_or_default();
+                Reply::Array(vec![Reply::bulk(host), Reply::bulk(port)])
+            }
+            ("SENTINEL", _) => Reply::Nil,
+            ("PING", _) => Reply::Simple("PONG".to_owned()),
+            ("AUTH", _) => Reply::ok(),
+            _ => Reply::error("ERR unknown command"),
+        }
+    }
+}
+
+impl Deployment {
+    /// A shard's replica is promoted; tells the keys of which it has missed a write. Its former
+    /// primary becomes the replica, with the same keys.
+    pub(crate) fn promote(&mut self, shard: usize) -> Vec<Vec<u8>> {
+        let Shard {
+            primary,
+            replica,
+            copy,
+            behind,
+            ..
+        } = &mut self.shards[shard];
+        let lost = behind.drain(..).map(|(_, key, _)| key).collect();
+        std::mem::swap(primary, replica);
+        let (primary, replica) = (*primary, *replica);
+        let keyspace = copy.clone();
+        self.servers[primary].keyspace = keyspace.clone();
+        self.servers[replica].keyspace = keyspace;
+        self.is_down = false;
+        lost
+    }
+
+    /// How far behind a shard's replica is from now on.
+    pub(crate) fn set_lag(&mut self, shard: usize, lag: Duration) {
+        self.shards[shard].lag = lag;
+    }
+
+    /// A primary begins anew with what it had.
+    pub(crate) fn restart(&mut self, server: usize) {
+        let keyspace = std::mem::take(&mut self.servers[server].keyspace);
+        self.servers[server].restart(keyspace);
+    }
+
+    /// Everything works again; slots that were moving have arrived.
+    pub(crate) fn heal(&mut self) {
+        for (slot, _) in self.moving.clone() {
+            self.finish_move(slot);
+        }
+        self.is_down = false;
+        for server in 0..self.servers.len() {
+            let server = &mut self.servers[server];
+            if !server.is_up {
+                let keyspace = std::mem::take(&mut server.keyspace);
+                server.restart(keyspace);
+            }
+            server.is_full = false;
+            server.stopped_until = None;
+            server.loading_until = None;
+        }
+        for shard in 0..self.shards.len() {
+            self.set_lag(shard, Duration::ZERO);
+            self.shards[shard].catch_up();
+        }
+    }
+
+    /// Names of the keys that are left on all primaries.
+    pub(crate) fn names(&mut self) -> Vec<String> {
+        let primaries: Vec<usize> = self.shards.iter().map(|shard| shard.primary).collect();
+        let mut names = Vec::new();
+        for primary in primaries {
+            let millis = self.tell(primary) / 1_000;
+            names.extend(self.servers[primary].keyspace.names(millis));
+        }
+        names
+    }
+
+    pub(crate) fn script_errors(&self) -> Vec<String> {
+        let errors = self.servers.iter().flat_map(|server| &server.script_errors);
+        errors.cloned().collect()
+    }
+}
+
+// === impl Shard ===
+
+impl Shard {
+    /// The replica takes in what has arrived there.
+    fn catch_up(&mut self) {
+        let now = Instant::now();
+        while self
+            .behind
+            .front()
+            .is_some_and(|(at, ..)| *at + self.lag <= now)
+        {
+            if let Some((_, key, entry)) = self.behind.pop_front() {
+                self.copy.apply(key, entry);
+            }
+        }
+    }
+}
+
+/// Where a server listens.
+pub(crate) fn address(server: usize) -> String {
+    format!("server-{server}:6379")
+}
+
+/// Whether a key lies in `slot`.
+fn lies_in(slot: u16) -> impl Fn(&[u8]) -> bool {
+    move |key| slot_of(key) == slot
+}

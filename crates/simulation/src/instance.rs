@@ -1,0 +1,239 @@
+//! One running Tollgate instance: the real store over Redis, its fallback and its memory.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, sleep_until};
+use tollgate_core::{Charge, Clock, Key, KeyHasher, Moment, Now, Span, Store, StoreError, Verdict};
+use tollgate_memory::{Memory, RandomKeys};
+use tollgate_redis::simulated::{Connecting, Surroundings, Transport};
+use tollgate_redis::{Config, Fallback, Redis, Servers};
+
+use crate::deployment::{MASTER, Session, Topology};
+use crate::network::{End, Link};
+use crate::plan::Setup;
+use crate::resp;
+use crate::world::World;
+
+/// Keys that an instance's own memory has room for.
+const LOCAL_KEYS: usize = 1_000;
+
+/// One process.
+#[derive(Clone)]
+pub(crate) struct Instance {
+    /// Counts processes: one that is started again has another number.
+    pub(crate) number: usize,
+    pub(crate) store: Arc<Fallback<Memory<WallClock>>>,
+    wall: Arc<AtomicI64>,
+}
+
+/// The time of one instance: the world's, and a wall clock that may be wrong.
+#[derive(Clone, Debug)]
+pub(crate) struct WallClock {
+    start: Instant,
+    base: u64,
+    /// Nanoseconds that the wall clock is ahead.
+    wall: Arc<AtomicI64>,
+}
+
+/// What became of a decision, and who made it.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// Redis, a lease, or a denial that was remembered.
+    Decided(Verdict),
+    /// The fallback's choice or its memory.
+    FellBack(Verdict),
+    Failed(StoreError),
+    /// The caller went away.
+    Cancelled,
+}
+
+/// A decision that is given up when it was polled so often.
+struct Decide<'s, F> {
+    store: &'s Fallback<Memory<WallClock>>,
+    future: Pin<Box<F>>,
+    polls_left: Option<u32>,
+}
+
+struct Dialer {
+    world: Arc<World>,
+    instance: usize,
+}
+
+// === impl Instance ===
+
+impl Instance {
+    /// Starts a process.
+    ///
+    /// # Panics
+    ///
+    /// If the store does not like its configuration.
+    pub(crate) fn start(world: &Arc<World>, number: usize, setup: &Setup) -> Instance {
+        let (start, wall) = (world.start, Arc::new(AtomicI64::new(0)));
+        let dialer = Dialer {
+            world: Arc::clone(world),
+            instance: number,
+        };
+        let surroundings = Surroundings {
+            transport: Arc::new(dialer),
+            clock: Arc::new(move || Moment::from_nanos(nanos_since(start))),
+        };
+        let redis = Redis::connect_within(&config(world, setup), &surroundings);
+        let clock = WallClock {
+            start,
+            base: setup.base_micros * 1_000,
+            wall: Arc::clone(&wall),
+        };
+        let memory = Memory::builder().max_keys(LOCAL_KEYS).clock(clock);
+        let memory = memory.keys(RandomKeys::with_secret(1, 2)).build();
+        let redis = redis.expect("the configuration is valid");
+        Instance {
+            number,
+            store: Arc::new(Fallback::new(redis, memory)),
+            wall,
+        }
+    }
+
+    /// Sets the wall clock forward or back.
+    pub(crate) fn set_wall(&self, nanos: i64) {
+        self.wall.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    /// Decides; gives up when it was polled `polls` times.
+    pub(crate) async fn decide(&self, charges: &[Charge<'_>], polls: Option<u32>) -> Outcome {
+        Decide {
+            store: &self.store,
+            future: Box::pin(self.store.decide(charges)),
+            polls_left: polls,
+        }
+        .await
+    }
+}
+
+fn config(world: &World, setup: &Setup) -> Config {
+    let redis = world.redis();
+    let addresses = redis.addresses();
+    let servers = match redis.topology {
+        Topology::Single => Servers::Single(addresses[0].clone()),
+        Topology::Cluster => Servers::Cluster(addresses),
+        Topology::Sentinel => Servers::Sentinel {
+            addresses,
+            master: MASTER.to_owned(),
+        },
+    };
+    Config {
+        timeout: Span::from_millis(setup.timeout_ms),
+        connections: setup.connections,
+        sync_interval: Span::from_millis(setup.sync_ms),
+        ..Config::new(servers)
+    }
+}
+
+/// Virtual nanoseconds since `start`.
+pub(crate) fn nanos_since(start: Instant) -> u64 {
+    u64::try_from(Instant::now().duration_since(start).as_nanos()).unwrap_or(u64::MAX)
+}
+
+// === impl Decide ===
+
+impl<F> Future for Decide<'_, F>
+where
+    F: Future<Output = Result<Verdict, StoreError>>,
+{
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+        if self.polls_left == Some(0) {
+            return Poll::Ready(Outcome::Cancelled);
+        }
+        self.polls_left = self.polls_left.map(|polls| polls - 1);
+        let before = self.store.redis().counts().fallbacks;
+        let polled = self.future.as_mut().poll(context);
+        match polled {
+            Poll::Pending if self.polls_left == Some(0) => Poll::Ready(Outcome::Cancelled),
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(error)) => Poll::Ready(Outcome::Failed(error)),
+            Poll::Ready(Ok(verdict)) => {
+                let fell_back = self.store.redis().counts().fallbacks > before;
+                Poll::Ready(match fell_back {
+                    true => Outcome::FellBack(verdict),
+                    false => Outcome::Decided(verdict),
+                })
+            }
+        }
+    }
+}
+
+// === impl WallClock ===
+
+impl Clock for WallClock {
+    fn now(&self) -> Now {
+        let passed = nanos_since(self.start);
+        let ahead = self.wall.load(Ordering::Relaxed);
+        Now {
+            steady: Moment::from_nanos(1_000_000_000 + passed),
+            utc: Moment::from_nanos((self.base + passed).saturating_add_signed(ahead)),
+        }
+    }
+}
+
+// === impl Dialer ===
+
+impl Transport for Dialer {
+    fn connect(&self, address: &str) -> Connecting {
+        let world = Arc::clone(&self.world);
+        let (instance, address) = (self.instance, address.to_owned());
+        Box::pin(async move {
+            if world.is_dead(instance) {
+                return Err(io::ErrorKind::NetworkUnreachable.into());
+            }
+            let server = world.redis().server_at(&address);
+            let server = server.ok_or(io::ErrorKind::NotFound)?;
+            let link = Link { instance, server };
+            let (mine, theirs) = world.network.connect(link).await?;
+            if world.is_dead(instance) || !world.redis().is_up(server) {
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
+            tokio::spawn(serve(Arc::clone(&world), server, theirs));
+            let mine: Box<dyn tollgate_redis::simulated::Stream> = Box::new(mine);
+            Ok(mine)
+        })
+    }
+}
+
+/// A server's side of one connection.
+async fn serve(world: Arc<World>, server: usize, mut end: End) {
+    let mut session = Session::default();
+    let mut input = bytes::BytesMut::new();
+    loop {
+        match end.read_buf(&mut input).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        loop {
+            let stopped_until = world.redis().stopped_until(server);
+            let Some(until) = stopped_until else { break };
+            sleep_until(until).await;
+        }
+        let mut out = Vec::new();
+        while let Some(words) = resp::take(&mut input) {
+            world
+                .redis()
+                .execute(server, &mut session, &words)
+                .put(&mut out);
+        }
+        if !out.is_empty() && end.write_all(&out).await.is_err() {
+            return;
+        }
+    }
+}
+
+impl KeyHasher for Instance {
+    fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Key {
+        self.store.key(parts)
+    }
+}

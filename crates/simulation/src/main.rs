@@ -1,0 +1,113 @@
+//! Runs seeds, and prints what those that broke a promise did.
+#![expect(clippy::print_stdout, reason = "whoever runs it reads it")]
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use tollgate_simulation::{Report, run};
+
+/// Seeds that broke something, after which the rest is not run, unless more are asked for.
+const FAILURES: u64 = 5;
+const USAGE: &str = "Usage: simulate-faults [--seeds N] [--from SEED] [--threads N] [--failures N] \
+                     [--history]";
+
+/// What to run.
+struct Wanted {
+    seeds: u64,
+    from: u64,
+    threads: usize,
+    /// After so many seeds that broke something, the rest is not run.
+    failures: u64,
+    /// Prints what happened even if nothing broke.
+    history: bool,
+}
+
+fn main() -> ExitCode {
+    let wanted = match wanted(std::env::args().skip(1)) {
+        Ok(wanted) => wanted,
+        Err(problem) => {
+            eprintln!("{problem}\n{USAGE}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let start = Instant::now();
+    let (next, is_enough) = (AtomicU64::new(0), AtomicBool::new(false));
+    let failures: Mutex<Vec<Report>> = Mutex::default();
+    let decisions = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..wanted.threads {
+            scope.spawn(|| {
+                while !is_enough.load(Ordering::Relaxed) {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= wanted.seeds {
+                        return;
+                    }
+                    let report = run(wanted.from + number);
+                    decisions.fetch_add(report.decisions, Ordering::Relaxed);
+                    if wanted.history && report.broken.is_empty() {
+                        report.history.iter().for_each(|line| println!("{line}"));
+                    }
+                    if !report.broken.is_empty() {
+                        let mut failures = failures.lock().expect("nobody panics with it");
+                        failures.push(report);
+                        let count = u64::try_from(failures.len()).unwrap_or(u64::MAX);
+                        is_enough.store(count >= wanted.failures, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let mut failures = failures.into_inner().expect("nobody panicked with it");
+    failures.sort_by_key(|report| report.seed);
+    failures.iter().for_each(print);
+    let run = next.load(Ordering::Relaxed).min(wanted.seeds);
+    let (decisions, seconds) = (decisions.into_inner(), start.elapsed().as_secs_f64());
+    println!(
+        "{run} seeds, {decisions} decisions, {} failed, {seconds:.1} s",
+        failures.len()
+    );
+    match failures.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+fn print(report: &Report) {
+    println!("=== seed {} ===", report.seed);
+    report.history.iter().for_each(|line| println!("{line}"));
+    println!("--- seed {} broke:", report.seed);
+    report.broken.iter().for_each(|line| println!("{line}"));
+    println!(
+        "again: cargo xtask simulate-faults --seeds 1 --from {}\n",
+        report.seed
+    );
+}
+
+fn wanted(mut args: impl Iterator<Item = String>) -> Result<Wanted, String> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut wanted = Wanted {
+        seeds: 2_000,
+        from: 0,
+        threads,
+        failures: FAILURES,
+        history: false,
+    };
+    while let Some(arg) = args.next() {
+        let mut number = || {
+            let word = args.next().ok_or_else(|| format!("{arg} needs a number"))?;
+            word.parse::<u64>()
+                .map_err(|error| format!("{arg} {word}: {error}"))
+        };
+        match arg.as_str() {
+            "--seeds" => wanted.seeds = number()?,
+            "--from" => wanted.from = number()?,
+            "--threads" => wanted.threads = usize::try_from(number()?).unwrap_or(1).max(1),
+            "--failures" => wanted.failures = number()?,
+            "--history" => wanted.history = true,
+            _ => return Err(format!("there is no option {arg}")),
+        }
+    }
+    Ok(wanted)
+}

@@ -1,0 +1,185 @@
+//! The network between instances and servers: byte streams that delay, stall, break, and stop in
+//! the middle of a message.
+//!
+//! Everything happens in Tokio's paused time, on one thread. A stream is in order and bounded: who
+//! writes to a peer that does not read waits, as with TCP. Half of the streams also buffer what is
+//! written until it is flushed, as TLS does.
+
+mod pipe;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::time::{Duration, Instant, sleep};
+use tollgate_behaviour::Random;
+
+pub(crate) use pipe::End;
+use pipe::Pipe;
+
+/// Every link and connection.
+pub(crate) struct Network {
+    state: Mutex<State>,
+}
+
+struct State {
+    random: Random,
+    links: BTreeMap<Link, Condition>,
+    connections: Vec<Connection>,
+}
+
+/// From an instance to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Link {
+    pub(crate) instance: usize,
+    pub(crate) server: usize,
+}
+
+/// How a link is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Condition {
+    /// The longest delay of a message, in milliseconds.
+    pub(crate) delay_max: u64,
+    /// Nothing arrives before this: lost packets are sent again, later.
+    pub(crate) held_until: Option<Instant>,
+    /// New connections lead nowhere.
+    pub(crate) is_silent: bool,
+    /// New connections are refused.
+    pub(crate) is_refused: bool,
+}
+
+struct Connection {
+    link: Link,
+    up: Weak<Pipe>,
+    down: Weak<Pipe>,
+}
+
+// === impl Network ===
+
+impl Network {
+    pub(crate) fn new(random: Random) -> Arc<Network> {
+        Arc::new(Network {
+            state: Mutex::new(State {
+                random,
+                links: BTreeMap::new(),
+                connections: Vec::new(),
+            }),
+        })
+    }
+
+    /// Opens a stream: the instance's end, and the server's.
+    pub(crate) async fn connect(self: &Arc<Network>, link: Link) -> io::Result<(End, End)> {
+        let delay = self.delay(link);
+        sleep(delay + delay).await;
+        let condition = self.condition(link);
+        if condition.is_refused {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        if condition.is_silent {
+            std::future::pending::<()>().await;
+        }
+        let (capacity, is_buffered) = {
+            let mut state = self.state();
+            let capacity = state.random.pick(&[2_048, 16_384, 65_536]);
+            (capacity, state.random.chance(50))
+        };
+        let pipe = || Arc::new(Pipe::new(capacity));
+        let (up, down) = (pipe(), pipe());
+        self.state().connections.push(Connection {
+            link,
+            up: Arc::downgrade(&up),
+            down: Arc::downgrade(&down),
+        });
+        let end = |read: &Arc<Pipe>, write: &Arc<Pipe>, is_buffered| {
+            let network = Arc::clone(self);
+            End::new(
+                network,
+                link,
+                Arc::clone(read),
+                Arc::clone(write),
+                is_buffered,
+            )
+        };
+        Ok((end(&down, &up, is_buffered), end(&up, &down, false)))
+    }
+
+    pub(crate) fn condition(&self, link: Link) -> Condition {
+        self.state().links.get(&link).copied().unwrap_or_default()
+    }
+
+    /// Changes how a link is; wakes whoever waits on it.
+    pub(crate) fn change(&self, link: Link, change: impl FnOnce(&mut Condition)) {
+        change(self.state().links.entry(link).or_default());
+        self.each(|at| at == link, |pipe| pipe.wake());
+    }
+
+    /// All links are well again.
+    pub(crate) fn heal(&self) {
+        let mut state = self.state();
+        for condition in state.links.values_mut() {
+            *condition = Condition {
+                delay_max: condition.delay_max.min(2),
+                ..Condition::default()
+            };
+        }
+        drop(state);
+        self.each(|_| true, Pipe::wake);
+    }
+
+    /// Breaks the connections of links that `is_meant` holds for.
+    pub(crate) fn break_all(&self, is_meant: impl Fn(Link) -> bool) {
+        self.each(is_meant, Pipe::break_off);
+    }
+
+    /// Breaks the connections of a link once their peers have sent so many more bytes.
+    pub(crate) fn cut_after(&self, link: Link, bytes: usize) {
+        let live = self.live();
+        for (_, up, down) in live.into_iter().filter(|(at, ..)| *at == link) {
+            down.cut_after(bytes, up);
+        }
+    }
+
+    /// How long the next message on this link takes.
+    fn delay(&self, link: Link) -> Duration {
+        let mut state = self.state();
+        let most = state.links.get(&link).map_or(0, |link| link.delay_max);
+        Duration::from_millis(state.random.between(0, most))
+    }
+
+    fn each(&self, is_meant: impl Fn(Link) -> bool, work: impl Fn(&Pipe)) {
+        for (link, up, down) in self.live() {
+            if is_meant(link) {
+                work(&up);
+                work(&down);
+            }
+        }
+    }
+
+    fn live(&self) -> Vec<(Link, Arc<Pipe>, Arc<Pipe>)> {
+        let mut live = Vec::new();
+        self.state().connections.retain(|connection| {
+            let both = connection.up.upgrade().zip(connection.down.upgrade());
+            let is_live = both.is_some();
+            live.extend(both.map(|(up, down)| (connection.link, up, down)));
+            is_live
+        });
+        live
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Condition ===
+
+impl Default for Condition {
+    fn default() -> Condition {
+        Condition {
+            delay_max: 1,
+            held_until: None,
+            is_silent: false,
+            is_refused: false,
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! What happens in one run: everything that is drawn from the seed before it begins.
+
+mod fault;
+
+use tollgate_behaviour::Random;
+use tollgate_core::{Cost, Limit, Mode, OnStoreError, Span};
+
+pub(crate) use fault::{Fault, Faults};
+
+use crate::deployment::Topology;
+
+/// Everything about one run.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) setup: Setup,
+    pub(crate) counters: Vec<Counter>,
+    /// Which kinds of faults there are.
+    pub(crate) faults: Faults,
+    /// What is done, in order: milliseconds since the start.
+    pub(crate) steps: Vec<(u64, Step)>,
+}
+
+/// How the instances are set up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    pub(crate) topology: Topology,
+    pub(crate) instances: usize,
+    pub(crate) timeout_ms: u64,
+    pub(crate) sync_ms: u64,
+    pub(crate) connections: usize,
+    /// Everybody's time at the start, in microseconds since 1970.
+    pub(crate) base_micros: u64,
+}
+
+/// One limit and one key.
+#[derive(Clone, Debug)]
+pub(crate) struct Counter {
+    /// What the rules say, in versions that are in use at once.
+    pub(crate) limits: Vec<Limit>,
+    pub(crate) mode: Mode,
+    pub(crate) on_store_error: OnStoreError,
+    /// Counters of one identity share a slot.
+    pub(crate) identity: u8,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Request(Request),
+    Fault(Fault),
+}
+
+/// One request.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    /// Which of the instances, modulo how many there are.
+    pub(crate) instance: usize,
+    pub(crate) parts: Vec<Part>,
+    /// How often it is polled before its caller goes away.
+    pub(crate) polls: Option<u32>,
+}
+
+/// What a request asks of one counter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) counter: usize,
+    pub(crate) version: usize,
+    pub(crate) cost: Cost,
+}
+
+/// How long the part with faults lasts.
+const LENGTH_MS: u64 = 3_000;
+/// Half past some hour of 2023, in microseconds since 1970.
+const BASE_MICROS: u64 = 1_699_996_200_000_000;
+
+// === impl Plan ===
+
+impl Plan {
+    /// What `seed` says.
+    pub(crate) fn draw(seed: u64) -> Plan {
+        let mut random = Random::new(seed);
+        let topology = random.pick(&[Topology::Single, Topology::Cluster, Topology::Sentinel]);
+        let setup = Setup {
+            topology,
+            instances: usize::try_from(random.between(1, 3)).unwrap_or(1),
+            timeout_ms: random.pick(&[10, 20, 50]),
+            sync_ms: random.pick(&[20, 100]),
+            connections: random.pick(&[1, 2]),
+            base_micros: BASE_MICROS + random.between(0, 999_999),
+        };
+        let count = random.between(1, 4);
+        let counters: Vec<Counter> = (0..count).map(|_| Counter::draw(&mut random)).collect();
+        let faults = Faults::draw(&mut random);
+        let mut plan = Plan {
+            seed,
+            setup,
+            counters,
+            faults,
+            steps: Vec::new(),
+        };
+        plan.draw_requests(&mut random);
+        plan.draw_faults(&mut random);
+        plan.steps.sort_by_key(|(at, _)| *at);
+        plan
+    }
+
+    /// Nothing but one instance with much time for each decision.
+    pub(crate) fn quiet(topology: Topology) -> Plan {
+        Plan {
+            seed: 0,
+            setup: Setup {
+                topology,
+                instances: 1,
+                timeout_ms: 30_000,
+                sync_ms: 100,
+                connections: 1,
+                base_micros: BASE_MICROS,
+            },
+            counters: Vec::new(),
+            faults: Faults::NONE,
+            steps: Vec::new(),
+        }
+    }
+
+    fn draw_requests(&mut self, random: &mut Random) {
+        let count = random.between(20, 200);
+        let mut at = 50;
+        while u64::try_from(self.steps.len()).unwrap_or(u64::MAX) < count {
+            // In bursts: requests at once share calls, and race.
+            at += random.pick(&[0, 0, 0, 1, 3, 20, 100]);
+            let at = at % LENGTH_MS;
+            let request = self.draw_request(random);
+            self.steps.push((at, Step::Request(request)));
+        }
+    }
+
+    fn draw_request(&self, random: &mut Random) -> Request {
+        let many = match self.counters.len() {
+            1 => 1,
+            _ => random.pick(&[1, 1, 1, 2, 3]),
+        };
+        let mut parts: Vec<Part> = Vec::new();
+        for _ in 0..many {
+            let counter = index(random, self.counters.len());
+            if parts.iter().any(|part| part.counter == counter) {
+                continue;
+            }
+            parts.push(Part {
+                counter,
+                version: index(random, self.counters[counter].limits.len()),
+                cost: draw_cost(random, many > 1),
+            });
+        }
+        let is_cancelled = self.faults.has(Faults::CANCEL) && random.chance(25);
+        Request {
+            instance: index(random, self.setup.instances),
+            parts,
+            polls: is_cancelled.then(|| random.small(1, 6)),
+        }
+    }
+
+    fn draw_faults(&mut self, random: &mut Random) {
+        for _ in 0..random.between(1, 8) {
+            let at = random.between(100, LENGTH_MS);
+            let slots = self.counters.len();
+            if let Some(fault) = self.faults.pick(random, &self.setup, slots) {
+                self.steps.push((at, Step::Fault(fault)));
+            }
+        }
+    }
+}
+
+fn draw_cost(random: &mut Random, is_joint: bool) -> Cost {
+    match random.between(0, 19) {
+        0 => Cost::Peek(1),
+        1 if !is_joint => Cost::Refund(random.between(1, 3)),
+        2 | 3 => Cost::Take(random.between(2, 4)),
+        _ => Cost::ONE,
+    }
+}
+
+/// One of so many.
+fn index(random: &mut Random, count: usize) -> usize {
+    let last = u64::try_from(count).unwrap_or(1) - 1;
+    usize::try_from(random.between(0, last)).unwrap_or(0)
+}
+
+// === impl Counter ===
+
+impl Counter {
+    fn draw(random: &mut Random) -> Counter {
+        let window = random.pick(&[Span::HOUR, Span::HOUR, Span::SECOND]);
+        let kind = random.between(0, 4);
+        let count = random.small(2, 40);
+        let mut limits = vec![limit(kind, count, window)];
+        if random.chance(30) {
+            limits.push(limit(kind, random.small(1, 40), window));
+        }
+        Counter {
+            limits,
+            mode: random.pick(&[Mode::Strict, Mode::Strict, Mode::Leased, Mode::WriteBack]),
+            on_store_error: random.pick(&[
+                OnStoreError::Deny,
+                OnStoreError::Allow,
+                OnStoreError::Error,
+                OnStoreError::Local,
+            ]),
+            identity: random.pick(&[0, 0, 1, 2, 3]),
+        }
+    }
+
+    /// The largest capacity of all versions.
+    pub(crate) fn capacity(&self) -> u64 {
+        let capacities = self.limits.iter().map(Limit::capacity);
+        u64::from(capacities.max().unwrap_or(0))
+    }
+}
+
+fn limit(kind: u64, count: u32, window: Span) -> Limit {
+    let limit = match kind {
+        0 => Limit::fixed_window(count, window),
+        1 => Limit::sliding_log(count, window),
+        2 => Limit::sliding_window(count, window, 4),
+        3 => Limit::token_bucket(count, window),
+        _ => Limit::leaky_bucket(count, window),
+    };
+    limit.expect("the limits of the plan are valid")
+}

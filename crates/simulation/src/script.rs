@@ -1,0 +1,265 @@
+//! Runs our scripts themselves: Lua 5.1, with what Redis gives to a script.
+//!
+//! One interpreter for each thread: scripts keep nothing between calls, and cannot, as Redis
+//! protects its global variables. What Redis has and our scripts do not use is not there, so a
+//! script that begins to use it fails.
+
+mod structs;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use mlua::{Function, Lua, MultiValue, Table, Value};
+
+use crate::keyspace::{self, Keyspace};
+use crate::resp::Reply;
+
+/// What a script works on.
+pub(crate) struct Context {
+    pub(crate) keyspace: Keyspace,
+    /// The time stands still during a script.
+    pub(crate) micros: u64,
+    /// There is no memory left.
+    pub(crate) is_full: bool,
+    /// A replica, which only reads.
+    pub(crate) is_read_only: bool,
+    pub(crate) has_written: bool,
+}
+
+/// Why a script ended early.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// A command of the script failed, and the script with it.
+    Command(String),
+    /// The script itself is wrong.
+    Script(String),
+}
+
+/// An error reply to a command inside of a script.
+#[derive(Debug)]
+struct CommandError(String);
+
+struct Interpreter {
+    lua: Lua,
+    functions: RefCell<HashMap<String, Function>>,
+}
+
+thread_local! {
+    static CONTEXT: RefCell<Option<Context>> = const { RefCell::new(None) };
+    static INTERPRETER: Interpreter = Interpreter::new();
+}
+
+/// As Redis protects its scripts from each other.
+const PROTECT: &str = "\
+setmetatable(_G, {
+  __newindex = function(_, name) error('a script sets the global variable ' .. name) end,
+  __index = function(_, name) error('a script reads the unknown variable ' .. name) end,
+})";
+
+/// The name of a script. (Redis's own is a SHA-1, but nobody may rely on that.)
+pub(crate) fn name_of(text: &[u8]) -> String {
+    let hash = text.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3)
+    });
+    format!("{hash:040x}")
+}
+
+/// Runs a script over `context`, and gives that back.
+pub(crate) fn run(
+    text: &str,
+    name: &str,
+    keys: &[Vec<u8>],
+    args: &[Vec<u8>],
+    context: Context,
+) -> (Result<Reply, Failed>, Context) {
+    CONTEXT.set(Some(context));
+    let result = INTERPRETER.with(|interpreter| interpreter.run(text, name, keys, args));
+    let context = CONTEXT.take().expect("nobody else takes it");
+    (result.map_err(failed), context)
+}
+
+// === impl Context ===
+
+impl Context {
+    pub(crate) const fn new(keyspace: Keyspace, micros: u64) -> Context {
+        Context {
+            keyspace,
+            micros,
+            is_full: false,
+            is_read_only: false,
+            has_written: false,
+        }
+    }
+
+    fn call(&mut self, words: &[Vec<u8>]) -> Reply {
+        let Some((name, rest)) = words.split_first() else {
+            return Reply::error("ERR Please specify at least one argument for this redis.call()");
+        };
+        let name = String::from_utf8_lossy(name).to_ascii_uppercase();
+        if keyspace::writes(&name) {
+            if self.is_read_only {
+                return Reply::error("READONLY You can't write against a read only replica.");
+            }
+            // What has begun to write may finish.
+            if keyspace::needs_memory(&name) && self.is_full && !self.has_written {
+                return Reply::error("OOM command not allowed when used memory > 'maxmemory'.");
+            }
+            self.has_written = true;
+        }
+        self.keyspace.execute(&name, rest, self.micros)
+    }
+}
+
+// === impl Interpreter ===
+
+impl Interpreter {
+    fn new() -> Interpreter {
+        let lua = Lua::new();
+        Interpreter::equip(&lua).expect("the interpreter can be equipped");
+        Interpreter {
+            lua,
+            functions: RefCell::default(),
+        }
+    }
+
+    fn equip(lua: &Lua) -> mlua::Result<()> {
+        let globals = lua.globals();
+        let redis = lua.create_table()?;
+        redis.set("call", lua.create_function(call)?)?;
+        globals.set("redis", redis)?;
+        let structs = lua.create_table()?;
+        structs.set("pack", lua.create_function(structs::pack)?)?;
+        structs.set("unpack", lua.create_function(structs::unpack)?)?;
+        globals.set("struct", structs)?;
+        for forbidden in ["io", "os", "require", "dofile", "loadfile", "print"] {
+            globals.set(forbidden, Value::Nil)?;
+        }
+        lua.load(PROTECT).exec()
+    }
+
+    fn run(
+        &self,
+        text: &str,
+        name: &str,
+        keys: &[Vec<u8>],
+        args: &[Vec<u8>],
+    ) -> mlua::Result<Reply> {
+        let known = self.functions.borrow().get(name).cloned();
+        let function = match known {
+            Some(function) => function,
+            None => {
+                let function = self
+                    .lua
+                    .load(text)
+                    .set_name("@user_script")
+                    .into_function()?;
+                let mut functions = self.functions.borrow_mut();
+                functions.insert(name.to_owned(), function.clone());
+                function
+            }
+        };
+        let globals = self.lua.globals();
+        globals.raw_set("KEYS", self.list(keys)?)?;
+        globals.raw_set("ARGV", self.list(args)?)?;
+        Ok(reply_of(&function.call::<Value>(())?))
+    }
+
+    fn list(&self, words: &[Vec<u8>]) -> mlua::Result<Table> {
+        let strings = words.iter().map(|word| self.lua.create_string(word));
+        self.lua
+            .create_sequence_from(strings.collect::<mlua::Result<Vec<_>>>()?)
+    }
+}
+
+/// `redis.call`.
+fn call(lua: &Lua, args: MultiValue) -> mlua::Result<Value> {
+    let words: mlua::Result<Vec<Vec<u8>>> = args.iter().map(word_of).collect();
+    let words = words?;
+    let reply = CONTEXT.with_borrow_mut(|context| {
+        let context = context.as_mut().expect("a script runs over something");
+        context.call(&words)
+    });
+    value_of(lua, reply)
+}
+
+/// An argument as Redis writes it: whole numbers without a fraction.
+fn word_of(value: &Value) -> mlua::Result<Vec<u8>> {
+    match value {
+        Value::String(text) => Ok(text.as_bytes().to_vec()),
+        Value::Integer(number) => Ok(number.to_string().into_bytes()),
+        Value::Number(number) => Ok(format!("{number}").into_bytes()),
+        _ => Err(mlua::Error::external(CommandError(
+            "ERR Lua redis lib command arguments must be strings or integers".to_owned(),
+        ))),
+    }
+}
+
+fn value_of(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
+    Ok(match reply {
+        Reply::Nil => Value::Boolean(false),
+        Reply::Integer(number) => Value::Integer(number),
+        Reply::Bulk(bytes) => Value::String(lua.create_string(bytes)?),
+        Reply::Simple(text) => {
+            let table = lua.create_table()?;
+            table.set("ok", text)?;
+            Value::Table(table)
+        }
+        Reply::Error(text) => return Err(mlua::Error::external(CommandError(text))),
+        Reply::Array(elements) => {
+            let values = elements.into_iter().map(|element| value_of(lua, element));
+            let values = values.collect::<mlua::Result<Vec<_>>>()?;
+            Value::Table(lua.create_sequence_from(values)?)
+        }
+    })
+}
+
+/// What a script returns, as a reply.
+fn reply_of(value: &Value) -> Reply {
+    match value {
+        Value::String(text) => Reply::bulk(text.as_bytes()),
+        Value::Integer(number) => Reply::Integer(*number),
+        Value::Number(number) => Reply::Integer(truncated(*number)),
+        Value::Boolean(true) => Reply::Integer(1),
+        Value::Table(table) => {
+            if let Ok(text) = table.raw_get::<String>("ok") {
+                return Reply::Simple(text);
+            }
+            let values = table.sequence_values::<Value>();
+            let known = values.take_while(|value| !matches!(value, Ok(Value::Nil)));
+            Reply::Array(known.flatten().map(|value| reply_of(&value)).collect())
+        }
+        _ => Reply::Nil,
+    }
+}
+
+#[expect(clippy::as_conversions, reason = "Redis truncates in the same way")]
+const fn truncated(number: f64) -> i64 {
+    number as i64
+}
+
+/// Finds out whether a command failed or the script.
+fn failed(error: mlua::Error) -> Failed {
+    if let Some(CommandError(text)) = error.downcast_ref::<CommandError>() {
+        return Failed::Command(text.clone());
+    }
+    let mut cause = &error;
+    while let mlua::Error::CallbackError { cause: inner, .. } = cause {
+        cause = inner;
+        if let mlua::Error::ExternalError(source) = cause
+            && let Some(CommandError(text)) = source.downcast_ref::<CommandError>()
+        {
+            return Failed::Command(text.clone());
+        }
+    }
+    Failed::Script(error.to_string())
+}
+
+// === impl CommandError ===
+
+impl std::error::Error for CommandError {}
+
+impl std::fmt::Display for CommandError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}

@@ -1,0 +1,79 @@
+//! Everything that a run is made of.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+use tollgate_behaviour::Random;
+
+use crate::account::Account;
+use crate::deployment::Deployment;
+use crate::instance::nanos_since;
+use crate::network::Network;
+use crate::plan::Plan;
+
+/// The network, Redis, the account and the history of one run.
+pub(crate) struct World {
+    pub(crate) start: Instant,
+    pub(crate) network: Arc<Network>,
+    redis: Mutex<Deployment>,
+    dead: Mutex<BTreeSet<usize>>,
+    account: Mutex<Account>,
+    history: Mutex<Vec<String>>,
+}
+
+// === impl World ===
+
+impl World {
+    pub(crate) fn new(plan: &Plan) -> Arc<World> {
+        let mut random = Random::new(plan.seed ^ 0x5EED);
+        let network = Network::new(Random::new(random.word()));
+        let servers = Random::new(random.word());
+        let redis = Deployment::new(plan.setup.topology, plan.setup.base_micros, servers);
+        Arc::new(World {
+            start: Instant::now(),
+            network,
+            redis: Mutex::new(redis),
+            dead: Mutex::default(),
+            account: Mutex::new(Account::new(plan)),
+            history: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn redis(&self) -> MutexGuard<'_, Deployment> {
+        locked(&self.redis)
+    }
+
+    pub(crate) fn account(&self) -> MutexGuard<'_, Account> {
+        locked(&self.account)
+    }
+
+    /// Virtual nanoseconds since the start.
+    pub(crate) fn now(&self) -> u64 {
+        nanos_since(self.start)
+    }
+
+    /// Writes down what happens.
+    pub(crate) fn note(&self, what: impl AsRef<str>) {
+        let millis = self.now() / 1_000_000;
+        locked(&self.history).push(format!("{millis:6} ms  {}", what.as_ref()));
+    }
+
+    pub(crate) fn take_history(&self) -> Vec<String> {
+        std::mem::take(&mut locked(&self.history))
+    }
+
+    /// An instance is gone: whatever it still tries leads nowhere.
+    pub(crate) fn bury(&self, instance: usize) {
+        locked(&self.dead).insert(instance);
+        self.network.break_all(|link| link.instance == instance);
+    }
+
+    pub(crate) fn is_dead(&self, instance: usize) -> bool {
+        locked(&self.dead).contains(&instance)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
