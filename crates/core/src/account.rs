@@ -56,9 +56,10 @@ impl<E: Entries> Account<E> {
 
     /// This account, made under the charge's limit of `revision`, under the one it has now.
     ///
-    /// If only N, burst, queue or soft changed, the units consumed stay where they are, up to the
-    /// new capacity. If the window, the algorithm, the anchor or the segments changed, what was
-    /// used, up to the new capacity, counts as used at `now`; a log begins in `empty`.
+    /// If only N, burst, queue or soft changed, the units consumed stay where they are, also more
+    /// than the new capacity. If the window, the algorithm, the anchor or the segments
+    /// changed, what was used, up to the new capacity, counts as used at `now`; a log begins in
+    /// `empty`. A bucket that stays one keeps its units in either case.
     pub fn carried_with(
         mut self,
         charge: &Charge<'_>,
@@ -70,28 +71,32 @@ impl<E: Entries> Account<E> {
             return self;
         };
         let new = charge.limit;
-        self.settle(old, now.on(old.timeline()));
         let now_new = now.on(new.timeline());
-        if old.algorithm() == new.algorithm() && old.window() == new.window() {
-            return self.kept(old, new, now_new);
+        if let Account::Bucket(bucket) = self
+            && old.algorithm() == new.algorithm()
+        {
+            return Account::Bucket(bucket.carried(old, new, now_new));
         }
-        let used = old.capacity() - self.remaining(old, now.on(old.timeline()));
+        if old.algorithm() == new.algorithm() && old.window() == new.window() {
+            return self;
+        }
+        let used = self.used(old, now.on(old.timeline()));
         let mut account = Account::fresh_with(new, empty);
         account.settle(new, now_new);
-        account.take(new, now_new, used.min(new.capacity()));
+        account.take(new, now_new, new.capacity().min(used));
         account
     }
 
-    fn kept(self, old: &Limit, new: &Limit, now: Moment) -> Account<E> {
-        match self {
-            Account::Bucket(bucket) => Account::Bucket(bucket.repriced(old, new, now)),
-            Account::FixedWindow(window) => Account::FixedWindow(window.capped(new)),
-            Account::SlidingWindow(window) => Account::SlidingWindow(window.capped(new, now)),
-            Account::SlidingLog(mut log) => {
-                log.cap(new);
-                Account::SlidingLog(log)
-            }
-        }
+    /// Units consumed that still count under `limit`, which they were counted by.
+    fn used(&mut self, limit: &Limit, now: Moment) -> u32 {
+        self.settle(limit, now);
+        let used = match self {
+            Account::Bucket(bucket) => bucket.used(limit, now),
+            Account::FixedWindow(window) => u64::from(window.used()),
+            Account::SlidingWindow(window) => window.estimate(limit, now),
+            Account::SlidingLog(log) => log.entries.units(),
+        };
+        u32::try_from(used).unwrap_or(u32::MAX)
     }
 }
 

@@ -3,6 +3,10 @@
 //! This is the generic cell rate algorithm (ITU-T I.371) in the form with a theoretical arrival
 //! time: what is consumed is a debt of time, `full_at - now`, and a unit costs one interval. A
 //! leaky bucket is the same word read as a queue: the debt before a request is its delay.
+//!
+//! The debt was made at the price of the limit that charged last. Another limit on the same key
+//! (its rule has changed, or another version of it is in effect elsewhere) must not lower what that
+//! one counted: it judges the units at their own price, and sets its own when it charges some.
 
 use crate::limit::{Algorithm, Limit};
 use crate::moment::{Moment, Span};
@@ -29,14 +33,44 @@ use crate::usage::Usage;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
     full_at: Moment,
+    /// Of the limit that charged last; `None` if the word alone is known, which is then read at the
+    /// price of whoever asks.
+    terms: Option<Terms>,
+}
+
+/// What of a limit a debt depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Terms {
+    interval: Span,
+    capacity: u64,
 }
 
 // === impl Bucket ===
 
 impl Bucket {
-    /// The bucket that is full again at `full_at`.
+    /// The bucket that is full again at `full_at`, whoever charged it.
     pub const fn full_at(full_at: Moment) -> Bucket {
-        Bucket { full_at }
+        Bucket {
+            full_at,
+            terms: None,
+        }
+    }
+
+    /// The bucket that is full again at `full_at`, charged last under a limit of this interval and
+    /// capacity.
+    pub fn charged_under(full_at: Moment, interval: Span, capacity: u32) -> Bucket {
+        let terms = Terms {
+            interval,
+            capacity: u64::from(capacity),
+        };
+        Bucket {
+            full_at,
+            terms: if interval.is_zero() {
+                None
+            } else {
+                Some(terms)
+            },
+        }
     }
 
     /// The bucket as one word.
@@ -44,49 +78,140 @@ impl Bucket {
         self.full_at.as_nanos()
     }
 
+    /// Whether [`Bucket::word`] under `limit` says all, because the debt is at that limit's price.
+    pub fn is_priced_by(self, limit: &Limit) -> bool {
+        let interval = limit.interval().unwrap_or(Span::ZERO);
+        self.terms.is_none_or(|terms| terms.interval == interval)
+    }
+
+    #[inline]
     const fn debt(self, now: Moment) -> Span {
         self.full_at.since(now)
     }
 
-    /// This bucket after its rule changed from `old` to `new`: the same units, part units included
-    /// and rounded up, at the new price, up to the new capacity.
-    pub(crate) fn repriced(self, old: &Limit, new: &Limit, now: Moment) -> Bucket {
-        let (Some(was), Some(is)) = (old.interval(), new.interval()) else {
-            return Bucket::default();
-        };
-        let debt = u128::from(self.debt(now).as_nanos()) * u128::from(is.as_nanos());
-        let debt = debt.div_ceil(u128::from(was.as_nanos()));
-        let debt = Span::from_nanos(u64::try_from(debt).unwrap_or(u64::MAX));
-        Bucket {
-            full_at: now + debt.min(new.refill()),
+    /// The price of one unit in the debt.
+    #[inline]
+    fn interval(self, limit: &Limit) -> Span {
+        match self.terms {
+            Some(terms) => terms.interval,
+            None => limit.interval().unwrap_or(Span::ZERO),
         }
+    }
+
+    /// The debt of so many units.
+    #[inline]
+    fn price(self, limit: &Limit, units: u32) -> Span {
+        match self.terms {
+            Some(terms) => terms.interval.times(u64::from(units)),
+            None => limit.price(units),
+        }
+    }
+
+    /// The debt of all that `limit` admits.
+    #[inline]
+    fn room(self, limit: &Limit) -> Span {
+        match self.terms {
+            Some(terms) => terms.interval.times(u64::from(limit.capacity())),
+            None => limit.refill(),
+        }
+    }
+
+    /// Units consumed that still count; a part of a unit counts whole.
+    pub(crate) fn used(self, limit: &Limit, now: Moment) -> u64 {
+        let interval = self.interval(limit).as_nanos();
+        self.debt(now).as_nanos().div_ceil(interval.max(1))
+    }
+
+    /// The debt at the price of `limit`, part units included and rounded up.
+    fn debt_at_price_of(self, limit: &Limit, now: Moment) -> Span {
+        let debt = self.debt(now);
+        let (Some(terms), Some(is)) = (self.terms, limit.interval()) else {
+            return debt;
+        };
+        if terms.interval == is {
+            return debt;
+        }
+        let debt = u128::from(debt.as_nanos()) * u128::from(is.as_nanos());
+        let debt = debt.div_ceil(u128::from(terms.interval.as_nanos()));
+        Span::from_nanos(u64::try_from(debt).unwrap_or(u64::MAX))
+    }
+
+    /// The same units at the price of `limit`, as if it charged now.
+    #[must_use]
+    pub fn repriced(self, limit: &Limit, now: Moment) -> Bucket {
+        Bucket {
+            full_at: now + self.debt_at_price_of(limit, now),
+            terms: Terms::of(limit),
+        }
+    }
+
+    /// This bucket, made under `old`, from the moment on at which its limit is `new`.
+    ///
+    /// The units stay. A limit that is at least as large in every way sets its own price at once,
+    /// so that a higher rate holds from now on. Any other sets it when it charges: until then the
+    /// units are paid back as they were, in no more time than that took.
+    pub(crate) fn carried(mut self, old: &Limit, new: &Limit, now: Moment) -> Bucket {
+        self.terms = self.terms.or(Terms::of(old));
+        let (Some(terms), Some(interval)) = (self.terms, new.interval()) else {
+            return self;
+        };
+        if interval <= terms.interval && u64::from(new.capacity()) >= terms.capacity {
+            self.repriced(new, now)
+        } else {
+            self
+        }
+    }
+}
+
+// === impl Terms ===
+
+impl Terms {
+    /// `None` if the limit never charges anything.
+    fn of(limit: &Limit) -> Option<Terms> {
+        let interval = limit.interval()?;
+        Some(Terms {
+            interval,
+            capacity: u64::from(limit.capacity()),
+        })
+    }
+
+    /// How long a debt lasts at most that was made on these terms.
+    const fn refill(self) -> Span {
+        self.interval.times(self.capacity)
     }
 }
 
 impl Usage for Bucket {
     #[inline]
-    fn settle(&mut self, limit: &Limit, now: Moment) {
-        self.full_at = self.full_at.min(now + limit.refill()).max(now);
+    fn settle(&mut self, _limit: &Limit, now: Moment) {
+        // By its own terms: a smaller limit that looks at it must not lower what was counted.
+        if let Some(terms) = self.terms {
+            self.full_at = self.full_at.min(now + terms.refill());
+        }
+        if self.full_at <= now {
+            *self = Bucket::default();
+        }
     }
 
     #[inline]
     fn not_before(&self, limit: &Limit) -> Moment {
-        self.full_at - limit.refill()
+        self.full_at - self.terms.map_or(limit.refill(), Terms::refill)
     }
 
     #[inline]
     fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {
-        let free = limit.refill().minus(limit.price(units));
+        let free = self.room(limit).minus(self.price(limit, units));
         self.debt(now).minus(free)
     }
 
     #[inline]
     fn remaining(&self, limit: &Limit, now: Moment) -> u32 {
-        let Some(interval) = limit.interval() else {
+        let interval = self.interval(limit);
+        if interval.is_zero() {
             return 0;
-        };
+        }
         // Down: a part of a token is no token.
-        let free = limit.refill().minus(self.debt(now));
+        let free = self.room(limit).minus(self.debt(now));
         u32::try_from(free.as_nanos() / interval.as_nanos()).unwrap_or(u32::MAX)
     }
 
@@ -97,30 +222,40 @@ impl Usage for Bucket {
 
     #[inline]
     fn is_over_nominal(&self, limit: &Limit, now: Moment) -> bool {
-        self.debt(now) > limit.nominal_refill()
+        let nominal = match self.terms {
+            Some(terms) => terms.interval.times(u64::from(limit.nominal())),
+            None => limit.nominal_refill(),
+        };
+        self.debt(now).min(self.room(limit)) > nominal
     }
 
     #[inline]
     fn delay(&self, limit: &Limit, now: Moment) -> Span {
         match limit.algorithm() {
-            Algorithm::LeakyBucket => self.debt(now),
+            Algorithm::LeakyBucket => self.debt_at_price_of(limit, now),
             _ => Span::ZERO,
         }
     }
 
     #[inline]
     fn take(&mut self, limit: &Limit, now: Moment, units: u32) {
-        self.full_at = self.full_at.max(now) + limit.price(units);
+        let debt = self.debt_at_price_of(limit, now);
+        self.full_at = now + (debt + limit.price(units));
+        self.terms = Terms::of(limit);
     }
 
     fn penalise(&mut self, limit: &Limit, now: Moment, units: u32) {
-        let debt = self.debt(now) + limit.price(units);
-        self.full_at = now + debt.min(limit.refill());
+        if units > 0 && self.debt(now) < self.room(limit) {
+            let debt = self.debt_at_price_of(limit, now) + limit.price(units);
+            self.full_at = now + debt.min(limit.refill());
+            self.terms = Terms::of(limit);
+        }
     }
 
     fn refund(&mut self, limit: &Limit, now: Moment, units: u64) {
         let units = u32::try_from(units).unwrap_or(u32::MAX);
-        self.full_at = (self.full_at - limit.price(units)).max(now);
+        self.full_at = self.full_at - self.price(limit, units);
+        self.settle(limit, now);
     }
 
     fn forget_at(&self, _limit: &Limit) -> Moment {

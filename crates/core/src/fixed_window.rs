@@ -85,13 +85,6 @@ impl FixedWindow {
             _ => now + limit.window(),
         }
     }
-
-    pub(crate) fn capped(self, limit: &Limit) -> FixedWindow {
-        FixedWindow {
-            used: self.used.min(limit.capacity()),
-            ..self
-        }
-    }
 }
 
 impl Usage for FixedWindow {
@@ -133,7 +126,7 @@ impl Usage for FixedWindow {
 
     #[inline]
     fn take(&mut self, _limit: &Limit, _now: Moment, units: u32) {
-        self.used += units;
+        self.used = self.used.saturating_add(units);
     }
 
     fn refund(&mut self, limit: &Limit, now: Moment, units: u64) {

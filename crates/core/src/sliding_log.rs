@@ -70,38 +70,6 @@ pub struct Plain {
 
 // === impl SlidingLog ===
 
-impl<E: Entries> SlidingLog<E> {
-    /// Keeps the newest units, up to the capacity.
-    pub(crate) fn cap(&mut self, limit: &Limit) {
-        let mut surplus = self
-            .entries
-            .units()
-            .saturating_sub(u64::from(limit.capacity()));
-        // Only the oldest entry left may keep a part of its units: the others are put back whole.
-        let mut kept = Vec::new();
-        while surplus > 0 {
-            let Some(oldest) = self.entries.pop_oldest() else {
-                break;
-            };
-            let units = u64::from(oldest.units);
-            if units > surplus {
-                let left = u32::try_from(units - surplus).unwrap_or(u32::MAX);
-                kept.push(Entry {
-                    units: left,
-                    ..oldest
-                });
-            }
-            surplus = surplus.saturating_sub(units);
-        }
-        if kept.is_empty() {
-            return;
-        }
-        kept.extend(std::iter::from_fn(|| self.entries.pop_oldest()));
-        kept.into_iter()
-            .for_each(|entry| self.entries.push_newest(entry));
-    }
-}
-
 impl<E: Entries> Usage for SlidingLog<E> {
     fn settle(&mut self, limit: &Limit, now: Moment) {
         let Some(newest) = self.entries.newest() else {

@@ -89,24 +89,11 @@ impl SlidingWindow {
         }
     }
 
-    fn estimate(&self, limit: &Limit, now: Moment) -> u64 {
+    pub(crate) fn estimate(&self, limit: &Limit, now: Moment) -> u64 {
         let sum = self.sum(segments(limit), 0);
         let (length, rest) = rest(limit, now);
         let leaving = u128::from(sum.leaving) * u128::from(rest) / u128::from(length);
         sum.inside + u64::try_from(leaving).unwrap_or(u64::MAX)
-    }
-
-    /// Keeps the newest units, up to the capacity; those that are leaving, for what they weigh.
-    pub(crate) fn capped(mut self, limit: &Limit, now: Moment) -> SlidingWindow {
-        let mut room = limit.capacity();
-        let (inside, leaving) = self.counters.split_at_mut(segments(limit));
-        for counter in inside {
-            *counter = (*counter).min(room);
-            room -= *counter;
-        }
-        let (length, rest) = rest(limit, now);
-        leaving[0] = leaving[0].min(last_fit(room, rest, length));
-        self
     }
 }
 
@@ -194,12 +181,6 @@ fn first_fit(leaving: u64, room: u64, length: u64) -> u64 {
     u64::try_from(too_early)
         .unwrap_or(u64::MAX)
         .saturating_add(1)
-}
-
-/// How many units, weighed by `rest` of `length`, are at most `room`; see [`first_fit`].
-fn last_fit(room: u32, rest: u64, length: u64) -> u32 {
-    let too_much = (u128::from(room) + 1) * u128::from(length);
-    u32::try_from((too_much - 1) / u128::from(rest)).unwrap_or(u32::MAX)
 }
 
 /// The length of a segment, and how much of the one that `now` lies in is yet to come.

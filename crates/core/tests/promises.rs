@@ -4,8 +4,8 @@
 use tollgate_behaviour::{Naive, Plain, Random, Rule, Subject, Taste, check};
 use tollgate_core::{
     Account, Algorithm, Anchor, Bill, Bucket, Charge, Cost, Decision, Enforcement, FixedWindow,
-    Key, Ledger, Limit, LogEntry, Moment, Now, OnDenial, PAST_MAX, Past, SlidingWindow, Span,
-    StoreError, Usage, Verdict, Wait, step,
+    Key, Ledger, Limit, LogEntry, Moment, Now, OnDenial, PAST_MAX, Past, Segments, SlidingWindow,
+    Span, StoreError, Usage, Verdict, Wait, step,
 };
 
 const KEY: Key = Key::from_bits(1);
@@ -466,4 +466,83 @@ fn a_span_is_written_in_the_units_of_a_rules_file() {
         shown(Span::from_nanos(u64::MAX)),
         "213503d23h34m33s709ms551us615ns"
     );
+}
+
+/// Two versions of a rule, or requests with different limits, meet on one key in any order.
+#[test]
+fn limits_that_disagree_never_allow_more_than_the_largest() {
+    let names = [
+        "fixed", "first", "log", "sliding", "segments", "token", "leaky",
+    ];
+    for (algorithm, name) in algorithms().into_iter().zip(names) {
+        check(name, 60, |random| {
+            let window = Span::from_millis(600);
+            let mut limits = [0; 3].map(|_| {
+                let count = u32::try_from(random.between(1, 60)).unwrap();
+                let limit = Limit::new(algorithm, count, window).unwrap();
+                match limit.is_bucket() && random.chance(50) {
+                    // The same rate, and less or more at once.
+                    true => Limit::new(algorithm, 60, window).unwrap(),
+                    false => limit,
+                }
+                .with_soft(random.pick(&[0, 0, 50]))
+                .unwrap()
+            });
+            if limits[0].is_bucket() {
+                limits = limits.map(|limit| {
+                    limit
+                        .with_burst(u32::try_from(random.between(1, 90)).unwrap())
+                        .unwrap()
+                });
+            }
+            let mut ledger = Ledger::default();
+            let mut largest = Ledger::default();
+            let bound = largest_of(&limits);
+            let mut now = Taste::MICROSECONDS.start;
+            for step in 0..200 {
+                let limit = random.pick(&limits);
+                let charge = Charge::new(KEY, &limit, Taste::SMALL.cost(&limit, random));
+                if matches!(charge.cost, Cost::Refund(_)) {
+                    continue;
+                }
+                let decide = |ledger: &mut Ledger, charge| ledger.decide(now, &[charge]).unwrap();
+                let got = decide(&mut ledger, charge);
+                if got.is_admitted() {
+                    let alone = decide(
+                        &mut largest,
+                        Charge {
+                            limit: &bound,
+                            ..charge
+                        },
+                    );
+                    assert!(alone.is_admitted(), "step {step}: {charge:?} of {limits:?}");
+                }
+                now.steady = now.steady + Span::from_millis(random.pick(&[0, 0, 0, 1, 10, 100]));
+                now.utc = now.steady;
+            }
+        });
+    }
+}
+
+/// The limit that allows whatever any of these does.
+fn largest_of(limits: &[Limit]) -> Limit {
+    let by = |of: fn(&Limit) -> u32| limits.iter().map(of).max().unwrap();
+    let limit = Limit::new(limits[0].algorithm(), by(Limit::count), limits[0].window()).unwrap();
+    match limit.is_bucket() {
+        true => limit.with_burst(by(Limit::capacity)).unwrap(),
+        false => Limit::new(limit.algorithm(), by(Limit::capacity), limit.window()).unwrap(),
+    }
+}
+
+fn algorithms() -> [Algorithm; 7] {
+    let six = Segments::new(6).unwrap();
+    [
+        Algorithm::FixedWindow(Anchor::Clock),
+        Algorithm::FixedWindow(Anchor::FirstRequest),
+        Algorithm::SlidingLog,
+        Algorithm::SlidingWindow(Segments::ONE),
+        Algorithm::SlidingWindow(six),
+        Algorithm::TokenBucket,
+        Algorithm::LeakyBucket,
+    ]
 }

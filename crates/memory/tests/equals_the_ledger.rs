@@ -114,3 +114,30 @@ fn random_traces_agree() {
         }
     }
 }
+
+/// Requests that bring limits of their own to one key. Buckets have none: whoever changes one says
+/// what it was before.
+#[test]
+fn limits_that_disagree_are_judged_as_the_ledger_judges() {
+    for seed in 0..300 {
+        let mut random = Random(seed);
+        let store = Memory::builder().max_keys(1_000).build();
+        let mut ledger = Ledger::default();
+        let first = std::iter::repeat_with(|| limit(&mut random)).find(|limit| !limit.is_bucket());
+        let first = first.unwrap();
+        let key = store.key_of(&seed);
+        let mut now = Moment::ZERO + Span::from_secs(1_700_000_000);
+        let mut allowed = 0;
+        for step in 0..200 {
+            now = now + Span::from_nanos(random.below(first.window().as_nanos() / 8));
+            let count = u32::try_from(1 + random.below(12)).unwrap();
+            let limit = Limit::new(first.algorithm(), count, first.window()).unwrap();
+            let charge = Charge::new(key, &limit, cost(&mut random));
+            let ours = store.decide_at(Now::at(now), &[charge]).unwrap();
+            let model = ledger.decide(Now::at(now), &[charge]).unwrap();
+            assert_eq!(ours, model, "seed {seed}, step {step}: {charge:#?}");
+            allowed += u32::from(ours.is_admitted());
+        }
+        assert!(allowed > 0);
+    }
+}

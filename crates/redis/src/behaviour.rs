@@ -1,5 +1,7 @@
 //! The suite that every store is held to, on real servers, in virtual time of whole microseconds.
 
+mod disagree;
+
 mod expiry;
 
 mod leased;
@@ -179,39 +181,6 @@ fn encrypted() -> Config {
         prefix: "limits:".to_owned(),
         ..Config::single(redis.address())
     }
-}
-
-/// Changed limits, except between buckets: a part of a unit is kept there to the microsecond, and
-/// to the nanosecond in core.
-#[test]
-fn changed_limits_keep_what_core_keeps() {
-    let taste = Taste {
-        changes: true,
-        ..Taste::MICROSECONDS
-    };
-    check("changed_limits_keep_what_core_keeps", 300, |random| {
-        let mut subject = Driven::new(&Config::single(SINGLE.address()));
-        let mut ledger = Ledger::default();
-        let mut rule = taste.rule(random);
-        let key = subject.key("only");
-        let mut now = taste.start;
-        for step in 0..60 {
-            if random.chance(15) {
-                let limit = taste.changed(&rule.limit, random);
-                let is_exact = Fitted::new(&limit)
-                    .is_ok_and(|fitted| fitted.limit.interval() == limit.interval());
-                if is_exact && !(limit.is_bucket() && rule.limit.is_bucket()) {
-                    rule.change(limit);
-                }
-            }
-            now.steady = now.steady + GRAIN.times(random.between(0, 8));
-            now.utc = now.steady;
-            let charge = rule.charge(key, taste.cost(&rule.limit, random));
-            let got = subject.decide(now, &[charge]);
-            let want = ledger.decide(now, &[charge]).expect("one charge");
-            assert_eq!(got, with_grain(want, GRAIN), "step {step}: {charge:#?}");
-        }
-    });
 }
 
 /// Requests that share a call are decided one after the other.

@@ -29,8 +29,9 @@ const TELLS: &str = "return { table.concat(answers), redis.call('STRLEN', KEYS[1
 /// places follows (1), and in each a name (8), units (5) and an end (7).
 const HELD: u8 = 128;
 const HOLD_BYTES: usize = 20;
-/// Names of leases begin above this, those of reservations do not.
-const LEASE_ABOVE: u8 = 127;
+/// What names of leases begin with; those of reservations begin with less, and what begins with
+/// more is no hold.
+const LEASE_NAMES: std::ops::Range<u8> = 128..192;
 
 /// What Redis holds for one key at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +117,7 @@ impl Redis {
     /// Makes Redis forget a key, so that its budget begins anew. Says whether there was anything
     /// to forget.
     ///
-    /// A node that remembers a refusal goes on refusing until the wait that it was told is over,
+    /// An instance that remembers a denial goes on denying for [`crate::DENIAL_CACHE_MAX`] at most,
     /// and a node that holds a lease spends it beside the new budget, unless this is that node.
     ///
     /// # Errors
@@ -186,13 +187,19 @@ impl Looked {
             _ => &[],
         };
         for mut hold in holds.chunks_exact(HOLD_BYTES) {
-            let is_lease = hold[0] > LEASE_ABOVE;
+            let name = hold[0];
+            if name >= LEASE_NAMES.end {
+                continue;
+            }
             hold.advance(8);
             let (units, till) = (hold.get_uint(5), hold.get_uint(7));
             let Some(left) = till.checked_sub(now).filter(|left| *left > 0) else {
                 continue;
             };
-            let out = if is_lease { &mut leased } else { &mut reserved };
+            let out = match LEASE_NAMES.contains(&name) {
+                true => &mut leased,
+                false => &mut reserved,
+            };
             out.units += units;
             out.holders += 1;
             out.ends = out.ends.max(GRAIN.times(left));
@@ -223,9 +230,13 @@ mod tests {
 
     #[test]
     fn leases_and_reservations_are_told_apart_until_they_end() {
-        let holds = [hold(200, 5, 1_500), hold(3, 7, 1_100), hold(129, 1, 3_000)];
-        let ended = [hold(200, 50, 1_000), vec![0; HOLD_BYTES]];
-        let begins = [vec![HELD, 5], holds.concat(), ended.concat(), vec![6; 11]].concat();
+        let holds = [hold(190, 5, 1_500), hold(3, 7, 1_100), hold(129, 1, 3_000)];
+        let ended = [
+            hold(190, 50, 1_000),
+            hold(193, 9, 9_000),
+            vec![0; HOLD_BYTES],
+        ];
+        let begins = [vec![HELD, 6], holds.concat(), ended.concat(), vec![6; 11]].concat();
         let (leased, reserved) = looked(begins).out(1_000);
         let micros = |count| GRAIN.times(count);
         assert_eq!(

@@ -52,7 +52,7 @@ impl Seen {
         let needed = match fitted.kind {
             Kind::Log => 25,
             Kind::Sliding => 15,
-            _ => 11,
+            _ => 17,
         };
         if rest.len() < needed {
             return Err(Malformed("a state is too short"));
@@ -69,7 +69,14 @@ impl Seen {
                 let (end, used) = (moment(rest.get_uint(7)), rest.get_u32());
                 Seen::Account(Account::FixedWindow(FixedWindow::new(end, used)))
             }
-            Kind::Token | Kind::Leaky => Seen::bucket(rest.get_uint(7)),
+            Kind::Token | Kind::Leaky => {
+                let (full_at, span) = (moment(rest.get_uint(7)), rest.get_uint(6));
+                // At the price of a limit that has charged it, which may be another one.
+                Seen::Account(Account::Bucket(match span == fitted.span {
+                    true => Bucket::full_at(full_at),
+                    false => Bucket::charged_under(full_at, GRAIN.times(span), u32::MAX),
+                }))
+            }
         })
     }
 

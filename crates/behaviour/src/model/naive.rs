@@ -13,8 +13,14 @@ pub struct Naive {
 
 #[derive(Clone, Debug)]
 enum Memory {
-    /// Units missing from a bucket at a moment.
-    Missing { units: Ratio, at: u64 },
+    /// Units missing from a bucket at a moment, and of the limit that charged last how long a unit
+    /// takes to come back, and the capacity.
+    Missing {
+        units: Ratio,
+        at: u64,
+        pace: u64,
+        capacity: u64,
+    },
     /// A window that began with its first request, and the units since.
     Begun { at: u64, units: u64 },
     /// Every charge, the oldest first: its moment and its units.
@@ -30,6 +36,8 @@ impl Naive {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => Memory::Missing {
                 units: Ratio::ZERO,
                 at: 0,
+                pace: 0,
+                capacity: 0,
             },
             Algorithm::FixedWindow(Anchor::FirstRequest) => Memory::Begun { at: 0, units: 0 },
             _ => Memory::Charged(Vec::new()),
@@ -91,23 +99,23 @@ impl Naive {
         }
     }
 
-    /// Whether more is consumed than without the soft part.
+    /// Whether some of the soft part is consumed, if there is one.
     pub fn is_over_soft(&self, now: Now) -> bool {
-        self.used(self.moment(now)) > Ratio::whole(self.limit.nominal())
+        let used = self.used(self.moment(now));
+        used.min(Ratio::whole(self.capacity())) > Ratio::whole(self.limit.nominal())
     }
 
     /// Consumes `units`.
     pub fn take(&mut self, now: Now, units: u64) {
         let at = self.moment(now);
         let used = self.used(at);
+        if let Memory::Missing { .. } = self.memory {
+            let missing = self.priced(used).plus(Ratio::whole(units));
+            self.set_missing(missing, at);
+            return;
+        }
         match &mut self.memory {
-            Memory::Missing {
-                units: missing,
-                at: then,
-            } => {
-                *missing = used.plus(Ratio::whole(units));
-                *then = at;
-            }
+            Memory::Missing { .. } => {}
             Memory::Begun {
                 at: begun,
                 units: counted,
@@ -125,13 +133,11 @@ impl Naive {
     pub fn exhaust(&mut self, now: Now, units: u64) {
         let (at, full) = (self.moment(now), Ratio::whole(self.capacity()));
         let used = self.used(at);
-        if let Memory::Missing {
-            units: missing,
-            at: then,
-        } = &mut self.memory
-        {
-            *missing = used.plus(Ratio::whole(units)).min(full);
-            *then = at;
+        if let Memory::Missing { .. } = self.memory {
+            if used < full && units > 0 {
+                let missing = self.priced(used).plus(Ratio::whole(units)).min(full);
+                self.set_missing(missing, at);
+            }
         } else {
             let left = u64::from(self.remaining(now));
             self.take(now, units.min(left));
@@ -147,6 +153,7 @@ impl Naive {
             Memory::Missing {
                 units: missing,
                 at: then,
+                ..
             } => {
                 *missing = used.less(Ratio::whole(units));
                 *then = at;
@@ -170,11 +177,16 @@ impl Naive {
         if old == *limit {
             return;
         }
-        if old.algorithm() == limit.algorithm() && old.window() == limit.window() {
+        let stays = match self.memory {
+            Memory::Missing { .. } => true,
+            _ => old.window() == limit.window(),
+        };
+        if old.algorithm() == limit.algorithm() && stays {
             self.keep(limit, now);
             return;
         }
-        let used = self.capacity() - u64::from(self.remaining(now));
+        let used = self.used(self.moment(now)).ceil();
+        let used = u64::try_from(used).expect("no less than nothing");
         *self = Naive::new(limit);
         let used = used.min(self.capacity());
         if used > 0 {
@@ -182,48 +194,48 @@ impl Naive {
         }
     }
 
-    /// Keeps the units consumed, up to the new capacity; what is too much is the oldest.
+    /// Keeps the units consumed, however many they are. Those of a bucket come back at the pace of
+    /// the limit that charged last, unless the new one is as large in every way.
     fn keep(&mut self, limit: &Limit, now: Now) {
-        let used = self.used(self.moment(now));
+        let at = self.moment(now);
+        let used = self.used(at);
         self.limit = *limit;
-        let (at, capacity, pace) = (self.moment(now), self.capacity(), self.pace());
-        let mut counts = self.clone();
-        match &mut self.memory {
-            Memory::Missing { units, at: then } => {
-                // Part units are worth whole nanoseconds, rounded up.
-                let nanos = used
-                    .min(Ratio::whole(capacity))
-                    .times(i128::from(pace))
-                    .ceil();
-                *units = Ratio::new(nanos, i128::from(pace));
-                *then = at;
-            }
-            Memory::Begun { units, .. } => *units = (*units).min(capacity),
-            Memory::Charged(charges) => {
-                for index in 0..charges.len() {
-                    // The most of this charge, with all newer ones, that is not above the capacity.
-                    let (mut kept, mut too_many) = (0, charges[index].1 + 1);
-                    while kept + 1 < too_many {
-                        let middle = kept.midpoint(too_many);
-                        charges[index].1 = middle;
-                        counts.memory = Memory::Charged(charges[index..].to_vec());
-                        if counts.used(at) <= Ratio::whole(capacity) {
-                            kept = middle;
-                        } else {
-                            too_many = middle;
-                        }
-                    }
-                    charges[index].1 = kept;
-                }
-            }
+        if let Memory::Missing { pace, capacity, .. } = self.memory
+            && limit.count() > 0
+            && self.pace() <= pace
+            && self.capacity() >= capacity
+        {
+            self.set_missing(self.priced(used), at);
         }
+    }
+
+    /// Part units are worth whole nanoseconds, rounded up.
+    fn priced(&self, units: Ratio) -> Ratio {
+        let pace = i128::from(self.pace());
+        Ratio::new(units.times(pace).ceil(), pace)
+    }
+
+    fn set_missing(&mut self, units: Ratio, at: u64) {
+        let (pace, capacity) = (self.pace(), self.capacity());
+        self.memory = Memory::Missing {
+            units,
+            at,
+            pace,
+            capacity,
+        };
     }
 
     /// What counts as consumed at `at`: whole units, except in a bucket.
     fn used(&self, at: u64) -> Ratio {
         match &self.memory {
-            Memory::Missing { units, at: then } => {
-                let won_back = Ratio::new(i128::from(at - then), i128::from(self.pace()));
+            Memory::Missing { units, pace: 0, .. } => *units,
+            Memory::Missing {
+                units,
+                at: then,
+                pace,
+                ..
+            } => {
+                let won_back = Ratio::new(i128::from(at - then), i128::from(*pace));
                 units.less(won_back)
             }
             Memory::Begun { at: begun, .. } if at - begun >= self.window() => Ratio::ZERO,
@@ -259,7 +271,7 @@ impl Naive {
     /// The shortest span after which `is_so`, which stays so.
     fn first(&self, is_so: impl Fn(Span) -> bool) -> Span {
         let memory = match &self.memory {
-            Memory::Missing { .. } => self.capacity() * self.pace(),
+            Memory::Missing { pace, capacity, .. } => capacity * pace,
             _ => 2 * self.window(),
         };
         let mut most = memory + 1;

@@ -5,7 +5,7 @@
 //! unlocked. Nothing is charged before everything is held, so there is nothing to roll back.
 
 use tollgate_core::{
-    Bill, Charge, Clock, Decision, Limit, Line, Now, StoreError, Usage, Verdict, step,
+    Account, Bill, Charge, Clock, Decision, Limit, Line, Now, StoreError, Usage, Verdict, step,
 };
 
 use super::{Memory, Time};
@@ -246,8 +246,13 @@ impl Drop for Locked<'_> {
 impl Drawer<'_> {
     /// Writes the state down, made under `limit`, and unlocks the slot.
     fn close(mut self, held: Held<'_>, limit: &Limit, revision: u8, decision: Option<&Decision>) {
-        let word = wide::close(held, limit, &mut self.spares);
         let old = self.locked.seen;
+        let revision = match &held {
+            // Still at the former limit's price: that is how the word must be read next time.
+            Account::Bucket(bucket) if !bucket.is_priced_by(limit) => old.tag.revision(),
+            _ => revision,
+        };
+        let word = wide::close(held, limit, &mut self.spares);
         let heat = match decision {
             Some(Decision::Deny(_)) => Heat::Refused,
             _ if old.tag.heat() == Heat::Refused => Heat::Refused,

@@ -13,10 +13,10 @@ use crate::fit::GRAIN;
 
 /// The test's scripts let keys live for so many milliseconds more.
 const ORIGIN: u64 = 3_153_600_000_000;
-/// Copies a key under two more names, and says when it ends and what its first byte is.
+/// Copies a key under more names, and says when it ends and what its first byte is.
 const COPIES: &str = "local at = redis.call('PEXPIRETIME', KEYS[1]) \
     if at < 0 then return 'none' end \
-    for i = 2, 3 do redis.call('COPY', KEYS[1], KEYS[i], 'REPLACE') end \
+    for i = 2, #KEYS do redis.call('COPY', KEYS[1], KEYS[i], 'REPLACE') end \
     return string.format('%d %d', at, string.byte(redis.call('GETRANGE', KEYS[1], 0, 0)))";
 /// What a key begins with of which units are leased or owed.
 const HELD: &str = "128";
@@ -69,11 +69,18 @@ impl Nodes {
         }
     }
 
-    /// Holds the key to its time; whether something was held or owed beside what it has used.
-    fn look(&self, watcher: &mut Driven, rule: &Rule, key: Key) -> bool {
-        let fresh = [watcher.key("then"), watcher.key("before")];
-        let mut words = vec!["EVAL", COPIES, "3"];
-        let names = [key, fresh[0], fresh[1]].map(|key| watcher.store.name_of(key));
+    /// Holds the key to its time: no sooner than it has recovered under the last of these limits,
+    /// which is in effect, and hardly later than under any of them; whether something was held or
+    /// owed beside what it has used.
+    fn look(&self, watcher: &mut Driven, limits: &[Limit], key: Key) -> bool {
+        let names = (0..limits.len()).map(|limit| format!("before {limit}"));
+        let before: Vec<Key> = names.map(|name| watcher.key(&name)).collect();
+        let then = watcher.key("then");
+        let keys = [&[key, then], &before[..]].concat();
+        let names = keys.iter().map(|key| watcher.store.name_of(*key));
+        let names: Vec<String> = names.collect();
+        let count = names.len().to_string();
+        let mut words = vec!["EVAL", COPIES, &count];
         words.extend(names.iter().map(String::as_str));
         let told = SINGLE.ask(&words);
         let Some((expires, first)) = told.split_once(' ') else {
@@ -82,17 +89,19 @@ impl Nodes {
         };
         let expires = expires.parse::<u64>().expect("a moment") - ORIGIN;
         let now = self.now.utc.as_nanos() / 1_000_000;
-        let mut remaining = |key, millis| {
+        let mut has_recovered = |limit: &Limit, key, millis| {
             let at = Now::at(tollgate_core::Moment::from_nanos(millis * 1_000_000));
-            let peek: Charge<'_> = rule.charge(key, Cost::Peek(1));
-            watcher.decide(at, &[peek]).decisions[0].remaining()
+            let peek = Charge::new(key, limit, Cost::Peek(1));
+            let remaining = watcher.decide(at, &[peek]).decisions[0].remaining();
+            remaining == limit.capacity()
         };
-        let then = remaining(fresh[0], expires);
-        let capacity = rule.limit.capacity();
-        assert_eq!(then, capacity, "forgotten too early: {rule:#?}");
+        let present = limits.last().expect("a rule has a limit");
+        let is_early = !has_recovered(present, then, expires);
+        assert!(!is_early, "forgotten too early: {limits:?}");
         if expires > now + LATE {
-            let before = remaining(fresh[1], expires - LATE);
-            assert!(before < capacity, "forgotten too late: {rule:#?}");
+            let mut pairs = limits.iter().zip(before);
+            let is_late = pairs.all(|(limit, key)| has_recovered(limit, key, expires - LATE));
+            assert!(!is_late, "forgotten too late: {limits:?}");
         }
         first == HELD
     }
@@ -143,18 +152,20 @@ fn holds(name: &'static str, modes: &[Mode]) {
         let mut nodes = Nodes::new(modes);
         let mut watcher = Nodes::node();
         let mut rule = Rule::new(limit(random, modes));
+        let mut limits = vec![rule.limit];
         let key = watcher.key("only");
         for step in 0..STEPS {
             nodes.pass(random);
             if random.chance(4) {
                 rule.change(limit(random, modes));
+                limits.push(rule.limit);
             }
             nodes.act(random, &rule, key);
             if step % 3 == 2 {
                 // As it was before this rule, a key lives for as long as it mattered then.
                 let peek = rule.charge(key, Cost::Peek(1));
                 let _settles = watcher.decide(nodes.now, &[peek]);
-                let is_held = nodes.look(&mut watcher, &rule, key);
+                let is_held = nodes.look(&mut watcher, &limits, key);
                 held.fetch_add(is_held.into(), Ordering::Relaxed);
             }
         }

@@ -50,7 +50,8 @@ pub(crate) struct Lease {
 /// is told.
 #[derive(Debug)]
 enum Mirror {
-    Bucket(Bucket),
+    /// When it is full again: it was charged just now, at the price of its limit.
+    Bucket(Moment),
     Window(FixedWindow),
     Other(Box<Seen>),
 }
@@ -83,7 +84,7 @@ impl Lease {
             until: Moment::ZERO,
             used_at: here,
             ends_with_window: false,
-            mirror: Mirror::Bucket(Bucket::default()),
+            mirror: Mirror::Bucket(Moment::ZERO),
             ahead: 0,
             renewed: Some(Arc::new(Notify::new())),
         }
@@ -160,7 +161,9 @@ fn wanted(for_all_its_time: u64, for_target: u64) -> u64 {
 impl Mirror {
     fn new(seen: Seen) -> Mirror {
         match seen {
-            Seen::Account(Account::Bucket(bucket)) => Mirror::Bucket(bucket),
+            Seen::Account(Account::Bucket(bucket)) => {
+                Mirror::Bucket(Moment::from_nanos(bucket.word()))
+            }
             Seen::Account(Account::FixedWindow(window)) => Mirror::Window(window),
             other => Mirror::Other(Box::new(other)),
         }
@@ -169,7 +172,12 @@ impl Mirror {
     #[inline]
     fn step(&mut self, limit: &Limit, now: Moment, cost: Cost) -> Decision {
         match self {
-            Mirror::Bucket(bucket) => step(bucket, limit, now, cost, OnDenial::Keep),
+            Mirror::Bucket(full_at) => {
+                let mut bucket = Bucket::full_at(*full_at);
+                let decision = step(&mut bucket, limit, now, cost, OnDenial::Keep);
+                *full_at = Moment::from_nanos(bucket.word());
+                decision
+            }
             Mirror::Window(window) => step(window, limit, now, cost, OnDenial::Keep),
             Mirror::Other(seen) => step(&mut **seen, limit, now, cost, OnDenial::Keep),
         }

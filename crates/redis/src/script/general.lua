@@ -111,17 +111,6 @@ local function log_left(a, need)
   return (log_entry(a, index)) + a.span
 end
 
-local function log_cap(a, cap)
-  if a.used <= cap then return end
-  a.used, a.dirty = cap, true
-  if cap == 0 then
-    a.n = 0
-    return
-  end
-  a.base = (a.sum - cap) % WORD
-  a.dead = log_find(a, a.dead, a.n, function(_, sum) return (a.sum - sum) % WORD < cap end)
-end
-
 -- What stands in front of the log is written last, by `log_save`.
 local function log_write(a, entries)
   call('SET', a.key, string.rep('\0', a.prefix) .. log_header(a) .. entries)
@@ -192,24 +181,6 @@ local function sliding_settle(a, at)
   a.at = current
 end
 
-local function sliding_cap(a, cap)
-  local room, last = cap, a.segments
-  for i = 0, last - 1 do
-    if a[i] > room then a[i], a.dirty = room, true end
-    room = room - a[i]
-  end
-  local left = a.span - now % a.span
-  if a[last] > 0 and (scale(a[last], left, a.span)) > room then
-    -- The most units that weigh at most `room`.
-    local low, high = 0, a[last] - 1
-    while low < high do
-      local middle = ceil((low + high) / 2)
-      if (scale(middle, left, a.span)) <= room then low = middle else high = middle - 1 end
-    end
-    a[last], a.dirty = low, true
-  end
-end
-
 -- The newest units are the last to leave, and weigh nothing once less than one of them is inside.
 local function sliding_forget_at(a, segment, units)
   return (segment + a.segments) * a.span + (scale(a.span, units - 1, units)) + 1
@@ -247,6 +218,16 @@ end
 
 local HELD, HOLD = 128, 20
 
+-- What an account keeps of another shape: a limit of another algorithm, window or number of
+-- segments on the same key. Instances may run different versions of a rule, and whichever asks
+-- turns the account into its own shape. What the other one had counted stays in one of the places
+-- until it is forgotten, and units are charged to both, so that neither erases what the other one
+-- counts. Of each shape this is what `summary` says: its kind after the byte 192, segments (1), span
+-- (6), units (5) and moment (7). Of three shapes at once the one that was asked last but one is
+-- forgotten.
+
+local OTHER = 192
+
 -- Nodes that decide on their own count report what they have admitted, beyond the capacity as
 -- well. What lies beyond it is paid back: nothing is admitted until it is. Then a mark takes one
 -- of the places, so that nobody caps the account: four bytes of 255, with which no name begins,
@@ -263,7 +244,45 @@ local function unmark(a)
   if a.mark then a.mark, a.dirty = nil, true end
 end
 
-local function is_lease(id) return byte(id) > 127 end
+local function is_lease(id) return byte(id) > 127 and byte(id) < OTHER end
+
+local function is_bucket(kind) return kind >= TOKEN end
+
+local function other_forget_at(o)
+  if o.kind == LOG then return o.at + o.span end
+  if o.kind == SLIDING then return sliding_forget_at(o, floor(o.at / o.span), o.units) end
+  return o.at
+end
+
+-- Reads what is kept of another shape, dated no later than a clock that went back allows.
+local function other_load(a, id, units, at)
+  local kind, segments, span = read('>BBI6', id)
+  kind = kind - OTHER
+  local latest = now
+  if is_bucket(kind) then
+    latest = now + units * span
+  elseif kind == FIXED_CLOCK then
+    latest = now - now % span + span
+  elseif kind == FIXED_FIRST then
+    latest = now + span
+  end
+  local o = { kind = kind, segments = segments, span = span, units = units, at = min(at, latest) }
+  if o.units > 0 and other_forget_at(o) > now then a.other = o end
+end
+
+-- Charges the other shape, or gives back if there are fewer than no units.
+local function other_take(a, units)
+  local o = a.other
+  if not o then return end
+  if is_bucket(o.kind) then
+    -- Of a bucket the units are its capacity, and more than that is not remembered.
+    o.at = min(max(o.at + units * o.span, now), now + o.units * o.span)
+    return
+  end
+  o.units = min(o.units + units, USED_MAX)
+  if o.units <= 0 then a.other = nil end
+  if units > 0 and (o.kind == LOG or o.kind == SLIDING) then o.at = now end
+end
 
 local function hold(a, id, units, till)
   a.holds[id], a.holding = { units, till }, a.holding + 1
@@ -281,12 +300,15 @@ end
 local function holds_load(a, state)
   for from = 3, 2 + HOLD * byte(state, 2), HOLD do
     local id, units, till = read('>c8I5I7', state, from)
-    local cap = string.sub(id, 1, 4) == MARK and read('>I4', id, 5)
-    if cap then mark(a, cap, units, till) end
-    local latest = now + (is_lease(id) and LEASE_LASTS or 1000 * 2 ^ byte(id))
-    if till > latest then till, a.dirty = latest, true end
-    if cap then
-      -- No hold.
+    local first = byte(id)
+    local latest = now + (is_lease(id) and LEASE_LASTS or 1000 * 2 ^ first)
+    if first == 255 then
+      mark(a, read('>I4', id, 5), units, till)
+    elseif first > OTHER then
+      other_load(a, id, units, till)
+    elseif till > latest then
+      hold(a, id, units, latest)
+      a.dirty = true
     elseif till > now then
       hold(a, id, units, till)
     else
@@ -330,36 +352,41 @@ local function leases_forgotten_at(a)
   return at
 end
 
+-- How many places are needed.
+local function places_of(a)
+  return a.holding + (a.mark and 1 or 0) + (a.other and 1 or 0)
+end
+
 -- What is held, in so many places, and until when it matters.
 local function holds_encode(a, places)
-  if a.mark and a.holding == 0 then
-    local front = pack('>BBc4I4I5I7', HELD, 1, MARK, a.mark, a.before, a.marked_at)
-    return front, a.before > 0 and a.marked_at + LATE or 0
-  end
-  if a.mark then places = places + 1 end
   if places == 0 then return '', 0 end
-  local parts, last, holding = { string.char(HELD, places) }, 0, a.holding
+  local parts, last = { string.char(HELD, places) }, 0
   if a.mark then
-    parts[2], holding = MARK .. pack('>I4I5I7', a.mark, a.before, a.marked_at), holding + 1
+    parts[#parts + 1] = MARK .. pack('>I4I5I7', a.mark, a.before, a.marked_at)
     if a.before > 0 then last = a.marked_at + LATE end
+  end
+  local o = a.other
+  if o then
+    parts[#parts + 1] = pack('>BBI6I5I7', OTHER + o.kind, o.segments, o.span, o.units, o.at)
+    last = max(last, other_forget_at(o))
   end
   for id, one in pairs(a.holds) do
     parts[#parts + 1] = pack('>c8I5I7', id, one[1], one[2])
     last = max(last, one[2])
   end
   if a.leased > 0 then last = max(last, leases_forgotten_at(a)) end
-  parts[#parts + 1] = string.rep('\0', HOLD * (places - holding))
+  parts[#parts + 1] = string.rep('\0', HOLD * (places - places_of(a)))
   return table.concat(parts), last
 end
 
 -- The entries of a log stay where they are as long as what is held has its places.
 local function log_save(a)
-  local places, live = (a.prefix > 0 and a.prefix - 2 or 0) / HOLD
+  local places, needed, live = (a.prefix > 0 and a.prefix - 2 or 0) / HOLD, places_of(a)
   local moves = a.n == 0 or a.dead >= 32 and a.dead * 2 >= a.n
-  if moves and a.holding == 0 then
+  if moves and needed == 0 then
     places = 0
-  elseif a.holding > places then
-    places, moves = min(max(4, 2 * a.holding), HOLDS_MAX), true
+  elseif needed > places then
+    places, moves = min(max(4, 2 * needed), 255), true
   end
   if moves then
     live = a.n > 0 and call('GETRANGE', a.key, a.prefix + HEADER + ENTRY * a.dead, -1) or ''
@@ -382,12 +409,10 @@ end
 
 -- Any account.
 
-local function is_bucket(kind) return kind >= TOKEN end
-
 -- A key never seen, under the limit of `line`.
 local function clear(a, line)
   local kind = line.kind
-  a.kind, a.span, a.segments, a.used = kind, line.span, line.segments, 0
+  a.kind, a.span, a.cap, a.segments, a.used = kind, line.span, line.cap, line.segments, 0
   if is_bucket(kind) then
     a.at = now
   elseif kind == FIXED_CLOCK then
@@ -402,41 +427,39 @@ local function clear(a, line)
   end
 end
 
--- Reads what is remembered; nothing if it is nothing.
-local function decode(a, state)
-  local kind = byte(state)
+-- Reads what is remembered, under a limit of `line`'s kind or another. The shorter forms are those
+-- of earlier versions, which left out what they took to be the same for all who ask.
+local function decode(a, state, line)
+  local kind, short = byte(state), #state < 18
   a.kind, a.raw = kind, state
   local _
-  if kind == FIXED_CLOCK then
-    _, a.at, a.used = read('>BI7I4', state)
-    a.span = 0
-  elseif kind == FIXED_FIRST then
+  if kind == FIXED_CLOCK or kind == FIXED_FIRST then
+    if short then state = state .. pack('>I6', line.span) end
     _, a.at, a.used, a.span = read('>BI7I4I6', state)
   elseif kind == SLIDING then
     sliding_decode(a, state)
   elseif kind == LOG then
     _, a.span, a.shift, a.dead, a.base = read('>BI6I7I4I4', state)
-    a.raw = nil
     log_open(a)
-  elseif #state == 12 then
-    _, a.at, a.span = read('>BI7I4', state)
+  elseif short then
+    _, a.at, a.span = read(#state == 12 and '>BI7I4' or '>BI7I6', state)
+    a.cap = line.cap
   else
-    _, a.at, a.span = read('>BI7I6', state)
+    _, a.at, a.span, a.cap = read('>BI7I6I4', state)
   end
+  if kind == LOG or short and kind ~= SLIDING then a.raw = nil end
 end
 
 local function encode(a)
   local kind = a.kind
   if is_bucket(kind) then
     if a.at <= now then return '' end
-    return pack(a.span < WORD and '>BI7I4' or '>BI7I6', kind, a.at, a.span)
+    return pack('>BI7I6I4', kind, a.at, a.span, a.cap)
   elseif kind == SLIDING then
     return sliding_encode(a)
   elseif a.used == 0 and (kind == FIXED_CLOCK or a.leased == 0) then
     -- A window that its first request began lasts as long as units of it are leased.
     return ''
-  elseif kind == FIXED_CLOCK then
-    return pack('>BI7I4', kind, a.at, a.used)
   end
   return pack('>BI7I4I6', kind, a.at, a.used, a.span)
 end
@@ -456,7 +479,7 @@ end
 
 -- Units consumed that still count, under the account's own limit.
 local function used(a)
-  if is_bucket(a.kind) then return ceil(max(a.at - now, 0) / a.span) end
+  if is_bucket(a.kind) then return a.at > now and ceil((a.at - now) / a.span) or 0 end
   if a.kind == SLIDING then
     sliding_settle(a)
     return sliding_estimate(a)
@@ -471,7 +494,7 @@ end
 local function remaining(a, line)
   if a.kind == SLIDING then return max(line.cap - sliding_estimate(a) - a.leased, 0) end
   if is_bucket(a.kind) then
-    return max(floor((line.cap * a.span - (a.at - now)) / a.span) - a.leased, 0)
+    return max(line.cap - used(a) - a.leased, 0)
   end
   return max(line.cap - a.used - a.leased, 0)
 end
@@ -495,6 +518,7 @@ end
 -- Charges what a lease held, at the moment at which it ended.
 local function charge_ended(a, units, till)
   a.raw = nil
+  other_take(a, units)
   if is_bucket(a.kind) then
     a.at = max(a.at, till) + units * a.span
   elseif a.kind == SLIDING then
@@ -514,11 +538,28 @@ local function charge_ended(a, units, till)
   end
 end
 
+-- Sets the price and the capacity of a bucket's debt to those of `line`: the same units, a part of
+-- one rounded up. What would be too long to be written down stays as it is.
+local function set_terms(a, line)
+  local debt, span = max(a.at - now, 0), line.span
+  if a.span ~= span then
+    local whole = floor(debt / a.span) * span
+    if span == 0 or whole > DEBT_MAX then return end
+    local part, rest = scale(span, debt % a.span, a.span)
+    a.at, a.span = now + whole + part + (rest > 0 and 1 or 0), span
+  end
+  a.cap, a.dirty, a.raw = line.cap, true, nil
+end
+
 local function take(a, line, units)
   if units == 0 then return end
-  a.dirty, a.raw = true, nil
+  a.dirty, a.is_fresh, a.raw = true, false, nil
+  other_take(a, units)
   if is_bucket(a.kind) then
+    set_terms(a, line)
     a.at = a.at + units * a.span
+    -- Units that nobody judged under this limit may be more than it allows.
+    if not a.mark and a.at - now > a.cap * a.span then a.cap = min(used(a), USED_MAX) end
   elseif a.kind == SLIDING then
     a[0] = a[0] + units
   elseif a.kind == LOG then
@@ -528,34 +569,70 @@ local function take(a, line, units)
   end
 end
 
--- Brings an account to the limit that its rule has now: the same units, up to the new capacity.
-local function convert(a, line)
-  local kind = line.kind
-  if a.kind == kind then
-    if a.span == line.span and a.segments == line.segments or kind == FIXED_CLOCK then return end
-    unmark(a)
-    if is_bucket(kind) then
-      -- The part of a unit is kept as well, rounded up.
-      local debt = max(a.at - now, 0)
-      local part, rest = scale(line.span, debt % a.span, a.span)
-      debt = floor(debt / a.span) * line.span + part + (rest > 0 and 1 or 0)
-      a.at, a.span, a.dirty, a.raw = now + min(debt, line.cap * line.span), line.span, true, nil
-      return
-    end
+-- What is kept of an account that turns into another shape; nothing if there is nothing. A log and
+-- a sliding window keep all units at the moment of the newest.
+local function summary(a, units)
+  if units == 0 then return nil end
+  local at = a.at
+  if is_bucket(a.kind) then
+    units = a.cap
+  elseif a.kind == LOG then
+    at = a.last_at
+  elseif a.kind == SLIDING then
+    local newest = 0
+    while a[newest] == 0 do newest = newest + 1 end
+    at = (a.at - newest) * a.span
   end
-  unmark(a)
-  local units = min(used(a), line.cap)
-  local was_log = a.kind == LOG
-  if was_log and kind ~= LOG then call('DEL', a.key) end
+  return { kind = a.kind, segments = a.segments, span = a.span, units = units, at = at }
+end
+
+-- The account as `summary` has kept it.
+local function restore(a, line, o)
   clear(a, line)
-  a.dirty, a.raw = true, nil
-  take(a, line, units)
+  if is_bucket(a.kind) then
+    a.at, a.span, a.cap = o.at, o.span, o.units
+  elseif a.kind == LOG then
+    log_take(a, o.units, o.at)
+  elseif a.kind == SLIDING then
+    a.at, a[0] = floor(o.at / a.span), o.units
+  else
+    a.at, a.used = o.at, o.units
+  end
+end
+
+-- Brings an account to the shape that `line` has. The units stay what they are: only what is
+-- charged later, or a limit that is at least as large in every way, sets another price to those of
+-- a bucket. An account of another shape becomes what was known of this one, or else all that was
+-- used counts as used now, up to the new capacity.
+local function convert(a, line)
+  local kind, o = line.kind, a.other
+  if a.kind == kind and is_bucket(kind) and not a.is_fresh then
+    local grows = line.span < a.span and line.cap >= a.cap
+    if grows and line.span > 0 and not a.mark then set_terms(a, line) end
+    return
+  end
+  local is_known = o and o.kind == kind
+    and (is_bucket(kind) or o.span == line.span and o.segments == line.segments)
+  local is_same = a.kind == kind and a.span == line.span and a.segments == line.segments
+  if is_same and not (is_known and a.is_fresh) then return end
+  unmark(a)
+  local units = used(a)
+  local kept = summary(a, units)
+  a.other = nil
+  if is_known then
+    restore(a, line, o)
+  else
+    clear(a, line)
+    take(a, line, min(units, line.cap))
+  end
+  a.other, a.raw = kept or not is_known and o or nil, nil
+  a.dirty, a.is_fresh = a.dirty or units > 0 or is_known, a.is_fresh and not is_known
 end
 
 -- Begins the window that now lies in, with what was used beyond the capacity of those before, each
 -- of which pays its capacity back; remembers what was used in the last one.
 local function roll(a, line, fresh_end)
-  local cap, span = line.cap, line.span
+  local cap, span = a.mark or line.cap, line.span
   local passed = floor((now - a.at) / span)
   if passed == 0 then
     a.before, a.marked_at = a.used, a.at
@@ -569,9 +646,9 @@ end
 
 local function settle(a, line)
   local kind, cap, span = a.kind, line.cap, line.span
-  if a.mark and a.mark ~= cap then unmark(a) end
   if is_bucket(kind) then
-    local latest = now + cap * span
+    -- By its own terms: a smaller limit that looks must not lower what a larger one has counted.
+    local latest = now + (a.mark or a.cap) * a.span
     if a.mark then
       if a.marked_at > now then a.at, a.dirty, a.raw = a.at - (a.marked_at - now), true, nil end
       a.marked_at = now
@@ -580,15 +657,13 @@ local function settle(a, line)
       a.at, a.dirty, a.raw = latest, true, nil
     end
     a.full_at = a.at
-    if a.at < now then a.at = now end
+    if a.at <= now then a.at, a.span, a.cap = now, span, cap end
   elseif kind == SLIDING then
     sliding_settle(a)
-    if a.mark and sliding_estimate(a) <= cap then unmark(a) end
-    if not a.mark then sliding_cap(a, cap) end
+    if a.mark and sliding_estimate(a) <= a.mark then unmark(a) end
     if a.dirty then a.raw = nil end
   elseif kind == LOG then
     log_settle(a)
-    log_cap(a, cap)
   else
     local fresh_end = kind == FIXED_CLOCK and now - now % span + span or now + span
     if a.at <= now and a.used > 0 then
@@ -598,22 +673,23 @@ local function settle(a, line)
     elseif a.at > fresh_end or kind == FIXED_CLOCK and a.at < fresh_end then
       a.at, a.dirty, a.raw = fresh_end, true, nil
     end
-    if a.used > cap and not a.mark then a.used, a.dirty, a.raw = cap, true, nil end
   end
 end
 
 local function fits(a, line, units)
   if units > line.cap then return false end
   units = units + a.leased
-  if is_bucket(a.kind) then return a.at - now + units * a.span <= line.cap * a.span end
+  if is_bucket(a.kind) then return a.at - now <= (line.cap - units) * a.span end
   if a.kind == SLIDING then return sliding_estimate(a) + units <= line.cap end
   return a.used + units <= line.cap
 end
 
 local function penalise(a, line, units)
   if is_bucket(a.kind) then
+    if a.at - now >= (line.cap - a.leased) * a.span then return end
+    other_take(a, units)
+    set_terms(a, line)
     a.at = max(a.at, now + min(a.at - now + units * a.span, (line.cap - a.leased) * a.span))
-    a.dirty, a.raw = true, nil
   else
     take(a, line, min(units, remaining(a, line)))
   end
@@ -621,6 +697,7 @@ end
 
 local function refund(a, line, units)
   a.dirty, a.raw = true, nil
+  other_take(a, -units)
   if is_bucket(a.kind) then
     a.at = max(a.at - min(units, WORD - 1) * a.span, now)
   elseif a.kind == SLIDING then
@@ -641,7 +718,7 @@ local function save(a)
   if a.kind == LOG then return log_save(a) end
   local state = encode(a)
   if a.mark and state == '' and a.before == 0 then a.mark = nil end
-  local front, last = holds_encode(a, a.holding)
+  local front, last = holds_encode(a, places_of(a))
   if state ~= '' then last = max(last, forget_at(a)) end
   state = front .. state
   if state ~= '' then
@@ -670,7 +747,7 @@ local function account(key, line)
     -- All at once: a table that grows is made anew, again and again.
     a = {
       key = key, segments = 0, prefix = 0, holds = {}, holding = 0, held = 0, leased = 0, kind = 0,
-      span = 0, at = 0, used = 0, full_at = 0, raw = false, stored = false,
+      span = 0, cap = 0, at = 0, used = 0, full_at = 0, raw = false, stored = false, other = false,
       ended = false, dirty = false, is_fresh = false, mark = false, before = false, marked_at = 0,
     }
     local state = stored(key, line.kind)
@@ -683,7 +760,7 @@ local function account(key, line)
       end
     end
     if state and state ~= '' then
-      decode(a, state)
+      decode(a, state, line)
     else
       clear(a, line)
       -- Leases alone do not say under which limit they were granted.
@@ -693,7 +770,6 @@ local function account(key, line)
     accounts[key] = a
   end
   convert(a, line)
-  a.span = line.span
   if a.ended then
     -- As of when they ended, even if there is nothing else: not as of now.
     if a.is_fresh and (is_bucket(a.kind) or a.kind == SLIDING) then a.at, a.is_fresh = 0, false end
@@ -761,7 +837,11 @@ local function next_report()
     local at, units
     at, units, position = read('>I7I5', questions, position)
     a.dirty, a.raw = true, nil
+    other_take(a, units)
     if is_bucket(a.kind) then
+      set_terms(a, line)
+      if a.full_at > now then a.full_at = a.at end
+      span = a.span
       local full_at, longest = a.full_at, floor(DEBT_MAX / max(span, 1))
       -- Forgotten as full again, and there is more than that to know: when it was.
       if a.is_fresh and full_at <= now then full_at = min(base, now) end
@@ -784,7 +864,7 @@ local function next_report()
       mark(a, cap, 0, now)
     end
   end
-  return a
+  return a, cap
 end
 
 -- Judges the lines of a request: whether it is refused for sure, and whether a reservation of
@@ -901,7 +981,15 @@ end
 
 local function report(count)
   local states = {}
-  for i = 1, count do states[i] = state_of(next_report()) end
+  for i = 1, count do
+    local a, cap = next_report()
+    local used, is_fixed = a.used, a.kind == FIXED_CLOCK or a.kind == FIXED_FIRST
+    if is_fixed and not a.mark and used + a.leased > cap then
+      -- Counted by a larger limit, and not owed to the windows that follow.
+      a.used, a.raw = max(cap - a.leased, 0), nil
+    end
+    states[i], a.used = state_of(a), used
+  end
   answer(ADMITTED, states)
 end
 

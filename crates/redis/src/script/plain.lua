@@ -29,27 +29,29 @@ if #KEYS == 1 and plain == 1 then
   if kind == FIXED_CLOCK then word, add, fresh, ends = 0, 1, 0, now - now % span + span end
   local is_plain = not state
   if state then
-    local known, at, was
-    if #state == 12 then
-      known, at, was = read('>BI7I4', state)
-    elseif #state == 14 then
-      known, at, was = read('>BI7I6', state)
-    end
-    if known == kind and ends then
-      is_plain = at <= now or at == ends and was <= room
+    local known, at, was, its
+    if #state ~= 18 then
+      -- That is for `general.lua`.
+    elseif ends then
+      known, at, was, its = read('>BI7I4I6', state)
+      is_plain = known == kind and (at <= now or at == ends and its == span and was <= room)
       if at > now then word = was end
-    elseif known == kind then
-      is_plain = was == span and at <= now + room
+    else
+      known, at, its = read('>BI7I6', state)
+      is_plain = known == kind and its == span and at <= now + room
       if at > now then word = at end
     end
   end
   if is_plain then
     local answer = pack('>I7I7', now, word)
     if word - fresh + judged * add <= room and taken > 0 then
-      local at, was = word + taken * add, span
-      if ends then at, was = ends, at end
-      call('SET', key, pack(was < 4294967296 and '>BI7I4' or '>BI7I6', kind, at, was),
-        'PXAT', string.format('%d', ceil(at / 1000) + origin))
+      local at = word + taken * add
+      if ends then
+        state, at = pack('>BI7I4I6', kind, ends, at, span), ends
+      else
+        state = pack('>BI7I6I4', kind, at, span, room / span)
+      end
+      call('SET', key, state, 'PXAT', string.format('%d', ceil(at / 1000) + origin))
     end
     return answer
   end
@@ -76,8 +78,8 @@ for i = 1, #KEYS do
   if not word then
     word = fresh[which]
     if state then
-      local kind, at, was
-      if #state > 14 then
+      local kind, at, was, its
+      if #state > 18 then
         local last = byte(state) == HELD and 2 + HOLD * byte(state, 2) or 0
         local held, count = {}, 0
         out = 0
@@ -96,10 +98,12 @@ for i = 1, #KEYS do
         end
         state = string.sub(state, last + 1)
       end
-      if #state == 12 then
-        kind, at, was = read('>BI7I4', state)
-      elseif #state == 14 then
-        kind, at, was = read('>BI7I6', state)
+      if #state ~= 18 then
+        -- That is for `general.lua`, or nothing.
+      elseif ends[which] then
+        kind, at, was, its = read('>BI7I4I6', state)
+      else
+        kind, at, its = read('>BI7I6', state)
       end
       if not word then
         -- That is for `general.lua`.
@@ -109,8 +113,9 @@ for i = 1, #KEYS do
       elseif kind ~= kinds[which] then
         word = nil
       elseif kind == FIXED_CLOCK then
-        if at > now then word = at == ends[which] and was <= rooms[which] and was or nil end
-      elseif was ~= spans[which] or at > now + rooms[which] then
+        local is_same = at == ends[which] and its == spans[which] and was <= rooms[which]
+        if at > now then word = is_same and was or nil end
+      elseif its ~= spans[which] or at > now + rooms[which] then
         word = nil
       elseif at > now then
         word = at
@@ -159,11 +164,13 @@ for i = 1, #KEYS do
 end
 local function ends_first(one, other) return one[2] < other[2] end
 for key, which in pairs(changed) do
-  local at, was, state, held = words[key], spans[which], '', leases[key]
-  local is_used = at > fresh[which]
-  if ends[which] then at, was = ends[which], at end
-  if is_used then
-    state = pack(was < 4294967296 and '>BI7I4' or '>BI7I6', kinds[which], at, was)
+  local at, span, state, held = words[key], spans[which], '', leases[key]
+  if at <= fresh[which] then
+    if ends[which] then at = ends[which] end
+  elseif ends[which] then
+    state, at = pack('>BI7I4I6', kinds[which], ends[which], at, span), ends[which]
+  else
+    state = pack('>BI7I6I4', kinds[which], at, span, rooms[which] / span)
   end
   if held and counts[key] > 0 then
     local all = {}
@@ -174,7 +181,7 @@ for key, which in pairs(changed) do
     -- A lease that ends unreported is charged as of then.
     if not ends[which] then
       if #all > 1 then table.sort(all, ends_first) end
-      for _, one in ipairs(all) do at = max(at, one[2]) + one[1] * was end
+      for _, one in ipairs(all) do at = max(at, one[2]) + one[1] * span end
     end
     state = string.char(HELD, counts[key]) .. state
   end

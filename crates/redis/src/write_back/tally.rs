@@ -66,8 +66,11 @@ impl Tally {
 
     /// Redis has told its count at `now`, everything included that was gathered. What was admitted
     /// here since is added.
-    pub(crate) fn told(&mut self, account: Account, fitted: &Fitted, now: Moment) {
-        if let Account::Bucket(bucket) = &account {
+    pub(crate) fn told(&mut self, mut account: Account, fitted: &Fitted, now: Moment) {
+        if let Account::Bucket(bucket) = &mut account {
+            if !bucket.is_priced_by(&fitted.limit) {
+                *bucket = bucket.repriced(&fitted.limit, now);
+            }
             self.base = bucket.word() / GRAIN.as_nanos();
         }
         self.count = Count::of(account);

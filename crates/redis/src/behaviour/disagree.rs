@@ -1,0 +1,248 @@
+//! Limits that change, and limits that disagree about one key: two versions of a rule at two
+//! instances, and requests that bring limits of their own.
+
+use tollgate_behaviour::{Random, Rule, Subject, Taste, check, with_grain};
+use tollgate_core::{
+    Algorithm, Anchor, Charge, Cost, Key, Ledger, Limit, Mode, Now, OnDenial, Segments, Sharing,
+    Span, Verdict,
+};
+
+use super::{Driven, SINGLE};
+use crate::config::Config;
+use crate::fit::{Fitted, GRAIN};
+
+/// Every algorithm, in each of its forms.
+fn algorithms() -> [Algorithm; 7] {
+    let six = Segments::new(6).expect("6 is from 1 to 60");
+    [
+        Algorithm::FixedWindow(Anchor::Clock),
+        Algorithm::FixedWindow(Anchor::FirstRequest),
+        Algorithm::SlidingLog,
+        Algorithm::SlidingWindow(Segments::ONE),
+        Algorithm::SlidingWindow(six),
+        Algorithm::TokenBucket,
+        Algorithm::LeakyBucket,
+    ]
+}
+
+fn limit(algorithm: Algorithm, count: u32, window: Span) -> Limit {
+    Limit::new(algorithm, count, window).expect("valid for every algorithm")
+}
+
+fn instance() -> Driven {
+    Driven::new(&Config::single(SINGLE.address()))
+}
+
+/// What Redis stores for a key.
+fn stored(instance: &Driven, key: Key) -> String {
+    let hex = "local s = redis.call('GET', KEYS[1]) \
+        return s and (s:gsub('.', function(c) return string.format('%02x', c:byte()) end)) or ''";
+    SINGLE.ask(&["EVAL", hex, "1", &instance.store.name_of(key)])
+}
+
+/// An old instance allows 100 a day and a new one 10, or requests bring either.
+#[test]
+fn a_smaller_limit_never_erases_what_a_larger_one_counted() {
+    for algorithm in algorithms() {
+        let (mut old, mut new) = (instance(), instance());
+        let key = old.key("only");
+        let now = Taste::MICROSECONDS.start;
+        let [large, small] = [100, 10].map(|count| limit(algorithm, count, Span::DAY));
+        let ask = |instance: &mut Driven, limit, cost| -> Verdict {
+            instance.decide(now, &[Charge::new(key, limit, cost)])
+        };
+        let mut allowed = 0;
+        for _ in 0..60 {
+            let units = 1 + u64::from(allowed % 3);
+            if ask(&mut old, &large, Cost::Take(units)).is_admitted() {
+                allowed += u32::try_from(units).expect("at most three");
+            }
+            let before = stored(&old, key);
+            if ask(&mut new, &small, Cost::ONE).is_admitted() {
+                allowed += 1;
+            } else {
+                assert_eq!(stored(&old, key), before, "a denial stored: {large:?}");
+            }
+            let before = stored(&old, key);
+            let _told = ask(&mut new, &small, Cost::Peek(1));
+            assert_eq!(stored(&old, key), before, "a peek stored: {large:?}");
+        }
+        assert!((98..=100).contains(&allowed), "{allowed}: {large:?}");
+    }
+}
+
+/// The wait that the smaller limit is told is true, although the larger one has counted far more.
+#[test]
+fn a_smaller_limit_waits_for_what_a_larger_one_counted() {
+    for algorithm in algorithms() {
+        let mut instance = instance();
+        let key = instance.key("only");
+        let now = Now::at(Taste::MICROSECONDS.start.utc);
+        let [large, small] = [1_000, 10].map(|count| limit(algorithm, count, Span::DAY));
+        let taken = Charge::new(key, &large, Cost::Take(700));
+        assert!(instance.decide(now, &[taken]).is_admitted());
+        let charge = Charge::new(key, &small, Cost::Take(2));
+        let denied = instance.decide(now, &[charge]).decisions[0];
+        let wait = Span::from(denied.retry_after().expect("it fits one day"));
+        assert!(wait <= Span::DAY + Span::DAY);
+        let early = Now::at(now.utc + wait.minus(GRAIN));
+        assert!(
+            !instance.decide(early, &[charge]).is_admitted(),
+            "{small:?}"
+        );
+        let then = Now::at(now.utc + wait);
+        assert!(instance.decide(then, &[charge]).is_admitted(), "{small:?}");
+    }
+}
+
+/// Two instances with limits of the same algorithm and window, in any order, strict or leased.
+#[test]
+fn limits_that_disagree_never_allow_more_than_the_largest() {
+    check("limits_that_disagree", 60, |random| {
+        let (algorithm, window) = (random.pick(&algorithms()), Span::from_millis(600));
+        let bursts = random.chance(50);
+        let limits: Vec<Limit> = (0..3)
+            .map(|_| {
+                let count = |random: &mut Random| random.pick(&[1, 2, 4, 10, 20, 40, 60, 100]);
+                let limit = limit(algorithm, count(random), window);
+                let limit = limit.with_soft(random.pick(&[0, 0, 50])).expect("soft");
+                match limit.is_bucket() && bursts {
+                    true => limit.with_burst(count(random)).expect("a small burst"),
+                    false => limit,
+                }
+            })
+            .collect();
+        let by = |of: fn(&Limit) -> u32| limits.iter().map(of).max().expect("three");
+        let bound = match limits[0].is_bucket() {
+            true => limit(algorithm, by(Limit::count), window).with_burst(by(Limit::capacity)),
+            false => Ok(limit(algorithm, by(Limit::capacity), window)),
+        };
+        let bound = bound.expect("as large as one of them");
+        let mode = random.pick(&[Mode::Strict, Mode::Leased]);
+        let mut instances = [instance(), instance()];
+        let key = instances[0].key("only");
+        let mut largest = Ledger::default();
+        let mut now = Taste::MICROSECONDS.start;
+        for step in 0..100 {
+            let limit = random.pick(&limits);
+            let units = random.pick(&[0, 1, 1, 1, 2, 3, 7, 30]);
+            let cost = match random.chance(10) {
+                true => Cost::Peek(units),
+                false => Cost::Take(units),
+            };
+            let charge = Charge::new(key, &limit, cost);
+            let instance = &mut instances[usize::from(random.chance(50))];
+            let got = instance.decide(now, &[charge.shared(Sharing::in_mode(mode))]);
+            if got.is_admitted() {
+                let bounded = Charge {
+                    limit: &bound,
+                    ..charge
+                };
+                let strict = largest.decide(now, &[bounded]).expect("one charge");
+                assert!(
+                    strict.is_admitted(),
+                    "step {step}: {charge:?} of {limits:?}"
+                );
+            }
+            let pause = random.pick(&[0, 0, 0, 1_000, 5_000, 10_000, 100_000]);
+            now = Now::at(now.utc + GRAIN.times(pause));
+        }
+    });
+}
+
+/// Two versions of a rule that differ in anything: whatever one of them allows fits what it has
+/// allowed and what the other one has, since both are at work.
+#[test]
+fn two_versions_of_a_rule_each_count_what_the_other_allows() {
+    check("two_versions_of_a_rule", 60, |random| {
+        // Longer than the trace: no version forgets that it was there.
+        let any = |random: &mut Random| {
+            let window = random.pick(&[Span::HOUR, Span::from_secs(7_200), Span::DAY]);
+            let count = random.pick(&[20, 30, 60, 120]);
+            Rule::new(limit(random.pick(&algorithms()), count, window))
+        };
+        let rules = [any(random), any(random)];
+        if rules[0].limit.is_bucket() && rules[0].limit.algorithm() == rules[1].limit.algorithm() {
+            // Units of one bucket come back at one rate at a time: that of whoever charges.
+            return;
+        }
+        let mut instances = [instance(), instance()];
+        let key = instances[0].key("only");
+        let mut ledgers = [Ledger::default(), Ledger::default()];
+        // Early in every window.
+        let start = Taste::MICROSECONDS.start.utc.as_nanos();
+        let start = start - start % Span::DAY.as_nanos();
+        let mut now = Now::at(tollgate_core::Moment::from_nanos(start + 7_000));
+        for step in 0..100 {
+            let which = match step {
+                0 | 1 => step,
+                _ => usize::from(random.chance(50)),
+            };
+            let units = match step {
+                0 | 1 => 1,
+                _ => random.pick(&[1, 1, 1, 2, 3, 7]),
+            };
+            let charge = rules[which].charge(key, Cost::Take(units));
+            let got = instances[which].decide(now, &[charge]);
+            if got.is_admitted() {
+                for (index, (ledger, rule)) in ledgers.iter_mut().zip(&rules).enumerate() {
+                    let forced = Charge {
+                        on_denial: OnDenial::Charge,
+                        ..rule.charge(key, Cost::Take(units))
+                    };
+                    let strict = ledger.decide(now, &[forced]).expect("one charge");
+                    let fits = strict.is_admitted() || index != which;
+                    assert!(fits, "step {step}: {charge:?} of {rules:#?}");
+                }
+            }
+            now = Now::at(now.utc + GRAIN.times(random.pick(&[0, 0, 1_000, 1_000_000, 9_000_000])));
+        }
+    });
+}
+
+/// Changed limits, except between buckets: a part of a unit is kept there to the microsecond, and
+/// to the nanosecond in core. And except back to an earlier algorithm or window, of which Redis
+/// still knows what it had counted.
+#[test]
+fn changed_limits_keep_what_core_keeps() {
+    let taste = Taste {
+        changes: true,
+        ..Taste::MICROSECONDS
+    };
+    check("changed_limits_keep_what_core_keeps", 300, |random| {
+        let mut subject = Driven::new(&Config::single(SINGLE.address()));
+        let mut ledger = Ledger::default();
+        let mut rule = taste.rule(random);
+        let mut shapes = vec![shape(&rule.limit)];
+        let key = subject.key("only");
+        let mut now = taste.start;
+        for step in 0..60 {
+            if random.chance(15) {
+                let limit = taste.changed(&rule.limit, random);
+                let is_exact = Fitted::new(&limit)
+                    .is_ok_and(|fitted| fitted.limit.interval() == limit.interval());
+                let new = shape(&limit);
+                let is_back = new != shape(&rule.limit) && shapes.contains(&new);
+                if is_exact && !is_back && !(limit.is_bucket() && rule.limit.is_bucket()) {
+                    rule.change(limit);
+                    shapes.push(new);
+                }
+            }
+            now.steady = now.steady + GRAIN.times(random.between(0, 8));
+            now.utc = now.steady;
+            let charge = rule.charge(key, taste.cost(&rule.limit, random));
+            let got = subject.decide(now, &[charge]);
+            let want = ledger.decide(now, &[charge]).expect("one charge");
+            assert_eq!(got, with_grain(want, GRAIN), "step {step}: {charge:#?}");
+        }
+    });
+}
+
+/// What a limit's state looks like: buckets of one kind are one shape.
+fn shape(limit: &Limit) -> (Algorithm, Span) {
+    let window = match limit.is_bucket() {
+        true => Span::ZERO,
+        false => limit.window(),
+    };
+    (limit.algorithm(), window)
+}
