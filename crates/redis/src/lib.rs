@@ -127,6 +127,7 @@ pub use leases::{
     CAPACITY_MIN as LEASE_CAPACITY_MIN, KEYS_MAX as LEASE_KEYS_MAX, LASTS as LEASE_LASTS,
 };
 pub use nodes::HEARTBEAT;
+pub use refusals::DENIAL_CACHE_MAX;
 pub use stats::{BATCH_SIZES, CALL_MICROS, Counts, Histogram};
 pub use store::Redis;
 pub use write_back::KEYS_MAX as WRITE_BACK_KEYS_MAX;

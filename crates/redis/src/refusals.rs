@@ -8,7 +8,8 @@
 //!
 //! A refund through this store or a changed limit ends it, and so does a new connection: it may
 //! lead to another master, with another clock, or to one that has forgotten everything. A refund
-//! through another node is not seen here: the key stays refused for the wait that it was told.
+//! through another instance, a lease that comes back, a reset and `FLUSHALL` are not seen here. So
+//! nothing is remembered for longer than [`DENIAL_CACHE_MAX`], however long the wait.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -27,6 +28,9 @@ use crate::told::coarsen;
 pub(crate) const REFUSALS_MAX: usize = SHARDS * SHARD_MAX;
 const SHARDS: usize = 16;
 const SHARD_MAX: usize = 4_096;
+/// For how long a denial is answered here at most. Whatever gives units back elsewhere holds on
+/// every instance once this has passed. A denied key costs one script call in this time.
+pub const DENIAL_CACHE_MAX: Span = Span::SECOND;
 /// A wait shorter than this is not worth remembering.
 const WAIT_MIN: Span = Span::from_millis(1);
 
@@ -61,6 +65,7 @@ impl Refusals {
         charge: &Charge<'_>,
         fitted: &Fitted,
         connections: u64,
+        here: Instant,
     ) -> Option<Verdict> {
         // Relaxed: a reader that misses the newest one asks Redis.
         if self.count.load(Ordering::Relaxed) == 0 {
@@ -70,8 +75,10 @@ impl Refusals {
         let mut shard = self.shards.of(charge.key);
         let refused = shard.get(&charge.key)?;
         let holds = refused.connections == connections && refused.fitted == *fitted;
-        let decision = holds.then(|| refused.decision(charge, judged)).flatten();
-        if decision.is_none() && (!holds || refused.until <= Instant::now()) {
+        let decision = holds
+            .then(|| refused.decision(charge, judged, here))
+            .flatten();
+        if decision.is_none() && (!holds || refused.until <= here) {
             shard.remove(&charge.key);
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
@@ -89,6 +96,7 @@ impl Refusals {
         (seen, now): (Seen, u64),
         wait: Span,
         connections: u64,
+        heard_at: Instant,
     ) {
         let Some(judged) = judged(charge) else {
             return;
@@ -96,13 +104,12 @@ impl Refusals {
         if wait < WAIT_MIN {
             return;
         }
-        let heard_at = Instant::now();
         let refused = Refused {
             fitted: *fitted,
             seen,
             now,
             heard_at,
-            until: heard_at + wait.into(),
+            until: heard_at + wait.min(DENIAL_CACHE_MAX).into(),
             judged,
             connections,
         };
@@ -135,16 +142,16 @@ impl Refusals {
 
 impl Refused {
     /// What core says now; nothing if the charge may fit, or if nobody knows.
-    fn decision(&self, charge: &Charge<'_>, judged: u64) -> Option<Decision> {
+    fn decision(&self, charge: &Charge<'_>, judged: u64, here: Instant) -> Option<Decision> {
         let fitted = &self.fitted;
-        if self.until <= Instant::now() {
+        if self.until <= here {
             return None;
         }
         // Of a log only the wait for the very units is known.
         if fitted.limit.algorithm() == Algorithm::SlidingLog && judged != self.judged {
             return None;
         }
-        let passed = Span::from(self.heard_at.elapsed());
+        let passed = Span::from(here.saturating_duration_since(self.heard_at));
         let now = moment(self.now + passed.as_nanos() / 1_000);
         let mut seen = self.seen.clone();
         let decision = step(&mut seen, &fitted.limit, now, charge.cost, OnDenial::Keep);
@@ -164,3 +171,30 @@ fn judged(charge: &Charge<'_>) -> Option<u64> {
 }
 
 const _: () = assert!(REFUSALS_MAX == 65_536);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_core::{Account, Bucket, Limit};
+
+    #[test]
+    fn a_denial_is_remembered_for_a_second_however_long_its_wait() {
+        let limit = Limit::token_bucket(1, Span::DAY).expect("a day is a window");
+        let fitted = Fitted::new(&limit).expect("a day is whole");
+        let charge = Charge::new(Key::from_bits(7), &fitted.limit, Cost::ONE);
+        let (heard_at, now) = (Instant::now(), 1_000_000);
+        let full_at = moment(now) + Span::DAY;
+        let seen = Seen::Account(Account::Bucket(Bucket::full_at(full_at)));
+        let refusals = Refusals::default();
+        refusals.remember(&charge, &fitted, (seen, now), Span::DAY, 1, heard_at);
+        let after = |millis| {
+            let here = heard_at + Span::from_millis(millis).into();
+            refusals.verdict(&charge, &fitted, 1, here)
+        };
+        let told = after(999).and_then(|verdict| verdict.refusal);
+        let wait = Span::DAY.minus(Span::from_millis(999));
+        assert_eq!(told.map(|refusal| refusal.wait), Some(Wait::For(wait)));
+        assert_eq!(after(1_000), None);
+        assert_eq!(refusals.count.load(Ordering::Relaxed), 0);
+    }
+}

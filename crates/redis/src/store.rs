@@ -6,8 +6,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tollgate_core::{
-    Charge, Cost, Decision, Key, KeyHasher, Mode, OnStoreError, Span, Store, StoreError, Verdict,
-    Wait,
+    Charge, Cost, Decision, Key, KeyHasher, OnStoreError, Span, Store, StoreError, Verdict, Wait,
 };
 
 use crate::apart::{self, Refunds};
@@ -29,9 +28,6 @@ use crate::stats::{Counts, Stats};
 use crate::told::{self, Told};
 use crate::watch::Watch;
 use crate::write_back::{self, Table};
-
-/// How long a refusal is remembered where other nodes may give leased units back.
-const LEASED_REFUSAL_MAX: Span = Span::SECOND;
 
 /// The shared store: any number of processes, one budget.
 ///
@@ -241,7 +237,8 @@ impl Redis {
                 let connections = self.stats.connections();
                 // A lease that is to be renewed is not given up for it.
                 if !spend.holds_some()
-                    && let Some(verdict) = self.refusals.verdict(charge, &fitted, connections)
+                    && let Some(verdict) =
+                        self.refusals.verdict(charge, &fitted, connections, since)
                 {
                     self.stats.refused_here();
                     return Ok(verdict);
@@ -297,15 +294,10 @@ impl Redis {
         if self.now.is_some() {
             return;
         }
-        // Units that other nodes have leased may come back.
-        let wait = match charge.sharing.mode {
-            Mode::Leased => wait.min(LEASED_REFUSAL_MAX),
-            Mode::Strict | Mode::WriteBack => wait,
-        };
         if let Ok(seen) = told.seen(fitted) {
             let connections = self.stats.connections();
             self.refusals
-                .remember(charge, fitted, seen, wait, connections);
+                .remember(charge, fitted, seen, wait, connections, Instant::now());
         }
     }
 
