@@ -9,7 +9,8 @@
 //! A reservation expires by Redis's own clock ([`LASTS`]), and if that goes back, at most as much
 //! later as it was made for, rounded up to a power of two. Who crashes before confirming has taken
 //! nothing, who crashes between confirmations has at most that one request charged. A confirmation
-//! that comes too late charges nothing, and the request is refused.
+//! that comes too late charges nothing; then, and if a confirmation fails, what the others have
+//! charged goes back. One whose answer is lost may stay charged, as any question whose answer is.
 //!
 //! Whoever is refused only because of another request's reservation does not know yet: that one
 //! may let go. It asks again until it knows, or its time is over. Two such requests must not wait
@@ -17,23 +18,27 @@
 //! first.
 
 mod parts;
+mod request;
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
+use tokio::sync::oneshot;
 use tokio::time::{Duration, Instant, sleep};
-use tollgate_core::{Bill, Charge, Cost, Span, StoreError, Verdict};
+use tollgate_core::{Bill, Charge, Span, StoreError, Verdict};
 
 use parts::{Apart, Judged};
+use request::{Caller, Request};
 
 use crate::fit::Fitted;
 use crate::keys;
 use crate::question::{Question, Step};
-use crate::reach::Asked;
+use crate::reach::{Asked, Reach};
 use crate::simulated::{is_seeded, random_word};
-use crate::store::{Redis, malformed, unfit};
+use crate::store::{Redis, malformed};
 use crate::told::{self, General, Status, Told};
 
 /// How long a reservation lasts, in timeouts of a decision, and at least.
@@ -61,29 +66,62 @@ pub(crate) fn is_apart(bill: &Bill<'_>) -> bool {
 
 impl Redis {
     /// All or nothing over lines in several slots.
+    ///
+    /// In a task of its own: whoever goes away meanwhile leaves nothing reserved, and nothing
+    /// charged in one slot and not in another. Until every slot has reserved, the request ends
+    /// without a charge; from then on it is charged, as a question is that was sent.
     pub(crate) async fn decide_apart(
         &self,
         charges: &[Charge<'_>],
-        mut refunds: Refunds,
+        refunds: Refunds,
         since: Instant,
     ) -> Result<Verdict, StoreError> {
-        let fitted = crate::question::fitted(charges).map_err(unfit)?;
-        let mut in_micros = told::charges_in_micros(charges, &fitted);
+        let commit = Commit {
+            reach: Arc::clone(self.reach()),
+            timeout: self.timeout(),
+            request: Request::new(charges)?,
+            since,
+        };
+        let (caller, verdict) = oneshot::channel();
+        tokio::spawn(commit.decide(refunds, Caller::new(caller)));
+        // A task that does not end was stopped with the runtime.
+        let after = self.timeout();
+        verdict.await.unwrap_or(Err(StoreError::TimedOut { after }))
+    }
+}
+
+/// The two-phase commit of one request.
+struct Commit {
+    reach: Arc<Reach>,
+    timeout: Span,
+    request: Request,
+    since: Instant,
+}
+
+/// What became of an attempt.
+enum Attempt {
+    /// The caller was told, or is gone.
+    Told,
+    /// Another request's reservation was in the way.
+    Blocked,
+}
+
+// === impl Commit ===
+
+impl Commit {
+    async fn decide(self, mut refunds: Refunds, mut caller: Caller) {
         let mut one_by_one = false;
         loop {
-            if refunds == Refunds::Done {
-                let amounts = in_micros.iter_mut().map(|charge| &mut charge.cost);
-                amounts
-                    .filter(|cost| matches!(cost, Cost::Refund(_)))
-                    .for_each(|cost| *cost = Cost::Refund(0));
+            match self.attempt(refunds, one_by_one, &mut caller).await {
+                Ok(Attempt::Told) => return,
+                Ok(Attempt::Blocked) => {}
+                Err(error) => return caller.tell(Err(error)),
             }
-            let (bill, fitted_lines) = told::bill(&in_micros, &fitted)?;
-            let apart = Apart::new(&in_micros, &bill, &fitted_lines);
-            if let Some(verdict) = self.attempt(&apart, one_by_one, since).await? {
-                return Ok(verdict);
+            if !caller.is_here() {
+                return;
             }
-            if since.elapsed() >= self.reach().patience() {
-                return Err(StoreError::Contended);
+            if self.since.elapsed() >= self.reach.patience() {
+                return caller.tell(Err(StoreError::Contended));
             }
             sleep(PAUSE).await;
             one_by_one = true;
@@ -91,65 +129,85 @@ impl Redis {
         }
     }
 
-    /// One attempt; nothing if another request's reservation was in the way.
     async fn attempt(
         &self,
-        apart: &Apart<'_>,
+        refunds: Refunds,
         one_by_one: bool,
-        since: Instant,
-    ) -> Result<Option<Verdict>, StoreError> {
-        let lasts = Span::from_nanos(self.timeout().as_nanos().saturating_mul(LASTS));
+        caller: &mut Caller,
+    ) -> Result<Attempt, StoreError> {
+        let charges = self.request.charges(refunds);
+        let (bill, fitted) = told::bill(&charges, &self.request.fitted)?;
+        let apart = Apart::new(&charges, &bill, &fitted);
+        let lasts = Span::from_nanos(self.timeout.as_nanos().saturating_mul(LASTS));
         let lasts = lasts.max(LASTS_MIN).as_nanos() / 1_000;
         let name = reservation_name(lasts);
         let reserve = Step::Reserve { name, lasts };
         let told = match one_by_one {
-            false => self.step(apart, reserve, &apart.every_part(), since).await,
-            true => self.reserve_one_by_one(apart, reserve, since).await,
+            false => {
+                self.step(&apart, reserve, &apart.every_part(), self.since)
+                    .await
+            }
+            true => self.reserve_one_by_one(&apart, reserve, caller).await,
         };
-        let holding = holding(&told);
+        let held = holding(&told);
         let told: Result<Vec<General>, Asked> = told.into_iter().collect();
-        let is_blocked = told.as_ref().is_ok_and(|told| {
-            let any = |status| told.iter().any(|told| told.status == status);
-            any(Status::Blocked) && !any(Status::Refused)
-        });
-        if told.is_err() || is_blocked {
-            let give_back = Step::Release {
-                name,
-                penalises: false,
-            };
-            // What cannot be released expires.
-            let _expires = self.step(apart, give_back, &holding, since).await;
-        }
-        // Whatever was lost was a reservation: nothing is charged.
-        let told = told.map_err(|asked| asked.into_unsent().into_error(self.timeout()))?;
-        if is_blocked {
-            return Ok(None);
+        let told = match told {
+            Ok(told) if told.len() == apart.parts.len() => told,
+            Ok(_gone_meanwhile) => {
+                self.give_back(&apart, name, &held).await;
+                return Ok(Attempt::Told);
+            }
+            Err(asked) => {
+                // Whatever was lost was a reservation, which expires: nothing is charged.
+                caller.tell(Err(asked.into_unsent().into_error(self.timeout)));
+                self.give_back(&apart, name, &apart.every_part()).await;
+                return Ok(Attempt::Told);
+            }
+        };
+        let any = |status| told.iter().any(|told| told.status == status);
+        if any(Status::Blocked) && !any(Status::Refused) {
+            self.give_back(&apart, name, &held).await;
+            return Ok(Attempt::Blocked);
         }
         let judged = apart.judge(told).map_err(malformed)?;
         let refused = apart.refused_by(&apart.waits(&judged));
+        if refused.is_none() && !caller.is_here() {
+            self.give_back(&apart, name, &held).await;
+            return Ok(Attempt::Told);
+        }
         if refused.is_some() {
             let release = Step::Release {
                 name,
                 penalises: true,
             };
-            let _expires = self
-                .step(apart, release, &apart.to_release(&holding), since)
-                .await;
-        } else {
-            self.confirm(apart, &judged, name, since).await?;
+            let parts = apart.to_release(&held);
+            let _expires = self.step(&apart, release, &parts, self.since).await;
+        } else if !self.confirm(&apart, &judged, name, caller).await {
+            return Ok(Attempt::Told);
         }
-        let verdict = apart.verdict(&judged, refused).map_err(malformed)?;
-        Ok(Some(verdict))
+        caller.tell(apart.verdict(&judged, refused).map_err(malformed));
+        Ok(Attempt::Told)
     }
 
-    /// Has every slot charge what it holds.
+    /// Lets go of what these parts hold, in time of its own: what was asked too late is not asked
+    /// to release in time. What cannot be released expires.
+    async fn give_back(&self, apart: &Apart<'_>, name: u64, parts: &[usize]) {
+        let release = Step::Release {
+            name,
+            penalises: false,
+        };
+        let _expires = self.step(apart, release, parts, Instant::now()).await;
+    }
+
+    /// Has every slot charge what it holds; if one does not, tells the caller, and takes back what
+    /// the others have charged.
     async fn confirm(
         &self,
         apart: &Apart<'_>,
         judged: &[Judged],
         name: u64,
-        since: Instant,
-    ) -> Result<(), StoreError> {
+        caller: &mut Caller,
+    ) -> bool {
         let charged: Vec<(usize, Vec<usize>)> = (0..apart.parts.len())
             .map(|part| (part, apart.charged(part, &judged[part])))
             .filter(|(_, lines)| !lines.is_empty())
@@ -157,49 +215,74 @@ impl Redis {
         let confirm = Step::Confirm { name };
         let futures = charged
             .iter()
-            .map(|(part, lines)| self.step_of(apart, confirm, *part, lines, since));
+            .map(|(part, lines)| self.step_of(apart, confirm, *part, lines, self.since));
         let told = together(futures.collect()).await;
-        let told: Result<Vec<General>, Asked> = told.into_iter().collect();
-        let told = told.map_err(|asked| asked.into_error(self.timeout()))?;
-        if told.iter().all(|told| told.status == Status::Admitted) {
-            return Ok(());
+        let is_confirmed = |told: &Result<General, Asked>| {
+            told.as_ref()
+                .is_ok_and(|told| told.status == Status::Admitted)
+        };
+        if told.iter().all(is_confirmed) {
+            return true;
         }
-        // Too late in one slot: what the others have charged goes back.
-        let mut may_be_charged = false;
-        for ((_, lines), told) in charged.iter().zip(told) {
-            if told.status == Status::Admitted {
-                let charges: Vec<Charge<'_>> =
-                    lines.iter().map(|line| apart.refund(*line)).collect();
-                let bill = Bill::new(&charges)?;
-                let fitted: Vec<Fitted> = lines.iter().map(|line| apart.fitted[*line]).collect();
-                let gone_back = self.ask(|| Question::of(&bill, &fitted), since).await;
-                may_be_charged |= gone_back.is_err();
-            }
-        }
-        let after = self.timeout();
-        Err(match may_be_charged {
-            true => StoreError::TimedOut { after },
-            false => StoreError::Contended,
-        })
+        let (confirmed, others): (Vec<usize>, Vec<usize>) =
+            (0..told.len()).partition(|part| is_confirmed(&told[*part]));
+        let after = self.timeout;
+        // What expired in one slot was not charged there. Of what is lost nobody knows.
+        let error = told.into_iter().find_map(Result::err);
+        let gone_back = self.take_back(apart, &charged, &confirmed).await;
+        caller.tell(Err(match error {
+            _ if !gone_back => StoreError::TimedOut { after },
+            Some(asked) => asked.into_error(after),
+            None => StoreError::Contended,
+        }));
+        let others: Vec<usize> = others.into_iter().map(|place| charged[place].0).collect();
+        self.give_back(apart, name, &others).await;
+        false
     }
 
-    /// Reserves in one slot after the other, the lowest first, and waits where it is blocked.
+    /// Refunds what some parts have charged; says whether all of it has gone back.
+    async fn take_back(
+        &self,
+        apart: &Apart<'_>,
+        charged: &[(usize, Vec<usize>)],
+        confirmed: &[usize],
+    ) -> bool {
+        let refund = |place: &usize| self.refund(apart, &charged[*place].1);
+        let gone_back = together(confirmed.iter().map(refund).collect()).await;
+        gone_back.iter().all(Result::is_ok)
+    }
+
+    async fn refund(&self, apart: &Apart<'_>, lines: &[usize]) -> Result<Told, Asked> {
+        let question = || {
+            let charges: Vec<Charge<'_>> = lines.iter().map(|line| apart.refund(*line)).collect();
+            let fitted: Vec<Fitted> = lines.iter().map(|line| apart.fitted[*line]).collect();
+            let bill = Bill::new(&charges).expect("a part has no more lines than its request");
+            Question::of(&bill, &fitted)
+        };
+        self.reach.ask(question, Instant::now()).await
+    }
+
+    /// Reserves in one slot after the other, the lowest first, and waits where it is blocked;
+    /// no further once nobody waits for the verdict.
     async fn reserve_one_by_one(
         &self,
         apart: &Apart<'_>,
         reserve: Step,
-        since: Instant,
+        caller: &Caller,
     ) -> Vec<Result<General, Asked>> {
         let mut all = Vec::with_capacity(apart.parts.len());
         for (part, lines) in apart.parts.iter().enumerate() {
             loop {
+                if !caller.is_here() {
+                    return all;
+                }
                 let told = self
-                    .step_of(apart, reserve, part, &lines.lines, since)
+                    .step_of(apart, reserve, part, &lines.lines, self.since)
                     .await;
                 let is_blocked = told
                     .as_ref()
                     .is_ok_and(|told| told.status == Status::Blocked);
-                if !is_blocked || since.elapsed() >= self.reach().patience() {
+                if !is_blocked || self.since.elapsed() >= self.reach.patience() {
                     all.push(told);
                     break;
                 }
@@ -237,7 +320,7 @@ impl Redis {
             Question::step(step, &lines)
         };
         let key = apart.parts[part].key;
-        match self.ask(question, since).await? {
+        match self.reach.ask(question, since).await? {
             Told::General(told) => Ok(told),
             Told::Plain { .. } | Told::Changed => Err(Asked::malformed(key)),
         }

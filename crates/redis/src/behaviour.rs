@@ -1,5 +1,7 @@
 //! The suite that every store is held to, on real servers, in virtual time of whole microseconds.
 
+mod cancelled;
+
 mod disagree;
 
 mod expiry;

@@ -130,6 +130,9 @@ impl<L: Store> Store for Fallback<L> {
         match self.redis.decide(charges).await {
             // A question that was wrong is wrong wherever it is asked.
             Err(error @ (StoreError::Unfit { .. } | StoreError::TooManyCharges(_))) => Err(error),
+            // Redis is there: other requests have reserved what this one asks for, and nothing was
+            // charged. A share of its own beside theirs would be more than the limit.
+            Err(error @ StoreError::Contended) => Err(error),
             Err(error) => self.without_redis(charges, error).await,
             Ok(verdict) => Ok(verdict),
         }

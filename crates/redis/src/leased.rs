@@ -53,7 +53,9 @@ impl Redis {
                 Spend::Ask(renewal) => return self.renew(renewal, charge, since).await,
                 Spend::Wait(renewed) => {
                     if timeout_at(deadline, renewed).await.is_err() {
-                        return Err(StoreError::Contended);
+                        // Redis does not answer whoever asks: nothing was charged for us.
+                        let after = self.timeout();
+                        return Err(StoreError::TimedOut { after });
                     }
                 }
             }

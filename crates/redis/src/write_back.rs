@@ -186,7 +186,9 @@ impl Redis {
             Outcome::Decided(_) | Outcome::NoRoom | Outcome::Redis(_) => Ok(()),
             Outcome::Wait(told) => match timeout_at(deadline, told).await {
                 Ok(()) => Ok(()),
-                Err(_) => Err(StoreError::Contended),
+                Err(_) => Err(StoreError::TimedOut {
+                    after: self.timeout(),
+                }),
             },
             Outcome::Ask(report) => self.report(report, deadline).await,
         }

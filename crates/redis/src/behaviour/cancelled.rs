@@ -1,0 +1,210 @@
+//! Callers who go away, after each call that their decision sends: every unit is accounted for.
+//!
+//! The scripts' time stands still, so that nothing comes back by expiring.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use tokio::time::Instant;
+use tollgate_behaviour::{Subject, Taste};
+use tollgate_core::{Algorithm, Anchor, Charge, Cost, Key, Limit, Mode, Segments, Sharing, Span};
+
+use super::{CLUSTER, Driven, SINGLE};
+use crate::config::Config;
+use crate::question::Step;
+use crate::told::Status;
+
+/// More calls than any decision here sends.
+const CALLS: u64 = 12;
+/// Looks at the keys until nothing is reserved any more: each is a round trip.
+const LOOKS: usize = 300;
+const UNITS: u64 = 3;
+
+fn limits() -> Vec<Limit> {
+    let six = Segments::new(6).expect("6 is from 1 to 60");
+    let algorithms = [
+        Algorithm::FixedWindow(Anchor::Clock),
+        Algorithm::FixedWindow(Anchor::FirstRequest),
+        Algorithm::SlidingLog,
+        Algorithm::SlidingWindow(six),
+        Algorithm::TokenBucket,
+    ];
+    let limit = |algorithm| Limit::new(algorithm, 100, Span::HOUR).expect("an hour is a window");
+    algorithms.into_iter().map(limit).collect()
+}
+
+impl Driven {
+    /// Asks, and goes away as soon as so many calls have been sent; says whether it was told.
+    fn decide_and_go(&self, charges: &[Charge<'_>], calls: u64) -> bool {
+        let before = self.store.counts().calls;
+        self.runtime.block_on(async {
+            let mut asking = Box::pin(self.store.decide(charges));
+            loop {
+                let once = poll_fn(|context| Poll::Ready(asking.as_mut().poll(context)));
+                if once.await.is_ready() {
+                    return true;
+                }
+                if self.store.counts().calls - before >= calls {
+                    return false;
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+    }
+
+    /// What is consumed of a key, and whether something is reserved beside it.
+    fn used(&mut self, charge: &Charge<'_>) -> (u32, bool) {
+        let peek = |units: u32| Charge {
+            cost: Cost::Peek(units.into()),
+            ..*charge
+        };
+        let now = Taste::MICROSECONDS.start;
+        let remaining = self.decide(now, &[peek(1)]).decisions[0].remaining();
+        // All that remains fits, unless units are reserved beside it.
+        let status = self.step(now, Step::Decide, peek(remaining));
+        let used = charge.limit.capacity() - remaining;
+        (used, status == Status::Blocked)
+    }
+
+    /// What is consumed of each key, once nothing is reserved of any.
+    fn consumed(&mut self, charges: &[Charge<'_>]) -> Vec<u32> {
+        for _ in 0..LOOKS {
+            let used: Vec<(u32, bool)> = charges.iter().map(|charge| self.used(charge)).collect();
+            if used.iter().all(|(_, is_reserved)| !is_reserved) {
+                return used.into_iter().map(|(used, _)| used).collect();
+            }
+        }
+        panic!("units stay reserved: {charges:#?}");
+    }
+}
+
+/// Goes away after each number of calls, on keys of their own each time.
+fn goes_away(config: &Config, is_apart: bool, keys: usize) {
+    let mut was_told = false;
+    for limit in limits() {
+        for calls in 0..CALLS {
+            let mut subject = Driven {
+                is_apart,
+                ..Driven::new(config)
+            };
+            let keys: Vec<Key> = (0..keys)
+                .map(|key| subject.key(&format!("{key}")))
+                .collect();
+            let charges: Vec<Charge<'_>> = keys
+                .iter()
+                .map(|key| Charge::new(*key, &limit, Cost::Take(UNITS)))
+                .collect();
+            let now = Taste::MICROSECONDS.start;
+            // The connection is there, and the scripts are.
+            let peeks = charges.iter().map(|charge| Charge {
+                cost: Cost::Peek(1),
+                ..*charge
+            });
+            let _there = subject.decide(now, &peeks.collect::<Vec<_>>());
+            let is_told = subject.decide_and_go(&charges, calls);
+            was_told |= is_told;
+            let used = subject.consumed(&charges);
+            let all = u32::try_from(UNITS).expect("three");
+            let is_whole = used.iter().all(|used| *used == all);
+            let is_none = used.iter().all(|used| *used == 0);
+            assert!(
+                is_whole || is_none && !is_told,
+                "{used:?} after {calls} calls"
+            );
+            // Nobody is in the way of who comes next.
+            assert!(subject.decide(now, &charges).is_admitted());
+        }
+    }
+    assert!(was_told, "more calls than {CALLS}");
+}
+
+#[test]
+fn from_a_single_key() {
+    goes_away(&Config::single(SINGLE.address()), false, 1);
+}
+
+#[test]
+fn from_several_keys() {
+    goes_away(&Config::single(SINGLE.address()), false, 3);
+}
+
+#[test]
+fn from_several_slots() {
+    goes_away(&Config::cluster(CLUSTER.addresses()), true, 3);
+}
+
+/// A request that is blocked by another one's reservations goes away too.
+#[test]
+fn from_several_slots_while_they_are_blocked() {
+    let limit = Limit::fixed_window(4, Span::HOUR).expect("an hour is a window");
+    for calls in 0..CALLS {
+        let mut subject = Driven::apart();
+        let keys = ["one", "two", "three"].map(|name| subject.key(name));
+        let charges = keys.map(|key| Charge::new(key, &limit, Cost::Take(UNITS)));
+        let now = Taste::MICROSECONDS.start;
+        let _there = subject.decide(
+            now,
+            &charges.map(|charge| Charge {
+                cost: Cost::Peek(1),
+                ..charge
+            }),
+        );
+        let name = crate::apart::reservation_name(1_000_000);
+        let reserve = Step::Reserve {
+            name,
+            lasts: 1_000_000,
+        };
+        let _holds = subject.step(now, reserve, charges[1]);
+        assert!(!subject.decide_and_go(&charges, calls));
+        let release = Step::Release {
+            name,
+            penalises: false,
+        };
+        let _free = subject.step(now, release, charges[1]);
+        assert_eq!(subject.consumed(&charges), [0; 3]);
+        assert!(subject.decide(now, &charges).is_admitted());
+    }
+}
+
+/// What was decided and what went away is all that is charged in the end, and what was decided is.
+fn is_accounted_for(mode: Mode) {
+    let limits = limits()
+        .into_iter()
+        .filter(|limit| mode.suits(limit.algorithm()));
+    for limit in limits {
+        for calls in 0..4 {
+            let mut subject = Driven::new(&Config::single(SINGLE.address()));
+            let strict = Charge::new(subject.key("only"), &limit, Cost::ONE);
+            let charge = strict.shared(Sharing::in_mode(mode));
+            let now = Taste::MICROSECONDS.start;
+            let (mut told, mut gone) = (0, 0);
+            for turn in 0..40 {
+                if turn % 4 == 3 && !subject.decide_and_go(&[charge], calls) {
+                    gone += 1;
+                } else if turn % 4 == 3 {
+                    told += 1;
+                } else {
+                    told += u32::from(subject.decide(now, &[charge]).is_admitted());
+                }
+            }
+            let deadline = Instant::now() + Span::from_secs(30).into();
+            subject.runtime.block_on(subject.store.report_all(deadline));
+            subject.runtime.block_on(subject.store.close());
+            let used = subject.consumed(&[strict])[0];
+            assert!(
+                (told..=told + gone).contains(&used),
+                "{used} of {told} and {gone} after {calls} calls: {limit:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn from_leased_units() {
+    is_accounted_for(Mode::Leased);
+}
+
+#[test]
+fn from_an_own_count() {
+    is_accounted_for(Mode::WriteBack);
+}
