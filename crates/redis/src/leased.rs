@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::time::{Duration, Instant, sleep, timeout_at};
-use tollgate_core::{Charge, Cost, Enforcement, Key, Mode, StoreError, Verdict, Wait};
+use tollgate_core::{Account, Charge, Cost, Enforcement, Key, Mode, StoreError, Verdict, Wait};
 
 use crate::apart::together;
 use crate::failure::Failure;
@@ -11,6 +11,7 @@ use crate::fit::Fitted;
 use crate::leases::{Granted, LASTS, LOOK_EVERY, Leases, Renewal, Spend};
 use crate::question::{Leasing, Question};
 use crate::reach::{Asked, Reach};
+use crate::seen::Seen;
 use crate::stats::Stats;
 use crate::store::{Redis, malformed};
 use crate::told::Told;
@@ -88,7 +89,51 @@ impl Redis {
         if let Some(Wait::For(wait)) = verdict.refusal.map(|refusal| refusal.wait) {
             self.remember(charge, &fitted, &told, wait);
         }
+        if let Some(left) = self.left(charge, &fitted, &told) {
+            let connections = self.stats().connections();
+            let estimates = self.leases().estimates();
+            estimates.heard(charge, &fitted, left, connections);
+        }
         Ok(Some(verdict))
+    }
+
+    /// Asks Redis for this decision alone, unless so little may be left that it does not fit.
+    pub(crate) async fn decide_unleased(
+        &self,
+        charge: &Charge<'_>,
+        fitted: &Fitted,
+        since: Instant,
+    ) -> Result<Verdict, StoreError> {
+        let connections = self.stats().connections();
+        let estimates = self.leases().estimates();
+        let asking = match estimates.ask(charge, fitted, connections, Instant::now()) {
+            Ok(asking) => asking,
+            Err(denied) => {
+                self.stats().refused_here();
+                return Ok(denied);
+            }
+        };
+        let told = self.ask_one(charge, fitted, since).await?;
+        asking.heard(charge, fitted, self.left(charge, fitted, &told));
+        self.conclude(charge, fitted, &told, since).await
+    }
+
+    /// What is left of a key, and when, after the charge was decided.
+    fn left(&self, charge: &Charge<'_>, fitted: &Fitted, told: &Told) -> Option<(Account, u64)> {
+        // Under test the time is made up.
+        #[cfg(test)]
+        if self.is_under_test() {
+            return None;
+        }
+        if told.is_blocked() {
+            return None;
+        }
+        let (mut seen, now) = told.seen(fitted).ok()?;
+        seen.charge(charge, fitted, now);
+        match seen {
+            Seen::Account(account) => Some((account, now)),
+            Seen::Log(_) => None,
+        }
     }
 
     /// Gives back every lease, after which this node holds nothing and leases nothing any more. To

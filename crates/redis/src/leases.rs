@@ -34,8 +34,10 @@
 //! the lease ends, but if that is more than 64 units, no more than it needs in a second; each time
 //! at most eight times what it had. And a lease is at most a quarter of what is free after the
 //! request that asked, so that other nodes always find three times as much. If that is less than
-//! four times what the request costs, nothing is leased, as it would not pay for its return: near
-//! a limit's end, and for limits below [`CAPACITY_MIN`], every decision asks.
+//! four times what the request costs, nothing is leased, as it would not pay for its return. For
+//! limits below [`CAPACITY_MIN`] every decision asks. Near the end of a larger limit, and of a
+//! bucket that is asked for more than its rate that is always, each unit that comes back is asked
+//! for once, and requests beyond that are denied here (see `estimates.rs`).
 //!
 //! Smaller leases would gain little and cost much. A limit of 16 units admits 16 requests a window,
 //! so that many calls are all that leases could spare; what is refused is answered here for up to a
@@ -57,6 +59,8 @@
 //!
 //! While units are out, a refusal's wait may be longer than it turns out to be.
 
+mod estimates;
+
 mod heat;
 
 mod lease;
@@ -70,6 +74,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::futures::OwnedNotified;
 use tollgate_core::{Charge, Cost, Decision, Key, Limit, Mode, Moment, OnDenial, Span};
 
+pub(crate) use estimates::Estimates;
 use heat::Heat;
 pub(crate) use lease::Granted;
 use lease::{Lease, Shape, first_want};
@@ -115,6 +120,7 @@ const SHAPES_MAX: usize = 1_024;
 pub(crate) struct Leases {
     shards: Sharded<Shard, SHARDS>,
     heat: Heat,
+    estimates: Estimates,
     shapes: Mutex<HashMap<Limit, Arc<Shape>>>,
     watch: Watch,
     /// Nothing is leased any more.
@@ -147,10 +153,16 @@ impl Leases {
         Arc::new(Leases {
             shards: Sharded::default(),
             heat: Heat::new(),
+            estimates: Estimates::default(),
             shapes: Mutex::default(),
             watch,
             is_closed: AtomicBool::new(false),
         })
+    }
+
+    /// What is known of keys that have nothing left to lease.
+    pub(crate) const fn estimates(&self) -> &Estimates {
+        &self.estimates
     }
 
     /// Spends what the charge takes, if it is here.

@@ -101,6 +101,8 @@ mod stats;
 
 mod reach;
 
+mod single;
+
 mod store;
 
 mod trouble;

@@ -6,19 +6,18 @@ use std::sync::{Arc, OnceLock};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tollgate_core::{
-    Charge, Cost, Decision, Key, KeyHasher, OnStoreError, Span, Store, StoreError, Verdict, Wait,
+    Charge, Cost, Decision, Key, KeyHasher, Mode, OnStoreError, Span, Store, StoreError, Verdict,
 };
 
 use crate::apart::{self, Refunds};
 use crate::config::{Config, InvalidConfig};
 use crate::connection::Opener;
-use crate::failure::Failure;
 use crate::fit::{Fitted, InvalidForRedis};
 use crate::keys;
 use crate::leased;
 use crate::leases::{Leases, Spend};
 use crate::nodes::{self, Nodes};
-use crate::question::{self, Plain, Question};
+use crate::question::{self, Question};
 use crate::reach::{Asked, Reach};
 use crate::refusals::Refusals;
 use crate::resp::Malformed;
@@ -228,6 +227,7 @@ impl Redis {
         for charge in charges {
             if matches!(charge.cost, Cost::Refund(_)) {
                 self.refusals.forget(charge.key);
+                self.leases.estimates().forget(charge.key);
             }
         }
         match charges {
@@ -246,7 +246,10 @@ impl Redis {
                 if let Some(verdict) = self.decide_leased(charge, spend, since).await? {
                     return Ok(verdict);
                 }
-                self.decide_one(charge, &fitted, since).await
+                match charge.sharing.mode {
+                    Mode::Leased => self.decide_unleased(charge, &fitted, since).await,
+                    Mode::Strict | Mode::WriteBack => self.decide_one(charge, &fitted, since).await,
+                }
             }
             _ => self.decide_all(charges, since).await,
         }
@@ -259,32 +262,7 @@ impl Redis {
         since: Instant,
     ) -> Result<Verdict, StoreError> {
         let told = self.ask_one(charge, fitted, since).await?;
-        if told.is_blocked() {
-            return self.decide_apart(&[*charge], Refunds::Done, since).await;
-        }
-        let verdict = told.of_one(charge, fitted).map_err(malformed)?;
-        if let Some(Wait::For(wait)) = verdict.refusal.map(|refusal| refusal.wait) {
-            self.remember(charge, fitted, &told, wait);
-        }
-        Ok(verdict)
-    }
-
-    /// Asks for one charge: the plain script if it can answer, otherwise the general one.
-    pub(crate) async fn ask_one(
-        &self,
-        charge: &Charge<'_>,
-        fitted: &Fitted,
-        since: Instant,
-    ) -> Result<Told, StoreError> {
-        let asked = self.ask(|| Question::of_one(charge, fitted), since).await;
-        let told = match asked {
-            Err(Asked {
-                failure: Failure::Changed,
-                ..
-            }) => self.ask(|| Plain::generalised(charge, fitted), since).await,
-            asked => asked,
-        };
-        told.map_err(|asked| asked.into_error(self.timeout))
+        self.conclude(charge, fitted, &told, since).await
     }
 
     /// Remembers a refusal, so that the next one on the key costs Redis nothing.

@@ -1,5 +1,5 @@
 //! Leased units: fast, and never more than the limit.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -148,4 +148,49 @@ async fn a_check_is_a_decision_without_a_list() {
     }
     assert_eq!(admitted, 500);
     assert!(store.counts().lease_decisions > 100);
+}
+
+/// A bucket that is asked for far more than its rate: each unit that comes back is asked for once
+/// by each node, and nothing else is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_saturated_bucket_is_asked_for_what_comes_back() {
+    const EACH: u64 = 10_000;
+    let redis = testbed::Redis::start();
+    for count in [1, 3] {
+        let nodes: Vec<_> = (0..count).map(|_| node(redis.address())).collect();
+        let limit = Limit::token_bucket(1_250, Span::SECOND)
+            .unwrap()
+            .with_burst(400 + u32::try_from(count).unwrap())
+            .unwrap();
+        let mut tasks = JoinSet::new();
+        for store in &nodes {
+            for _ in 0..4 {
+                let store = Arc::clone(store);
+                tasks.spawn(async move {
+                    let charge = leased(&store, &limit, Cost::ONE);
+                    let mut admitted = 0;
+                    for _ in 0..EACH {
+                        let verdict = store.decide(&[charge]).await.unwrap();
+                        admitted += u64::from(verdict.is_admitted());
+                        tokio::task::yield_now().await;
+                    }
+                    admitted
+                });
+            }
+        }
+        let admitted: u64 = tasks.join_all().await.into_iter().sum();
+        let asked: u64 = nodes.iter().map(|node| node.counts().questions).sum();
+        let count = u64::try_from(count).unwrap();
+        let decisions = 4 * EACH * count;
+        println!("{count} nodes: {asked} questions for {decisions} decisions, {admitted} admitted");
+        // Beside those units, leases are tried twice a second, and some answers overtake others.
+        let denied = decisions - admitted;
+        assert!(
+            asked <= count * admitted + denied / 4 + 100,
+            "{asked} questions, {admitted} admitted, {denied} denied"
+        );
+        for store in nodes {
+            store.close().await;
+        }
+    }
 }

@@ -23,6 +23,11 @@ impl Redis {
         Ok(redis)
     }
 
+    /// Whether the test says what time it is.
+    pub(crate) const fn is_under_test(&self) -> bool {
+        self.now.is_some()
+    }
+
     /// The moment that the scripts take for now.
     pub(crate) fn set_now(&self, micros: u64) {
         let now = self.now.as_ref().expect("built by `under_test`");

@@ -2,6 +2,8 @@
 
 mod entry;
 
+mod learning;
+
 mod shard;
 
 #[cfg(test)]
@@ -11,11 +13,10 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use entry::{Entry, Readiness};
+pub(crate) use learning::Learning;
 use shard::Shard;
 use tokio::sync::futures::OwnedNotified;
-use tollgate_core::{
-    Account, Bill, Charge, Decision, Key, Limit, Moment, Now, Span, StoreError, Verdict,
-};
+use tollgate_core::{Account, Bill, Charge, Key, Limit, Moment, Now, Span, StoreError, Verdict};
 
 use super::report::{Line, Report};
 use super::tally::{Counting, Tally};
@@ -309,11 +310,7 @@ impl Table {
 
     /// Redis is deciding on this key.
     pub(crate) fn learn(&self, key: Key) -> Learning<'_> {
-        Learning {
-            table: self,
-            key,
-            is_over: false,
-        }
+        Learning::new(self, key)
     }
 
     /// The next decision on a key has to ask.
@@ -348,42 +345,6 @@ impl Table {
             .into_iter()
             .map(|index| (index, self.shards.at(index)));
         Shards(locked.collect())
-    }
-}
-
-/// A decision of Redis, from which a key's count is to be learned. If it is dropped before, because
-/// there is no answer or the caller has gone, the next decision on the key asks.
-#[derive(Debug)]
-pub(crate) struct Learning<'t> {
-    table: &'t Table,
-    key: Key,
-    is_over: bool,
-}
-
-// === impl Learning ===
-
-impl Learning<'_> {
-    /// Redis has decided on `charge` at `redis_now`, and told its count from before: the same
-    /// decision, made here.
-    pub(crate) fn decided(
-        mut self,
-        account: Account,
-        charge: &Charge<'_>,
-        redis_now: u64,
-    ) -> Option<Decision> {
-        self.is_over = true;
-        let now = self.table.watch.now();
-        let mut shard = self.table.shards.of(self.key);
-        let entry = shard.entries.get_mut(&self.key)?;
-        Some(entry.decided_there(account, charge, redis_now, now))
-    }
-}
-
-impl Drop for Learning<'_> {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.table.forget(self.key);
-        }
     }
 }
 

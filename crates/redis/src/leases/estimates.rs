@@ -1,0 +1,353 @@
+//! How much may have come back of keys that have nothing left to lease.
+//!
+//! A bucket that is asked for more than its rate has no units to lease: each of them is taken as
+//! soon as it is there. So that not every request is a call, this keeps what Redis told last of
+//! such a key, carried forward by our own clock, and charges there whatever is asked of Redis. A
+//! request that does not fit even there is denied here. So each unit that comes back is asked for
+//! once by each instance, and all other requests cost Redis nothing.
+//!
+//! What is kept says no less than what is left in Redis, once that has answered what is on its way:
+//!
+//! * Others only take from it. What they give back (refunds, unused leases) is known within
+//!   [`LASTS`], after which Redis is asked again.
+//! * Time that passed before an answer arrived is not counted, so a unit may be asked for later
+//!   than it is due, by no more than one round trip.
+//! * An ask that is on its way and fits here is charged in Redis before anything that is asked
+//!   later, or is denied there as others were first. If its answer does not come, nothing is known
+//!   any more. Requests that cost less than such an ask might fit where that does not: they ask.
+//! * A connection that was opened since may lead to another master: nothing is known then.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::time::{Duration, Instant};
+use tollgate_core::{
+    Account, Charge, Cost, Enforcement, Key, Limit, Moment, OnDenial, Usage, Verdict, Wait, step,
+};
+
+use super::{CAPACITY_MIN, LEAST};
+use crate::fit::Fitted;
+use crate::key_map::KeyMap;
+use crate::seen::moment;
+use crate::sharded::Sharded;
+use crate::told::coarsen;
+
+/// How long an answer stands: by then, what others gave back is seen.
+const LASTS: Duration = Duration::from_secs(1);
+/// The most keys that are kept, about 150 bytes each, or 400 of a sliding window. The others ask.
+const KEYS_MAX: usize = SHARDS * SHARD_MAX;
+const SHARDS: usize = 16;
+const SHARD_MAX: usize = 1_024;
+
+/// Keys that have nothing left to lease.
+#[derive(Debug, Default)]
+pub(crate) struct Estimates {
+    shards: Sharded<KeyMap<Estimate>, SHARDS>,
+    count: AtomicUsize,
+}
+
+/// One key.
+#[derive(Debug)]
+struct Estimate {
+    fitted: Fitted,
+    account: Box<Account>,
+    /// The largest cost of the asks that were charged here since the last answer.
+    largest: u64,
+    /// Redis's time, in microseconds, and ours when its answer was here.
+    now: u64,
+    heard_at: Instant,
+    /// How many connections there had been.
+    connections: u64,
+}
+
+/// An ask that is on its way. If it is dropped before it is answered, nothing is known of the key.
+#[derive(Debug)]
+pub(crate) struct Asking<'e> {
+    estimates: &'e Estimates,
+    key: Key,
+    connections: u64,
+    is_over: bool,
+}
+
+// === impl Estimates ===
+
+impl Estimates {
+    /// Begins an ask; or the verdict, if the charge does not fit for sure.
+    pub(crate) fn ask(
+        &self,
+        charge: &Charge<'_>,
+        fitted: &Fitted,
+        connections: u64,
+        at: Instant,
+    ) -> Result<Asking<'_>, Verdict> {
+        let asking = Asking {
+            estimates: self,
+            key: charge.key,
+            connections,
+            is_over: false,
+        };
+        // Relaxed: whoever misses the newest one asks Redis.
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return Ok(asking);
+        }
+        let mut shard = self.shards.of(charge.key);
+        let Some(estimate) = shard.get_mut(&charge.key) else {
+            return Ok(asking);
+        };
+        let stands = estimate.connections == connections
+            && estimate.fitted == *fitted
+            && at.saturating_duration_since(estimate.heard_at) < LASTS;
+        if !stands {
+            shard.remove(&charge.key);
+            self.count.fetch_sub(1, Ordering::Relaxed);
+            return Ok(asking);
+        }
+        match estimate.judge(charge, at) {
+            None => Ok(asking),
+            Some(verdict) => {
+                drop(asking.over());
+                Err(verdict)
+            }
+        }
+    }
+
+    /// Nothing is known any more of a key: units came back, or an answer did not.
+    pub(crate) fn forget(&self, key: Key) {
+        if self.shards.of(key).remove(&key).is_some() {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Redis has told what was left of a key at `now`, once the charge was decided.
+    pub(crate) fn heard(
+        &self,
+        charge: &Charge<'_>,
+        fitted: &Fitted,
+        (account, now): (Account, u64),
+        connections: u64,
+    ) {
+        let limit = &fitted.limit;
+        if !is_exhausted(&account, limit, moment(now), charge.cost) {
+            return self.forget(charge.key);
+        }
+        let mut shard = self.shards.of(charge.key);
+        let known = shard.get(&charge.key);
+        // Answers may be heard in another order than they were given.
+        if known.is_some_and(|known| known.connections == connections && known.now > now) {
+            return;
+        }
+        if known.is_none() && shard.len() >= SHARD_MAX {
+            return;
+        }
+        let estimate = Estimate {
+            fitted: *fitted,
+            account: Box::new(account),
+            largest: 0,
+            now,
+            heard_at: Instant::now(),
+            connections,
+        };
+        if shard.insert(charge.key, estimate).is_none() {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+// === impl Estimate ===
+
+impl Estimate {
+    /// The verdict on a charge that does not fit; what fits is charged here, as it is asked for.
+    fn judge(&mut self, charge: &Charge<'_>, at: Instant) -> Option<Verdict> {
+        let units = units(charge)?;
+        if units < self.largest {
+            return None;
+        }
+        let passed = at.saturating_duration_since(self.heard_at).as_micros();
+        let now = self.now.saturating_add(u64::try_from(passed).ok()?);
+        let mut account = self.account.clone();
+        let limit = &self.fitted.limit;
+        let decision = step(
+            &mut *account,
+            limit,
+            moment(now),
+            charge.cost,
+            OnDenial::Keep,
+        );
+        match decision.wait() {
+            Some(Wait::For(_)) => {
+                let mut verdict = Verdict::of_one(charge, decision);
+                coarsen(&mut verdict);
+                Some(verdict)
+            }
+            Some(_) => None,
+            None => {
+                self.account = account;
+                self.largest = self.largest.max(units);
+                None
+            }
+        }
+    }
+}
+
+// === impl Asking ===
+
+impl Asking<'_> {
+    /// Redis has answered: what was left at `now`, once the charge was decided; nothing, if that is
+    /// not known.
+    pub(crate) fn heard(self, charge: &Charge<'_>, fitted: &Fitted, left: Option<(Account, u64)>) {
+        if let Some(left) = left {
+            let connections = self.connections;
+            self.estimates.heard(charge, fitted, left, connections);
+            drop(self.over());
+        }
+    }
+
+    fn over(mut self) -> Self {
+        self.is_over = true;
+        self
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.estimates.forget(self.key);
+        }
+    }
+}
+
+/// Whether so little is left that the next such request could lease nothing: a quarter of it is
+/// less than is worth a lease.
+fn is_exhausted(account: &Account, limit: &Limit, now: Moment, cost: Cost) -> bool {
+    let units = match cost {
+        Cost::Take(units) | Cost::Peek(units) => units.max(1),
+        Cost::Refund(_) => return false,
+    };
+    let mut account = account.clone();
+    account.settle(limit, now);
+    let least = u64::from(LEAST).saturating_mul(units).saturating_mul(4);
+    limit.capacity() >= CAPACITY_MIN && u64::from(account.remaining(limit, now)) < least
+}
+
+/// The units that must fit, of a charge whose denial costs nothing and denies the request.
+fn units(charge: &Charge<'_>) -> Option<u64> {
+    if charge.on_denial == OnDenial::Charge || charge.enforcement != Enforcement::Enforce {
+        return None;
+    }
+    match charge.cost {
+        Cost::Take(units) | Cost::Peek(units) => Some(units.max(1)),
+        Cost::Refund(_) => None,
+    }
+}
+
+const _: () = assert!(KEYS_MAX == 16_384);
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tollgate_core::{Bucket, Span};
+
+    use super::*;
+
+    const KEY: Key = Key::from_bits(7);
+    /// Redis's time, in microseconds.
+    const NOW: u64 = 1_000_000_000;
+
+    /// A bucket that wins back a unit each millisecond, of which so many are left.
+    fn left(units: u64) -> (Account, u64) {
+        let full_at = moment(NOW + 1_000 * (100 - units));
+        (Account::Bucket(Bucket::full_at(full_at)), NOW)
+    }
+
+    fn limit() -> Limit {
+        let limit = Limit::token_bucket(1_000, Span::SECOND).unwrap();
+        limit.with_burst(100).unwrap()
+    }
+
+    fn heard(estimates: &Estimates, limit: &Limit, units: u64) -> Instant {
+        let charge = Charge::new(KEY, limit, Cost::ONE);
+        let fitted = Fitted::new(limit).unwrap();
+        let before = Instant::now();
+        estimates.heard(&charge, &fitted, left(units), 1);
+        let mut shard = estimates.shards.of(KEY);
+        if let Some(estimate) = shard.get_mut(&KEY) {
+            estimate.heard_at = before;
+        }
+        before
+    }
+
+    /// Whether Redis is asked for so many units, whose answer then takes its time.
+    fn is_asked(estimates: &Estimates, limit: &Limit, units: u64, at: Instant) -> bool {
+        let charge = Charge::new(KEY, limit, Cost::Take(units));
+        let fitted = Fitted::new(limit).unwrap();
+        match estimates.ask(&charge, &fitted, 1, at) {
+            Ok(asking) => {
+                drop(asking.over());
+                true
+            }
+            Err(verdict) => {
+                assert!(!verdict.is_admitted());
+                false
+            }
+        }
+    }
+
+    #[test]
+    fn each_unit_is_asked_for_once() {
+        let (estimates, limit) = (Estimates::default(), limit());
+        let start = heard(&estimates, &limit, 2);
+        let mut asked = 0;
+        for tenths in 0..500 {
+            let at = start + Duration::from_micros(100 * tenths);
+            asked += u32::from(is_asked(&estimates, &limit, 1, at));
+        }
+        // Two that are there, and those that come back in 49.9 ms.
+        assert_eq!(asked, 2 + 49);
+    }
+
+    #[test]
+    fn an_ask_without_an_answer_ends_what_is_known() {
+        let (estimates, limit) = (Estimates::default(), limit());
+        let at = heard(&estimates, &limit, 1);
+        let charge = Charge::new(KEY, &limit, Cost::ONE);
+        let fitted = Fitted::new(&limit).unwrap();
+        let asking = estimates.ask(&charge, &fitted, 1, at).unwrap();
+        assert!(!is_asked(&estimates, &limit, 1, at));
+        drop(asking);
+        assert!(is_asked(&estimates, &limit, 1, at));
+    }
+
+    #[test]
+    fn what_costs_less_than_an_ask_on_its_way_is_asked() {
+        let (estimates, limit) = (Estimates::default(), limit());
+        let at = heard(&estimates, &limit, 5);
+        assert!(is_asked(&estimates, &limit, 5, at));
+        assert!(!is_asked(&estimates, &limit, 5, at));
+        assert!(is_asked(&estimates, &limit, 1, at));
+    }
+
+    #[test]
+    fn what_is_known_ends() {
+        let other = Limit::token_bucket(10, Span::SECOND).unwrap();
+        for (limit, connections, after) in [
+            (limit(), 1, Duration::from_secs(1)),
+            (limit(), 2, Duration::ZERO),
+            (other, 1, Duration::ZERO),
+        ] {
+            let estimates = Estimates::default();
+            let at = heard(&estimates, &self::limit(), 0) + after;
+            let charge = Charge::new(KEY, &limit, Cost::ONE);
+            let fitted = Fitted::new(&limit).unwrap();
+            assert!(estimates.ask(&charge, &fitted, connections, at).is_ok());
+        }
+    }
+
+    #[test]
+    fn with_enough_to_lease_nothing_is_kept() {
+        let (estimates, limit) = (Estimates::default(), limit());
+        heard(&estimates, &limit, 15);
+        assert_eq!(estimates.count.load(Ordering::Relaxed), 1);
+        heard(&estimates, &limit, 16);
+        assert_eq!(estimates.count.load(Ordering::Relaxed), 0);
+    }
+}
