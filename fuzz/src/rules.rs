@@ -1,6 +1,6 @@
 //! A rules file of any bytes.
 
-use tollgate_core::{Cost, Descriptor, Entry, Request};
+use tollgate_core::{ChargeDenied, Cost, Descriptor, Entry, Request};
 use tollgate_memory::RandomKeys;
 use tollgate_rules::{DIAGNOSTICS_MAX, Diagnostic, Loaded, Options, RuleSet, Source};
 
@@ -89,6 +89,7 @@ fn ask(loaded: &Loaded) {
             domain: domain.as_bytes(),
             descriptors: descriptors.into(),
             cost: Cost::ONE,
+            charge_denied: ChargeDenied::Excess,
         };
         let resolved = loaded.rules.resolve(&request, &hasher);
         assert!(resolved.charges().len() <= pairs.len());

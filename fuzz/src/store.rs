@@ -171,6 +171,7 @@ impl Rule {
             cost,
             enforcement: self.enforcement,
             on_denial: self.on_denial,
+            is_current: false,
             sharing: Sharing::default(),
         }
     }

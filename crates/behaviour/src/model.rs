@@ -24,6 +24,8 @@ pub struct Model {
 struct Asked<'a> {
     charge: Charge<'a>,
     take: u64,
+    /// Of these, what is charged if the request is denied.
+    penalty: u64,
     peek: u64,
     judged: bool,
 }
@@ -51,12 +53,13 @@ impl Model {
             let fits = before[index].is_none();
             let naive = self.keys.get_mut(&one.charge.key).expect("entered above");
             if by.is_none() && fits && one.take > 0 {
-                delays[index] = naive.delay(now);
+                if one.charge.enforcement != Enforcement::Shadow {
+                    delays[index] = naive.delay(now);
+                }
                 naive.take(now, one.take);
             }
-            let charged = one.charge.on_denial == OnDenial::Charge && before[index] != NEVER;
-            if by.is_some() && charged {
-                naive.exhaust(now, one.take);
+            if by.is_some() && one.penalty > 0 {
+                naive.exhaust(now, one.penalty);
             }
         }
         let decisions = charges.iter().map(|charge| {
@@ -135,8 +138,6 @@ impl Model {
     }
 }
 
-const NEVER: Option<Wait> = Some(Wait::Never);
-
 fn gathered<'a>(charges: &[Charge<'a>]) -> Vec<Asked<'a>> {
     let mut asked: Vec<Asked<'a>> = Vec::new();
     for charge in charges {
@@ -144,6 +145,7 @@ fn gathered<'a>(charges: &[Charge<'a>]) -> Vec<Asked<'a>> {
             asked.push(Asked {
                 charge: *charge,
                 take: 0,
+                penalty: 0,
                 peek: 0,
                 judged: false,
             });
@@ -151,7 +153,12 @@ fn gathered<'a>(charges: &[Charge<'a>]) -> Vec<Asked<'a>> {
         let same = asked.iter_mut().find(|one| one.charge.key == charge.key);
         let same = same.expect("pushed above");
         match charge.cost {
-            Cost::Take(units) => same.take = same.take.saturating_add(units),
+            Cost::Take(units) => {
+                same.take = same.take.saturating_add(units);
+                if charge.on_denial == OnDenial::Charge {
+                    same.penalty = same.penalty.saturating_add(units);
+                }
+            }
             Cost::Peek(units) => same.peek = same.peek.saturating_add(units),
             Cost::Refund(_) => continue,
         }

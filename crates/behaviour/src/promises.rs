@@ -1,7 +1,7 @@
 //! The promises of SEMANTICS.md that a store's answers can show.
 
 use tollgate_core::{
-    Algorithm, Anchor, Charge, Cost, Decision, Enforcement, Limit, OnDenial, Segments, Span,
+    Algorithm, Anchor, Charge, ChargeDenied, Cost, Decision, Enforcement, Limit, Segments, Span,
     Verdict, Wait,
 };
 
@@ -66,18 +66,39 @@ pub fn charge_denied_exhausts<S: Subject>(taste: &Taste, mut fresh: impl FnMut()
     for algorithm in algorithms() {
         let mut subject = fresh();
         let mut rule = Rule::new(limit(algorithm, 4));
-        rule.on_denial = OnDenial::Charge;
-        let key = subject.key("only");
+        rule.charge_denied = ChargeDenied::Always;
+        for (name, units) in [("fits", 3), ("never fits", 5), ("huge", u64::MAX)] {
+            let key = subject.key(name);
+            let mut ask = |cost| subject.decide(taste.start, &[rule.charge(key, cost)]);
+            assert!(ask(Cost::Take(2)).is_admitted());
+            let denied = ask(Cost::Take(units));
+            let wait = denied.refusal.map(|refusal| refusal.wait);
+            assert_eq!(wait == Some(Wait::Never), units > 4, "{rule:?}");
+            assert_eq!(denied.decisions[0].remaining(), 0, "{rule:?}");
+            let again = ask(Cost::Peek(units));
+            assert_eq!(again.decisions, denied.decisions, "{rule:?}");
+            assert!(!ask(Cost::Peek(1)).is_admitted(), "{rule:?}");
+        }
+    }
+}
+
+/// 2: under `excess`, a debit that does not fit exhausts the budget, as one that reports tokens
+/// after the fact; a denied request of cost 1 changes nothing.
+pub fn a_denied_debit_ends_the_budget<S: Subject>(taste: &Taste, mut fresh: impl FnMut() -> S) {
+    for algorithm in algorithms() {
+        let mut subject = fresh();
+        let mut rule = Rule::new(limit(algorithm, 10));
+        rule.charge_denied = ChargeDenied::Excess;
+        let key = subject.key("tokens");
         let mut ask = |cost| subject.decide(taste.start, &[rule.charge(key, cost)]);
-        assert!(ask(Cost::Take(2)).is_admitted());
-        let never = ask(Cost::Take(5));
-        assert_eq!(never.refusal.map(|refusal| refusal.wait), Some(Wait::Never));
-        assert_eq!(never.decisions[0].remaining(), 2, "{rule:?}");
-        let refused = ask(Cost::Take(3));
-        assert!(!refused.is_admitted());
-        assert_eq!(refused.decisions[0].remaining(), 0, "{rule:?}");
-        let again = ask(Cost::Peek(3));
-        assert_eq!(again.decisions, refused.decisions, "{rule:?}");
+        for debit in [true, false] {
+            assert!(ask(Cost::Take(0)).is_admitted(), "{rule:?}");
+            assert_eq!(ask(Cost::Take(6)).is_admitted(), debit, "{rule:?}");
+        }
+        let denied = ask(Cost::Take(0));
+        assert!(!denied.is_admitted(), "{rule:?}");
+        let (one, again) = (ask(Cost::ONE), ask(Cost::Take(0)));
+        assert_eq!([&one, &again], [&denied, &denied], "{rule:?}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Random limits, and rules that change them.
 
 use tollgate_core::{
-    Algorithm, Anchor, Charge, Cost, Enforcement, Key, Limit, Moment, Now, OnDenial, Past,
+    Algorithm, Anchor, Charge, ChargeDenied, Cost, Enforcement, Key, Limit, Moment, Now, Past,
     Segments, Sharing, Span, WINDOW_MAX,
 };
 
@@ -42,7 +42,7 @@ pub struct Rule {
     /// What its refusal does.
     pub enforcement: Enforcement,
     /// What a refusal costs it.
-    pub on_denial: OnDenial,
+    pub charge_denied: ChargeDenied,
     /// How several nodes share the limit.
     pub sharing: Sharing,
 }
@@ -121,7 +121,7 @@ impl Taste {
             limit: self.limit(random),
             past: Past::default(),
             enforcement: random.pick(&[enforce, enforce, Enforcement::Shadow, Enforcement::Quota]),
-            on_denial: random.pick(&[OnDenial::Keep, OnDenial::Keep, OnDenial::Charge]),
+            charge_denied: random.pick(&ChargeDenied::ALL),
             sharing: Sharing::default(),
         }
     }
@@ -214,7 +214,7 @@ impl Rule {
             limit,
             past: Past::default(),
             enforcement: Enforcement::Enforce,
-            on_denial: OnDenial::Keep,
+            charge_denied: ChargeDenied::Never,
             sharing: Sharing::default(),
         }
     }
@@ -227,7 +227,7 @@ impl Rule {
             past: &self.past,
             cost,
             enforcement: self.enforcement,
-            on_denial: self.on_denial,
+            on_denial: self.charge_denied.on_denial(cost),
             sharing: self.sharing,
             is_current: false,
         }

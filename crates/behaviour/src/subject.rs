@@ -64,6 +64,7 @@ macro_rules! store_behaves {
                 a_denied_request_charges_no_limit_at_all,
                 a_peek_changes_nothing,
                 charge_denied_exhausts,
+                a_denied_debit_ends_the_budget,
                 the_wait_is_honest,
                 a_cost_above_the_capacity_never_fits,
                 zero_per_window_denies_everything,

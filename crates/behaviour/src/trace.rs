@@ -1,6 +1,6 @@
 //! Random traces: the same questions to two, who must give the same answers.
 
-use tollgate_core::{Charge, Cost, Decision, Key, Moment, Now, OnDenial, Span, Verdict, Wait};
+use tollgate_core::{Charge, ChargeDenied, Cost, Decision, Key, Moment, Now, Span, Verdict, Wait};
 
 use crate::random::{Random, check};
 use crate::rule::{Rule, Taste};
@@ -59,7 +59,7 @@ impl Trace {
     /// Refusals cost nothing, in all rules.
     pub(crate) fn keep_on_denial(&mut self) {
         for rule in &mut self.rules {
-            rule.on_denial = OnDenial::Keep;
+            rule.charge_denied = ChargeDenied::Never;
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use tollgate_core::{Cost, Descriptor, Request, Span, Verdict};
+use tollgate_core::{ChargeDenied, Cost, Descriptor, Request, Span, Verdict};
 use tollgate_redis::{Config, Held, Redis};
 use tollgate_rules::escaped;
 use tollgate_server::Place;
@@ -167,6 +167,7 @@ async fn report(
         domain: which.domain.as_bytes(),
         descriptors: which.descriptors.iter().map(descriptor).collect(),
         cost: Cost::Peek(1),
+        charge_denied: ChargeDenied::Never,
     };
     let resolved = service.loaded.rules.resolve(&request, &redis);
     let charges = resolved.charges();

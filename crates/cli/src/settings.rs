@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tollgate_core::{Enforcement, Limit, Mode, OnDenial, Sharing};
+use tollgate_core::{Mode, Sharing};
 use tollgate_redis::LEASE_CAPACITY_MIN;
 use tollgate_rules::{Loaded, ReadError, RuleView, read_paths};
 use tollgate_server::{Config, ConfigError, Place};
@@ -145,11 +145,7 @@ impl Service {
 
 /// Whether the rule can be decided in this mode.
 fn suits(mode: Mode, view: &RuleView) -> bool {
-    let charges = mode == Mode::Leased
-        && view.on_denial == OnDenial::Charge
-        && view.enforcement != Enforcement::Shadow;
-    let suits = |limit: Limit| mode.suits(limit.algorithm()) && !charges;
-    view.limit.is_none_or(suits)
+    view.limit.is_none_or(|limit| mode.suits(limit.algorithm()))
 }
 
 // === impl Unread ===

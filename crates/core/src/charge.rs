@@ -1,5 +1,7 @@
 //! One limit's part in a request.
 
+use std::fmt;
+
 use crate::cost::Cost;
 use crate::key::Key;
 use crate::limit::Limit;
@@ -55,8 +57,21 @@ pub enum OnDenial {
     /// Nothing.
     #[default]
     Keep,
-    /// Its cost, up to "exhausted now"; nothing if it never fits.
+    /// Its cost, up to "exhausted now"; one that never fits exhausts the limit.
     Charge,
+}
+
+/// Which denied requests are charged to the limits that they met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ChargeDenied {
+    /// None.
+    #[default]
+    Never,
+    /// Those whose cost is above 1: such a cost usually reports what was already consumed, as the
+    /// tokens of an answer, and a budget that forgets it never ends.
+    Excess,
+    /// All.
+    Always,
 }
 
 /// The limits that a rule had before the one it has now, oldest first.
@@ -106,6 +121,35 @@ impl<'a> Charge<'a> {
             Enforcement::Shadow => OnDenial::Keep,
             _ => self.on_denial,
         }
+    }
+}
+
+// === impl ChargeDenied ===
+
+impl ChargeDenied {
+    /// Every value, in order.
+    pub const ALL: [ChargeDenied; 3] = [
+        ChargeDenied::Never,
+        ChargeDenied::Excess,
+        ChargeDenied::Always,
+    ];
+
+    /// What the denial of a request with this cost does.
+    pub const fn on_denial(self, cost: Cost) -> OnDenial {
+        match (self, cost) {
+            (ChargeDenied::Always, _) | (ChargeDenied::Excess, Cost::Take(2..)) => OnDenial::Charge,
+            (ChargeDenied::Never | ChargeDenied::Excess, _) => OnDenial::Keep,
+        }
+    }
+}
+
+impl fmt::Display for ChargeDenied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ChargeDenied::Never => "never",
+            ChargeDenied::Excess => "excess",
+            ChargeDenied::Always => "always",
+        })
     }
 }
 

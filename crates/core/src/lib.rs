@@ -49,7 +49,7 @@ mod answer;
 pub use account::Account;
 pub use answer::{Answer, Limited, Refused, RuleName, Status};
 pub use bucket::Bucket;
-pub use charge::{CHARGES_MAX, Charge, Enforcement, OnDenial, PAST_MAX, Past};
+pub use charge::{CHARGES_MAX, Charge, ChargeDenied, Enforcement, OnDenial, PAST_MAX, Past};
 pub use cost::Cost;
 pub use decision::{Decision, Denial, Grant, Wait};
 pub use escape::{Escaped, is_printable};

@@ -1,5 +1,6 @@
 //! Who is asking, for what: the facts of a request as descriptors.
 
+use crate::charge::ChargeDenied;
 use crate::cost::Cost;
 use crate::moment::Span;
 
@@ -13,6 +14,9 @@ pub struct Request<'a> {
     pub descriptors: Vec<Descriptor<'a>>,
     /// What descriptors cost that do not say it themselves.
     pub cost: Cost,
+    /// Whether its denial is charged to limits of which neither the rule nor its domain says so:
+    /// the default of its protocol.
+    pub charge_denied: ChargeDenied,
 }
 
 /// One way to describe the request, from the general to the special.

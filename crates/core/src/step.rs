@@ -28,10 +28,10 @@ pub fn step<U: Usage>(
         Cost::Take(units) | Cost::Peek(units) => units,
     };
     if let Some(wait) = refusal(usage, limit, now, units) {
-        if wait == Wait::Never || on_denial == OnDenial::Keep || !charges(cost) {
+        if on_denial == OnDenial::Keep || !charges(cost) {
             return Decision::Deny(denial(usage, limit, now, wait));
         }
-        usage.penalise(limit, now, fitting(units));
+        usage.penalise(limit, now, exhausting(limit, units));
         let wait = refusal(usage, limit, now, units).unwrap_or(wait);
         return Decision::Deny(denial(usage, limit, now, wait));
     }
@@ -77,6 +77,12 @@ pub(crate) fn denial<U: Usage>(usage: &U, limit: &Limit, now: Moment, wait: Wait
 #[inline]
 pub(crate) fn fitting(units: u64) -> u32 {
     u32::try_from(units).unwrap_or(u32::MAX)
+}
+
+/// The units that a denied request is charged: the capacity exhausts whatever is left.
+#[inline]
+pub(crate) fn exhausting(limit: &Limit, units: u64) -> u32 {
+    fitting(units).min(limit.capacity())
 }
 
 #[inline]

@@ -7,7 +7,7 @@ use crate::cost::Cost;
 use crate::decision::{Decision, Wait};
 use crate::limit::Limit;
 use crate::moment::{Now, Span};
-use crate::step::{denial, fitting, grant, refusal};
+use crate::step::{denial, exhausting, fitting, grant, refusal};
 use crate::usage::Usage;
 
 /// The answer to one request: what each of its limits said, and what follows.
@@ -62,6 +62,8 @@ pub struct Line<'a> {
     widest: &'a Limit,
     /// Units to be taken.
     take: u64,
+    /// Of these, the units that are charged if the request is denied.
+    penalty: u64,
     /// Units to be judged and not taken.
     peek: u64,
     /// Units to be given back.
@@ -83,7 +85,10 @@ impl Verdict {
     }
 
     /// The verdict on a request with one charge.
-    pub fn of_one(charge: &Charge<'_>, decision: Decision) -> Verdict {
+    pub fn of_one(charge: &Charge<'_>, mut decision: Decision) -> Verdict {
+        if let (Decision::Allow(grant), Enforcement::Shadow) = (&mut decision, charge.enforcement) {
+            grant.delay = Span::ZERO;
+        }
         let refuses = charge.enforcement != Enforcement::Shadow;
         let refusal = decision.wait().filter(|_| refuses).map(|wait| Refusal {
             by: 0,
@@ -97,7 +102,7 @@ impl Verdict {
     }
 
     /// How long the request is to be held before it goes on; zero unless a leaky bucket is full of
-    /// others before it.
+    /// others before it. Shadow limits never delay.
     pub fn delay(&self) -> Span {
         let granted = self.decisions.iter().map(|decision| match decision {
             Decision::Allow(grant) => grant.delay,
@@ -159,7 +164,7 @@ impl<'a> Bill<'a> {
         let refused = self.refused_by(&of_lines);
         let delays = match refused {
             None => self.take(usages, &of_lines, now),
-            Some(_) => self.penalise(usages, &of_lines, now),
+            Some(_) => self.penalise(usages, now),
         };
         // Charging a refusal makes waits longer and may close limits that had admitted it.
         let waits_after = if refused.is_some() {
@@ -252,19 +257,22 @@ impl<'a> Bill<'a> {
             }
             let limit = line.widest;
             let moment = now.on(limit.timeline());
-            delays[index] = usages[index].delay(limit, moment);
+            // A shadow limit changes nothing that a client sees.
+            if line.charge.enforcement != Enforcement::Shadow {
+                delays[index] = usages[index].delay(limit, moment);
+            }
             usages[index].take(limit, moment, fitting(line.take));
         }
         delays
     }
 
     /// Charges a refused request to the lines that ask for it; nothing is delayed.
-    fn penalise<U: Usage>(&self, usages: &mut [U], waits: &[Option<Wait>], now: Now) -> Vec<Span> {
-        for (index, line) in self.lines.iter().enumerate() {
-            let fits = waits[index] != Some(Wait::Never);
-            if line.charge.on_denial == OnDenial::Charge && line.take > 0 && fits {
+    fn penalise<U: Usage>(&self, usages: &mut [U], now: Now) -> Vec<Span> {
+        for (line, usage) in self.lines.iter().zip(usages) {
+            if line.penalty > 0 {
                 let limit = line.widest;
-                usages[index].penalise(limit, now.on(limit.timeline()), fitting(line.take));
+                let units = exhausting(limit, line.penalty);
+                usage.penalise(limit, now.on(limit.timeline()), units);
             }
         }
         vec![Span::ZERO; self.lines.len()]
@@ -288,6 +296,11 @@ impl<'a> Line<'a> {
         self.take
     }
 
+    /// Units to be charged if the request is denied, up to "exhausted now".
+    pub const fn penalty(&self) -> u64 {
+        self.penalty
+    }
+
     /// Units to be given back, before anything is judged.
     pub const fn refund(&self) -> u64 {
         self.refund
@@ -307,13 +320,14 @@ impl<'a> Line<'a> {
             charge,
             widest: charge.limit,
             take: 0,
+            penalty: 0,
             peek: 0,
             refund: 0,
             judged: false,
         }
     }
 
-    const fn add(&mut self, charge: &Charge<'a>) {
+    fn add(&mut self, charge: &Charge<'a>) {
         if charge.limit.capacity() < self.charge.limit.capacity() {
             self.charge = *charge;
         }
@@ -321,6 +335,9 @@ impl<'a> Line<'a> {
             self.widest = charge.limit;
         }
         let cost = charge.cost;
+        if let (Cost::Take(units), OnDenial::Charge) = (cost, charge.on_denial) {
+            self.penalty = self.penalty.saturating_add(units);
+        }
         match cost {
             Cost::Take(units) => self.take = self.take.saturating_add(units),
             Cost::Peek(units) => self.peek = self.peek.saturating_add(units),

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use tokio::time::{Duration, Instant, sleep, timeout_at};
-use tollgate_core::{Account, Charge, Cost, Enforcement, Key, Mode, StoreError, Verdict, Wait};
+use tollgate_core::{
+    Account, Charge, Cost, Enforcement, Key, Mode, OnDenial, StoreError, Verdict, Wait,
+};
 
 use crate::apart::together;
 use crate::failure::Failure;
@@ -26,6 +28,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 struct Asker {
     cost: Cost,
     enforcement: Enforcement,
+    on_denial: OnDenial,
 }
 
 impl Redis {
@@ -189,6 +192,7 @@ async fn renew_alone(renewal: Renewal, reach: &Reach, stats: &Stats) {
             _ => Cost::Peek(1),
         },
         enforcement: Enforcement::Enforce,
+        on_denial: OnDenial::Keep,
     };
     // What is not told ends by itself.
     let _told = renew(renewal, asker, reach, stats, Instant::now()).await;
@@ -264,13 +268,14 @@ impl Asker {
         Asker {
             cost: charge.cost,
             enforcement: charge.enforcement,
+            on_denial: charge.on_denial,
         }
     }
 
-    /// Whatever is charged for its own refusal is never leased, so nothing else of it matters.
     fn charge<'f>(&self, key: Key, fitted: &'f Fitted) -> Charge<'f> {
         Charge {
             enforcement: self.enforcement,
+            on_denial: self.on_denial,
             ..Charge::new(key, &fitted.limit, self.cost)
         }
     }

@@ -72,7 +72,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::futures::OwnedNotified;
-use tollgate_core::{Charge, Cost, Decision, Key, Limit, Mode, Moment, OnDenial, Span};
+use tollgate_core::{Charge, Cost, Decision, Key, Limit, Mode, Moment, Span};
 
 pub(crate) use estimates::Estimates;
 use heat::Heat;
@@ -331,9 +331,7 @@ impl Leases {
 #[inline]
 fn leasable(charge: &Charge<'_>) -> Option<u32> {
     match charge.cost {
-        Cost::Take(units @ 1..) if charge.on_own_denial() == OnDenial::Keep => {
-            u32::try_from(units).ok()
-        }
+        Cost::Take(units @ 1..) => u32::try_from(units).ok(),
         _ => None,
     }
 }

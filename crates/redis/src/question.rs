@@ -195,10 +195,7 @@ fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &Fitted, forgives: bo
         (_, Enforcement::Shadow) => 1,
         (_, Enforcement::Quota) => 2,
     };
-    let penalty = match charge.on_denial {
-        OnDenial::Charge if !forgives => line.take(),
-        OnDenial::Keep | OnDenial::Charge => 0,
-    };
+    let penalty = if forgives { 0 } else { line.penalty() };
     packed.put_slice(&[fitted.kind.byte(), fitted.segments, role]);
     packed.put_u32(fitted.limit.capacity());
     packed.put_uint(fitted.span, 6);

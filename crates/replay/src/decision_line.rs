@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use tollgate_core::{Answer, Moment, Span, Wait};
+use tollgate_rls::Times;
 
 use crate::timestamp::Seconds;
 use crate::traffic::Place;
@@ -78,7 +79,7 @@ impl<'w> DecisionLines<'w> {
             serde_json::to_writer(&mut *text, limited.rule.shown())?;
             text.push(b',');
         }
-        tollgate_rls::write_members(answer, text);
+        tollgate_rls::write_members(answer, Times::Exact, text);
         text.extend_from_slice(b"}\n");
         Ok(())
     }

@@ -6,7 +6,8 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use tollgate_core::{
-    Charge, Decision, Escaped, Grant, Key, Ledger, Moment, Now, RuleName, StoreError, Verdict,
+    Charge, Decision, Escaped, Grant, Key, Ledger, Moment, Now, Request, RuleName, StoreError,
+    Verdict,
 };
 use tollgate_memory::{Memory, RandomKeys};
 use tollgate_rls::RateLimitRequest;
@@ -54,7 +55,7 @@ pub fn replay(
 ) -> Result<Report, Error> {
     traffic.put_in_order();
     let mut store = Store::new(memories);
-    let resolved = resolve(traffic.requests(), rules, &store);
+    let resolved = resolve(traffic, rules, &store);
     let mut tally = Tally::new(rules, &resolved);
     let charges: Vec<Vec<Charge<'_>>> = resolved.iter().map(Resolved::charges).collect();
     let mut lines = decisions.map(DecisionLines::to);
@@ -79,16 +80,19 @@ pub fn replay(
 }
 
 /// What every request meets; requests were checked when they were read.
-fn resolve<'r>(
-    requests: &[RateLimitRequest],
-    rules: &'r RuleSet,
-    store: &Store,
-) -> Vec<Resolved<'r>> {
+fn resolve<'r>(traffic: &Traffic, rules: &'r RuleSet, store: &Store) -> Vec<Resolved<'r>> {
+    let charge_denied = traffic.charge_denied();
     let resolve = |message| match tollgate_rls::request(message) {
-        Ok(request) => rules.resolve(&request, &store.keys),
+        Ok(request) => {
+            let request = Request {
+                charge_denied,
+                ..request
+            };
+            rules.resolve(&request, &store.keys)
+        }
         Err(invalid) => unreachable!("only valid requests become events: {invalid}"),
     };
-    requests.iter().map(resolve).collect()
+    traffic.requests().iter().map(resolve).collect()
 }
 
 // === the store ===

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::io::Read;
 
-use tollgate_core::{Escaped, Moment};
+use tollgate_core::{ChargeDenied, Escaped, Moment};
 use tollgate_rls::{InvalidRequest, RateLimitRequest};
 
 use crate::access_log::LogLine;
@@ -189,6 +189,15 @@ impl Traffic {
     /// The events, in the order in which they stand now.
     pub(crate) fn in_order(&self) -> &[Event] {
         &self.events
+    }
+
+    /// Which denied requests are charged where the rules do not say it: a trace is in Envoy's
+    /// protocol, an access log is not.
+    pub(crate) const fn charge_denied(&self) -> ChargeDenied {
+        match self.format {
+            Format::Trace => ChargeDenied::Excess,
+            Format::AccessLog { .. } => ChargeDenied::Never,
+        }
     }
 
     /// The requests that events are indexes of; each is valid.

@@ -47,6 +47,17 @@ fn ask(at: &str, key: &str, addend: &str) -> String {
 }
 
 #[test]
+fn a_trace_charges_denied_debits_as_envoy_s_protocol_does() {
+    let events = [
+        ask("1", "soft", "6"),
+        ask("2", "soft", "6"),
+        ask("3", "soft", "1"),
+    ];
+    let (report, decisions, _) = trace(&events.concat());
+    assert_eq!((report.admitted, report.refused), (1, 2), "{decisions}");
+}
+
+#[test]
 fn lines_say_what_the_service_would_have_said_and_more() {
     let events = [
         ask("1.2e9", "client", "1"),

@@ -33,7 +33,7 @@ pub use request::{
     COST_MAX, DESCRIPTORS_MAX, DOMAIN_BYTES_MAX, ENTRIES_MAX, InvalidRequest, KEY_BYTES_MAX,
     VALUE_BYTES_MAX, examine, request,
 };
-pub use response::{duration, json, response, write_members};
+pub use response::{Times, duration, json, response, write_members};
 
 /// The protocol described in its own terms, an encoded `FileDescriptorSet`: what gRPC reflection
 /// hands out.

@@ -42,7 +42,7 @@ pub fn metadata(request: &Request<'_>, metadata: &Map<String, Value>) -> Struct 
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use tollgate_core::{Cost, Descriptor, Entry};
+    use tollgate_core::{ChargeDenied, Cost, Descriptor, Entry};
 
     use super::*;
 
@@ -60,6 +60,7 @@ mod tests {
                 limit: None,
             }],
             cost: Cost::ONE,
+            charge_denied: ChargeDenied::Never,
         };
         let of_rules = json!({"tier": "gold", "deep": {"flag": true, "none": null}});
         let told = metadata(&request, of_rules.as_object().unwrap());

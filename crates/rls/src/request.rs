@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tollgate_core::{CHARGES_MAX, Cost, Descriptor, Entry, Override, Request, Span};
+use tollgate_core::{CHARGES_MAX, ChargeDenied, Cost, Descriptor, Entry, Override, Request, Span};
 
 use crate::rate_limit_descriptor::RateLimitOverride;
 use crate::{RateLimitDescriptor, RateLimitRequest, RateLimitUnit};
@@ -100,7 +100,8 @@ pub enum InvalidRequest {
 /// The request in Tollgate's words, without a copy of its texts.
 ///
 /// `hits_addend` 0 on the request means 1; on a descriptor it stands in place of the request's, and
-/// 0 is a peek. `is_negative_hits` turns what the descriptor costs into a refund.
+/// 0 is a peek. `is_negative_hits` turns what the descriptor costs into a refund. A denied cost
+/// above 1 is charged unless the rules say otherwise: so Envoy reports what was consumed.
 ///
 /// # Errors
 ///
@@ -119,6 +120,7 @@ pub fn request(message: &RateLimitRequest) -> Result<Request<'_>, InvalidRequest
             .map(|(index, descriptor)| translate(index, descriptor, hits))
             .collect::<Result<_, _>>()?,
         cost: Cost::from(hits),
+        charge_denied: ChargeDenied::Excess,
     };
     examine(&request)?;
     Ok(request)

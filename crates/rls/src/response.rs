@@ -18,6 +18,9 @@ pub use json::{json, write_members};
 /// Limit, remaining and reset are told whenever a limit judged, also when it admits. A limit that
 /// was refused in the shadow says `OK` with nothing remaining. No code is ever `UNKNOWN`, which
 /// Envoy takes for a broken service.
+///
+/// `duration_until_reset` is whole seconds, rounded up: Envoy truncates it, and a client that waits
+/// as long as the header says must not come too early.
 pub fn response(answer: &Answer) -> RateLimitResponse {
     RateLimitResponse {
         overall_code: overall_code(answer).into(),
@@ -29,6 +32,15 @@ pub fn response(answer: &Answer) -> RateLimitResponse {
 /// A span in the JSON of proto3: seconds with 0, 3, 6 or 9 decimals, `60s` or `0.800s`.
 pub fn duration(span: Span) -> String {
     Seconds(span).to_string()
+}
+
+/// How the times of an answer are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Times {
+    /// Whole seconds, rounded up: Envoy's protocol, whose clients truncate.
+    WholeSeconds,
+    /// To the nanosecond.
+    Exact,
 }
 
 /// What [`duration`] writes.
@@ -81,7 +93,7 @@ fn status(status: &Status) -> DescriptorStatus {
         Status::Limited(limited) => DescriptorStatus {
             current_limit: Some(current_limit(limited)),
             limit_remaining: limited.remaining(),
-            duration_until_reset: Some(exact(limited.decision.reset())),
+            duration_until_reset: Some(whole(limited.decision.reset())),
             ..told
         },
     }
@@ -110,11 +122,11 @@ fn unit(limit: &Limit) -> Unit {
     named.map_or(Unit::Unknown, |(_, unit)| *unit)
 }
 
-fn exact(span: Span) -> Duration {
-    let nanos = span.as_nanos();
+/// Whole seconds, rounded up.
+fn whole(span: Span) -> Duration {
     Duration {
-        seconds: i64::try_from(nanos / NANOS_PER_SECOND).expect("2^64 ns are below 2^63 s"),
-        nanos: i32::try_from(nanos % NANOS_PER_SECOND).expect("10^9 is below 2^31"),
+        seconds: i64::try_from(span.as_secs_ceil()).expect("2^64 ns are below 2^63 s"),
+        nanos: 0,
     }
 }
 

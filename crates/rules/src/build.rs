@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tollgate_core::{Enforcement, OnDenial, Past, RuleName, Sharing};
+use tollgate_core::{ChargeDenied, Enforcement, Past, RuleName, Sharing};
 
 use crate::domain::{Branch, Domain, Level, Rule, RuleLimit, Step, StepMetric, push_step};
 use crate::draft::{DescriptorDraft, DomainDraft, RateLimitDraft};
@@ -14,15 +14,11 @@ const OVERRIDDEN: &str = "(override)";
 /// The domain of a draft without errors, whose limits are shared as `sharing` says where the draft
 /// does not. `files` are the names of all files.
 pub(crate) fn built(draft: &DomainDraft, sharing: Sharing, files: &[Arc<str>]) -> Domain {
-    let charges = draft.charge_denied.as_ref();
-    let on_denial = match charges.is_some_and(|flag| flag.value) {
-        true => OnDenial::Charge,
-        false => OnDenial::Keep,
-    };
+    let charge_denied = draft.charge_denied.map(|said| said.value);
     let sharing = draft.sharing.within(sharing);
     let mut builder = Builder {
         domain: &draft.name.value,
-        on_denial,
+        charge_denied,
         sharing,
         files,
         rules: Vec::new(),
@@ -33,7 +29,7 @@ pub(crate) fn built(draft: &DomainDraft, sharing: Sharing, files: &[Arc<str>]) -
     Domain {
         name: Arc::from(draft.name.value.as_str()),
         files: draft.files.clone(),
-        on_denial,
+        charge_denied,
         sharing,
         top,
         rules: builder.rules,
@@ -47,7 +43,7 @@ pub(crate) fn built(draft: &DomainDraft, sharing: Sharing, files: &[Arc<str>]) -
 
 struct Builder<'d> {
     domain: &'d str,
-    on_denial: OnDenial,
+    charge_denied: Option<ChargeDenied>,
     sharing: Sharing,
     files: &'d [Arc<str>],
     rules: Vec<Rule>,
@@ -95,7 +91,10 @@ impl<'d> Builder<'d> {
                 },
             },
             enforcement: enforcement(descriptor),
-            on_denial: self.on_denial,
+            charge_denied: rate_limit
+                .charge_denied
+                .map(|said| said.value)
+                .or(self.charge_denied),
             sharing: rate_limit.sharing.within(self.sharing),
             identity: identity(self.domain, &self.path).into(),
             path: self.path.clone().into(),

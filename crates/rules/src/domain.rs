@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use serde_json::{Map, Value};
-use tollgate_core::{Enforcement, Entry, Escaped, Limit, OnDenial, Past, RuleName, Sharing};
+use tollgate_core::{ChargeDenied, Enforcement, Entry, Escaped, Limit, Past, RuleName, Sharing};
 
 use crate::pattern::Pattern;
 
@@ -15,7 +15,8 @@ pub(crate) struct Domain {
     pub(crate) name: Arc<str>,
     /// The files that it was read from.
     pub(crate) files: Vec<String>,
-    pub(crate) on_denial: OnDenial,
+    /// `None` if the file does not say it: as the request's protocol does.
+    pub(crate) charge_denied: Option<ChargeDenied>,
     /// Of the limits that requests bring along.
     pub(crate) sharing: Sharing,
     pub(crate) top: Level,
@@ -62,7 +63,7 @@ pub(crate) struct Rule {
     pub(crate) line: u32,
     pub(crate) limit: RuleLimit,
     pub(crate) enforcement: Enforcement,
-    pub(crate) on_denial: OnDenial,
+    pub(crate) charge_denied: Option<ChargeDenied>,
     pub(crate) sharing: Sharing,
     /// Domain and patterns from the top: the rule's identity over reloads, and the part of its
     /// counters' keys that no request changes.

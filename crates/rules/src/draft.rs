@@ -2,7 +2,7 @@
 //! read, and what the look-up tables are built from.
 
 use serde_json::{Map, Value};
-use tollgate_core::Limit;
+use tollgate_core::{ChargeDenied, Limit};
 
 use crate::findings::Mark;
 use crate::sharing::SharingDraft;
@@ -20,7 +20,7 @@ pub(crate) struct DomainDraft {
     /// Empty if it is missing or wrong.
     pub(crate) name: Spanned<String>,
     pub(crate) files: Vec<String>,
-    pub(crate) charge_denied: Option<Spanned<bool>>,
+    pub(crate) charge_denied: Option<Spanned<ChargeDenied>>,
     pub(crate) sharing: SharingDraft,
     pub(crate) descriptors: Vec<DescriptorDraft>,
 }
@@ -56,6 +56,7 @@ pub(crate) struct RateLimitDraft {
     pub(crate) limit: Option<Limit>,
     pub(crate) name: Option<Spanned<String>>,
     pub(crate) replaces: Vec<Spanned<String>>,
+    pub(crate) charge_denied: Option<Spanned<ChargeDenied>>,
     pub(crate) sharing: SharingDraft,
 }
 

@@ -9,7 +9,7 @@
 //! # Example
 //!
 //! ```
-//! use tollgate_core::{Descriptor, Entry, Request, Cost};
+//! use tollgate_core::{ChargeDenied, Cost, Descriptor, Entry, Request};
 //! use tollgate_rules::{Options, RuleSet, Source};
 //!
 //! # struct Hasher;
@@ -34,6 +34,7 @@
 //!         ..Descriptor::default()
 //!     }],
 //!     cost: Cost::ONE,
+//!     charge_denied: ChargeDenied::Never,
 //! };
 //! let resolved = loaded.rules.resolve(&request, &store);
 //! assert_eq!(resolved.charges()[0].limit.count(), 100);

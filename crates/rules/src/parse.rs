@@ -115,13 +115,7 @@ impl Reader<'_> {
         let node = table.get("domain");
         let name = node.and_then(|node| scalar::text(node, "domain", self.findings));
         let is_told = table.misspells("domain") || (node.is_some() && name.is_none());
-        let charge_denied = table.get("charge_denied").and_then(|node| {
-            let value = scalar::flag(node, "charge_denied", self.findings)?;
-            Some(Spanned {
-                value,
-                mark: node.mark,
-            })
-        });
+        let charge_denied = self.charge_denied(&table);
         let sharing = self.sharing(&table);
         let descriptors = self.descriptors(table.get("descriptors"));
         let name = name.filter(|name| !name.value.is_empty());

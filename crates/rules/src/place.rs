@@ -40,6 +40,8 @@ pub(crate) enum Form {
     Window,
     /// `10%`.
     Percent,
+    /// One of [`CHARGE_DENIED`], or a flag: `true` is `always`, `false` is `never`.
+    ChargeDenied,
     /// A list of maps.
     List(Place),
     /// A map, or the short form `100/minute`.
@@ -88,6 +90,7 @@ pub(crate) const NOT_IF_UNLIMITED: [&str; 8] = [
     "anchor",
     "soft",
 ];
+pub(crate) const CHARGE_DENIED: [&str; 3] = ["never", "excess", "always"];
 pub(crate) const ANCHORS: [&str; 2] = ["clock", "first_request"];
 
 const fn field(key: &'static str, form: Form, about: &'static str) -> Field {
@@ -116,6 +119,15 @@ const NODES_FIELD: Field = field(
      own wins over its domain's. Default: what the settings say, else the store counts them.",
 );
 
+const CHARGE_DENIED_FIELD: Field = field(
+    "charge_denied",
+    Form::ChargeDenied,
+    "Which denied requests are charged to the limit, until it is exhausted. never (false): none. \
+     excess: those that cost more than 1, which usually report what was already consumed. always \
+     (true): all. A rule's own wins over its domain's. Default: excess for requests in Envoy's \
+     protocol, never for all others.",
+);
+
 const DOMAIN: [Field; 6] = [
     field("domain", Form::Text, "Which requests these rules are for."),
     field(
@@ -123,11 +135,7 @@ const DOMAIN: [Field; 6] = [
         Form::List(Place::Descriptor),
         "What is looked for in the first entry of a request's descriptors.",
     ),
-    field(
-        "charge_denied",
-        Form::Flag,
-        "A refused request is charged to every limit that it met. Default: false.",
-    ),
+    CHARGE_DENIED_FIELD,
     MODE_FIELD,
     ON_STORE_ERROR_FIELD,
     NODES_FIELD,
@@ -183,7 +191,7 @@ const DESCRIPTOR: [Field; 10] = [
     ),
 ];
 
-const RATE_LIMIT: [Field; 17] = [
+const RATE_LIMIT: [Field; 18] = [
     field(
         "requests_per_unit",
         Form::Count(0, u32::MAX),
@@ -238,6 +246,7 @@ const RATE_LIMIT: [Field; 17] = [
     ),
     field("elastic", Form::Reserved, ""),
     field("priority", Form::Reserved, ""),
+    CHARGE_DENIED_FIELD,
     MODE_FIELD,
     ON_STORE_ERROR_FIELD,
     NODES_FIELD,

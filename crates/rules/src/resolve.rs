@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use tollgate_core::{
-    Answer, Charge, Cost, Descriptor, Enforcement, Key, KeyHasher, Limit, Limited, Override, Past,
-    Refused, Request, RuleName, Status, Verdict,
+    Answer, Charge, ChargeDenied, Cost, Descriptor, Enforcement, Key, KeyHasher, Limit, Limited,
+    Override, Past, Refused, Request, RuleName, Status, Verdict,
 };
 
 use crate::domain::{Domain, Rule, RuleLimit};
@@ -21,6 +21,8 @@ const OVERRIDE_KEY: &[u8] = b"override/1";
 #[must_use = "a request that nobody charges is not limited"]
 pub struct Resolved<'s> {
     domain: Option<&'s Domain>,
+    /// What the request's protocol says where the rules do not.
+    charge_denied: ChargeDenied,
     /// One for each descriptor, in their order.
     parts: Vec<Part<'s>>,
 }
@@ -69,6 +71,7 @@ impl RuleSet {
             let parts = request.descriptors.iter().map(|_| Part::Nothing).collect();
             return Resolved {
                 domain: None,
+                charge_denied: request.charge_denied,
                 parts,
             };
         };
@@ -81,6 +84,7 @@ impl RuleSet {
         });
         let mut resolved = Resolved {
             domain: Some(domain),
+            charge_denied: request.charge_denied,
             parts: parts.collect(),
         };
         resolved.drop_replaced();
@@ -156,7 +160,8 @@ impl<'s> Resolved<'s> {
 
     /// What the store is to decide, in the order of the descriptors.
     pub fn charges(&self) -> Vec<Charge<'_>> {
-        let charges = self.parts.iter().filter_map(Part::charge);
+        let charges = self.parts.iter();
+        let charges = charges.filter_map(|part| part.charge(self.charge_denied));
         charges.collect()
     }
 
@@ -244,7 +249,7 @@ impl<'s> Part<'s> {
         }
     }
 
-    fn charge(&self) -> Option<Charge<'_>> {
+    fn charge(&self, unsaid: ChargeDenied) -> Option<Charge<'_>> {
         match self {
             Part::Nothing | Part::Unlimited(_) => None,
             Part::Limited {
@@ -257,7 +262,7 @@ impl<'s> Part<'s> {
             } => Some(Charge {
                 past,
                 enforcement: rule.enforcement,
-                on_denial: rule.on_denial,
+                on_denial: rule.charge_denied.unwrap_or(unsaid).on_denial(*cost),
                 sharing: rule.sharing,
                 ..Charge::new(*key, limit, *cost)
             }),
@@ -267,7 +272,7 @@ impl<'s> Part<'s> {
                 key,
                 cost,
             } => Some(Charge {
-                on_denial: domain.on_denial,
+                on_denial: domain.charge_denied.unwrap_or(unsaid).on_denial(*cost),
                 sharing: domain.sharing,
                 ..Charge::new(*key, limit, *cost)
             }),

@@ -65,6 +65,13 @@ pub(crate) fn flag(node: &Node, key: &str, findings: &mut Findings) -> Option<bo
     None
 }
 
+/// Whether [`flag`] takes it.
+pub(crate) fn is_flag(node: &Node) -> bool {
+    let is_flag =
+        |scalar: &Scalar| matches!(scalar.looks(), Looks::Flag(_)) || old_flag(scalar).is_some();
+    node.scalar().is_some_and(is_flag)
+}
+
 /// The flags of YAML 1.1 that YAML 1.2 no longer knows.
 fn old_flag(scalar: &Scalar) -> Option<bool> {
     match scalar.text.as_str() {

@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::place::{ALGORITHMS, BELONGS, Form, NOT_IF_UNLIMITED, PLACES, Place, UNITS};
+use crate::place::{
+    ALGORITHMS, BELONGS, CHARGE_DENIED, Form, NOT_IF_UNLIMITED, PLACES, Place, UNITS,
+};
 
 /// A short unit, as in `15m`.
 const UNIT: &str = "(ns|us|ms|s|m|h|d|w)";
@@ -96,6 +98,10 @@ fn form(form: Form) -> Value {
             "examples": words,
         }),
         Form::Choice(words) => json!({ "enum": words }),
+        Form::ChargeDenied => {
+            let [never, excess, always] = CHARGE_DENIED;
+            json!({ "enum": [never, excess, always, false, true] })
+        }
         Form::Window => json!({ "type": "string", "pattern": format!("^{WINDOW}$") }),
         Form::Percent => json!({ "type": "string", "pattern": "^[0-9]{1,10}%$" }),
         Form::List(place) => json!({ "type": "array", "items": reference(place) }),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{Enforcement, Limit, OnDenial, RuleName, Sharing};
+use tollgate_core::{ChargeDenied, Enforcement, Limit, RuleName, Sharing};
 
 use crate::domain::RuleLimit;
 use crate::rule_set::RuleSet;
@@ -22,8 +22,8 @@ pub struct RuleView {
     pub text: String,
     /// What its refusal does.
     pub enforcement: Enforcement,
-    /// What a refused request costs it.
-    pub on_denial: OnDenial,
+    /// Which denied requests are charged to it; `None` if the file does not say it.
+    pub charge_denied: Option<ChargeDenied>,
     /// How nodes share it.
     pub sharing: Sharing,
     /// How often its limit was changed since the process began.
@@ -52,7 +52,7 @@ impl RuleSet {
                     limit,
                     text,
                     enforcement: rule.enforcement,
-                    on_denial: domain.on_denial,
+                    charge_denied: rule.charge_denied,
                     sharing: rule.sharing,
                     changes,
                 }

@@ -9,7 +9,7 @@ use axum::routing::get;
 use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
-use tollgate_core::{Enforcement, OnDenial};
+use tollgate_core::Enforcement;
 use tollgate_http::Problem;
 use tollgate_rules::RuleView;
 
@@ -75,7 +75,7 @@ fn shown(view: &RuleView) -> Value {
         "rule": view.rule.path,
         "text": view.text,
         "enforcement": enforcement,
-        "chargeDenied": view.on_denial == OnDenial::Charge,
+        "chargeDenied": view.charge_denied.map(|said| said.to_string()),
         "changes": view.changes,
     });
     if let Some(name) = &view.rule.name {

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::{Map, Value, json};
 use tollgate_core::{
-    Answer, Cost, Decision, Denial, Descriptor, Enforcement, Entry, Escaped, Grant, Limited,
-    Request, RuleName, Status, Wait,
+    Answer, ChargeDenied, Cost, Decision, Denial, Descriptor, Enforcement, Entry, Escaped, Grant,
+    Limited, Request, RuleName, Status, Wait,
 };
 use tollgate_http::{MEDIA_TYPE, Problem};
 use tollgate_rls::duration;
@@ -80,6 +80,7 @@ impl Check {
             domain: self.domain.as_bytes(),
             descriptors: descriptors.collect(),
             cost,
+            charge_denied: ChargeDenied::Never,
         };
         tollgate_rls::examine(&request)?;
         Ok(request)

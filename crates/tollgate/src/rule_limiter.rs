@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use tollgate_core::{Answer, Clock, Cost, Descriptor, Entry, RESOLUTIONS_MAX, Request, StoreError};
+use tollgate_core::{
+    Answer, ChargeDenied, Clock, Cost, Descriptor, Entry, RESOLUTIONS_MAX, Request, StoreError,
+};
 use tollgate_memory::{Memory, SystemClock};
 use tollgate_rules::{Changes, Diagnostic, Options, RuleSet, Source};
 
@@ -99,6 +101,7 @@ impl<C: Clock> RuleLimiter<C> {
                 ..Descriptor::default()
             }],
             cost: Cost::ONE,
+            charge_denied: ChargeDenied::Never,
         })
     }
 

@@ -144,7 +144,7 @@ impl<'a> Apart<'a> {
     pub(super) fn to_release(&self, holding: &[usize]) -> Vec<usize> {
         let asks = |part: &usize| {
             let mut lines = self.parts[*part].lines.iter();
-            lines.any(|line| self.line(*line).charge.on_denial == OnDenial::Charge)
+            lines.any(|line| self.line(*line).penalty() > 0)
         };
         let mut parts = self.every_part();
         parts.retain(|part| holding.contains(part) || asks(part));

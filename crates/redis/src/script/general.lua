@@ -891,7 +891,7 @@ local function charge(lines, refused)
   for _, line in ipairs(lines) do
     if not refused then
       if not line.refused then take(line.account, line, line.take) end
-    elseif line.penalty > 0 and line.units <= line.cap then
+    elseif line.penalty > 0 then
       penalise(line.account, line, line.penalty)
     end
   end

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use pbjson_types::Struct;
 use tollgate_core::{Answer, Limit, Limited, Status};
 
-use super::{Seconds, code, overall_code, unit};
+use super::{Seconds, Times, code, overall_code, unit};
 use crate::rate_limit_response::rate_limit::Unit;
 
 /// The response to `answer` in the JSON of proto3, members in the order of their names.
@@ -21,38 +21,39 @@ pub fn json(answer: &Answer, dynamic_metadata: Option<&Struct>) -> Vec<u8> {
         out.extend_from_slice(b"\"dynamicMetadata\":");
         write(&mut out, format_args!("{sorted},"));
     }
-    write_members(answer, &mut out);
+    write_members(answer, Times::WholeSeconds, &mut out);
     out.push(b'}');
     out
 }
 
-/// Adds the members of [`json`] to `out`, without the braces around them: for a larger object.
-pub fn write_members(answer: &Answer, out: &mut Vec<u8>) {
+/// Adds the members of [`json`] to `out`, without the braces around them, for a larger object; with
+/// times as its reader needs them.
+pub fn write_members(answer: &Answer, times: Times, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\"overallCode\":\"");
     out.extend_from_slice(overall_code(answer).as_str_name().as_bytes());
     out.push(b'"');
     for (index, status) in answer.statuses.iter().enumerate() {
         out.extend_from_slice(if index == 0 { b",\"statuses\":[" } else { b"," });
-        write_status(status, out);
+        write_status(status, times, out);
     }
     if !answer.statuses.is_empty() {
         out.push(b']');
     }
 }
 
-fn write_status(status: &Status, out: &mut Vec<u8>) {
+fn write_status(status: &Status, times: Times, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"code\":\"");
     out.extend_from_slice(code(status).as_str_name().as_bytes());
     out.push(b'"');
     match status {
         Status::NoLimit => {}
         Status::Unlimited { .. } => write_remaining(u32::MAX, out),
-        Status::Limited(limited) => write_limited(limited, out),
+        Status::Limited(limited) => write_limited(limited, times, out),
     }
     out.push(b'}');
 }
 
-fn write_limited(limited: &Limited, out: &mut Vec<u8>) {
+fn write_limited(limited: &Limited, times: Times, out: &mut Vec<u8>) {
     out.extend_from_slice(b",\"currentLimit\":{");
     if let Some(name) = limited.rule.name.as_deref().filter(|name| !name.is_empty()) {
         out.extend_from_slice(b"\"name\":");
@@ -60,8 +61,13 @@ fn write_limited(limited: &Limited, out: &mut Vec<u8>) {
         out.push(b',');
     }
     write_limit(&limited.limit, out);
-    let reset = Seconds(limited.decision.reset());
-    write(out, format_args!("}},\"durationUntilReset\":\"{reset}\""));
+    let reset = limited.decision.reset();
+    out.extend_from_slice(b"},\"durationUntilReset\":\"");
+    match times {
+        Times::WholeSeconds => write(out, format_args!("{}s", reset.as_secs_ceil())),
+        Times::Exact => write(out, format_args!("{}", Seconds(reset))),
+    }
+    out.push(b'"');
     write_remaining(limited.remaining(), out);
 }
 

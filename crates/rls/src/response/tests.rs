@@ -66,11 +66,11 @@ fn every_status_is_told_in_its_place() {
         "statuses": [
             {"code": "OK"},
             {"code": "OK", "limitRemaining": 4_294_967_295_u32},
-            {"code": "OK", "limitRemaining": 7, "durationUntilReset": "0.800s",
+            {"code": "OK", "limitRemaining": 7, "durationUntilReset": "1s",
              "currentLimit": {"requestsPerUnit": 9, "unit": "MINUTE", "name": "n"}},
-            {"code": "OVER_LIMIT", "limitRemaining": 2, "durationUntilReset": "0.000000001s",
+            {"code": "OVER_LIMIT", "limitRemaining": 2, "durationUntilReset": "1s",
              "currentLimit": {"requestsPerUnit": 10, "name": "n"}},
-            {"code": "OK", "limitRemaining": 0, "durationUntilReset": "0.000000001s",
+            {"code": "OK", "limitRemaining": 0, "durationUntilReset": "1s",
              "currentLimit": {"requestsPerUnit": 9, "unit": "MINUTE", "name": "n"}},
         ]
     });
@@ -125,6 +125,21 @@ fn a_response_comes_back_from_both_its_forms() {
 }
 
 #[test]
+fn envoy_is_told_whole_seconds_that_are_never_too_few() {
+    for (nanos, seconds) in [
+        (0, 0),
+        (1, 1),
+        (999_999_999, 1),
+        (1_000_000_000, 1),
+        (10_280_000_000, 11),
+        (u64::MAX, 18_446_744_074),
+    ] {
+        let told = whole(Span::from_nanos(nanos));
+        assert_eq!((told.seconds, told.nanos), (seconds, 0), "{nanos}");
+    }
+}
+
+#[test]
 fn every_window_of_the_protocol_has_its_unit() {
     let units = [
         (1, Unit::Second),
@@ -158,7 +173,9 @@ fn spans_are_written_as_the_messages_write_them() {
         u64::MAX,
     ] {
         let span = Span::from_nanos(nanos);
-        let message = serde_json::to_value(exact(span)).unwrap();
+        let seconds = i64::try_from(nanos / NANOS_PER_SECOND).unwrap();
+        let nanos = i32::try_from(nanos % NANOS_PER_SECOND).unwrap();
+        let message = serde_json::to_value(Duration { seconds, nanos }).unwrap();
         assert_eq!(Value::from(duration(span)), message, "{nanos}");
     }
     assert_eq!(duration(Span::from_millis(800)), "0.800s");

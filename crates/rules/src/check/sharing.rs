@@ -10,16 +10,13 @@ struct Shared<'d> {
     descriptor: &'d DescriptorDraft,
     rate_limit: &'d RateLimitDraft,
     limit: &'d Limit,
-    /// Whether its own refusal is charged.
-    charges_denied: bool,
 }
 
 /// Warns about the words of a domain, and of each of its limits, that change nothing. `outer` is
 /// what holds around the domain.
 pub(super) fn checked(draft: &DomainDraft, outer: Sharing, findings: &mut Findings) {
-    let charge_denied = draft.charge_denied.is_some_and(|flag| flag.value);
     let mut limits = Vec::new();
-    collect(&draft.descriptors, charge_denied, &mut limits);
+    collect(&draft.descriptors, &mut limits);
     let holds = draft.sharing.within(outer);
     for shared in &limits {
         shared.check_mode(findings);
@@ -43,11 +40,7 @@ pub(super) fn checked(draft: &DomainDraft, outer: Sharing, findings: &mut Findin
     }
 }
 
-fn collect<'d>(
-    descriptors: &'d [DescriptorDraft],
-    charge_denied: bool,
-    into: &mut Vec<Shared<'d>>,
-) {
+fn collect<'d>(descriptors: &'d [DescriptorDraft], into: &mut Vec<Shared<'d>>) {
     for descriptor in descriptors {
         if let Some(rate_limit) = &descriptor.rate_limit
             && let Some(limit) = &rate_limit.limit
@@ -56,10 +49,9 @@ fn collect<'d>(
                 descriptor,
                 rate_limit,
                 limit,
-                charges_denied: charge_denied && descriptor.flags.shadow_mode.is_none(),
             });
         }
-        collect(&descriptor.descriptors, charge_denied, into);
+        collect(&descriptor.descriptors, into);
     }
 }
 
@@ -144,10 +136,6 @@ impl Shared<'_> {
                 ),
             });
         }
-        let charges = mode == Mode::Leased && self.charges_denied;
-        charges.then_some((
-            "`charge_denied` charges refusals as well, and a lease has nothing to charge them to",
-            "remove `charge_denied`",
-        ))
+        None
     }
 }

@@ -34,6 +34,7 @@ impl Reader<'_> {
             limit: None,
             name: None,
             replaces: Vec::new(),
+            charge_denied: None,
             sharing: SharingDraft::default(),
         };
         if let Body::Scalar(scalar) = &node.body {
@@ -47,7 +48,7 @@ impl Reader<'_> {
             .get("name")
             .and_then(|node| scalar::text(node, "name", self.findings));
         draft.replaces = self.replaces(&table, draft.name.as_ref());
-        draft.sharing = self.sharing(&table);
+        (draft.charge_denied, draft.sharing) = (self.charge_denied(&table), self.sharing(&table));
         let unlimited = table
             .get("unlimited")
             .and_then(|node| scalar::flag(node, "unlimited", self.findings));

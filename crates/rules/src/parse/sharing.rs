@@ -2,8 +2,11 @@
 
 use std::num::NonZeroU32;
 
+use tollgate_core::ChargeDenied;
+
 use crate::draft::{DomainDraft, Spanned};
 use crate::findings::Findings;
+use crate::place::CHARGE_DENIED;
 use crate::scalar;
 use crate::sharing::{MODES, NODES, ON_STORE_ERROR, SharingDraft, mode, on_store_error};
 
@@ -30,6 +33,24 @@ impl Reader<'_> {
                 Some(Spanned { value, mark })
             }),
         }
+    }
+
+    /// Which denied requests are charged: a word, or a flag as in Envoy's terms.
+    pub(super) fn charge_denied(&mut self, table: &Table<'_>) -> Option<Spanned<ChargeDenied>> {
+        let key = "charge_denied";
+        let node = table.get(key)?;
+        let value = if scalar::is_flag(node) {
+            match scalar::flag(node, key, self.findings)? {
+                true => ChargeDenied::Always,
+                false => ChargeDenied::Never,
+            }
+        } else {
+            let word = self.word(node, key, &CHARGE_DENIED)?;
+            let mut all = ChargeDenied::ALL.into_iter();
+            all.find(|one| one.to_string() == word)?
+        };
+        let mark = node.mark;
+        Some(Spanned { value, mark })
     }
 
     fn sharing_word<T>(

@@ -13,6 +13,9 @@ fn example(form: Form) -> Vec<String> {
     match form {
         Form::Text => vec!["text".to_owned(), "10".to_owned(), "true".to_owned()],
         Form::Flag => vec!["false".to_owned(), "true".to_owned()],
+        Form::ChargeDenied => ["never", "excess", "always", "false", "true"]
+            .map(str::to_owned)
+            .into(),
         Form::Count(min, max) => vec![min.to_string(), max.to_string()],
         Form::Unit(words) => words.iter().map(|word| word.to_uppercase()).collect(),
         Form::Choice(words) => words.iter().map(|word| (*word).to_owned()).collect(),
@@ -82,6 +85,7 @@ fn the_parser_refuses_what_the_schema_does() {
     let wrong = [
         (Place::Domain, "domain", "[a]"),
         (Place::Domain, "charge_denied", "maybe"),
+        (Place::RateLimit, "charge_denied", "'true'"),
         (Place::Domain, "descriptors", "{}"),
         (Place::Descriptor, "value", "1.5"),
         (Place::Descriptor, "descriptors", "[x]"),

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use tollgate_core::{
-    Answer, Cost, Descriptor, Entry, Key, KeyHasher, Ledger, Limited, Moment, Now, Override,
-    Request, Span, Status,
+    Answer, ChargeDenied, Cost, Descriptor, Entry, Key, KeyHasher, Ledger, Limited, Moment, Now,
+    Override, Request, Span, Status,
 };
 use tollgate_rules::{Changes, Loaded, Options, Resolved, RuleSet, Source};
 
@@ -73,6 +73,7 @@ pub(crate) fn request<'a>(descriptors: &[Pairs<'a>]) -> Request<'a> {
         domain: b"d",
         descriptors: descriptors.iter().map(|pairs| descriptor(pairs)).collect(),
         cost: Cost::ONE,
+        charge_denied: ChargeDenied::Never,
     }
 }
 

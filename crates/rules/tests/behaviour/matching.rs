@@ -1,7 +1,7 @@
 //! Which rule a request meets, and under which key it counts.
 
 use serde_json::json;
-use tollgate_core::{Cost, Enforcement, OnDenial, Request, Span, Status, Wait};
+use tollgate_core::{ChargeDenied, Cost, Enforcement, OnDenial, Request, Span, Status, Wait};
 
 use crate::desk::{Desk, clean, domain, load, overriding, request};
 
@@ -261,6 +261,59 @@ fn modes_become_what_a_refusal_does() {
         ]
     );
     assert!(charges.iter().all(|c| c.on_denial == OnDenial::Charge));
+}
+
+#[test]
+fn charge_denied_is_the_rule_s_own_else_the_domain_s_else_the_protocol_s() {
+    let own = |word: &str| {
+        let limit = format!("{{unit: day, requests_per_unit: 5, charge_denied: {word}}}");
+        format!("{{key: {word}, rate_limit: {limit}}}\n")
+    };
+    let rules = ["never", "excess", "always", "false", "true"]
+        .map(own)
+        .concat();
+    let text = domain(&format!("{rules}{{key: unsaid, rate_limit: 5/day}}"));
+    let on_denial = |desk: &Desk, charge_denied, key, cost| {
+        let pairs = [(key, "x")];
+        let request = Request {
+            charge_denied,
+            cost,
+            ..request(&[&pairs])
+        };
+        desk.resolve(&request).charges()[0].on_denial
+    };
+    let desk = Desk::new(clean(&text));
+    let (one, two, peek) = (Cost::ONE, Cost::Take(2), Cost::Peek(2));
+    for (key, cost, charged) in [
+        ("never", two, false),
+        ("false", two, false),
+        ("excess", one, false),
+        ("excess", peek, false),
+        ("excess", two, true),
+        ("always", one, true),
+        ("true", one, true),
+    ] {
+        let unsaid = ChargeDenied::Never;
+        let is_charged = on_denial(&desk, unsaid, key, cost) == OnDenial::Charge;
+        assert_eq!(is_charged, charged, "{key} {cost:?}");
+    }
+    for charge_denied in ChargeDenied::ALL {
+        for cost in [one, two] {
+            let of = |desk, unsaid| on_denial(desk, unsaid, "unsaid", cost);
+            assert_eq!(of(&desk, charge_denied), charge_denied.on_denial(cost));
+            let said = Desk::new(clean(&format!("charge_denied: {charge_denied}\n{text}")));
+            assert_eq!(
+                of(&said, ChargeDenied::Never),
+                charge_denied.on_denial(cost)
+            );
+            assert_eq!(
+                of(&said, ChargeDenied::Always),
+                charge_denied.on_denial(cost)
+            );
+            let never = on_denial(&said, ChargeDenied::Always, "never", cost);
+            assert_eq!(never, OnDenial::Keep);
+        }
+    }
 }
 
 #[test]

@@ -427,13 +427,6 @@ fn modes_that_do_not_suit() {
         "write-back-log",
         limit(&format!("{five}\nalgorithm: sliding_log\nmode: write_back")),
     );
-    warned(
-        "leased-and-charge-denied",
-        format!(
-            "charge_denied: true\n{}",
-            limit(&format!("{five}\nmode: leased"))
-        ),
-    );
     let ban = check(
         "leased-ban",
         limit("unit: minute\nrequests_per_unit: 0\nmode: leased"),

@@ -9,6 +9,7 @@ mod http_client;
 mod grpc_client;
 
 mod crowd;
+mod debits;
 mod exact;
 
 mod told;

@@ -105,7 +105,7 @@ async fn the_rules_in_force_are_shown() {
     assert_eq!(json["domains"], json!(["d"]));
     let expected = json!({
         "domain": "d", "rule": "user", "text": "2 per 1d fixed_window soft 50%",
-        "enforcement": "enforce", "chargeDenied": false, "changes": 0,
+        "enforcement": "enforce", "chargeDenied": null, "changes": 0,
         "limit": 2, "window": "1d", "algorithm": "fixed_window", "capacity": 3,
         "mode": "leased", "onStoreError": "local", "nodes": 3,
     });
