@@ -79,6 +79,11 @@ impl<'a> Spares<'a> {
         block
     }
 
+    /// How many blocks are set aside.
+    pub(crate) const fn count(&self) -> usize {
+        self.count
+    }
+
     pub(crate) const fn arena(&self) -> &'a Arena {
         self.arena
     }
@@ -107,6 +112,18 @@ impl<'a> Chain<'a> {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.front == self.back
+    }
+
+    /// Whether there are more than `count` blocks, which is how many are looked at.
+    pub(crate) fn is_longer_than(&self, count: usize) -> bool {
+        let mut walk = self.walk_on();
+        for _ in 0..count {
+            if walk.place.block == self.back.block {
+                return false;
+            }
+            self.step(&mut walk, 0);
+        }
+        true
     }
 
     /// Appends one byte, in a block set aside if the last one is full.

@@ -38,6 +38,13 @@
 //!
 //! # At the bound
 //!
+//! States in the arena have a budget of their own: [`Builder::limits`] sizes it for the limits that
+//! are known, and [`Memory::max_bytes_for`] says what others would take. When it is spent, keys
+//! that are not remembered give their blocks back first; then the cheapest of a few live keys is
+//! evicted, in the order below, and a long log loses its oldest entries instead. A search looks at
+//! a bounded number of keys, and goes on around the arena where the last one ended. A log that
+//! finds nobody to take from is denied with `StoreError::Full`.
+//!
 //! A key may live in 16 slots. With `max_keys` live keys a simulation of a million loses a few;
 //! `cargo xtask bench` prints how many were lost. With more, an insertion pushes out a key that was
 //! charged only once before one that came back, that one before one that was refused. Every live
@@ -67,6 +74,8 @@ mod lines;
 mod lines;
 
 mod ghosts;
+
+mod spilled;
 
 mod tag;
 

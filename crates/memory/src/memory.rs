@@ -1,5 +1,7 @@
 //! The store: what happens to a request, from its charges to its verdict.
 
+use std::sync::atomic::AtomicUsize;
+
 use tollgate_core::{
     Bill, Charge, Clock, Decision, Key, KeyHasher, Limit, Moment, Now, Span, Store, StoreError,
     Timeline, Verdict,
@@ -9,24 +11,24 @@ use crate::arena::{Arena, BLOCK_BYTES};
 use crate::clock::SystemClock;
 use crate::hasher::RandomKeys;
 use crate::table::Table;
+use crate::wide;
+
+mod builder;
 
 mod hold;
 
 mod quick;
 
+mod reclaim;
+
 mod single;
 
+pub use builder::Builder;
 use quick::Flat;
 
 /// Bytes of the store for each key of `max_keys` whose state fits a word: a slot of 16 bytes, and
 /// nearly half a slot of room so that hardly any key is lost.
 pub const BYTES_PER_KEY: usize = 24;
-/// The table takes these bytes but one in 2^6, in which the rest of the store finds room.
-const REST_SHIFT: u32 = 6;
-/// Bytes of the arena for each key of `max_keys`, of which only those in use are ever touched.
-const ARENA_BYTES_PER_KEY: usize = 256;
-/// The smallest arena: one large log beside a small table.
-const ARENA_BYTES_MIN: usize = 16 << 20;
 /// By how much readings of one clock that never goes back may differ between threads.
 const SKEW_MAX: Span = Span::from_millis(1);
 /// Decisions of a batch whose memory is asked for ahead of the one that is being made.
@@ -57,17 +59,10 @@ pub struct Memory<C = SystemClock> {
     keys: RandomKeys,
     table: Table,
     arena: Arena,
+    /// Keys that there is to be room for.
+    max_keys: usize,
     /// Where the search for memory that nobody needs goes on.
-    hand: crate::sync::AtomicU64,
-}
-
-/// How large a [`Memory`] is to be, and whose time it keeps.
-#[derive(Debug)]
-pub struct Builder<C = SystemClock> {
-    clock: C,
-    keys: RandomKeys,
-    max_keys: Option<usize>,
-    max_bytes: Option<usize>,
+    hand: AtomicUsize,
 }
 
 /// What a store holds, at one moment.
@@ -75,7 +70,8 @@ pub struct Builder<C = SystemClock> {
 pub struct Stats {
     /// Keys that are remembered now.
     pub live_keys: u64,
-    /// Live keys that were given up for their memory since the store was built.
+    /// Live keys that were evicted since the store was built, and logs that lost their oldest
+    /// entries, for their memory.
     pub evicted_keys: u64,
     /// Bytes of the states that are larger than a word.
     pub arena_bytes: u64,
@@ -89,91 +85,12 @@ pub(crate) struct Time<'c> {
     clock: Option<&'c dyn Clock>,
 }
 
-// === impl Builder ===
-
-impl<C: Clock> Builder<C> {
-    /// Room for this many live keys: [`BYTES_PER_KEY`] bytes each, and an arena of up to 256 bytes
-    /// each for states that are larger than a word, of which only what is used is ever touched.
-    /// 1 000 000 if nothing is said.
-    pub fn max_keys(self, keys: usize) -> Builder<C> {
-        Builder {
-            max_keys: Some(keys),
-            ..self
-        }
-    }
-
-    /// All that the store may use, in bytes. Without `max_keys` the table of slots takes half.
-    pub fn max_bytes(self, bytes: usize) -> Builder<C> {
-        Builder {
-            max_bytes: Some(bytes),
-            ..self
-        }
-    }
-
-    /// Another clock than the machine's.
-    pub fn clock<D: Clock>(self, clock: D) -> Builder<D> {
-        let Builder {
-            keys,
-            max_keys,
-            max_bytes,
-            ..
-        } = self;
-        Builder {
-            clock,
-            keys,
-            max_keys,
-            max_bytes,
-        }
-    }
-
-    /// Other keys than random ones: for tests that must repeat.
-    pub fn keys(self, keys: RandomKeys) -> Builder<C> {
-        Builder { keys, ..self }
-    }
-
-    /// Builds the store and allocates its table.
-    pub fn build(self) -> Memory<C> {
-        let (table, arena) = match (self.max_keys, self.max_bytes) {
-            (Some(keys), Some(bytes)) => {
-                let table = table_bytes(keys).min(bytes);
-                (table, bytes - table)
-            }
-            (None, Some(bytes)) => (bytes / 2, bytes / 2),
-            (keys, None) => {
-                let keys = keys.unwrap_or(1_000_000);
-                let arena = keys
-                    .saturating_mul(ARENA_BYTES_PER_KEY)
-                    .max(ARENA_BYTES_MIN);
-                (table_bytes(keys), arena)
-            }
-        };
-        Memory {
-            clock: self.clock,
-            keys: self.keys,
-            table: Table::with_bytes(table),
-            arena: Arena::with_blocks(arena / BLOCK_BYTES),
-            hand: crate::sync::AtomicU64::new(0),
-        }
-    }
-}
-
-/// What of the bytes for so many keys is the table's.
-const fn table_bytes(keys: usize) -> usize {
-    let bytes = keys.saturating_mul(BYTES_PER_KEY);
-    bytes - (bytes >> REST_SHIFT)
-}
-
 // === impl Memory ===
 
 impl Memory {
     /// A store yet to be sized.
     pub fn builder() -> Builder {
-        Builder {
-            clock: SystemClock::new(),
-            keys: RandomKeys::new(),
-            max_keys: None,
-            max_bytes: None,
-        }
+        Builder::new()
     }
 }
 
@@ -281,7 +198,17 @@ impl<C: Clock> Memory<C> {
         &self.clock
     }
 
-    /// Live keys that were given up for their memory since the store was built.
+    /// What [`Builder::max_bytes`] would have to be for `max_keys` keys of this limit, if the store
+    /// is too small for them: then live keys are evicted before there are so many. `None` if it has
+    /// room for them.
+    pub fn max_bytes_for(&self, limit: &Limit) -> Option<usize> {
+        let needed = self.max_keys.saturating_mul(wide::bytes_max(limit));
+        let is_short = needed > self.arena.bytes();
+        is_short.then(|| needed.saturating_add(builder::table_bytes(self.max_keys)))
+    }
+
+    /// Live keys that were evicted since the store was built, and logs that lost their oldest
+    /// entries, for their memory.
     pub fn evicted_keys(&self) -> u64 {
         self.table.evicted()
     }

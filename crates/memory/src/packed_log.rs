@@ -5,7 +5,7 @@
 //! unit, their number comes before it, with the lowest bit set. So the list can be read in both
 //! directions. 500 requests in an hour take 5 bytes each: nearly all pauses are below 2^34 ns.
 
-use tollgate_core::{Entries, LogEntry, Moment, Span};
+use tollgate_core::{Entries, Limit, LogEntry, Moment, Span};
 
 use crate::arena::{BlockId, PAYLOAD};
 use crate::chain::{Chain, End, Spares, Walk};
@@ -16,6 +16,11 @@ const ENTRY_BYTES_MAX: usize = 13;
 const PUSHES_MAX: usize = 2;
 // So one block that is set aside is enough for any decision.
 const _: () = assert!(PUSHES_MAX * ENTRY_BYTES_MAX <= PAYLOAD);
+
+/// A log of more blocks than this is shortened for the sake of its memory, and not forgotten.
+const LONG: usize = 8;
+/// By how many blocks.
+const SHORTENED_BY: usize = 2;
 
 /// The entries of one key's log.
 #[derive(Debug)]
@@ -95,6 +100,33 @@ impl<'a> PackedLog<'a> {
         // What is written down is the slot's from here on.
         (self.chain.front, self.chain.back, self.head) = (End::default(), End::default(), None);
         Some(head)
+    }
+
+    /// Gives up the oldest entries for their blocks, if the log is long; says whether it is. The
+    /// log stays where it is.
+    pub(crate) fn shorten(mut self) -> bool {
+        let is_long = self.chain.is_longer_than(LONG);
+        while is_long && self.chain.spares.count() < SHORTENED_BY {
+            self.pop_oldest();
+        }
+        self.close();
+        is_long
+    }
+
+    /// The most blocks that the log of a key takes under `limit`, all told.
+    ///
+    /// An entry takes the more bytes the longer the pause before it, but only by the logarithm: as
+    /// many as fit are longest together with even pauses.
+    pub(crate) fn blocks_max(limit: &Limit) -> usize {
+        let entries = u64::from(limit.capacity());
+        let pause = limit.window().as_nanos() / entries.max(1);
+        let bits = u64::from((pause.saturating_mul(2) | 1).ilog2()) + 1;
+        let bytes = entries.saturating_mul(7 + bits).div_ceil(7);
+        let blocks = bytes.div_ceil(u64::try_from(PAYLOAD).unwrap_or(u64::MAX));
+        // The head, and a block of which the first entries have left.
+        usize::try_from(blocks)
+            .unwrap_or(usize::MAX)
+            .saturating_add(2)
     }
 
     /// Takes over blocks that were set aside elsewhere.

@@ -10,11 +10,23 @@ use tollgate_core::StoreError;
 /// How often a thread looks again for another's unfinished decision to end before it gives up.
 ///
 /// What is waited for takes well under a microsecond; only a thread that was suspended in the
-/// middle of it makes anybody wait for longer, and then every look gives the processor away.
-pub(crate) const LOOKS_MAX: u32 = 1 << 22;
+/// middle of it makes anybody wait for longer, at most for about a second.
+#[cfg(not(loom))]
+pub(crate) const LOOKS_MAX: u32 = SPINS_MAX + YIELDS_MAX + SLEEPS_MAX;
+#[cfg(loom)]
+pub(crate) const LOOKS_MAX: u32 = 1 << 13;
 /// How many of these looks are made without giving the processor away.
 #[cfg(not(loom))]
 const SPINS_MAX: u32 = 64;
+/// How many after those give it to whoever wants it.
+#[cfg(not(loom))]
+const YIELDS_MAX: u32 = 256;
+/// How many after those sleep, so that many who wait leave the processors to the one that they wait
+/// for.
+#[cfg(not(loom))]
+const SLEEPS_MAX: u32 = 1 << 13;
+#[cfg(not(loom))]
+const SLEEP: std::time::Duration = std::time::Duration::from_micros(100);
 /// Pauses of the processor for which a thread stands aside at first.
 #[cfg(not(loom))]
 const PAUSES: u32 = 16;
@@ -61,8 +73,10 @@ impl Patience {
         #[cfg(not(loom))]
         if self.looks < SPINS_MAX {
             std::hint::spin_loop();
-        } else {
+        } else if self.looks < SPINS_MAX + YIELDS_MAX {
             std::thread::yield_now();
+        } else {
+            std::thread::sleep(SLEEP);
         }
         Ok(())
     }

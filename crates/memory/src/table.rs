@@ -32,16 +32,20 @@ use crate::ghosts::{BUCKETS_PER_GHOST, Ghosts};
 use crate::line::{Line, Room, SLOTS, is_live, standing};
 use crate::lines::Lines;
 use crate::pair::{Pair, Seen};
+use crate::spilled::Spilled;
 use crate::sync::{AtomicBool, AtomicU64, Ordering, Patience};
 use crate::tag::{Heat, halves};
 
-/// Bytes of a bucket, with its hand and its part of the ghosts.
-const BUCKET_BYTES: usize = 2 * size_of::<Line>() + 1 + 4 / BUCKETS_PER_GHOST;
+/// Bytes of a bucket, with its hand, its part of the ghosts and a bit for each slot.
+const BUCKET_BYTES: usize = 2 * size_of::<Line>() + 1 + 4 / BUCKETS_PER_GHOST + 2 * SLOTS / 8;
+/// What the bits above the bits of the slots take: one byte in 2^13.
+const WORDS_SHIFT: u32 = 13;
 /// Up to how many slots in use a bucket is taken without looking whether the other is emptier.
 const ROOMY_MAX: usize = SLOTS;
-/// The fewest buckets: a table for a handful of keys is not worth a loss.
+/// The fewest buckets: so many that a decision on as many keys as there may be in a request never
+/// finds all the places of one of them locked by itself.
 #[cfg(not(loom))]
-const BUCKETS_MIN: usize = 16;
+const BUCKETS_MIN: usize = tollgate_core::CHARGES_MAX;
 #[cfg(loom)]
 const BUCKETS_MIN: usize = 2;
 /// Locks that serialise insertions.
@@ -62,6 +66,7 @@ pub(crate) struct Table {
     /// For each bucket, where the hand stands that evicts new keys.
     hands: Box<[AtomicU8]>,
     ghosts: Ghosts,
+    spilled: Spilled,
     gates: Box<[AtomicBool]>,
     evicted: AtomicU64,
 }
@@ -93,12 +98,13 @@ struct Gate<'t>(&'t AtomicBool);
 
 impl Table {
     /// Bytes that a table of any size takes beside its buckets.
-    pub(crate) const FIXED_BYTES: usize = GATES + size_of::<Table>();
+    pub(crate) const FIXED_BYTES: usize = GATES + size_of::<Table>() + 2 * size_of::<u64>();
 
     /// A table of at most `bytes`, but never of fewer than a handful of buckets.
     pub(crate) fn with_bytes(bytes: usize) -> Table {
-        let buckets = (bytes.saturating_sub(Table::FIXED_BYTES) / BUCKET_BYTES).max(BUCKETS_MIN);
-        Table::with_buckets(buckets)
+        let bytes = bytes.saturating_sub(Table::FIXED_BYTES);
+        let buckets = (bytes - (bytes >> WORDS_SHIFT)) / BUCKET_BYTES;
+        Table::with_buckets(buckets.max(BUCKETS_MIN))
     }
 
     /// A table of this many buckets, at least two.
@@ -118,6 +124,7 @@ impl Table {
             lines: Lines::zeroed(2 * buckets),
             hands,
             ghosts: Ghosts::beside(buckets),
+            spilled: Spilled::beside(2 * buckets * SLOTS),
             gates: (0..GATES).map(|_| AtomicBool::new(false)).collect(),
             evicted: AtomicU64::new(0),
         }
@@ -125,7 +132,8 @@ impl Table {
 
     /// Bytes of all that the table holds.
     pub(crate) fn bytes(&self) -> usize {
-        size_of_val(&*self.lines) + self.hands.len() + self.ghosts.bytes() + Table::FIXED_BYTES
+        let beside = self.hands.len() + self.ghosts.bytes() + self.spilled.bytes();
+        size_of_val(&*self.lines) + beside + Table::FIXED_BYTES
     }
 
     /// Live keys that an insertion pushed out.
@@ -145,15 +153,34 @@ impl Table {
         self.lines.iter().flat_map(|line| &line.slots)
     }
 
-    /// The slot with this number, counted round and round.
-    pub(crate) fn slot(&self, number: u64) -> &Pair {
-        let index = usize::try_from(number).unwrap_or(0) % self.slot_count();
-        &self.lines[index / SLOTS].slots[index % SLOTS]
+    /// The slot with this number, in the order of memory.
+    pub(crate) fn slot(&self, number: usize) -> &Pair {
+        &self.lines[number / SLOTS].slots[number % SLOTS]
     }
 
-    /// How many slots there are.
-    pub(crate) fn slot_count(&self) -> usize {
-        self.lines.len() * SLOTS
+    /// The number of a slot of this table.
+    fn number_of(&self, slot: &Pair) -> usize {
+        let bytes = std::ptr::from_ref(slot).addr() - self.lines.as_ptr().addr();
+        let (line, rest) = (bytes / size_of::<Line>(), bytes % size_of::<Line>());
+        line * SLOTS + rest / size_of::<Pair>()
+    }
+
+    /// A slot's state is in the arena from now on; the slot was published before.
+    pub(crate) fn note_spilled(&self, slot: &Pair) {
+        self.spilled.insert(self.number_of(slot));
+    }
+
+    /// The first slot from this number on whose state may be in the arena.
+    pub(crate) fn next_spilled(&self, from: usize) -> Option<usize> {
+        self.spilled.next(from)
+    }
+
+    /// The state of the slot with this number was not in the arena.
+    pub(crate) fn forget_spilled(&self, number: usize) {
+        self.spilled.remove(number, || {
+            let tag = self.slot(number).load().tag;
+            tag.is_wide() || tag.is_locked()
+        });
     }
 
     /// Where `key` may live.
@@ -276,11 +303,16 @@ impl Table {
     /// A key has lost its slot: counts it if it was live, and remembers it if it was refused.
     pub(crate) fn lost(&self, key: Seen, now: Now) {
         if is_live(key, now) {
-            self.evicted.fetch_add(1, Ordering::Relaxed);
+            self.count_eviction();
         }
         if key.tag.heat() == Heat::Refused {
             self.ghosts.remember(key.tag.fingerprint_bits());
         }
+    }
+
+    /// A live key has lost its state, or a part of it.
+    pub(crate) fn count_eviction(&self) {
+        self.evicted.fetch_add(1, Ordering::Relaxed);
     }
 
     fn choose(&self, place: Place, now: Now) -> Option<(&Pair, Seen)> {

@@ -9,7 +9,7 @@ use tollgate_core::{
     SlidingWindow, Usage,
 };
 
-use crate::arena::{Arena, BlockId, PAYLOAD};
+use crate::arena::{Arena, BLOCK_BYTES, BlockId, PAYLOAD};
 use crate::chain::Spares;
 use crate::packed_log::PackedLog;
 
@@ -151,6 +151,23 @@ pub(crate) fn free(slot_word: u64, arena: &Arena) {
     } else {
         give_all(first, &mut Spares::new(arena));
     }
+}
+
+/// Takes some blocks from a long log, the oldest entries with them; says whether it was one.
+pub(crate) fn shorten(slot_word: u64, arena: &Arena) -> bool {
+    let first = block(slot_word).filter(|first| arena.byte(*first, KIND_AT) == KIND_LOG);
+    first.is_some_and(|first| PackedLog::open(Spares::new(arena), first).shorten())
+}
+
+/// The bytes in the arena that a key of `limit` can take, at most.
+pub(crate) fn bytes_max(limit: &Limit) -> usize {
+    let blocks = match limit.algorithm() {
+        _ if !is_wide(limit) || limit.capacity() == 0 => 0,
+        Algorithm::SlidingLog => PackedLog::blocks_max(limit),
+        Algorithm::SlidingWindow(segments) => blocks_of(segments),
+        _ => 1,
+    };
+    blocks.saturating_mul(BLOCK_BYTES)
 }
 
 fn blocks_of(segments: Segments) -> usize {

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tollgate_core::Mode;
+use tollgate_core::{Limit, Mode};
 use tollgate_rules::{Changes, Diagnostic, Loaded, ReadError, RuleSet, Source, read_paths};
 use tracing::{error, info, warn};
 
@@ -131,6 +131,22 @@ impl Reader {
                 );
             }
         }
+        for view in rules.rules() {
+            let domain = &view.rule.domain;
+            let max_bytes = view
+                .limit
+                .and_then(|limit| stores.memory().max_bytes_for(&limit));
+            if let (Some(max_bytes), false) = (max_bytes, stores.of(Some(domain)).is_shared()) {
+                let rule = view.rule.shown();
+                warn!(
+                    domain,
+                    rule,
+                    max_bytes,
+                    "the memory is too small for `max_keys` keys of this rule: live keys may be \
+                     evicted before there are so many; set `memory.max_bytes`"
+                );
+            }
+        }
         // What the settings say of all rules was meant for those in Redis.
         let holds = [Mode::Strict, self.config.sharing.mode];
         for view in rules.rules() {
@@ -144,6 +160,14 @@ impl Reader {
             }
         }
     }
+}
+
+/// The limits in the rules files as far as they can be read: what the store in memory is sized for.
+/// Mistakes are told when the rules are put in effect.
+pub(crate) fn known_limits(config: &Config) -> Vec<Limit> {
+    let sources = read_paths(&config.rules).unwrap_or_default();
+    let rules = config.load(&sources).rules;
+    rules.rules().filter_map(|view| view.limit).collect()
 }
 
 fn tell(diagnostics: &[Diagnostic]) {

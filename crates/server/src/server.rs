@@ -25,7 +25,7 @@ use crate::open_files;
 use crate::options::Options;
 use crate::phase::{Stop, Stopping, phase};
 use crate::reclaim::reclaim;
-use crate::reload::{Outcome, Reader};
+use crate::reload::{Outcome, Reader, known_limits};
 use crate::stores::Stores;
 use crate::vigil::watch_over;
 use crate::watch::{ORDERS_MAX, Order, keep};
@@ -128,7 +128,7 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
 ///
 /// [`ServeError`]. A mistake in one domain is none: the domain is left out and the log says why.
 pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Running, ServeError> {
-    let stores = Stores::open(config, Arc::new(clock))
+    let stores = Stores::open(config, &known_limits(config), Arc::new(clock))
         .map_err(|(name, source)| ServeError::Store { name, source })?;
     if config.sharing != Sharing::default() && stores.in_redis().next().is_none() {
         warn!("`mode`, `on_store_error` and `nodes` have no effect: no store is in Redis");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tollgate_core::{Charge, Clock, Key, KeyHasher, Store, StoreError, Verdict};
+use tollgate_core::{Charge, Clock, Key, KeyHasher, Limit, Store, StoreError, Verdict};
 use tollgate_memory::Memory;
 use tollgate_redis::{Fallback, InvalidConfig, Redis, Servers};
 use tracing::{debug, info, warn};
@@ -46,16 +46,18 @@ pub(crate) struct Shared(Arc<Memory<Arc<dyn Clock>>>);
 // === impl Stores ===
 
 impl Stores {
-    /// Builds every store. Redis is connected in the background.
+    /// Builds every store. Redis is connected in the background. The store in memory is sized for
+    /// these limits, if the settings do not say how large it is.
     ///
     /// # Errors
     ///
     /// What is wrong with which of them.
     pub(crate) fn open(
         config: &Config,
+        limits: &[Limit],
         clock: Arc<dyn Clock>,
     ) -> Result<Stores, (String, InvalidConfig)> {
-        let mut builder = Memory::builder().clock(clock);
+        let mut builder = Memory::builder().clock(clock).limits(limits);
         if let Some(keys) = config.memory.max_keys {
             builder = builder.max_keys(keys);
         }

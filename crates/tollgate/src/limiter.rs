@@ -26,7 +26,9 @@ pub const FAILURE_WAIT: Span = Span::SECOND;
 /// One limit over any number of keys.
 ///
 /// A key is anything that can be hashed: a name, a number, an address, a tuple of them. Share a
-/// limiter by reference or in an [`Arc`]; every method takes `&self` and never blocks.
+/// limiter by reference or in an [`Arc`]; nobody waits for anybody
+/// else, but for a thread that was suspended in the middle of a decision on the same key, and for
+/// that one about a second at most.
 ///
 /// # Example
 ///
@@ -68,7 +70,8 @@ impl Limiter {
 impl<C: Clock> Limiter<C> {
     /// Another limit in the same memory, for requests that meet both; see [`crate::check_all`].
     ///
-    /// The two share room, not counters: each key counts under each limit by itself.
+    /// The two share room, not counters: each key counts under each limit by itself. Room for large
+    /// states is made when the first is built: see [`Builder::sibling_limits`].
     pub fn sibling(&self, name: &str, limit: Limit) -> Limiter<C> {
         Limiter {
             limit,

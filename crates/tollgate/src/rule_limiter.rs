@@ -8,7 +8,7 @@ use tollgate_core::{
     Answer, ChargeDenied, Clock, Cost, Descriptor, Entry, RESOLUTIONS_MAX, Request, StoreError,
 };
 use tollgate_memory::{Memory, SystemClock};
-use tollgate_rules::{Changes, Diagnostic, Options, RuleSet, Source};
+use tollgate_rules::{Changes, Diagnostic, Loaded, Options, RuleSet, Source};
 
 /// The limits of a rules file, which can be replaced while they are in use.
 ///
@@ -52,13 +52,15 @@ impl RuleLimiter {
     ///
     /// [`InvalidRules`] if there is any mistake in them; warnings are no mistakes.
     pub fn from_yaml(text: &str) -> Result<RuleLimiter, InvalidRules> {
-        RuleLimiter::from_sources(&[Source::new("rules", text)], Memory::builder().build())
+        let loaded = RuleSet::parse(&[Source::new("rules", text)], &Options::default());
+        let limits: Vec<_> = loaded.rules.rules().filter_map(|rule| rule.limit).collect();
+        RuleLimiter::from_loaded(loaded, Memory::builder().limits(&limits).build())
     }
 }
 
 impl<C: Clock> RuleLimiter<C> {
     /// The rules of files that were read with [`tollgate_rules::read_paths`] or by other means,
-    /// counted in `store`.
+    /// counted in `store`. Size it with [`tollgate_memory::Builder::limits`] where they are known.
     ///
     /// # Errors
     ///
@@ -67,7 +69,10 @@ impl<C: Clock> RuleLimiter<C> {
         sources: &[Source],
         store: Memory<C>,
     ) -> Result<RuleLimiter<C>, InvalidRules> {
-        let loaded = RuleSet::parse(sources, &Options::default());
+        RuleLimiter::from_loaded(RuleSet::parse(sources, &Options::default()), store)
+    }
+
+    fn from_loaded(loaded: Loaded, store: Memory<C>) -> Result<RuleLimiter<C>, InvalidRules> {
         if loaded.has_errors() {
             return Err(InvalidRules {
                 diagnostics: loaded.diagnostics,

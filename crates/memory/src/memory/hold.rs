@@ -5,34 +5,33 @@
 //! unlocked. Nothing is charged before everything is held, so there is nothing to roll back.
 
 use tollgate_core::{
-    Account, Bill, Charge, Clock, Decision, Limit, Line, Now, StoreError, Usage, Verdict, step,
+    Account, Bill, Charge, Clock, Decision, Limit, Line, StoreError, Usage, Verdict, step,
 };
 
 use super::{Memory, Time};
 use crate::chain::Spares;
-use crate::line;
 use crate::packed_log::PackedLog;
 use crate::pair::{Pair, Seen};
-use crate::sync::{Ordering, Patience};
-use crate::table::Place;
+use crate::sync::Patience;
+use crate::table::{Place, Table};
 use crate::tag::{Heat, Tag};
 use crate::wide::{self, Held};
 
-/// Slots that one search for memory looks at.
-const SEARCH: u64 = 1 << 12;
-/// How often a decision searches for memory before it gives up.
-const SEARCHES_MAX: usize = 1 << 10;
+/// How often a decision searches for memory before it gives up: more often than the largest state
+/// takes blocks, as rivals may be faster.
+const SEARCHES_MAX: usize = 64;
 
 /// A slot that this decision has locked; dropping it undoes the locking and nothing else.
-struct Locked<'t> {
-    slot: &'t Pair,
+pub(super) struct Locked<'t> {
+    pub(super) slot: &'t Pair,
     /// What the slot holds while it is locked.
-    seen: Seen,
+    pub(super) seen: Seen,
 }
 
 /// A key's state, out of its slot.
 struct Drawer<'t> {
     locked: Locked<'t>,
+    table: &'t Table,
     spares: Spares<'t>,
     was_live: bool,
 }
@@ -159,6 +158,7 @@ impl<C: Clock> Memory<C> {
         let was_live = word > time.now.on(tag.timeline()).as_nanos();
         let mut drawer = Drawer {
             locked,
+            table: &self.table,
             spares: Spares::new(&self.arena),
             was_live,
         };
@@ -175,50 +175,14 @@ impl<C: Clock> Memory<C> {
                 });
                 return Ok((drawer, held));
             }
+            // What the key itself no longer needs comes before what others have.
+            held.settle(made_under, time.on(made_under));
             if !self.reclaim(time.now) {
                 break;
             }
         }
         drawer.close(held, made_under, tag.revision(), None);
         Err(StoreError::Full)
-    }
-
-    /// Frees blocks of keys that are not remembered, or else those of the coldest key in sight;
-    /// says whether there were any.
-    fn reclaim(&self, now: Now) -> bool {
-        let slots = u64::try_from(self.table.slot_count()).unwrap_or(u64::MAX);
-        let search = SEARCH.min(slots);
-        for _ in 0..slots.div_ceil(search) {
-            let from = self.hand.fetch_add(search, Ordering::Relaxed);
-            let wide = (from..from.saturating_add(search)).map(|number| self.table.slot(number));
-            let wide = wide.map(|slot| (slot, slot.load()));
-            let wide = wide.filter(|(_, seen)| seen.tag.is_wide() && !seen.tag.is_locked());
-            let (live, free): (Vec<_>, Vec<_>) =
-                wide.partition(|(_, seen)| line::is_live(*seen, now));
-            let mut freed = false;
-            for (slot, seen) in free {
-                freed |= self.give_up(slot, seen, now);
-            }
-            if freed {
-                return true;
-            }
-            let coldest = live
-                .into_iter()
-                .min_by_key(|(_, seen)| line::standing(*seen, now));
-            if coldest.is_some_and(|(slot, seen)| self.give_up(slot, seen, now)) {
-                return true;
-            }
-        }
-        false
-    }
-
-    fn give_up(&self, slot: &Pair, seen: Seen, now: Now) -> bool {
-        let given_up = slot.replace(seen, Seen::default());
-        if given_up {
-            self.table.lost(seen, now);
-            wide::free(seen.word, &self.arena);
-        }
-        given_up
     }
 }
 
@@ -261,12 +225,12 @@ impl Drawer<'_> {
             None => old.tag.heat(),
         };
         let tag = old.tag.remade(revision, limit.timeline()).with_heat(heat);
-        let tag = if word != 0 && wide::is_wide(limit) {
-            tag.wide()
-        } else {
-            tag
-        };
+        let is_spilled = word != 0 && wide::is_wide(limit);
+        let tag = if is_spilled { tag.wide() } else { tag };
         self.locked.slot.replace(old, Seen { tag, word });
+        if is_spilled && !old.tag.is_wide() {
+            self.table.note_spilled(self.locked.slot);
+        }
         // The slot is unlocked, and may be another's already.
         std::mem::forget(self.locked);
     }

@@ -16,7 +16,7 @@ use crate::stores::Stores;
 /// A reader of the rules in a directory, and its metrics.
 fn reader(directory: &TempDir) -> (Reader, Arc<Metrics>) {
     let config = Config::new(vec![directory.path().to_owned()]);
-    let stores = Stores::open(&config, Arc::new(SystemClock::new())).unwrap();
+    let stores = Stores::open(&config, &[], Arc::new(SystemClock::new())).unwrap();
     let engine = Arc::new(Engine::new(stores));
     let limits = Limits::default();
     let budget = Arc::new(Budget::new(&limits));

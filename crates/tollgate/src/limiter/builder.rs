@@ -48,6 +48,15 @@ impl<C: Clock> Builder<C> {
         }
     }
 
+    /// Limits of siblings to come ([`Limiter::sibling`]), so that there is memory for the largest
+    /// states of all of them.
+    pub fn sibling_limits(self, limits: &[Limit]) -> Builder<C> {
+        Builder {
+            memory: self.memory.limits(limits),
+            ..self
+        }
+    }
+
     /// All that the memory may be, in bytes; see [`MemoryBuilder::max_bytes`].
     pub fn max_bytes(self, bytes: usize) -> Builder<C> {
         Builder {
@@ -82,7 +91,7 @@ impl<C: Clock> Builder<C> {
             limit: self.limit,
             past: Past::default(),
             keys: RandomKeys::new(),
-            store: Arc::new(self.memory.build()),
+            store: Arc::new(self.memory.limits([&self.limit]).build()),
             name: self.name,
             queues: Queues::new(self.waiting_per_key_max),
             failures: AtomicU64::new(0),

@@ -1,0 +1,143 @@
+//! How large a store is to be.
+
+use std::sync::atomic::AtomicUsize;
+
+use tollgate_core::{Clock, Limit};
+
+use super::{BYTES_PER_KEY, Memory};
+use crate::arena::{Arena, BLOCK_BYTES};
+use crate::clock::SystemClock;
+use crate::hasher::RandomKeys;
+use crate::table::Table;
+use crate::wide;
+
+/// The table takes these bytes but one in 2^6, in which the rest of the store finds room.
+const REST_SHIFT: u32 = 6;
+/// Keys that a store has room for if nothing is said.
+const KEYS: usize = 1_000_000;
+/// Bytes of the arena for each key of `max_keys`, of which only those in use are ever touched.
+const ARENA_BYTES_PER_KEY: usize = 256;
+/// The smallest arena: one large log beside a small table.
+const ARENA_BYTES_MIN: usize = 16 << 20;
+/// Blocks of 4 GiB.
+const BLOCKS_FOR_LIMITS_MAX: usize = 1 << 26;
+/// The largest arena that is made for [`Builder::limits`]; a larger one is only asked for by name,
+/// with [`Builder::max_bytes`].
+const ARENA_BYTES_FOR_LIMITS_MAX: usize = BLOCKS_FOR_LIMITS_MAX * BLOCK_BYTES;
+/// The part of `max_bytes` that the arena has at least: one in 2^4, however many keys are wanted
+/// beside it, or else limits whose states spill would all be denied for ever.
+const ARENA_SHARE_SHIFT: u32 = 4;
+
+/// How large a [`Memory`] is to be, and whose time it keeps.
+#[derive(Debug)]
+pub struct Builder<C = SystemClock> {
+    clock: C,
+    keys: RandomKeys,
+    max_keys: Option<usize>,
+    max_bytes: Option<usize>,
+    /// Bytes in the arena that a key of the largest known limit can take.
+    spilled_bytes: usize,
+}
+
+// === impl Builder ===
+
+impl Builder {
+    pub(super) fn new() -> Builder {
+        Builder {
+            clock: SystemClock::new(),
+            keys: RandomKeys::new(),
+            max_keys: None,
+            max_bytes: None,
+            spilled_bytes: 0,
+        }
+    }
+}
+
+impl<C: Clock> Builder<C> {
+    /// Room for this many live keys: [`BYTES_PER_KEY`] bytes each, and an arena of 256 bytes each
+    /// for states that are larger than a word, of which only what is used is ever touched.
+    /// [`Builder::limits`] makes the arena larger where that is not enough. 1 000 000 if nothing is
+    /// said.
+    pub fn max_keys(self, keys: usize) -> Builder<C> {
+        Builder {
+            max_keys: Some(keys),
+            ..self
+        }
+    }
+
+    /// All that the store may use, in bytes. Without `max_keys` the table of slots takes half. With
+    /// it the arena has what the table leaves, and a sixteenth at least, so the table is smaller
+    /// than `max_keys` asks for if that is too much; [`Memory::max_bytes_for`] says how much is
+    /// needed.
+    pub fn max_bytes(self, bytes: usize) -> Builder<C> {
+        Builder {
+            max_bytes: Some(bytes),
+            ..self
+        }
+    }
+
+    /// Limits that the store will decide on: without `max_bytes` the arena has room for `max_keys`
+    /// keys of the largest of them, up to 4 GiB. [`Memory::max_bytes_for`] tells whether it has.
+    pub fn limits<'l>(self, limits: impl IntoIterator<Item = &'l Limit>) -> Builder<C> {
+        let largest = limits.into_iter().map(wide::bytes_max).max();
+        Builder {
+            spilled_bytes: largest.unwrap_or(0).max(self.spilled_bytes),
+            ..self
+        }
+    }
+
+    /// Another clock than the machine's.
+    pub fn clock<D: Clock>(self, clock: D) -> Builder<D> {
+        Builder {
+            clock,
+            keys: self.keys,
+            max_keys: self.max_keys,
+            max_bytes: self.max_bytes,
+            spilled_bytes: self.spilled_bytes,
+        }
+    }
+
+    /// Other keys than random ones: for tests that must repeat.
+    pub fn keys(self, keys: RandomKeys) -> Builder<C> {
+        Builder { keys, ..self }
+    }
+
+    /// Builds the store and allocates its table.
+    pub fn build(self) -> Memory<C> {
+        let (table, arena) = self.sizes();
+        Memory {
+            max_keys: self.max_keys.unwrap_or(table / BYTES_PER_KEY),
+            clock: self.clock,
+            keys: self.keys,
+            table: Table::with_bytes(table),
+            arena: Arena::with_blocks(arena / BLOCK_BYTES),
+            hand: AtomicUsize::new(0),
+        }
+    }
+
+    /// Bytes of the table and of the arena.
+    fn sizes(&self) -> (usize, usize) {
+        match (self.max_keys, self.max_bytes) {
+            (Some(keys), Some(bytes)) => {
+                let table = table_bytes(keys).min(bytes - (bytes >> ARENA_SHARE_SHIFT));
+                (table, bytes - table)
+            }
+            (None, Some(bytes)) => (bytes / 2, bytes / 2),
+            (keys, None) => {
+                let keys = keys.unwrap_or(KEYS);
+                let for_limits = keys.saturating_mul(self.spilled_bytes);
+                let arena = keys
+                    .saturating_mul(ARENA_BYTES_PER_KEY)
+                    .max(for_limits.min(ARENA_BYTES_FOR_LIMITS_MAX))
+                    .max(ARENA_BYTES_MIN);
+                (table_bytes(keys), arena)
+            }
+        }
+    }
+}
+
+/// What of the bytes for so many keys is the table's.
+pub(super) const fn table_bytes(keys: usize) -> usize {
+    let bytes = keys.saturating_mul(BYTES_PER_KEY);
+    bytes - (bytes >> REST_SHIFT)
+}

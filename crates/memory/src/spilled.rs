@@ -1,0 +1,141 @@
+//! Which slots have a state in the arena, so that a victim is found without a walk over the table.
+//!
+//! There is a bit for each slot, and above those a bit for each word of them, so a search passes
+//! 4096 slots that have none at a single look. A bit may outlast its slot's state: whoever meets it
+//! clears it. A slot whose state is in the arena always has its bit, once the decision that put it
+//! there has ended: [`Spilled::insert`] comes after the state was published, and
+//! [`Spilled::remove`] looks at the slot once more after the bit was cleared.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bits of a word.
+const BITS: usize = 64;
+
+/// A set of slots, by number.
+#[derive(Debug)]
+pub(crate) struct Spilled {
+    slots: Box<[AtomicU64]>,
+    /// A bit for each word of `slots` that may not be zero.
+    words: Box<[AtomicU64]>,
+}
+
+// === impl Spilled ===
+
+impl Spilled {
+    /// None of so many slots.
+    pub(crate) fn beside(slots: usize) -> Spilled {
+        let zeroes = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect();
+        let words = slots.div_ceil(BITS);
+        Spilled {
+            slots: zeroes(words),
+            words: zeroes(words.div_ceil(BITS)),
+        }
+    }
+
+    /// Bytes of the set.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&*self.slots) + size_of_val(&*self.words)
+    }
+
+    /// A slot's state is in the arena from now on, which was published before.
+    pub(crate) fn insert(&self, slot: usize) {
+        let (word, bit) = place(slot);
+        // Release, here and below: whoever clears this bit afterwards sees what was published.
+        self.slots[word].fetch_or(bit, Ordering::AcqRel);
+        let (above, bit) = place(word);
+        self.words[above].fetch_or(bit, Ordering::AcqRel);
+    }
+
+    /// A slot was seen without a state in the arena; `is_spilled` looks again.
+    pub(crate) fn remove(&self, slot: usize, is_spilled: impl FnOnce() -> bool) {
+        let (word, bit) = place(slot);
+        let left = self.slots[word].fetch_and(!bit, Ordering::AcqRel) & !bit;
+        if is_spilled() {
+            self.insert(slot);
+        } else if left == 0 {
+            let (above, bit) = place(word);
+            self.words[above].fetch_and(!bit, Ordering::AcqRel);
+            if self.slots[word].load(Ordering::Acquire) != 0 {
+                self.words[above].fetch_or(bit, Ordering::AcqRel);
+            }
+        }
+    }
+
+    /// The first slot from this one on that is in the set.
+    pub(crate) fn next(&self, from: usize) -> Option<usize> {
+        let (word, bit) = place(from);
+        let here = self.slots.get(word)?.load(Ordering::Acquire) & from_bit(bit);
+        if here != 0 {
+            return Some(word * BITS + first_of(here));
+        }
+        let mut word = word + 1;
+        while let Some(next) = self.next_word(word) {
+            let here = self.slots[next].load(Ordering::Acquire);
+            if here != 0 {
+                return Some(next * BITS + first_of(here));
+            }
+            word = next + 1;
+        }
+        None
+    }
+
+    fn next_word(&self, from: usize) -> Option<usize> {
+        let (above, bit) = place(from);
+        let mut wanted = from_bit(bit);
+        for (number, words) in self.words.iter().enumerate().skip(above) {
+            let here = words.load(Ordering::Acquire) & wanted;
+            if here != 0 {
+                return Some(number * BITS + first_of(here));
+            }
+            wanted = u64::MAX;
+        }
+        None
+    }
+}
+
+/// The word of a bit with this number, and the bit in it.
+const fn place(number: usize) -> (usize, u64) {
+    (number / BITS, 1 << (number % BITS))
+}
+
+/// This bit and all above.
+const fn from_bit(bit: u64) -> u64 {
+    !(bit - 1)
+}
+
+fn first_of(word: u64) -> usize {
+    usize::try_from(word.trailing_zeros()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_next_is_found_wherever_it_is() {
+        let numbers = [0, 1, 63, 64, 4_095, 4_096, 70_000, 99_999];
+        let set = Spilled::beside(100_000);
+        assert_eq!(set.next(0), None);
+        numbers.iter().for_each(|number| set.insert(*number));
+        for from in [0, 1, 2, 63, 64, 65, 4_096, 4_097, 70_001, 99_999] {
+            let next = numbers.iter().copied().find(|number| *number >= from);
+            assert_eq!(set.next(from), next, "from {from}");
+        }
+        for number in numbers {
+            set.remove(number, || false);
+            assert_ne!(set.next(number), Some(number));
+        }
+        assert_eq!(set.next(0), None);
+        assert_eq!(set.next(100_000), None);
+    }
+
+    #[test]
+    fn what_comes_back_while_it_is_removed_stays() {
+        let set = Spilled::beside(100);
+        set.insert(7);
+        set.remove(7, || true);
+        assert_eq!(set.next(0), Some(7));
+    }
+}

@@ -1,0 +1,128 @@
+//! Memory for states that are larger than a word: how much there is, and who pays when it is spent.
+#![allow(clippy::unwrap_used)]
+
+use tollgate_core::{
+    Algorithm, CHARGES_MAX, Charge, Cost, Key, Limit, Moment, Segments, Span, StoreError,
+};
+use tollgate_memory::{ManualClock, Memory};
+
+const NOON: Moment = Moment::from_nanos(1_763_730_000_000_000_001);
+
+type Store = Memory<ManualClock>;
+
+fn log(count: u32) -> Limit {
+    Limit::sliding_log(count, Span::DAY).unwrap()
+}
+
+fn take(store: &Store, key: Key, limit: &Limit) -> Result<bool, StoreError> {
+    let decision = store.check(&Charge::new(key, limit, Cost::ONE))?;
+    Ok(decision.is_allowed())
+}
+
+fn used(store: &Store, key: Key, limit: &Limit) -> u32 {
+    let decision = store.check(&Charge::new(key, limit, Cost::Peek(1)));
+    limit.capacity() - decision.unwrap().remaining()
+}
+
+/// The units of a log that has no room for one more: only its key's own memory can be reused.
+fn units_of(store: &Store, key: Key) -> u32 {
+    used(store, key, &log(1_000_000))
+}
+
+/// A store of a few keys and so many blocks, and a log that fills all of them but a few; also gives
+/// how many units it holds.
+fn filled(blocks: usize) -> (Store, Key, u32) {
+    let builder = Memory::builder().clock(ManualClock::at(NOON));
+    let store = builder.max_keys(100).max_bytes(2_400 + 64 * blocks).build();
+    let key = store.key_of("long");
+    let mut units = 0;
+    while take(&store, key, &log(1_000_000)).is_ok_and(|is_allowed| is_allowed) {
+        store.clock().advance(Span::from_millis(1));
+        units += 1;
+    }
+    (store, key, units)
+}
+
+#[test]
+fn a_log_that_fills_the_arena_is_told_so_and_keeps_what_it_has() {
+    let (store, key, units) = filled(1_000);
+    assert!(units > 10_000, "{units}");
+    for _ in 0..1_000 {
+        let full = take(&store, key, &log(1_000_000));
+        assert!(matches!(full, Err(StoreError::Full)), "{full:?}");
+    }
+    assert_eq!(store.evicted_keys(), 0);
+}
+
+#[test]
+fn a_new_key_costs_a_long_log_some_of_its_oldest_entries() {
+    let (store, long, units) = filled(1_000);
+    let new = store.key_of("new");
+    assert!(take(&store, new, &log(10)).unwrap());
+    assert_eq!(store.evicted_keys(), 1);
+    assert_eq!(used(&store, new, &log(10)), 1);
+    // Two blocks of entries of three bytes for each question, and those that they began in.
+    let left = units_of(&store, long);
+    assert!(left < units, "{left} of {units}");
+    assert!(left >= units - 6 * 60 / 3, "{left} of {units}");
+}
+
+/// Once the long log has given a little, newcomers pay for newcomers.
+#[test]
+fn a_flood_of_new_keys_leaves_the_long_log_most_of_its_entries() {
+    let (store, long, units) = filled(1_000);
+    for number in 0..2_000 {
+        assert!(take(&store, store.key_of(&number), &log(10)).unwrap());
+    }
+    let left = units_of(&store, long);
+    assert!(left > units * 9 / 10, "{left} of {units}");
+}
+
+#[test]
+fn an_arena_is_sized_from_the_limits_where_they_are_known() {
+    const KEYS: usize = 100_000;
+    let segments = Algorithm::SlidingWindow(Segments::new(60).unwrap());
+    let limit = Limit::new(segments, 10, Span::DAY).unwrap();
+    let builder = || {
+        Memory::builder()
+            .clock(ManualClock::at(NOON))
+            .max_keys(KEYS)
+    };
+    let store = builder().limits([&limit]).build();
+    assert_eq!(store.max_bytes_for(&limit), None);
+    for number in 0..KEYS {
+        assert!(take(&store, store.key_of(&number), &limit).unwrap());
+    }
+    assert!(
+        store.evicted_keys() <= 1,
+        "{} evicted",
+        store.evicted_keys()
+    );
+    // Where they are not, the store says what it would take.
+    let needed = builder().build().max_bytes_for(&limit).unwrap();
+    assert_eq!(
+        builder().max_bytes(needed).build().max_bytes_for(&limit),
+        None
+    );
+}
+
+#[test]
+fn a_bound_in_bytes_leaves_an_arena() {
+    let builder = Memory::builder().clock(ManualClock::at(NOON));
+    let store = builder.max_keys(10_000).max_bytes(200_000).build();
+    assert!(take(&store, store.key_of("any"), &log(10)).unwrap());
+}
+
+/// The smallest table has places for as many keys as a request may have, again and again.
+#[test]
+fn a_request_never_waits_for_itself() {
+    let builder = Memory::builder().clock(ManualClock::at(NOON));
+    let store = builder.max_keys(10).build();
+    let limit = Limit::token_bucket(1, Span::DAY).unwrap();
+    for round in 0..200 {
+        let charges: Vec<_> = (0..CHARGES_MAX)
+            .map(|key| Charge::new(store.key_of(&(round, key)), &limit, Cost::ONE))
+            .collect();
+        assert!(store.decide_now(&charges).unwrap().is_admitted());
+    }
+}
