@@ -3,9 +3,13 @@
 use std::collections::HashMap;
 
 use crate::account::Account;
+use crate::bucket::Bucket;
 use crate::charge::Charge;
+use crate::fixed_window::FixedWindow;
 use crate::key::Key;
 use crate::moment::Now;
+use crate::sliding_log::SlidingLog;
+use crate::sliding_window::SlidingWindow;
 use crate::store::StoreError;
 use crate::verdict::{Bill, Line, Verdict};
 
@@ -37,8 +41,21 @@ pub struct Ledger {
 #[derive(Debug)]
 struct Remembered {
     revision: u8,
-    account: Account,
+    state: State,
 }
+
+/// An account as it is kept: a map of millions of keys is as large as the largest variant, so the
+/// large ones are elsewhere.
+#[derive(Debug)]
+enum State {
+    Bucket(Bucket),
+    FixedWindow(FixedWindow),
+    SlidingWindow(Box<SlidingWindow>),
+    SlidingLog(Box<SlidingLog>),
+}
+
+/// An entry of the map, with its key, takes 64 bytes.
+const _: () = assert!(size_of::<(Key, Remembered)>() <= 64);
 
 // === impl Ledger ===
 
@@ -63,17 +80,41 @@ impl Ledger {
         }
         let verdict = bill.settle(&mut accounts, now);
         for (line, account) in bill.lines().iter().zip(accounts) {
-            let revision = line.charge.past.revision();
-            self.accounts
-                .insert(line.charge.key, Remembered { revision, account });
+            let remembered = Remembered {
+                revision: line.charge.past.revision(),
+                state: State::of(account),
+            };
+            self.accounts.insert(line.charge.key, remembered);
         }
         Ok(verdict)
     }
 
     fn account(&mut self, charge: &Charge<'_>, now: Now) -> Account {
         match self.accounts.remove(&charge.key) {
-            Some(remembered) => remembered.account.carried(charge, remembered.revision, now),
+            Some(Remembered { revision, state }) => state.account().carried(charge, revision, now),
             None => Account::fresh(charge.limit),
+        }
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn of(account: Account) -> State {
+        match account {
+            Account::Bucket(bucket) => State::Bucket(bucket),
+            Account::FixedWindow(window) => State::FixedWindow(window),
+            Account::SlidingWindow(window) => State::SlidingWindow(Box::new(window)),
+            Account::SlidingLog(log) => State::SlidingLog(Box::new(log)),
+        }
+    }
+
+    fn account(self) -> Account {
+        match self {
+            State::Bucket(bucket) => Account::Bucket(bucket),
+            State::FixedWindow(window) => Account::FixedWindow(window),
+            State::SlidingWindow(window) => Account::SlidingWindow(*window),
+            State::SlidingLog(log) => Account::SlidingLog(*log),
         }
     }
 }
