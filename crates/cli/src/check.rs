@@ -4,11 +4,11 @@ use std::io::{self, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::ValueEnum;
 use tollgate_rules::{Diagnostic, Options, RuleSet, escaped, read_paths};
 use tollgate_server::ConfigError;
 
 use crate::complaint::{complain_of, counted, with_reasons};
+use crate::output::Output;
 use crate::settings::{Hint, Service, Unread};
 
 /// Check rules files, and say everything that is wrong with them.
@@ -21,18 +21,15 @@ pub(crate) struct Args {
     /// can keep every limit, too.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["paths", "merge_domains"])]
     config: Option<PathBuf>,
-    /// For people, or one JSON document.
-    #[arg(long, default_value = "human")]
-    format: Format,
+    /// Report format.
+    #[arg(long, value_enum, default_value_t = Output::Human, alias = "format")]
+    output: Output,
+    /// Another name of `--output json`.
+    #[arg(long, hide = true, conflicts_with = "output")]
+    json: bool,
     /// Several documents may add descriptors to one domain.
     #[arg(long)]
     merge_domains: bool,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Format {
-    Human,
-    Json,
 }
 
 /// What came of checking.
@@ -60,9 +57,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let told = match args.format {
-        Format::Human => checked.tell(),
-        Format::Json => checked.tell_json(),
+    let told = match args.output.or_json(args.json) {
+        Output::Human => checked.tell(),
+        Output::Json => checked.tell_json(),
     };
     match told {
         // Whoever reads may stop early, as `head` does.

@@ -13,6 +13,7 @@ use tollgate_server::Place;
 use crate::complaint::{complain_of, with_reasons};
 use crate::keys::report::{Key, Report};
 use crate::keys::wanted::Wanted;
+use crate::output::Output;
 use crate::settings::{Service, Unread};
 
 mod report;
@@ -47,8 +48,11 @@ struct Which {
     /// The settings of the service.
     #[arg(long, value_name = "PATH", default_value = "tollgate.yaml")]
     config: PathBuf,
-    /// Write one JSON document, for programs.
-    #[arg(long)]
+    /// Report format.
+    #[arg(long, value_enum, default_value_t = Output::Human, alias = "format")]
+    output: Output,
+    /// Another name of `--output json`.
+    #[arg(long, hide = true, conflicts_with = "output")]
     json: bool,
     /// The domain of the rules.
     domain: String,
@@ -97,9 +101,9 @@ fn execute(which: &Which, resets: bool) -> Result<(), Failure> {
         .map_err(|error| Failure(1, with_reasons(&error)))?;
     let report = runtime.block_on(report(which, &service, config, resets))?;
     let mut out = io::stdout().lock();
-    let told = match which.json {
-        false => write!(out, "{report}"),
-        true => writeln!(out, "{:#}", report.to_json()),
+    let told = match which.output.or_json(which.json) {
+        Output::Human => write!(out, "{report}"),
+        Output::Json => writeln!(out, "{:#}", report.to_json()),
     };
     match told {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {

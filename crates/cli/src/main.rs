@@ -3,6 +3,7 @@
 mod check;
 mod complaint;
 mod keys;
+mod output;
 mod replay;
 mod schema;
 mod serve;

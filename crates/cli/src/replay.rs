@@ -3,20 +3,31 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressStyle};
-use tollgate_replay::{Error, LogKind, Memories, Pattern, Report, Summary, Traffic, replay};
-use tollgate_rules::{Options, RuleSet, read_paths};
+use tollgate_replay::{
+    Error, LogKind, Memories, Options, Pattern, Report, Summary, TOP_KEYS, TOP_KEYS_MAX, Traffic,
+    replay,
+};
+use tollgate_rules::{RuleSet, read_paths};
 
 use crate::complaint::{complain_of, with_reasons};
+use crate::output::Output;
+use crate::replay::decisions::Decisions;
+use crate::replay::interrupt::Interrupt;
+use crate::replay::progress::{Work, bar};
+
+mod decisions;
+mod interrupt;
+mod progress;
 
 /// Decide past traffic by these rules, in virtual time.
 ///
 /// Reads access logs or traces, decides every event at its own moment with the same engine as the
-/// service, and tells what would have been refused.
+/// service, and tells what would have been denied.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -40,16 +51,24 @@ pub(crate) struct Args {
     /// does not have is empty.
     #[arg(long = "descriptor", value_name = "KEY={FIELD},...")]
     descriptors: Vec<Pattern>,
-    /// How to tell what happened.
+    /// Report format.
     #[arg(long, value_enum, default_value_t = Output::Human)]
     output: Output,
-    /// Write every decision to this file as a line of JSON, in the order of decision; `-` is
-    /// standard output, and then the summary goes to standard error.
+    /// Another name of `--output json`.
+    #[arg(long, hide = true, conflicts_with = "output")]
+    json: bool,
+    /// How many of the keys that were denied most the report names.
+    #[arg(long, value_name = "N", default_value_t = TOP_KEYS, value_parser = top_keys)]
+    top: usize,
+    /// Write every decision to this file as a line of JSON, in the order of decision.
+    ///
+    /// The file appears when all of it is written; until then it is called FILE.partial. `-` is
+    /// standard output, and then the report goes to standard error.
     #[arg(long, value_name = "FILE")]
     decisions: Option<PathBuf>,
     /// Use the service's bounded store with room for so many keys, instead of one that never
     /// evicts.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     max_keys: Option<NonZeroUsize>,
     /// Access logs or traces, also gzipped; several are one input in this order, `-` is standard
     /// input.
@@ -58,8 +77,9 @@ pub(crate) struct Args {
 }
 
 const AFTER_HELP: &str = "\
-Exit status: 0 if rules and input were read, whatever was refused or skipped; 1 if the rules have \
-mistakes; 2 if the command line is wrong or a file cannot be read or written.";
+Exit status: 0 if rules and input were read, whatever was denied or skipped; 1 if the rules have \
+mistakes; 2 if the command line is wrong, a file cannot be read or written, or no line of the \
+input is an event; 130 if interrupted.";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
@@ -73,20 +93,14 @@ enum Format {
     Jsonl,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// For people.
-    Human,
-    /// For programs: one JSON object.
-    Json,
-}
-
 /// Why there is no report.
 enum Failure {
     /// The rules have mistakes, which were shown.
     Rules,
     /// Something else, to be shown.
     Message(String),
+    /// Somebody pressed Ctrl-C; how far it came, to be shown.
+    Interrupted(String),
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
@@ -97,6 +111,29 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             complain_of(&message);
             ExitCode::from(2)
         }
+        Err(Failure::Interrupted(message)) => {
+            complain_of(&message);
+            ExitCode::from(interrupt::EXIT)
+        }
+    }
+}
+
+/// A number of keys for the report.
+fn top_keys(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(keys) if keys <= TOP_KEYS_MAX => Ok(keys),
+        _ => Err(format!("must be a whole number up to {TOP_KEYS_MAX}")),
+    }
+}
+
+/// A number of keys for a store.
+fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse().map(NonZeroUsize::new) {
+        Ok(Some(keys)) => Ok(keys),
+        Ok(None) => Err("must be at least 1".to_owned()),
+        Err(_) if is_number => Err(format!("is too large; the maximum is {}", usize::MAX)),
+        Err(_) => Err("must be a whole number".to_owned()),
     }
 }
 
@@ -113,30 +150,106 @@ fn execute(args: &Args) -> Result<(), Failure> {
             known.join(", ")
         );
     }
-    let mut decisions = match args.decisions.as_deref() {
-        Some(path) => Some(create(path, &args.files)?),
-        None => None,
-    };
+    let decisions = args.decisions.as_deref();
+    let mut decisions = decisions
+        .map(|path| Decisions::create(path, &args.files))
+        .transpose()?;
+    let decided = decide(args, format, &rules, decisions.as_mut());
+    match (decided, decisions) {
+        (Ok((report, traffic)), decisions) => {
+            if let Some(decisions) = decisions {
+                decisions.finish()?;
+            }
+            tell(args, &report, &traffic)
+        }
+        // Whoever read our output has seen enough.
+        (
+            Err(Stopped {
+                why: Error::Write { source, .. },
+                ..
+            }),
+            _,
+        ) if source.kind() == ErrorKind::BrokenPipe => Ok(()),
+        (Err(stopped), decisions) => Err(stopped.failure(decisions)),
+    }
+}
+
+/// Why not all was decided.
+struct Stopped {
+    why: Error,
+    /// How many events there are.
+    events: usize,
+}
+
+fn decide(
+    args: &Args,
+    format: tollgate_replay::Format,
+    rules: &RuleSet,
+    decisions: Option<&mut Decisions>,
+) -> Result<(Report, Traffic), Stopped> {
     let mut traffic = Traffic::new(format);
-    read(&args.files, &mut traffic)?;
-    let bar = bar(traffic.events().try_into().unwrap_or(u64::MAX), DECIDING);
-    let memories = match args.max_keys {
-        None => Memories::Unbounded,
-        Some(max_keys) => Memories::Bounded { max_keys },
+    if decisions.is_some() {
+        traffic = traffic.with_clients();
+    }
+    let stopped = |why, traffic: &Traffic| Stopped {
+        why,
+        events: traffic.events(),
     };
-    let out: Option<&mut dyn Write> = match &mut decisions {
+    let partial = decisions.as_ref().and_then(|decisions| decisions.partial());
+    let interrupt = Interrupt::listen(partial);
+    let read = read(&args.files, &mut traffic, &interrupt).and_then(|()| traffic.check());
+    read.map_err(|why| stopped(why, &traffic))?;
+    interrupt.decide();
+    let bar = bar(Work::Deciding, traffic.events().try_into().ok());
+    let options = Options {
+        memories: match args.max_keys {
+            None => Memories::Unbounded,
+            Some(max_keys) => Memories::Bounded { max_keys },
+        },
+        top_keys: args.top,
+    };
+    let out: Option<&mut dyn Write> = match decisions {
         Some(out) => Some(out),
         None => None,
     };
-    let report = replay(&mut traffic, &rules, memories, out, &mut |count| {
-        bar.set_position(count)
+    let report = replay(&mut traffic, rules, options, out, &mut |count| {
+        bar.set_position(count);
+        match interrupt.is_wanted() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     });
     bar.finish_and_clear();
     match report {
-        Ok(report) => tell(args, &report, &traffic),
-        // Whoever read our output has seen enough.
-        Err(Error::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::from(error)),
+        Ok(report) => Ok((report, traffic)),
+        Err(why) => Err(stopped(why, &traffic)),
+    }
+}
+
+// === impl Stopped ===
+
+impl Stopped {
+    /// What to say: how far it came, and where that is.
+    fn failure(self, decisions: Option<Decisions>) -> Failure {
+        let events = self.events;
+        let is_interrupt = matches!(self.why, Error::Stopped { .. });
+        let message = match &self.why {
+            Error::Stopped { decided } => format!("interrupted after {decided} of {events} events"),
+            Error::Write { decided, source } => {
+                format!("cannot write the decisions after {decided} of {events} events: {source}")
+            }
+            why => with_reasons(why),
+        };
+        let has_decided = matches!(self.why, Error::Stopped { .. } | Error::Write { .. });
+        let left = decisions.and_then(|decisions| decisions.give_up(has_decided));
+        let message = match left {
+            Some(left) => format!("{message}; {left}"),
+            None => message,
+        };
+        match is_interrupt {
+            true => Failure::Interrupted(message),
+            false => Failure::Message(message),
+        }
     }
 }
 
@@ -179,9 +292,9 @@ fn format(args: &Args) -> Result<tollgate_replay::Format, Failure> {
 fn rules(args: &Args) -> Result<RuleSet, Failure> {
     let sources =
         read_paths(&args.rules).map_err(|error| Failure::Message(with_reasons(&error)))?;
-    let options = Options {
+    let options = tollgate_rules::Options {
         merge_domains: args.merge_domains,
-        ..Options::default()
+        ..tollgate_rules::Options::default()
     };
     let loaded = RuleSet::parse(&sources, &options);
     for diagnostic in &loaded.diagnostics {
@@ -193,23 +306,31 @@ fn rules(args: &Args) -> Result<RuleSet, Failure> {
     Ok(loaded.rules)
 }
 
-fn read(files: &[PathBuf], traffic: &mut Traffic) -> Result<(), Failure> {
-    // A missing file is told before the first one is read for minutes.
-    let size = |path: &PathBuf| match std::fs::metadata(path) {
-        _ if is_standard(path) => Ok(0),
-        Ok(metadata) => Ok(metadata.len()),
-        Err(error) => Err(cannot("read", path, &error)),
+fn read(files: &[PathBuf], traffic: &mut Traffic, interrupt: &Interrupt) -> Result<(), Error> {
+    let failed = |path: &Path, source: io::Error| Error::Read {
+        input: path.display().to_string(),
+        source,
     };
-    let sizes = files
-        .iter()
-        .map(size)
-        .collect::<Result<Vec<u64>, Failure>>()?;
-    let bar = bar(sizes.iter().sum(), READING);
+    // A missing file is told before the first one is read for minutes.
+    let mut total = Some(0);
+    for path in files {
+        let size = match is_standard(path) {
+            true => None,
+            false => Some(
+                std::fs::metadata(path)
+                    .map_err(|error| failed(path, error))?
+                    .len(),
+            ),
+        };
+        total = total.zip(size).map(|(total, size)| total + size);
+    }
+    let bar = bar(Work::Reading, total);
+    interrupt.read(&bar);
     for path in files {
         let input: Box<dyn Read> = if is_standard(path) {
             Box::new(io::stdin().lock())
         } else {
-            Box::new(File::open(path).map_err(|error| cannot("read", path, &error))?)
+            Box::new(File::open(path).map_err(|error| failed(path, error))?)
         };
         traffic.read(&path.to_string_lossy(), bar.wrap_read(input))?;
     }
@@ -217,25 +338,8 @@ fn read(files: &[PathBuf], traffic: &mut Traffic) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where decisions go; never over an input, which would be empty before it is read.
-fn create(path: &Path, inputs: &[PathBuf]) -> Result<Box<dyn Write>, Failure> {
-    if is_standard(path) {
-        return Ok(Box::new(io::stdout().lock()));
-    }
-    let existing = path.canonicalize().ok();
-    let is_same = |input: &&PathBuf| existing.is_some() && input.canonicalize().ok() == existing;
-    if let Some(input) = inputs.iter().find(is_same) {
-        return Err(Failure::Message(format!(
-            "--decisions would overwrite the input {}; name another file",
-            input.display()
-        )));
-    }
-    let file = File::create(path).map_err(|error| cannot("write", path, &error))?;
-    Ok(Box::new(file))
-}
-
 fn tell(args: &Args, report: &Report, traffic: &Traffic) -> Result<(), Failure> {
-    let text = match args.output {
+    let text = match args.output.or_json(args.json) {
         Output::Human => Summary { report, traffic }.to_string(),
         Output::Json => format!("{:#}\n", report.to_json(traffic)),
     };
@@ -254,25 +358,6 @@ fn tell(args: &Args, report: &Report, traffic: &Traffic) -> Result<(), Failure> 
 
 fn is_standard(path: &Path) -> bool {
     path == Path::new("-")
-}
-
-// === progress ===
-
-const READING: &str = "reading  {wide_bar} {bytes:>10} {elapsed:>4}";
-const DECIDING: &str = "deciding {wide_bar} {human_pos:>10} {elapsed:>4}";
-
-/// A bar on standard error, if that is a terminal.
-fn bar(length: u64, template: &str) -> ProgressBar {
-    let style = ProgressStyle::with_template(template).expect("the templates above are valid");
-    ProgressBar::new(length).with_style(style)
-}
-
-// === impl Failure ===
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Message(with_reasons(&error))
-    }
 }
 
 fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {

@@ -69,11 +69,11 @@ fn an_access_log_is_read_from_files_and_standard_input_and_told_to_people() {
     let (code, out, err) = scene.by_client(&["a.log", "-"], LINE);
     assert_eq!((code, err.as_str()), (Some(0), ""));
     assert!(
-        out.starts_with("           2 events\n           1 admitted\n"),
+        out.starts_with("           2 events\n           1 allowed\n"),
         "{out}"
     );
     assert!(
-        out.ends_with("  a.log line 2: there is no host\n    junk\n"),
+        out.contains("  a.log line 2: not in common or combined format") && out.ends_with("junk\n"),
         "{out}"
     );
 }
@@ -81,12 +81,54 @@ fn an_access_log_is_read_from_files_and_standard_input_and_told_to_people() {
 #[test]
 fn what_was_refused_or_skipped_is_no_failure() {
     let scene = Scene::new("exit0");
-    let (code, out, _) = scene.by_client(&["--output", "json", "-"], "junk\n\n");
-    let report: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(
-        (code, &report["events"], &report["skipped"]),
-        (Some(0), &0.into(), &2.into())
+    let input = ["junk\n\n", LINE, LINE].concat();
+    for json in [&["--output", "json"][..], &["--json"]] {
+        let (code, out, _) = scene.by_client(&[json, &["-"]].concat(), &input);
+        let report: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(
+            (
+                code,
+                &report["denied"],
+                &report["skipped"],
+                &report["version"]
+            ),
+            (Some(0), &1.into(), &2.into(), &1.into())
+        );
+    }
+}
+
+#[test]
+fn an_input_without_an_event_is_a_failure_that_says_what_it_looks_like() {
+    let scene = Scene::new("nothing");
+    scene.write(
+        "log.csv",
+        "ip,time,url\n1.2.3.4,[29/Nov/2017:06:58:55,GET /\n",
     );
+    fs::write(scene.0.join("log.zst"), b"\x28\xb5\x2f\xfd\x24\0\0\0").unwrap();
+    fs::write(scene.0.join("log.txt"), b"\xff\xfe1\0.\0").unwrap();
+    scene.write("empty.log", "");
+    let decisions = ["--decisions", "out.jsonl"];
+    for (file, expected) in [
+        ("log.csv", "it looks like CSV"),
+        (
+            "log.zst",
+            "error: log.zst is compressed with zstd; unpack it first",
+        ),
+        (
+            "log.txt",
+            "error: log.txt is text in UTF-16; convert it first",
+        ),
+        ("empty.log", "empty.log: it is empty"),
+    ] {
+        let (code, out, err) = scene.by_client(&[&decisions[..], &[file]].concat(), "");
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{file}: {err}");
+        assert!(err.contains(expected), "{err}");
+        // Not even an empty file.
+        let left = fs::read_dir(&scene.0)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name());
+        assert_eq!(left.count(), 5, "{file}");
+    }
 }
 
 #[test]
@@ -110,7 +152,10 @@ fn decisions_on_standard_output_leave_it_to_themselves() {
         (code, &decision["allowed"], &report["events"]),
         (Some(0), &true.into(), &1.into())
     );
-    assert!(out.starts_with("{\"line\":1,\"at\":0.25,"), "{out}");
+    assert!(
+        out.starts_with("{\"version\":1,\"line\":1,\"at\":\"1970-01-01T00:00:00.25Z\","),
+        "{out}"
+    );
 }
 
 #[test]
@@ -142,7 +187,7 @@ fn a_bounded_store_says_what_it_gave_up() {
     let (code, out, _) = scene.by_client(&args, &[LINE, LINE].concat());
     let report: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(
-        (code, &report["refused"], &report["evictedKeys"]),
+        (code, &report["denied"], &report["evictedKeys"]),
         (Some(0), &1.into(), &0.into())
     );
 }
@@ -168,7 +213,17 @@ fn a_wrong_command_line_ends_with_2_and_says_what_to_write() {
     scene.write("a.log", LINE);
     let needs = "error: an access log needs --domain NAME and at least one --descriptor \
         'key={field}'; a trace needs --format jsonl\n";
-    let mistakes: [(&[&str], &str); 9] = [
+    let mistakes: [(&[&str], &str); 13] = [
+        (&["--max-keys", "0", "a.log"], "must be at least 1"),
+        (&["--max-keys", "many", "a.log"], "must be a whole number"),
+        (
+            &["--max-keys", "99999999999999999999", "a.log"],
+            "is too large; the maximum is 18446744073709551615",
+        ),
+        (
+            &["--top", "10001", "a.log"],
+            "must be a whole number up to 10000",
+        ),
         (&["a.log"], needs),
         (&["--domain", "web", "a.log"], needs),
         (
@@ -211,8 +266,12 @@ fn a_wrong_command_line_ends_with_2_and_says_what_to_write() {
 fn a_domain_without_rules_is_a_warning() {
     let scene = Scene::new("warning");
     let args = ["--domain", "wbe", "--descriptor", "client={client}", "-"];
-    let (code, _, err) = scene.replay(&args, LINE);
+    let (code, out, err) = scene.replay(&args, LINE);
     assert_eq!(code, Some(0));
+    assert!(
+        out.starts_with("warning: no rule matched any event"),
+        "{out}"
+    );
     assert_eq!(
         err,
         "warning: no rules for domain `wbe`, so nothing is limited; there are rules for: web\n"
@@ -226,4 +285,110 @@ fn a_gzip_file_cut_short_cannot_be_read() {
     let (code, _, err) = scene.by_client(&["cut.gz"], "");
     assert_eq!(code, Some(2));
     assert!(err.starts_with("error: cannot read cut.gz: "), "{err}");
+}
+
+/// Waits for a process that was sent SIGINT.
+fn interrupted(mut child: std::process::Child) -> (Option<i32>, String) {
+    let id = child.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &id]).status().unwrap();
+    assert!(sent.success());
+    let stdin = child.stdin.take();
+    let output = child.wait_with_output().unwrap();
+    drop(stdin);
+    (
+        output.status.code(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+#[test]
+fn an_interrupt_says_how_far_it_came_and_leaves_no_file() {
+    let scene = Scene::new("interrupt");
+    scene.write("out.jsonl", "from before\n");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args([
+            "replay",
+            "--rules",
+            "rules.yaml",
+            "--decisions",
+            "out.jsonl",
+        ])
+        .args(BY_CLIENT)
+        .arg("-")
+        .current_dir(&scene.0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // More than a pipe holds, so that it has begun to read, and so to listen.
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(LINE.repeat(10_000).as_bytes()).unwrap();
+    child.stdin = Some(stdin);
+    let (code, err) = interrupted(child);
+    assert_eq!(code, Some(130), "{err}");
+    assert!(
+        err.starts_with("error: interrupted after reading "),
+        "{err}"
+    );
+    assert!(
+        err.ends_with("; nothing was decided, nothing written\n"),
+        "{err}"
+    );
+    assert_eq!(
+        fs::read_to_string(scene.0.join("out.jsonl")).unwrap(),
+        "from before\n"
+    );
+}
+
+#[test]
+fn a_full_disk_says_how_far_it_came_and_leaves_the_file_alone() {
+    let scene = Scene::new("full");
+    scene.write("out.jsonl", "from before\n");
+    std::os::unix::fs::symlink("/dev/full", scene.0.join("out.jsonl.partial")).unwrap();
+    let args = ["--decisions", "out.jsonl", "-"];
+    let (code, _, err) = scene.by_client(&args, &LINE.repeat(10));
+    assert_eq!(code, Some(2));
+    assert!(
+        err.starts_with("error: cannot write the decisions after 10 of 10 events: No space left"),
+        "{err}"
+    );
+    assert!(
+        err.contains("is not written, the decisions so far are in"),
+        "{err}"
+    );
+    assert_eq!(
+        fs::read_to_string(scene.0.join("out.jsonl")).unwrap(),
+        "from before\n"
+    );
+}
+
+/// Bytes of address space for each event of a log without two events of one client: what the
+/// process itself needs, shared by the events of this test, is in it.
+const BYTES_PER_EVENT: usize = 800;
+
+#[test]
+fn memory_is_bounded_by_the_distinct_requests_of_a_log() {
+    const EVENTS: usize = 200_000;
+    let scene = Scene::new("memory");
+    let line = |client: usize| {
+        format!("client-{client} - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 1\n")
+    };
+    let log: String = (0..EVENTS).map(line).collect();
+    scene.write("a.log", &log);
+    let kibibytes = (BYTES_PER_EVENT * EVENTS / 1024).to_string();
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -v $0 && exec \"$@\"", &kibibytes])
+        .arg(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["replay", "--rules", "rules.yaml", "--json"])
+        .args(BY_CLIENT)
+        .arg("a.log")
+        .current_dir(&scene.0)
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["events"], EVENTS);
+    assert_eq!(report["warnings"][0]["code"], "own-keys");
 }

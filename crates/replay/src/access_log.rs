@@ -4,6 +4,10 @@
 //! `"user agent"`. Lines are bytes: a client may send anything, and servers differ in what they
 //! escape. A line counts once everything up to the size can be read; what follows is a bonus.
 //!
+//! Exactly three fields stand before the time. More of them are a prefix that some program added
+//! (see [`crate::prefix`]), or the line is no event: whatever else they are, taking the first for
+//! the client would count the wrong key.
+//!
 //! A quoted field ends at a quote that is not escaped. As not all servers escape quotes, a request
 //! ends at the first such quote that status and size follow, and if there is none, at any quote
 //! that they follow.
@@ -12,6 +16,7 @@ use std::fmt;
 
 use tollgate_core::Moment;
 
+use crate::prefix;
 use crate::timestamp::{BadMoment, CLF_BYTES, clf};
 
 /// One request, as a server wrote it down. Nothing is unescaped; what is absent is empty.
@@ -40,9 +45,10 @@ pub(crate) struct RequestLine<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadLine {
     Blank,
-    Host,
-    Ident,
-    User,
+    /// No time in brackets.
+    Format,
+    /// A time, and before it not three fields but so many.
+    Fields(usize),
     Time(BadMoment),
     Request,
     Status,
@@ -57,9 +63,12 @@ impl<'a> LogLine<'a> {
         if line.trim_ascii().is_empty() {
             return Err(BadLine::Blank);
         }
-        let (client, rest) = word(line).ok_or(BadLine::Host)?;
-        let (_ident, rest) = word(rest).ok_or(BadLine::Ident)?;
-        let (user, at, rest) = user_and_time(rest)?;
+        let Head {
+            client,
+            user,
+            at,
+            rest,
+        } = head(line)?;
         let rest = rest.strip_prefix(b" \"").ok_or(BadLine::Request)?;
         let (request, outcome) = request_and_outcome(rest)?;
         Ok(LogLine {
@@ -108,37 +117,60 @@ impl<'a> LogLine<'a> {
     }
 }
 
-/// A word that is not empty, and what follows the blank after it.
-fn word(text: &[u8]) -> Option<(&[u8], &[u8])> {
-    split(text, b' ').filter(|(word, _)| !word.is_empty())
-}
-
 fn split(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     let end = memchr::memchr(at, text)?;
     Some((&text[..end], &text[end + 1..]))
 }
 
-/// The user, who may have blanks in his name, the time after him, and what follows its bracket.
-fn user_and_time(text: &[u8]) -> Result<(&[u8], Moment, &[u8]), BadLine> {
-    let mut why = BadLine::User;
-    for bracket in memchr::memchr_iter(b'[', text) {
-        let Some(user) = text[..bracket].strip_suffix(b" ") else {
+/// A line up to its time.
+struct Head<'a> {
+    client: &'a [u8],
+    user: &'a [u8],
+    at: Moment,
+    /// What follows the bracket behind the time.
+    rest: &'a [u8],
+}
+
+fn head(line: &[u8]) -> Result<Head<'_>, BadLine> {
+    let mut why = BadLine::Format;
+    for bracket in memchr::memchr_iter(b'[', line) {
+        let Some(before) = line[..bracket].strip_suffix(b" ") else {
             continue;
         };
-        if user.is_empty() {
-            continue;
-        }
-        let bracketed = text[bracket + 1..].split_at_checked(CLF_BYTES);
-        let Some((time, rest)) = bracketed.filter(|(_, rest)| rest.first() == Some(&b']')) else {
-            why = why.or(BadMoment::Form);
-            continue;
-        };
-        match clf(time) {
-            Ok(at) => return Ok((user, at, &rest[1..])),
-            Err(bad) => why = why.or(bad),
+        let time = line[bracket + 1..].split_at_checked(CLF_BYTES);
+        let time = time.filter(|(_, rest)| rest.first() == Some(&b']'));
+        let moment = time.map_or(Err(BadMoment::Form), |(time, _)| clf(time));
+        let fields = three(before).or_else(|| prefix::without(before).find_map(three));
+        match (moment, fields, time) {
+            (Ok(at), Some([client, _ident, user]), Some((_, rest))) => {
+                return Ok(Head {
+                    client,
+                    user,
+                    at,
+                    rest: &rest[1..],
+                });
+            }
+            (Ok(_), ..) => why = why.or(BadLine::Fields(count(before))),
+            (Err(bad), Some(_), _) => why = why.or(BadLine::Time(bad)),
+            // A bracket of something else, such as `nginx [123]:`.
+            (Err(_), None, _) => {}
         }
     }
     Err(why)
+}
+
+/// The three fields that stand here, if there are exactly three, one blank apart.
+fn three(text: &[u8]) -> Option<[&[u8]; 3]> {
+    let mut words = text.split(|byte| *byte == b' ');
+    let fields = [words.next()?, words.next()?, words.next()?];
+    let is_whole = words.next().is_none() && fields.iter().all(|field| !field.is_empty());
+    is_whole.then_some(fields)
+}
+
+/// How many fields stand here.
+fn count(text: &[u8]) -> usize {
+    let words = text.split(|byte| *byte == b' ');
+    words.filter(|word| !word.is_empty()).count()
 }
 
 /// What came of a request.
@@ -210,22 +242,27 @@ fn is_protocol(word: &[u8]) -> bool {
 
 impl BadLine {
     /// The first reason stands.
-    const fn or(self, bad: BadMoment) -> BadLine {
+    const fn or(self, other: BadLine) -> BadLine {
         match self {
-            BadLine::User => BadLine::Time(bad),
+            BadLine::Format => other,
             first => first,
         }
     }
 }
 
+/// What a line is expected to begin with.
+const EXPECTED: &str = "not in common or combined format: expected `HOST IDENT USER [TIME]`";
+
 impl fmt::Display for BadLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let missing = match self {
             BadLine::Blank => return f.write_str("the line is blank"),
+            BadLine::Format => return f.write_str(EXPECTED),
+            BadLine::Fields(count) => {
+                let s = if *count == 1 { "" } else { "s" };
+                return write!(f, "{EXPECTED}, found {count} field{s} before the time");
+            }
             BadLine::Time(bad) => return bad.fmt(f),
-            BadLine::Host => "host",
-            BadLine::Ident => "ident after the host",
-            BadLine::User => "user and [time] after the ident",
             BadLine::Request => "\"request\" after the time",
             BadLine::Status => "status of three digits after the request",
             BadLine::Size => "size (a number or -) after the status",

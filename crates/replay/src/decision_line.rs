@@ -1,11 +1,15 @@
 //! Decisions as lines of JSON.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
-use tollgate_core::{Answer, Moment, Span, Wait};
+use tollgate_core::{
+    Answer, Descriptor, Enforcement, Escaped, Limited, Moment, Request, Span, Wait,
+};
 use tollgate_rls::Times;
 
-use crate::timestamp::Seconds;
+use crate::report::JSON_VERSION;
+use crate::timestamp::{Seconds, Utc};
 use crate::traffic::Place;
 
 /// How much is gathered before it is written.
@@ -14,19 +18,20 @@ const CHUNK_BYTES: usize = 256 * 1024;
 /// Lines on their way out, written in large pieces.
 ///
 /// A line is the response of the rate limit service in the JSON of proto3, and before it what that
-/// does not tell; spans there are seconds with as many decimals as they need: `0.8s`.
-///
-/// - `line`: the line of the event in its input, from 1; `file`: the input, if there are several
-/// - `at`: seconds since 1970, exact
-/// - `allowed`
-/// - `retryAfter`, in a refusal: how long until the same request is admitted if nobody else comes,
-///   or `never`
-/// - `delay`: how long a leaky bucket would have the request held, if at all
-/// - `overSoft`: there and true if the request passed in the soft part of a limit
-/// - `deniedBy`, in a refusal: the rule that refused, by its name, or else by its place in the file
+/// does not tell. `docs/replay.md` has its members.
 pub(crate) struct DecisionLines<'w> {
     out: &'w mut dyn Write,
     text: Vec<u8>,
+}
+
+/// One decision.
+pub(crate) struct Decided<'a> {
+    pub(crate) place: Place<'a>,
+    pub(crate) at: Moment,
+    /// The line's client, if it is kept.
+    pub(crate) client: Option<&'a [u8]>,
+    pub(crate) request: &'a Request<'a>,
+    pub(crate) answer: &'a Answer,
 }
 
 // === impl DecisionLines ===
@@ -39,8 +44,8 @@ impl<'w> DecisionLines<'w> {
         }
     }
 
-    pub(crate) fn add(&mut self, place: Place<'_>, at: Moment, answer: &Answer) -> io::Result<()> {
-        self.line(place, at, answer)?;
+    pub(crate) fn add(&mut self, decided: &Decided<'_>) -> io::Result<()> {
+        self.line(decided)?;
         if self.text.len() >= CHUNK_BYTES {
             self.out.write_all(&self.text)?;
             self.text.clear();
@@ -54,15 +59,21 @@ impl<'w> DecisionLines<'w> {
         self.out.flush()
     }
 
-    fn line(&mut self, place: Place<'_>, at: Moment, answer: &Answer) -> io::Result<()> {
-        let text = &mut self.text;
-        write!(text, "{{\"line\":{}", place.line)?;
-        if let Some(input) = place.input {
+    fn line(&mut self, decided: &Decided<'_>) -> io::Result<()> {
+        let (text, answer) = (&mut self.text, decided.answer);
+        let Place { input, line } = decided.place;
+        write!(text, "{{\"version\":{JSON_VERSION},\"line\":{line}")?;
+        if let Some(input) = input {
             text.extend_from_slice(b",\"file\":");
             serde_json::to_writer(&mut *text, input)?;
         }
-        let (at, allowed) = (Seconds(at.as_nanos()), answer.is_admitted());
-        write!(text, ",\"at\":{at},\"allowed\":{allowed},")?;
+        let (at, allowed) = (Utc(decided.at), answer.is_admitted());
+        write!(text, ",\"at\":\"{at}\"")?;
+        if let Some(client) = decided.client {
+            text.extend_from_slice(b",\"client\":");
+            string(client, text)?;
+        }
+        write!(text, ",\"allowed\":{allowed},")?;
         match answer.refused.map(|refused| refused.wait) {
             Some(Wait::For(wait)) => write!(text, "\"retryAfter\":\"{}s\",", seconds(wait))?,
             Some(Wait::Never) => text.extend_from_slice(b"\"retryAfter\":\"never\","),
@@ -74,15 +85,76 @@ impl<'w> DecisionLines<'w> {
         if answer.is_over_soft() {
             text.extend_from_slice(b"\"overSoft\":true,");
         }
-        if let Some(limited) = answer.refused_by() {
+        if let (Some(refused), Some(limited)) = (answer.refused, answer.refused_by()) {
             text.extend_from_slice(b"\"deniedBy\":");
             serde_json::to_writer(&mut *text, limited.rule.shown())?;
+            text.extend_from_slice(b",\"deniedKey\":");
+            if let Some(descriptor) = decided.request.descriptors.get(refused.by) {
+                entries(descriptor, text)?;
+            }
             text.push(b',');
         }
+        shadow_denials(answer, text)?;
+        descriptors(decided.request, text)?;
         tollgate_rls::write_members(answer, Times::Exact, text);
         text.extend_from_slice(b"}\n");
         Ok(())
     }
+}
+
+/// The shadow rules that would have denied the request, if there are any.
+fn shadow_denials(answer: &Answer, text: &mut Vec<u8>) -> io::Result<()> {
+    let is_denial = |limited: &&Limited| {
+        limited.enforcement == Enforcement::Shadow && !limited.decision.is_allowed()
+    };
+    let rules: Vec<&str> = answer
+        .limited()
+        .filter(is_denial)
+        .map(|limited| limited.rule.shown())
+        .collect();
+    if !rules.is_empty() {
+        text.extend_from_slice(b"\"shadowDeniedBy\":");
+        serde_json::to_writer(&mut *text, &rules)?;
+        text.push(b',');
+    }
+    Ok(())
+}
+
+/// The request's descriptors, as a trace has them.
+fn descriptors(request: &Request<'_>, text: &mut Vec<u8>) -> io::Result<()> {
+    text.extend_from_slice(b"\"descriptors\":[");
+    for (index, descriptor) in request.descriptors.iter().enumerate() {
+        text.extend_from_slice(if index == 0 { b"" } else { b"," });
+        text.extend_from_slice(b"{\"entries\":");
+        entries(descriptor, text)?;
+        text.push(b'}');
+    }
+    text.extend_from_slice(b"],");
+    Ok(())
+}
+
+fn entries(descriptor: &Descriptor<'_>, text: &mut Vec<u8>) -> io::Result<()> {
+    text.push(b'[');
+    for (index, entry) in descriptor.entries.iter().enumerate() {
+        text.extend_from_slice(if index == 0 { b"" } else { b"," });
+        text.extend_from_slice(b"{\"key\":");
+        string(entry.key, text)?;
+        text.extend_from_slice(b",\"value\":");
+        string(entry.value, text)?;
+        text.push(b'}');
+    }
+    text.push(b']');
+    Ok(())
+}
+
+/// Bytes as a string of JSON, with what is no text written out.
+fn string(bytes: &[u8], text: &mut Vec<u8>) -> io::Result<()> {
+    let shown = match std::str::from_utf8(bytes) {
+        Ok(shown) => Cow::Borrowed(shown),
+        Err(_) => Cow::Owned(Escaped(bytes).to_string()),
+    };
+    serde_json::to_writer(&mut *text, &*shown)?;
+    Ok(())
 }
 
 const fn seconds(span: Span) -> Seconds {

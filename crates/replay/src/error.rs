@@ -5,6 +5,8 @@ use std::io;
 
 use tollgate_core::StoreError;
 
+use crate::foreign::{Foreign, Guess};
+use crate::skipped::Skipped;
 use crate::traffic::LINES_MAX;
 
 /// Why a replay did not come to its end. Lines that cannot be read and requests that are refused
@@ -19,12 +21,36 @@ pub enum Error {
         /// What happened.
         source: io::Error,
     },
+    /// An input is packed or encoded in a way that we do not read.
+    Foreign {
+        /// Which.
+        input: String,
+        /// What it is.
+        what: Foreign,
+    },
+    /// No line of any input is an event.
+    NoEvents {
+        /// The inputs, each with what it seems to be.
+        inputs: Vec<(String, Guess)>,
+        /// Why their lines are no events.
+        skipped: Box<Skipped>,
+    },
+    /// The caller did not want to go on.
+    Stopped {
+        /// Events that were decided until then.
+        decided: u64,
+    },
     /// The inputs have more than [`LINES_MAX`] lines.
     ManyLines,
     /// The store gave no answer.
     Store(StoreError),
     /// The decisions cannot be written.
-    Write(io::Error),
+    Write {
+        /// Events that were decided until then. The last decisions of them may not be written.
+        decided: u64,
+        /// What happened.
+        source: io::Error,
+    },
 }
 
 impl fmt::Display for Error {
@@ -33,17 +59,44 @@ impl fmt::Display for Error {
             Error::Read { input, .. } => write!(f, "cannot read {input}"),
             Error::ManyLines => write!(f, "more than {LINES_MAX} lines; replay them in parts"),
             Error::Store(_) => f.write_str("the store gave no answer"),
-            Error::Write(_) => f.write_str("cannot write the decisions"),
+            Error::Foreign { input, what } => write!(f, "{input} is {what}"),
+            Error::NoEvents { inputs, skipped } => no_events(inputs, skipped, f),
+            Error::Stopped { decided } => write!(f, "stopped after {decided} events"),
+            Error::Write { decided, .. } => {
+                write!(f, "cannot write the decisions after {decided} events")
+            }
         }
     }
+}
+
+fn no_events(
+    inputs: &[(String, Guess)],
+    skipped: &Skipped,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    f.write_str("there is no event to decide")?;
+    for (input, guess) in inputs {
+        write!(f, "\n  {input}: {}", guess.shown())?;
+    }
+    for (reason, count) in &skipped.reasons {
+        let s = if *count == 1 { "" } else { "s" };
+        write!(f, "\n  {count} line{s}: {reason}")?;
+    }
+    if let Some(first) = skipped.first.iter().find(|line| !line.excerpt.is_empty()) {
+        write!(f, "\n  such as: {}", first.excerpt)?;
+    }
+    Ok(())
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Read { source, .. } | Error::Write(source) => Some(source),
+            Error::Read { source, .. } | Error::Write { source, .. } => Some(source),
             Error::Store(source) => Some(source),
-            Error::ManyLines => None,
+            Error::Foreign { .. }
+            | Error::NoEvents { .. }
+            | Error::Stopped { .. }
+            | Error::ManyLines => None,
         }
     }
 }

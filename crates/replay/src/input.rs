@@ -4,6 +4,8 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
+use crate::foreign::{Foreign, HEAD_BYTES};
+
 /// The longest line that is read; a longer one is skipped, whatever its length.
 pub const LINE_BYTES_MAX: usize = 1024 * 1024;
 
@@ -28,20 +30,29 @@ pub(crate) enum Line<'a> {
     TooLong,
 }
 
+/// Why an input has no lines.
+#[derive(Debug)]
+pub(crate) enum NoLines {
+    /// It cannot be read.
+    Io(io::Error),
+    /// It is packed or encoded in a way that we do not read.
+    Foreign(Foreign),
+}
+
 // === impl Lines ===
 
 impl<'i> Lines<'i> {
     /// The lines of `input`, unpacked if its first bytes are those of gzip.
-    pub(crate) fn of(mut input: impl Read + 'i) -> io::Result<Lines<'i>> {
-        let mut head = Vec::with_capacity(GZIP_MAGIC.len());
-        input.by_ref().take(2).read_to_end(&mut head)?;
-        let is_gzip = head == GZIP_MAGIC;
-        let whole = BufReader::with_capacity(CHUNK_BYTES, Cursor::new(head).chain(input));
-        let input: Box<dyn BufRead + 'i> = if is_gzip {
-            let unpacked = MultiGzDecoder::new(whole);
-            Box::new(BufReader::with_capacity(CHUNK_BYTES, unpacked))
+    pub(crate) fn of(input: impl Read + 'i) -> Result<Lines<'i>, NoLines> {
+        let (head, whole) = headed(input)?;
+        let input: Box<dyn BufRead + 'i> = if head.starts_with(&GZIP_MAGIC) {
+            let unpacked = MultiGzDecoder::new(BufReader::with_capacity(CHUNK_BYTES, whole));
+            let (head, whole) = headed(unpacked)?;
+            Foreign::refuse(&head).map_err(NoLines::Foreign)?;
+            Box::new(BufReader::with_capacity(CHUNK_BYTES, whole))
         } else {
-            Box::new(whole)
+            Foreign::refuse(&head).map_err(NoLines::Foreign)?;
+            Box::new(BufReader::with_capacity(CHUNK_BYTES, whole))
         };
         Ok(Lines {
             input,
@@ -74,6 +85,16 @@ impl<'i> Lines<'i> {
             .flatten();
         Ok(Some(Line::Text(marked.unwrap_or(text))))
     }
+}
+
+/// The first bytes of an input, and all of it.
+fn headed<R: Read>(mut input: R) -> Result<(Vec<u8>, impl Read), NoLines> {
+    let mut head = Vec::with_capacity(HEAD_BYTES);
+    let first = u64::try_from(HEAD_BYTES).unwrap_or(u64::MAX);
+    let read = input.by_ref().take(first).read_to_end(&mut head);
+    read.map_err(NoLines::Io)?;
+    let whole = Cursor::new(head.clone()).chain(input);
+    Ok((head, whole))
 }
 
 #[cfg(test)]
@@ -128,14 +149,17 @@ mod tests {
     #[test]
     fn a_gzip_file_cut_short_is_an_error() {
         let whole = packed(b"a\nb\n");
-        let mut cut = Lines::of(&whole[..whole.len() - 4]).unwrap();
-        let read = loop {
-            match cut.next().map(|line| line.is_some()) {
-                Ok(true) => {}
-                Ok(false) => break Ok(()),
-                Err(error) => break Err(error.kind()),
-            }
+        let read = |cut: &[u8]| {
+            let mut lines = match Lines::of(cut) {
+                Ok(lines) => lines,
+                Err(NoLines::Io(error)) => return Err(error.kind()),
+                Err(NoLines::Foreign(what)) => panic!("{what}"),
+            };
+            while lines.next().map_err(|error| error.kind())?.is_some() {}
+            Ok(())
         };
+        assert_eq!(read(&whole), Ok(()));
+        let read = read(&whole[..whole.len() - 4]);
         assert_eq!(read, Err(io::ErrorKind::UnexpectedEof));
     }
 

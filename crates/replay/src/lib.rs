@@ -15,11 +15,13 @@
 //! # Example
 //!
 //! ```
-//! use tollgate_replay::{Format, Memories, Traffic, replay};
-//! use tollgate_rules::{Options, RuleSet, Source};
+//! use std::ops::ControlFlow;
+//!
+//! use tollgate_replay::{Format, Options, Traffic, replay};
+//! use tollgate_rules::{RuleSet, Source};
 //!
 //! let rules = "{domain: web, descriptors: [{key: client, rate_limit: 1/minute}]}";
-//! let rules = RuleSet::parse(&[Source::new("rules.yaml", rules)], &Options::default()).rules;
+//! let rules = RuleSet::parse(&[Source::new("rules.yaml", rules)], &Default::default()).rules;
 //! let trace = br#"
 //! {"at": 60.5, "domain": "web", "descriptors": [{"entries": [{"key": "client", "value": "a"}]}]}
 //! {"at": 60.1, "domain": "web", "descriptors": [{"entries": [{"key": "client", "value": "a"}]}]}
@@ -28,18 +30,31 @@
 //! traffic.read("trace.jsonl", trace.trim_ascii())?;
 //! let mut decisions = Vec::new();
 //! let lines: Option<&mut dyn std::io::Write> = Some(&mut decisions);
-//! let report = replay(&mut traffic, &rules, Memories::Unbounded, lines, &mut |_| {})?;
-//! assert_eq!((report.events, report.admitted, report.refused), (2, 1, 1));
+//! let go_on = &mut |_| ControlFlow::Continue(());
+//! let report = replay(&mut traffic, &rules, Options::default(), lines, go_on)?;
+//! assert_eq!((report.events, report.allowed, report.denied), (2, 1, 1));
 //! let decisions = String::from_utf8(decisions)?;
-//! assert!(decisions.starts_with(r#"{"line":2,"at":60.1,"allowed":true,"#));
+//! assert!(decisions.starts_with(r#"{"version":1,"line":2,"at":"1970-01-01T00:01:00.1Z","#));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod traffic;
 
+mod reader;
+
+mod interner;
+
+mod values;
+
+mod skipped;
+
 mod input;
 
+mod foreign;
+
 mod access_log;
+
+mod prefix;
 
 mod pattern;
 
@@ -49,21 +64,29 @@ mod timestamp;
 
 mod replay;
 
+mod met;
+
+mod tally;
+
+mod concentration;
+
 mod decision_line;
 
 mod report;
+
+mod warning;
 
 mod plain;
 
 mod error;
 
 pub use error::Error;
+pub use foreign::{Foreign, Guess};
 pub use input::LINE_BYTES_MAX;
 pub use pattern::{Field, InvalidPattern, Pattern};
-pub use replay::{Memories, REFUSED_KEYS_MAX, replay};
-pub use report::{RefusedKey, Report, RuleTotals, Summary};
+pub use replay::{Memories, Options, TOP_KEYS, TOP_KEYS_MAX, replay};
+pub use report::{DeniedKey, JSON_VERSION, Report, RuleTotals, Summary, TopKeys};
+pub use skipped::{EXCERPT_BYTES_MAX, REASONS_MAX, SKIPPED_SHOWN_MAX, Skipped, SkippedLine};
 pub use tollgate_rls::DESCRIPTORS_MAX;
-pub use traffic::{
-    EXCERPT_BYTES_MAX, Format, LINES_MAX, LogKind, Place, SKIPPED_SHOWN_MAX, Skipped, SkippedLine,
-    Traffic,
-};
+pub use traffic::{Format, LINES_MAX, LogKind, Place, Traffic};
+pub use warning::Warning;

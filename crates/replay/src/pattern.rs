@@ -3,10 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use tollgate_rls::rate_limit_descriptor::Entry;
-use tollgate_rls::{ENTRIES_MAX, RateLimitDescriptor};
+use tollgate_core::{Descriptor, Entry};
+use tollgate_rls::ENTRIES_MAX;
 
 use crate::access_log::{LogLine, RequestLine};
+use crate::values::Values;
 
 /// What one `--descriptor` says: keys, and how their values are made of a line's fields.
 ///
@@ -62,6 +63,36 @@ const FIELDS: [(&str, Field); 10] = [
     ("user_agent", Field::UserAgent),
 ];
 
+/// What other programs call a field.
+const OTHER_NAMES: [(&str, &str); 24] = [
+    ("ip", "client"),
+    ("addr", "client"),
+    ("address", "client"),
+    ("remote_addr", "client"),
+    ("remote_address", "client"),
+    ("remote_host", "client"),
+    ("host", "client"),
+    ("h", "client"),
+    ("remote_user", "user"),
+    ("u", "user"),
+    ("verb", "method"),
+    ("uri", "path"),
+    ("url", "path"),
+    ("request_uri", "path"),
+    ("args", "query"),
+    ("query_string", "query"),
+    ("version", "protocol"),
+    ("code", "status"),
+    ("size", "bytes"),
+    ("length", "bytes"),
+    ("body_bytes_sent", "bytes"),
+    ("referrer", "referer"),
+    ("agent", "user_agent"),
+    ("ua", "user_agent"),
+];
+/// How unlike two names may be, and one still be taken for a slip of the other.
+const SLIPS_MAX: usize = 3;
+
 /// Why a text is no [`Pattern`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -70,8 +101,8 @@ pub enum InvalidPattern {
     UnknownField {
         /// As written.
         field: String,
-        /// The field whose name is most like it.
-        nearest: &'static str,
+        /// The field that was probably meant, if that can be told.
+        meant: Option<&'static str>,
     },
     /// A `{` without its `}`, or the reverse.
     Brace {
@@ -95,46 +126,32 @@ pub enum InvalidPattern {
     },
 }
 
-/// The values of several patterns for one line, one after the other.
-#[derive(Debug, Default)]
-pub(crate) struct Values {
-    bytes: Vec<u8>,
-    /// Where each value ends.
-    ends: Vec<usize>,
-}
-
 // === impl Pattern ===
 
 impl Pattern {
     /// Adds the values of this pattern's entries.
     pub(crate) fn render(&self, line: &Fields<'_>, values: &mut Values) {
         for (_, pieces) in &self.entries {
-            for piece in pieces {
-                values.bytes.extend_from_slice(match piece {
-                    Piece::Text(text) => text.as_bytes(),
-                    Piece::Field(field) => line.get(*field),
-                });
-            }
-            values.ends.push(values.bytes.len());
+            values.push(pieces.iter().map(|piece| match piece {
+                Piece::Text(text) => text.as_bytes(),
+                Piece::Field(field) => line.get(*field),
+            }));
         }
     }
 
     /// The descriptor with these values; takes as many of them as there are entries.
-    pub(crate) fn descriptor<'v>(
-        &self,
-        values: &mut impl Iterator<Item = &'v [u8]>,
-    ) -> RateLimitDescriptor {
-        let entries = self
-            .entries
-            .iter()
-            .zip(values)
-            .map(|((key, _), value)| Entry {
-                key: key.as_bytes().to_vec(),
-                value: value.to_vec(),
-            });
-        RateLimitDescriptor {
+    pub(crate) fn descriptor<'a>(
+        &'a self,
+        values: &mut impl Iterator<Item = &'a [u8]>,
+    ) -> Descriptor<'a> {
+        let entries = self.entries.iter().zip(values);
+        let entries = entries.map(|((key, _), value)| Entry {
+            key: key.as_bytes(),
+            value,
+        });
+        Descriptor {
             entries: entries.collect(),
-            ..RateLimitDescriptor::default()
+            ..Descriptor::default()
         }
     }
 
@@ -198,37 +215,25 @@ fn field(name: &str) -> Result<Field, InvalidPattern> {
     if let Some((_, field)) = FIELDS.iter().find(|(known, _)| *known == name) {
         return Ok(*field);
     }
-    let similar = FIELDS.iter().map(|(known, _)| *known);
-    let nearest = similar.min_by_key(|known| strsim::damerau_levenshtein(known, name));
     Err(InvalidPattern::UnknownField {
         field: name.to_owned(),
-        nearest: nearest.unwrap_or("client"),
+        meant: meant_field(name),
     })
 }
 
-// === impl Values ===
-
-impl Values {
-    pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
-        self.ends.clear();
+/// The field that a name was probably meant to be: another program's name for it, or a slip.
+fn meant_field(name: &str) -> Option<&'static str> {
+    let name = name.to_lowercase().replace('-', "_");
+    let mut other_names = OTHER_NAMES.iter();
+    if let Some((_, field)) = other_names.find(|(other, _)| *other == name) {
+        return Some(field);
     }
-
-    /// The values and where each one ends, so that only equal lists of values are equal.
-    pub(crate) fn identity(&self, identity: &mut Vec<u8>) {
-        identity.clear();
-        identity.extend_from_slice(&self.bytes);
-        for end in &self.ends {
-            identity.extend_from_slice(&end.to_le_bytes());
-        }
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts
-            .zip(&self.ends)
-            .map(|(start, end)| &self.bytes[start..*end])
-    }
+    let slips = |known: &str| strsim::damerau_levenshtein(known, &name);
+    let nearest = FIELDS
+        .iter()
+        .map(|(known, _)| *known)
+        .min_by_key(|known| slips(known))?;
+    (slips(nearest) <= SLIPS_MAX.min(nearest.len() / 2)).then_some(nearest)
 }
 
 // === fields of a line ===
@@ -285,12 +290,13 @@ impl std::error::Error for InvalidPattern {}
 impl fmt::Display for InvalidPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            InvalidPattern::UnknownField { field, nearest } => {
+            InvalidPattern::UnknownField { field, meant } => {
+                write!(f, "there is no field `{field}`; ")?;
+                if let Some(meant) = meant {
+                    write!(f, "did you mean `{meant}`? ")?;
+                }
                 let names = FIELDS.map(|(name, _)| name).join(", ");
-                write!(
-                    f,
-                    "there is no field `{field}`; did you mean `{nearest}`? fields: {names}"
-                )
+                write!(f, "fields: {names}")
             }
             InvalidPattern::Brace { value } => {
                 write!(

@@ -9,21 +9,26 @@ use tollgate_core::{Enforcement, Moment, RuleName};
 use crate::plain::Plain;
 use crate::timestamp::Utc;
 use crate::traffic::{Place, Traffic};
+use crate::warning::Warning;
+
+/// The version of [`Report::to_json`] and of the lines of decisions; `docs/replay.md` has their
+/// shape. It grows when a member changes its meaning or goes; new members may come without.
+pub const JSON_VERSION: u32 = 1;
 
 /// Counts of one replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Events that were decided.
     pub events: u64,
-    /// Of these, those that pass.
-    pub admitted: u64,
-    /// Of these, those that do not.
-    pub refused: u64,
-    /// Of those that pass, those in the soft part of a limit.
+    /// Of these, those that are allowed.
+    pub allowed: u64,
+    /// Of these, those that are denied.
+    pub denied: u64,
+    /// Of those that are allowed, those in the soft part of a limit.
     pub over_soft: u64,
-    /// Of those that pass, those that a leaky bucket would have held for a while.
+    /// Of those that are allowed, those that a leaky bucket would have delayed.
     pub delayed: u64,
-    /// Of those that pass, those that no limit judged.
+    /// Of those that are allowed, those that no limit judged.
     pub without_limit: u64,
     /// The first event's moment.
     pub from: Option<Moment>,
@@ -31,12 +36,14 @@ pub struct Report {
     pub to: Option<Moment>,
     /// Every rule that limits, in the order of the files; after them limits that requests brought.
     pub rules: Vec<RuleTotals>,
-    /// The keys with the most refused requests, at most [`crate::REFUSED_KEYS_MAX`].
-    pub refused_keys: Vec<RefusedKey>,
-    /// How many keys had requests refused.
-    pub refused_keys_count: u64,
-    /// How many live keys a bounded store gave up; `None` if the store had no bound.
+    /// The keys that were denied.
+    pub denied_keys: TopKeys,
+    /// The keys that shadow rules would have denied.
+    pub shadow_keys: TopKeys,
+    /// How many live keys a bounded store evicted; `None` if the store had no bound.
     pub evicted_keys: Option<u64>,
+    /// What makes this report doubtful.
+    pub warnings: Vec<Warning>,
 }
 
 /// Counts of one rule.
@@ -46,26 +53,35 @@ pub struct RuleTotals {
     pub rule: Arc<RuleName>,
     /// Its limit in words: `100 per 1m token_bucket`.
     pub limit: String,
-    /// What its refusal does.
+    /// What its denial does.
     pub enforcement: Enforcement,
     /// Descriptors that it judged.
     pub judged: u64,
-    /// Of these, those that it would not let pass, whatever followed from it.
+    /// Of these, those that it would not allow, whatever followed from it.
     pub over: u64,
-    /// Requests that were refused because of it. A request that several limits refuse counts for
-    /// the one with the longest wait.
-    pub refused: u64,
+    /// Requests that were denied because of it. A request that several limits deny counts for the
+    /// one with the longest wait.
+    pub denied: u64,
 }
 
-/// A key with refused requests.
+/// The keys with the most denials.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopKeys {
+    /// How many keys have any.
+    pub count: u64,
+    /// The first of them, at most [`crate::Options::top_keys`].
+    pub first: Vec<DeniedKey>,
+}
+
+/// A key with denied requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RefusedKey {
+pub struct DeniedKey {
     /// The rule that counts it.
     pub rule: Arc<RuleName>,
-    /// The keys and values of a descriptor that met it.
+    /// The keys and values of a descriptor that met it, escaped where they are no text.
     pub descriptor: Vec<(String, String)>,
-    /// Requests that were refused because of it.
-    pub refused: u64,
+    /// Requests that were denied because of it.
+    pub denied: u64,
 }
 
 /// A report and the traffic that it is about, to be written for people.
@@ -94,20 +110,27 @@ impl Report {
             }
             shown
         });
+        let reasons = skipped.reasons.iter();
+        let reasons = reasons.map(|(reason, count)| json!({"reason": reason, "count": count}));
         let mut report = json!({
+            "version": JSON_VERSION,
             "events": self.events,
-            "admitted": self.admitted,
-            "refused": self.refused,
+            "allowed": self.allowed,
+            "denied": self.denied,
             "overSoft": self.over_soft,
             "delayed": self.delayed,
             "withoutLimit": self.without_limit,
             "from": self.from.map(|at| Utc(at).to_string()),
             "to": self.to.map(|at| Utc(at).to_string()),
             "rules": self.rules.iter().map(RuleTotals::to_json).collect::<Vec<_>>(),
-            "refusedKeys": self.refused_keys_count,
-            "topRefusedKeys": self.refused_keys.iter().map(RefusedKey::to_json).collect::<Vec<_>>(),
+            "deniedKeys": self.denied_keys.count,
+            "topDeniedKeys": self.denied_keys.to_json(),
+            "shadowDeniedKeys": self.shadow_keys.count,
+            "topShadowDeniedKeys": self.shadow_keys.to_json(),
             "skipped": skipped.count,
+            "skippedReasons": reasons.collect::<Vec<_>>(),
             "firstSkipped": first.collect::<Vec<_>>(),
+            "warnings": self.warnings.iter().map(Warning::to_json).collect::<Vec<_>>(),
         });
         if let Some(evicted) = self.evicted_keys {
             report["evictedKeys"] = json!(evicted);
@@ -131,7 +154,7 @@ impl RuleTotals {
             enforcement,
             judged: 0,
             over: 0,
-            refused: 0,
+            denied: 0,
         }
     }
 
@@ -152,14 +175,22 @@ impl RuleTotals {
             "mode": self.mode(),
             "judged": self.judged,
             "over": self.over,
-            "refused": self.refused,
+            "denied": self.denied,
         })
     }
 }
 
-// === impl RefusedKey ===
+// === impl TopKeys ===
 
-impl RefusedKey {
+impl TopKeys {
+    fn to_json(&self) -> Value {
+        self.first.iter().map(DeniedKey::to_json).collect()
+    }
+}
+
+// === impl DeniedKey ===
+
+impl DeniedKey {
     fn to_json(&self) -> Value {
         let entries = self.descriptor.iter();
         let entries = entries.map(|(key, value)| json!({"key": key, "value": value}));
@@ -167,7 +198,7 @@ impl RefusedKey {
             "domain": self.rule.domain,
             "rule": self.rule.shown(),
             "descriptor": entries.collect::<Vec<_>>(),
-            "refused": self.refused,
+            "denied": self.denied,
         })
     }
 }
@@ -176,9 +207,17 @@ impl RefusedKey {
 
 impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for warning in &self.report.warnings {
+            writeln!(f, "warning: {warning}")?;
+        }
+        if !self.report.warnings.is_empty() {
+            writeln!(f)?;
+        }
         self.totals(f)?;
         self.rules(f)?;
-        self.refused_keys(f)?;
+        let report = self.report;
+        keys(&report.denied_keys, "denied", f)?;
+        keys(&report.shadow_keys, "would deny", f)?;
         self.skipped(f)
     }
 }
@@ -186,20 +225,29 @@ impl fmt::Display for Summary<'_> {
 impl Summary<'_> {
     fn totals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let report = self.report;
-        let mut line = |count, what| writeln!(f, "{count:>12} {what}");
-        line(report.events, "events")?;
-        line(report.admitted, "admitted")?;
-        line(report.refused, "refused")?;
+        let mut line = |count, one, many| {
+            let what = if count == 1 { one } else { many };
+            writeln!(f, "{count:>12} {what}")
+        };
+        line(report.events, "event", "events")?;
+        line(report.allowed, "allowed", "allowed")?;
+        line(report.denied, "denied", "denied")?;
+        let (over_soft, delayed) = (
+            "allowed in the soft part of a limit",
+            "allowed after a delay",
+        );
+        let evicted = report.evicted_keys.unwrap_or(0);
         let notable = [
-            (report.over_soft, "admitted in the soft part of a limit"),
-            (report.delayed, "admitted after a delay"),
-            (report.without_limit, "met no limit"),
-            (report.evicted_keys.unwrap_or(0), "live keys evicted"),
+            (report.over_soft, over_soft, over_soft),
+            (report.delayed, delayed, delayed),
+            (report.without_limit, "met no limit", "met no limit"),
+            (evicted, "live key evicted", "live keys evicted"),
         ];
-        for (count, what) in notable.into_iter().filter(|(count, _)| *count > 0) {
-            line(count, what)?;
+        for (count, one, many) in notable.into_iter().filter(|(count, ..)| *count > 0) {
+            line(count, one, many)?;
         }
-        line(self.traffic.skipped().count, "lines skipped")?;
+        let skipped = self.traffic.skipped().count;
+        line(skipped, "line skipped", "lines skipped")?;
         if let (Some(from), Some(to)) = (report.from, report.to) {
             writeln!(f, "\nfrom {} to {}", Utc(from), Utc(to))?;
         }
@@ -210,11 +258,8 @@ impl Summary<'_> {
         if self.report.rules.is_empty() {
             return Ok(());
         }
-        writeln!(
-            f,
-            "\n{:>12} {:>12} {:>12}  rule",
-            "judged", "over", "refused"
-        )?;
+        let [judged, over, denied] = ["judged", "over", "denied"];
+        writeln!(f, "\n{judged:>12} {over:>12} {denied:>12}  rule")?;
         for totals in &self.report.rules {
             let (rule, mode) = (&totals.rule, totals.mode());
             let mode = if mode == "enforce" {
@@ -227,7 +272,7 @@ impl Summary<'_> {
                 "{:>12} {:>12} {:>12}  {}/{}: {}{mode}",
                 totals.judged,
                 totals.over,
-                totals.refused,
+                totals.denied,
                 Plain(&rule.domain),
                 Plain(rule.shown()),
                 totals.limit,
@@ -236,32 +281,18 @@ impl Summary<'_> {
         Ok(())
     }
 
-    fn refused_keys(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let report = self.report;
-        if report.refused_keys.is_empty() {
-            return Ok(());
-        }
-        let shown = report.refused_keys.len();
-        writeln!(
-            f,
-            "\n{:>12}  key ({shown} of {})",
-            "refused", report.refused_keys_count
-        )?;
-        for key in &report.refused_keys {
-            write!(f, "{:>12} ", key.refused)?;
-            for (name, value) in &key.descriptor {
-                write!(f, " {}={}", Plain(name), Plain(value))?;
-            }
-            writeln!(f)?;
-        }
-        Ok(())
-    }
-
     fn skipped(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let skipped = self.traffic.skipped();
         if skipped.count > 0 {
+            writeln!(f, "\n{:>12}  reason", "skipped")?;
+        }
+        for (reason, count) in &skipped.reasons {
+            writeln!(f, "{count:>12}  {reason}")?;
+        }
+        if !skipped.first.is_empty() {
             let shown = skipped.first.len();
-            writeln!(f, "\nlines skipped ({shown} of {} shown)", skipped.count)?;
+            let lines = if skipped.count == 1 { "line" } else { "lines" };
+            writeln!(f, "\n{lines} skipped ({shown} of {} shown)", skipped.count)?;
         }
         for line in &skipped.first {
             let place = self.traffic.place(line.line);
@@ -276,4 +307,20 @@ impl Summary<'_> {
         }
         Ok(())
     }
+}
+
+fn keys(keys: &TopKeys, heading: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if keys.first.is_empty() {
+        return Ok(());
+    }
+    let shown = keys.first.len();
+    writeln!(f, "\n{heading:>12}  key ({shown} of {})", keys.count)?;
+    for key in &keys.first {
+        write!(f, "{:>12} ", key.denied)?;
+        for (name, value) in &key.descriptor {
+            write!(f, " {}={}", Plain(name), Plain(value))?;
+        }
+        writeln!(f)?;
+    }
+    Ok(())
 }

@@ -1,26 +1,23 @@
 //! What happened: the events of all inputs, and the lines that are none.
 //!
 //! An event is 16 bytes: when, which line, which request. A request that comes again is kept once,
-//! so that traffic of millions of events fits in memory and its rules are looked up once.
+//! as the bytes that tell it from others, so that memory grows with the log's distinct requests.
 
-use std::collections::HashMap;
 use std::io::Read;
 
-use tollgate_core::{ChargeDenied, Escaped, Moment};
-use tollgate_rls::{InvalidRequest, RateLimitRequest};
+use tollgate_core::{ChargeDenied, Cost, Moment, Request};
 
-use crate::access_log::LogLine;
 use crate::error::Error;
-use crate::input::{LINE_BYTES_MAX, Line, Lines};
-use crate::pattern::{Agent, Fields, Pattern, Values};
-use crate::trace;
+use crate::foreign::Guess;
+use crate::input::{Line, Lines, NoLines};
+use crate::interner::Interner;
+use crate::pattern::Pattern;
+use crate::reader::Reader;
+use crate::skipped::Skipped;
+use crate::values::values;
 
 /// The most lines of all inputs together.
 pub const LINES_MAX: u32 = u32::MAX;
-/// The skipped lines that are kept to be shown; the others are counted.
-pub const SKIPPED_SHOWN_MAX: usize = 10;
-/// The most bytes of a skipped line that are shown.
-pub const EXCERPT_BYTES_MAX: usize = 120;
 
 /// How lines become events.
 #[derive(Clone, Debug)]
@@ -54,9 +51,9 @@ pub struct Traffic {
     inputs: Vec<Input>,
     lines: u32,
     events: Vec<Event>,
-    requests: Vec<RateLimitRequest>,
-    /// Where a request is found again: what the line says of it, without the moment.
-    known: HashMap<Box<[u8]>, u32>,
+    /// What tells each request from others: the values of its descriptors, or its JSON.
+    requests: Interner,
+    clients: Option<Clients>,
     skipped: Skipped,
 }
 
@@ -66,7 +63,7 @@ pub(crate) struct Event {
     pub(crate) at: Moment,
     /// The line among those of all inputs, from 0.
     pub(crate) line: u32,
-    /// The request, as an index.
+    /// The request, as a number.
     pub(crate) request: u32,
 }
 
@@ -75,6 +72,19 @@ struct Input {
     name: String,
     /// How many lines came before it.
     first_line: u32,
+    /// How many lines it has.
+    lines: u32,
+    events: u64,
+    /// What it seems to be, as long as no line of it is an event.
+    guess: Guess,
+}
+
+/// The client of each line of an access log.
+#[derive(Debug, Default)]
+struct Clients {
+    names: Interner,
+    /// For each line of all inputs; of one that is no event whatever it may be.
+    of_lines: Vec<u32>,
 }
 
 /// Where a line stands.
@@ -84,26 +94,6 @@ pub struct Place<'a> {
     pub input: Option<&'a str>,
     /// The line in its input, from 1.
     pub line: u32,
-}
-
-/// The lines that are no events.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Skipped {
-    /// How many.
-    pub count: u64,
-    /// The first of them, at most [`SKIPPED_SHOWN_MAX`].
-    pub first: Vec<SkippedLine>,
-}
-
-/// A line that is no event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SkippedLine {
-    /// Among the lines of all inputs, from 0; see [`Traffic::place`].
-    pub line: u32,
-    /// What is wrong with it.
-    pub reason: String,
-    /// Its beginning, with control characters escaped.
-    pub excerpt: String,
 }
 
 // === impl Traffic ===
@@ -116,9 +106,19 @@ impl Traffic {
             inputs: Vec::new(),
             lines: 0,
             events: Vec::new(),
-            requests: Vec::new(),
-            known: HashMap::new(),
+            requests: Interner::default(),
+            clients: None,
             skipped: Skipped::default(),
+        }
+    }
+
+    /// Also keeps the client of each line of an access log, for lines that tell decisions: four
+    /// bytes a line, and each client once.
+    #[must_use]
+    pub fn with_clients(self) -> Traffic {
+        Traffic {
+            clients: Some(Clients::default()),
+            ..self
         }
     }
 
@@ -126,31 +126,91 @@ impl Traffic {
     ///
     /// # Errors
     ///
-    /// [`Error::Read`] if the input cannot be read to its end, [`Error::ManyLines`] beyond
-    /// [`LINES_MAX`]. A line that is no event is no error.
+    /// [`Error::Read`] if the input cannot be read to its end, [`Error::Foreign`] if it is packed
+    /// or encoded in a way that we do not read, [`Error::ManyLines`] beyond [`LINES_MAX`]. A line
+    /// that is no event is no error.
     pub fn read(&mut self, name: &str, input: impl Read) -> Result<(), Error> {
         let failed = |source| Error::Read {
             input: name.to_owned(),
             source,
         };
+        let mut lines = Lines::of(input).map_err(|why| match why {
+            NoLines::Io(source) => failed(source),
+            NoLines::Foreign(what) => Error::Foreign {
+                input: name.to_owned(),
+                what,
+            },
+        })?;
         self.inputs.push(Input {
             name: name.to_owned(),
             first_line: self.lines,
+            lines: 0,
+            events: 0,
+            guess: Guess::Empty,
         });
-        let mut lines = Lines::of(input).map_err(failed)?;
-        let mut reader = Reader::of(&self.format);
+        let format = self.format.clone();
+        let mut reader = Reader::of(&format);
         while let Some(line) = lines.next().map_err(failed)? {
-            match reader.event(&line, &mut self.known, &mut self.requests) {
-                Ok((at, request)) => self.events.push(Event {
-                    at,
-                    line: self.lines,
-                    request,
-                }),
-                Err(reason) => self.skipped.add(self.lines, &line, reason),
-            }
-            self.lines = self.lines.checked_add(1).ok_or(Error::ManyLines)?;
+            self.add(&mut reader, &line)?;
         }
         Ok(())
+    }
+
+    fn add(&mut self, reader: &mut Reader<'_>, line: &Line<'_>) -> Result<(), Error> {
+        let found = reader.event(line, &mut self.requests);
+        let input = self
+            .inputs
+            .last_mut()
+            .expect("the input that is being read");
+        input.lines += 1;
+        match found {
+            Ok((at, request)) => {
+                input.events += 1;
+                let line = self.lines;
+                self.events.push(Event { at, line, request });
+            }
+            Err(reason) => {
+                if let (Line::Text(text), Guess::Empty) = (line, input.guess)
+                    && !text.trim_ascii().is_empty()
+                {
+                    input.guess = Guess::of(text, |text| reader.is_log_in_trace(text));
+                }
+                self.skipped.add(self.lines, line, reason);
+            }
+        }
+        if let Some(clients) = &mut self.clients {
+            clients.add(reader.client())?;
+        }
+        self.lines = self.lines.checked_add(1).ok_or(Error::ManyLines)?;
+        Ok(())
+    }
+
+    /// Whether there is anything to decide.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoEvents`] if no line of any input is an event, with what the inputs seem to be.
+    pub fn check(&self) -> Result<(), Error> {
+        if !self.events.is_empty() {
+            return Ok(());
+        }
+        let without = self
+            .without_events()
+            .map(|(name, guess)| (name.to_owned(), guess));
+        Err(Error::NoEvents {
+            inputs: without.collect(),
+            skipped: Box::new(self.skipped.clone()),
+        })
+    }
+
+    /// The inputs without an event, and what they seem to be.
+    pub(crate) fn without_events(&self) -> impl Iterator<Item = (&str, Guess)> {
+        let without = self.inputs.iter().filter(|input| input.events == 0);
+        without.map(|input| {
+            let is_blank = input.guess == Guess::Empty && input.lines > 0;
+            let guess = if is_blank { Guess::Other } else { input.guess };
+            (input.name.as_str(), guess)
+        })
     }
 
     /// How many events there are.
@@ -178,6 +238,16 @@ impl Traffic {
         }
     }
 
+    /// The client of a line of an access log, if clients are kept.
+    pub(crate) fn client(&self, line: u32) -> Option<&[u8]> {
+        let clients = self
+            .clients
+            .as_ref()
+            .filter(|_| !matches!(self.format, Format::Trace))?;
+        let name = clients.of_lines.get(usize::try_from(line).ok()?)?;
+        Some(clients.names.get(*name))
+    }
+
     /// Puts the events in order of time, equal times in the order of the input.
     pub(crate) fn put_in_order(&mut self) {
         if !self.events.is_sorted_by_key(|event| event.at) {
@@ -191,167 +261,52 @@ impl Traffic {
         &self.events
     }
 
-    /// Which denied requests are charged where the rules do not say it: a trace is in Envoy's
-    /// protocol, an access log is not.
-    pub(crate) const fn charge_denied(&self) -> ChargeDenied {
-        match self.format {
-            Format::Trace => ChargeDenied::Excess,
-            Format::AccessLog { .. } => ChargeDenied::Never,
-        }
+    /// How many distinct requests there are; they are called by the numbers below this one.
+    pub(crate) const fn requests(&self) -> usize {
+        self.requests.len()
     }
 
-    /// The requests that events are indexes of; each is valid.
-    pub(crate) fn requests(&self) -> &[RateLimitRequest] {
-        &self.requests
-    }
-}
-
-// === reading ===
-
-/// Turns lines into events, with room that is used again for every line.
-enum Reader<'f> {
-    AccessLog {
-        agent: Agent,
-        domain: &'f str,
-        descriptors: &'f [Pattern],
-        values: Values,
-        identity: Vec<u8>,
-    },
-    Trace {
-        identity: Vec<u8>,
-    },
-}
-
-impl Reader<'_> {
-    fn of(format: &Format) -> Reader<'_> {
-        let identity = Vec::new();
-        match format {
-            Format::Trace => Reader::Trace { identity },
+    /// Hands a request to `read`.
+    pub(crate) fn request<T>(&self, number: u32, read: impl FnOnce(&Request<'_>) -> T) -> T {
+        let identity = self.requests.get(number);
+        match &self.format {
+            Format::Trace => {
+                let valid = "only valid requests become events";
+                let message = tollgate_rls::read(identity).expect(valid);
+                // A trace is in Envoy's protocol, an access log is not.
+                read(&Request {
+                    charge_denied: ChargeDenied::Excess,
+                    ..tollgate_rls::request(&message).expect(valid)
+                })
+            }
             Format::AccessLog {
-                kind,
                 domain,
                 descriptors,
-            } => {
-                let is_needed = descriptors.iter().any(Pattern::needs_agent);
-                let agent = match kind {
-                    LogKind::Combined if is_needed => Agent::Read,
-                    _ => Agent::Ignore,
-                };
-                Reader::AccessLog {
-                    agent,
-                    domain,
-                    descriptors,
-                    values: Values::default(),
-                    identity,
-                }
-            }
-        }
-    }
-
-    /// The moment and the request of a line, or why there is none.
-    fn event(
-        &mut self,
-        line: &Line<'_>,
-        known: &mut HashMap<Box<[u8]>, u32>,
-        requests: &mut Vec<RateLimitRequest>,
-    ) -> Result<(Moment, u32), String> {
-        let Line::Text(line) = line else {
-            return Err(format!("the line is longer than {LINE_BYTES_MAX} bytes"));
-        };
-        let at = self.examine(line)?;
-        let (Reader::AccessLog { identity, .. } | Reader::Trace { identity }) = self;
-        if let Some(request) = known.get(identity.as_slice()) {
-            return Ok((at, *request));
-        }
-        let identity = identity.clone().into_boxed_slice();
-        let message = self.request()?;
-        tollgate_rls::request(&message).map_err(|invalid: InvalidRequest| invalid.to_string())?;
-        let request = u32::try_from(requests.len()).map_err(|_| "too many requests".to_owned())?;
-        requests.push(message);
-        known.insert(identity, request);
-        Ok((at, request))
-    }
-
-    /// Reads the line's moment; leaves what tells its request from others in `identity`.
-    fn examine(&mut self, line: &[u8]) -> Result<Moment, String> {
-        match self {
-            Reader::Trace { identity } => {
-                trace::split(line, identity).map_err(|bad| bad.to_string())
-            }
-            Reader::AccessLog {
-                agent,
-                descriptors,
-                values,
-                identity,
                 ..
             } => {
-                let line = LogLine::parse(line).map_err(|bad| bad.to_string())?;
-                let fields = Fields::of(line, *agent);
-                values.clear();
-                for pattern in *descriptors {
-                    pattern.render(&fields, values);
-                }
-                values.identity(identity);
-                Ok(line.at)
-            }
-        }
-    }
-
-    /// The request of the line examined last.
-    fn request(&self) -> Result<RateLimitRequest, String> {
-        match self {
-            Reader::Trace { identity } => {
-                // Without the place: its columns would be those of the line without `at`.
-                tollgate_rls::read(identity).map_err(|invalid| invalid.reason().to_owned())
-            }
-            Reader::AccessLog {
-                domain,
-                descriptors,
-                values,
-                ..
-            } => {
-                let mut values = values.iter();
+                let mut values = values(identity);
                 let descriptors = descriptors
                     .iter()
                     .map(|pattern| pattern.descriptor(&mut values));
-                Ok(RateLimitRequest {
-                    domain: domain.as_bytes().to_vec(),
+                read(&Request {
+                    domain: domain.as_bytes(),
                     descriptors: descriptors.collect(),
-                    ..RateLimitRequest::default()
+                    cost: Cost::ONE,
+                    charge_denied: ChargeDenied::Never,
                 })
             }
         }
     }
 }
 
-// === impl Skipped ===
+// === impl Clients ===
 
-impl Skipped {
-    fn add(&mut self, number: u32, line: &Line<'_>, reason: String) {
-        self.count += 1;
-        if self.first.len() < SKIPPED_SHOWN_MAX {
-            let excerpt = match line {
-                Line::Text(bytes) => excerpt(bytes),
-                Line::TooLong => String::new(),
-            };
-            self.first.push(SkippedLine {
-                line: number,
-                reason,
-                excerpt,
-            });
-        }
+impl Clients {
+    fn add(&mut self, client: &[u8]) -> Result<(), Error> {
+        let name = self.names.intern(client).map_err(|_| Error::ManyLines)?;
+        self.of_lines.push(name);
+        Ok(())
     }
-}
-
-/// The beginning of a line.
-fn excerpt(line: &[u8]) -> String {
-    let shown = Escaped(&line[..line.len().min(EXCERPT_BYTES_MAX)]);
-    let cut = if line.len() > EXCERPT_BYTES_MAX {
-        "…"
-    } else {
-        ""
-    };
-    format!("{shown}{cut}")
 }
 
 #[cfg(test)]

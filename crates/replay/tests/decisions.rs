@@ -1,9 +1,11 @@
 //! What a decision's line and a report say.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use std::ops::ControlFlow;
+
 use serde_json::json;
-use tollgate_replay::{Format, LogKind, Memories, Report, Summary, Traffic, replay};
-use tollgate_rules::{Options, RuleSet, Source};
+use tollgate_replay::{Error, Format, LogKind, Options, Report, Summary, Traffic, replay};
+use tollgate_rules::{RuleSet, Source};
 
 const RULES: &str = "
 domain: web
@@ -20,7 +22,7 @@ descriptors:
 ";
 
 fn rules() -> RuleSet {
-    let loaded = RuleSet::parse(&[Source::new("rules.yaml", RULES)], &Options::default());
+    let loaded = RuleSet::parse(&[Source::new("rules.yaml", RULES)], &Default::default());
     assert!(!loaded.has_errors(), "{:?}", loaded.diagnostics);
     loaded.rules
 }
@@ -28,7 +30,8 @@ fn rules() -> RuleSet {
 fn run(traffic: &mut Traffic) -> (Report, String) {
     let mut decisions = Vec::new();
     let out: Option<&mut dyn std::io::Write> = Some(&mut decisions);
-    let report = replay(traffic, &rules(), Memories::Unbounded, out, &mut |_| {}).unwrap();
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let report = replay(traffic, &rules(), Options::default(), out, go_on).unwrap();
     (report, String::from_utf8(decisions).unwrap())
 }
 
@@ -46,6 +49,99 @@ fn ask(at: &str, key: &str, addend: &str) -> String {
     )
 }
 
+fn start(line: u32, at: &str, rest: &str) -> String {
+    format!("{{\"version\":1,\"line\":{line},\"at\":\"2008-01-10T21:20:{at}Z\",{rest},")
+}
+
+fn asked(key: &str) -> String {
+    format!("\"descriptors\":[{{\"entries\":[{{\"key\":\"{key}\",\"value\":\"v\"}}]}}],")
+}
+
+/// What is said of the first events, which limits judge.
+fn limited_lines() -> [String; 4] {
+    let limit = |count: u32| format!("{{\"requestsPerUnit\":{count},\"unit\":\"MINUTE\"}}");
+    let named = "{\"name\":\"per-client\",\"requestsPerUnit\":1,\"unit\":\"MINUTE\"}";
+    let key = "\"deniedKey\":[{\"key\":\"client\",\"value\":\"v\"}]";
+    [
+        [
+            start(1, "00", "\"allowed\":true"),
+            asked("client"),
+            format!(
+                "\"overallCode\":\"OK\",\"statuses\":[{{\"code\":\"OK\",\"currentLimit\":{named},\
+                 \"durationUntilReset\":\"60s\",\"limitRemaining\":0}}]}}"
+            ),
+        ],
+        [
+            start(
+                2,
+                "00.123456789",
+                &format!(
+                    "\"allowed\":false,\"retryAfter\":\"59.876543211s\",\
+                     \"deniedBy\":\"per-client\",{key}"
+                ),
+            ),
+            asked("client"),
+            format!(
+                "\"overallCode\":\"OVER_LIMIT\",\"statuses\":[{{\"code\":\"OVER_LIMIT\",\
+                 \"currentLimit\":{named},\"durationUntilReset\":\"59.876543211s\",\
+                 \"limitRemaining\":0}}]}}"
+            ),
+        ],
+        [
+            start(
+                3,
+                "00.2",
+                &format!(
+                    "\"allowed\":false,\"retryAfter\":\"never\",\"deniedBy\":\"per-client\",{key}"
+                ),
+            ),
+            asked("client"),
+            format!(
+                "\"overallCode\":\"OVER_LIMIT\",\"statuses\":[{{\"code\":\"OVER_LIMIT\",\
+                 \"currentLimit\":{named},\"durationUntilReset\":\"59.800s\",\
+                 \"limitRemaining\":0}}]}}"
+            ),
+        ],
+        [
+            start(4, "01", "\"allowed\":true,\"overSoft\":true"),
+            asked("soft"),
+            format!(
+                "\"overallCode\":\"OK\",\"statuses\":[{{\"code\":\"OK\",\"currentLimit\":{},\
+                 \"durationUntilReset\":\"59s\",\"limitRemaining\":0}}]}}",
+                limit(10)
+            ),
+        ],
+    ]
+    .map(|parts| parts.concat())
+}
+
+/// What is said of the others.
+fn other_lines() -> [String; 3] {
+    [
+        [
+            start(5, "02", "\"allowed\":true,\"shadowDeniedBy\":[\"shadow\"]"),
+            asked("shadow"),
+            "\"overallCode\":\"OK\",\"statuses\":[{\"code\":\"OK\",\
+             \"currentLimit\":{\"requestsPerUnit\":0,\"unit\":\"SECOND\"},\
+             \"durationUntilReset\":\"1s\",\"limitRemaining\":0}]}"
+                .to_owned(),
+        ],
+        [
+            start(6, "03", "\"allowed\":true"),
+            asked("free"),
+            "\"overallCode\":\"OK\",\"statuses\":[{\"code\":\"OK\",\
+             \"limitRemaining\":4294967295}]}"
+                .to_owned(),
+        ],
+        [
+            start(7, "04.5", "\"allowed\":true"),
+            asked("nothing"),
+            "\"overallCode\":\"OK\",\"statuses\":[{\"code\":\"OK\"}]}".to_owned(),
+        ],
+    ]
+    .map(|parts| parts.concat())
+}
+
 #[test]
 fn a_trace_charges_denied_debits_as_envoy_s_protocol_does() {
     let events = [
@@ -54,7 +150,7 @@ fn a_trace_charges_denied_debits_as_envoy_s_protocol_does() {
         ask("3", "soft", "1"),
     ];
     let (report, decisions, _) = trace(&events.concat());
-    assert_eq!((report.admitted, report.refused), (1, 2), "{decisions}");
+    assert_eq!((report.allowed, report.denied), (1, 2), "{decisions}");
 }
 
 #[test]
@@ -69,50 +165,13 @@ fn lines_say_what_the_service_would_have_said_and_more() {
         ask("1200000004.50", "nothing", "1"),
     ];
     let (_, decisions, _) = trace(&events.concat());
-    let limit = |count: u32| format!("{{\"requestsPerUnit\":{count},\"unit\":\"MINUTE\"}}");
-    let named = "{\"name\":\"per-client\",\"requestsPerUnit\":1,\"unit\":\"MINUTE\"}";
-    let expected = [
-        format!(
-            "{{\"line\":1,\"at\":1200000000,\"allowed\":true,\"overallCode\":\"OK\",\"statuses\":\
-             [{{\"code\":\"OK\",\"currentLimit\":{named},\"durationUntilReset\":\"60s\",\
-             \"limitRemaining\":0}}]}}"
-        ),
-        format!(
-            "{{\"line\":2,\"at\":1200000000.123456789,\"allowed\":false,\
-             \"retryAfter\":\"59.876543211s\",\"deniedBy\":\"per-client\",\
-             \"overallCode\":\"OVER_LIMIT\",\"statuses\":[{{\"code\":\"OVER_LIMIT\",\
-             \"currentLimit\":{named},\"durationUntilReset\":\"59.876543211s\",\
-             \"limitRemaining\":0}}]}}"
-        ),
-        format!(
-            "{{\"line\":3,\"at\":1200000000.2,\"allowed\":false,\"retryAfter\":\"never\",\
-             \"deniedBy\":\"per-client\",\"overallCode\":\"OVER_LIMIT\",\"statuses\":\
-             [{{\"code\":\"OVER_LIMIT\",\"currentLimit\":{named},\
-             \"durationUntilReset\":\"59.800s\",\"limitRemaining\":0}}]}}"
-        ),
-        format!(
-            "{{\"line\":4,\"at\":1200000001,\"allowed\":true,\"overSoft\":true,\
-             \"overallCode\":\"OK\",\"statuses\":[{{\"code\":\"OK\",\"currentLimit\":{},\
-             \"durationUntilReset\":\"59s\",\"limitRemaining\":0}}]}}",
-            limit(10)
-        ),
-        "{\"line\":5,\"at\":1200000002,\"allowed\":true,\"overallCode\":\"OK\",\"statuses\":\
-         [{\"code\":\"OK\",\"currentLimit\":{\"requestsPerUnit\":0,\"unit\":\"SECOND\"},\
-         \"durationUntilReset\":\"1s\",\"limitRemaining\":0}]}"
-            .to_owned(),
-        "{\"line\":6,\"at\":1200000003,\"allowed\":true,\"overallCode\":\"OK\",\"statuses\":\
-         [{\"code\":\"OK\",\"limitRemaining\":4294967295}]}"
-            .to_owned(),
-        "{\"line\":7,\"at\":1200000004.5,\"allowed\":true,\"overallCode\":\"OK\",\"statuses\":\
-         [{\"code\":\"OK\"}]}"
-            .to_owned(),
-    ];
+    let expected = [&limited_lines()[..], &other_lines()].concat();
     let lines: Vec<_> = decisions.lines().collect();
     assert_eq!(lines, expected);
 }
 
-#[test]
-fn a_report_counts_by_rule_and_names_who_was_refused() {
+/// Events of all kinds, and a line that is none.
+fn mixed() -> String {
     let events = [
         ask("1", "client", "1"),
         ask("2", "client", "1"),
@@ -122,17 +181,23 @@ fn a_report_counts_by_rule_and_names_who_was_refused() {
         ask("6", "free", "1"),
         "\u{1b}[31m{\n".to_owned(),
     ];
-    let (report, _, traffic) = trace(&events.concat());
+    events.concat()
+}
+
+#[test]
+fn a_report_counts_by_rule_and_names_who_was_refused() {
+    let (report, _, traffic) = trace(&mixed());
     let rule = |rule: &str, limit: &str, mode: &str, counts: [u64; 3]| {
         json!({"domain": "web", "rule": rule, "limit": limit, "mode": mode,
             "path": if rule == "per-client" { "client" } else { rule },
-            "judged": counts[0], "over": counts[1], "refused": counts[2]})
+            "judged": counts[0], "over": counts[1], "denied": counts[2]})
     };
     let json = report.to_json(&traffic);
     assert_eq!(
         json,
         json!({
-            "events": 6, "admitted": 4, "refused": 2, "overSoft": 1, "delayed": 0,
+            "version": 1,
+            "events": 6, "allowed": 4, "denied": 2, "overSoft": 1, "delayed": 0,
             "withoutLimit": 1,
             "from": "1970-01-01T00:00:01Z", "to": "1970-01-01T00:00:06Z",
             "rules": [
@@ -140,34 +205,50 @@ fn a_report_counts_by_rule_and_names_who_was_refused() {
                 rule("soft", "10 per 1m fixed_window soft 10%", "enforce", [1, 0, 0]),
                 rule("shadow", "0 per 1s fixed_window", "shadow", [1, 1, 0]),
             ],
-            "refusedKeys": 1,
-            "topRefusedKeys": [{"domain": "web", "rule": "per-client", "refused": 2,
+            "deniedKeys": 1,
+            "topDeniedKeys": [{"domain": "web", "rule": "per-client", "denied": 2,
                 "descriptor": [{"key": "client", "value": "v"}]}],
+            "shadowDeniedKeys": 1,
+            "topShadowDeniedKeys": [{"domain": "web", "rule": "shadow", "denied": 1,
+                "descriptor": [{"key": "shadow", "value": "v"}]}],
             "skipped": 1,
+            "skippedReasons": [{"reason": "expected value", "count": 1}],
             "firstSkipped": [{"line": 7, "reason": "expected value at column 1",
                 "text": "\\u{1b}[31m{"}],
+            "warnings": [],
         })
     );
+}
+
+#[test]
+fn a_summary_tells_people_the_same() {
+    let (report, _, traffic) = trace(&mixed());
     let (report, traffic) = (&report, &traffic);
     let summary = Summary { report, traffic }.to_string();
     let expected = "           6 events
-           4 admitted
-           2 refused
-           1 admitted in the soft part of a limit
+           4 allowed
+           2 denied
+           1 allowed in the soft part of a limit
            1 met no limit
-           1 lines skipped
+           1 line skipped
 
 from 1970-01-01T00:00:01Z to 1970-01-01T00:00:06Z
 
-      judged         over      refused  rule
+      judged         over       denied  rule
            3            2            2  web/per-client: 1 per 1m sliding_log
            1            0            0  web/soft: 10 per 1m fixed_window soft 10%
            1            1            0  web/shadow: 0 per 1s fixed_window (shadow)
 
-     refused  key (1 of 1)
+      denied  key (1 of 1)
            2  client=v
 
-lines skipped (1 of 1 shown)
+  would deny  key (1 of 1)
+           1  shadow=v
+
+     skipped  reason
+           1  expected value
+
+line skipped (1 of 1 shown)
   line 7: expected value at column 1
     \\u{1b}[31m{
 ";
@@ -191,15 +272,16 @@ fn of_several_inputs_each_decision_names_its_own() {
     let (report, decisions) = run(&mut traffic);
     let starts: Vec<_> = decisions
         .lines()
-        .map(|line| line.split(",\"overall").next())
+        .map(|line| line.split(",\"descriptors").next())
         .collect();
     let expected = [
-        r#"{"line":2,"file":"new.log","at":1431856800,"allowed":true"#,
+        r#"{"version":1,"line":2,"file":"new.log","at":"2015-05-17T10:00:00Z","allowed":true"#,
         concat!(
-            r#"{"line":2,"file":"old.log","at":1431856800,"allowed":false,"#,
-            r#""retryAfter":"60s","deniedBy":"per-client""#
+            r#"{"version":1,"line":2,"file":"old.log","at":"2015-05-17T10:00:00Z","#,
+            r#""allowed":false,"retryAfter":"60s","deniedBy":"per-client","#,
+            r#""deniedKey":[{"key":"client","value":"c"}]"#
         ),
-        r#"{"line":1,"file":"new.log","at":1431856920,"allowed":true"#,
+        r#"{"version":1,"line":1,"file":"new.log","at":"2015-05-17T10:02:00Z","allowed":true"#,
     ];
     let starts: Vec<_> = starts.into_iter().map(Option::unwrap).collect();
     assert_eq!(starts, expected);
@@ -210,7 +292,7 @@ fn of_several_inputs_each_decision_names_its_own() {
     let (report, traffic) = (&report, &traffic);
     let summary = Summary { report, traffic }.to_string();
     assert!(
-        summary.contains("  old.log line 1: there is no host\n    junk\n"),
+        summary.contains("  old.log line 1: not in common or combined format"),
         "{summary}"
     );
 }
@@ -230,4 +312,125 @@ fn an_unnamed_rule_refuses_by_its_place_in_the_file() {
         decisions.contains("\"retryAfter\":\"never\",\"deniedBy\":\"soft\""),
         "{decisions}"
     );
+}
+
+#[test]
+fn decision_lines_tell_the_client_even_where_no_key_holds_it() {
+    let mut traffic = Traffic::new(Format::AccessLog {
+        kind: LogKind::Common,
+        domain: "web".to_owned(),
+        descriptors: vec!["client=all".parse().unwrap()],
+    })
+    .with_clients();
+    let line = |client: &str| {
+        format!("{client} - - [17/May/2015:10:00:00 +0000] \"GET / HTTP/1.1\" 200 1\n")
+    };
+    let log = [
+        line("1.2.3.4").into_bytes(),
+        line("x").replace('x', "\u{e9}").into_bytes(),
+    ];
+    traffic.read("a.log", log.concat().as_slice()).unwrap();
+    traffic
+        .read("b.log", &[b"\xff", line("").as_bytes()].concat()[..])
+        .unwrap();
+    let (_, decisions) = run(&mut traffic);
+    let client = |line: &str| {
+        let decision: serde_json::Value = serde_json::from_str(line).unwrap();
+        decision["client"].as_str().unwrap().to_owned()
+    };
+    let clients: Vec<_> = decisions.lines().map(client).collect();
+    assert_eq!(clients, ["1.2.3.4", "\u{e9}", "\\xff"]);
+}
+
+#[test]
+fn the_report_names_as_many_keys_as_are_wanted() {
+    let event = |client: u32| {
+        format!(
+            "{{\"at\":{client},\"domain\":\"web\",\"hitsAddend\":2,\"descriptors\":\
+             [{{\"entries\":[{{\"key\":\"client\",\"value\":\"{client}\"}}]}}]}}\n"
+        )
+    };
+    let mut traffic = Traffic::new(Format::Trace);
+    let events: String = (0..15).map(event).collect();
+    traffic.read("trace", events.as_bytes()).unwrap();
+    for (options, named) in [
+        (Options::default(), 10),
+        (
+            Options {
+                top_keys: 12,
+                ..Options::default()
+            },
+            12,
+        ),
+        (
+            Options {
+                top_keys: 0,
+                ..Options::default()
+            },
+            0,
+        ),
+    ] {
+        let go_on = &mut |_| ControlFlow::Continue(());
+        let report = replay(&mut traffic, &rules(), options, None, go_on).unwrap();
+        assert_eq!(
+            (report.denied_keys.count, report.denied_keys.first.len()),
+            (15, named)
+        );
+    }
+}
+
+#[test]
+fn whoever_stops_a_replay_is_told_how_far_it_came() {
+    let events: String = (0..40_000)
+        .map(|at| ask(&at.to_string(), "free", "1"))
+        .collect();
+    let mut traffic = Traffic::new(Format::Trace);
+    traffic.read("trace", events.as_bytes()).unwrap();
+    let mut decisions = Vec::new();
+    let out: Option<&mut dyn std::io::Write> = Some(&mut decisions);
+    let stop = &mut |decided| match decided {
+        0 => ControlFlow::Continue(()),
+        _ => ControlFlow::Break(()),
+    };
+    let error = replay(&mut traffic, &rules(), Options::default(), out, stop).unwrap_err();
+    let Error::Stopped { decided } = error else {
+        panic!("{error}");
+    };
+    assert!((1..40_000).contains(&decided));
+    let lines = decisions.split(|byte| *byte == b'\n').count() - 1;
+    assert_eq!(u64::try_from(lines).unwrap(), decided);
+}
+
+/// A disk with room for so many bytes.
+struct Disk(usize);
+
+impl std::io::Write for Disk {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = bytes.len().min(self.0);
+        self.0 -= written;
+        if written == 0 {
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_says_how_far_the_replay_came() {
+    let events: String = (0..40_000)
+        .map(|at| ask(&at.to_string(), "free", "1"))
+        .collect();
+    let mut traffic = Traffic::new(Format::Trace);
+    traffic.read("trace", events.as_bytes()).unwrap();
+    let out: Option<&mut dyn std::io::Write> = Some(&mut Disk(1_000_000));
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let error = replay(&mut traffic, &rules(), Options::default(), out, go_on).unwrap_err();
+    let Error::Write { decided, .. } = error else {
+        panic!("{error}");
+    };
+    assert!((1..40_000).contains(&decided), "{decided}");
 }

@@ -2,13 +2,15 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use serde_json::{Value, json};
-use tollgate_replay::{Format, Memories, Traffic, replay};
-use tollgate_rules::{Options, RuleSet, Source};
+use std::ops::ControlFlow;
+
+use tollgate_replay::{Format, Memories, Options, Traffic, replay};
+use tollgate_rules::{RuleSet, Source};
 
 /// Decides requests at these moments, in thousandths of a second.
 fn decided(limit: &str, millis: &[u64]) -> Vec<Value> {
     let rules = format!("{{domain: d, descriptors: [{{key: k, rate_limit: {{{limit}}}}}]}}");
-    let loaded = RuleSet::parse(&[Source::new("rules.yaml", rules)], &Options::default());
+    let loaded = RuleSet::parse(&[Source::new("rules.yaml", rules)], &Default::default());
     assert!(!loaded.has_errors(), "{:?}", loaded.diagnostics);
     let event = |at: &u64| {
         let (seconds, millis) = (at / 1000, at % 1000);
@@ -33,14 +35,12 @@ fn run(rules: &RuleSet, trace: &str, memories: Memories) -> Vec<Value> {
     traffic.read("trace", trace.as_bytes()).unwrap();
     assert_eq!(traffic.skipped().count, 0);
     let mut decisions = Vec::new();
-    replay(
-        &mut traffic,
-        rules,
+    let options = Options {
         memories,
-        Some(&mut decisions),
-        &mut |_| {},
-    )
-    .unwrap();
+        ..Options::default()
+    };
+    let go_on = &mut |_| ControlFlow::Continue(());
+    replay(&mut traffic, rules, options, Some(&mut decisions), go_on).unwrap();
     let lines = serde_json::Deserializer::from_slice(&decisions).into_iter();
     lines.map(Result::unwrap).collect()
 }

@@ -4,9 +4,10 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
+use std::ops::ControlFlow;
 
-use tollgate_replay::{Format, LogKind, Memories, Report, Traffic, replay};
-use tollgate_rules::{Options, RuleSet, Source};
+use tollgate_replay::{Format, LogKind, Options, Report, Traffic, Warning, replay};
+use tollgate_rules::{RuleSet, Source};
 
 const LOGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/logs");
 
@@ -42,14 +43,13 @@ fn traffic(name: &str, kind: LogKind, descriptors: &[&str]) -> Traffic {
             .map(|text| text.parse().unwrap())
             .collect(),
     });
-    let file = File::open(format!("{LOGS}/{name}.gz")).unwrap();
-    traffic.read(name, file).unwrap();
+    traffic.read(name, open(name)).unwrap();
     traffic
 }
 
 fn by_client(limit: &str) -> RuleSet {
     let text = format!("{{domain: web, descriptors: [{{key: client, rate_limit: {limit}}}]}}");
-    let loaded = RuleSet::parse(&[Source::new("rules.yaml", text)], &Options::default());
+    let loaded = RuleSet::parse(&[Source::new("rules.yaml", text)], &Default::default());
     assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
     loaded.rules
 }
@@ -58,13 +58,69 @@ fn by_client(limit: &str) -> RuleSet {
 fn replayed(traffic: &mut Traffic, rules: &RuleSet) -> (Report, Vec<(usize, bool)>) {
     let mut decisions = Vec::new();
     let out: Option<&mut dyn std::io::Write> = Some(&mut decisions);
-    let report = replay(traffic, rules, Memories::Unbounded, out, &mut |_| {}).unwrap();
+    let report = replay(traffic, rules, Options::default(), out, &mut go_on).unwrap();
     let decisions = String::from_utf8(decisions).unwrap();
     let decided = decisions.lines().map(|decision| {
-        let (line, rest) = decision["{\"line\":".len()..].split_once(',').unwrap();
+        let decision = decision.strip_prefix("{\"version\":1,\"line\":").unwrap();
+        let (line, rest) = decision.split_once(',').unwrap();
         (line.parse().unwrap(), rest.contains("\"allowed\":true,"))
     });
     (report, decided.collect())
+}
+
+fn go_on(_: u64) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+#[test]
+fn one_address_for_everybody_is_a_warning() {
+    let warnings = |name: &str, descriptor: &str, limit: &str| {
+        let mut traffic = traffic(name, LogKind::Combined, &[descriptor]);
+        let rules = by_client(limit);
+        let report = replay(&mut traffic, &rules, Options::default(), None, &mut go_on).unwrap();
+        let codes: Vec<_> = report.warnings.iter().map(Warning::code).collect();
+        (codes, report.warnings.first().map(ToString::to_string))
+    };
+    let proxied = "govapp_proxycollapsed_common.log";
+    let (codes, first) = warnings(proxied, "client={client}", "5/minute");
+    assert_eq!(codes, ["one-key"]);
+    let expected = "13608 of 13610 events of `client` have one key (client=192.0.2.";
+    assert!(first.as_ref().unwrap().starts_with(expected), "{first:?}");
+    assert_eq!(
+        warnings("hackers_combined.log", "client={client}", "5/minute").0,
+        [""; 0]
+    );
+    assert_eq!(
+        warnings("hackers_combined.log", "user={user}", "5/minute").0,
+        ["no-rule"]
+    );
+}
+
+#[test]
+fn prefixes_of_other_programs_change_no_decision() {
+    let rules = by_client("5/minute");
+    let name = "hackers_combined.log";
+    let mut plain = traffic(name, LogKind::Combined, &["client={client}"]);
+    let (expected, decided) = replayed(&mut plain, &rules);
+    let text = unpacked(name);
+    for prefix in [
+        "example.com:443 ",
+        "2015-10-25T03:11:25.123456789Z ",
+        "<134>Oct 25 03:11:25 web1 nginx[7]: ",
+    ] {
+        let lines = text.split_inclusive(|byte| *byte == b'\n');
+        let prefixed: Vec<u8> = lines
+            .flat_map(|line| [prefix.as_bytes(), line].concat())
+            .collect();
+        let mut traffic = Traffic::new(Format::AccessLog {
+            kind: LogKind::Combined,
+            domain: "web".to_owned(),
+            descriptors: vec!["client={client}".parse().unwrap()],
+        });
+        traffic.read(name, &prefixed[..]).unwrap();
+        let (report, with_prefix) = replayed(&mut traffic, &rules);
+        assert!(report == expected && with_prefix == decided, "{prefix}");
+    }
 }
 
 #[test]
@@ -79,10 +135,10 @@ fn every_log_has_the_events_that_are_known_of_it() {
                 "{name}"
             );
             let rules = by_client("5/minute");
-            let report = replay(&mut traffic, &rules, Memories::Unbounded, None, &mut |_| {});
-            let report = report.unwrap();
+            let report =
+                replay(&mut traffic, &rules, Options::default(), None, &mut go_on).unwrap();
             assert_eq!(report.events, u64::try_from(events).unwrap(), "{name}");
-            assert_eq!(report.admitted + report.refused, report.events, "{name}");
+            assert_eq!(report.allowed + report.denied, report.events, "{name}");
         }
     }
 }
@@ -167,20 +223,30 @@ fn agree(limit: &str, model: impl Fn() -> Model) {
         assert!(decided == expected, "{name} under {limit}");
         let admitted = expected.iter().filter(|(_, admitted)| *admitted).count();
         assert_eq!(
-            report.admitted,
+            report.allowed,
             u64::try_from(admitted).unwrap(),
             "{name} under {limit}"
         );
     }
 }
 
-/// The line, the moment and the client of each event of a log, read as simply as can be.
-fn plainly_read(name: &str) -> Vec<(usize, u64, Vec<u8>)> {
-    let file = File::open(format!("{LOGS}/{name}.gz")).unwrap();
+fn unpacked(name: &str) -> Vec<u8> {
+    let file = open(name);
     let mut text = Vec::new();
     flate2::read::GzDecoder::new(file)
         .read_to_end(&mut text)
         .unwrap();
+    text
+}
+
+fn open(name: &str) -> File {
+    let path = format!("{LOGS}/{name}.gz");
+    File::open(&path).unwrap_or_else(|error| panic!("{path}, which this test needs: {error}"))
+}
+
+/// The line, the moment and the client of each event of a log, read as simply as can be.
+fn plainly_read(name: &str) -> Vec<(usize, u64, Vec<u8>)> {
+    let text = unpacked(name);
     let lines = text.split(|byte| *byte == b'\n').enumerate();
     let events = lines.filter_map(|(index, line)| {
         let line = String::from_utf8_lossy(line).replace("\\\"", "escaped");

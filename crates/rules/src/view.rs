@@ -20,6 +20,8 @@ pub struct RuleView {
     pub limit: Option<Limit>,
     /// The same in words, as [`Limit`] is shown, or `unlimited`.
     pub text: String,
+    /// Whether requests with different values have different counters.
+    pub distinguishes: bool,
     /// What its refusal does.
     pub enforcement: Enforcement,
     /// Which denied requests are charged to it; `None` if the file does not say it.
@@ -51,6 +53,7 @@ impl RuleSet {
                     line: rule.line,
                     limit,
                     text,
+                    distinguishes: rule.path.iter().any(|step| step.distinguishes),
                     enforcement: rule.enforcement,
                     charge_denied: rule.charge_denied,
                     sharing: rule.sharing,

@@ -19,7 +19,7 @@ fn check_tells_good_rules_from_bad_and_from_none() {
         text.contains("2 files, 1 good domain with 1 rule: 1 error, 0 warnings"),
         "{text}"
     );
-    let json = run(rules.path(), &["check", "--format", "json", "bad.yaml"]);
+    let json = run(rules.path(), &["check", "--output", "json", "bad.yaml"]);
     assert_eq!(json.status.code(), Some(1));
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["errors"], 1);

@@ -87,7 +87,7 @@ fn a_password_in_the_wrong_place_is_in_no_output() {
             &["serve"][..],
             &["keys", "show", "d", "k=1"],
             &["check", "--config", "tollgate.yaml"],
-            &["check", "--config", "tollgate.yaml", "--format", "json"],
+            &["check", "--config", "tollgate.yaml", "--output", "json"],
         ] {
             let output = run(wrong.path(), words);
             assert_ne!(output.status.code(), Some(0), "{words:?}");

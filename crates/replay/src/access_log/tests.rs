@@ -103,7 +103,7 @@ fn odd_lines_are_lines() {
             r"GET /x\\",
         ),
         (
-            r#"h - a b [c] d [17/May/2015:10:05:03 +0000] "-" 408 - "-" "-""#,
+            r#"h - [a] [17/May/2015:10:05:03 +0000] "-" 408 - "-" "-""#,
             "-",
         ),
     ];
@@ -112,19 +112,29 @@ fn odd_lines_are_lines() {
         assert_eq!(read.request, request.as_bytes(), "{line}");
     }
     let named = requests[5].0;
-    assert_eq!(LogLine::parse(named.as_bytes()).unwrap().user, b"a b [c] d");
+    assert_eq!(LogLine::parse(named.as_bytes()).unwrap().user, b"[a]");
 }
 
 #[test]
 fn a_line_says_what_cannot_be_read() {
-    let cases: [(&str, BadLine); 17] = [
+    let cases: [(&str, BadLine); 18] = [
         ("", BadLine::Blank),
         (" \t ", BadLine::Blank),
-        (" h - -", BadLine::Host),
-        ("h", BadLine::Host),
-        ("h -", BadLine::Ident),
-        ("h - - ", BadLine::User),
-        ("h - [17/May/2015:10:05:03 +0000] \"\" 200 1", BadLine::User),
+        (" h - -", BadLine::Format),
+        ("h", BadLine::Format),
+        (
+            "h - - [error] 31#31: no time",
+            BadLine::Time(BadMoment::Form),
+        ),
+        (
+            "2015/05/17 10:05:03 up [error] 31#31",
+            BadLine::Time(BadMoment::Form),
+        ),
+        ("a b c d [error]", BadLine::Format),
+        (
+            "h - [17/May/2015:10:05:03 +0000] \"\" 200 1",
+            BadLine::Fields(2),
+        ),
         (
             "h - - [17/May/2015:10:05:03 +0000",
             BadLine::Time(BadMoment::Form),
@@ -166,4 +176,59 @@ fn a_line_says_what_cannot_be_read() {
     for (line, why) in cases {
         assert_eq!(LogLine::parse(line.as_bytes()), Err(why), "{line}");
     }
+}
+
+const REST: &str = r#"[17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 42"#;
+
+#[test]
+fn known_prefixes_are_taken_off() {
+    for prefix in [
+        "",
+        "example.com:443 ",
+        "[::1]:443 ",
+        "example.com ",
+        "2015-05-17T10:05:03.123456789Z ",
+        "2015-05-17T10:05:03.123456789+02:00 stdout F ",
+        "2015-05-17T10:05:03Z stderr P example.com:443 ",
+        "May 17 10:05:03 web1 nginx: ",
+        "May  7 10:05:03 web1 nginx[123]: ",
+        "<134>May 17 10:05:03 web1 nginx[123]: ",
+        "<134>1 2015-05-17T10:05:03.25Z web1 nginx 123 ID47 - ",
+        "2015-05-17T10:05:03.25+02:00 web1 nginx[123]: ",
+        "web-1  | ",
+        "web-1  | 2015-05-17T10:05:03Z ",
+        "[pod/web-7d4/nginx] ",
+        "May 17 10:05:03 web1 apache: example.com:80 ",
+    ] {
+        for client in ["1.2.3.4", "2001:db8::1"] {
+            let line = format!("{prefix}{client} - ann {REST}");
+            let read = LogLine::parse(line.as_bytes());
+            let read = read.map(|line| (line.client, line.user));
+            assert_eq!(read, Ok((client.as_bytes(), &b"ann"[..])), "{line}");
+        }
+    }
+}
+
+#[test]
+fn whatever_else_stands_before_the_time_makes_no_client() {
+    for (head, count) in [
+        ("1.2.3.4 - ann smith", 4),
+        ("1.2.3.4:5678 - ann smith", 4),
+        ("::1 - ann smith", 4),
+        ("1.2.3.4 5.6.7.8 - -", 4),
+        ("ann smith jones -", 4),
+        ("INFO web1 1.2.3.4 - -", 5),
+        ("2015-05-17 10:05:03 1.2.3.4 - -", 5),
+        ("2015-05-17T10:05:03Z INFO 1.2.3.4 - - -", 6),
+        ("1.2.3.4 -", 2),
+        ("1.2.3.4  - -", 3),
+    ] {
+        let line = format!("{head} {REST}");
+        let read = LogLine::parse(line.as_bytes());
+        assert_eq!(read, Err(BadLine::Fields(count)), "{line}");
+    }
+    let shown = BadLine::Fields(4).to_string();
+    let expected = "not in common or combined format: expected `HOST IDENT USER [TIME]`, found 4 \
+        fields before the time";
+    assert_eq!(shown, expected);
 }

@@ -10,12 +10,10 @@ fn rendered(pattern: &str, line: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
         &Fields::of(LogLine::parse(line).unwrap(), Agent::Read),
         &mut values,
     );
-    let descriptor = pattern.descriptor(&mut values.iter());
-    descriptor
-        .entries
-        .into_iter()
-        .map(|entry| (entry.key, entry.value))
-        .collect()
+    let descriptor = pattern.descriptor(&mut crate::values::values(values.as_bytes()));
+    let entries = descriptor.entries.into_iter();
+    let entries = entries.map(|entry| (entry.key.to_vec(), entry.value.to_vec()));
+    entries.collect()
 }
 
 #[test]
@@ -62,6 +60,16 @@ fn a_mistake_says_what_to_write_instead() {
             method, path, query, protocol, status, bytes, referer, user_agent",
         ),
         (
+            "c={ip}",
+            "there is no field `ip`; did you mean `client`? fields: client, user, \
+            method, path, query, protocol, status, bytes, referer, user_agent",
+        ),
+        (
+            "c={x}",
+            "there is no field `x`; fields: client, user, method, path, query, protocol, status, \
+            bytes, referer, user_agent",
+        ),
+        (
             "c={client",
             "a brace of `{client` has no partner; a field is written `{client}`",
         ),
@@ -97,10 +105,9 @@ fn values_that_only_look_alike_glued_together_differ() {
     let identity = |user: &str, request: &str| {
         let line = format!("h - {user} [17/May/2015:10:05:03 +0000] \"{request}\" 200 1");
         let line = LogLine::parse(line.as_bytes()).unwrap();
-        let (mut values, mut identity) = (Values::default(), Vec::new());
+        let mut values = Values::default();
         pattern.render(&Fields::of(line, Agent::Read), &mut values);
-        values.identity(&mut identity);
-        identity
+        values.as_bytes().to_vec()
     };
     assert_ne!(identity("ab", "c"), identity("a", "bc"));
     assert_eq!(identity("ab", "c"), identity("ab", "c"));

@@ -1,4 +1,7 @@
 use super::*;
+use crate::skipped::{EXCERPT_BYTES_MAX, SKIPPED_SHOWN_MAX};
+
+const EXPECTED: &str = "not in common or combined format: expected `HOST IDENT USER [TIME]`";
 
 fn log(descriptor: &str) -> Traffic {
     Traffic::new(Format::AccessLog {
@@ -20,10 +23,11 @@ fn events_come_in_order_of_time_and_equal_times_in_order_of_input() {
     traffic.read("one", first.as_bytes()).unwrap();
     traffic.read("two", second.as_bytes()).unwrap();
     traffic.put_in_order();
-    let (events, requests) = (traffic.in_order(), traffic.requests());
+    let events = traffic.in_order();
     let client = |event: &Event| {
-        let request = &requests[usize::try_from(event.request).unwrap()];
-        request.descriptors[0].entries[0].value.clone()
+        traffic.request(event.request, |request| {
+            request.descriptors[0].entries[0].value.to_vec()
+        })
     };
     let order: Vec<_> = events
         .iter()
@@ -34,7 +38,7 @@ fn events_come_in_order_of_time_and_equal_times_in_order_of_input() {
         order,
         expected.map(|(line, client)| (line, client.to_vec()))
     );
-    assert_eq!(requests.len(), 3);
+    assert_eq!(traffic.requests(), 3);
 }
 
 #[test]
@@ -89,19 +93,88 @@ fn lines_that_are_no_events_are_counted_and_the_first_are_shown() {
             )
         })
         .collect();
-    assert_eq!(
-        shown[0],
-        (0, "there is no host", r"\u{1b}[1m\tx".to_owned())
-    );
+    assert_eq!(shown[0], (0, EXPECTED, r"\u{1b}[1m\tx".to_owned()));
     assert_eq!(shown[1], (2, "the line is blank", String::new()));
     assert_eq!(
         shown[2],
         (
             3,
-            "there is no host",
+            EXPECTED,
             ["y".repeat(EXCERPT_BYTES_MAX), "…".into()].concat()
         )
     );
+}
+
+#[test]
+fn clients_are_kept_where_that_is_asked_for() {
+    let input = [
+        line("a", 2),
+        "junk\n".to_owned(),
+        line("b", 1),
+        line("a", 0),
+    ]
+    .concat();
+    let mut traffic = log("c=x").with_clients();
+    traffic.read("one", input.as_bytes()).unwrap();
+    traffic.read("two", line("c", 1).as_bytes()).unwrap();
+    let clients = [0, 2, 3, 4].map(|line| traffic.client(line).unwrap().to_vec());
+    assert_eq!(clients, [b"a", b"b", b"a", b"c"]);
+    assert_eq!(traffic.requests(), 1);
+    let mut without = log("c=x");
+    without.read("one", input.as_bytes()).unwrap();
+    assert_eq!(without.client(0), None);
+}
+
+#[test]
+fn inputs_without_an_event_say_what_they_seem_to_be() {
+    let mut traffic = log("c={client}");
+    for (name, input) in [
+        (
+            "csv",
+            "IP,Time,URL,Status\n10.0.0.1,[29/Nov/2017:06:58:55,GET / HTTP/1.1,200\n",
+        ),
+        ("json", "\n{\"remote_addr\": \"1.2.3.4\"}\n"),
+        ("empty", ""),
+        ("blank", "\n\n"),
+    ] {
+        traffic.read(name, input.as_bytes()).unwrap();
+    }
+    let message = traffic.check().unwrap_err().to_string();
+    for expected in [
+        "csv: it looks like CSV",
+        "json: it looks like lines of JSON; is it a trace (`--format jsonl`)?",
+        "empty: it is empty",
+        "blank: its lines are in no format",
+        "3 lines: the line is blank",
+        "3 lines: not in common or combined format",
+        "such as: IP,Time,URL,Status",
+    ] {
+        assert!(message.contains(expected), "{expected}: {message}");
+    }
+    traffic.read("log", line("a", 1).as_bytes()).unwrap();
+    traffic.check().unwrap();
+    assert_eq!(traffic.without_events().count(), 4);
+    let mut trace = Traffic::new(Format::Trace);
+    trace.read("log", line("a", 1).as_bytes()).unwrap();
+    let message = trace.check().unwrap_err().to_string();
+    assert!(
+        message.contains("log: it looks like an access log"),
+        "{message}"
+    );
+}
+
+#[test]
+fn what_is_packed_otherwise_is_refused_at_once() {
+    let mut traffic = log("c={client}");
+    for (head, expected) in [
+        (&b"\xfd7zXZ\0\0\x04"[..], "access.log is compressed with xz"),
+        (b"\x28\xb5\x2f\xfd....", "zstd"),
+        (b"BZh91AY&SY", "bzip2"),
+        (b"\xff\xfe1\x00.\x002\x00", "UTF-16"),
+    ] {
+        let error = traffic.read("access.log", head).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
 }
 
 #[test]

@@ -1,0 +1,199 @@
+//! What an input seems to be if it is no log and no trace.
+
+use std::fmt;
+
+/// How many first bytes tell what an input is.
+pub(crate) const HEAD_BYTES: usize = 8;
+/// How much of a line tells what its input is.
+const SAMPLE_BYTES_MAX: usize = 4096;
+
+/// A way to pack or encode text that is not read here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Foreign {
+    /// Compressed by xz.
+    Xz,
+    /// Compressed by zstd.
+    Zstd,
+    /// Compressed by bzip2.
+    Bzip2,
+    /// A zip archive.
+    Zip,
+    /// Text in UTF-16.
+    Utf16,
+}
+
+/// What the lines of an input seem to be, if none of them is an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Guess {
+    /// There is nothing in it.
+    Empty,
+    /// Columns between commas, semicolons or tabs.
+    Csv,
+    /// The files of docker's json-file driver.
+    DockerJson,
+    /// An object in JSON a line.
+    Json,
+    /// Microsoft's and the W3C's extended log format.
+    W3c,
+    /// A page or document with tags.
+    Markup,
+    /// An access log, where a trace is expected.
+    AccessLog,
+    /// No text at all.
+    Binary,
+    /// Some other text.
+    Other,
+}
+
+// === impl Foreign ===
+
+impl Foreign {
+    /// Fails if an input with these first bytes cannot be read.
+    pub(crate) fn refuse(head: &[u8]) -> Result<(), Foreign> {
+        const MAGIC: [(&[u8], Foreign); 6] = [
+            (b"\xfd7zXZ\0", Foreign::Xz),
+            (b"\x28\xb5\x2f\xfd", Foreign::Zstd),
+            (b"BZh", Foreign::Bzip2),
+            (b"PK\x03\x04", Foreign::Zip),
+            (b"\xff\xfe", Foreign::Utf16),
+            (b"\xfe\xff", Foreign::Utf16),
+        ];
+        if let Some((_, found)) = MAGIC.iter().find(|(magic, _)| head.starts_with(magic)) {
+            return Err(*found);
+        }
+        // Without a mark, text in Latin letters has a zero in every other byte.
+        let zeros = |first: usize| {
+            head.len() >= 4 && head.iter().skip(first).step_by(2).all(|byte| *byte == 0)
+        };
+        match zeros(0) != zeros(1) {
+            true => Err(Foreign::Utf16),
+            false => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Foreign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Foreign::Xz => {
+                "compressed with xz; unpack it first: `xz -dc FILE | tollgate replay … -`"
+            }
+            Foreign::Zstd => {
+                "compressed with zstd; unpack it first: `zstd -dc FILE | tollgate replay … -`"
+            }
+            Foreign::Bzip2 => {
+                "compressed with bzip2; unpack it first: `bzip2 -dc FILE | tollgate replay … -`"
+            }
+            Foreign::Zip => "a zip archive; unpack it first: `unzip -p FILE | tollgate replay … -`",
+            Foreign::Utf16 => "text in UTF-16; convert it first: `iconv -f UTF-16 -t UTF-8 FILE`",
+        })
+    }
+}
+
+// === impl Guess ===
+
+impl Guess {
+    /// What a line that is no event seems to belong to. `is_log` says whether another reader takes
+    /// it for a line of an access log.
+    pub(crate) fn of(line: &[u8], is_log: impl FnOnce(&[u8]) -> bool) -> Guess {
+        let line = &line[..line.len().min(SAMPLE_BYTES_MAX)];
+        let text = line.trim_ascii_start();
+        let separators = |separator: u8| memchr::memchr_iter(separator, text).count();
+        let controls = text
+            .iter()
+            .filter(|byte| byte.is_ascii_control() && **byte != b'\t');
+        if controls.count() > text.len() / 16 {
+            return Guess::Binary;
+        }
+        match text.first() {
+            Some(b'{') if memchr::memmem::find(text, b"\"log\":").is_some() => Guess::DockerJson,
+            Some(b'{') => Guess::Json,
+            Some(b'<') if !text[1..].first().is_some_and(u8::is_ascii_digit) => Guess::Markup,
+            _ if text.starts_with(b"#Fields:") || text.starts_with(b"#Software:") => Guess::W3c,
+            _ if is_log(line) => Guess::AccessLog,
+            _ if [b',', b';', b'\t']
+                .map(separators)
+                .into_iter()
+                .any(|count| count >= 2) =>
+            {
+                Guess::Csv
+            }
+            _ => Guess::Other,
+        }
+    }
+
+    /// What to say about an input, in the middle of a sentence.
+    pub(crate) const fn shown(self) -> &'static str {
+        match self {
+            Guess::Empty => "it is empty",
+            Guess::Csv => "it looks like CSV; convert it to the common format, or to a trace",
+            Guess::DockerJson => {
+                "it looks like docker's JSON log files; unwrap its lines first: \
+                 `jq -rj .log FILE | tollgate replay … -`"
+            }
+            Guess::Json => "it looks like lines of JSON; is it a trace (`--format jsonl`)?",
+            Guess::W3c => {
+                "it looks like the W3C's extended log format; convert it to the common format"
+            }
+            Guess::Markup => "it looks like HTML or XML",
+            Guess::AccessLog => {
+                "it looks like an access log; leave out `--format jsonl`, and add `--domain` and \
+                 `--descriptor`"
+            }
+            Guess::Binary => "it is no text",
+            Guess::Other => "its lines are in no format that is known here",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_and_encoded_inputs_are_known_by_their_first_bytes() {
+        let table: [(&[u8], Result<(), Foreign>); 11] = [
+            (b"", Ok(())),
+            (b"1.2.3.4 ", Ok(())),
+            (b"\x1f\x8b\x08\0\0\0\0\0", Ok(())),
+            (b"\xef\xbb\xbf{\"at", Ok(())),
+            (b"\xfd7zXZ\0\0\x04", Err(Foreign::Xz)),
+            (b"\x28\xb5\x2f\xfd\x24\0\0\0", Err(Foreign::Zstd)),
+            (b"BZh91AY&", Err(Foreign::Bzip2)),
+            (b"PK\x03\x04\x14\0\0\0", Err(Foreign::Zip)),
+            (b"\xff\xfe1\x00.\x002\x00", Err(Foreign::Utf16)),
+            (b"1\x00.\x002\x00.\x00", Err(Foreign::Utf16)),
+            (b"\x001\x00.\x002\x00.", Err(Foreign::Utf16)),
+        ];
+        for (head, expected) in table {
+            assert_eq!(Foreign::refuse(head), expected, "{head:?}");
+        }
+    }
+
+    #[test]
+    fn lines_tell_what_they_seem_to_be() {
+        let table: [(&[u8], Guess); 9] = [
+            (
+                b"10.128.2.1,[29/Nov/2017:06:58:55,GET /login.php HTTP/1.1,200",
+                Guess::Csv,
+            ),
+            (b"ip\tdate\ttime", Guess::Csv),
+            (
+                b"{\"log\":\"1.2.3.4 - -\",\"stream\":\"stdout\"}",
+                Guess::DockerJson,
+            ),
+            (b"{\"remote_addr\":\"1.2.3.4\"}", Guess::Json),
+            (b"<!DOCTYPE html>", Guess::Markup),
+            (b"#Fields: date time c-ip", Guess::W3c),
+            (b"a\0\x01\x02b", Guess::Binary),
+            (b"Listening on 0.0.0.0:80", Guess::Other),
+            (b"<134>May 17 10:05:03 web1 nginx: up", Guess::Other),
+        ];
+        for (line, expected) in table {
+            assert_eq!(Guess::of(line, |_| false), expected, "{line:?}");
+        }
+        assert_eq!(Guess::of(b"1.2.3.4", |_| true), Guess::AccessLog);
+    }
+}

@@ -1,0 +1,76 @@
+//! What requests meet, kept for the requests that come often.
+
+use std::sync::Arc;
+
+use tollgate_core::{Answer, Charge, Decision, Grant, RuleName, Status, Verdict};
+use tollgate_rules::Resolved;
+
+/// The most requests whose rules are kept; those of others are looked up again.
+const KEPT_MAX: usize = 1 << 14;
+
+/// What the requests decided last meet. A request has one place, which it shares with others.
+#[derive(Default)]
+pub(crate) struct Cache<'r> {
+    kept: Vec<Option<(u32, Met<'r>)>>,
+}
+
+/// What a request meets.
+pub(crate) struct Met<'r> {
+    resolved: Resolved<'r>,
+    /// For each charge, in their order, its descriptor and its rule.
+    limited: Vec<(usize, Arc<RuleName>)>,
+}
+
+// === impl Cache ===
+
+impl<'r> Cache<'r> {
+    /// What this request meets; `resolve` finds it out if it is not known.
+    pub(crate) fn met(&mut self, request: u32, resolve: impl FnOnce() -> Resolved<'r>) -> &Met<'r> {
+        let number = usize::try_from(request).unwrap_or_default();
+        let place = number % KEPT_MAX;
+        if self.kept.len() <= place {
+            self.kept.resize_with(place + 1, || None);
+        }
+        let kept = &mut self.kept[place];
+        if kept.as_ref().is_none_or(|(known, _)| *known != request) {
+            *kept = None;
+        }
+        let (_, met) = kept.get_or_insert_with(|| (request, Met::of(resolve())));
+        met
+    }
+}
+
+// === impl Met ===
+
+impl<'r> Met<'r> {
+    fn of(resolved: Resolved<'r>) -> Met<'r> {
+        let charges = resolved.charges().len();
+        let everybody_passes = Verdict {
+            decisions: vec![Decision::Allow(Grant::default()); charges],
+            refusal: None,
+        };
+        let answer = resolved.answer(&everybody_passes);
+        let statuses = answer.statuses.into_iter().enumerate();
+        let limited = statuses.filter_map(|(index, status)| match status {
+            Status::Limited(limited) => Some((index, limited.rule)),
+            _ => None,
+        });
+        Met {
+            limited: limited.collect(),
+            resolved,
+        }
+    }
+
+    pub(crate) fn charges(&self) -> Vec<Charge<'_>> {
+        self.resolved.charges()
+    }
+
+    /// For each charge, in their order, its descriptor and its rule.
+    pub(crate) fn limited(&self) -> &[(usize, Arc<RuleName>)] {
+        &self.limited
+    }
+
+    pub(crate) fn answer(&self, verdict: &Verdict) -> Answer {
+        self.resolved.answer(verdict)
+    }
+}

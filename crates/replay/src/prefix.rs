@@ -1,0 +1,116 @@
+//! What programs put before a line of an access log: a virtual host, a syslog header, the time
+//! stamp of a container.
+//!
+//! Only what is certainly a prefix is taken off. Whatever else stands before a line makes it no
+//! event, since the client would be guessed.
+
+use std::net::IpAddr;
+
+use crate::timestamp::rfc3339;
+
+/// The shortest time in RFC 3339.
+const TIME_BYTES_MIN: usize = "2015-05-17T10:05:03Z".len();
+const MONTHS: [&[u8]; 12] = [
+    b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
+];
+
+/// `text` without the prefixes that stand before it, in the order in which they are likely.
+pub(crate) fn without(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let inner = composed(text).unwrap_or(text);
+    let inner = priority(inner).unwrap_or(inner);
+    let inner = structured(inner)
+        .or_else(|| syslog(inner))
+        .or_else(|| container(inner))
+        .unwrap_or(inner);
+    // Three fields are a line; only more of them may begin with a host.
+    [Some(inner), virtual_host(inner)].into_iter().flatten()
+}
+
+/// A word that is not empty, and what follows the blanks after it.
+fn word(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = memchr::memchr(b' ', text).filter(|end| *end > 0)?;
+    Some((&text[..end], text[end..].trim_ascii_start()))
+}
+
+/// `web-1  | ` of docker compose, `[pod/web/nginx] ` of kubectl.
+fn composed(text: &[u8]) -> Option<&[u8]> {
+    let (name, rest) = word(text)?;
+    if name.starts_with(b"[pod/") && name.ends_with(b"]") {
+        return Some(rest);
+    }
+    rest.strip_prefix(b"| ")
+}
+
+/// `<134>` of syslog.
+fn priority(text: &[u8]) -> Option<&[u8]> {
+    let end = memchr::memchr(b'>', text)?;
+    let digits = text[..end].strip_prefix(b"<")?;
+    let is_number = (1..=3).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
+    is_number.then_some(&text[end + 1..])
+}
+
+/// `1 2015-05-17T10:05:03Z host nginx 123 - - ` of RFC 5424, without structured data.
+fn structured(text: &[u8]) -> Option<&[u8]> {
+    let rest = timed(text.strip_prefix(b"1 ")?)?;
+    let (_host, rest) = word(rest)?;
+    let (_application, rest) = word(rest)?;
+    let (_process, rest) = word(rest)?;
+    let (_message, rest) = word(rest)?;
+    rest.strip_prefix(b"- ")
+}
+
+/// `May 17 10:05:03 host nginx[123]: ` of RFC 3164, also with a time of RFC 3339.
+fn syslog(text: &[u8]) -> Option<&[u8]> {
+    let rest = match timed(text) {
+        Some(rest) => rest,
+        None => {
+            let (_month, rest) = word(text).filter(|(word, _)| MONTHS.contains(word))?;
+            let (_day, rest) = word(rest).filter(|(day, _)| is_number(day))?;
+            let is_time = |(time, _): &(&[u8], &[u8])| time.len() == 8 && time[2] == b':';
+            word(rest).filter(is_time)?.1
+        }
+    };
+    let (_host, rest) = word(rest)?;
+    let (_tag, rest) = word(rest).filter(|(tag, _)| tag.ends_with(b":"))?;
+    Some(rest)
+}
+
+/// `2015-05-17T10:05:03.123456789Z ` of docker, with `stdout F ` behind it of Kubernetes.
+fn container(text: &[u8]) -> Option<&[u8]> {
+    let rest = timed(text)?;
+    let streams: [&[u8]; 4] = [b"stdout F ", b"stdout P ", b"stderr F ", b"stderr P "];
+    let plain = streams.iter().find_map(|stream| rest.strip_prefix(*stream));
+    Some(plain.unwrap_or(rest))
+}
+
+/// A time in RFC 3339 and a blank.
+fn timed(text: &[u8]) -> Option<&[u8]> {
+    let (time, rest) = word(text).filter(|(time, _)| time.len() >= TIME_BYTES_MIN)?;
+    let time = std::str::from_utf8(time).ok()?;
+    rfc3339(time).is_ok().then_some(rest)
+}
+
+/// `example.com:443 ` of Apache's vhost_combined, and a host without a port before an address.
+fn virtual_host(text: &[u8]) -> Option<&[u8]> {
+    let (host, rest) = word(text)?;
+    let client = word(rest)?.0;
+    let name = match memchr::memrchr(b':', host) {
+        Some(colon) if is_number(&host[colon + 1..]) => &host[..colon],
+        // Not `ann smith`: what follows must be a client beyond doubt.
+        _ if is_address(client) && !is_address(host) => host,
+        _ => return None,
+    };
+    let is_bracketed = name.starts_with(b"[") && name.ends_with(b"]");
+    let is_name = !name.is_empty() && (is_bracketed || !name.contains(&b':'));
+    // `host:443 - ann smith` is a client with a port and a user with a blank.
+    (is_name && client != b"-").then_some(rest)
+}
+
+fn is_number(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(u8::is_ascii_digit)
+}
+
+fn is_address(text: &[u8]) -> bool {
+    let text = std::str::from_utf8(text).unwrap_or_default();
+    text.parse::<IpAddr>().is_ok()
+}

@@ -1,0 +1,120 @@
+//! The lines that are no events: how many, why, and the first of them.
+
+use tollgate_core::Escaped;
+
+use crate::input::Line;
+
+/// The skipped lines that are kept to be shown; the others are counted.
+pub const SKIPPED_SHOWN_MAX: usize = 10;
+/// The most bytes of a skipped line that are shown.
+pub const EXCERPT_BYTES_MAX: usize = 120;
+/// The most reasons that are counted each for itself.
+pub const REASONS_MAX: usize = 20;
+/// What the lines count under whose reason came after so many others.
+const OTHER_REASONS: &str = "other reasons";
+
+/// The lines that are no events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// How many.
+    pub count: u64,
+    /// Why, and how many for each reason, the most first; at most [`REASONS_MAX`] and one more.
+    /// Columns are left out of reasons here, so that alike mistakes are one.
+    pub reasons: Vec<(String, u64)>,
+    /// The first of them, at most [`SKIPPED_SHOWN_MAX`].
+    pub first: Vec<SkippedLine>,
+}
+
+/// A line that is no event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkippedLine {
+    /// Among the lines of all inputs, from 0; see [`crate::Traffic::place`].
+    pub line: u32,
+    /// What is wrong with it.
+    pub reason: String,
+    /// Its beginning, with control characters escaped.
+    pub excerpt: String,
+}
+
+// === impl Skipped ===
+
+impl Skipped {
+    pub(crate) fn add(&mut self, number: u32, line: &Line<'_>, reason: String) {
+        self.count += 1;
+        self.tally(&reason);
+        if self.first.len() < SKIPPED_SHOWN_MAX {
+            let excerpt = match line {
+                Line::Text(bytes) => excerpt(bytes),
+                Line::TooLong => String::new(),
+            };
+            self.first.push(SkippedLine {
+                line: number,
+                reason,
+                excerpt,
+            });
+        }
+    }
+
+    fn tally(&mut self, reason: &str) {
+        let reason = match reason.rsplit_once(" at column ") {
+            Some((reason, column)) if column.bytes().all(|byte| byte.is_ascii_digit()) => reason,
+            _ => reason,
+        };
+        let is_known = |(known, _): &(String, u64)| known == reason;
+        let reason = if self.reasons.len() < REASONS_MAX || self.reasons.iter().any(is_known) {
+            reason
+        } else {
+            OTHER_REASONS
+        };
+        match self.reasons.iter().position(|(known, _)| known == reason) {
+            None => self.reasons.push((reason.to_owned(), 1)),
+            Some(at) => {
+                self.reasons[at].1 += 1;
+                // Kept in order: one step is enough, since counts grow by one.
+                if at > 0 && self.reasons[at - 1].1 < self.reasons[at].1 {
+                    let more = self.reasons[at].1;
+                    let to = self.reasons.partition_point(|(_, count)| *count >= more);
+                    self.reasons.swap(at, to);
+                }
+            }
+        }
+    }
+}
+
+/// The beginning of a line.
+fn excerpt(line: &[u8]) -> String {
+    let shown = Escaped(&line[..line.len().min(EXCERPT_BYTES_MAX)]);
+    let cut = if line.len() > EXCERPT_BYTES_MAX {
+        "…"
+    } else {
+        ""
+    };
+    format!("{shown}{cut}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_counted_the_most_first_and_never_too_many() {
+        let mut skipped = Skipped::default();
+        for number in 0..1000_u32 {
+            let reason = match number % 4 {
+                0 => format!("bad number at column {number}"),
+                1 => format!("reason {number}"),
+                _ => "blank".to_owned(),
+            };
+            skipped.add(number, &Line::Text(b""), reason);
+        }
+        let reasons = &skipped.reasons;
+        assert_eq!(reasons[0], ("blank".to_owned(), 500));
+        assert_eq!(reasons[1], ("bad number".to_owned(), 250));
+        assert_eq!(reasons.len(), REASONS_MAX + 1);
+        assert_eq!(
+            reasons.iter().map(|(_, count)| count).sum::<u64>(),
+            skipped.count
+        );
+        assert!(reasons.is_sorted_by_key(|(_, count)| std::cmp::Reverse(*count)));
+    }
+}

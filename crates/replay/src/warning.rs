@@ -1,0 +1,105 @@
+//! What makes a report doubtful.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use crate::foreign::Guess;
+use crate::plain::Plain;
+
+/// A reason to doubt that the replay tells what its reader wants to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// No line of an input is an event.
+    NoEvents {
+        /// Which.
+        input: String,
+        /// What it seems to be.
+        guess: Guess,
+    },
+    /// No rule with a limit matched any event.
+    NoRule,
+    /// One key has nearly all events of a rule that counts by value.
+    OneKey {
+        /// Which rule.
+        rule: String,
+        /// The keys and values of the descriptors of a request that counts under it.
+        descriptors: Vec<Vec<(String, String)>>,
+        /// How many events it has.
+        events: u64,
+        /// How many the rule has.
+        of: u64,
+    },
+    /// Every event of a rule has a key of its own, so nothing can ever be over a limit of 1.
+    OwnKeys {
+        /// Which rule.
+        rule: String,
+        /// How many events it has.
+        events: u64,
+    },
+}
+
+// === impl Warning ===
+
+impl Warning {
+    /// A short name for this kind of warning, which does not change.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Warning::NoEvents { .. } => "no-events",
+            Warning::NoRule => "no-rule",
+            Warning::OneKey { .. } => "one-key",
+            Warning::OwnKeys { .. } => "own-keys",
+        }
+    }
+
+    /// The warning as a JSON object.
+    pub(crate) fn to_json(&self) -> Value {
+        json!({"code": self.code(), "message": self.to_string()})
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Warning::NoEvents { input, guess } => {
+                write!(
+                    f,
+                    "no line of {} is an event: {}",
+                    Plain(input),
+                    guess.shown()
+                )
+            }
+            Warning::NoRule => f.write_str(
+                "no rule matched any event: compare the domain and the keys of the descriptors \
+                 with those of the rules",
+            ),
+            Warning::OneKey {
+                rule,
+                descriptors,
+                events,
+                of,
+            } => {
+                write!(
+                    f,
+                    "{events} of {of} events of `{}` have one key (",
+                    Plain(rule)
+                )?;
+                for (index, descriptor) in descriptors.iter().enumerate() {
+                    f.write_str(if index == 0 { "" } else { "; " })?;
+                    for (index, (key, value)) in descriptor.iter().enumerate() {
+                        f.write_str(if index == 0 { "" } else { ", " })?;
+                        write!(f, "{}={}", Plain(key), Plain(value))?;
+                    }
+                }
+                f.write_str("): is it a proxy, which stands for many clients?")
+            }
+            Warning::OwnKeys { rule, events } => write!(
+                f,
+                "each of {events} events of `{}` has its own key, so this limit can stop nobody: \
+                 does a value change with each request?",
+                Plain(rule)
+            ),
+        }
+    }
+}
