@@ -1,4 +1,4 @@
-//! The worked examples of SEMANTICS.md.
+//! The worked examples of docs/semantics.md.
 
 use std::collections::VecDeque;
 

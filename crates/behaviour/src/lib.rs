@@ -1,9 +1,9 @@
 //! The behaviour that every store is held to, and the naive model behind it.
 //!
 //! A store's tests implement [`Subject`] and call [`store_behaves!`]: the worked examples of
-//! SEMANTICS.md, its promises, and random traces that must agree with core's `Ledger`. The ledger
-//! itself is held to [`Model`], which is written from SEMANTICS.md alone: plain lists, fractions,
-//! and searches in place of formulas.
+//! docs/semantics.md, its promises, and random traces that must agree with core's `Ledger`. The
+//! ledger itself is held to [`Model`], which is written from docs/semantics.md alone: plain lists,
+//! fractions, and searches in place of formulas.
 //!
 //! For tests only: it panics where an answer is wrong, and no published crate depends on it.
 

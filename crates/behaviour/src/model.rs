@@ -1,4 +1,4 @@
-//! What a request's answer must be, from SEMANTICS.md alone.
+//! What a request's answer must be, from docs/semantics.md alone.
 //!
 //! Nothing here is solved: an answer that means "the first moment at which" or "the largest that"
 //! is searched for, by asking again and again whether it would fit.

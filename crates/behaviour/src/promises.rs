@@ -1,4 +1,4 @@
-//! The promises of SEMANTICS.md that a store's answers can show.
+//! The promises of docs/semantics.md that a store's answers can show.
 
 use tollgate_core::{
     Algorithm, Anchor, Charge, ChargeDenied, Cost, Decision, Enforcement, Limit, Segments, Span,

@@ -1,7 +1,7 @@
 //! Sliding windows: counters per segment, the oldest weighed by the part still inside.
 //!
 //! With one segment this is the two-counter estimate that Cloudflare described in 2017. All
-//! arithmetic is in integers; the estimate rounds down, as SEMANTICS.md defines it.
+//! arithmetic is in integers; the estimate rounds down, as docs/semantics.md defines it.
 
 use crate::limit::{Algorithm, Limit, SEGMENTS_MAX};
 use crate::moment::{Moment, Span};

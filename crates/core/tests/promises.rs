@@ -1,4 +1,6 @@
-//! Promises of SEMANTICS.md that only the pure functions can show: states, and clocks gone wrong.
+//! Promises of docs/semantics.md that only the pure functions can show: states, and clocks gone
+//! wrong.
+
 #![allow(clippy::unwrap_used)]
 
 use tollgate_behaviour::{Naive, Plain, Random, Rule, Subject, Taste, check};

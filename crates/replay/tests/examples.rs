@@ -1,4 +1,4 @@
-//! The worked examples of SEMANTICS.md, as traces.
+//! The worked examples of docs/semantics.md, as traces.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use serde_json::{Value, json};
