@@ -28,13 +28,14 @@ pub(crate) struct Attack {
 }
 
 /// All of them, in the order in which they are run.
-pub(crate) const ATTACKS: [Attack; 18] = [
+pub(crate) const ATTACKS: [Attack; 19] = [
     attack("rapid reset", floods::rapid_reset),
     attack("continuation flood", floods::continuations),
     attack("ping flood", floods::pings),
     attack("ping answers nobody asked", floods::pongs),
     attack("settings flood", floods::settings),
     attack("unfinished messages", bodies::unfinished_messages),
+    attack("unfinished reflection", bodies::unfinished_reflection),
     attack("unfinished http bodies", bodies::unfinished_bodies),
     attack("bodies of single bytes", bodies::single_bytes),
     attack("open streams", streams::open_streams),

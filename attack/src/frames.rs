@@ -6,8 +6,10 @@ pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub(crate) const HEAD_BYTES: usize = 9;
 /// The largest payload that a server must take.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 16 * 1024;
-/// The method that every attack calls.
-const PATH: &[u8] = b"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+/// The method that decides.
+pub(crate) const DECIDE: &[u8] = b"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+/// A method whose messages are answered one by one.
+pub(crate) const REFLECT: &[u8] = b"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 
 /// Frame types of RFC 9113.
 pub(crate) mod kind {
@@ -72,11 +74,16 @@ pub(crate) fn hello(window: u32) -> Vec<u8> {
     out
 }
 
-/// A header block: the call, and other fields, none of which enters the dynamic table.
+/// A header block: the call that decides, and other fields.
 pub(crate) fn call(fields: &[(&[u8], &[u8])]) -> Vec<u8> {
+    call_of(DECIDE, fields)
+}
+
+/// A header block for any method. No field enters the dynamic table.
+pub(crate) fn call_of(path: &[u8], fields: &[(&[u8], &[u8])]) -> Vec<u8> {
     // `:method: POST`, `:scheme: http`, then `:path` and `:authority` with values of their own.
     let mut block = vec![0x83, 0x86, 0x04];
-    text(&mut block, PATH);
+    text(&mut block, path);
     block.push(0x01);
     text(&mut block, b"attack");
     for (name, value) in [

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::{Attacking, crowd};
-use crate::frames::{PAYLOAD_BYTES_MAX, call, flag, frame, kind};
+use crate::frames::{DECIDE, PAYLOAD_BYTES_MAX, REFLECT, call_of, flag, frame, kind};
 use crate::peer::{acknowledge, connect, connect_h2, read_frame, source};
 use crate::target::Target;
 
@@ -33,10 +33,19 @@ struct Windows {
 /// On each connection as many streams as it may have, each with a message that is not finished, as
 /// fast as flow control lets it.
 pub(super) fn unfinished_messages(target: Target) -> Attacking {
+    unfinished(target, DECIDE)
+}
+
+/// The same for messages that are read as they come.
+pub(super) fn unfinished_reflection(target: Target) -> Attacking {
+    unfinished(target, REFLECT)
+}
+
+fn unfinished(target: Target, path: &'static [u8]) -> Attacking {
     crowd(GRPC_CONNECTIONS, move |number| async move {
         let mut stream = connect_h2(source(number), target.grpc, 65_535).await?;
         let mut out = Vec::new();
-        let block = call(&[]);
+        let block = call_of(path, &[]);
         let mut start = vec![0];
         start.extend_from_slice(&MESSAGE_BYTES.to_be_bytes());
         for id in ids() {

@@ -2,13 +2,16 @@
 //! connection's bounds.
 
 use std::convert::Infallible;
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TE};
+use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
@@ -25,10 +28,10 @@ use crate::metrics::{DoorName, Metrics};
 use crate::phase::Stopping;
 use crate::reply::{Failure, problem};
 
-/// Metadata larger than this is reduced to what is read.
-const METADATA_BYTES_KEPT: usize = 2 * 1024;
-/// What a field takes beside its name and value.
-const FIELD_BYTES: usize = 32;
+/// No field that is read is longer.
+const FIELD_BYTES_KEPT: usize = 1024;
+/// Calls whose messages are answered one by one as they come.
+const STREAM_PATHS: &str = "/grpc.reflection.";
 /// The metadata that anybody here reads.
 const METADATA_READ: [HeaderName; 9] = [
     CONTENT_TYPE,
@@ -73,23 +76,28 @@ impl Service<Request<Incoming>> for Exchange {
             let answer = self.finish(self.overloaded(), false);
             return Box::pin(std::future::ready(Ok(answer)));
         }
-        let request = match self.speaks {
-            Speaks::Http1 => request,
-            Speaks::Http2 => with_little_metadata(request),
-        };
         let connection = Arc::clone(&self.connection);
         let request = request.map(|body| RequestBody::new(body, connection));
         let this = self.clone();
-        match (self.speaks, request.uri().path()) {
-            (Speaks::Http2, DECIDE_PATH) => Box::pin(async move {
-                let response = this.decide(request).await;
-                Ok(this.finish(response, false))
-            }),
-            (speaks, _) => Box::pin(async move {
+        if self.speaks == Speaks::Http1 {
+            return Box::pin(async move {
                 let Ok(response) = this.router.call(request).await;
-                Ok(this.finish(response, speaks == Speaks::Http2))
-            }),
+                Ok(this.finish(response, false))
+            });
         }
+        let path = request.uri().path();
+        let (has_end, is_stream) = (path == DECIDE_PATH, path.starts_with(STREAM_PATHS));
+        Box::pin(async move {
+            let response = if is_stream {
+                let (parts, body) = request.into_parts();
+                let request = Request::from_parts(copy_of_what_is_read(parts), body);
+                let Ok(response) = this.router.call(request).await;
+                response
+            } else {
+                this.collect(request).await
+            };
+            Ok(this.finish(response, !has_end))
+        })
     }
 }
 
@@ -110,12 +118,21 @@ impl Exchange {
         }
     }
 
-    /// Answers the call that decides, once its message is there as a whole: what waits for one
-    /// takes no more memory than has come of it.
-    async fn decide(&self, request: Request<RequestBody>) -> Response<Body> {
-        let (parts, body) = request.into_parts();
+    /// Answers a call once its message is there as a whole: what waits for one takes no more memory
+    /// than has come of it.
+    async fn collect(&self, request: Request<RequestBody>) -> Response<Body> {
+        let (mut parts, body) = request.into_parts();
         let is_enough = |message: &[u8]| self.is_too_large(message);
-        let status = match timeout(self.patience, whole(body, is_enough)).await {
+        let mut message = pin!(whole(body, is_enough));
+        let at_once = poll_fn(|cx| Poll::Ready(message.as_mut().poll(cx))).await;
+        let message = match at_once {
+            Poll::Ready(message) => Ok(message),
+            Poll::Pending => {
+                parts = copy_of_what_is_read(parts);
+                timeout(self.patience, message).await
+            }
+        };
+        let status = match message {
             Ok(Ok(message)) => {
                 let request = Request::from_parts(parts, Body::from(message));
                 let Ok(response) = self.router.call(request).await;
@@ -163,39 +180,24 @@ impl Exchange {
     }
 }
 
-/// A call without metadata that nobody reads, if there is much of it.
+/// What is read of a call's head, copied.
 ///
-/// A call may wait for its message, and every field of its metadata keeps the buffer in memory that
-/// it came in: what is kept is copied.
-fn with_little_metadata(request: Request<Incoming>) -> Request<Incoming> {
-    let fields = request.headers().iter();
-    let bytes = fields.map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES);
-    let path = request.uri().path().len();
-    if bytes.sum::<usize>() + path <= METADATA_BYTES_KEPT {
-        return request;
-    }
-    let (mut parts, body) = request.into_parts();
-    parts.headers = copy_of_what_is_read(&parts.headers);
-    parts.uri = copy_of_path(&parts.uri);
-    Request::from_parts(parts, body)
-}
-
-fn copy_of_what_is_read(headers: &HeaderMap) -> HeaderMap {
+/// A call may wait for its message, and every field of its head keeps the buffer in memory that it
+/// came in.
+fn copy_of_what_is_read(mut head: Parts) -> Parts {
     let mut copy = HeaderMap::with_capacity(METADATA_READ.len());
     for name in METADATA_READ {
-        let value = headers.get(&name);
+        let value = head.headers.get(&name);
         let value = value.and_then(|value| HeaderValue::from_bytes(value.as_bytes()).ok());
-        if let Some(value) = value.filter(|value| value.len() <= METADATA_BYTES_KEPT) {
+        if let Some(value) = value.filter(|value| value.len() <= FIELD_BYTES_KEPT) {
             copy.insert(name, value);
         }
     }
-    copy
-}
-
-fn copy_of_path(uri: &Uri) -> Uri {
-    let path = PathAndQuery::try_from(uri.path().to_owned());
+    head.headers = copy;
+    let path = PathAndQuery::try_from(head.uri.path().to_owned());
     // A path came in, so a copy of it is one.
-    path.map_or_else(|_| Uri::from_static("/"), Uri::from)
+    head.uri = path.map_or_else(|_| Uri::from_static("/"), Uri::from);
+    head
 }
 
 #[cfg(test)]
@@ -204,17 +206,22 @@ mod tests {
 
     #[test]
     fn metadata_that_nobody_reads_is_dropped() {
-        let mut headers = HeaderMap::new();
         let kept = [("content-type", "application/grpc"), ("te", "trailers")];
-        for (name, value) in kept {
-            headers.insert(name, HeaderValue::from_static(value));
-        }
         let large = HeaderValue::from_bytes(&[b'x'; 4000]).expect("x is allowed");
-        headers.insert("x-large", large.clone());
-        headers.insert("host", large);
-        let copy = copy_of_what_is_read(&headers);
-        assert_eq!(copy.len(), kept.len());
-        assert!(kept.iter().all(|(name, value)| copy[*name] == *value));
-        assert_eq!(copy_of_path(&Uri::from_static("http://h/a/b?c")), "/a/b");
+        let mut request = Request::builder().uri("http://h/a/b?c");
+        for (name, value) in kept {
+            request = request.header(name, value);
+        }
+        request = request
+            .header("x-large", large.clone())
+            .header("host", large);
+        let (head, ()) = request.body(()).expect("a request").into_parts();
+        let head = copy_of_what_is_read(head);
+        assert_eq!(head.headers.len(), kept.len());
+        assert!(
+            kept.iter()
+                .all(|(name, value)| head.headers[*name] == *value)
+        );
+        assert_eq!(head.uri, "/a/b");
     }
 }

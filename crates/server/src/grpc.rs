@@ -25,6 +25,9 @@ use crate::reply::store_unavailable;
 pub(crate) const NAME: &str = "grpc";
 /// The call that decides.
 pub(crate) const DECIDE_PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+/// The largest message to health and reflection, which ask by name: room for it is made as soon as
+/// its length is known.
+const NAME_BYTES_MAX: usize = 4 * 1024;
 /// What health is told of: everything, the name that Envoy's service has, and ours.
 const HEALTH_SERVICES: [&str; 3] = ["", "ratelimit", SERVICE];
 
@@ -75,9 +78,9 @@ pub(crate) async fn routes(
     // Most clients ask in the older version first, and some in no other.
     let reflection_v1alpha = reflection().build_v1alpha().expect(known);
     let routes = Routes::new(calls)
-        .add_service(health.max_decoding_message_size(message_bytes))
-        .add_service(reflection_v1.max_decoding_message_size(message_bytes))
-        .add_service(reflection_v1alpha.max_decoding_message_size(message_bytes));
+        .add_service(health.max_decoding_message_size(NAME_BYTES_MAX))
+        .add_service(reflection_v1.max_decoding_message_size(NAME_BYTES_MAX))
+        .add_service(reflection_v1alpha.max_decoding_message_size(NAME_BYTES_MAX));
     let guard = move |request: HttpRequest, next: Next| {
         guarded(request, next, Arc::clone(&metrics), patience)
     };
