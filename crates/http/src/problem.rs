@@ -56,6 +56,13 @@ impl Problem {
                 let secs = wait.as_secs_ceil().max(1);
                 format!("limit \"{by}\" is exceeded; the same request is admitted in {secs} s")
             }
+            Wait::Never
+                if answer
+                    .refused_by()
+                    .is_some_and(|over| over.limit.capacity() == 0) =>
+            {
+                format!("limit \"{by}\" is 0, so it denies everything")
+            }
             Wait::Never => {
                 format!("limit \"{by}\" never admits that much at once; ask for less")
             }

@@ -71,6 +71,28 @@ fn what_never_fits_is_not_told_to_wait() {
 }
 
 #[test]
+fn a_limit_of_0_does_not_ask_for_less() {
+    let Status::Limited(limited) = over("banned", Enforcement::Enforce) else {
+        unreachable!("made so");
+    };
+    let banned = Limited {
+        limit: Limit::fixed_window(0, Span::MINUTE).unwrap(),
+        ..limited
+    };
+    let answer = Answer {
+        statuses: vec![Status::Limited(banned)],
+        refused: Some(Refused {
+            by: 0,
+            wait: Wait::Never,
+            reason: DenialReason::Exceeded,
+        }),
+        delay: Span::ZERO,
+    };
+    let detail = Problem::refusal(&answer).unwrap().detail;
+    assert_eq!(detail, "limit \"banned\" is 0, so it denies everything");
+}
+
+#[test]
 fn another_problem_is_what_its_status_says() {
     let problem = Problem::new(StatusCode::NOT_FOUND, "no such path");
     let expected = json!({
