@@ -6,7 +6,8 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
-use http::StatusCode;
+use http::header::ACCEPT;
+use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use tollgate_core::Enforcement;
@@ -14,8 +15,9 @@ use tollgate_http::Problem;
 use tollgate_rules::RuleView;
 
 use crate::engine::Engine;
-use crate::http::{healthz, otherwise};
+use crate::http::{healthz, otherwise, readiness};
 use crate::metrics::Metrics;
+use crate::phase::Stopping;
 use crate::reply;
 
 /// The name of this door in the configuration and in metrics.
@@ -24,30 +26,49 @@ pub(crate) const NAME: &str = "admin";
 /// The media type of the text form of OpenMetrics.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// The media type of Prometheus's text format.
+const PLAIN_METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
 struct Desk {
     engine: Arc<Engine>,
     metrics: Arc<Metrics>,
+    stopping: Stopping,
 }
 
 /// The routes of this door.
-pub(crate) fn routes(engine: Arc<Engine>, metrics: Arc<Metrics>) -> Router {
+pub(crate) fn routes(engine: Arc<Engine>, metrics: Arc<Metrics>, stopping: Stopping) -> Router {
     let desk = Desk {
         engine,
         metrics: Arc::clone(&metrics),
+        stopping,
     };
     let routes = Router::new()
         .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
         .route("/metrics", get(scrape))
         .route("/v1/rules", get(rules))
         .with_state(Arc::new(desk));
     otherwise(routes, NAME, metrics)
 }
 
-async fn scrape(State(desk): State<Arc<Desk>>) -> Response {
+async fn readyz(State(desk): State<Arc<Desk>>) -> Response {
+    readiness(&desk.stopping)
+}
+
+async fn scrape(State(desk): State<Arc<Desk>>, headers: HeaderMap) -> Response {
+    // Prometheus asks for OpenMetrics by name; people and promtool do not.
+    let accepted = headers.get_all(ACCEPT).iter();
+    let is_open = accepted.into_iter().any(|accept| {
+        let accept = String::from_utf8_lossy(accept.as_bytes()).to_ascii_lowercase();
+        accept.contains("application/openmetrics-text")
+    });
     // A store may have to count its keys one by one.
-    let text = spawn_blocking(move || desk.metrics.text()).await;
-    match text {
-        Ok(text) => reply::reply(StatusCode::OK, OPEN_METRICS, text),
+    let text = spawn_blocking(move || match is_open {
+        true => (OPEN_METRICS, desk.metrics.text()),
+        false => (PLAIN_METRICS, desk.metrics.plain_text()),
+    });
+    match text.await {
+        Ok((media_type, text)) => reply::reply(StatusCode::OK, media_type, text),
         Err(error) => {
             let detail = format!("the metrics could not be written: {error}");
             let status = StatusCode::INTERNAL_SERVER_ERROR;

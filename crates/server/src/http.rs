@@ -82,7 +82,12 @@ pub(crate) async fn healthz() -> Response {
 }
 
 async fn readyz(State(desk): State<Arc<Desk>>) -> Response {
-    if desk.stopping.is_ready() {
+    readiness(&desk.stopping)
+}
+
+/// Whether the service wants requests.
+pub(crate) fn readiness(stopping: &Stopping) -> Response {
+    if stopping.is_ready() {
         return reply(StatusCode::OK, "text/plain", "OK\n".to_owned());
     }
     let status = StatusCode::SERVICE_UNAVAILABLE;

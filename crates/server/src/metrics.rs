@@ -15,6 +15,8 @@ mod decisions;
 
 mod stores;
 
+mod text;
+
 pub use decisions::VALUE_SERIES_MAX;
 pub(crate) use decisions::{Decisions, Tallies};
 
@@ -90,6 +92,11 @@ impl Metrics {
         );
         registry.register("rules", "Rules in force", metrics.rules.clone());
         registry.register("domains", "Domains in force", metrics.domains.clone());
+        let build = Family::<[(&str, &str); 1], Gauge>::default();
+        build
+            .get_or_create(&[("version", env!("CARGO_PKG_VERSION"))])
+            .set(1);
+        registry.register("build_info", "1, with the version of this program", build);
         registry.register_collector(Box::new(decisions::Scrape(Arc::clone(decisions))));
         registry.register_collector(Box::new(stores::Scrape(Arc::clone(stores))));
         registry.register_collector(Box::new(budget::Scrape::new(budget, limits)));
@@ -105,6 +112,11 @@ impl Metrics {
         prometheus_client::encoding::text::encode(&mut text, &self.registry)
             .expect("a String takes everything");
         text
+    }
+
+    /// Everything, in Prometheus's text format.
+    pub(crate) fn plain_text(&self) -> String {
+        text::prometheus(&self.text())
     }
 
     /// Counts the time of one decision.

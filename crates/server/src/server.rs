@@ -279,7 +279,7 @@ impl Running {
             self.admit_through(door, router, Bounds::deciding(&limits), common);
         }
         if let Some(door) = doors.admin {
-            let router = admin::routes(engine(), counted());
+            let router = admin::routes(engine(), counted(), common.stopping.clone());
             self.admit_through(door, router, Bounds::admin(&limits), common);
         }
     }

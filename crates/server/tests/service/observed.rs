@@ -61,7 +61,6 @@ async fn decisions_are_counted_by_domain_rule_and_outcome() {
         "tollgate_rules 4",
         "tollgate_domains 1",
         r#"tollgate_reloads_total{outcome="ok"} 1"#,
-        "# EOF",
     ];
     for line in expected {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
@@ -133,4 +132,52 @@ async fn every_path_of_the_description_is_served() {
             assert!(told["content"][media_type].is_object(), "{path}: {reply:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn metrics_have_help_and_type_by_the_name_of_their_series_unless_asked_otherwise() {
+    let house = House::on(RULES).await;
+    assert_eq!(
+        ask(&house, r#"{"domain":"d","descriptors":[{"user":"a"}]}"#).await,
+        200
+    );
+    let mut client = Client::to(house.admin()).await;
+    let reply = client.get("/metrics").await;
+    assert!(
+        reply.head.contains("text/plain; version=0.0.4"),
+        "{}",
+        reply.head
+    );
+    let (mut helped, mut typed) = (Vec::new(), Vec::new());
+    for line in reply.body.lines() {
+        let words: Vec<&str> = line.splitn(4, ' ').collect();
+        match words[..] {
+            ["#", "HELP", name, about] if !about.is_empty() => helped.push(name),
+            ["#", "TYPE", name, kind] => {
+                assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+                typed.push(name);
+            }
+            _ => {
+                let series = line.split(['{', ' ']).next().unwrap();
+                let of_histogram = ["_bucket", "_sum", "_count"];
+                let name = of_histogram.iter().find_map(|end| series.strip_suffix(end));
+                let is_known = |name: &str| typed.contains(&name) && helped.contains(&name);
+                let is_whole = is_known(series) || name.is_some_and(is_known);
+                assert!(is_whole && !line.starts_with('#'), "{line}");
+            }
+        }
+    }
+    assert!(helped.contains(&"tollgate_decisions_total"), "{helped:?}");
+    assert!(reply.body.contains("tollgate_build_info{version=\""));
+    let accept = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
+    let request = format!("GET /metrics HTTP/1.1\r\nhost: h\r\naccept: {accept}\r\n\r\n");
+    client.send(request.as_bytes()).await;
+    let reply = client.reply().await.unwrap();
+    assert!(
+        reply.head.contains("application/openmetrics-text"),
+        "{}",
+        reply.head
+    );
+    assert!(reply.body.ends_with("# EOF\n"));
+    assert_eq!(client.get("/readyz").await.status, 200);
 }
