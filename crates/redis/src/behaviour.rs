@@ -177,6 +177,7 @@ fn encrypted() -> Config {
         tls: Some(Tls {
             authorities: Some(certificates.authority().into()),
             server_name: Some("localhost".to_owned()),
+            ..Tls::default()
         }),
         username: Some(testbed::USER.to_owned()),
         password: Some(Secret::new(testbed::PASSWORD)),

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
-use arc_swap::ArcSwap;
-use tokio::sync::Notify;
-use tokio::time::{Duration, sleep, timeout};
+use arc_swap::{ArcSwap, ArcSwapOption};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Duration, Instant, sleep, timeout};
 
+use crate::connection::shown;
 use crate::keys::SLOTS;
 use crate::lane::Lane;
 use crate::resp::Reply;
@@ -18,6 +19,10 @@ use crate::stats::Stats;
 const REFRESH_EVERY: Duration = Duration::from_secs(30);
 /// The shortest time between two looks.
 const REFRESH_PAUSE: Duration = Duration::from_millis(100);
+/// How often it is seen whether all nodes of the map are there.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// What stands for all nodes where a reason is told.
+const NAME: &str = "cluster";
 /// How long one node may take to tell the map.
 const TOLD_WITHIN: Duration = Duration::from_millis(500);
 /// The most nodes of a Cluster; Redis's own bound is 1000.
@@ -28,12 +33,20 @@ const NODES_MAX: usize = 1_000;
 pub(crate) struct Node {
     pub(crate) address: String,
     pub(crate) lanes: Vec<Lane>,
+    pub(crate) stats: Arc<Stats>,
 }
 
 /// The nodes of a Cluster, as far as they are known.
 pub(crate) struct Cluster {
-    map: ArcSwap<Map>,
-    /// Held while the map is changed.
+    /// For each slot the node that serves it, once it is known.
+    slots: Box<[ArcSwapOption<Node>]>,
+    /// By address.
+    nodes: ArcSwap<BTreeMap<String, Arc<Node>>>,
+    /// Those that serve slots, as the map was read last.
+    masters: ArcSwap<Vec<Arc<Node>>>,
+    /// Whether the map was read at all.
+    is_known: watch::Sender<bool>,
+    /// Held while nodes come and go; no decision waits for it but one that meets a new node.
     changing: Mutex<()>,
     /// The map is known to be wrong.
     pub(crate) stale: Notify,
@@ -49,13 +62,6 @@ pub(crate) struct Range {
     pub(crate) slots: RangeInclusive<usize>,
     /// `host:port`.
     pub(crate) address: String,
-}
-
-#[derive(Clone, Default)]
-struct Map {
-    nodes: BTreeMap<String, Arc<Node>>,
-    /// For each slot the node that serves it, once it is known.
-    slots: Vec<Option<Arc<Node>>>,
 }
 
 /// Reads `CLUSTER SLOTS`: for each range its ends, its master and its replicas. Ranges that make
@@ -93,10 +99,10 @@ impl Cluster {
         open: impl Fn(&str) -> Node + Send + Sync + 'static,
     ) -> Cluster {
         let cluster = Cluster {
-            map: ArcSwap::from_pointee(Map {
-                nodes: BTreeMap::new(),
-                slots: vec![None; SLOTS],
-            }),
+            slots: (0..SLOTS).map(|_| ArcSwapOption::empty()).collect(),
+            nodes: ArcSwap::default(),
+            masters: ArcSwap::default(),
+            is_known: watch::Sender::new(false),
             changing: Mutex::new(()),
             stale: Notify::new(),
             seeds,
@@ -111,38 +117,43 @@ impl Cluster {
 
     /// The node that serves `slot`; any node, as long as nobody knows.
     pub(crate) fn serving(&self, slot: u16) -> Option<Arc<Node>> {
-        let map = self.map.load();
-        let known = map.slots.get(usize::from(slot)).and_then(Option::as_ref);
-        let up = || map.nodes.values().find(|node| node.is_up());
-        known.or_else(up).cloned()
+        let known = self.slots.get(usize::from(slot));
+        let known = known.and_then(ArcSwapOption::load_full);
+        known.or_else(|| {
+            let nodes = self.nodes.load();
+            nodes.values().find(|node| node.is_up()).cloned()
+        })
     }
 
     /// The node at `address`, which is connected to if it is new.
     pub(crate) fn node(&self, address: &str) -> Option<Arc<Node>> {
-        if let Some(node) = self.map.load().nodes.get(address) {
+        if let Some(node) = self.nodes.load().get(address) {
             return Some(Arc::clone(node));
         }
-        self.change(|map| self.known(map, address))
+        let _one_at_a_time = locked(&self.changing);
+        self.known(address)
     }
 
-    /// A node says that `slot` is served at `address`.
+    /// A node says that `slot` is served at `address`. Changes that slot and nothing else: in a
+    /// failover there is one such message for each question on its way.
     pub(crate) fn moved(&self, slot: u16, address: &str) {
-        self.change(|map| {
-            let node = self.known(map, address);
-            if let Some(place) = map.slots.get_mut(usize::from(slot)) {
-                *place = node;
-            }
-        });
+        let node = self.node(address);
+        if let Some(place) = self.slots.get(usize::from(slot)) {
+            place.store(node);
+        }
         self.stale.notify_one();
     }
 
-    /// Every node that serves slots.
-    pub(crate) fn masters(&self) -> Vec<Arc<Node>> {
-        let map = self.map.load();
-        let mut masters: Vec<Arc<Node>> = map.slots.iter().flatten().cloned().collect();
-        masters.sort_by(|one, other| one.address.cmp(&other.address));
-        masters.dedup_by(|one, other| Arc::ptr_eq(one, other));
-        masters
+    /// Every node that serves slots, as the map was read last.
+    pub(crate) fn masters(&self) -> Arc<Vec<Arc<Node>>> {
+        self.masters.load_full()
+    }
+
+    /// Waits until the map was read once.
+    pub(crate) async fn known_once(&self) {
+        let mut known = self.is_known.subscribe();
+        // The sender is ours, so it is there.
+        let _known = known.wait_for(|is_known| *is_known).await;
     }
 
     /// Keeps the map as it is in the Cluster; never ends.
@@ -150,33 +161,42 @@ impl Cluster {
         loop {
             self.refresh().await;
             sleep(REFRESH_PAUSE).await;
-            let everything_served = self.map.load().slots.iter().all(Option::is_some);
-            let rest = if everything_served {
-                REFRESH_EVERY
-            } else {
-                REFRESH_PAUSE
-            };
-            let _due = timeout(rest, self.stale.notified()).await;
+            let looked_at = Instant::now();
+            while looked_at.elapsed() < REFRESH_EVERY {
+                let rest = match self.slots.iter().all(|slot| slot.load().is_some()) {
+                    true => LOOK_EVERY,
+                    false => REFRESH_PAUSE,
+                };
+                let is_stale = timeout(rest, self.stale.notified()).await.is_ok();
+                // Whoever takes over from a node that is away is known by the others.
+                let is_away = self.masters.load().iter().any(|node| !node.is_up());
+                if is_stale || is_away || rest == REFRESH_PAUSE {
+                    break;
+                }
+            }
         }
     }
 
     /// Asks one node after the other for the map, until one tells it.
     async fn refresh(&self) {
-        let mut nodes: Vec<Arc<Node>> = self.map.load().nodes.values().cloned().collect();
+        let mut nodes: Vec<Arc<Node>> = self.nodes.load().values().cloned().collect();
         nodes.sort_by_key(|node| !node.is_up());
         for node in nodes {
             let words: [&[u8]; 2] = [b"CLUSTER", b"SLOTS"];
             let asked = node.lanes[0].command(&words);
             match timeout(TOLD_WITHIN, asked).await {
                 Ok(Ok(Reply::Error(said))) => {
-                    let said = String::from_utf8_lossy(&said);
-                    self.stats.trouble.told(&said);
+                    self.stats.trouble.failed(NAME, &shown(&said));
                 }
                 Ok(Ok(reply)) if reply.elements().is_empty() => {
-                    self.stats.trouble.told(&"no slot of the Cluster is served");
+                    self.stats
+                        .trouble
+                        .failed(NAME, &"no slot of the Cluster is served");
                 }
                 Ok(Ok(reply)) => {
-                    self.change(|map| self.read(map, &node, &reply));
+                    self.stats.trouble.over(NAME);
+                    self.read(&node, &reply);
+                    self.is_known.send_replace(true);
                     return;
                 }
                 Ok(Err(_)) | Err(_) => {}
@@ -185,38 +205,44 @@ impl Cluster {
     }
 
     /// Takes over what a node tells of all slots.
-    fn read(&self, map: &mut Map, teller: &Node, reply: &Reply) {
+    fn read(&self, teller: &Node, reply: &Reply) {
+        let _one_at_a_time = locked(&self.changing);
+        let mut masters: Vec<Arc<Node>> = Vec::new();
         let mut slots: Vec<Option<Arc<Node>>> = vec![None; SLOTS];
         for range in ranges(reply, teller.host()) {
-            let node = self.known(map, &range.address);
+            let node = self.known(&range.address);
+            let is_new = |node: &&Arc<Node>| !masters.iter().any(|one| Arc::ptr_eq(one, node));
+            masters.extend(node.as_ref().filter(is_new).cloned());
             slots[range.slots].fill(node);
         }
+        for (place, node) in self.slots.iter().zip(slots) {
+            let address = |node: &Option<Arc<Node>>| node.as_ref().map(Arc::as_ptr);
+            if address(&place.load()) != address(&node) {
+                place.store(node);
+            }
+        }
         // A node that nobody names any more is let go, unless it is where we begin.
-        let serves =
-            |node: &Arc<Node>| slots.iter().flatten().any(|other| Arc::ptr_eq(other, node));
-        map.nodes
-            .retain(|address, node| self.seeds.contains(address) || serves(node));
-        map.slots = slots;
+        let mut nodes = BTreeMap::clone(&self.nodes.load());
+        let serves = |node: &Arc<Node>| masters.iter().any(|other| Arc::ptr_eq(other, node));
+        nodes.retain(|address, node| self.seeds.contains(address) || serves(node));
+        self.nodes.store(Arc::new(nodes));
+        self.masters.store(Arc::new(masters));
     }
 
-    fn known(&self, map: &mut Map, address: &str) -> Option<Arc<Node>> {
-        if let Some(node) = map.nodes.get(address) {
+    /// The node at `address`, for whoever holds the lock.
+    fn known(&self, address: &str) -> Option<Arc<Node>> {
+        let known = self.nodes.load();
+        if let Some(node) = known.get(address) {
             return Some(Arc::clone(node));
         }
-        if map.nodes.len() >= NODES_MAX {
+        if known.len() >= NODES_MAX {
             return None;
         }
         let node = Arc::new((self.open)(address));
-        map.nodes.insert(address.to_owned(), Arc::clone(&node));
+        let mut nodes = BTreeMap::clone(&known);
+        nodes.insert(address.to_owned(), Arc::clone(&node));
+        self.nodes.store(Arc::new(nodes));
         Some(node)
-    }
-
-    fn change<T>(&self, change: impl FnOnce(&mut Map) -> T) -> T {
-        let _one_at_a_time = locked(&self.changing);
-        let mut map = Map::clone(&self.map.load());
-        let result = change(&mut map);
-        self.map.store(Arc::new(map));
-        result
     }
 }
 
@@ -225,6 +251,15 @@ impl Cluster {
 impl Node {
     pub(crate) fn is_up(&self) -> bool {
         self.lanes.iter().any(Lane::is_up)
+    }
+
+    /// The address in a redirection that this node tells: without a host (`:6379`), or with `?` in
+    /// its place, it is on the node's own.
+    pub(crate) fn full_address(&self, address: &str) -> String {
+        match address.rsplit_once(':') {
+            Some(("" | "?", port)) => format!("{}:{port}", self.host()),
+            _ => address.to_owned(),
+        }
     }
 
     fn host(&self) -> &str {

@@ -5,8 +5,12 @@ use std::path::PathBuf;
 
 use tollgate_core::Span;
 
-/// How long a decision may take: below the 20 ms after which Envoy lets a request pass.
-pub const TIMEOUT: Span = Span::from_millis(10);
+/// How long a decision may take: below the 20 ms after which Envoy lets a request pass, with 5 ms
+/// for the way to Envoy and back. Shorter is not safer: a decision that Redis makes too late is
+/// charged, and answered by `on_store_error` all the same.
+pub const TIMEOUT: Span = Span::from_millis(15);
+/// What the address of a server's Unix socket begins with; its path follows.
+pub const UNIX: &str = "unix:";
 /// What every key begins with.
 pub const PREFIX: &str = "tg:";
 /// Decisions that one script call makes at most, unless told otherwise.
@@ -38,6 +42,10 @@ pub struct Config {
     pub username: Option<String>,
     /// The password.
     pub password: Option<Secret>,
+    /// The user of the sentinels, which know other users than the servers that they watch.
+    pub sentinel_username: Option<String>,
+    /// The password of the sentinels; they are not told the one of the servers.
+    pub sentinel_password: Option<Secret>,
     /// What every key begins with; [`PREFIX`] by default. No braces: those choose the slot.
     pub prefix: String,
     /// How long a decision may take; [`TIMEOUT`] by default.
@@ -57,7 +65,7 @@ pub struct Config {
 /// Which servers, as `host:port`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Servers {
-    /// One server.
+    /// One server; `unix:/run/redis.sock` is a socket of this machine.
     Single(String),
     /// Some nodes of a Redis Cluster; the others are learned from them.
     Cluster(Vec<String>),
@@ -78,6 +86,17 @@ pub struct Tls {
     pub authorities: Option<PathBuf>,
     /// The name in the server's certificate, if it is not the host that is connected to.
     pub server_name: Option<String>,
+    /// Who we are, for servers that ask their clients for a certificate.
+    pub identity: Option<Identity>,
+}
+
+/// A client's certificate and its key, in files (PEM).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The certificate, and those that lead from it to an authority, if there are any.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
 }
 
 /// Text that is never shown.
@@ -109,6 +128,13 @@ pub enum InvalidConfig {
         /// What is wrong with it.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// Our own certificate or its key cannot be read, or they do not belong together.
+    Identity {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The name of the server is no name.
     ServerName(String),
 }
@@ -123,6 +149,8 @@ impl Config {
             tls: None,
             username: None,
             password: None,
+            sentinel_username: None,
+            sentinel_password: None,
             prefix: PREFIX.to_owned(),
             timeout: TIMEOUT,
             connections: CONNECTIONS,
@@ -147,6 +175,14 @@ impl Config {
             return Err(InvalidConfig::NoAddress);
         }
         for address in addresses {
+            let is_single = matches!(self.servers, Servers::Single(_));
+            if is_single
+                && address
+                    .strip_prefix(UNIX)
+                    .is_some_and(|path| !path.is_empty())
+            {
+                continue;
+            }
             let port = address
                 .rsplit_once(':')
                 .map(|(_, port)| port.parse::<u16>());
@@ -208,7 +244,9 @@ impl fmt::Debug for Secret {
 impl std::error::Error for InvalidConfig {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            InvalidConfig::Authorities { source, .. } => Some(source.as_ref()),
+            InvalidConfig::Authorities { source, .. } | InvalidConfig::Identity { source, .. } => {
+                Some(source.as_ref())
+            }
             _ => None,
         }
     }
@@ -249,6 +287,9 @@ impl fmt::Display for InvalidConfig {
             ),
             InvalidConfig::Authorities { path, .. } => {
                 write!(f, "cannot read certificates from {}", path.display())
+            }
+            InvalidConfig::Identity { path, .. } => {
+                write!(f, "cannot use the client's certificate: {}", path.display())
             }
             InvalidConfig::ServerName(name) => write!(f, "{name:?} is no server's name"),
         }

@@ -1,24 +1,30 @@
 //! One connection: opened, introduced, and ready for script calls.
 
-use std::collections::VecDeque;
+mod hello;
+
+mod tls;
+
 use std::io;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
+use tokio::time::{Instant, timeout_at};
 
-use crate::config::{Config, InvalidConfig, Secret, Tls};
+use crate::config::{Config, InvalidConfig, Secret, UNIX};
 use crate::resp::{self, Reply};
 use crate::script::Scripts;
 use crate::simulated::Transport;
+use tls::{Encryption, encryption};
+
+pub(crate) use hello::{Hello, Kind, Role, write as write_hello};
 
 /// Bytes that are read at once, at first.
 const INPUT_BYTES: usize = 64 * 1024;
+/// The most bytes of a server's words that are shown.
+const SHOWN_BYTES_MAX: usize = 200;
 
 /// Opens connections.
 #[derive(Clone)]
@@ -31,9 +37,6 @@ pub(crate) struct Opener {
     transport: Option<Arc<dyn Transport>>,
 }
 
-/// What encrypts, and the name in the server's certificate if it is not the host's.
-type Encryption = (TlsConnector, Option<ServerName<'static>>);
-
 /// A connection that knows the scripts.
 pub(crate) struct Connection {
     pub(crate) stream: Box<dyn Stream>,
@@ -41,6 +44,14 @@ pub(crate) struct Connection {
     /// The scripts' names on this server.
     pub(crate) plain: Vec<u8>,
     pub(crate) general: Vec<u8>,
+    pub(crate) hello: Hello,
+}
+
+/// A connection that is signed in.
+pub(crate) struct Link {
+    stream: Box<dyn Stream>,
+    input: BytesMut,
+    pub(crate) hello: Hello,
 }
 
 /// Bytes in and out.
@@ -51,6 +62,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 // === impl Opener ===
 
 impl Opener {
+    /// Opens connections to the servers that decide.
     pub(crate) fn new(
         config: &Config,
         scripts: Scripts,
@@ -65,34 +77,60 @@ impl Opener {
         })
     }
 
+    /// Opens connections to sentinels, which have passwords of their own, or none.
+    pub(crate) fn for_sentinels(self, config: &Config) -> Opener {
+        Opener {
+            username: config.sentinel_username.clone(),
+            password: config.sentinel_password.clone(),
+            ..self
+        }
+    }
+
     /// Connects, signs in and loads the scripts.
-    pub(crate) async fn open(&self, address: &str) -> io::Result<Connection> {
+    pub(crate) async fn open(&self, address: &str, deadline: Instant) -> io::Result<Connection> {
+        let mut link = self.link(address, deadline).await?;
         let mut out = BytesMut::new();
-        let signs_in = self.sign_in(&mut out);
         self.load(&mut out);
-        let (stream, input, mut replies) = self.ask(address, out, signs_in + 2).await?;
-        let mut name = || match replies.pop_back() {
-            Some(Reply::Bulk(name)) => Ok(name.to_vec()),
-            _ => Err(io::Error::other("SCRIPT LOAD tells no name")),
+        let load = async {
+            link.send(&out).await?;
+            Ok([link.script_name().await?, link.script_name().await?])
         };
-        let (general, plain) = (name()?, name()?);
+        let loaded = timeout_at(deadline, load).await;
+        let [plain, general] = loaded.unwrap_or_else(|_| late("SCRIPT LOAD was not answered"))?;
         Ok(Connection {
-            stream,
-            input,
+            stream: link.stream,
+            input: link.input,
             plain,
             general,
+            hello: link.hello,
         })
     }
 
-    /// Asks one question on a connection of its own: a sentinel, which needs no script.
-    pub(crate) async fn ask_once(&self, address: &str, words: &[&[u8]]) -> io::Result<Reply> {
+    /// Connects and signs in.
+    pub(crate) async fn link(&self, address: &str, deadline: Instant) -> io::Result<Link> {
+        let stream = self.connect(address, deadline).await?;
+        let mut link = Link {
+            stream,
+            input: BytesMut::with_capacity(INPUT_BYTES),
+            hello: Hello::default(),
+        };
+        let introduced = timeout_at(deadline, self.introduce(&mut link)).await;
+        let introduced = introduced.unwrap_or_else(|_| late("AUTH or HELLO was not answered"));
+        introduced.map_err(|error| hung_up(error, self.tls.is_some()))?;
+        Ok(link)
+    }
+
+    /// Signs in, and asks who the server is.
+    async fn introduce(&self, link: &mut Link) -> io::Result<()> {
         let mut out = BytesMut::new();
-        resp::command(&mut out, words.len());
-        words.iter().for_each(|word| resp::word(&mut out, word));
-        let (_, _, mut replies) = self.ask(address, out, 1).await?;
-        replies
-            .pop_back()
-            .ok_or_else(|| io::Error::other("no reply"))
+        self.sign_in(&mut out);
+        hello::write(&mut out);
+        link.send(&out).await?;
+        if self.password.is_some() {
+            hello::check_auth(&link.next().await?).map_err(io::Error::other)?;
+        }
+        link.hello = Hello::read(&link.next().await?).map_err(io::Error::other)?;
+        Ok(())
     }
 
     /// Writes both scripts to be loaded.
@@ -105,39 +143,10 @@ impl Opener {
         }
     }
 
-    /// Sends `out` on a new connection and reads `count` replies, none of them an error.
-    async fn ask(
-        &self,
-        address: &str,
-        out: BytesMut,
-        count: usize,
-    ) -> io::Result<(Box<dyn Stream>, BytesMut, VecDeque<Reply>)> {
-        let mut stream = self.connect(address).await?;
-        stream.write_all(&out).await?;
-        stream.flush().await?;
-        let mut input = BytesMut::with_capacity(INPUT_BYTES);
-        let mut replies = VecDeque::with_capacity(count);
-        while replies.len() < count {
-            match resp::take(&mut input).map_err(io::Error::other)? {
-                Some(Reply::Error(text)) => {
-                    return Err(io::Error::other(
-                        String::from_utf8_lossy(&text).into_owned(),
-                    ));
-                }
-                Some(reply) => replies.push_back(reply),
-                None if stream.read_buf(&mut input).await? == 0 => {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-                None => {}
-            }
-        }
-        Ok((stream, input, replies))
-    }
-
-    /// Writes the words that sign in, if any are needed; says how many replies they get.
-    fn sign_in(&self, out: &mut BytesMut) -> usize {
+    /// Writes the words that sign in, if any are needed.
+    fn sign_in(&self, out: &mut BytesMut) {
         let Some(password) = &self.password else {
-            return 0;
+            return;
         };
         resp::command(out, if self.username.is_some() { 3 } else { 2 });
         resp::word(out, b"AUTH");
@@ -145,17 +154,19 @@ impl Opener {
             resp::word(out, username.as_bytes());
         }
         resp::word(out, password.expose().as_bytes());
-        1
     }
 
-    async fn connect(&self, address: &str) -> io::Result<Box<dyn Stream>> {
-        if let Some(transport) = &self.transport {
-            return transport.connect(address).await;
-        }
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
+    async fn connect(&self, address: &str, deadline: Instant) -> io::Result<Box<dyn Stream>> {
+        let dialed = async {
+            match &self.transport {
+                Some(transport) => transport.connect(address).await,
+                None => dial(address).await,
+            }
+        };
+        let stream = timeout_at(deadline, dialed).await;
+        let stream = stream.unwrap_or_else(|_| late("no connection came about"))?;
         let Some((connector, name)) = &self.tls else {
-            return Ok(Box::new(stream));
+            return Ok(stream);
         };
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -163,59 +174,124 @@ impl Opener {
             Some(name) => name.clone(),
             None => ServerName::try_from(host.to_owned()).map_err(io::Error::other)?,
         };
-        Ok(Box::new(connector.connect(name, stream).await?))
+        match timeout_at(deadline, connector.connect(name, stream)).await {
+            Ok(Ok(stream)) => Ok(Box::new(stream)),
+            Ok(Err(error)) => Err(io::Error::other(no_tls(&error))),
+            Err(_) => late("no TLS handshake came about; does the server speak TLS on this port?"),
+        }
     }
 }
 
-// === impl Tls ===
+/// Opens a stream of bytes to an address.
+async fn dial(address: &str) -> io::Result<Box<dyn Stream>> {
+    if let Some(path) = address.strip_prefix(UNIX) {
+        return dial_path(path).await;
+    }
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(Box::new(stream))
+}
 
-impl Tls {
-    /// Whether a store could encrypt so: reads the certificates and the name, and asks nobody.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidConfig::Authorities`] and [`InvalidConfig::ServerName`].
-    pub fn check(&self) -> Result<(), InvalidConfig> {
-        encryption(self).map(drop)
+#[cfg(unix)]
+async fn dial_path(path: &str) -> io::Result<Box<dyn Stream>> {
+    Ok(Box::new(tokio::net::UnixStream::connect(path).await?))
+}
+
+#[cfg(not(unix))]
+async fn dial_path(_path: &str) -> io::Result<Box<dyn Stream>> {
+    Err(io::Error::other("this system has no Unix sockets"))
+}
+
+fn late<T>(what: &str) -> io::Result<T> {
+    let text = format!("{what} in time");
+    Err(io::Error::new(io::ErrorKind::TimedOut, text))
+}
+
+/// Why a connection ended while we signed in, with what the most likely mistake is.
+fn hung_up(error: io::Error, is_encrypted: bool) -> io::Error {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    let kind = error.kind();
+    let ended = [
+        BrokenPipe,
+        ConnectionAborted,
+        ConnectionReset,
+        UnexpectedEof,
+    ];
+    if !ended.contains(&kind) {
+        return error;
+    }
+    let likely = match is_encrypted {
+        true => "does it ask for a client's certificate?",
+        false => "does it want TLS (`rediss://`)?",
+    };
+    io::Error::new(kind, format!("the server hung up at once; {likely}"))
+}
+
+/// Why a handshake failed, with what the most likely mistake is.
+fn no_tls(error: &io::Error) -> String {
+    let source = error.get_ref().and_then(|source| source.downcast_ref());
+    match source {
+        Some(rustls::Error::InvalidMessage(_)) => {
+            format!("the server does not speak TLS on this port ({error})")
+        }
+        _ => format!("TLS failed: {error}"),
     }
 }
 
-fn encryption(tls: &Tls) -> Result<Encryption, InvalidConfig> {
-    let name = tls.server_name.as_ref().map(|name| {
-        ServerName::try_from(name.clone()).map_err(|_| InvalidConfig::ServerName(name.clone()))
-    });
-    let client = client(tls.authorities.as_deref())?;
-    Ok((TlsConnector::from(Arc::new(client)), name.transpose()?))
+/// The beginning of a server's words.
+pub(crate) fn shown(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let end = text.floor_char_boundary(SHOWN_BYTES_MAX);
+    text[..end].escape_debug().to_string()
 }
 
-fn client(authorities: Option<&std::path::Path>) -> Result<ClientConfig, InvalidConfig> {
-    let mut roots = RootCertStore::empty();
-    match authorities {
-        None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-        Some(path) => {
-            let failed =
-                |source: Box<dyn std::error::Error + Send + Sync>| InvalidConfig::Authorities {
-                    path: path.to_owned(),
-                    source,
-                };
-            let certificates =
-                CertificateDer::pem_file_iter(path).map_err(|error| failed(error.into()))?;
-            for certificate in certificates {
-                let certificate = certificate.map_err(|error| failed(error.into()))?;
-                roots
-                    .add(certificate)
-                    .map_err(|error| failed(error.into()))?;
+// === impl Link ===
+
+impl Link {
+    pub(crate) async fn send(&mut self, out: &[u8]) -> io::Result<()> {
+        self.stream.write_all(out).await?;
+        self.stream.flush().await
+    }
+
+    /// The next reply. Nothing is lost if whoever waits gives up.
+    pub(crate) async fn next(&mut self) -> io::Result<Reply> {
+        loop {
+            match resp::take(&mut self.input) {
+                Ok(Some(reply)) => return Ok(reply),
+                Ok(None) => {}
+                Err(malformed) => {
+                    let why = other_protocol(&self.input);
+                    let why = why.map_or_else(|| malformed.to_string(), str::to_owned);
+                    return Err(io::Error::other(why));
+                }
             }
-            if roots.is_empty() {
-                return Err(failed("there is none in it".into()));
+            if self.stream.read_buf(&mut self.input).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let client = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("ring has both versions of TLS")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(client)
+
+    async fn script_name(&mut self) -> io::Result<Vec<u8>> {
+        match self.next().await? {
+            Reply::Bulk(name) => Ok(name.to_vec()),
+            Reply::Error(text) => Err(io::Error::other(shown(&text))),
+            _ => Err(io::Error::other("SCRIPT LOAD tells no name")),
+        }
+    }
 }
+
+/// What answers there, if it is something well known that is not Redis.
+fn other_protocol(input: &[u8]) -> Option<&'static str> {
+    // The first two bytes of a TLS alert.
+    const TLS_ALERT: [u8; 2] = [21, 3];
+    if input.starts_with(b"HTTP/") {
+        Some("an HTTP server answers, not Redis")
+    } else if input.starts_with(&TLS_ALERT) {
+        Some("the server wants TLS: use rediss://, or `tls`")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,12 +4,13 @@ use std::future::pending;
 use std::io;
 use std::sync::Arc;
 
-use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
+use tokio::time::{Duration, Instant, sleep, sleep_until, timeout_at};
 
-use crate::connection::{Connection, Opener};
+use crate::connection::{Connection, Hello, Kind, Opener, Role};
 use crate::lane::Shared;
 use crate::script::Caller;
-use crate::session::Session;
+use crate::sentinel::Named;
+use crate::session::{End, Session};
 
 /// How long connecting, signing in and loading the scripts may take.
 const OPEN_WITHIN: Duration = Duration::from_secs(1);
@@ -20,13 +21,12 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Where a lane leads to.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
-    /// `host:port`.
-    Fixed(String),
-    /// Wherever the sentinels say that the master is.
-    Watched {
-        sentinels: Arc<[String]>,
-        master: Arc<str>,
-    },
+    /// The only server, at `host:port`.
+    Fixed(Arc<str>),
+    /// A node of a Cluster, at `host:port`.
+    Member(Arc<str>),
+    /// Whatever server the sentinels call the primary.
+    Watched { named: Named, master: Arc<str> },
 }
 
 /// Drives one lane.
@@ -38,6 +38,9 @@ pub(crate) struct Driver {
     pub(crate) batch: usize,
 }
 
+/// Why there is no connection, and to which address.
+type NotOpened = (Arc<str>, io::Error);
+
 // === impl Driver ===
 
 impl Driver {
@@ -45,37 +48,44 @@ impl Driver {
     pub(crate) async fn drive(mut self, shared: Arc<Shared>) {
         let mut pause = Duration::ZERO;
         loop {
-            match self.open(&shared, pause).await {
-                Ok(connection) => {
-                    shared.stats.connected();
-                    shared.stats.trouble.over();
-                    shared.set_broken(false);
-                    // Not at once if the server hangs up on us right away, again and again.
-                    pause = PAUSE_MIN;
-                    self.caller.plain.clone_from(&connection.plain);
-                    self.caller.general.clone_from(&connection.general);
-                    let started = Instant::now();
-                    let session = Session::new(&self, &shared, connection);
-                    session.run().await;
-                    if started.elapsed() > OPEN_WITHIN {
-                        pause = Duration::ZERO;
-                    }
-                }
-                Err(error) => {
-                    shared.stats.trouble.told(&error);
+            let (address, connection) = match self.open(&shared, pause).await {
+                Ok(opened) => opened,
+                Err((address, error)) => {
+                    shared.stats.trouble.failed(&address, &error);
+                    self.place.unusable();
                     shared.set_broken(true);
-                    pause = (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
+                    pause = longer(pause);
+                    continue;
                 }
-            }
+            };
+            shared.stats.connected();
+            shared.stats.trouble.over(&address);
+            shared.set_broken(false);
+            self.caller.plain.clone_from(&connection.plain);
+            self.caller.general.clone_from(&connection.general);
+            let started = Instant::now();
+            let session = Session::new(&self, &shared, connection, &address);
+            let ended = session.run().await;
+            pause = match ended {
+                End::Superseded => Duration::ZERO,
+                _ if started.elapsed() > OPEN_WITHIN => Duration::ZERO,
+                // Not at once if the server hangs up on us right away, again and again.
+                End::Broken { was_useful: true } => PAUSE_MIN,
+                // It lets us in and then does nothing for us: as if it did not let us in.
+                End::Broken { was_useful: false } => longer(pause),
+            };
         }
     }
 
     /// Opens a connection after a pause; meanwhile, those who wait too long are told.
-    async fn open(&self, shared: &Shared, pause: Duration) -> io::Result<Connection> {
+    async fn open(
+        &self,
+        shared: &Shared,
+        pause: Duration,
+    ) -> Result<(Arc<str>, Connection), NotOpened> {
         let attempt = async {
             sleep(pause).await;
-            let open = async { self.opener.open(&self.address().await?).await };
-            timeout(OPEN_WITHIN, open).await?
+            self.attempt().await
         };
         tokio::pin!(attempt);
         loop {
@@ -89,31 +99,32 @@ impl Driver {
         }
     }
 
-    async fn address(&self) -> io::Result<String> {
-        let (sentinels, master) = match &self.place {
-            Place::Fixed(address) => return Ok(address.clone()),
-            Place::Watched { sentinels, master } => (sentinels, master),
-        };
-        let unknown = || io::Error::other(format!("no sentinel knows a master called `{master}`"));
-        let mut failed = unknown();
-        for sentinel in sentinels.iter() {
-            let words: [&[u8]; 3] = [b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", master.as_bytes()];
-            let asked = self.opener.ask_once(sentinel, &words);
-            match timeout(OPEN_WITHIN / 4, asked).await {
-                Ok(Ok(reply)) => {
-                    if let [host, port] = reply.elements()
-                        && let (Some(host), Some(port)) = (host.text(), port.text())
-                    {
-                        return Ok(format!("{host}:{port}"));
-                    }
-                    failed = unknown();
-                }
-                Ok(Err(error)) => failed = error,
-                Err(elapsed) => failed = elapsed.into(),
+    async fn attempt(&self) -> Result<(Arc<str>, Connection), NotOpened> {
+        let deadline = Instant::now() + OPEN_WITHIN;
+        let address = match &self.place {
+            Place::Fixed(address) | Place::Member(address) => Arc::clone(address),
+            Place::Watched { named, master } => {
+                let named = timeout_at(deadline, named.address()).await;
+                named.map_err(|_| {
+                    let text = "no sentinel names this primary";
+                    (Arc::clone(master), io::Error::other(text))
+                })?
             }
+        };
+        let opened = self.opener.open(&address, deadline).await;
+        let opened = opened.and_then(|connection| {
+            self.place.check(&connection.hello)?;
+            Ok(connection)
+        });
+        match opened {
+            Ok(connection) => Ok((address, connection)),
+            Err(error) => Err((address, error)),
         }
-        Err(failed)
     }
+}
+
+fn longer(pause: Duration) -> Duration {
+    (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX)
 }
 
 /// Never, if there is no deadline.
@@ -130,8 +141,39 @@ impl Place {
     /// For people.
     pub(crate) fn name(&self) -> &str {
         match self {
-            Place::Fixed(address) => address,
+            Place::Fixed(address) | Place::Member(address) => address,
             Place::Watched { master, .. } => master,
+        }
+    }
+
+    /// Whether a server may be used here, by what it says of itself.
+    ///
+    /// # Errors
+    ///
+    /// What it is instead.
+    pub(crate) fn check(&self, hello: &Hello) -> io::Result<()> {
+        let told = |what: &str| Err(io::Error::other(what));
+        match (self, hello.kind, hello.role) {
+            (_, Some(Kind::Sentinel), _) => told("it is a sentinel: name it in `sentinel`"),
+            (Place::Member(_), Some(Kind::Standalone), _) => {
+                told("it is no node of a Cluster: name it in `url`")
+            }
+            // Replicas of a Cluster know the map as well as primaries do.
+            (Place::Member(_), ..) => Ok(()),
+            (Place::Fixed(_), _, Some(Role::Replica)) => {
+                told("it is a replica, which takes no writes: name its primary, or use `sentinel`")
+            }
+            (Place::Watched { .. }, _, Some(Role::Replica)) => {
+                told("the sentinels name it the primary, but it is a replica")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// It could not be connected to.
+    fn unusable(&self) {
+        if let Place::Watched { named, .. } = self {
+            named.forget_epoch();
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tollgate_core::{Span, StoreError};
 
+use crate::connection::shown;
 use crate::resp::Malformed;
 
 /// Why a question has no answer. Only [`Failure::Lost`] may have been charged.
@@ -30,10 +31,49 @@ pub(crate) enum Failure {
 pub(crate) enum Refusal {
     /// The script is not there.
     NoScript,
-    /// The server is no master any more, or not yet: connect again.
-    NotMaster(Arc<str>),
-    /// It concerns the questions, not the connection.
-    Questions(Failure),
+    /// The server is no primary any more, or not yet: look for it, and connect again.
+    NotMaster(ErrorReply),
+    /// Another node, or the same one later, does what was asked.
+    Elsewhere(Failure),
+    /// It cannot do what it was asked: it is full, may not, has too few replicas, ...
+    Unable(ErrorReply),
+}
+
+/// An error reply that no redirection explains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ErrorReply {
+    /// One of [`ERROR_CODES`].
+    pub(crate) code: &'static str,
+    /// The beginning of what the server says.
+    pub(crate) text: Arc<str>,
+}
+
+/// Codes of error replies that are told apart, in logs and metrics. The last stands for all others.
+pub const ERROR_CODES: [&str; 14] = [
+    "READONLY",
+    "LOADING",
+    "MASTERDOWN",
+    "NOAUTH",
+    "NOPERM",
+    "WRONGPASS",
+    "OOM",
+    "NOREPLICAS",
+    "MISCONF",
+    "BUSY",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "WRONGTYPE",
+    "ERR",
+];
+
+/// Which of [`ERROR_CODES`] an error has. Redis 6 wraps errors of a script's commands, so the code
+/// may stand further behind.
+pub(crate) fn error_code(text: &str) -> &'static str {
+    let (last, codes) = ERROR_CODES.split_last().expect("there are some");
+    let is_border = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+    let mut words = text.split(is_border);
+    let found = words.find_map(|word| codes.iter().find(|code| **code == word));
+    found.unwrap_or(last)
 }
 
 /// Words of a reply, as the source of an error.
@@ -48,23 +88,50 @@ impl Refusal {
         let text = String::from_utf8_lossy(text);
         let mut words = text.split(' ');
         let (code, slot, address) = (words.next(), words.next(), words.next());
-        let said: Arc<str> = Arc::from(&*text);
         match (code.unwrap_or(""), slot, address) {
-            ("NOSCRIPT", ..) => Refusal::NoScript,
-            ("READONLY" | "LOADING" | "MASTERDOWN" | "NOAUTH", ..) => Refusal::NotMaster(said),
-            ("MOVED", Some(slot), Some(address)) => Refusal::Questions(match slot.parse() {
-                Ok(slot) => Failure::Moved {
-                    slot,
+            ("NOSCRIPT", ..) => return Refusal::NoScript,
+            ("MOVED", Some(slot), Some(address)) => {
+                return Refusal::Elsewhere(match slot.parse() {
+                    Ok(slot) => Failure::Moved {
+                        slot,
+                        address: address.to_owned(),
+                    },
+                    Err(_) => Failure::Malformed(Malformed("a redirection from no slot")),
+                });
+            }
+            ("ASK", Some(_), Some(address)) => {
+                return Refusal::Elsewhere(Failure::Ask {
                     address: address.to_owned(),
-                },
-                Err(_) => Failure::Malformed(Malformed("a redirection from no slot")),
-            }),
-            ("ASK", Some(_), Some(address)) => Refusal::Questions(Failure::Ask {
-                address: address.to_owned(),
-            }),
-            ("TRYAGAIN" | "CLUSTERDOWN", ..) => Refusal::Questions(Failure::TryAgain),
-            _ => Refusal::Questions(Failure::Unreachable(said)),
+                });
+            }
+            // `CLUSTERDOWN Hash slot not served`: it moves. The other one (`The cluster is down`)
+            // lasts for seconds, and asking again would multiply the load meanwhile.
+            ("TRYAGAIN", ..) | ("CLUSTERDOWN", Some("Hash"), _) => {
+                return Refusal::Elsewhere(Failure::TryAgain);
+            }
+            _ => {}
         }
+        let reply = ErrorReply::read(&text);
+        match reply.code {
+            "READONLY" | "LOADING" | "MASTERDOWN" | "NOAUTH" => Refusal::NotMaster(reply),
+            _ => Refusal::Unable(reply),
+        }
+    }
+}
+
+// === impl ErrorReply ===
+
+impl ErrorReply {
+    pub(crate) fn read(text: &str) -> ErrorReply {
+        ErrorReply {
+            code: error_code(text),
+            text: Arc::from(shown(text.as_bytes())),
+        }
+    }
+
+    /// The question was not answered, and nothing was charged.
+    pub(crate) fn failure(&self) -> Failure {
+        Failure::Unreachable(Arc::clone(&self.text))
     }
 }
 
@@ -104,5 +171,43 @@ impl std::error::Error for Said {}
 impl fmt::Display for Said {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_of_an_error_is_found_wherever_it_stands() {
+        let cases = [
+            (
+                "OOM command not allowed when used memory > 'maxmemory'.",
+                "OOM",
+            ),
+            (
+                "ERR Error running script (call to f_1): @user_script:9: -READONLY You can't write",
+                "READONLY",
+            ),
+            ("NOPERM this user has no permissions", "NOPERM"),
+            ("ERR unknown command 'EVALSHA', with args", "ERR"),
+            ("-", "ERR"),
+        ];
+        for (text, code) in cases {
+            assert_eq!(error_code(text), code, "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_that_another_server_may_not_have_ask_for_another_server() {
+        let is_for_another =
+            |text: &str| matches!(Refusal::read(text.as_bytes()), Refusal::NotMaster(_));
+        assert!(is_for_another(
+            "READONLY You can't write against a read only replica."
+        ));
+        assert!(is_for_another(
+            "ERR Error running script: -READONLY You can't write"
+        ));
+        assert!(!is_for_another("OOM command not allowed"));
     }
 }

@@ -14,12 +14,13 @@ pub const DENIED_FOR: Span = Span::SECOND;
 
 /// A shared store, and what it does when Redis has no answer.
 ///
-/// `local` is any store of this process. It is asked with the keys that Redis would be asked with,
-/// and with this node's share of the limit: an N-th of its units, if there are N nodes
-/// ([`Sharing::nodes`](tollgate_core::Sharing::nodes), or else [`Redis::nodes`]). If N changes
-/// meanwhile, a window keeps the units that it has counted, and a bucket the time that it needs to
-/// be full again, which is the same part of the new share. If the limit changes, its share does as
-/// every limit does.
+/// `local` is any store of this process. It is asked with keys that it has made itself of those
+/// that Redis would be asked with: those are hashes without a secret, for which anybody can find
+/// values that collide in a table. And it is asked with this node's share of the limit: an N-th of
+/// its units, if there are N nodes ([`Sharing::nodes`](tollgate_core::Sharing::nodes), or else
+/// [`Redis::nodes`]). If N changes meanwhile, a window keeps the units that it has counted, and a
+/// bucket the time that it needs to be full again, which is the same part of the new share. If the
+/// limit changes, its share does as every limit does.
 #[derive(Debug)]
 pub struct Fallback<L> {
     redis: Redis,
@@ -83,6 +84,7 @@ impl<L: Store> Fallback<L> {
             if let Some(Share { limit, past }) = share {
                 places.push(place);
                 local.push(Charge {
+                    key: self.own_key(charge.key),
                     limit,
                     past: past.as_ref().unwrap_or_else(|| Past::none()),
                     ..*charge
@@ -108,6 +110,14 @@ impl<L: Store> Fallback<L> {
             ..refusal
         });
         Ok(Verdict { decisions, refusal })
+    }
+}
+
+impl<L: KeyHasher> Fallback<L> {
+    /// The key under which the store of this process counts what Redis counts under `key`.
+    fn own_key(&self, key: Key) -> Key {
+        let bits = key.bits().to_le_bytes();
+        self.local.key(std::iter::once(&bits[..]))
     }
 }
 

@@ -40,8 +40,8 @@ pub fn is_retried(text: &[u8]) -> bool {
     use crate::failure::Failure::{Ask, Moved, TryAgain};
     match Refusal::read(text) {
         Refusal::NoScript => true,
-        Refusal::NotMaster(_) => false,
-        Refusal::Questions(failure) => {
+        Refusal::NotMaster(_) | Refusal::Unable(_) => false,
+        Refusal::Elsewhere(failure) => {
             matches!(failure, Moved { .. } | Ask { .. } | TryAgain)
         }
     }

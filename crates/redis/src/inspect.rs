@@ -9,7 +9,7 @@ use tollgate_core::{Bill, Charge, Cost, Decision, Key, OnDenial, Span, StoreErro
 
 use crate::fit::{Fitted, GRAIN};
 use crate::keys;
-use crate::question::Question;
+use crate::question::{Plain, Question};
 use crate::resp::{Malformed, Reply};
 use crate::script::Scripts;
 use crate::seen::moment;
@@ -72,8 +72,9 @@ impl Redis {
         )
     }
 
-    /// What Redis holds for the charge's key under its limit. Charges nothing, whatever the charge
-    /// costs, and asks Redis even if a refusal is remembered here.
+    /// What Redis holds for the charge's key under its limit; if that is nothing, whether Redis
+    /// decides at all. Charges nothing, whatever the charge costs, and asks Redis even if a denial
+    /// is remembered here.
     ///
     /// # Errors
     ///
@@ -101,6 +102,10 @@ impl Redis {
             .await;
         let reply = reply.map_err(|asked| asked.into_error(self.timeout()))?;
         let looked = Looked::read(&reply, question.states).map_err(malformed)?;
+        if looked.bytes == 0 {
+            // Nothing is held where nothing could be written, too.
+            self.decides(charge.key).await?;
+        }
         let (mut seen, now) = looked.told.seen(&fitted).map_err(malformed)?;
         let limit = &fitted.limit;
         let decision = step(&mut seen, limit, moment(now), peek.cost, OnDenial::Keep);
@@ -112,6 +117,15 @@ impl Redis {
             leased,
             reserved,
         })
+    }
+
+    /// Whether Redis decides on keys in the slot of `key`: has it decide on one of ours, which it
+    /// forgets within a second.
+    async fn decides(&self, key: Key) -> Result<(), StoreError> {
+        let trial = || Question::Plain(Plain::trial(key));
+        let told = self.ask(trial, Instant::now()).await;
+        told.map(drop)
+            .map_err(|asked| asked.into_error(self.timeout()))
     }
 
     /// Makes Redis forget a key, so that its budget begins anew. Says whether there was anything

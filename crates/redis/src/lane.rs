@@ -19,6 +19,9 @@ use crate::told::Told;
 /// a decision may take, no connection would get to them.
 pub(crate) const QUEUE_MAX: usize = 16 * 1024;
 
+/// Why nobody is let in.
+const SILENT: &str = "it did not answer lately";
+
 /// A handle on one connection, whether it is open or not.
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -34,6 +37,11 @@ pub(crate) struct Shared {
     pub(crate) filled: Notify,
     /// While this is set, nobody is let in: the connection is gone, or does not answer.
     is_broken: AtomicBool,
+    /// While the server replies with errors, what it says; only questions that change nothing are
+    /// let in then.
+    failing: Mutex<Option<Arc<str>>>,
+    /// Whether there is such an error, for a look without the lock.
+    is_failing: AtomicBool,
     /// How long an asker waits.
     pub(crate) patience: Duration,
     pub(crate) stats: Arc<Stats>,
@@ -50,7 +58,7 @@ pub(crate) enum Asked {
     /// Any command.
     Command {
         words: Vec<Vec<u8>>,
-        reply: oneshot::Sender<Reply>,
+        reply: oneshot::Sender<Result<Reply, Failure>>,
     },
 }
 
@@ -82,6 +90,8 @@ impl Lane {
             queue: Mutex::default(),
             filled: Notify::new(),
             is_broken: AtomicBool::new(false),
+            failing: Mutex::default(),
+            is_failing: AtomicBool::new(false),
             patience,
             stats,
         });
@@ -89,9 +99,10 @@ impl Lane {
         Lane { shared, driver }
     }
 
-    /// Whether questions are let in.
+    /// Whether questions are let in, and decided on.
     pub(crate) fn is_up(&self) -> bool {
         !self.shared.is_broken.load(Ordering::Relaxed)
+            && !self.shared.is_failing.load(Ordering::Relaxed)
     }
 
     /// Asks, and waits for the answer, but not longer than until `since` and the patience.
@@ -102,9 +113,7 @@ impl Lane {
         is_asking: bool,
         since: Instant,
     ) -> Result<Told, Failure> {
-        if !self.is_up() {
-            return Err(Failure::unreachable("it did not answer lately"));
-        }
+        self.shared.check(question.writes())?;
         let (reply, answer) = oneshot::channel();
         let pending = Pending {
             question,
@@ -125,9 +134,7 @@ impl Lane {
         questions: impl Iterator<Item = (Question, u16)>,
         since: Instant,
     ) -> Result<Vec<Answer>, Failure> {
-        if !self.is_up() {
-            return Err(Failure::unreachable("it did not answer lately"));
-        }
+        self.shared.check(true)?;
         let mut answers = Vec::new();
         let all = questions.map(|(question, slot)| {
             let (reply, answer) = oneshot::channel();
@@ -150,7 +157,7 @@ impl Lane {
         let (reply, answer) = oneshot::channel();
         let words = words.iter().map(|word| word.to_vec()).collect();
         self.shared.push(Asked::Command { words, reply })?;
-        answer.await.map_err(|_| Failure::Lost)
+        answer.await.unwrap_or(Err(Failure::Lost))
     }
 }
 
@@ -170,12 +177,41 @@ impl Shared {
             self.stats.breaker_opened();
         }
         if is_broken {
+            let failure = Failure::unreachable(SILENT);
             for asked in self.queue().drain(..) {
-                if let Asked::Question(mut pending) = asked {
-                    pending.fail(&Failure::unreachable("it did not answer lately"));
+                match asked {
+                    Asked::Question(mut pending) => pending.fail(&failure),
+                    Asked::Command { reply, .. } => {
+                        let _nobody_waits_any_more = reply.send(Err(failure.clone()));
+                    }
                 }
             }
         }
+    }
+
+    /// The server replies with errors, or does so no longer.
+    pub(crate) fn set_failing(&self, text: Option<Arc<str>>) {
+        let is_failing = text.is_some();
+        *locked(&self.failing) = text;
+        // Relaxed: it only says where to look.
+        let was_failing = self.is_failing.swap(is_failing, Ordering::Relaxed);
+        if is_failing && !was_failing {
+            self.stats.breaker_opened();
+        }
+    }
+
+    /// Whether a question is let in.
+    fn check(&self, writes: bool) -> Result<(), Failure> {
+        if self.is_broken.load(Ordering::Relaxed) {
+            return Err(Failure::unreachable(SILENT));
+        }
+        if writes && self.is_failing.load(Ordering::Relaxed) {
+            let failing = locked(&self.failing);
+            return failing
+                .as_ref()
+                .map_or(Ok(()), |text| Err(Failure::Unreachable(Arc::clone(text))));
+        }
+        Ok(())
     }
 
     /// Takes what waits, up to `most`.

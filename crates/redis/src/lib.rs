@@ -42,12 +42,12 @@
 //!
 //! # What Redis is asked
 //!
-//! `AUTH`, `SCRIPT LOAD`, `EVALSHA` and `PING`; of a Cluster `CLUSTER SLOTS` and `ASKING`; of a
-//! sentinel `SENTINEL GET-MASTER-ADDR-BY-NAME`. In the scripts `TIME`, `GET`, `MGET`, `SET`,
-//! `DEL`, `APPEND`, `GETRANGE`, `SETRANGE`, `STRLEN` and `PEXPIREAT`. Nodes are counted
-//! ([`Redis::nodes`]) with `EVAL`, and `TIME`, `ZADD`, `ZREM`, `ZREMRANGEBYSCORE`, `ZCARD` and
-//! `PEXPIRE`, in the key `PREFIX{nodes}`. Who looks ([`Redis::inspect`], [`Redis::reset`]) needs
-//! `EVAL`, `PTTL` and `DEL` as well.
+//! `AUTH`, `HELLO`, `SCRIPT LOAD`, `EVALSHA` and `PING`; of a Cluster `CLUSTER SLOTS` and `ASKING`;
+//! of a sentinel `SENTINEL GET-MASTER-ADDR-BY-NAME`, `SENTINEL MASTER` and `SUBSCRIBE`. In the
+//! scripts `TIME`, `GET`, `MGET`, `SET`, `DEL`, `APPEND`, `GETRANGE`, `SETRANGE`, `STRLEN` and
+//! `PEXPIREAT`. Nodes are counted ([`Redis::nodes`]) with `EVAL`, and `TIME`, `ZADD`, `ZREM`,
+//! `ZREMRANGEBYSCORE`, `ZCARD` and `PEXPIRE`, in the key `PREFIX{nodes}`. Who looks
+//! ([`Redis::inspect`], [`Redis::reset`]) needs `EVAL`, `PTTL` and `DEL` as well.
 
 mod config;
 
@@ -72,6 +72,8 @@ mod connection;
 mod lane;
 
 mod driver;
+
+mod sentinel;
 
 mod session;
 
@@ -119,9 +121,10 @@ pub mod simulated;
 mod behaviour;
 
 pub use config::{
-    BATCH, BATCH_MAX, CONNECTIONS, CONNECTIONS_MAX, Config, InvalidConfig, PREFIX, SYNC_INTERVAL,
-    SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN, Secret, Servers, TIMEOUT, Tls,
+    BATCH, BATCH_MAX, CONNECTIONS, CONNECTIONS_MAX, Config, Identity, InvalidConfig, PREFIX,
+    SYNC_INTERVAL, SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN, Secret, Servers, TIMEOUT, Tls, UNIX,
 };
+pub use failure::ERROR_CODES;
 pub use fallback::{DENIED_FOR, Fallback};
 pub use fit::{GRAIN, InvalidForRedis, LOG_UNITS_MAX, check};
 pub use inspect::{Held, Out};
@@ -132,4 +135,5 @@ pub use nodes::HEARTBEAT;
 pub use refusals::DENIAL_CACHE_MAX;
 pub use stats::{BATCH_SIZES, CALL_MICROS, Counts, Histogram};
 pub use store::Redis;
+pub use trouble::{ErrorCount, Event};
 pub use write_back::KEYS_MAX as WRITE_BACK_KEYS_MAX;

@@ -13,9 +13,10 @@
 //! be taken (5), units to be charged for a refusal (5) and units to be given back (5).
 
 use bytes::{BufMut, BytesMut};
-use tollgate_core::{Bill, Charge, Cost, Enforcement, Key, Line, OnDenial};
+use tollgate_core::{Bill, Charge, Cost, Enforcement, Key, Limit, Line, OnDenial, Span};
 
 use crate::fit::{Fitted, InvalidForRedis, Kind};
+use crate::keys;
 
 /// Amounts are capped at this in a question: more than any limit has, and exact in the scripts.
 const UNITS_MAX: u64 = (1 << 40) - 1;
@@ -59,6 +60,8 @@ pub(crate) struct General {
     pub(crate) packed: Vec<u8>,
     /// How many states the answer tells.
     pub(crate) states: usize,
+    /// Whether anything may change in Redis.
+    pub(crate) writes: bool,
 }
 
 /// Charges what was spent of a lease, gives back the rest, decides, and leases up to `want` units
@@ -147,6 +150,10 @@ impl Question {
             keys: lines.iter().map(|(line, _)| line.charge.key).collect(),
             packed,
             states,
+            writes: step != Step::Decide
+                || lines
+                    .iter()
+                    .any(|(line, _)| line.take() > 0 || line.refund() > 0),
         })
     }
 
@@ -176,6 +183,15 @@ impl Question {
         match self {
             Question::Plain(plain) => plain.is_leasing(),
             Question::General(_) => false,
+        }
+    }
+
+    /// Whether anything may change in Redis: a server that takes no writes still answers the
+    /// others.
+    pub(crate) const fn writes(&self) -> bool {
+        match self {
+            Question::Plain(plain) => plain.taken > 0 || plain.is_leasing(),
+            Question::General(general) => general.writes,
         }
     }
 
@@ -241,6 +257,15 @@ impl Plain {
             taken: u32::try_from(taken).unwrap_or(u32::MAX),
             leasing: None,
         })
+    }
+
+    /// One unit of a key of ours in the slot of `key`, by a limit that forgets it at once: whether
+    /// a server decides.
+    pub(crate) fn trial(key: Key) -> Plain {
+        let limit = Limit::fixed_window(u32::MAX, Span::SECOND).expect("a valid limit");
+        let fitted = Fitted::new(&limit).expect("a second is whole microseconds");
+        let charge = Charge::new(keys::beside(key), &limit, Cost::ONE);
+        Plain::new(&charge, &fitted).expect("a window aligned to the clock is plain")
     }
 
     /// The same question for the general script.

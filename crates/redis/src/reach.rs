@@ -5,7 +5,7 @@ mod message;
 
 use std::sync::Arc;
 
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Duration, Instant, sleep, timeout_at};
 use tollgate_core::{Key, Span, StoreError};
 
@@ -21,6 +21,7 @@ use crate::lane::Lane;
 use crate::question::Question;
 use crate::resp::{Malformed, Reply};
 use crate::script::Caller;
+use crate::sentinel;
 use crate::stats::Stats;
 use crate::told::Told;
 
@@ -35,6 +36,8 @@ const SETTLING: Duration = Duration::from_millis(1);
 /// How the nodes of a store are reached.
 pub(crate) struct Reach {
     nodes: Nodes,
+    /// Those who ask the sentinels; they end with us.
+    _sentinels: JoinSet<()>,
     prefix: String,
     timeout: Duration,
     /// How long an asker waits.
@@ -70,7 +73,7 @@ impl Reach {
         let patience = timeout - TICKS.min(timeout / 5);
         let prefix = config.prefix.clone();
         let lanes = Lanes {
-            opener,
+            opener: opener.clone(),
             caller: caller.clone(),
             batch: config.batch,
             count: config.connections,
@@ -78,14 +81,18 @@ impl Reach {
             stats: Arc::clone(stats),
         };
         let one = |place| Nodes::One(Alone::new(lanes.to(place), stats));
+        let mut sentinels = JoinSet::new();
         let nodes = match &config.servers {
-            Servers::Single(address) => one(Place::Fixed(address.clone())),
-            Servers::Sentinel { addresses, master } => one(Place::Watched {
-                sentinels: addresses.as_slice().into(),
-                master: master.as_str().into(),
-            }),
+            Servers::Single(address) => one(Place::Fixed(address.as_str().into())),
+            Servers::Sentinel { addresses, master } => {
+                let opener = opener.for_sentinels(config);
+                let master: Arc<str> = master.as_str().into();
+                let (named, tasks) = sentinel::watch(&opener, addresses, &master, stats);
+                sentinels = tasks;
+                one(Place::Watched { named, master })
+            }
             Servers::Cluster(seeds) => {
-                let open = move |address: &str| lanes.to(Place::Fixed(address.to_owned()));
+                let open = move |address: &str| lanes.to(Place::Member(address.into()));
                 let cluster = Arc::new(Cluster::new(seeds.clone(), Arc::clone(stats), open));
                 let kept = Arc::clone(&cluster);
                 Nodes::Cluster {
@@ -97,6 +104,7 @@ impl Reach {
         };
         Reach {
             nodes,
+            _sentinels: sentinels,
             prefix,
             timeout,
             patience,
@@ -163,11 +171,12 @@ impl Reach {
             is_asking = false;
             match failure {
                 Failure::Moved { slot, address } => {
-                    cluster.moved(*slot, address);
-                    node = cluster.node(address);
+                    let address = serving.full_address(address);
+                    cluster.moved(*slot, &address);
+                    node = cluster.node(&address);
                 }
                 Failure::Ask { address } => {
-                    node = cluster.node(address);
+                    node = cluster.node(&serving.full_address(address));
                     is_asking = true;
                 }
                 Failure::TryAgain => {
@@ -213,26 +222,31 @@ impl Reach {
         words: &[&[u8]],
         since: Instant,
     ) -> Result<Reply, Asked> {
-        let (mut node, cluster) = match &self.nodes {
-            Nodes::One(alone) => return alone.command(words, since + self.timeout).await,
-            Nodes::Cluster { cluster, .. } => (cluster.serving(slot), cluster),
+        let deadline = since + self.timeout;
+        let cluster = match &self.nodes {
+            Nodes::One(alone) => return alone.command(words, deadline).await,
+            Nodes::Cluster { cluster, .. } => cluster,
         };
+        // Before that any node might be asked, also one that is not there.
+        let _known = timeout_at(deadline, cluster.known_once()).await;
+        let mut node = cluster.serving(slot);
         for _ in 0..REDIRECTIONS_MAX {
             let Some(serving) = node.clone() else { break };
-            let asked = serving.command(words, since + self.timeout).await;
+            let asked = serving.command(words, deadline).await;
             let Err(Asked { failure, .. }) = &asked else {
                 return asked;
             };
             node = match failure {
                 Failure::Moved { slot, address } => {
-                    cluster.moved(*slot, address);
-                    cluster.node(address)
+                    let address = serving.full_address(address);
+                    cluster.moved(*slot, &address);
+                    cluster.node(&address)
                 }
                 Failure::Ask { address } => {
-                    let node = cluster.node(address);
+                    let node = cluster.node(&serving.full_address(address));
                     if let Some(node) = &node {
                         // If somebody else's command comes between, it only begins again.
-                        let _said = node.command(&[b"ASKING"], since + self.timeout).await;
+                        let _said = node.command(&[b"ASKING"], deadline).await;
                     }
                     node
                 }
@@ -327,8 +341,11 @@ impl Node {
             return Ok(reply);
         };
         Err(failed(match Refusal::read(text) {
-            Refusal::Questions(failure) => failure,
-            Refusal::NotMaster(said) => Failure::Unreachable(said),
+            Refusal::Elsewhere(failure) => failure,
+            Refusal::NotMaster(error) | Refusal::Unable(error) => {
+                self.stats.trouble.replied(&self.address, &error);
+                error.failure()
+            }
             Refusal::NoScript => Failure::unreachable("it knows no such script"),
         }))
     }
@@ -359,6 +376,7 @@ impl Lanes {
         Node {
             address: place.name().to_owned(),
             lanes: lanes.collect(),
+            stats: Arc::clone(&self.stats),
         }
     }
 }

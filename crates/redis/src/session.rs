@@ -17,23 +17,30 @@
 //! at once, and a probe goes out now and then. The first probe that is answered in time closes the
 //! breaker.
 
+mod health;
+
 mod replies;
+
+mod timers;
 
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::{Duration, Instant, Sleep, sleep_until};
 
 use crate::connection::{Connection, Stream};
-use crate::driver::Driver;
+use crate::driver::{Driver, Place};
 use crate::failure::Failure;
 use crate::lane::{Asked, Pending, Shared};
 use crate::question::{General, Plain, Question};
 use crate::resp::{self, Reply};
+use crate::sentinel::{View, superseded};
+use health::{CHECK_EVERY, Trial};
 
 /// The most questions that are on their way.
 const IN_FLIGHT_MAX: usize = 16 * 1024;
@@ -67,6 +74,32 @@ pub(crate) struct Session<'d> {
     is_broken: bool,
     heard_at: Instant,
     probed_at: Instant,
+    /// Something was written, and not yet pushed out.
+    needs_flush: bool,
+    /// The server's.
+    address: Arc<str>,
+    /// What the sentinels say, if they chose the server.
+    views: Option<watch::Receiver<View>>,
+    /// Calls in a row that were answered with errors.
+    errors: u32,
+    /// How the server is tried, as long as it replies with errors.
+    trial: Option<Trial>,
+    /// When the server is asked who it is.
+    check_at: Instant,
+    /// A question was answered.
+    was_useful: bool,
+}
+
+/// Why a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The sentinels name another server.
+    Superseded,
+    /// The connection broke, or was of no use any more.
+    Broken {
+        /// A question was answered on it.
+        was_useful: bool,
+    },
 }
 
 /// What was sent, and when.
@@ -78,12 +111,15 @@ struct Call {
 enum Sent {
     Plain(Vec<Pending>),
     General(Vec<Pending>),
-    Command(oneshot::Sender<Reply>),
+    Command(oneshot::Sender<Result<Reply, Failure>>),
     /// A script, to be loaded.
     Load,
     /// `ASKING`.
     Asking,
     Probe,
+    /// Asks the server who it is.
+    Check,
+    Trial,
 }
 
 // === impl Session ===
@@ -93,6 +129,7 @@ impl<'d> Session<'d> {
         driver: &'d Driver,
         shared: &'d Shared,
         connection: Connection,
+        address: &Arc<str>,
     ) -> Session<'d> {
         let (read, write) = tokio::io::split(connection.stream);
         let now = Instant::now();
@@ -112,22 +149,49 @@ impl<'d> Session<'d> {
             is_broken: false,
             heard_at: now,
             probed_at: now,
+            needs_flush: false,
+            address: Arc::clone(address),
+            views: match &driver.place {
+                Place::Watched { named, .. } => Some(named.subscribe()),
+                Place::Fixed(_) | Place::Member(_) => None,
+            },
+            errors: 0,
+            trial: None,
+            check_at: now + CHECK_EVERY,
+            was_useful: false,
         }
     }
 
     /// Works until the connection breaks; then everybody on their way is told.
-    pub(crate) async fn run(mut self) {
-        let _why_is_the_breaker_s_business = self.work().await;
+    pub(crate) async fn run(mut self) -> End {
+        let ended = self.work().await;
+        if let Err(error) = &ended
+            && !self.was_useful
+        {
+            self.shared.stats.trouble.failed(&self.address, error);
+            self.shared.set_broken(true);
+        }
+        // Whatever its errors were, the next connection shows whether they are still there.
+        self.shared.set_failing(None);
         for call in self.sent {
             if let Sent::Plain(questions) | Sent::General(questions) = call.sent {
-                for mut pending in questions {
+                // Those who waited too long were told, and counted, already.
+                for mut pending in questions.into_iter().filter(Pending::is_wanted) {
                     self.shared.stats.lost();
                     pending.fail(&Failure::Lost);
                 }
             }
         }
+        match ended {
+            Ok(()) => End::Superseded,
+            Err(_) => End::Broken {
+                was_useful: self.was_useful,
+            },
+        }
     }
 
+    /// Until the connection breaks, or there is no use for it. Whatever may take long is waited for
+    /// beside the timer, never instead of it.
     async fn work(&mut self) -> io::Result<()> {
         loop {
             self.fill();
@@ -141,13 +205,16 @@ impl<'d> Session<'d> {
                     }
                     self.hear()?;
                 }
-                written = self.write.write_buf(&mut self.out), if !self.out.is_empty() => {
-                    written?;
-                    self.shared.stats.wrote();
-                    if self.out.is_empty() {
-                        self.write.flush().await?;
+                pushed = push(&mut self.write, &mut self.out), if self.has_output() => {
+                    match pushed? {
+                        Pushed::Written => {
+                            self.shared.stats.wrote();
+                            self.needs_flush = true;
+                        }
+                        Pushed::Flushed => self.needs_flush = false,
                     }
                 }
+                () = left(&mut self.views, &self.address) => return Ok(()),
                 () = self.shared.filled.notified(), if has_room => {
                     // Lets others that are about to ask do so, and go along.
                     tokio::task::yield_now().await;
@@ -158,6 +225,10 @@ impl<'d> Session<'d> {
                 }
             }
         }
+    }
+
+    fn has_output(&self) -> bool {
+        self.needs_flush || !self.out.is_empty()
     }
 
     fn has_room(&self) -> bool {
@@ -258,7 +329,7 @@ impl<'d> Session<'d> {
         }
     }
 
-    fn send_command(&mut self, words: &[Vec<u8>], reply: oneshot::Sender<Reply>) {
+    fn send_command(&mut self, words: &[Vec<u8>], reply: oneshot::Sender<Result<Reply, Failure>>) {
         resp::command(&mut self.out, words.len());
         words
             .iter()
@@ -281,86 +352,29 @@ impl<'d> Session<'d> {
         self.sent(Sent::Load);
         self.sent(Sent::Load);
     }
+}
 
-    /// Sets the timer, if it is not set.
-    fn arm(&mut self) {
-        if self.rings_at.is_some() {
-            return;
-        }
-        let first = self.oldest().map(|since| since + self.shared.patience);
-        let first = first.or_else(|| self.shared.first_deadline());
-        if let Some(deadline) = first {
-            self.ring_at(deadline);
-        } else if self.is_broken || !self.sent.is_empty() {
-            // Everybody was told; whether the server is well is still to be seen.
-            self.ring_at(Instant::now() + PROBE_EVERY);
-        }
+/// What was done with output.
+enum Pushed {
+    Written,
+    Flushed,
+}
+
+/// Writes some of `out`, or flushes what was written of it. Nothing is lost if it is given up.
+async fn push(write: &mut WriteHalf<Box<dyn Stream>>, out: &mut BytesMut) -> io::Result<Pushed> {
+    if out.is_empty() {
+        return write.flush().await.map(|()| Pushed::Flushed);
     }
+    write.write_buf(out).await.map(|_| Pushed::Written)
+}
 
-    /// When the oldest question that is on its way, and that somebody waits for, was asked.
-    fn oldest(&self) -> Option<Instant> {
-        let questions = self.sent.iter().flat_map(|call| match &call.sent {
-            Sent::Plain(questions) | Sent::General(questions) => &questions[..],
-            _ => &[],
-        });
-        let wanted = questions.filter(|pending| pending.is_wanted());
-        wanted.map(|pending| pending.since).min()
-    }
-
-    /// Has the timer ring no later than one of these loses patience.
-    fn watch(&mut self, questions: &[Pending]) {
-        let oldest = questions.iter().map(|pending| pending.since).min();
-        if let Some(deadline) = oldest.map(|since| since + self.shared.patience)
-            && self.rings_at.is_none_or(|at| deadline < at)
-        {
-            self.ring_at(deadline);
-        }
-    }
-
-    fn ring_at(&mut self, at: Instant) {
-        self.timer.as_mut().reset(at);
-        self.rings_at = Some(at);
-    }
-
-    /// Tells those who waited too long; opens the breaker, probes, or gives the connection up.
-    fn look_at_the_clock(&mut self) -> io::Result<()> {
-        let now = Instant::now();
-        let patience = self.shared.patience;
-        for call in &mut self.sent {
-            let (Sent::Plain(questions) | Sent::General(questions)) = &mut call.sent else {
-                continue;
-            };
-            let late = questions
-                .iter_mut()
-                .filter(|pending| pending.is_wanted() && pending.since + patience <= now);
-            for pending in late {
-                pending.fail(&Failure::Lost);
-                self.shared.stats.lost();
-                self.lost += 1;
-            }
-        }
-        self.shared.expire(now);
-        if self.lost >= LOST_MAX && !self.is_broken {
-            self.is_broken = true;
-            self.shared.set_broken(true);
-        }
-        let waits = self
-            .sent
-            .front()
-            .is_some_and(|call| call.at + SILENCE_MAX < now);
-        if waits && self.heard_at + SILENCE_MAX < now {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        let is_probing = self
-            .sent
-            .iter()
-            .any(|call| matches!(call.sent, Sent::Probe));
-        if self.is_broken && !is_probing && self.probed_at + PROBE_EVERY <= now {
-            self.probed_at = now;
-            resp::command(&mut self.out, 1);
-            resp::word(&mut self.out, b"PING");
-            self.sent(Sent::Probe);
-        }
-        Ok(())
+/// Waits until the sentinels name another server; for ever, if none were asked.
+async fn left(views: &mut Option<watch::Receiver<View>>, address: &str) {
+    match views {
+        Some(views) => superseded(views, address).await,
+        None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests;

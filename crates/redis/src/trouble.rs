@@ -1,108 +1,185 @@
-//! Why Redis cannot be reached, for whoever has to mend it.
+//! What is wrong with Redis, for whoever has to mend it: why nodes cannot be used, the errors that
+//! they reply, and when the primary changed.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Mutex;
 
+use tokio::time::{Duration, Instant};
+
+use crate::failure::ErrorReply;
 use crate::sharded::locked;
 use crate::store::Redis;
 
-/// The latest reason why a connection could not be opened, until one could.
+/// The most Redis nodes whose reasons are kept, and whose error replies are told apart.
+const NODES_MAX: usize = 64;
+/// The most reasons that are told at once.
+const SHOWN_MAX: usize = 3;
+/// The most changes of the primary that nobody has asked for yet.
+const CHANGES_MAX: usize = 16;
+/// What stands for all nodes beyond [`NODES_MAX`].
+const OTHERS: &str = "(other)";
+/// How often the same error of the same node is an event.
+const EVENT_EVERY: Duration = Duration::from_secs(10);
+
+/// What is wrong with Redis.
 #[derive(Debug, Default)]
-pub(crate) struct Trouble(Mutex<Option<String>>);
+pub(crate) struct Trouble(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// By address, why it cannot be used now.
+    reasons: BTreeMap<Box<str>, String>,
+    /// By address and code.
+    errors: BTreeMap<(Box<str>, &'static str), Tally>,
+    changes: VecDeque<Event>,
+}
+
+/// How often an error came.
+#[derive(Debug, Default)]
+struct Tally {
+    count: u64,
+    /// How many of them were part of an event, and when the latest of those was.
+    told: u64,
+    told_at: Option<Instant>,
+    text: String,
+}
+
+/// Something that belongs into the log, once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A Redis node replies with errors: at most one event in ten seconds for each node and code.
+    ErrorReplies {
+        /// `host:port`.
+        node: String,
+        /// One of [`ERROR_CODES`](crate::ERROR_CODES).
+        code: &'static str,
+        /// What Redis said last.
+        text: String,
+        /// How many of them since the last event.
+        count: u64,
+    },
+    /// The sentinels name another primary, and the former one is left.
+    PrimaryChanged {
+        /// `host:port`.
+        from: String,
+        /// `host:port`.
+        to: String,
+    },
+}
+
+/// How many error replies of one code came from one Redis node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorCount {
+    /// `host:port`, or `(other)` for all beyond a fixed number of nodes.
+    pub node: String,
+    /// One of [`ERROR_CODES`](crate::ERROR_CODES).
+    pub code: &'static str,
+    /// How many.
+    pub count: u64,
+}
 
 // === impl Trouble ===
 
 impl Trouble {
-    pub(crate) fn told(&self, reason: &dyn fmt::Display) {
-        self.set(Some(reason.to_string()));
+    /// A node cannot be used.
+    pub(crate) fn failed(&self, node: &str, reason: &dyn fmt::Display) {
+        let mut known = locked(&self.0);
+        if known.reasons.len() < NODES_MAX || known.reasons.contains_key(node) {
+            known.reasons.insert(node.into(), reason.to_string());
+        }
     }
 
-    pub(crate) fn over(&self) {
-        self.set(None);
+    /// A node can be used.
+    pub(crate) fn over(&self, node: &str) {
+        locked(&self.0).reasons.remove(node);
     }
 
-    fn set(&self, reason: Option<String>) {
-        *locked(&self.0) = reason;
+    /// A node has replied with an error.
+    pub(crate) fn replied(&self, node: &str, error: &ErrorReply) {
+        let mut known = locked(&self.0);
+        let is_full = known.errors.len() >= NODES_MAX;
+        let mut key = (Box::from(node), error.code);
+        if is_full && !known.errors.contains_key(&key) {
+            key.0 = Box::from(OTHERS);
+        }
+        let tally = known.errors.entry(key).or_default();
+        tally.count += 1;
+        if *tally.text != *error.text {
+            error.text.as_ref().clone_into(&mut tally.text);
+        }
     }
 
-    fn get(&self) -> Option<String> {
-        let reason = locked(&self.0);
-        reason.clone()
+    /// The sentinels name another primary.
+    pub(crate) fn primary_changed(&self, from: &str, to: &str) {
+        let mut known = locked(&self.0);
+        if known.changes.len() == CHANGES_MAX {
+            known.changes.pop_front();
+        }
+        known.changes.push_back(Event::PrimaryChanged {
+            from: from.to_owned(),
+            to: to.to_owned(),
+        });
+    }
+
+    fn reason(&self) -> Option<String> {
+        let known = locked(&self.0);
+        let all = known.reasons.iter().take(SHOWN_MAX);
+        let shown: Vec<String> = all.map(|(node, why)| format!("{node}: {why}")).collect();
+        (!shown.is_empty()).then(|| shown.join("; "))
+    }
+
+    fn events(&self, now: Instant) -> Vec<Event> {
+        let mut known = locked(&self.0);
+        let mut events: Vec<Event> = known.changes.drain(..).collect();
+        for ((node, code), tally) in &mut known.errors {
+            let is_early = tally.told_at.is_some_and(|at| now < at + EVENT_EVERY);
+            if tally.count == tally.told || is_early {
+                continue;
+            }
+            events.push(Event::ErrorReplies {
+                node: node.to_string(),
+                code,
+                text: tally.text.clone(),
+                count: tally.count - tally.told,
+            });
+            (tally.told, tally.told_at) = (tally.count, Some(now));
+        }
+        events
+    }
+
+    fn error_counts(&self) -> Vec<ErrorCount> {
+        let known = locked(&self.0);
+        let errors = known.errors.iter();
+        let counts = errors.map(|((node, code), tally)| ErrorCount {
+            node: node.to_string(),
+            code,
+            count: tally.count,
+        });
+        counts.collect()
     }
 }
 
 impl Redis {
-    /// Why the latest connection could not be opened, in the words of the system or of Redis:
-    /// `WRONGPASS …`. None since one could; a connection that is open and silent gives no reason.
+    /// Why Redis nodes or sentinels cannot be used now, each with its address, in the words of the
+    /// system or of Redis: `10.0.0.1:6379: connection refused`. None if all can; a connection that
+    /// is open and silent gives no reason.
     pub fn trouble(&self) -> Option<String> {
-        self.stats().trouble.get()
+        self.stats().trouble.reason()
+    }
+
+    /// What belongs into the log since this was called last.
+    pub fn events(&self) -> Vec<Event> {
+        self.stats().trouble.events(Instant::now())
+    }
+
+    /// Error replies so far, by Redis node and code; those that only say where to ask instead are
+    /// left out.
+    pub fn error_replies(&self) -> Vec<ErrorCount> {
+        self.stats().trouble.error_counts()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use std::time::Duration;
-
-    use tokio::time::{Instant, sleep};
-    use tollgate_core::{Charge, Cost, Key, Limit, Span};
-    use tollgate_testbed as testbed;
-
-    use super::*;
-    use crate::config::{Config, Secret};
-
-    #[tokio::test]
-    async fn servers_that_were_named_as_what_they_are_not_are_told() {
-        let plain = testbed::Redis::start();
-        let reason = trouble(&Config::cluster([plain.address()])).await;
-        assert!(reason.contains("cluster support disabled"), "{reason}");
-
-        let setup = testbed::Setup::with(&["--cluster-enabled", "yes"]);
-        let node = testbed::Redis::start_with(&setup);
-        let reason = trouble(&Config::cluster([node.address()])).await;
-        assert!(reason.contains("no slot"), "{reason}");
-        let redis = Redis::connect(&Config::single(node.address())).unwrap();
-        let limit = Limit::fixed_window(1, Span::DAY).unwrap();
-        let charge = Charge::new(Key::from_bits(1), &limit, Cost::ONE);
-        let latest = Instant::now() + Duration::from_secs(20);
-        let why = loop {
-            let error = redis.decide(&[charge]).await.unwrap_err();
-            if redis.trouble().is_some() {
-                break std::error::Error::source(&error).unwrap().to_string();
-            }
-            assert!(Instant::now() < latest, "{error}");
-        };
-        assert_eq!(why, "it is one node of a Cluster: name it in `cluster`");
-        assert_eq!(redis.trouble(), Some(why));
-        assert!(!redis.is_up());
-    }
-
-    /// What an unsuccessful connection tells in the end.
-    async fn trouble(config: &Config) -> String {
-        let redis = Redis::connect(config).unwrap();
-        let latest = Instant::now() + Duration::from_secs(20);
-        loop {
-            if let Some(reason) = redis.trouble() {
-                assert!(!redis.is_up());
-                return reason;
-            }
-            assert!(Instant::now() < latest, "no reason came");
-            sleep(Duration::from_millis(10)).await;
-        }
-    }
-
-    #[tokio::test]
-    async fn the_reason_is_told_and_no_password() {
-        let server = testbed::Redis::start();
-        let config = Config {
-            password: Some(Secret::new("hunter2")),
-            ..Config::single(server.address())
-        };
-        let reason = trouble(&config).await;
-        assert!(reason.contains("AUTH"), "{reason}");
-        assert!(!reason.contains("hunter2"), "{reason}");
-        server.kill();
-        let reason = trouble(&config).await;
-        assert!(reason.contains("refused"), "{reason}");
-    }
-}
+mod tests;

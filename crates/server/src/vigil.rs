@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tollgate_redis::{Counts, Redis};
+use tollgate_redis::{Counts, Event, Redis};
 use tracing::{info, warn};
 
 use crate::phase::Stopping;
@@ -37,6 +37,7 @@ pub(crate) async fn watch_over(stores: Arc<Stores>, mut stopping: Stopping) {
             () = stopping.wait() => return,
         }
         for ((store, redis), told) in stores.in_redis().zip(&mut told) {
+            redis.events().iter().for_each(|event| log(store, event));
             let next = told.after(is_there(redis, &redis.counts()));
             match (*told, next) {
                 (Told::Nothing(_), Told::Up) => info!(store, "Redis is there"),
@@ -53,6 +54,25 @@ pub(crate) async fn watch_over(stores: Arc<Stores>, mut stopping: Stopping) {
             }
             *told = next;
         }
+    }
+}
+
+/// One line for each event; the store throttles those that repeat.
+fn log(store: &str, event: &Event) {
+    match event {
+        Event::ErrorReplies {
+            node,
+            code,
+            text,
+            count,
+        } => warn!(store, node, code, text, count, "Redis replies with errors"),
+        Event::PrimaryChanged { from, to } => {
+            warn!(
+                store,
+                from, to, "the sentinels name another primary; the former is left"
+            );
+        }
+        _ => {}
     }
 }
 

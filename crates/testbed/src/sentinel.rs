@@ -87,6 +87,19 @@ impl Sentinels {
         master.expect("one of the two is the master")
     }
 
+    /// Has a sentinel make the replica the master, while the master is well.
+    ///
+    /// # Panics
+    ///
+    /// If it does not begin.
+    pub fn fail_over(&self) {
+        let told = ask(
+            self.sentinels[0].0,
+            &["SENTINEL", "FAILOVER", Sentinels::MASTER],
+        );
+        assert_eq!(told, "OK", "the failover does not begin");
+    }
+
     /// Waits until the sentinels call another server the master than `former`.
     ///
     /// # Panics

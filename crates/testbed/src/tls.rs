@@ -71,6 +71,21 @@ impl Certificates {
     /// A server that speaks TLS on its port, and knows one user who may touch keys below `prefix`
     /// only; the default user is off.
     pub fn start(&self, prefix: &str) -> Redis {
+        self.start_server(prefix, "no")
+    }
+
+    /// The same, but it serves only clients that show a certificate of the authority.
+    pub fn start_asking(&self, prefix: &str) -> Redis {
+        self.start_server(prefix, "yes")
+    }
+
+    /// A certificate of the authority and its key, as PEM, for a client to show.
+    pub fn identity(&self) -> (String, String) {
+        let [certificate, key] = ["server.pem", "server.key"].map(|name| self.folder.file(name));
+        (certificate, key)
+    }
+
+    fn start_server(&self, prefix: &str, asks_clients: &str) -> Redis {
         let plain = free_port().to_string();
         let [password, keys] = [format!(">{PASSWORD}"), format!("~{prefix}*")];
         let setup = |port: &str| {
@@ -80,7 +95,7 @@ impl Certificates {
                 "--tls-port",
                 port,
                 "--tls-auth-clients",
-                "no",
+                asks_clients,
                 "--tls-cert-file",
                 &self.folder.file("server.pem"),
                 "--tls-key-file",

@@ -40,6 +40,7 @@ impl Service {
                  listen: {{grpc: null, http: '127.0.0.1:{port}', admin: null}}\n\
                  store:\n  \
                    mode: {mode}\n  \
+                   on_store_error: deny\n  \
                    redis: {{{servers}, timeout: 10s}}\n"
             );
             fs::write(&settings, text).unwrap();

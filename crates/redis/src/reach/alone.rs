@@ -82,7 +82,7 @@ impl Alone {
             return asked;
         }
         self.is_of_cluster.store(true, Ordering::Relaxed);
-        self.stats.trouble.told(&OF_CLUSTER);
+        self.stats.trouble.failed(&self.node.address, &OF_CLUSTER);
         Asked {
             failure: Failure::unreachable(OF_CLUSTER),
             ..asked

@@ -5,7 +5,7 @@ use std::io;
 use bytes::Bytes;
 
 use super::{Call, Sent, Session};
-use crate::failure::{Failure, Refusal};
+use crate::failure::{ErrorReply, Failure, Refusal};
 use crate::lane::Pending;
 use crate::question::Question;
 use crate::resp::{self, Reply};
@@ -38,7 +38,10 @@ impl Session<'_> {
                 self.shared.stats.replied(took);
                 self.questions -= questions.len();
                 match reply {
-                    Reply::Bulk(answer) => answer_plain(questions, answer)?,
+                    Reply::Bulk(answer) => {
+                        self.decided(writes(&questions));
+                        answer_plain(questions, answer)?;
+                    }
                     Reply::Error(text) => self.refused(questions, &text)?,
                     _ => return Err(io::Error::other("no answer of a script")),
                 }
@@ -47,21 +50,28 @@ impl Session<'_> {
                 self.shared.stats.replied(took);
                 self.questions -= questions.len();
                 match reply {
-                    Reply::Bulk(answer) => answer_general(questions, answer)?,
+                    Reply::Bulk(answer) => {
+                        self.decided(writes(&questions));
+                        answer_general(questions, answer)?;
+                    }
                     Reply::Error(text) => self.refused(questions, &text)?,
                     _ => return Err(io::Error::other("no answer of a script")),
                 }
             }
             Sent::Command(asker) => {
-                let _nobody_waits_any_more = asker.send(reply);
+                let _nobody_waits_any_more = asker.send(Ok(reply));
             }
-            Sent::Load | Sent::Asking | Sent::Probe => {
+            Sent::Load | Sent::Asking => {
                 if let Reply::Error(text) = reply {
-                    return Err(io::Error::other(
-                        String::from_utf8_lossy(&text).into_owned(),
-                    ));
+                    let error = ErrorReply::read(&String::from_utf8_lossy(&text));
+                    self.shared.stats.trouble.replied(&self.address, &error);
+                    return Err(io::Error::other(error.text.to_string()));
                 }
             }
+            // Even an error (of a disk that is full) is a sign of life.
+            Sent::Probe => {}
+            Sent::Check => self.checked(&reply)?,
+            Sent::Trial => self.tried(&reply)?,
         }
         Ok(())
     }
@@ -78,14 +88,26 @@ impl Session<'_> {
                 self.load();
                 self.shared.put_back(questions);
             }
-            Refusal::Questions(failure) => fail(questions, &failure),
-            Refusal::NotMaster(why) => {
-                fail(questions, &Failure::Unreachable(why));
-                return Err(io::Error::other("no master"));
+            Refusal::Elsewhere(failure) => fail(questions, &failure),
+            Refusal::Unable(error) => {
+                if let Some(first) = questions.first() {
+                    self.failed(&error, first.question.keys()[0]);
+                }
+                fail(questions, &error.failure());
+            }
+            Refusal::NotMaster(error) => {
+                self.shared.stats.trouble.replied(&self.address, &error);
+                fail(questions, &error.failure());
+                self.was_useful = false;
+                return Err(io::Error::other(error.text.to_string()));
             }
         }
         Ok(())
     }
+}
+
+fn writes(questions: &[Pending]) -> bool {
+    questions.iter().any(|pending| pending.question.writes())
 }
 
 fn answer_plain(questions: Vec<Pending>, answer: Bytes) -> io::Result<()> {

@@ -83,6 +83,7 @@ pub(crate) fn question(lines: &[Line]) -> Question {
         keys: lines.iter().map(|line| line.key).collect(),
         packed,
         states: lines.len(),
+        writes: true,
     })
 }
 

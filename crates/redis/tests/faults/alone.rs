@@ -3,12 +3,60 @@
 use std::time::{Duration, Instant};
 
 use tollgate_core::{Charge, Cost, KeyHasher, StoreError};
-use tollgate_redis::{Config, Redis};
+use tollgate_redis::{Config, Redis, Secret, Tls};
 use tollgate_testbed as testbed;
 
 use crate::record::Outcome;
 use crate::traffic::Traffic;
 use crate::{narrow, patient, wide};
+
+/// A server, and whether it is talked to over TLS.
+struct Way {
+    redis: testbed::Redis,
+    certificates: Option<testbed::Certificates>,
+}
+
+// === impl Way ===
+
+impl Way {
+    fn plain() -> Way {
+        Way {
+            redis: testbed::Redis::start(),
+            certificates: None,
+        }
+    }
+
+    fn encrypted() -> Way {
+        let certificates = testbed::Certificates::new();
+        Way {
+            redis: certificates.start("tg:"),
+            certificates: Some(certificates),
+        }
+    }
+
+    /// The server, reached at `address`.
+    fn config(&self, address: String) -> Config {
+        let Some(certificates) = &self.certificates else {
+            return Config::single(address);
+        };
+        Config {
+            tls: Some(Tls {
+                authorities: Some(certificates.authority().into()),
+                ..Tls::default()
+            }),
+            username: Some(testbed::USER.to_owned()),
+            password: Some(Secret::new(testbed::PASSWORD)),
+            ..Config::single(address)
+        }
+    }
+
+    fn named(&self, fault: &str) -> String {
+        match self.certificates {
+            None => fault.to_owned(),
+            Some(_) => format!("{fault}, over TLS"),
+        }
+    }
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forgotten_scripts_and_data_are_no_fault() {
@@ -36,9 +84,17 @@ async fn forgotten_scripts_and_data_are_no_fault() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_cut_within_replies_over_admits_nothing() {
-    let redis = testbed::Redis::start();
-    let proxy = testbed::Proxy::to(&redis.address());
-    let config = Config::single(proxy.address());
+    cut(&Way::plain()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_cut_within_replies_over_tls_over_admits_nothing() {
+    cut(&Way::encrypted()).await;
+}
+
+async fn cut(way: &Way) {
+    let proxy = testbed::Proxy::to(&way.redis.address());
+    let config = way.config(proxy.address());
     let traffic = Traffic::start(&config, narrow());
     traffic.settle().await;
     let fault = Instant::now();
@@ -52,15 +108,24 @@ async fn a_connection_cut_within_replies_over_admits_nothing() {
         traffic.settle().await;
     }
     let record = traffic.end().await;
-    record.tell("connection cut within replies, 5 times", fault);
+    record.tell(&way.named("connection cut within replies, 5 times"), fault);
     assert!(record.store().counts().connections >= 5);
     record.is_exact().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redis_that_stands_still_delays_nobody() {
-    let redis = testbed::Redis::start();
-    let traffic = Traffic::start(&Config::single(redis.address()), narrow());
+    stand_still(&Way::plain()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_stands_still_delays_nobody_over_tls() {
+    stand_still(&Way::encrypted()).await;
+}
+
+async fn stand_still(way: &Way) {
+    let redis = &way.redis;
+    let traffic = Traffic::start(&way.config(redis.address()), narrow());
     traffic.settle().await;
     let fault = Instant::now();
     redis.pause();
@@ -71,7 +136,7 @@ async fn a_redis_that_stands_still_delays_nobody() {
     let away = back.elapsed();
     assert!(away < Duration::from_secs(3), "{away:?}");
     let record = traffic.end().await;
-    record.tell("Redis stands still for 5 s", fault);
+    record.tell(&way.named("Redis stands still for 5 s"), fault);
     record.is_exact().await;
     println!(
         "  service again {:.1?} after it went on",
@@ -87,8 +152,17 @@ async fn a_redis_that_stands_still_delays_nobody() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redis_that_comes_back_is_found() {
-    let redis = testbed::Redis::start();
-    let traffic = Traffic::start(&Config::single(redis.address()), wide());
+    come_back(&Way::plain()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_comes_back_is_found_over_tls() {
+    come_back(&Way::encrypted()).await;
+}
+
+async fn come_back(way: &Way) {
+    let redis = &way.redis;
+    let traffic = Traffic::start(&way.config(redis.address()), wide());
     traffic.settle().await;
     let fault = Instant::now();
     redis.kill();
@@ -99,7 +173,7 @@ async fn a_redis_that_comes_back_is_found() {
     let away = back.elapsed();
     assert!(away < Duration::from_secs(3), "{away:?}");
     let record = traffic.end().await;
-    record.tell("Redis killed, back after 1 s", fault);
+    record.tell(&way.named("Redis killed, back after 1 s"), fault);
     println!(
         "  service again {:.1?} after it was back",
         record.outage(back)

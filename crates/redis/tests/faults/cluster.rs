@@ -1,11 +1,16 @@
 //! A Cluster, and a pair under Sentinel.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tollgate_redis::{Config, Servers};
+use tokio::task::JoinSet;
+use tollgate_core::{Cost, KeyHasher, Limit, Mode, Span};
+use tollgate_redis::{Config, Event, Redis, Servers};
 use tollgate_testbed as testbed;
 
-use crate::traffic::Traffic;
+use crate::record::{Outcome, WAY_BACK};
+use crate::traffic::{CONTROL, Traffic, charge, ring};
 use crate::{narrow, patient, wide};
 
 /// Where the sentinels say.
@@ -84,4 +89,144 @@ async fn the_sentinels_new_master_is_followed() {
         .end()
         .await
         .tell("Sentinel changes the master", fault);
+}
+
+/// Callers of the crowd, and how long each rests between two questions.
+const CROWD: u64 = 4_000;
+const REST: Duration = Duration::from_secs(1);
+/// How long the crowd asks.
+const CROWD_ASKS: Duration = Duration::from_secs(10);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_stalls_nobody_who_asks_the_other_masters() {
+    let cluster = testbed::Cluster::start();
+    for node in cluster.nodes() {
+        // Otherwise Redis itself stops all of them until the failover.
+        node.ask(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+    }
+    let config = Config::cluster(cluster.addresses());
+    let store = Arc::new(Redis::connect(&config).unwrap());
+    let end = Instant::now() + CROWD_ASKS;
+    let mut crowd = JoinSet::new();
+    for caller in 0..CROWD {
+        crowd.spawn(ask_until(Arc::clone(&store), caller, end));
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let control = tokio::spawn(ring(Arc::clone(&stop)));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let fault = Instant::now();
+    cluster.master_of(0).kill();
+    let seen = crowd.join_all().await.concat();
+    stop.store(true, Ordering::Relaxed);
+    let stood = control.await.unwrap().into_iter().max().unwrap();
+    // Sorted by the third of the slots that they are in; the dead master's is the first.
+    for third in 0..3 {
+        let of_third = || seen.iter().filter(move |asked| asked.third == third);
+        let [before, after] = [true, false].map(|is_before| {
+            let some = of_third().filter(|asked| (asked.at < fault) == is_before);
+            let failed = some.clone().filter(|asked| !asked.outcome.is_answer());
+            100 * failed.count() / some.count()
+        });
+        let took = of_third().filter(|asked| asked.at > fault);
+        let longest = took.map(|asked| asked.took).max().unwrap();
+        println!(
+            "a Cluster's master is killed under {CROWD} callers, third {third} of the slots: \
+             longest {longest:.1?}, without an answer {before} % before it, {after} % after it \
+             (timers of {CONTROL:?}: longest {stood:.1?})",
+        );
+        let most = Duration::from(config.timeout) + 2 * (stood - CONTROL) + WAY_BACK;
+        assert!(longest <= most, "{longest:?} of {most:?}");
+        // A busy machine makes answers late before the fault as well.
+        assert!(third == 0 || after <= before + 10, "{before} %, {after} %");
+    }
+}
+
+/// One decision of the crowd.
+#[derive(Clone, Copy)]
+struct Asked {
+    at: Instant,
+    took: Duration,
+    third: u16,
+    outcome: Outcome,
+}
+
+async fn ask_until(store: Arc<Redis>, caller: u64, end: Instant) -> Vec<Asked> {
+    let limit = wide();
+    let key = store.key([&b"crowd"[..], b"", &caller.to_le_bytes()].into_iter());
+    let third = slot(&store.name_of(key)) / 5_462;
+    let mut seen = Vec::new();
+    // Not all at the same moment.
+    tokio::time::sleep(REST / 4_000 * u32::try_from(caller).unwrap()).await;
+    while Instant::now() < end {
+        let at = Instant::now();
+        let charge = charge(key, &limit, Mode::Strict, Cost::ONE);
+        let outcome = Outcome::of(store.decide(&[charge]).await);
+        let took = at.elapsed();
+        seen.push(Asked {
+            at,
+            took,
+            third,
+            outcome,
+        });
+        tokio::time::sleep(REST).await;
+    }
+    seen
+}
+
+/// The slot of a key's name: CRC-16 (XMODEM) of what is in braces.
+fn slot(name: &str) -> u16 {
+    let (_, tag) = name.split_once('{').unwrap();
+    let (tag, _) = tag.split_once('}').unwrap();
+    let crc = tag.bytes().fold(0_u16, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
+            let shifted = crc << 1;
+            if crc & 0x8000 == 0 {
+                shifted
+            } else {
+                shifted ^ 0x1021
+            }
+        })
+    });
+    crc % 16_384
+}
+
+/// Units of the limit that is asked for in a planned failover, and how many are asked for in a
+/// second; the old primary takes writes for ten seconds after the new one does.
+const PLANNED_UNITS: u32 = 1_000;
+const PLANNED_RATE: u32 = 100;
+/// How long we may be late: a sentinel looks at the new primary once a second, and we at it.
+const PLANNED_LATE: u32 = 3;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_planned_failover_leaves_the_old_primary_at_once() {
+    let sentinels = testbed::Sentinels::start();
+    let config = patient(watched(&sentinels));
+    let store = Redis::connect(&config).unwrap();
+    let limit = Limit::fixed_window(PLANNED_UNITS, Span::DAY.times(300)).unwrap();
+    let key = store.key([&b"planned"[..]].into_iter());
+    let former = sentinels.master().address();
+    let mut admitted = 0;
+    let start = Instant::now();
+    // Until everything is gone, and the old primary is long demoted.
+    for asked in 0..25 * PLANNED_RATE {
+        if asked == 2 * PLANNED_RATE {
+            sentinels.fail_over();
+        }
+        let charge = charge(key, &limit, Mode::Strict, Cost::ONE);
+        let outcome = Outcome::of(store.decide(&[charge]).await);
+        admitted += u32::from(outcome == Outcome::Admitted);
+        tokio::time::sleep_until(
+            (start + (asked + 1) * Duration::from_secs(1) / PLANNED_RATE).into(),
+        )
+        .await;
+    }
+    let changes: Vec<Event> = store.events();
+    println!("a planned failover: {admitted} of {PLANNED_UNITS} admitted; {changes:?}");
+    assert!(sentinels.master().address() != former, "no failover");
+    let is_change =
+        |event: &Event| matches!(event, Event::PrimaryChanged { from, .. } if *from == former);
+    assert!(changes.iter().any(is_change), "{changes:?}");
+    assert!(admitted >= PLANNED_UNITS, "{admitted}");
+    let most = PLANNED_UNITS + PLANNED_LATE * PLANNED_RATE;
+    assert!(admitted <= most, "{admitted} of {most}");
 }

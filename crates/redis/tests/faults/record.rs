@@ -11,7 +11,7 @@ use crate::traffic::{CONTROL, KEYS, Kind, NODES, WRITE_BACK_KEYS, charge, key};
 
 /// What a decision may take beyond its budget and what the machine adds to a timer: the way back
 /// to the caller.
-const WAY_BACK: Duration = Duration::from_millis(2);
+pub(crate) const WAY_BACK: Duration = Duration::from_millis(2);
 
 /// One decision, as its caller saw it.
 #[derive(Clone, Copy, Debug)]

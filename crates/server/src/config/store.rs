@@ -1,18 +1,19 @@
 //! Where state is kept: `store`, and `stores` for single domains.
 
-use std::error::Error;
-use std::fs;
+mod access;
+
 use std::path::Path;
 
 use tollgate_core::{Limit, Sharing, Span};
 use tollgate_redis::{
     CONNECTIONS, CONNECTIONS_MAX, Config as RedisConfig, SYNC_INTERVAL, SYNC_INTERVAL_MAX,
-    SYNC_INTERVAL_MIN, Secret, Servers, TIMEOUT, Tls,
+    SYNC_INTERVAL_MIN, Servers, TIMEOUT,
 };
 use tollgate_rules::{Loaded, Options, RuleSet, Settings, Source};
 
 use super::Config;
 use super::url::{Url, is_address};
+use access::{Credentials, encryption, signs_in};
 
 /// What the store is called that serves every domain which no other does.
 pub const DEFAULT_STORE: &str = "default";
@@ -22,8 +23,6 @@ pub const STORES_MAX: usize = 16;
 const NAME_BYTES_MAX: usize = 63;
 /// The longest prefix of keys.
 const PREFIX_BYTES_MAX: usize = 64;
-/// The largest file with a password.
-const PASSWORD_BYTES_MAX: usize = 4096;
 /// The shortest and the longest time of a decision.
 const TIMEOUTS: (Span, Span) = (Span::from_millis(1), Span::from_secs(10));
 /// The shortest and the longest time between two reports.
@@ -208,9 +207,10 @@ fn redis_at(redis: &Settings<'_>, directory: &Path) -> RedisConfig {
         let told = |(message, help): (&str, &str)| redis.complain("url", message.to_owned(), help);
         Url::parse(&text).map_err(told).ok()
     });
-    let servers = servers(redis, url.as_ref());
+    let (servers, of_sentinels) = servers(redis, url.as_ref(), directory);
     let tls = encryption(redis, url.as_ref(), directory);
     let (username, password) = signs_in(redis, url, directory);
+    let (sentinel_username, sentinel_password) = of_sentinels;
     let default = RedisConfig::new(servers);
     let prefix = redis.parsed("prefix", "'tg:'", |text| {
         if text.contains(['{', '}']) {
@@ -227,6 +227,8 @@ fn redis_at(redis: &Settings<'_>, directory: &Path) -> RedisConfig {
         tls,
         username,
         password,
+        sentinel_username,
+        sentinel_password,
         prefix: prefix.unwrap_or(default.prefix),
         timeout: redis.span("timeout", TIMEOUT, TIMEOUTS),
         connections: usize::try_from(pool).expect("a handful"),
@@ -235,8 +237,8 @@ fn redis_at(redis: &Settings<'_>, directory: &Path) -> RedisConfig {
     }
 }
 
-/// Exactly one of `url`, `cluster` and `sentinel`.
-fn servers(redis: &Settings<'_>, url: Option<&Url>) -> Servers {
+/// Exactly one of `url`, `cluster` and `sentinel`; and how the sentinels are signed in to.
+fn servers(redis: &Settings<'_>, url: Option<&Url>, directory: &Path) -> (Servers, Credentials) {
     let help = "write one of `url: redis://host:6379`, `cluster: [host:port]` and \
         `sentinel: {master: NAME, addresses: [host:port]}`";
     let ways = ["url", "cluster", "sentinel"];
@@ -258,13 +260,16 @@ fn servers(redis: &Settings<'_>, url: Option<&Url>) -> Servers {
                 sentinel.complain("master", message, help);
             }
             let addresses = addresses(sentinel, "addresses");
-            Servers::Sentinel { addresses, master }
+            let servers = Servers::Sentinel { addresses, master };
+            (servers, signs_in(sentinel, None, directory))
         });
     }
     if redis.has("cluster") {
-        return Servers::Cluster(addresses(redis, "cluster"));
+        let servers = Servers::Cluster(addresses(redis, "cluster"));
+        return (servers, (None, None));
     }
-    Servers::Single(url.map_or_else(String::new, |url| url.address.clone()))
+    let address = url.map_or_else(String::new, |url| url.address.clone());
+    (Servers::Single(address), (None, None))
 }
 
 fn addresses(map: &Settings<'_>, key: &'static str) -> Vec<String> {
@@ -279,111 +284,6 @@ fn addresses(map: &Settings<'_>, key: &'static str) -> Vec<String> {
         map.complain(key, message, &help);
     }
     addresses
-}
-
-/// `tls`: a flag, or a map with more about it.
-fn encryption(redis: &Settings<'_>, url: Option<&Url>, directory: &Path) -> Option<Tls> {
-    if redis.is_map("tls") {
-        return Some(redis.map("tls", |tls| certified(tls, directory)));
-    }
-    let by_url = url.is_some_and(|url| url.is_encrypted);
-    let is_encrypted = redis.flag("tls", by_url);
-    if by_url && !is_encrypted {
-        let message = "`rediss://` is with TLS, and this is without".to_owned();
-        redis.complain("tls", message, "write `redis://`, or leave out `tls`");
-    }
-    is_encrypted.then(Tls::default)
-}
-
-/// A `tls` map. Says what is wrong with the certificates and with the name.
-fn certified(tls: &Settings<'_>, directory: &Path) -> Tls {
-    let authorities = tls.text("ca").map(|path| directory.join(path));
-    let server_name = tls.text("server_name");
-    let told = |key: &'static str, part: &Tls, message: &str, help: &str| {
-        if let Err(invalid) = part.check() {
-            let why = invalid.source().map(|why| format!(": {why}"));
-            tls.complain(key, format!("{message}{}", why.unwrap_or_default()), help);
-        }
-    };
-    let part = Tls {
-        authorities,
-        server_name: None,
-    };
-    let message = "the certificates cannot be read";
-    told("ca", &part, message, "name a file of certificates (PEM)");
-    let name = Tls {
-        authorities: None,
-        server_name,
-    };
-    let help = "write the name that is in the certificate, such as `redis.example.net`";
-    told("server_name", &name, "this is no server's name", help);
-    Tls {
-        server_name: name.server_name,
-        ..part
-    }
-}
-
-/// The user and the password: from the URL, or from keys of their own.
-fn signs_in(
-    redis: &Settings<'_>,
-    url: Option<Url>,
-    directory: &Path,
-) -> (Option<String>, Option<Secret>) {
-    let username = redis.text("username").filter(|name| !name.is_empty());
-    let written = redis.secret("password").map(|password| {
-        if password.is_empty() {
-            let message = "the password is empty".to_owned();
-            redis.complain("password", message, "write it, or leave out the key");
-        }
-        Secret::new(password)
-    });
-    let in_file = redis.text("password_file").map(|path| {
-        let path = directory.join(path);
-        password_in(&path).unwrap_or_else(|why| {
-            // Not its name: a password may stand in its place.
-            let message = format!("the file with the password {why}");
-            let help = "name a file that holds the password and nothing else";
-            redis.complain("password_file", message, help);
-            Secret::new("")
-        })
-    });
-    let by_url = url.as_ref().is_some_and(|url| url.password.is_some());
-    let told_twice = match (by_url, &written, &in_file) {
-        (_, Some(_), Some(_)) => Some(("password_file", "`password` and `password_file`")),
-        (true, Some(_), None) => Some(("password", "`url` and `password`")),
-        (true, None, Some(_)) => Some(("password_file", "`url` and `password_file`")),
-        _ => None,
-    };
-    if let Some((key, ways)) = told_twice {
-        let message = format!("{ways} both tell a password");
-        redis.complain(key, message, "remove one of them");
-    }
-    let (url_username, url_password) = url.map_or((None, None), |url| (url.username, url.password));
-    if url_username.is_some() && username.is_some() {
-        let message = "`url` and `username` both name a user".to_owned();
-        redis.complain("username", message, "remove one of them");
-    }
-    let password = in_file.or(written).or(url_password);
-    if username.is_some() && password.is_none() {
-        let message = "a user without a password".to_owned();
-        redis.complain("username", message, "add `password_file` or `password`");
-    }
-    (username.or(url_username), password)
-}
-
-/// What a file holds, without the newline at its end.
-fn password_in(path: &Path) -> Result<Secret, String> {
-    let bytes = fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
-    if bytes.len() > PASSWORD_BYTES_MAX {
-        return Err(format!("is larger than {PASSWORD_BYTES_MAX} bytes"));
-    }
-    let text = String::from_utf8(bytes).map_err(|_| "is no text".to_owned())?;
-    let text = text.strip_suffix('\n').unwrap_or(&text);
-    let text = text.strip_suffix('\r').unwrap_or(text);
-    if text.is_empty() {
-        return Err("is empty".to_owned());
-    }
-    Ok(Secret::new(text))
 }
 
 #[cfg(test)]

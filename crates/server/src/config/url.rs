@@ -1,6 +1,6 @@
 //! A Redis server's address with all that belongs to it: `rediss://user:password@host:6379`.
 
-use tollgate_redis::{Config, Secret, Servers, Tls};
+use tollgate_redis::{Config, Secret, Servers, Tls, UNIX};
 
 /// The port of a server that none is told of.
 const PORT: u16 = 6379;
@@ -26,6 +26,9 @@ impl Url {
     /// What is wrong, and what to do instead. Neither repeats the text, which may hold a password.
     pub(super) fn parse(text: &str) -> Result<Url, (&'static str, &'static str)> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+        if scheme == "unix" {
+            return socket(rest);
+        }
         let is_encrypted = match scheme {
             "redis" => false,
             "rediss" => true,
@@ -81,6 +84,20 @@ impl Url {
             ..Config::new(Servers::Single(self.address))
         }
     }
+}
+
+/// `unix:///run/redis.sock`; a user and a password have keys of their own.
+fn socket(path: &str) -> Result<Url, (&'static str, &'static str)> {
+    if path.len() < 2 || !path.starts_with('/') {
+        let help = "write `unix:///run/redis.sock`";
+        return Err(("the URL has no absolute path of a socket", help));
+    }
+    Ok(Url {
+        address: format!("{UNIX}{path}"),
+        is_encrypted: false,
+        username: None,
+        password: None,
+    })
 }
 
 /// Whether a text is `host:port`.
@@ -150,6 +167,7 @@ mod tests {
         assert_eq!(read("rediss://10.0.0.1:1/0"), at("10.0.0.1:1", true));
         assert_eq!(read("redis://[::1]/"), at("[::1]:6379", false));
         assert_eq!(read("redis://[::1]:7"), at("[::1]:7", false));
+        assert_eq!(read("unix:///run/r.sock"), at("unix:/run/r.sock", false));
     }
 
     #[test]
@@ -176,6 +194,7 @@ mod tests {
             ("redis://u:@h", "password is empty"),
             ("redis://u:hunter2%4@h", "begins no character"),
             ("redis://u:hunter2%ff@h", "begins no character"),
+            ("unix://hunter2", "no absolute path"),
             ("redis://", "no valid host"),
             ("redis://:6379", "no valid host"),
             ("redis://h:0", "no valid host"),

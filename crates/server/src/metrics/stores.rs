@@ -9,7 +9,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder
 use prometheus_client::metrics::MetricType::{self, Counter, Gauge};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use tollgate_redis::{BATCH_SIZES, CALL_MICROS, Counts, Histogram, Redis};
+use tollgate_redis::{BATCH_SIZES, CALL_MICROS, Counts, ErrorCount, Histogram, Redis};
 
 use crate::stores::Stores;
 use crate::vigil::is_there;
@@ -23,7 +23,7 @@ type Shown = fn(u64) -> f64;
 
 #[rustfmt::skip] // A metric reads as one row.
 const METRICS: [Metric; 23] = [
-    (Gauge, "store_up", "1 while Redis answers", |seen| u64::from(seen.is_there)),
+    (Gauge, "store_up", "1 while Redis answers decisions", |seen| u64::from(seen.is_there)),
     (Gauge, "store_nodes", "Services over this store, itself among them, as Redis last told",
         |seen| seen.nodes.into()),
     (Gauge, "store_leases_held", "Keys of which this service holds leases",
@@ -79,6 +79,7 @@ struct Seen<'s> {
     is_there: bool,
     nodes: u32,
     counts: Counts,
+    errors: Vec<ErrorCount>,
 }
 
 /// Asks the stores at each scrape.
@@ -106,6 +107,7 @@ impl Collector for Scrape {
             numbers(encoder, &seen, metric)?;
         }
         fallbacks(encoder, &seen)?;
+        error_replies(encoder, &seen)?;
         let sizes = seen
             .iter()
             .map(|seen| (seen.store, &seen.counts.batch_sizes));
@@ -139,6 +141,7 @@ impl<'s> Seen<'s> {
             is_there: is_there(redis, &counts),
             nodes: redis.nodes(),
             counts,
+            errors: redis.error_replies(),
         }
     }
 }
@@ -175,6 +178,25 @@ fn fallbacks(encoder: &mut DescriptorEncoder<'_>, stores: &[Seen<'_>]) -> Result
         for (choice, count) in FALLBACKS {
             let labels = [("store", seen.store), ("choice", choice)];
             number(Counter, count(seen), metric.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn error_replies(encoder: &mut DescriptorEncoder<'_>, stores: &[Seen<'_>]) -> Result<(), Error> {
+    let (name, help) = (
+        "store_errors",
+        "Error replies of Redis, by Redis node and code",
+    );
+    let mut metric = encoder.encode_descriptor(name, help, None, Counter)?;
+    for seen in stores {
+        for error in &seen.errors {
+            let labels = [
+                ("store", seen.store),
+                ("node", &error.node),
+                ("code", error.code),
+            ];
+            number(Counter, error.count, metric.encode_family(&labels)?)?;
         }
     }
     Ok(())

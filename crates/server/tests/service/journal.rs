@@ -28,7 +28,7 @@ pub(crate) struct Journal(Arc<Mutex<Vec<u8>>>);
 // === impl Journal ===
 
 impl Journal {
-    fn begin() -> (Journal, DefaultGuard) {
+    pub(crate) fn begin() -> (Journal, DefaultGuard) {
         let journal = Journal::default();
         let subscriber = tracing_subscriber::fmt()
             .with_max_level(tracing::Level::DEBUG)
@@ -39,16 +39,16 @@ impl Journal {
         (journal, guard)
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 
-    fn count(&self, words: &str) -> usize {
+    pub(crate) fn count(&self, words: &str) -> usize {
         self.text().matches(words).count()
     }
 
     /// Waits for a line.
-    async fn until(&self, words: &str) {
+    pub(crate) async fn until(&self, words: &str) {
         let latest = Instant::now() + PATIENCE;
         while self.count(words) == 0 {
             assert!(Instant::now() < latest, "no {words:?} in {}", self.text());

@@ -8,6 +8,7 @@ use tollgate_testbed::Redis;
 use crate::grpc_client;
 use crate::house::House;
 use crate::http_client::Client;
+use crate::journal::Journal;
 use crate::over_redis::{at, metric};
 use crate::stopping::health;
 
@@ -208,4 +209,37 @@ async fn services_count_each_other_for_their_shares() {
     until(&one, UP, 1).await;
     other.running.stop().await;
     until(&one, NODES, 1).await;
+}
+
+#[tokio::test]
+async fn error_replies_are_in_the_log_and_in_the_metrics() {
+    let (journal, _guard) = Journal::begin();
+    let redis = Redis::start();
+    let rules = "domain: d\ndescriptors: [{key: k, rate_limit: 5/year}]\n";
+    let house = House::with(rules, |config| {
+        config.store = at(&redis);
+        config.sharing.on_store_error = tollgate_core::OnStoreError::Deny;
+    })
+    .await;
+    until(&house, UP, 1).await;
+    redis.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    let latest = Instant::now() + PATIENCE;
+    while metric(&house, UP).await == 1 {
+        assert!(Instant::now() < latest, "it is still up");
+        for value in ["a", "b", "c", "d", "e", "f"] {
+            assert_eq!(statuses(&house, "k", value).await, [429; 5]);
+        }
+    }
+    journal.until("Redis replies with errors").await;
+    let node = redis.address();
+    let text = journal.text();
+    assert!(text.contains("OOM") && text.contains(&node), "{text}");
+    assert_eq!(journal.count("Redis replies with errors"), 1, "{text}");
+    let labels = format!(r#"{{store="default",node="{node}",code="OOM"}}"#);
+    assert!(metric(&house, &format!("tollgate_store_errors_total{labels}")).await >= 8);
+    redis.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+    // Without a question.
+    until(&house, UP, 1).await;
+    assert_eq!(statuses(&house, "k", "v").await, [200; 5]);
+    house.running.stop().await;
 }

@@ -1,10 +1,11 @@
 #![allow(clippy::unwrap_used)]
 
+use std::fs;
 use std::num::NonZeroU32;
 
 use tempfile::TempDir;
 use tollgate_core::{Mode, OnStoreError};
-use tollgate_redis::Config;
+use tollgate_redis::{Config, Identity, Secret, Tls};
 use tollgate_rules::Source;
 use tollgate_testbed::Certificates;
 
@@ -61,18 +62,32 @@ fn one_server_needs_its_url_and_nothing_else() {
     assert_eq!(*redis(&settings), expected);
 }
 
+/// `ca.pem`, and `us.pem` with `us.key`.
+fn copy_certificates(to: &Path) {
+    let certificates = Certificates::new();
+    let (certificate, key) = certificates.identity();
+    for (from, name) in [
+        (certificates.authority(), "ca.pem"),
+        (certificate, "us.pem"),
+        (key, "us.key"),
+    ] {
+        fs::copy(from, to.join(name)).unwrap();
+    }
+}
+
 #[test]
 fn everything_about_stores_can_be_said() {
     let directory = TempDir::new().unwrap();
     fs::write(directory.path().join("pw"), "correct horse\r\n").unwrap();
-    let ca = directory.path().join("ca.pem");
-    fs::copy(Certificates::new().authority(), ca).unwrap();
+    copy_certificates(directory.path());
     let text = "store:\n  mode: write_back\n  on_store_error: local\n  nodes: 3\n  redis:\n\
-        \x20   cluster: ['a:1', '[::1]:2']\n    tls: {ca: ca.pem, server_name: db}\n\
+        \x20   cluster: ['a:1', '[::1]:2']\n\
+        \x20   tls: {ca: ca.pem, server_name: db, cert: us.pem, key: us.key}\n\
         \x20   username: me\n    password_file: pw\n    prefix: 'x:'\n    timeout: 15ms\n\
         \x20   pool: 2\n    sync_interval: 250ms\n\
         stores:\n  pay:\n    domains: [a, b]\n    redis:\n\
-        \x20     sentinel: {master: m, addresses: 's:1'}\n      password: pw\n      tls: true\n\
+        \x20     sentinel: {master: m, addresses: 's:1', username: w, password: sp}\n\
+        \x20     password: pw\n      tls: true\n\
         \x20 near: {domains: c, memory: true}\n";
     let settings = parse_in(directory.path(), text).unwrap();
     let expected = Sharing {
@@ -85,6 +100,10 @@ fn everything_about_stores_can_be_said() {
         tls: Some(Tls {
             authorities: Some(directory.path().join("ca.pem")),
             server_name: Some("db".to_owned()),
+            identity: Some(Identity {
+                certificate: directory.path().join("us.pem"),
+                key: directory.path().join("us.key"),
+            }),
         }),
         username: Some("me".to_owned()),
         password: Some(Secret::new("correct horse")),
@@ -102,6 +121,8 @@ fn everything_about_stores_can_be_said() {
     let pay = Config {
         tls: Some(Tls::default()),
         password: Some(Secret::new("pw")),
+        sentinel_username: Some("w".to_owned()),
+        sentinel_password: Some(Secret::new("sp")),
         ..Config::new(servers)
     };
     let expected = [

@@ -1,0 +1,255 @@
+//! Which server the sentinels call the primary.
+//!
+//! Every sentinel is asked once a second, and whenever it announces a change: a sentinel that leads
+//! a failover names the new primary some seconds before the old one is told. What they say carries
+//! an epoch that grows with every failover, so a sentinel that was cut off and knows less does not
+//! lead anybody back. If the primary cannot be used, the epoch is forgotten, and whatever a
+//! sentinel says counts.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Duration, Instant, sleep, timeout};
+
+use crate::connection::{Link, Opener};
+use crate::resp::{self, Reply};
+use crate::stats::Stats;
+
+/// The most sentinels that are asked: the first of those that are configured.
+pub(crate) const SENTINELS_MAX: usize = 16;
+/// How often a sentinel is asked if it announces nothing.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+/// How long a sentinel may take to answer, and to be connected to.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+/// How long to pause before a sentinel is connected to again.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// What a sentinel announces when it knows another primary: when a replica was promoted, when the
+/// failover ends, and when another sentinel has told it.
+const EVENTS: [&[u8]; 3] = [
+    b"+promoted-slave",
+    b"+switch-master",
+    b"+config-update-from",
+];
+
+/// The primary that the sentinels name; cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Named(Arc<watch::Sender<View>>);
+
+/// What the sentinels say, as far as it is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct View {
+    address: Option<Arc<str>>,
+    /// Of the failover that made it the primary.
+    epoch: u64,
+}
+
+/// One sentinel, and what is asked of it.
+struct Sentinel {
+    opener: Opener,
+    address: String,
+    master: Arc<str>,
+    named: Named,
+    stats: Arc<Stats>,
+}
+
+/// Asks these sentinels for as long as the tasks are held.
+pub(crate) fn watch(
+    opener: &Opener,
+    addresses: &[String],
+    master: &Arc<str>,
+    stats: &Arc<Stats>,
+) -> (Named, JoinSet<()>) {
+    let named = Named(Arc::new(watch::Sender::default()));
+    let mut tasks = JoinSet::new();
+    for address in addresses.iter().take(SENTINELS_MAX) {
+        let sentinel = Sentinel {
+            opener: opener.clone(),
+            address: address.clone(),
+            master: Arc::clone(master),
+            named: named.clone(),
+            stats: Arc::clone(stats),
+        };
+        tasks.spawn(sentinel.watch());
+    }
+    (named, tasks)
+}
+
+// === impl Named ===
+
+impl Named {
+    /// The primary's address; waits until a sentinel has named one.
+    pub(crate) async fn address(&self) -> Arc<str> {
+        let mut views = self.0.subscribe();
+        loop {
+            if let Some(address) = &views.borrow_and_update().address {
+                return Arc::clone(address);
+            }
+            // The sender is ours, so it is there.
+            let _changed = views.changed().await;
+        }
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<View> {
+        self.0.subscribe()
+    }
+
+    /// The primary cannot be used: from now on any sentinel is believed.
+    pub(crate) fn forget_epoch(&self) {
+        self.0.send_if_modified(|view| {
+            view.epoch = 0;
+            false
+        });
+    }
+
+    /// A sentinel names a primary. Tells which one was named before, if another was.
+    fn offer(&self, address: &str, epoch: u64) -> Option<Arc<str>> {
+        let mut former = None;
+        self.0.send_if_modified(|view| {
+            if epoch < view.epoch {
+                return false;
+            }
+            view.epoch = epoch;
+            if view.address.as_deref() == Some(address) {
+                return false;
+            }
+            former = view.address.replace(Arc::from(address));
+            true
+        });
+        former
+    }
+}
+
+/// Waits until the sentinels name another primary than `address`.
+pub(crate) async fn superseded(views: &mut watch::Receiver<View>, address: &str) {
+    let other = |view: &View| view.address.as_deref().is_some_and(|now| now != address);
+    if views.wait_for(other).await.is_err() {
+        // Nobody watches any more.
+        std::future::pending().await
+    }
+}
+
+// === impl Sentinel ===
+
+impl Sentinel {
+    /// Never ends.
+    async fn watch(self) {
+        let mut pause = PAUSE_MIN;
+        loop {
+            let since = Instant::now();
+            let Err(error) = self.follow().await;
+            self.stats.trouble.failed(&self.address, &error);
+            pause = match since.elapsed() > ASK_EVERY {
+                true => PAUSE_MIN,
+                false => (pause * 2).min(PAUSE_MAX),
+            };
+            sleep(pause).await;
+        }
+    }
+
+    /// Asks again and again, until that fails.
+    async fn follow(&self) -> io::Result<Infallible> {
+        let deadline = Instant::now() + ANSWER_WITHIN;
+        let mut asked = self.opener.link(&self.address, deadline).await?;
+        // Who has subscribed may ask nothing else.
+        let mut announced = self.opener.link(&self.address, deadline).await?;
+        let mut subscribe = BytesMut::new();
+        resp::command(&mut subscribe, 1 + EVENTS.len());
+        resp::word(&mut subscribe, b"SUBSCRIBE");
+        EVENTS
+            .iter()
+            .for_each(|event| resp::word(&mut subscribe, event));
+        timeout(ANSWER_WITHIN, announced.send(&subscribe)).await??;
+        loop {
+            timeout(ANSWER_WITHIN, self.ask(&mut asked)).await??;
+            self.stats.trouble.over(&self.address);
+            if let Ok(event) = timeout(ASK_EVERY, announced.next()).await {
+                event?;
+            }
+        }
+    }
+
+    /// Asks who the primary is, and since which failover.
+    async fn ask(&self, link: &mut Link) -> io::Result<()> {
+        let mut out = BytesMut::new();
+        for command in [&b"GET-MASTER-ADDR-BY-NAME"[..], b"MASTER"] {
+            resp::command(&mut out, 3);
+            resp::word(&mut out, b"SENTINEL");
+            resp::word(&mut out, command);
+            resp::word(&mut out, self.master.as_bytes());
+        }
+        link.send(&out).await?;
+        let (address, about) = (link.next().await?, link.next().await?);
+        let [host, port] = address.elements() else {
+            return Err(self.not_told(&address));
+        };
+        let (Some(host), Some(port)) = (host.text(), port.text()) else {
+            return Err(self.not_told(&address));
+        };
+        let address = match host.contains(':') {
+            true => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        };
+        if let Some(former) = self.named.offer(&address, epoch(&about)) {
+            self.stats.trouble.primary_changed(&former, &address);
+        }
+        Ok(())
+    }
+
+    fn not_told(&self, reply: &Reply) -> io::Error {
+        match reply {
+            Reply::Error(text) => io::Error::other(crate::connection::shown(text)),
+            _ => {
+                let master = &self.master;
+                io::Error::other(format!("the sentinel knows no master called `{master}`"))
+            }
+        }
+    }
+}
+
+/// The epoch in the reply to `SENTINEL MASTER`; 0 if there is none.
+fn epoch(about: &Reply) -> u64 {
+    let mut pairs = about.elements().chunks_exact(2);
+    let epoch = pairs.find_map(|pair| match pair[0].text()? {
+        "config-epoch" => pair[1].text()?.parse().ok(),
+        _ => None,
+    });
+    epoch.unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn named() -> Named {
+        Named(Arc::new(watch::Sender::default()))
+    }
+
+    #[tokio::test]
+    async fn a_sentinel_that_knows_less_leads_nobody_back() {
+        let named = named();
+        assert_eq!(named.offer("a:1", 3), None);
+        assert_eq!(named.offer("b:1", 4).as_deref(), Some("a:1"));
+        assert_eq!(named.offer("a:1", 3), None);
+        assert_eq!(&*named.address().await, "b:1");
+        named.forget_epoch();
+        assert_eq!(named.offer("a:1", 3).as_deref(), Some("b:1"));
+        assert_eq!(&*named.address().await, "a:1");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_superseded_is_told_at_once_and_nobody_else() {
+        let named = named();
+        named.offer("a:1", 1);
+        let mut views = named.subscribe();
+        let early = timeout(Duration::from_secs(9), superseded(&mut views, "a:1")).await;
+        assert!(early.is_err());
+        named.offer("b:1", 2);
+        superseded(&mut views, "a:1").await;
+    }
+}

@@ -1,0 +1,112 @@
+#![allow(clippy::unwrap_used)]
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{sleep, timeout};
+use tollgate_core::{Charge, Cost, Key, Limit, Span};
+
+use super::*;
+use crate::config::Config;
+use crate::connection::{Hello, Opener};
+use crate::fit::Fitted;
+use crate::lane::Lane;
+use crate::script::{Caller, Scripts};
+use crate::stats::Stats;
+
+/// How long an asker waits.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// A peer that has stopped reading: what is written is buffered, as TLS does, and never leaves.
+struct Stuck;
+
+impl AsyncRead for Stuck {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+}
+
+impl AsyncWrite for Stuck {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+}
+
+fn question() -> Question {
+    let limit = Limit::fixed_window(9, Span::DAY).unwrap();
+    let charge = Charge::new(Key::from_bits(1), &limit, Cost::ONE);
+    Question::of_one(&charge, &Fitted::new(&limit).unwrap())
+}
+
+/// A lane with one session on such a connection; the receiver tells how it ended.
+fn stuck() -> (Lane, Arc<Stats>, oneshot::Receiver<End>) {
+    let stats = Arc::new(Stats::default());
+    let (told, ended) = oneshot::channel();
+    let lane = Lane::new(PATIENCE, Arc::clone(&stats), |shared| async move {
+        let driver = Driver {
+            opener: Opener::new(&Config::single("h:1"), Scripts::new(), None).unwrap(),
+            place: Place::Fixed("h:1".into()),
+            caller: Caller::default(),
+            batch: 64,
+        };
+        let connection = Connection {
+            stream: Box::new(Stuck),
+            input: BytesMut::new(),
+            plain: vec![b'p'; 40],
+            general: vec![b'g'; 40],
+            hello: Hello::default(),
+        };
+        let session = Session::new(&driver, &shared, connection, &"h:1".into());
+        told.send(session.run().await).unwrap();
+    });
+    (lane, stats, ended)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_stops_reading_holds_up_nobody() {
+    let (lane, _, ended) = stuck();
+    for _ in 0..LOST_MAX {
+        let since = Instant::now();
+        let asked = timeout(10 * PATIENCE, lane.ask(question(), 0, false, since)).await;
+        assert!(matches!(asked.unwrap(), Err(Failure::Lost)));
+        assert_eq!(since.elapsed(), PATIENCE);
+    }
+    assert!(!lane.is_up(), "the breaker is open");
+    let ended = timeout(Duration::from_secs(3), ended).await.unwrap();
+    assert_eq!(ended, Ok(End::Broken { was_useful: false }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_lost_is_counted_once() {
+    let (lane, stats, ended) = stuck();
+    let asked = lane.ask(question(), 0, false, Instant::now()).await;
+    assert!(matches!(asked, Err(Failure::Lost)));
+    ended.await.unwrap();
+    assert_eq!(stats.counts().lost, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_that_is_dead_is_noticed_before_it_is_needed() {
+    let (lane, _, ended) = stuck();
+    let ended = timeout(Duration::from_secs(4), ended).await.unwrap();
+    assert_eq!(ended, Ok(End::Broken { was_useful: false }));
+    sleep(PATIENCE).await;
+    assert!(!lane.is_up());
+}

@@ -1,0 +1,96 @@
+//! When somebody has waited too long, and what is done about a server that does not answer.
+
+use std::io;
+
+use tokio::time::Instant;
+
+use super::{LOST_MAX, PROBE_EVERY, SILENCE_MAX, Sent, Session};
+use crate::failure::Failure;
+use crate::lane::Pending;
+use crate::resp;
+
+impl Session<'_> {
+    /// Sets the timer, if it is not set.
+    pub(super) fn arm(&mut self) {
+        if self.rings_at.is_some() {
+            return;
+        }
+        let first = self.oldest().map(|since| since + self.shared.patience);
+        let first = first.or_else(|| self.shared.first_deadline());
+        let now = Instant::now();
+        // Everybody was told; whether the server is well is still to be seen.
+        let is_doubtful = self.is_broken || !self.sent.is_empty();
+        let probe = is_doubtful.then(|| now + PROBE_EVERY);
+        let due = first.or(probe).unwrap_or(self.check_at);
+        let trial = self.trial.as_ref().map_or(due, |trial| trial.at);
+        self.ring_at(due.min(trial).min(self.check_at));
+    }
+
+    /// When the oldest question that is on its way, and that somebody waits for, was asked.
+    fn oldest(&self) -> Option<Instant> {
+        let questions = self.sent.iter().flat_map(|call| match &call.sent {
+            Sent::Plain(questions) | Sent::General(questions) => &questions[..],
+            _ => &[],
+        });
+        let wanted = questions.filter(|pending| pending.is_wanted());
+        wanted.map(|pending| pending.since).min()
+    }
+
+    /// Has the timer ring no later than one of these loses patience.
+    pub(super) fn watch(&mut self, questions: &[Pending]) {
+        let oldest = questions.iter().map(|pending| pending.since).min();
+        if let Some(deadline) = oldest.map(|since| since + self.shared.patience)
+            && self.rings_at.is_none_or(|at| deadline < at)
+        {
+            self.ring_at(deadline);
+        }
+    }
+
+    fn ring_at(&mut self, at: Instant) {
+        self.timer.as_mut().reset(at);
+        self.rings_at = Some(at);
+    }
+
+    /// Tells those who waited too long; opens the breaker, probes, or gives the connection up.
+    pub(super) fn look_at_the_clock(&mut self) -> io::Result<()> {
+        let now = Instant::now();
+        let patience = self.shared.patience;
+        for call in &mut self.sent {
+            let (Sent::Plain(questions) | Sent::General(questions)) = &mut call.sent else {
+                continue;
+            };
+            let late = questions
+                .iter_mut()
+                .filter(|pending| pending.is_wanted() && pending.since + patience <= now);
+            for pending in late {
+                pending.fail(&Failure::Lost);
+                self.shared.stats.lost();
+                self.lost += 1;
+            }
+        }
+        self.shared.expire(now);
+        if self.lost >= LOST_MAX && !self.is_broken {
+            self.is_broken = true;
+            self.shared.set_broken(true);
+        }
+        let waits = self
+            .sent
+            .front()
+            .is_some_and(|call| call.at + SILENCE_MAX < now);
+        if waits && self.heard_at + SILENCE_MAX < now {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let is_probing = self
+            .sent
+            .iter()
+            .any(|call| matches!(call.sent, Sent::Probe));
+        if self.is_broken && !is_probing && self.probed_at + PROBE_EVERY <= now {
+            self.probed_at = now;
+            resp::command(&mut self.out, 1);
+            resp::word(&mut self.out, b"PING");
+            self.sent(Sent::Probe);
+        }
+        self.check_up(now);
+        Ok(())
+    }
+}

@@ -1,0 +1,152 @@
+//! How a store signs in and encrypts.
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+
+use tollgate_redis::{Identity, Secret, Tls};
+use tollgate_rules::Settings;
+
+use crate::config::url::Url;
+
+/// A user, if not the default one, and the password.
+pub(super) type Credentials = (Option<String>, Option<Secret>);
+
+/// The largest file with a password.
+const PASSWORD_BYTES_MAX: usize = 4096;
+
+/// `tls`: a flag, or a map with more about it.
+pub(super) fn encryption(redis: &Settings<'_>, url: Option<&Url>, directory: &Path) -> Option<Tls> {
+    if redis.is_map("tls") {
+        return Some(redis.map("tls", |tls| certified(tls, directory)));
+    }
+    let by_url = url.is_some_and(|url| url.is_encrypted);
+    let is_encrypted = redis.flag("tls", by_url);
+    if by_url && !is_encrypted {
+        let message = "`rediss://` is with TLS, and this is without".to_owned();
+        redis.complain("tls", message, "write `redis://`, or leave out `tls`");
+    }
+    is_encrypted.then(Tls::default)
+}
+
+/// A `tls` map. Says what is wrong with the certificates and with the name.
+fn certified(tls: &Settings<'_>, directory: &Path) -> Tls {
+    let authorities = tls.text("ca").map(|path| directory.join(path));
+    let server_name = tls.text("server_name");
+    let told = |key: &'static str, part: &Tls, message: &str, help: &str| {
+        if let Err(invalid) = part.check() {
+            let why = invalid.source().map(|why| format!(": {why}"));
+            tls.complain(key, format!("{message}{}", why.unwrap_or_default()), help);
+        }
+    };
+    let identity = identity(tls, directory);
+    let part = Tls {
+        authorities,
+        ..Tls::default()
+    };
+    let message = "the certificates cannot be read";
+    told("ca", &part, message, "name a file of certificates (PEM)");
+    let own = Tls {
+        identity,
+        ..Tls::default()
+    };
+    let message = "the certificate and its key cannot be used";
+    told(
+        "cert",
+        &own,
+        message,
+        "name two files (PEM) that belong together",
+    );
+    let name = Tls {
+        server_name,
+        ..Tls::default()
+    };
+    let help = "write the name that is in the certificate, such as `redis.example.net`";
+    told("server_name", &name, "this is no server's name", help);
+    Tls {
+        authorities: part.authorities,
+        server_name: name.server_name,
+        identity: own.identity,
+    }
+}
+
+/// `cert` and `key`: who we are, for servers that ask.
+fn identity(tls: &Settings<'_>, directory: &Path) -> Option<Identity> {
+    let [certificate, key] = ["cert", "key"].map(|name| tls.text(name));
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => Some(Identity {
+            certificate: directory.join(certificate),
+            key: directory.join(key),
+        }),
+        (None, None) => None,
+        (Some(_), None) => {
+            let message = "a certificate without its key".to_owned();
+            tls.complain("cert", message, "add `key: FILE`");
+            None
+        }
+        (None, Some(_)) => {
+            let message = "a key without its certificate".to_owned();
+            tls.complain("key", message, "add `cert: FILE`");
+            None
+        }
+    }
+}
+
+/// The user and the password: from the URL, or from keys of their own.
+pub(super) fn signs_in(redis: &Settings<'_>, url: Option<Url>, directory: &Path) -> Credentials {
+    let username = redis.text("username").filter(|name| !name.is_empty());
+    let written = redis.secret("password").map(|password| {
+        if password.is_empty() {
+            let message = "the password is empty".to_owned();
+            redis.complain("password", message, "write it, or leave out the key");
+        }
+        Secret::new(password)
+    });
+    let in_file = redis.text("password_file").map(|path| {
+        let path = directory.join(path);
+        password_in(&path).unwrap_or_else(|why| {
+            // Not its name: a password may stand in its place.
+            let message = format!("the file with the password {why}");
+            let help = "name a file that holds the password and nothing else";
+            redis.complain("password_file", message, help);
+            Secret::new("")
+        })
+    });
+    let by_url = url.as_ref().is_some_and(|url| url.password.is_some());
+    let told_twice = match (by_url, &written, &in_file) {
+        (_, Some(_), Some(_)) => Some(("password_file", "`password` and `password_file`")),
+        (true, Some(_), None) => Some(("password", "`url` and `password`")),
+        (true, None, Some(_)) => Some(("password_file", "`url` and `password_file`")),
+        _ => None,
+    };
+    if let Some((key, ways)) = told_twice {
+        let message = format!("{ways} both tell a password");
+        redis.complain(key, message, "remove one of them");
+    }
+    let (url_username, url_password) = url.map_or((None, None), |url| (url.username, url.password));
+    if url_username.is_some() && username.is_some() {
+        let message = "`url` and `username` both name a user".to_owned();
+        redis.complain("username", message, "remove one of them");
+    }
+    let password = in_file.or(written).or(url_password);
+    if username.is_some() && password.is_none() {
+        let message = "a user without a password".to_owned();
+        redis.complain("username", message, "add `password_file` or `password`");
+    }
+    (username.or(url_username), password)
+}
+
+/// What a file holds, without the newline at its end.
+fn password_in(path: &Path) -> Result<Secret, String> {
+    let bytes = fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
+    if bytes.len() > PASSWORD_BYTES_MAX {
+        return Err(format!("is larger than {PASSWORD_BYTES_MAX} bytes"));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| "is no text".to_owned())?;
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    let text = text.strip_suffix('\r').unwrap_or(text);
+    if text.is_empty() {
+        return Err("is empty".to_owned());
+    }
+    Ok(Secret::new(text))
+}
