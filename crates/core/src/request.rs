@@ -24,6 +24,9 @@ pub struct Request<'a> {
 pub struct Descriptor<'a> {
     /// Keys and values. Never empty, and no key is empty; a value may be.
     pub entries: Vec<Entry<'a>>,
+    /// Whether entries match rules in whichever order these nest, and not in their own; then no two
+    /// have the same key.
+    pub is_unordered: bool,
     /// What this descriptor costs, if not what the request says.
     pub cost: Option<Cost>,
     /// A limit that stands in place of the rules' own.

@@ -30,8 +30,8 @@ pub use proto::envoy::service::ratelimit::v3::{
 };
 pub use proto::envoy::r#type::v3::RateLimitUnit;
 pub use request::{
-    COST_MAX, DESCRIPTORS_MAX, DOMAIN_BYTES_MAX, ENTRIES_MAX, InvalidRequest, KEY_BYTES_MAX,
-    VALUE_BYTES_MAX, examine, request,
+    COST_MAX, DESCRIPTORS_MAX, DOMAIN_BYTES_MAX, ENTRIES_MAX, InvalidRequest, examine, left_out,
+    request,
 };
 pub use response::{Times, duration, json, response, write_members};
 

@@ -56,6 +56,7 @@ mod tests {
             domain: b"shop",
             descriptors: vec![Descriptor {
                 entries: vec![entry],
+                is_unordered: false,
                 cost: Some(Cost::Take(3)),
                 limit: None,
             }],

@@ -9,17 +9,10 @@ use crate::{RateLimitDescriptor, RateLimitRequest, RateLimitUnit};
 
 /// The longest domain, in bytes.
 pub const DOMAIN_BYTES_MAX: usize = 1024;
-/// The most descriptors in a request.
+/// The most descriptors of a request that are decided on.
 pub const DESCRIPTORS_MAX: usize = 128;
-/// The most entries in a descriptor.
+/// The most entries in a descriptor of `/v1/check`, and of a replay's pattern.
 pub const ENTRIES_MAX: usize = 32;
-/// The longest key, in bytes.
-pub const KEY_BYTES_MAX: usize = 1024;
-/// The longest value, in bytes.
-///
-/// More than the 60 KiB of headers that Envoy takes by default: whoever asks may let a request pass
-/// when it gets an error, so a client must not be able to cause one with a long header.
-pub const VALUE_BYTES_MAX: usize = 64 * 1024;
 /// The largest cost: more than fits in any limit.
 pub const COST_MAX: u64 = 4_294_967_295;
 
@@ -63,24 +56,6 @@ pub enum InvalidRequest {
         /// Which of its entries, from 0.
         entry: usize,
     },
-    /// A key of more than [`KEY_BYTES_MAX`].
-    LongKey {
-        /// Which descriptor, from 0.
-        descriptor: usize,
-        /// Which of its entries, from 0.
-        entry: usize,
-        /// The key's length.
-        bytes: usize,
-    },
-    /// A value of more than [`VALUE_BYTES_MAX`].
-    LongValue {
-        /// Which descriptor, from 0.
-        descriptor: usize,
-        /// Which of its entries, from 0.
-        entry: usize,
-        /// The value's length.
-        bytes: usize,
-    },
     /// A cost of more than [`COST_MAX`].
     HugeCost {
         /// Which descriptor, from 0; `None` for the request's own.
@@ -103,17 +78,19 @@ pub enum InvalidRequest {
 /// 0 is a peek. `is_negative_hits` turns what the descriptor costs into a refund. A denied cost
 /// above 1 is charged unless the rules say otherwise: so Envoy reports what was consumed.
 ///
+/// Whatever a client can put into a request is decided on, because Envoy lets a request pass if the
+/// answer is an error: keys and values of any bytes and any length, any number of entries, and a
+/// cost above [`COST_MAX`] as [`COST_MAX`], which fits in no limit. Of more than
+/// [`DESCRIPTORS_MAX`] descriptors the first are decided on, and only they have a status;
+/// [`left_out`] says how many are not.
+///
 /// # Errors
 ///
 /// [`InvalidRequest`] is the first thing that is wrong, in the order of the request.
 pub fn request(message: &RateLimitRequest) -> Result<Request<'_>, InvalidRequest> {
     let hits = message.hits_addend.max(1);
-    // Before the descriptors are copied: their number is bounded first.
-    if message.descriptors.len() > DESCRIPTORS_MAX {
-        let count = message.descriptors.len();
-        return Err(InvalidRequest::ManyDescriptors { count });
-    }
     let descriptors = message.descriptors.iter().enumerate();
+    let descriptors = descriptors.take(DESCRIPTORS_MAX);
     let request = Request {
         domain: &message.domain,
         descriptors: descriptors
@@ -122,26 +99,25 @@ pub fn request(message: &RateLimitRequest) -> Result<Request<'_>, InvalidRequest
         cost: Cost::from(hits),
         charge_denied: ChargeDenied::Excess,
     };
-    examine(&request)?;
+    examine_domain(&request)?;
+    for (index, descriptor) in request.descriptors.iter().enumerate() {
+        examine_keys(index, descriptor)?;
+    }
     Ok(request)
 }
 
-/// Holds a request, whatever its door, to the maxima of this module.
+/// How many descriptors [`request`] leaves out, because they are more than [`DESCRIPTORS_MAX`].
+pub fn left_out(message: &RateLimitRequest) -> usize {
+    message.descriptors.len().saturating_sub(DESCRIPTORS_MAX)
+}
+
+/// Holds a request of another protocol than Envoy's to the maxima of this module.
 ///
 /// # Errors
 ///
 /// [`InvalidRequest`] is the first thing that is wrong, in the order of the request.
 pub fn examine(request: &Request<'_>) -> Result<(), InvalidRequest> {
-    if request.domain.is_empty() {
-        return Err(InvalidRequest::EmptyDomain);
-    }
-    if request.domain.len() > DOMAIN_BYTES_MAX {
-        let bytes = request.domain.len();
-        return Err(InvalidRequest::LongDomain { bytes });
-    }
-    if request.descriptors.is_empty() {
-        return Err(InvalidRequest::NoDescriptors);
-    }
+    examine_domain(request)?;
     if request.descriptors.len() > DESCRIPTORS_MAX {
         let count = request.descriptors.len();
         return Err(InvalidRequest::ManyDescriptors { count });
@@ -153,38 +129,40 @@ pub fn examine(request: &Request<'_>) -> Result<(), InvalidRequest> {
     Ok(())
 }
 
-fn examine_descriptor(index: usize, of: &Descriptor<'_>) -> Result<(), InvalidRequest> {
-    let descriptor = index;
-    if of.entries.is_empty() {
-        return Err(InvalidRequest::NoEntries { descriptor });
+fn examine_domain(request: &Request<'_>) -> Result<(), InvalidRequest> {
+    if request.domain.is_empty() {
+        return Err(InvalidRequest::EmptyDomain);
     }
+    if request.domain.len() > DOMAIN_BYTES_MAX {
+        let bytes = request.domain.len();
+        return Err(InvalidRequest::LongDomain { bytes });
+    }
+    if request.descriptors.is_empty() {
+        return Err(InvalidRequest::NoDescriptors);
+    }
+    Ok(())
+}
+
+fn examine_descriptor(descriptor: usize, of: &Descriptor<'_>) -> Result<(), InvalidRequest> {
+    examine_keys(descriptor, of)?;
     if of.entries.len() > ENTRIES_MAX {
         let count = of.entries.len();
         return Err(InvalidRequest::ManyEntries { descriptor, count });
     }
-    for (entry, Entry { key, value }) in of.entries.iter().enumerate() {
+    of.cost
+        .map_or(Ok(()), |cost| affordable(Some(descriptor), cost))
+}
+
+fn examine_keys(descriptor: usize, of: &Descriptor<'_>) -> Result<(), InvalidRequest> {
+    if of.entries.is_empty() {
+        return Err(InvalidRequest::NoEntries { descriptor });
+    }
+    for (entry, Entry { key, .. }) in of.entries.iter().enumerate() {
         if key.is_empty() {
             return Err(InvalidRequest::EmptyKey { descriptor, entry });
         }
-        if key.len() > KEY_BYTES_MAX {
-            let bytes = key.len();
-            return Err(InvalidRequest::LongKey {
-                descriptor,
-                entry,
-                bytes,
-            });
-        }
-        if value.len() > VALUE_BYTES_MAX {
-            let bytes = value.len();
-            return Err(InvalidRequest::LongValue {
-                descriptor,
-                entry,
-                bytes,
-            });
-        }
     }
-    of.cost
-        .map_or(Ok(()), |cost| affordable(Some(descriptor), cost))
+    Ok(())
 }
 
 fn affordable(descriptor: Option<usize>, cost: Cost) -> Result<(), InvalidRequest> {
@@ -207,13 +185,15 @@ fn translate(
     let limit = message.limit.as_ref();
     Ok(Descriptor {
         entries: entries.collect(),
+        is_unordered: false,
         cost: cost(message, hits),
         limit: limit.map(|limit| bring(index, limit)).transpose()?,
     })
 }
 
 fn cost(message: &RateLimitDescriptor, hits: u32) -> Option<Cost> {
-    let own = message.hits_addend.as_ref().map(|addend| addend.value);
+    let own = message.hits_addend.as_ref();
+    let own = own.map(|addend| addend.value.min(COST_MAX));
     if !message.is_negative_hits {
         return own.map(Cost::Take);
     }
@@ -275,24 +255,6 @@ impl fmt::Display for InvalidRequest {
                 f,
                 "descriptors[{descriptor}].entries[{entry}] has an empty key; \
                  a value may be empty, a key may not"
-            ),
-            Self::LongKey {
-                descriptor,
-                entry,
-                bytes,
-            } => write!(
-                f,
-                "the key of descriptors[{descriptor}].entries[{entry}] has {bytes} bytes; \
-                 {KEY_BYTES_MAX} is the most"
-            ),
-            Self::LongValue {
-                descriptor,
-                entry,
-                bytes,
-            } => write!(
-                f,
-                "the value of descriptors[{descriptor}].entries[{entry}] has {bytes} bytes; \
-                 {VALUE_BYTES_MAX} is the most"
             ),
             Self::HugeCost { descriptor, units } => {
                 if let Some(descriptor) = descriptor {

@@ -131,6 +131,66 @@ impl Domain {
         }
         found.map(|index| &self.rules[index])
     }
+
+    /// The rule for entries in whichever order rules nest, the first in the order of the files, and
+    /// the entries in its order.
+    pub(crate) fn find_in_any_order<'e>(
+        &self,
+        entries: &[Entry<'e>],
+    ) -> Option<(&Rule, Vec<Entry<'e>>)> {
+        let mut search = Search {
+            left: entries.to_vec(),
+            path: Vec::with_capacity(entries.len()),
+            found: None,
+        };
+        search.descend(&self.top);
+        let (rule, path) = search.found?;
+        Some((&self.rules[rule], path))
+    }
+}
+
+/// A search for rules that nest the entries of a descriptor in any order.
+struct Search<'e> {
+    /// Entries that are not on the way to the present level.
+    left: Vec<Entry<'e>>,
+    /// Those that are, from the top.
+    path: Vec<Entry<'e>>,
+    /// The first rule in the order of the files, and its path.
+    found: Option<(usize, Vec<Entry<'e>>)>,
+}
+
+// === impl Search ===
+
+impl Search<'_> {
+    /// Looks at every descriptor of the file that some of the entries lead to, each at most once:
+    /// no two entries have the same key.
+    fn descend(&mut self, level: &Level) {
+        for index in 0..self.left.len() {
+            let Some(branch) = level.branch(&self.left[index]) else {
+                continue;
+            };
+            let entry = self.left.swap_remove(index);
+            self.path.push(entry);
+            if self.left.is_empty() {
+                self.meet(branch.rule);
+            } else {
+                self.descend(&branch.below);
+            }
+            self.path.pop();
+            self.left.push(entry);
+            let last = self.left.len() - 1;
+            self.left.swap(index, last);
+        }
+    }
+
+    fn meet(&mut self, rule: Option<usize>) {
+        let first = self.found.as_ref().map(|(first, _)| *first);
+        if let Some(rule) = rule
+            && first.is_none_or(|first| rule < first)
+        {
+            self.found = Some((rule, self.path.clone()));
+        }
+    }
 }
 
 // === impl Level ===

@@ -1,5 +1,6 @@
 //! What a request meets: descriptors in, charges out, and the verdict back to descriptors.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -98,14 +99,20 @@ fn matched<'s, H: KeyHasher>(
     cost: Cost,
     hasher: &H,
 ) -> Part<'s> {
-    let entries = &descriptor.entries;
-    let Some(rule) = domain.find(entries) else {
+    let found = if descriptor.is_unordered {
+        let found = domain.find_in_any_order(&descriptor.entries);
+        found.map(|(rule, entries)| (rule, Cow::Owned(entries)))
+    } else {
+        let found = domain.find(&descriptor.entries);
+        found.map(|rule| (rule, Cow::Borrowed(&descriptor.entries[..])))
+    };
+    let Some((rule, entries)) = found else {
         return Part::Nothing;
     };
     let RuleLimit::Limited { limit, past } = &rule.limit else {
         return Part::Unlimited(rule);
     };
-    let steps = rule.path.iter().zip(entries);
+    let steps = rule.path.iter().zip(&*entries);
     let values = steps
         .filter(|(step, _)| step.distinguishes)
         .map(|(_, entry)| entry.value);
@@ -117,7 +124,7 @@ fn matched<'s, H: KeyHasher>(
         past,
         key: hasher.key(parts),
         cost,
-        metric: rule.metric(entries),
+        metric: rule.metric(&entries),
     }
 }
 

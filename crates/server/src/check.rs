@@ -1,19 +1,20 @@
 //! `/v1/check`: what it asks, and how it is answered.
 
-use std::fmt;
-
 use axum::response::Response;
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde::de::Error;
 use serde_json::{Map, Value, json};
 use tollgate_core::{
-    Answer, ChargeDenied, Cost, Decision, Denial, Descriptor, Enforcement, Entry, Escaped, Grant,
-    Limited, Request, RuleName, Status, Wait,
+    Answer, ChargeDenied, Cost, Decision, Denial, Descriptor, Enforcement, Escaped, Grant, Limited,
+    Request, RuleName, Status, Wait,
 };
 use tollgate_http::{MEDIA_TYPE, Problem};
 use tollgate_rls::duration;
 
+use crate::check::described::Described;
 use crate::reply::{Failure, reply};
+
+mod described;
 
 /// The body of a question.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
@@ -27,20 +28,6 @@ pub(crate) struct Check {
     /// Only asks.
     #[serde(default)]
     peek: bool,
-}
-
-/// A descriptor: `{"entries": [{"key": …, "value": …}]}`, or `{"user": "ann", "path": "/x"}`, whose
-/// order counts.
-#[derive(Debug, PartialEq, Eq)]
-struct Described(Vec<(String, String)>);
-
-/// An entry in the long form.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Pair {
-    key: String,
-    #[serde(default)]
-    value: String,
 }
 
 const fn one() -> i64 {
@@ -74,6 +61,7 @@ impl Check {
         };
         let descriptors = self.descriptors.iter().map(|described| Descriptor {
             entries: described.entries(),
+            is_unordered: described.is_unordered,
             ..Descriptor::default()
         });
         let request = Request {
@@ -85,71 +73,6 @@ impl Check {
         tollgate_rls::examine(&request)?;
         Ok(request)
     }
-}
-
-// === impl Described ===
-
-impl Described {
-    fn entries(&self) -> Vec<Entry<'_>> {
-        let entries = self.0.iter().map(|(key, value)| Entry {
-            key: key.as_bytes(),
-            value: value.as_bytes(),
-        });
-        entries.collect()
-    }
-}
-
-impl<'de> Deserialize<'de> for Described {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Described, D::Error> {
-        deserializer.deserialize_map(Entries)
-    }
-}
-
-struct Entries;
-
-impl<'de> Visitor<'de> for Entries {
-    type Value = Described;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a descriptor, such as {\"user\": \"ann\"}")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Described, A::Error> {
-        let mut entries = Vec::new();
-        let mut long = false;
-        while let Some(key) = map.next_key::<String>()? {
-            if long {
-                let text = format!("`{key}` beside `entries`; write every pair into `entries`");
-                return Err(A::Error::custom(text));
-            }
-            match map.next_value::<Value>()? {
-                Value::String(text) => entries.push((key, text)),
-                value @ (Value::Bool(_) | Value::Number(_)) => {
-                    entries.push((key, value.to_string()));
-                }
-                Value::Array(pairs) if key == "entries" && entries.is_empty() => {
-                    for pair in pairs {
-                        entries.push(pair_of(pair).map_err(A::Error::custom)?);
-                    }
-                    long = true;
-                }
-                _ => {
-                    let text = format!("the value of `{key}` must be text");
-                    return Err(A::Error::custom(text));
-                }
-            }
-        }
-        Ok(Described(entries))
-    }
-}
-
-fn pair_of(value: Value) -> Result<(String, String), String> {
-    if !value.is_object() {
-        return Err("an entry is an object with `key` and `value`".to_owned());
-    }
-    let pair = serde_json::from_value(value).map_err(|error| format!("entries: {error}"))?;
-    let Pair { key, value } = pair;
-    Ok((key, value))
 }
 
 /// The answer to a question: 200, or 429 with a problem document that has the same members.
@@ -174,6 +97,9 @@ pub(crate) fn verdict(request: &Request<'_>, answer: &Answer) -> Response {
     if answer.is_over_soft() {
         members.insert("overSoft".to_owned(), json!(true));
     }
+    let is_matched = |status: &Status| !matches!(status, Status::NoLimit);
+    let matched = answer.statuses.iter().any(is_matched);
+    members.insert("matched".to_owned(), json!(matched));
     let limits = answer.statuses.iter().map(|status| told(status, answer));
     members.insert("limits".to_owned(), limits.collect());
     let media_type = problem.map_or("application/json", |_| MEDIA_TYPE);

@@ -123,6 +123,7 @@ impl RateLimitService for Calls {
         let began = Instant::now();
         let request = tollgate_rls::request(&message)
             .map_err(|invalid| Status::invalid_argument(invalid.to_string()))?;
+        self.metrics.left_out(NAME, &message);
         let decided = self.engine.decide(&request).await.map_err(store_failed)?;
         self.metrics.decided(NAME, began.elapsed());
         Ok(Response::new(self.options.response(&request, &decided)))

@@ -118,6 +118,7 @@ impl Desk {
         let message =
             tollgate_rls::read(&body).map_err(|error| Failure::bad_request(error.to_string()))?;
         let request = tollgate_rls::request(&message)?;
+        self.metrics.left_out(NAME, &message);
         self.permit(&request)?;
         let decided = self.decide(&request).await?;
         let mut json = self.options.json(&request, &decided);

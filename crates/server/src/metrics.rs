@@ -1,6 +1,6 @@
 //! What the operator sees: counters, gauges and histograms, for Prometheus.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
@@ -8,6 +8,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use tollgate_rls::{DESCRIPTORS_MAX, RateLimitRequest};
+use tracing::warn;
 
 mod budget;
 
@@ -30,6 +32,7 @@ pub(crate) struct Metrics {
     registry: Registry,
     latency: Family<DoorLabel, Histogram, fn() -> Histogram>,
     errors: Family<ErrorLabel, Counter>,
+    left_out: Family<DoorLabel, Counter>,
     connections: Family<DoorLabel, Gauge>,
     closed: Family<ClosedLabel, Counter>,
     reloads: Family<ReloadLabel, Counter>,
@@ -58,6 +61,7 @@ impl Metrics {
         let metrics = Metrics {
             latency: Family::new_with_constructor(latency_buckets),
             errors: Family::default(),
+            left_out: Family::default(),
             connections: Family::default(),
             closed: Family::default(),
             reloads: Family::default(),
@@ -74,6 +78,11 @@ impl Metrics {
             "request_errors",
             "Requests that got an error in place of an answer, by door and kind",
             metrics.errors.clone(),
+        );
+        registry.register(
+            "descriptors_left_out",
+            "Descriptors that were not decided on, because their request has more than 128",
+            metrics.left_out.clone(),
         );
         registry.register(
             "connections",
@@ -129,6 +138,25 @@ impl Metrics {
     pub(crate) fn failed(&self, door: DoorName, kind: &'static str) {
         let labels = [("door", door), ("kind", kind)];
         self.errors.get_or_create(&labels).inc();
+    }
+
+    /// Counts the descriptors of a request that are not decided on; the log says it once.
+    pub(crate) fn left_out(&self, door: DoorName, message: &RateLimitRequest) {
+        static SAID: Once = Once::new();
+        let count = tollgate_rls::left_out(message);
+        if count == 0 {
+            return;
+        }
+        let left_out = self.left_out.get_or_create(&[("door", door)]);
+        left_out.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
+        SAID.call_once(|| {
+            warn!(
+                door,
+                count,
+                "a request has more than {DESCRIPTORS_MAX} descriptors; only the first are \
+                 decided on. See tollgate_descriptors_left_out_total"
+            );
+        });
     }
 
     /// The gauge of a door's open connections.

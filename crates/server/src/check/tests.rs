@@ -7,7 +7,7 @@ fn entries(json: &str) -> Vec<(String, String)> {
     check
         .descriptors
         .into_iter()
-        .flat_map(|one| one.0)
+        .flat_map(|one| one.pairs)
         .collect()
 }
 
@@ -32,6 +32,39 @@ fn both_forms_of_a_descriptor_keep_their_order() {
         entries(named),
         expected.map(|(k, v)| (k.to_owned(), v.to_owned()))
     );
+}
+
+#[test]
+fn nothing_is_there_twice() {
+    for (json, name) in [
+        (r#"{"user":"a","user":"a"}"#, "user"),
+        (r#"{"user":"a","path":"/","user":"b"}"#, "user"),
+        (r#"{"entries":[{"key":"k","key":"x"}]}"#, "key"),
+        (
+            r#"{"entries":[{"key":"k","value":"v","value":"w"}]}"#,
+            "value",
+        ),
+        (r#"{"entries":[],"entries":[]}"#, "entries"),
+    ] {
+        let json = format!(r#"{{"domain":"d","descriptors":[{json}]}}"#);
+        let detail = Check::read(json.as_bytes()).unwrap_err().problem.detail;
+        let is_told = detail.contains("duplicate") || detail.contains("beside");
+        assert!(is_told && detail.contains(name), "{json}: {detail}");
+    }
+    let twice = r#"{"domain":"d","domain":"d","descriptors":[{"k":"v"}]}"#;
+    let detail = Check::read(twice.as_bytes()).unwrap_err().problem.detail;
+    assert!(detail.contains("duplicate field `domain`"), "{detail}");
+}
+
+#[test]
+fn only_the_short_form_has_no_order() {
+    let is_unordered = |descriptor: &str| {
+        let json = format!(r#"{{"domain":"d","descriptors":[{descriptor}]}}"#);
+        let check = Check::read(json.as_bytes()).unwrap();
+        check.request().unwrap().descriptors[0].is_unordered
+    };
+    assert!(is_unordered(r#"{"b":"1","a":"2"}"#));
+    assert!(!is_unordered(r#"{"entries":[{"key":"b"},{"key":"a"}]}"#));
 }
 
 #[test]

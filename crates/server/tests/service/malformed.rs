@@ -61,10 +61,6 @@ async fn bodies_that_cannot_be_decided_on() {
             "limit.unit is 0",
         ),
         (
-            one(&format!(r#"{entries},"hitsAddend":"18446744073709551615""#)),
-            "a cost of 18446744073709551615",
-        ),
-        (
             r#"{"domain":"d","hitsAddend":4294967296}"#.to_owned(),
             "hitsAddend and requestsPerUnit are whole numbers",
         ),
@@ -105,15 +101,6 @@ async fn messages_that_cannot_be_decided_on() {
             unit: 77,
         });
     });
-    case("a cost of 18446744073709551615", |m| {
-        m.descriptors[0].hits_addend = Some(u64::MAX.into());
-    });
-    case("129 descriptors", |m| {
-        m.descriptors = vec![m.descriptors[0].clone(); 129];
-    });
-    case("has 65537 bytes", |m| {
-        m.descriptors[0].entries[0].value = b"v".repeat(65_537);
-    });
     for (message, expected) in cases {
         let status = client.send(message).await.unwrap_err();
         assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
@@ -127,6 +114,43 @@ async fn messages_that_cannot_be_decided_on() {
 struct Wrong {
     #[prost(uint32, tag = "1")]
     domain: u32,
+}
+
+#[tokio::test]
+async fn sizes_that_a_client_chooses_are_limited_like_any_others() {
+    let house = House::on("domain: d\ndescriptors: [{key: k, rate_limit: 1/day}]\n").await;
+    let client = grpc_client::Client::to(house.grpc()).await;
+    let cases: [fn(&mut RateLimitRequest); 3] = [
+        |m| m.descriptors[0].entries[0].value = b"v".repeat(500_000),
+        |m| {
+            m.descriptors[0].entries[0].value = b"many".to_vec();
+            let nowhere = good().descriptors[0].clone();
+            m.descriptors.extend(vec![nowhere; 200]);
+            m.descriptors[1..]
+                .iter_mut()
+                .for_each(|one| one.entries[0].key = b"x".to_vec());
+        },
+        |m| m.descriptors[0].hits_addend = Some(u64::MAX.into()),
+    ];
+    for (index, change) in cases.into_iter().enumerate() {
+        let mut message = good();
+        change(&mut message);
+        let answer = client.send(message.clone()).await.unwrap();
+        let expected = if index < 2 {
+            Code2::Ok
+        } else {
+            Code2::OverLimit
+        };
+        assert_eq!(answer.overall_code(), expected, "{index}");
+        assert!(answer.statuses.len() <= 128, "{index}");
+        let answer = client.send(message).await.unwrap();
+        assert_eq!(answer.overall_code(), Code2::OverLimit, "{index}");
+    }
+    let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
+    assert!(
+        metrics.contains("descriptors_left_out_total{door=\"grpc\"} 146"),
+        "{metrics}"
+    );
 }
 
 #[tokio::test]

@@ -36,7 +36,7 @@ async fn a_check_tells_every_limit_and_its_headers() {
     let reply = client.post("/v1/check", question).await;
     let expected = json!({
         "allowed": true,
-        "domain": "shop",
+        "domain": "shop", "matched": true,
         "limits": [
             {"outcome": "allowed", "rule": "user", "name": "per-user", "limit": 2, "window": "1m",
              "algorithm": "fixed_window", "remaining": 1, "reset": "60s"},
@@ -281,4 +281,35 @@ async fn a_limit_brought_along_stands_in_place_of_the_rules() {
     assert_eq!(response.overall_code(), Code::OverLimit);
     let limit = response.statuses[0].current_limit.as_ref().unwrap();
     assert_eq!(limit.requests_per_unit, 1);
+}
+
+#[tokio::test]
+async fn members_match_rules_in_whichever_order_they_nest() {
+    let rules = "domain: d\ndescriptors:\n- key: ip\n  descriptors:\n  - key: path\n    \
+                 rate_limit: 1/day\n";
+    let house = House::on(rules).await;
+    let mut client = Client::to(house.http()).await;
+    for (descriptor, status) in [
+        (r#"{"ip":"1","path":"/"}"#, 200),
+        (r#"{"path":"/","ip":"1"}"#, 429),
+        (r#"{"path":"1","ip":"/"}"#, 200),
+    ] {
+        let body = format!(r#"{{"domain":"d","descriptors":[{descriptor}]}}"#);
+        let reply = client.post("/v1/check", &body).await;
+        assert_eq!(reply.status, status, "{descriptor}: {reply:?}");
+        assert_eq!(reply.json()["matched"], true, "{descriptor}: {reply:?}");
+    }
+    let body = r#"{"domain":"d","descriptors":[{"ip":"1","path":"/","user":"a"},{"ip":"1"}]}"#;
+    let reply = client.post("/v1/check", body).await;
+    assert_eq!(
+        (reply.status, &reply.json()["matched"]),
+        (200, &false.into())
+    );
+    let ordered = r#"{"domain":"d","descriptors":[{"entries":[
+        {"key":"path","value":"/"},{"key":"ip","value":"1"}]}]}"#;
+    let reply = client.post("/v1/check", ordered).await;
+    assert_eq!(
+        (reply.status, &reply.json()["matched"]),
+        (200, &false.into())
+    );
 }

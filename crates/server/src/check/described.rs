@@ -1,0 +1,188 @@
+//! A descriptor of `/v1/check`, in either of its forms. Nothing in it may be there twice: of two
+//! members with one name a parser keeps one, and a limit that waits for the other never counts.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Number;
+use tollgate_core::Entry;
+
+/// A descriptor: `{"entries": [{"key": …, "value": …}]}`, whose order counts, or
+/// `{"user": "ann", "path": "/x"}`, whose order does not.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Described {
+    pub(super) pairs: Vec<(String, String)>,
+    pub(super) is_unordered: bool,
+}
+
+/// An entry in the long form.
+struct Pair(String, String);
+
+/// The members of [`Pair`].
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PairMembers {
+    key: String,
+    #[serde(default)]
+    value: String,
+}
+
+/// The value of a member.
+enum Said {
+    Text(String),
+    Pairs(Vec<Pair>),
+    /// Neither: `null`, an object, or a list of which none is expected.
+    Other,
+}
+
+/// Reads a [`Said`], as pairs if it is a list and the member is `entries`.
+struct ReadSaid {
+    is_entries: bool,
+}
+
+struct ReadDescribed;
+struct ReadPair;
+
+// === impl Described ===
+
+impl Described {
+    pub(super) fn entries(&self) -> Vec<Entry<'_>> {
+        let entries = self.pairs.iter().map(|(key, value)| Entry {
+            key: key.as_bytes(),
+            value: value.as_bytes(),
+        });
+        entries.collect()
+    }
+}
+
+impl<'de> Deserialize<'de> for Described {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Described, D::Error> {
+        deserializer.deserialize_map(ReadDescribed)
+    }
+}
+
+impl<'de> Visitor<'de> for ReadDescribed {
+    type Value = Described;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a descriptor, such as {\"user\": \"ann\"}")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Described, A::Error> {
+        let mut pairs: Vec<(String, String)> = Vec::new();
+        let mut is_long = false;
+        while let Some(key) = map.next_key::<String>()? {
+            if is_long {
+                let text = format!("`{key}` beside `entries`; write every pair into `entries`");
+                return Err(A::Error::custom(text));
+            }
+            if pairs.iter().any(|(known, _)| *known == key) {
+                let text = format!(
+                    "duplicate member `{key}`; to describe both values, send two \
+                     descriptors"
+                );
+                return Err(A::Error::custom(text));
+            }
+            let is_entries = key == "entries" && pairs.is_empty();
+            match map.next_value_seed(ReadSaid { is_entries })? {
+                Said::Text(text) => pairs.push((key, text)),
+                Said::Pairs(list) => {
+                    pairs = list
+                        .into_iter()
+                        .map(|Pair(key, value)| (key, value))
+                        .collect();
+                    is_long = true;
+                }
+                Said::Other => {
+                    let text = format!("the value of `{key}` must be text");
+                    return Err(A::Error::custom(text));
+                }
+            }
+        }
+        Ok(Described {
+            pairs,
+            is_unordered: !is_long,
+        })
+    }
+}
+
+// === values ===
+
+impl<'de> DeserializeSeed<'de> for ReadSaid {
+    type Value = Said;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Said, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ReadSaid {
+    type Value = Said;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("text")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Said, E> {
+        Ok(Said::Text(text.to_owned()))
+    }
+
+    fn visit_bool<E: Error>(self, flag: bool) -> Result<Said, E> {
+        Ok(Said::Text(flag.to_string()))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Said, E> {
+        Ok(Said::Text(number.to_string()))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Said, E> {
+        Ok(Said::Text(number.to_string()))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Said, E> {
+        let number = Number::from_f64(number).map(|number| Said::Text(number.to_string()));
+        Ok(number.unwrap_or(Said::Other))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Said, E> {
+        Ok(Said::Other)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Said, A::Error> {
+        if !self.is_entries {
+            while list.next_element::<IgnoredAny>()?.is_some() {}
+            return Ok(Said::Other);
+        }
+        let mut pairs = Vec::new();
+        while let Some(pair) = list.next_element()? {
+            pairs.push(pair);
+        }
+        Ok(Said::Pairs(pairs))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Said, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Said::Other)
+    }
+}
+
+impl<'de> Deserialize<'de> for Pair {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Pair, D::Error> {
+        deserializer.deserialize_map(ReadPair)
+    }
+}
+
+impl<'de> Visitor<'de> for ReadPair {
+    type Value = Pair;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an entry is an object with `key` and `value`")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Pair, A::Error> {
+        let PairMembers { key, value } = PairMembers::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(Pair(key, value))
+    }
+}
