@@ -48,17 +48,21 @@ enum Level {
 pub(crate) fn run(args: &Args) -> ExitCode {
     let config = match Config::read(&args.config) {
         Ok(config) => config,
-        Err(error @ ConfigError::Unreadable(_)) => {
-            let why = with_reasons(&error);
-            complain_of(&format!("{why}; {NO_SETTINGS}"));
-            return ExitCode::from(2);
-        }
         Err(error) => {
-            complain(&error);
+            let why = with_reasons(&error);
+            let why = match error {
+                ConfigError::Unreadable(_) => format!("{why}; {NO_SETTINGS}"),
+                _ => why,
+            };
+            // Nothing else is logged, so that what the settings say of the log does not matter.
+            let log = args.log(Log::default());
+            let _ = tollgate_server::init_log(&log);
+            complain_in(log.format, &why);
             return ExitCode::from(2);
         }
     };
-    if let Err(error) = tollgate_server::init_log(&args.log(config.log)) {
+    let log = args.log(config.log);
+    if let Err(error) = tollgate_server::init_log(&log) {
         complain(&*error);
     }
     tollgate_server::fit_address_space();
@@ -69,19 +73,27 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            complain(&error);
+            complain_in(log.format, &with_reasons(&error));
             return ExitCode::FAILURE;
         }
     };
     match runtime.block_on(tollgate_server::serve(&config)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&error);
+            complain_in(log.format, &with_reasons(&error));
             match error {
                 ServeError::Unreadable(_) | ServeError::Store { .. } => ExitCode::from(2),
                 _ => ExitCode::FAILURE,
             }
         }
+    }
+}
+
+/// Says why the service does not start: as a line of the log, if programs read that.
+fn complain_in(format: LogFormat, why: &str) {
+    match format {
+        LogFormat::Text => complain_of(why),
+        LogFormat::Json => tollgate_server::log_start_error(why),
     }
 }
 

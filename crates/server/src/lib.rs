@@ -77,7 +77,7 @@ pub use config::{
     Config, ConfigError, DEFAULT_STORE, Limits, Listen, Log, LogFormat, LogLevel, Memory,
     OtherStore, Place, STORES_MAX,
 };
-pub use log::init as init_log;
+pub use log::{init as init_log, log_start_error};
 pub use metrics::VALUE_SERIES_MAX;
 pub use reclaim::fit_address_space;
 pub use reload::Outcome;

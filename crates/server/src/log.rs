@@ -43,3 +43,8 @@ pub fn init(log: &Log) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     }
     Ok(())
 }
+
+/// Logs why the service does not start, for programs that read its log.
+pub fn log_start_error(text: &str) {
+    tracing::error!("{}", text.trim_end());
+}

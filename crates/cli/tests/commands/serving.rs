@@ -110,3 +110,21 @@ fn a_second_signal_stops_at_once() {
     service.logged(|line| line["level"] == "WARN");
     assert_eq!(service.process.wait().unwrap().code(), Some(0));
 }
+
+#[test]
+fn start_up_errors_are_json_where_the_log_is() {
+    let wrong = directory(&[("rules.yaml", RULES), ("tollgate.yaml", "rlues: x\n")]);
+    for words in [
+        &["serve", "--log-format", "json"][..],
+        &["serve", "--log-format", "json", "nowhere.yaml"],
+    ] {
+        let output = run(wrong.path(), words);
+        assert_eq!(output.status.code(), Some(2));
+        let text = String::from_utf8(output.stderr).unwrap();
+        for line in text.lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(line["level"], "ERROR", "{text}");
+        }
+        assert!(!text.is_empty());
+    }
+}
