@@ -33,8 +33,8 @@ pub(crate) struct Account {
     plan: Plan,
     tabs: Vec<Tab>,
     open: BTreeMap<u64, Open>,
-    /// Decisions of several counters that ended lately, which rivals may have waited for.
-    ended: Vec<(u64, u64, Vec<usize>)>,
+    /// When decisions over several counters were made, which rivals may have waited for.
+    ended: Vec<(u64, Vec<usize>)>,
     /// Consequences of faults may last until then.
     disturbed_until: u64,
     /// Instances that were started.
@@ -168,9 +168,9 @@ impl Account {
             }
             Outcome::Cancelled => self.undecided(&open, now),
         }
-        if open.parts.len() > 1 && !matches!(outcome, Outcome::Cancelled) {
+        if open.parts.len() > 1 && matches!(outcome, Outcome::Decided(_)) {
             let counters = open.parts.iter().map(|part| part.counter).collect();
-            self.ended.push((open.from, now, counters));
+            self.ended.push((now, counters));
         }
     }
 
@@ -334,16 +334,12 @@ impl Account {
         }
         let counters: Vec<usize> = open.parts.iter().map(|part| part.counter).collect();
         let meets = |others: &[usize]| others.iter().any(|other| counters.contains(other));
-        let is_rival = |rival: &&Open| {
-            let others: Vec<usize> = rival.parts.iter().map(|part| part.counter).collect();
-            others.len() > 1 && meets(&others)
-        };
-        let has_rivals = self.open.values().any(|rival| is_rival(&rival))
-            || self
-                .ended
-                .iter()
-                .any(|(_, to, others)| *to >= open.from && meets(others));
-        if !has_rivals {
+        // Rivals may have been first; but then one of them was, and did not wait for nobody.
+        let has_progress = self
+            .ended
+            .iter()
+            .any(|(to, others)| *to >= open.from && meets(others));
+        if !has_progress {
             let why = format!("decision {number} had no answer although all was well: {why}");
             self.fail(now, &why);
         }

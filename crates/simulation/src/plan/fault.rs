@@ -94,6 +94,9 @@ impl Faults {
         for _ in 0..random.pick(&[0, 1, 1, 1, 2, 2, 3, 5]) {
             faults.0 |= 1 << random.small(0, Faults::KINDS - 1);
         }
+        if random.chance(25) {
+            faults.0 |= 1 << Faults::CANCEL;
+        }
         faults
     }
 
