@@ -211,10 +211,13 @@ impl Redis {
 
     /// Decides what is not on lease.
     async fn decide_on(&self, charges: &[Charge<'_>], spend: Spend) -> Result<Verdict, StoreError> {
-        if let Some(verdict) = self.decide_here(charges).await? {
+        // One budget, whoever is asked in the course of it.
+        let mut began = None;
+        if let Some(verdict) = self.decide_here(charges, &mut began).await? {
             return Ok(verdict);
         }
-        self.decide_there(charges, spend).await
+        let since = began.unwrap_or_else(Instant::now);
+        self.decide_there(charges, spend, since).await
     }
 
     /// Asks Redis, unless it has refused lately.
@@ -222,8 +225,8 @@ impl Redis {
         &self,
         charges: &[Charge<'_>],
         spend: Spend,
+        since: Instant,
     ) -> Result<Verdict, StoreError> {
-        let since = Instant::now();
         for charge in charges {
             if matches!(charge.cost, Cost::Refund(_)) {
                 self.refusals.forget(charge.key);

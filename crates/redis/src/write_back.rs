@@ -114,16 +114,17 @@ impl Redis {
     pub(crate) async fn decide_here(
         &self,
         charges: &[Charge<'_>],
+        began: &mut Option<Instant>,
     ) -> Result<Option<Verdict>, StoreError> {
         let mode = |charge: &Charge<'_>| charge.sharing.mode;
         if !charges.iter().any(|charge| mode(charge) == Mode::WriteBack) {
             return Ok(None);
         }
         if !charges.iter().all(is_counted_here) {
-            self.give_up(charges).await;
+            self.give_up(charges, *began.get_or_insert_with(Instant::now))
+                .await;
             return Ok(None);
         }
-        let mut since = None;
         for _ in 0..ASKS_MAX {
             let outcome = match charges {
                 [charge] => self.table().decide(charge)?,
@@ -133,7 +134,7 @@ impl Redis {
                 Outcome::Decided(verdict) => return Ok(Some(verdict)),
                 outcome => outcome,
             };
-            let since = *since.get_or_insert_with(Instant::now);
+            let since = *began.get_or_insert_with(Instant::now);
             match (outcome, charges) {
                 (Outcome::NoRoom, _) => break,
                 (Outcome::Redis(fitted), [charge]) => {
@@ -145,7 +146,8 @@ impl Redis {
                 (outcome, _) => self.learn(outcome, since).await?,
             }
         }
-        self.give_up(charges).await;
+        self.give_up(charges, *began.get_or_insert_with(Instant::now))
+            .await;
         Ok(None)
     }
 
@@ -214,8 +216,7 @@ impl Redis {
 
     /// Reports what is known of these keys before Redis decides. If that fails, the decision will
     /// find out.
-    async fn give_up(&self, charges: &[Charge<'_>]) {
-        let since = Instant::now();
+    async fn give_up(&self, charges: &[Charge<'_>], since: Instant) {
         for _ in 0..ASKS_MAX {
             let keys = charges.iter().map(|charge| charge.key);
             let Some(outcome) = self.table().give_up(keys) else {

@@ -313,7 +313,11 @@ impl Account {
         let heard = open.from.saturating_sub(DENIAL_CACHE_MAX);
         let refunds = tab.refunds.iter().filter(|refund| refund.to < heard);
         let refunds: u64 = refunds.map(|refund| refund.units).sum();
-        let refunds = refunds.saturating_sub(tab.lost_refunds);
+        let refunds = match bound.is_long() {
+            true => refunds.saturating_sub(tab.lost_refunds),
+            // They may have given back what was forgotten by now.
+            false => 0,
+        };
         let used = sum(&tab.allowed) + sum(&tab.unknown) + on_their_way;
         let used = used.saturating_sub(refunds);
         let capacity = u64::from(counter.limits[by.version].capacity());

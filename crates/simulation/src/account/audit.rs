@@ -5,9 +5,6 @@ use tollgate_core::{Decision, Mode};
 use super::{Account, Bound, MILLI, Tab, Taken};
 use crate::plan::Plan;
 
-/// A limit whose time does not pass during a run.
-const LONG: u64 = 1_000_000 * MILLI;
-
 impl Account {
     /// All is well, and whatever was out has come back: what is used must be what was allowed.
     ///
@@ -16,7 +13,7 @@ impl Account {
         let plan = &self.plan.counters[counter];
         let bound = Bound::new(plan, self.plan.setup.base_micros, &self.jumps);
         let tab = &self.tabs[counter];
-        if bound.memory() < LONG || !self.jumps.is_empty() || plan.limits.len() > 1 {
+        if !bound.is_long() || !self.jumps.is_empty() || plan.limits.len() > 1 {
             return;
         }
         let limit = &plan.limits[0];

@@ -5,6 +5,9 @@ use tollgate_core::{Algorithm, Limit};
 use super::{MILLI, Taken};
 use crate::plan::Counter;
 
+/// A limit that remembers this long forgets nothing during a run.
+const LONG: u64 = 1_000_000 * MILLI;
+
 /// What a counter's limits allow.
 pub(super) struct Bound<'p> {
     counter: &'p Counter,
@@ -32,6 +35,11 @@ impl<'p> Bound<'p> {
             None => 2 * limit.window().as_nanos(),
         };
         self.counter.limits.iter().map(memory).max().unwrap_or(0)
+    }
+
+    /// Whether nothing is forgotten during a run.
+    pub(super) fn is_long(&self) -> bool {
+        self.memory() >= LONG
     }
 
     /// The most units of all versions of the limit between two moments.
