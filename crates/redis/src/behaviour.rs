@@ -211,8 +211,9 @@ fn a_batch_equals_its_requests_in_order() {
                 });
                 requests.push(charges.collect());
             }
-            // Plain requests have a script of their own, which is called first.
-            requests.sort_by_key(|charges| !is_plain(charges));
+            // Plain requests have a script of their own, which is called first, and peeks have
+            // calls of their own.
+            requests.sort_by_key(|charges| (!is_plain(charges), writes(charges)));
             let got = subject.decide_together(now, &requests);
             for (charges, got) in requests.iter().zip(got) {
                 let want = ledger.decide(now, charges).expect("a few charges");
@@ -225,6 +226,14 @@ fn a_batch_equals_its_requests_in_order() {
             "nothing was batched: {counts:?}"
         );
     });
+}
+
+fn writes(charges: &[Charge<'_>]) -> bool {
+    let writes = |charge: &Charge<'_>| match charge.cost {
+        Cost::Take(units) | Cost::Refund(units) => units > 0,
+        Cost::Peek(_) => false,
+    };
+    charges.iter().any(writes)
 }
 
 fn is_plain(charges: &[Charge<'_>]) -> bool {

@@ -268,7 +268,12 @@ impl<'d> Session<'d> {
         if questions.is_empty() {
             return;
         }
-        let place = |pending: &Pending| (pending.is_asking, pending.slot);
+        // Who only looks shares no call with who changes something: if Redis is full, one write
+        // that fails takes along all that share its call.
+        let place = |pending: &Pending| {
+            let writes = pending.question.writes();
+            (pending.is_asking, pending.slot, writes)
+        };
         questions.sort_by_key(place);
         let mut group: Vec<Pending> = Vec::new();
         let mut keys = 0;

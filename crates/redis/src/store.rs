@@ -227,12 +227,28 @@ impl Redis {
         spend: Spend,
         since: Instant,
     ) -> Result<Verdict, StoreError> {
+        self.forget_refunded(charges);
+        let decided = self.decide_by_redis(charges, spend, since).await;
+        // A denial that Redis told before it refunded may have been remembered meanwhile.
+        self.forget_refunded(charges);
+        decided
+    }
+
+    fn forget_refunded(&self, charges: &[Charge<'_>]) {
         for charge in charges {
             if matches!(charge.cost, Cost::Refund(_)) {
                 self.refusals.forget(charge.key);
                 self.leases.estimates().forget(charge.key);
             }
         }
+    }
+
+    async fn decide_by_redis(
+        &self,
+        charges: &[Charge<'_>],
+        spend: Spend,
+        since: Instant,
+    ) -> Result<Verdict, StoreError> {
         match charges {
             [] => Ok(Verdict::default()),
             [charge] => {

@@ -1,7 +1,9 @@
 //! One Redis, and the network to it.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::task::JoinSet;
 use tollgate_core::{Charge, Cost, KeyHasher, StoreError};
 use tollgate_redis::{Config, Redis, Secret, Tls};
 use tollgate_testbed as testbed;
@@ -228,4 +230,28 @@ async fn a_full_redis_refuses_what_it_cannot_remember() {
     record.tell("Redis is full for 1 s", fault);
     assert!(record.count(Outcome::Unreachable) > 0);
     record.is_exact().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_redis_answers_peeks_whatever_is_asked_beside_them() {
+    let setup = testbed::Setup::with(&["--maxmemory-policy", "noeviction"]);
+    let redis = testbed::Redis::start_with(&setup);
+    let store = Redis::connect(&patient(Config::single(redis.address()))).unwrap();
+    let (store, limit) = (Arc::new(store), wide());
+    let key = store.key([&b"full"[..]].into_iter());
+    let charge = Charge::new(key, &limit, Cost::ONE);
+    while store.decide(&[charge]).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    redis.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    let (mut peeks, mut takes) = (JoinSet::new(), JoinSet::new());
+    for _ in 0..300 {
+        for (asked, cost) in [(&mut takes, Cost::ONE), (&mut peeks, Cost::Peek(1))] {
+            let store = Arc::clone(&store);
+            asked.spawn(async move { store.decide(&[Charge::new(key, &limit, cost)]).await });
+        }
+    }
+    assert!(takes.join_all().await.iter().all(Result::is_err));
+    let answered = peeks.join_all().await;
+    assert!(answered.iter().all(Result::is_ok), "{answered:?}");
 }
