@@ -1,14 +1,18 @@
 //! Logs and traces of any bytes, through the whole of a replay.
 
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
-use tollgate_replay::{Format, LogKind, Memories, Traffic, replay};
-use tollgate_rules::{Options, RuleSet, Source};
+use tollgate_replay::{Format, LogKind, Memories, Options, Traffic, replay};
+use tollgate_rules::{RuleSet, Source};
 
 /// A rule of each algorithm.
 static RULES: LazyLock<RuleSet> = LazyLock::new(|| {
-    let loaded = RuleSet::parse(&[Source::new("rules.yaml", TEXT)], &Options::default());
+    let loaded = RuleSet::parse(
+        &[Source::new("rules.yaml", TEXT)],
+        &tollgate_rules::Options::default(),
+    );
     assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
     loaded.rules
 });
@@ -71,17 +75,21 @@ fn decided(input: &[u8], format: &Format, memories: Memories) -> String {
     let mut traffic = Traffic::new(format.clone());
     traffic.read("input", input).expect("bytes can be read");
     let mut decisions = Vec::new();
+    let options = Options {
+        memories,
+        ..Options::default()
+    };
     let report = replay(
         &mut traffic,
         &RULES,
-        memories,
+        options,
         Some(&mut decisions),
-        &mut |_| {},
+        &mut |_| ControlFlow::Continue(()),
     );
     let report = report.expect("a thousand keys fit");
     let lines = input.split(|byte| *byte == b'\n').count();
     let lines = u64::try_from(lines).unwrap_or(u64::MAX);
     assert!(report.events + traffic.skipped().count <= lines);
-    assert_eq!(report.events, report.admitted + report.refused);
+    assert_eq!(report.events, report.allowed + report.denied);
     String::from_utf8(decisions).expect("JSON is text")
 }
