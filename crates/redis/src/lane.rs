@@ -259,10 +259,11 @@ impl Shared {
         if queue.len() + all.len() > QUEUE_MAX {
             return Err(Failure::unreachable("too many wait for it"));
         }
-        let was_empty = queue.is_empty();
+        // Commands have no deadline here: whoever sleeps beside them has to hear of a question.
+        let sleeps = matches!(queue.front(), None | Some(Asked::Command { .. }));
         queue.append(&mut all);
         drop(queue);
-        if was_empty {
+        if sleeps {
             self.filled.notify_one();
         }
         Ok(())
