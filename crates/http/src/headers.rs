@@ -56,7 +56,7 @@ pub const fn delay_ms(answer: &Answer) -> Option<u64> {
 /// window is rounded up, which tells the client of less than it may have and never of more. A
 /// bucket that holds another number than N says so in `tollgate-burst`.
 ///
-/// A name is the rule's own, or else where it stands; what cannot stand in a header is
+/// A name is the rule's own, or else where it stands; what cannot stand in a header, and `%`, is
 /// percent-encoded. Nothing is added for an answer in which no limit counted. If the store is
 /// unavailable nobody knows what remains: `RateLimit` is left out, and [`STORE`] says why.
 pub fn headers(answer: &Answer, headers: &mut HeaderMap) {
@@ -97,25 +97,20 @@ fn list(policies: &[Policy<'_>], parameters: fn(&Policy<'_>, &mut String)) -> He
         if !out.is_empty() {
             out.push_str(", ");
         }
-        string(policy.name, &mut out);
+        string(&policy.name, &mut out);
         parameters(policy, &mut out);
     }
     HeaderValue::try_from(out).expect("names are encoded to visible ASCII, the rest is digits")
 }
 
-/// Writes a string of structured fields: visible ASCII and spaces in quotes, everything else
-/// percent-encoded.
-fn string(text: &str, out: &mut String) {
+/// Writes a string of structured fields, in quotes. A name is visible ASCII and spaces already.
+fn string(name: &str, out: &mut String) {
     out.push('"');
-    for byte in text.bytes() {
-        match byte {
-            b'"' | b'\\' => {
-                out.push('\\');
-                out.push(char::from(byte));
-            }
-            b' '..=b'~' => out.push(char::from(byte)),
-            _ => write!(out, "%{byte:02x}").expect("a String takes everything"),
+    for char in name.chars() {
+        if matches!(char, '"' | '\\') {
+            out.push('\\');
         }
+        out.push(char);
     }
     out.push('"');
 }

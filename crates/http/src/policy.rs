@@ -1,5 +1,7 @@
 //! The limits of an answer that its headers name: the draft's quota policies.
 
+use std::fmt::Write;
+
 use tollgate_core::{Answer, Decision, Enforcement, Limit, Limited, Span, Wait};
 
 /// The most policies that the headers of one response name.
@@ -8,9 +10,10 @@ pub const POLICIES_MAX: usize = 16;
 pub const NAME_BYTES_MAX: usize = 128;
 
 /// A limit, and how its client stands with it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Policy<'a> {
-    pub(crate) name: &'a str,
+    /// As [`name`] encodes it.
+    pub(crate) name: String,
     pub(crate) limit: &'a Limit,
     pub(crate) remaining: u32,
     /// How long nothing beyond `remaining` can be had: the wait of a limit that is over, and the
@@ -43,8 +46,25 @@ pub(crate) fn policies(answer: &Answer) -> Vec<Policy<'_>> {
     policies
 }
 
-/// The name under which a limit appears, in headers and problem documents.
-pub(crate) fn name(limited: &Limited) -> &str {
+/// The name under which a limit appears in headers and in `violated-policies`, so that a client
+/// can look one up in the other.
+///
+/// Headers are ASCII, so everything but visible ASCII and spaces is percent-encoded, byte by byte
+/// of its UTF-8. `%` itself is encoded too: otherwise the rules `ü` and `%c3%bc` had one name.
+pub(crate) fn name(limited: &Limited) -> String {
+    let mut out = String::new();
+    for byte in shown(limited).bytes() {
+        match byte {
+            b'%' => out.push_str("%25"),
+            b' '..=b'~' => out.push(char::from(byte)),
+            _ => write!(out, "%{byte:02x}").expect("a String takes everything"),
+        }
+    }
+    out
+}
+
+/// The name of a limit for people to read: not encoded.
+pub(crate) fn shown(limited: &Limited) -> &str {
     let shown = limited.rule.shown();
     &shown[..shown.floor_char_boundary(NAME_BYTES_MAX)]
 }

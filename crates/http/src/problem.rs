@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::json;
 use tollgate_core::{Answer, Wait};
 
-use crate::policy::{POLICIES_MAX, name};
+use crate::policy::{POLICIES_MAX, name, shown};
 
 /// The media type of a problem document.
 pub const MEDIA_TYPE: &str = "application/problem+json";
@@ -49,7 +49,7 @@ impl Problem {
         if answer.is_store_unavailable() {
             return Some(Problem::store_unavailable(wait));
         }
-        let by = answer.refused_by().map_or("", name);
+        let by = answer.refused_by().map_or("", shown);
         let detail = match wait {
             Wait::For(wait) => {
                 // As in `Retry-After`.
@@ -70,9 +70,9 @@ impl Problem {
         let over = answer.limited().filter(|limited| limited.is_over());
         let mut violated_policies: Vec<String> = Vec::new();
         for limited in answer.refused_by().into_iter().chain(over) {
-            let known = violated_policies.iter().any(|known| known == name(limited));
-            if !known && violated_policies.len() < POLICIES_MAX {
-                violated_policies.push(name(limited).to_owned());
+            let name = name(limited);
+            if !violated_policies.contains(&name) && violated_policies.len() < POLICIES_MAX {
+                violated_policies.push(name);
             }
         }
         Some(Problem {

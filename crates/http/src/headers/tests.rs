@@ -140,6 +140,40 @@ fn names_are_strings_of_structured_fields_and_cannot_break_out() {
 }
 
 #[test]
+fn headers_and_problems_name_a_rule_alike_and_no_two_rules_share_a_name() {
+    let names = |rule: &str| {
+        let wait = Wait::For(Span::SECOND);
+        let answer = refused(vec![limited(rule, minute(1), denied(wait, 0))], 0, wait);
+        let problem = crate::Problem::refusal(&answer).unwrap();
+        let policy = told(&answer)[RATE_LIMIT_POLICY]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        let (name, _) = policy.rsplit_once(";q=").unwrap();
+        assert!(problem.detail.contains(rule), "{}", problem.detail);
+        (name.trim_matches('"').to_owned(), problem.violated_policies)
+    };
+    let mut known: Vec<String> = Vec::new();
+    let rules = [
+        "plain",
+        "50% off",
+        "ü",
+        "%c3%bc",
+        "%25c3%25bc",
+        "ü%",
+        "x~y",
+        "a\u{7f}b",
+    ];
+    for rule in rules {
+        let (in_header, in_problem) = names(rule);
+        assert_eq!(in_problem, std::slice::from_ref(&in_header), "{rule}");
+        assert!(!known.contains(&in_header), "{rule}: {in_header} is taken");
+        known.push(in_header);
+    }
+    assert_eq!(known[..4], ["plain", "50%25 off", "%c3%bc", "%25c3%25bc"]);
+}
+
+#[test]
 fn shadow_limits_are_not_told() {
     let mut status = limited("s", minute(1), denied(Wait::Never, 0));
     if let Status::Limited(limited) = &mut status {
