@@ -24,6 +24,7 @@ use crate::body::{AnswerBody, RequestBody, is_no_room, no_room, whole};
 use crate::connection::Connection;
 use crate::door::Speaks;
 use crate::grpc::{DECIDE_PATH, late};
+use crate::head::{Rejection, check_grpc};
 use crate::metrics::{DoorName, Metrics};
 use crate::phase::Stopping;
 use crate::reply::{Failure, problem};
@@ -85,6 +86,12 @@ impl Service<Request<Incoming>> for Exchange {
                 Ok(this.finish(response, false))
             });
         }
+        let (head, body) = request.into_parts();
+        if let Err(rejection) = check_grpc(&head) {
+            let answer = self.reject(&rejection);
+            return Box::pin(std::future::ready(Ok(answer)));
+        }
+        let request = Request::from_parts(head, body);
         let path = request.uri().path();
         let (has_end, is_stream) = (path == DECIDE_PATH, path.starts_with(STREAM_PATHS));
         Box::pin(async move {
@@ -118,6 +125,12 @@ impl Exchange {
         }
     }
 
+    /// The answer to a request that is not looked at beyond its head.
+    fn reject(&self, rejection: &Rejection) -> Response<AnswerBody> {
+        self.metrics.failed(self.door, rejection.kind());
+        self.finish(rejection.response(), false)
+    }
+
     /// Answers a call once its message is there as a whole: what waits for one takes no more memory
     /// than has come of it.
     async fn collect(&self, request: Request<RequestBody>) -> Response<Body> {
@@ -133,6 +146,10 @@ impl Exchange {
             }
         };
         let status = match message {
+            Ok(Ok(message)) if !self.is_too_large(&message) && !is_one_message(&message) => {
+                self.metrics.failed(self.door, "bad_request");
+                Status::unimplemented("this method takes exactly one message")
+            }
             Ok(Ok(message)) => {
                 let request = Request::from_parts(parts, Body::from(message));
                 let Ok(response) = self.router.call(request).await;
@@ -177,6 +194,21 @@ impl Exchange {
             self.connection.drain();
         }
         response
+    }
+}
+
+/// Whether there is one message, or the beginning of one: the routes say what is wrong with that.
+///
+/// By themselves they would skip every message but the first, and call it an internal error if
+/// there is none.
+fn is_one_message(body: &[u8]) -> bool {
+    match *body {
+        [] => false,
+        [_, a, b, c, d, ref message @ ..] => {
+            let length = u32::from_be_bytes([a, b, c, d]);
+            usize::try_from(length).is_ok_and(|length| message.len() <= length)
+        }
+        _ => true,
     }
 }
 

@@ -42,6 +42,8 @@ mod socket;
 
 mod body;
 
+mod head;
+
 mod exchange;
 
 mod throttle;

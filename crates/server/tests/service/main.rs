@@ -16,6 +16,8 @@ mod told;
 
 mod malformed;
 
+mod protocol;
+
 mod bounded;
 
 mod reload;

@@ -1,0 +1,139 @@
+//! What the standards of HTTP and gRPC say of requests that no proper client sends.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full};
+use prost::Message;
+use tollgate_rls::RateLimitRequest;
+use tonic::body::Body;
+use tonic::client::GrpcService;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+
+use crate::house::House;
+use crate::http_client::Client;
+
+const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 1000/day}]\n";
+const GOOD: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}"#;
+const DECIDE_PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+const CHECK_HEALTH_PATH: &str = "/grpc.health.v1.Health/Check";
+
+async fn errors(house: &House, door: &str, kind: &str) -> Option<u32> {
+    let text = Client::to(house.admin()).await.get("/metrics").await.body;
+    let name = format!("tollgate_request_errors_total{{door=\"{door}\",kind=\"{kind}\"}} ");
+    let line = text.lines().find_map(|line| line.strip_prefix(&name));
+    line.map(|count| count.parse().unwrap())
+}
+
+/// A message as gRPC frames it.
+fn framed(message: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(message.len()).unwrap();
+    [&[0][..], &length.to_be_bytes(), message].concat()
+}
+
+fn good() -> Vec<u8> {
+    let message: RateLimitRequest = serde_json::from_str(GOOD).unwrap();
+    framed(&message.encode_to_vec())
+}
+
+async fn connect(address: SocketAddr) -> Channel {
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+    endpoint.connect().await.unwrap()
+}
+
+async fn send(
+    channel: &mut Channel,
+    method: Method,
+    path: &str,
+    content_type: Option<&str>,
+    body: Vec<u8>,
+) -> Response<Body> {
+    let mut request = Request::builder().method(method).uri(path);
+    request = request.header("te", "trailers");
+    if let Some(content_type) = content_type {
+        request = request.header("content-type", content_type);
+    }
+    let body = Body::new(Full::new(Bytes::from(body)));
+    std::future::poll_fn(|cx| GrpcService::<Body>::poll_ready(channel, cx))
+        .await
+        .unwrap();
+    GrpcService::call(channel, request.body(body).unwrap())
+        .await
+        .unwrap()
+}
+
+/// The code of a response, in its headers or after its body.
+async fn code(response: Response<Body>) -> Code {
+    if let Some(status) = Status::from_header_map(response.headers()) {
+        return status.code();
+    }
+    let trailers = response.into_body().collect().await.unwrap();
+    let trailers = trailers.trailers().cloned().unwrap_or_default();
+    Status::from_header_map(&trailers).unwrap().code()
+}
+
+#[tokio::test]
+async fn grpc_takes_its_own_content_types_only() {
+    let house = House::on(RULES).await;
+    let mut channel = connect(house.grpc()).await;
+    let taken = [
+        "application/grpc",
+        "application/grpc+proto",
+        "Application/gRPC;charset=utf-8",
+    ];
+    for content_type in taken {
+        let kind = Some(content_type);
+        let response = send(&mut channel, Method::POST, DECIDE_PATH, kind, good()).await;
+        assert_eq!(response.status(), 200, "{content_type}");
+        assert_eq!(code(response).await, Code::Ok, "{content_type}");
+    }
+    let refused = [
+        None,
+        Some("application/json"),
+        Some("text/plain"),
+        Some("application/grpc+json"),
+        Some("application/grpc-web"),
+    ];
+    for content_type in refused {
+        for path in [DECIDE_PATH, CHECK_HEALTH_PATH] {
+            let response = send(&mut channel, Method::POST, path, content_type, good()).await;
+            assert_eq!(response.status(), 415, "{content_type:?} {path}");
+        }
+    }
+    assert_eq!(errors(&house, "grpc", "media_type").await, Some(10));
+}
+
+#[tokio::test]
+async fn grpc_takes_posts_only() {
+    let house = House::on(RULES).await;
+    let mut channel = connect(house.grpc()).await;
+    for method in [Method::GET, Method::PUT, Method::DELETE] {
+        let kind = Some("application/grpc");
+        let response = send(&mut channel, method, DECIDE_PATH, kind, good()).await;
+        assert_eq!(response.status(), 405);
+        assert_eq!(response.headers()["allow"], "POST");
+    }
+    assert_eq!(errors(&house, "grpc", "method_not_allowed").await, Some(3));
+}
+
+#[tokio::test]
+async fn a_call_has_exactly_one_message() {
+    let house = House::on(RULES).await;
+    let mut channel = connect(house.grpc()).await;
+    let kind = Some("application/grpc");
+    let two = [good(), good()].concat();
+    let and_more = [good(), vec![0]].concat();
+    for body in [two, and_more, Vec::new()] {
+        let length = body.len();
+        let response = send(&mut channel, Method::POST, DECIDE_PATH, kind, body).await;
+        assert_eq!(code(response).await, Code::Unimplemented, "{length} bytes");
+    }
+    let two = [framed(b""), framed(b"")].concat();
+    let response = send(&mut channel, Method::POST, CHECK_HEALTH_PATH, kind, two).await;
+    assert_eq!(code(response).await, Code::Unimplemented);
+    assert_eq!(errors(&house, "grpc", "bad_request").await, Some(4));
+    let response = send(&mut channel, Method::POST, DECIDE_PATH, kind, good()).await;
+    assert_eq!(code(response).await, Code::Ok);
+}
