@@ -15,6 +15,8 @@ mod budget;
 
 mod decisions;
 
+mod process;
+
 mod stores;
 
 mod text;
@@ -57,7 +59,9 @@ impl Metrics {
         budget: &Arc<Budget>,
         limits: &Limits,
     ) -> Metrics {
-        let mut registry = Registry::with_prefix("tollgate");
+        let mut all = Registry::default();
+        all.register_collector(Box::new(process::Scrape));
+        let registry = all.sub_registry_with_prefix("tollgate");
         let metrics = Metrics {
             latency: Family::new_with_constructor(latency_buckets),
             errors: Family::default(),
@@ -110,7 +114,7 @@ impl Metrics {
         registry.register_collector(Box::new(stores::Scrape(Arc::clone(stores))));
         registry.register_collector(Box::new(budget::Scrape::new(budget, limits)));
         Metrics {
-            registry,
+            registry: all,
             ..metrics
         }
     }

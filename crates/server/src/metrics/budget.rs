@@ -12,6 +12,37 @@ use crate::budget::Budget;
 use crate::config::Limits;
 use crate::open_files;
 
+/// A setting of `limits` that is in effect: the gauge's name, its help, and where it is.
+type Bound = (&'static str, &'static str, fn(&Limits) -> usize);
+
+#[rustfmt::skip] // A gauge reads as one row.
+const BOUNDS: [Bound; 13] = [
+    ("connections_max", "Connections that each of the doors grpc and http may have",
+        |limits| limits.connections),
+    ("connections_per_address_max", "Connections that one address may have at each of these doors",
+        |limits| limits.connections_per_address),
+    ("admin_connections_max", "Connections that the door admin may have",
+        |limits| limits.admin_connections),
+    ("connection_age_max_seconds", "The age at which a connection is asked to end",
+        |limits| usize::try_from(limits.connection_age.as_secs()).unwrap_or(usize::MAX)),
+    ("streams_per_connection_max", "The most calls at once on one gRPC connection",
+        |limits| wide(limits.streams_per_connection)),
+    ("streams_promised_max", "The most of the promised calls that there may be",
+        |limits| limits.streams),
+    ("header_bytes_max", "The largest head of an HTTP request, or metadata of a gRPC call",
+        |limits| wide(limits.header_bytes)),
+    ("message_bytes_max", "The largest gRPC message that is read", |limits| limits.message_bytes),
+    ("body_bytes_max", "The largest HTTP body that is read", |limits| limits.body_bytes),
+    ("connection_bytes_held_max", "The most bytes of unfinished requests on one connection",
+        |limits| limits.buffer_per_connection),
+    ("request_bytes_held_max", "The most bytes of unfinished requests that may be held",
+        |limits| limits.buffer),
+    ("turn_bytes_max", "Bytes of requests that one connection may have decided on in one turn",
+        |limits| limits.turn_bytes),
+    ("control_frames_max", "Frames without a request that a gRPC connection may send at once",
+        |limits| wide(limits.control_frames)),
+];
+
 /// Reads [`Budget`] at each scrape.
 #[derive(Debug)]
 pub(super) struct Scrape {
@@ -33,27 +64,11 @@ impl Scrape {
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let (limits, budget) = (&self.limits, &self.budget);
-        let streams = usize::try_from(limits.streams_per_connection).unwrap_or(usize::MAX);
-        let gauges = [
-            (
-                "connections_max",
-                "Connections that each of the doors grpc and http may have",
-                limits.connections,
-            ),
-            (
-                "connections_per_address_max",
-                "Connections that one address may have at each of these doors",
-                limits.connections_per_address,
-            ),
+        let pools = [
             (
                 "request_bytes_held",
                 "Bytes of unfinished requests, beyond those that each connection may always have",
                 budget.bytes(),
-            ),
-            (
-                "request_bytes_held_max",
-                "The most of these bytes that there may be",
-                limits.buffer,
             ),
             (
                 "streams_promised",
@@ -61,26 +76,33 @@ impl Collector for Scrape {
                 budget.streams(),
             ),
             (
-                "streams_promised_max",
-                "The most of these calls that may be promised",
-                limits.streams,
-            ),
-            (
-                "streams_per_connection_max",
-                "The most calls at once on one gRPC connection",
-                streams,
-            ),
-            (
                 "open_files_max",
                 "Files and connections that the system lets this process have open",
                 open_files::limit().map_or(0, |limit| usize::try_from(limit).unwrap_or(usize::MAX)),
             ),
         ];
-        for (name, help, value) in gauges {
-            let value = i64::try_from(value).unwrap_or(i64::MAX);
-            let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            ConstGauge::new(value).encode(metric)?;
+        for (name, help, value) in pools {
+            gauge(&mut encoder, name, help, value)?;
+        }
+        for (name, help, bound) in BOUNDS {
+            gauge(&mut encoder, name, help, bound(limits))?;
         }
         Ok(())
     }
+}
+
+fn gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: usize,
+) -> Result<(), Error> {
+    let value = i64::try_from(value).unwrap_or(i64::MAX);
+    let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    ConstGauge::new(value).encode(metric)
+}
+
+/// 32 bits fit into what a `usize` is here.
+fn wide(count: u32) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
 }

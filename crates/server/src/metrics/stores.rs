@@ -234,11 +234,12 @@ fn histograms<'s, const N: usize>(
     Ok(())
 }
 
+/// A number as metrics have it.
 #[expect(
     clippy::as_conversions,
     reason = "there is no other way, and a metric may be rounded"
 )]
-fn whole(number: u64) -> f64 {
+pub(super) fn whole(number: u64) -> f64 {
     number as f64
 }
 

@@ -181,3 +181,45 @@ async fn metrics_have_help_and_type_by_the_name_of_their_series_unless_asked_oth
     assert!(reply.body.ends_with("# EOF\n"));
     assert_eq!(client.get("/readyz").await.status, 200);
 }
+
+#[tokio::test]
+async fn the_process_and_every_limit_that_counts_have_a_gauge() {
+    let house = House::on(RULES).await;
+    let text = metrics(&house).await;
+    let value = |name: &str| -> f64 {
+        let of_name = |line: &str| Some(line.strip_prefix(name)?.strip_prefix(' ')?.parse());
+        text.lines().find_map(of_name).expect(name).unwrap()
+    };
+    for (name, kind) in [
+        ("process_resident_memory_bytes", "gauge"),
+        ("process_cpu_seconds_total", "counter"),
+        ("process_start_time_seconds", "gauge"),
+        ("process_open_fds", "gauge"),
+        ("process_max_fds", "gauge"),
+    ] {
+        assert!(value(name) > 0.0, "{name}");
+        assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{text}");
+    }
+    // No process of ours has less than a page or more than the address space, or is of 1970.
+    assert!((4096.0..1e15).contains(&value("process_resident_memory_bytes")));
+    assert!(value("process_start_time_seconds") > 1.6e9);
+    assert!(value("process_open_fds") <= value("process_max_fds"));
+    for (name, bound) in [
+        ("connections_max", 1024.0),
+        ("connections_per_address_max", 256.0),
+        ("admin_connections_max", 64.0),
+        ("connection_age_max_seconds", 3600.0),
+        ("streams_per_connection_max", 256.0),
+        ("streams_promised_max", 4096.0),
+        ("header_bytes_max", 16_384.0),
+        ("message_bytes_max", 1_048_576.0),
+        ("body_bytes_max", 262_144.0),
+        ("connection_bytes_held_max", 2_097_152.0),
+        ("request_bytes_held_max", 67_108_864.0),
+        ("turn_bytes_max", 32_768.0),
+        ("control_frames_max", 1000.0),
+    ] {
+        let name = format!("tollgate_{name}");
+        assert!((value(&name) - bound).abs() < 0.5, "{name}");
+    }
+}
