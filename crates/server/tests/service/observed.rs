@@ -223,3 +223,18 @@ async fn the_process_and_every_limit_that_counts_have_a_gauge() {
         assert!((value(&name) - bound).abs() < 0.5, "{name}");
     }
 }
+
+#[tokio::test]
+async fn a_limit_of_0_asks_nobody_for_less_also_not_at_cost_0() {
+    let house = House::on("domain: d\ndescriptors: [{key: k, rate_limit: 0/day}]\n").await;
+    let mut client = Client::to(house.http()).await;
+    for cost in [0, 1, 5] {
+        let question = format!(r#"{{"domain":"d","descriptors":[{{"k":"v"}}],"cost":{cost}}}"#);
+        let reply = client.post("/v1/check", &question).await;
+        assert!(!reply.body.contains("less"), "{}", reply.body);
+        if cost > 0 {
+            assert_eq!(reply.status, 429);
+            assert!(reply.body.contains("is 0, so it denies everything"));
+        }
+    }
+}
