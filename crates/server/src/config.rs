@@ -22,6 +22,9 @@ const MAX_BYTES_MIN: usize = 1024 * 1024;
 /// All settings of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
+    /// The file that says so, if one does: what changes in it is told, and in effect after a
+    /// restart.
+    pub file: Option<PathBuf>,
     /// `rules`: files, and directories of `*.yaml` and `*.yml` files. Not empty. In a file,
     /// relative to that file.
     pub rules: Vec<PathBuf>,
@@ -117,6 +120,7 @@ impl Config {
     /// What holds for a service on these rules if nothing else is said.
     pub fn new(rules: Vec<PathBuf>) -> Config {
         Config {
+            file: None,
             rules,
             merge_domains: false,
             listen: Listen::default(),
@@ -145,7 +149,11 @@ impl Config {
         let sources = read_paths(&[path.to_owned()]).map_err(ConfigError::Unreadable)?;
         let directory = path.parent().unwrap_or(Path::new(""));
         let source = sources.first().expect("one file was asked for");
-        Config::parse(source, directory)
+        let config = Config::parse(source, directory)?;
+        Ok(Config {
+            file: Some(path.to_owned()),
+            ..config
+        })
     }
 
     /// Reads a file's text, in which paths are relative to `directory`.
@@ -162,6 +170,28 @@ impl Config {
         )
     }
 
+    /// The settings, by their keys at the top, that `other` has otherwise.
+    pub(crate) fn differences(&self, other: &Config) -> Vec<&'static str> {
+        let store = (&self.store, &self.sharing) != (&other.store, &other.sharing);
+        let differ = [
+            ("rules", self.rules != other.rules),
+            ("merge_domains", self.merge_domains != other.merge_domains),
+            ("listen", self.listen != other.listen),
+            ("memory", self.memory != other.memory),
+            ("store", store),
+            ("stores", self.stores != other.stores),
+            ("limits", self.limits != other.limits),
+            ("log", self.log != other.log),
+            ("allow_refund", self.allow_refund != other.allow_refund),
+            (
+                "dynamic_metadata",
+                self.dynamic_metadata != other.dynamic_metadata,
+            ),
+        ];
+        let keys = differ.iter().filter(|(_, differs)| *differs);
+        keys.map(|(key, _)| *key).collect()
+    }
+
     fn take(top: &Settings<'_>, directory: &Path) -> Config {
         let rules = top.texts("rules");
         if rules.is_empty() {
@@ -170,6 +200,7 @@ impl Config {
         }
         let (store, sharing) = Place::take_default(top, directory);
         Config {
+            file: None,
             rules: rules.iter().map(|path| directory.join(path)).collect(),
             merge_domains: top.flag("merge_domains", false),
             listen: top.map("listen", Listen::take),

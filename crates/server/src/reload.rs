@@ -11,6 +11,9 @@ use tracing::{error, info, warn};
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::metrics::Metrics;
+use settings::SettingsFile;
+
+mod settings;
 
 /// Why rules are read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +41,7 @@ pub(crate) struct Reader {
     config: Config,
     /// What was last found, the texts or that they cannot be read, as a hash; and what came of it.
     seen: Option<(u64, Outcome)>,
+    settings: SettingsFile,
 }
 
 // === impl Reader ===
@@ -49,11 +53,13 @@ impl Reader {
             metrics,
             config,
             seen: None,
+            settings: SettingsFile::new(),
         }
     }
 
-    pub(crate) fn paths(&self) -> &[PathBuf] {
-        &self.config.rules
+    /// What is read: the rules, and the settings to tell what changed in them.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.config.rules.iter().chain(&self.config.file)
     }
 
     /// Puts the first rules in force: those of the domains without a mistake.
@@ -73,6 +79,9 @@ impl Reader {
 
     /// Reads the rules again, and puts what is good in force.
     pub(crate) fn again(&mut self, why: Why) -> Outcome {
+        if let Some(file) = &self.config.file {
+            self.settings.look(file, &self.config, why);
+        }
         let found = read_paths(&self.config.rules);
         let hash = hash(&found);
         // Also of a failure: the log may stand beside the rules, and then to tell it is a change.

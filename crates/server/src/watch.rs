@@ -1,4 +1,4 @@
-//! Hears when rules files change.
+//! Hears when the files of rules and settings change.
 //!
 //! What is watched are directories, because editors and Kubernetes replace files rather than write
 //! them: the directory of each file, where links lead as well, and each directory of rules together
@@ -83,7 +83,10 @@ async fn settle(changed: &Notify) {
     let _ = timeout_at(latest, quiet).await;
 }
 
-fn watch(paths: &[PathBuf], changed: &Arc<Notify>) -> Option<RecommendedWatcher> {
+fn watch<'a>(
+    paths: impl Iterator<Item = &'a PathBuf>,
+    changed: &Arc<Notify>,
+) -> Option<RecommendedWatcher> {
     let heard = Arc::clone(changed);
     let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         // An error may stand for lost events.
@@ -117,7 +120,7 @@ fn is_reading(kind: &EventKind) -> bool {
     }
 }
 
-fn directories(paths: &[PathBuf]) -> BTreeSet<PathBuf> {
+fn directories<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> BTreeSet<PathBuf> {
     let mut directories = BTreeSet::new();
     for path in paths {
         directories.insert(parent(path));

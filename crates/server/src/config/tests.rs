@@ -39,6 +39,7 @@ fn everything_can_be_said() {
     .unwrap();
     let secs = Duration::from_secs;
     let expected = Config {
+        file: None,
         rules: vec![PathBuf::from("/etc/tollgate/r")],
         merge_domains: true,
         listen: Listen {
@@ -162,8 +163,10 @@ fn a_file_that_is_not_there_is_named() {
 #[test]
 fn the_example_says_what_holds_without_it() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-    let config = Config::read(&examples.join("tollgate.yaml")).unwrap();
+    let file = examples.join("tollgate.yaml");
+    let config = Config::read(&file).unwrap();
     let mut expected = Config::new(vec![examples.join("rules")]);
+    expected.file = Some(file);
     expected.memory.max_keys = Some(1_000_000);
     assert_eq!(config, expected);
     let sources = read_paths(&config.rules).unwrap();

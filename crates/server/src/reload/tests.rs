@@ -15,7 +15,10 @@ use crate::stores::Stores;
 
 /// A reader of the rules in a directory, and its metrics.
 fn reader(directory: &TempDir) -> (Reader, Arc<Metrics>) {
-    let config = Config::new(vec![directory.path().to_owned()]);
+    reader_with(Config::new(vec![directory.path().to_owned()]))
+}
+
+fn reader_with(config: Config) -> (Reader, Arc<Metrics>) {
     let stores = Stores::open(&config, &[], Arc::new(SystemClock::new())).unwrap();
     let engine = Arc::new(Engine::new(stores));
     let limits = Limits::default();
@@ -111,4 +114,40 @@ fn a_failure_that_lasts_is_told_once_and_when_ordered() {
     fs::remove_file(&file).unwrap();
     assert_eq!(reader.again(Why::Noticed), Outcome::Failed);
     assert!(failures(3), "{}", metrics.text());
+}
+
+#[test]
+fn settings_that_change_are_told_once_and_need_a_restart() {
+    let (journal, _guard) = Journal::begin();
+    let directory = TempDir::new().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let rules = "domain: d\ndescriptors: [{key: k, rate_limit: 5/day}]\n";
+    fs::write(path("rules.yaml"), rules).unwrap();
+    let settings = path("tollgate.yaml");
+    fs::write(&settings, "rules: [rules.yaml]\n").unwrap();
+    let (mut reader, _metrics) = reader_with(Config::read(&settings).unwrap());
+    assert!(reader.paths().any(|path| *path == settings));
+    reader.first().unwrap();
+    let told = || journal.lines("restart").len();
+    for why in [Why::Noticed, Why::Ordered] {
+        assert_eq!(reader.again(why), Outcome::InForce);
+        assert_eq!(told(), 0);
+    }
+    let changed = "rules: [rules.yaml]\nlimits: {connections: 9}\nlog: {level: warn}\n\
+                   store: {redis: {url: 'redis://h', password: hush}}\n";
+    fs::write(&settings, changed).unwrap();
+    for (why, count) in [(Why::Noticed, 1), (Why::Noticed, 1), (Why::Ordered, 2)] {
+        assert_eq!(reader.again(why), Outcome::InForce);
+        assert_eq!(told(), count);
+    }
+    let line = &journal.lines("restart")[0];
+    let is_whole = line.contains("WARN") && line.contains("\"store, limits, log\"");
+    assert!(is_whole && !line.contains("hush"), "{line}");
+    fs::write(&settings, "rules: [rules.yaml]\nlimit: {}\n").unwrap();
+    assert_eq!(reader.again(Why::Noticed), Outcome::InForce);
+    let line = &journal.lines("a restart would fail")[0];
+    assert!(line.contains("limit"), "{line}");
+    fs::write(&settings, "# as it was\nrules: [rules.yaml]\n").unwrap();
+    assert_eq!(reader.again(Why::Noticed), Outcome::InForce);
+    assert_eq!(journal.lines("again those that are in effect").len(), 1);
 }
