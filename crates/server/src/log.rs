@@ -1,10 +1,14 @@
 //! Where logs go and what they look like.
 
+use std::fmt::{self, Debug};
 use std::io;
 
+use tracing::field::Field;
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::filter::Targets;
-use tracing_subscriber::fmt::SubscriberBuilder;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
+use tracing_subscriber::fmt::{FormatFields, SubscriberBuilder};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -35,7 +39,10 @@ pub fn init(log: &Log) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
         .with_writer(io::stderr);
     match log.format {
-        LogFormat::Text => builder.finish().with(targets).try_init()?,
+        LogFormat::Text => {
+            let text = builder.fmt_fields(fields());
+            text.finish().with(targets).try_init()?;
+        }
         LogFormat::Json => {
             let json = builder.json().flatten_event(true);
             json.finish().with(targets).try_init()?;
@@ -48,3 +55,54 @@ pub fn init(log: &Log) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 pub fn log_start_error(text: &str) {
     tracing::error!("{}", text.trim_end());
 }
+
+/// The message and then fields as `name=value`, so that each line can be taken apart again.
+fn fields() -> impl for<'writer> FormatFields<'writer> + 'static {
+    debug_fn(write_field).delimited(" ")
+}
+
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
+    let text = format!("{value:?}");
+    match field.name() {
+        "message" => write_message(writer, &text),
+        name => {
+            write!(writer, "{name}=")?;
+            match is_word(&text) || is_quoted(&text) {
+                true => writer.write_str(&text),
+                false => write!(writer, "{text:?}"),
+            }
+        }
+    }
+}
+
+/// Nothing in a message begins another line or speaks to a terminal.
+fn write_message(writer: &mut Writer<'_>, text: &str) -> fmt::Result {
+    text.chars().try_for_each(|char| match char.is_control() {
+        true => write!(writer, "{}", char.escape_debug()),
+        false => writer.write_char(char),
+    })
+}
+
+fn is_word(text: &str) -> bool {
+    let ends = |char: char| char.is_whitespace() || char.is_control() || "\"=".contains(char);
+    !text.is_empty() && !text.contains(ends)
+}
+
+/// Whether it is one string in quotes, as strings come from their `Debug`.
+fn is_quoted(text: &str) -> bool {
+    let inner = text
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'));
+    let Some(inner) = inner else { return false };
+    let mut is_escaped = false;
+    for char in inner.chars() {
+        if char.is_control() || (char == '"' && !is_escaped) {
+            return false;
+        }
+        is_escaped = char == '\\' && !is_escaped;
+    }
+    !is_escaped
+}
+
+#[cfg(test)]
+mod tests;
