@@ -1,6 +1,6 @@
 //! What the operator sees.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tollgate_server::VALUE_SERIES_MAX;
 
 use crate::grpc_client;
@@ -236,5 +236,105 @@ async fn a_limit_of_0_asks_nobody_for_less_also_not_at_cost_0() {
             assert_eq!(reply.status, 429);
             assert!(reply.body.contains("is 0, so it denies everything"));
         }
+    }
+}
+
+/// Whether `value` is what `schema` says: its type, members, choices and bounds, as far as the
+/// description of `/json` uses them.
+fn conforms(document: &Value, schema: &Value, value: &Value) -> bool {
+    if let Some(name) = schema["$ref"].as_str() {
+        let pointer = name.strip_prefix('#').unwrap();
+        return conforms(document, document.pointer(pointer).expect(name), value);
+    }
+    if let Some(choices) = schema["oneOf"].as_array() {
+        let fits = choices
+            .iter()
+            .filter(|choice| conforms(document, choice, value));
+        return fits.count() == 1;
+    }
+    if let Some(choices) = schema["enum"].as_array() {
+        return choices.contains(value);
+    }
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let kinds = &schema["type"];
+    let has_kind = kinds == kind
+        || kinds
+            .as_array()
+            .is_some_and(|all| all.contains(&kind.into()));
+    let items = value.as_array().into_iter().flatten();
+    let members = value.as_object().into_iter().flatten();
+    let required = schema["required"].as_array().into_iter().flatten();
+    let is_bound = |max: u64| value.as_u64().is_none_or(|number| number <= max);
+    has_kind
+        && schema["maximum"].as_u64().is_none_or(is_bound)
+        && required
+            .into_iter()
+            .all(|name| value.get(name.as_str().unwrap()).is_some())
+        && items
+            .into_iter()
+            .all(|item| conforms(document, &schema["items"], item))
+        && members
+            .into_iter()
+            .all(|(name, member)| match schema["properties"].get(name) {
+                Some(schema) => conforms(document, schema, member),
+                None => schema["additionalProperties"] != false,
+            })
+}
+
+#[tokio::test]
+async fn json_is_read_and_written_as_described() {
+    let house = House::with(RULES, |config| config.dynamic_metadata = true).await;
+    let mut client = Client::to(house.http()).await;
+    let document = client.get("/openapi.json").await.json();
+    let described = &document["paths"]["/json"]["post"];
+    let asked = &described["requestBody"]["content"]["application/json"];
+    let camel = json!({
+        "domain": "d", "hitsAddend": "1",
+        "descriptors": [
+            {"entries": [{"key": "user", "value": "a"}], "hitsAddend": 1, "isNegativeHits": false},
+            {"entries": [{"key": "x", "value": null}],
+             "limit": {"requestsPerUnit": 5, "unit": "HOUR"}},
+            {"entries": [{"key": "free"}], "hitsAddend": 5_000_000_000_u64},
+            {"entries": [{"key": "none"}], "limit": null},
+        ],
+    });
+    let snake = json!({
+        "domain": "d", "hits_addend": 2,
+        "descriptors": [
+            {"entries": [{"key": "user", "value": "a"}], "is_negative_hits": null},
+            {"entries": [{"key": "x"}], "hits_addend": "1",
+             "limit": {"requests_per_unit": "5", "unit": 3}},
+        ],
+    });
+    let mut statuses = Vec::new();
+    for request in [&asked["example"], &camel, &snake, &snake] {
+        assert!(conforms(&document, &asked["schema"], request), "{request}");
+        let reply = client.post("/json", &request.to_string()).await;
+        let told = &described["responses"][reply.status.to_string()];
+        let told = &told["content"]["application/json"];
+        assert!(
+            conforms(&document, &told["schema"], &reply.json()),
+            "{reply:?}"
+        );
+        let example = told.get("example");
+        assert!(example.is_none_or(|json| conforms(&document, &told["schema"], json)));
+        statuses.push(reply.status);
+    }
+    assert_eq!(statuses, [200, 200, 200, 429]);
+    for wrong in [
+        json!({"domain": "d", "descriptors": [{"entries": []}], "hits": 1}),
+        json!({"domain": "d", "descriptors": [{"limit": {"unit": "AGE"}}]}),
+        json!({"domain": "d", "descriptors": [{}], "hitsAddend": 4_294_967_296_u64}),
+        json!({"domain": 7, "descriptors": [{}]}),
+    ] {
+        assert!(!conforms(&document, &asked["schema"], &wrong), "{wrong}");
+        assert_eq!(client.post("/json", &wrong.to_string()).await.status, 400);
     }
 }
