@@ -24,7 +24,7 @@ use crate::body::{AnswerBody, RequestBody, is_no_room, no_room, whole};
 use crate::connection::Connection;
 use crate::door::Speaks;
 use crate::grpc::{DECIDE_PATH, late};
-use crate::head::{Rejection, check_grpc};
+use crate::head::{Rejection, check_grpc, check_http1};
 use crate::metrics::{DoorName, Metrics};
 use crate::phase::Stopping;
 use crate::reply::{Failure, problem};
@@ -77,8 +77,17 @@ impl Service<Request<Incoming>> for Exchange {
             let answer = self.finish(self.overloaded(), false);
             return Box::pin(std::future::ready(Ok(answer)));
         }
-        let connection = Arc::clone(&self.connection);
-        let request = request.map(|body| RequestBody::new(body, connection));
+        let (head, body) = request.into_parts();
+        let checked = match self.speaks {
+            Speaks::Http1 => check_http1(&head),
+            Speaks::Http2 => check_grpc(&head),
+        };
+        if let Err(rejection) = checked {
+            let answer = self.reject(&rejection);
+            return Box::pin(std::future::ready(Ok(answer)));
+        }
+        let body = RequestBody::new(body, Arc::clone(&self.connection));
+        let request = Request::from_parts(head, body);
         let this = self.clone();
         if self.speaks == Speaks::Http1 {
             return Box::pin(async move {
@@ -86,12 +95,6 @@ impl Service<Request<Incoming>> for Exchange {
                 Ok(this.finish(response, false))
             });
         }
-        let (head, body) = request.into_parts();
-        if let Err(rejection) = check_grpc(&head) {
-            let answer = self.reject(&rejection);
-            return Box::pin(std::future::ready(Ok(answer)));
-        }
-        let request = Request::from_parts(head, body);
         let path = request.uri().path();
         let (has_end, is_stream) = (path == DECIDE_PATH, path.starts_with(STREAM_PATHS));
         Box::pin(async move {

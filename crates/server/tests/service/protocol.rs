@@ -137,3 +137,66 @@ async fn a_call_has_exactly_one_message() {
     let response = send(&mut channel, Method::POST, DECIDE_PATH, kind, good()).await;
     assert_eq!(code(response).await, Code::Ok);
 }
+
+/// What one request, sent as it is, gets on a connection of its own.
+async fn ask(house: &House, request: &str) -> crate::http_client::Reply {
+    let mut client = Client::to(house.http()).await;
+    client.send(request.as_bytes()).await;
+    client.reply().await.unwrap()
+}
+
+#[tokio::test]
+async fn http_needs_one_well_formed_host() {
+    let house = House::on(RULES).await;
+    let cases = [
+        ("", "no `host`"),
+        ("host: h\r\nhost: h\r\n", "several `host`"),
+        ("host: a b\r\n", "malformed"),
+        ("host: u@h\r\n", "malformed"),
+        ("host: h:x\r\n", "malformed"),
+        ("host: [::1\r\n", "malformed"),
+        ("host: \u{fc}\r\n", "malformed"),
+    ];
+    for (hosts, expected) in cases {
+        let length = GOOD.len();
+        let head = format!("POST /json HTTP/1.1\r\n{hosts}content-length: {length}\r\n\r\n");
+        let mut client = Client::to(house.http()).await;
+        client.send((head + GOOD).as_bytes()).await;
+        let reply = client.reply().await.unwrap();
+        assert!(reply.problem(400).contains(expected), "{reply:?}");
+        assert!(client.is_closed().await, "{hosts}");
+    }
+    assert_eq!(errors(&house, "http", "bad_request").await, Some(7));
+    for hosts in ["host:\r\n", "host: [::1]:80\r\n", "host: h:80\r\n"] {
+        let reply = ask(&house, &format!("GET /healthz HTTP/1.1\r\n{hosts}\r\n")).await;
+        assert_eq!(reply.status, 200, "{hosts}");
+    }
+    let reply = ask(&house, "GET /healthz HTTP/1.0\r\n\r\n").await;
+    assert_eq!(reply.status, 200);
+}
+
+#[tokio::test]
+async fn codings_that_are_not_read_are_refused() {
+    let house = House::on(RULES).await;
+    let chunked = |headers: &str, path: &str| {
+        let head = format!("POST {path} HTTP/1.1\r\nhost: h\r\n{headers}\r\n");
+        format!("{head}{:x}\r\n{GOOD}\r\n0\r\n\r\n", GOOD.len())
+    };
+    for path in ["/json", "/v1/check"] {
+        for codings in ["gzip, chunked", "chunked, chunked", "identity, chunked"] {
+            let headers = format!("transfer-encoding: {codings}\r\n");
+            let reply = ask(&house, &chunked(&headers, path)).await;
+            assert!(reply.problem(501).contains("chunked"), "{reply:?}");
+        }
+        for codings in ["gzip", "identity, br", "identity\r\ncontent-encoding: gzip"] {
+            let headers = format!("transfer-encoding: chunked\r\ncontent-encoding: {codings}\r\n");
+            let reply = ask(&house, &chunked(&headers, path)).await;
+            assert!(reply.problem(415).contains("content-encoding"), "{reply:?}");
+            assert_eq!(reply.header("accept-encoding"), Some("identity"));
+        }
+        let headers = "transfer-encoding: Chunked\r\ncontent-encoding: identity\r\n";
+        assert_eq!(ask(&house, &chunked(headers, path)).await.status, 200);
+    }
+    assert_eq!(errors(&house, "http", "transfer_coding").await, Some(6));
+    assert_eq!(errors(&house, "http", "content_coding").await, Some(6));
+}
