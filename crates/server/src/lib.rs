@@ -26,6 +26,8 @@ mod vigil;
 
 mod door;
 
+mod closing;
+
 mod reception;
 
 mod budget;

@@ -23,6 +23,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::{debug, warn};
 
 use crate::budget::Budget;
+use crate::closing::{LATE, NOT_HTTP1, NOT_HTTP2, is_the_protocol, kind, reason};
 use crate::config::Limits;
 use crate::connection::{Close, Connection, Order};
 use crate::connections::{Admission, Connections, Place};
@@ -56,13 +57,6 @@ const PREFACE_POLL: Duration = Duration::from_millis(20);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a connection without a place of its own may take to ask about health.
 const RESERVED_PATIENCE: Duration = Duration::from_secs(1);
-
-const LATE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n\
-    content-type: text/plain\r\ncontent-length: 47\r\n\r\n\
-    the request's head did not come in time: retry\n";
-const NOT_HTTP2: &[u8] = b"HTTP/1.1 505 HTTP Version Not Supported\r\nconnection: close\r\n\
-    content-type: text/plain\r\ncontent-length: 61\r\n\r\n\
-    this port speaks gRPC over HTTP/2 without TLS, nothing else.\n";
 
 /// What each connection needs.
 #[derive(Clone)]
@@ -268,6 +262,8 @@ impl Reception {
         let socket = Socket::new(stream, Arc::clone(known), None, self.limits.write_timeout);
         let mut connection = http1::Builder::new()
             .timer(TokioTimer::new())
+            // Who has sent all its requests may say so, and waits for the answers.
+            .half_close(true)
             .header_read_timeout(self.head_patience(known))
             .max_buf_size(usize::try_from(self.limits.header_bytes).expect("32 bits fit"))
             .serve_connection(TokioIo::new(socket), self.exchange(known));
@@ -276,12 +272,19 @@ impl Reception {
             return;
         };
         debug!(%error, "connection ended");
-        if error.is_timeout() {
-            let parts = connection.into_parts();
-            // On a connection that only idles, nobody asked.
-            if !parts.read_buf.is_empty() {
-                let _ = parts.io.into_inner().write_all(LATE).await;
-            }
+        let parts = connection.into_parts();
+        let mut socket = parts.io.into_inner();
+        // On a connection that only idles, nobody asked.
+        if error.is_timeout() && !parts.read_buf.is_empty() {
+            self.metrics.failed(self.name, "timeout");
+            let _ = socket.write_all(LATE).await;
+        }
+        let Some(kind) = kind(&error) else {
+            return;
+        };
+        self.metrics.failed(self.name, kind);
+        if error.is_parse_version_h2() {
+            let _ = socket.write_all(NOT_HTTP1).await;
         }
     }
 
@@ -329,18 +332,6 @@ impl Reception {
             }
         }
     }
-}
-
-/// Whether the peer broke the rules, and did not just go away.
-fn is_the_protocol(error: &hyper::Error) -> bool {
-    let is_io =
-        std::error::Error::source(error).is_some_and(|source| source.is::<std::io::Error>());
-    !(is_io || error.is_closed() || error.is_timeout() || error.is_incomplete_message())
-}
-
-fn reason(error: &hyper::Error) -> String {
-    let source = std::error::Error::source(error);
-    source.map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// What a connection ends with: `None` if we ended it. Each poll of it is a turn of its own.

@@ -36,6 +36,20 @@ impl Client {
         let _ = self.0.write_all(bytes).await;
     }
 
+    /// Sends no more, and still reads.
+    pub(crate) async fn end_sending(&mut self) {
+        self.0.shutdown().await.unwrap();
+    }
+
+    /// Everything until the connection ends.
+    pub(crate) async fn rest(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        let read = timeout(PATIENCE, self.0.read_to_end(&mut rest)).await;
+        // A connection that is reset has ended as well.
+        let _ = read.unwrap();
+        rest
+    }
+
     /// The next response; `None` if the connection ends without one.
     pub(crate) async fn reply(&mut self) -> Option<Reply> {
         timeout(PATIENCE, self.read_reply()).await.unwrap()

@@ -6,7 +6,11 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use prost::Message;
+use tollgate_core::Span;
+use tollgate_redis::Config as RedisConfig;
 use tollgate_rls::RateLimitRequest;
+use tollgate_server::Place;
+use tollgate_testbed::Redis;
 use tonic::body::Body;
 use tonic::client::GrpcService;
 use tonic::transport::{Channel, Endpoint};
@@ -199,4 +203,66 @@ async fn codings_that_are_not_read_are_refused() {
     }
     assert_eq!(errors(&house, "http", "transfer_coding").await, Some(6));
     assert_eq!(errors(&house, "http", "content_coding").await, Some(6));
+}
+
+#[tokio::test]
+async fn pipelined_requests_are_answered_although_nothing_more_is_sent() {
+    let redis = Redis::start();
+    let rules = "domain: d\non_store_error: allow\ndescriptors: [{key: k, rate_limit: 9/day}]\n";
+    let house = House::with(rules, |config| {
+        config.store = Place::Redis(Box::new(RedisConfig {
+            timeout: Span::from_millis(200),
+            ..RedisConfig::single(redis.address())
+        }));
+    })
+    .await;
+    // So that the end of the requests is there to be read before any of them is answered.
+    redis.pause();
+    let length = GOOD.len();
+    let head = format!("POST /json HTTP/1.1\r\nhost: h\r\ncontent-length: {length}\r\n\r\n");
+    let mut client = Client::to(house.http()).await;
+    client.send((head + GOOD).repeat(3).as_bytes()).await;
+    client.end_sending().await;
+    for answered in 0..3 {
+        let reply = client.reply().await;
+        let reply = reply.unwrap_or_else(|| panic!("{answered} answers of 3"));
+        assert_eq!(reply.status, 200);
+    }
+    assert!(client.is_closed().await);
+}
+
+#[tokio::test]
+async fn requests_that_cannot_be_parsed_are_counted() {
+    let house = House::on(RULES).await;
+    let long = "x".repeat(100_000);
+    let cases = [
+        ("\x16\x03\x01 hello\r\n\r\n".to_owned(), 400),
+        ("GET / HTTP/1.1\r\nno colon\r\n\r\n".to_owned(), 400),
+        (format!("GET / HTTP/1.1\r\nx: {long}\r\n\r\n"), 431),
+    ];
+    for (request, status) in cases {
+        assert_eq!(ask(&house, &request).await.status, status);
+    }
+    assert_eq!(errors(&house, "http", "bad_request").await, Some(2));
+    assert_eq!(errors(&house, "http", "head_too_large").await, Some(1));
+}
+
+#[tokio::test]
+async fn http2_at_the_http_port_is_told_to_use_http1() {
+    let house = House::on(RULES).await;
+    let mut client = Client::to(house.http()).await;
+    client
+        .send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+        .await;
+    let answer = client.rest().await;
+    // Empty SETTINGS, then GOAWAY: no stream was looked at, HTTP_1_1_REQUIRED.
+    assert_eq!(answer[..9], [0, 0, 0, 4, 0, 0, 0, 0, 0]);
+    let (head, text) = answer[9..].split_at(17);
+    let length = u8::try_from(8 + text.len()).unwrap();
+    assert_eq!(
+        head,
+        [0, 0, length, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 13]
+    );
+    assert!(String::from_utf8_lossy(text).contains("HTTP/1.1"));
+    assert_eq!(errors(&house, "http", "http2").await, Some(1));
 }
