@@ -17,11 +17,12 @@ type Bound = (&'static str, &'static str, fn(&Limits) -> usize);
 
 #[rustfmt::skip] // A gauge reads as one row.
 const BOUNDS: [Bound; 13] = [
-    ("connections_max", "Connections that each of the doors grpc and http may have",
+    ("connections_max", "Connections that each of the listeners grpc and http may have",
         |limits| limits.connections),
-    ("connections_per_address_max", "Connections that one address may have at each of these doors",
+    ("connections_per_address_max",
+        "Connections that one address may have at each of these listeners",
         |limits| limits.connections_per_address),
-    ("admin_connections_max", "Connections that the door admin may have",
+    ("admin_connections_max", "Connections that the listener admin may have",
         |limits| limits.admin_connections),
     ("connection_age_max_seconds", "The age at which a connection is asked to end",
         |limits| usize::try_from(limits.connection_age.as_secs()).unwrap_or(usize::MAX)),
