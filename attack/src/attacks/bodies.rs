@@ -17,7 +17,7 @@ const HTTP_CONNECTIONS: u32 = 1000;
 /// As many as the service allows at once, unless it says less.
 const STREAMS: usize = 256;
 /// What each message claims to be: the most that the service takes.
-const MESSAGE_BYTES: u32 = 1 << 20;
+const MESSAGE_BYTES: u32 = 8 << 20;
 /// The largest body that the service takes, less one byte.
 const BODY_BYTES: usize = 256 * 1024;
 /// The windows of HTTP/2 before anything else is said.

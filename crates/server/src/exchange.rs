@@ -135,11 +135,11 @@ impl Exchange {
     }
 
     /// Answers a call once its message is there as a whole: what waits for one takes no more memory
-    /// than has come of it.
+    /// than has come of it. Its bytes count until it is answered.
     async fn collect(&self, request: Request<RequestBody>) -> Response<Body> {
-        let (mut parts, body) = request.into_parts();
+        let (mut parts, mut body) = request.into_parts();
         let is_enough = |message: &[u8]| self.is_too_large(message);
-        let mut message = pin!(whole(body, is_enough));
+        let mut message = pin!(whole(&mut body, is_enough));
         let at_once = poll_fn(|cx| Poll::Ready(message.as_mut().poll(cx))).await;
         let message = match at_once {
             Poll::Ready(message) => Ok(message),

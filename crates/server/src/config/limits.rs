@@ -43,12 +43,13 @@ pub struct Limits {
     pub streams: usize,
     /// `header_bytes`: the head of an HTTP request, or the metadata of a gRPC call. 16 KiB.
     pub header_bytes: u32,
-    /// `message_bytes`: the largest gRPC message that is read. 1 MiB.
+    /// `message_bytes`: the largest gRPC message that is read. 8 MiB: 128 descriptors, as many as
+    /// are decided on, with a value of 60 KiB each, the most that Envoy takes as headers.
     pub message_bytes: usize,
     /// `body_bytes`: the largest HTTP body that is read. 256 KiB.
     pub body_bytes: usize,
-    /// `buffer_per_connection`: bytes of requests that have not come to their end, on one
-    /// connection. 2 MiB.
+    /// `buffer_per_connection`: bytes of requests that have not come to their end, and of gRPC
+    /// messages that are not answered, on one connection. 16 MiB.
     pub buffer_per_connection: usize,
     /// `buffer`: the same on all connections, beyond a little that each may always have. 64 MiB.
     pub buffer: usize,
@@ -87,9 +88,9 @@ impl Default for Limits {
             streams_per_connection: 256,
             streams: 4096,
             header_bytes: 16 * 1024,
-            message_bytes: 1024 * 1024,
+            message_bytes: 8 * 1024 * 1024,
             body_bytes: 256 * 1024,
-            buffer_per_connection: 2 * 1024 * 1024,
+            buffer_per_connection: 16 * 1024 * 1024,
             buffer: 64 * 1024 * 1024,
             turn_bytes: 32 * 1024,
             control_frames: 1000,

@@ -92,7 +92,7 @@ fn mistakes_name_their_place_and_the_remedy() {
     let cases = [
         (
             "rules: r\nlimits: {buffer: 512KiB}\n",
-            "`buffer` is smaller than the largest request, 1048576 bytes",
+            "`buffer` is smaller than the largest request, 8388608 bytes",
         ),
         (
             "rules: r\nlimits: {body_bytes: 3}\n",

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
+use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
+use tollgate_testbed::Redis;
 use tonic::Code;
 
 use crate::grpc_client;
 use crate::house::House;
 use crate::http_client::Client;
+use crate::over_redis;
 
 const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 1000/day}]\n";
 const GOOD: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}"#;
@@ -88,6 +91,33 @@ async fn unfinished_requests_are_held_up_to_a_bound() {
         200
     );
     grpc.ask(GOOD).await.unwrap();
+}
+
+#[tokio::test]
+async fn messages_count_until_they_are_answered() {
+    const HELD: &str = "tollgate_request_bytes_held";
+    let redis = Redis::start();
+    let house = House::with(RULES, |config| config.store = over_redis::at(&redis)).await;
+    let grpc = grpc_client::Client::to(house.grpc()).await;
+    grpc.ask(GOOD).await.unwrap();
+    let mut message: tollgate_rls::RateLimitRequest = serde_json::from_str(GOOD).unwrap();
+    message.descriptors[0].entries[0].value = b"v".repeat(200_000);
+    redis.pause();
+    let asked = message.clone();
+    let waiting = tokio::spawn(async move { grpc.send(asked).await });
+    let latest = Instant::now() + PATIENCE;
+    // So much of it is beyond what a connection may always have, once all of it has come.
+    let all = u64::try_from(5 + message.encoded_len() - 16 * 1024).unwrap();
+    while over_redis::metric(&house, HELD).await < all {
+        assert!(Instant::now() < latest, "it is not counted");
+        sleep(Duration::from_millis(1)).await;
+    }
+    redis.go_on();
+    waiting.await.unwrap().unwrap();
+    while over_redis::metric(&house, HELD).await > 0 {
+        assert!(Instant::now() < latest, "it is still counted");
+        sleep(Duration::from_millis(1)).await;
+    }
 }
 
 /// An HTTP/2 connection whose answers have this window.

@@ -120,12 +120,21 @@ struct Wrong {
 async fn sizes_that_a_client_chooses_are_limited_like_any_others() {
     let house = House::on("domain: d\ndescriptors: [{key: k, rate_limit: 1/day}]\n").await;
     let client = grpc_client::Client::to(house.grpc()).await;
-    let cases: [fn(&mut RateLimitRequest); 3] = [
+    let cases: [fn(&mut RateLimitRequest); 4] = [
         |m| m.descriptors[0].entries[0].value = b"v".repeat(500_000),
         |m| {
             m.descriptors[0].entries[0].value = b"many".to_vec();
             let nowhere = good().descriptors[0].clone();
             m.descriptors.extend(vec![nowhere; 200]);
+            m.descriptors[1..]
+                .iter_mut()
+                .for_each(|one| one.entries[0].key = b"x".to_vec());
+        },
+        // As many descriptors as are decided on, each with all that Envoy takes as headers.
+        |m| {
+            m.descriptors[0].entries[0].value = b"h".repeat(60 * 1024);
+            let same = m.descriptors[0].clone();
+            m.descriptors.extend(vec![same; 127]);
             m.descriptors[1..]
                 .iter_mut()
                 .for_each(|one| one.entries[0].key = b"x".to_vec());
@@ -136,7 +145,7 @@ async fn sizes_that_a_client_chooses_are_limited_like_any_others() {
         let mut message = good();
         change(&mut message);
         let answer = client.send(message.clone()).await.unwrap();
-        let expected = if index < 2 {
+        let expected = if index < 3 {
             Code2::Ok
         } else {
             Code2::OverLimit
