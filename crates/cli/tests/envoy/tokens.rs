@@ -1,0 +1,27 @@
+//! A budget of tokens: what a response used is known after it.
+
+use crate::configuration::{LOOK, SPEND};
+use crate::mesh::{Mesh, soon};
+
+/// Waits until so many tokens are left: Envoy says what was used and waits for nothing.
+fn until_left(mesh: &Mesh, left: &str) {
+    soon("what was used", || {
+        let reply = mesh.get(&[(LOOK, "ann")]);
+        (reply.header("x-ratelimit-remaining") == left).then_some(())
+    });
+}
+
+#[test]
+fn what_responses_used_ends_the_budget_and_asking_uses_nothing() {
+    let mesh = Mesh::start();
+    // 600 of 1000 each: the second is let in by the 400 that are left.
+    for left in ["400", "0"] {
+        let reply = mesh.get(&[(SPEND, "ann")]);
+        assert_eq!(reply.status, 200, "{reply:?}");
+        until_left(&mesh, left);
+    }
+    assert_eq!(mesh.statuses(SPEND, "ann", 3), [429; 3]);
+    assert_eq!(mesh.statuses(LOOK, "ann", 3), [429; 3]);
+    assert_eq!(mesh.statuses(LOOK, "bob", 3), [200; 3]);
+    assert_eq!(mesh.get(&[(SPEND, "bob")]).status, 200);
+}

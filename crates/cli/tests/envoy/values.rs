@@ -1,0 +1,46 @@
+//! No value that a client can choose switches a limit off.
+
+use crate::configuration::{WIDE, large_headers};
+use crate::mesh::Mesh;
+
+/// What limits of 3 do.
+const THREE: [u16; 5] = [200, 200, 200, 429, 429];
+/// Nearly all that Envoy takes as headers of a request.
+const WIDE_BYTES: usize = 60_000;
+/// Twenty of these are nearly all as well.
+const LARGE_BYTES: usize = 2_900;
+
+#[test]
+fn bytes_that_are_not_utf8_are_limited_like_any_others() {
+    let mesh = Mesh::start();
+    for value in [
+        &b"a\xff"[..],
+        b"\x80",
+        b"\xed\xa0\x80",
+        b"a",
+        "\u{e4}".as_bytes(),
+    ] {
+        assert_eq!(mesh.statuses("any", value, 5), THREE, "{value:?}");
+    }
+}
+
+#[test]
+fn many_large_headers_are_limited_like_any_others() {
+    let mesh = Mesh::start();
+    let names: Vec<String> = large_headers().collect();
+    let values = names
+        .iter()
+        .map(|name| name.repeat(LARGE_BYTES / name.len()));
+    let headers: Vec<(&str, String)> = names.iter().map(String::as_str).zip(values).collect();
+    assert_eq!([(); 5].map(|()| mesh.ask(&headers).unwrap().status), THREE);
+}
+
+#[test]
+fn a_large_header_in_many_descriptors_is_limited_like_any_other() {
+    let mesh = Mesh::start();
+    for (header, copies) in WIDE {
+        // The rule counts the value and the number of the copy.
+        let value = header.repeat(WIDE_BYTES / header.len());
+        assert_eq!(mesh.statuses(header, &value, 5), THREE, "{copies} copies");
+    }
+}
