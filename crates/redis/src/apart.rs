@@ -227,8 +227,10 @@ impl Commit {
         let (confirmed, others): (Vec<usize>, Vec<usize>) =
             (0..told.len()).partition(|part| is_confirmed(&told[*part]));
         let after = self.timeout;
-        // What expired in one slot was not charged there. Of what is lost nobody knows.
-        let error = told.into_iter().find_map(Result::err);
+        // What expired in one slot was not charged there. Of what is lost nobody knows, even if
+        // another slot says that it did nothing.
+        let errors = told.into_iter().filter_map(Result::err);
+        let error = errors.max_by_key(|asked| asked.failure.is_unknown());
         let gone_back = self.take_back(apart, &charged, &confirmed).await;
         caller.tell(Err(match error {
             _ if !gone_back => StoreError::TimedOut { after },

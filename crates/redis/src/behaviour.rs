@@ -2,6 +2,8 @@
 
 mod cancelled;
 
+mod confirmed;
+
 mod disagree;
 
 mod expiry;

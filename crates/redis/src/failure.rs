@@ -138,6 +138,11 @@ impl ErrorReply {
 // === impl Failure ===
 
 impl Failure {
+    /// Whether the question may have been answered and charged, for all we know.
+    pub(crate) const fn is_unknown(&self) -> bool {
+        matches!(self, Failure::Lost | Failure::Malformed(_))
+    }
+
     pub(crate) fn unreachable(why: impl fmt::Display) -> Failure {
         Failure::Unreachable(Arc::from(why.to_string()))
     }
