@@ -118,11 +118,12 @@ impl Traffic {
         }
     }
 
-    /// Lets it run until so many decisions in a row were answered, in as many slots.
-    pub(crate) async fn settle(&self) {
+    /// Lets it run until so many decisions in a row were answered, in as many slots; says after how
+    /// long the first one was. How long a whole row of them takes is up to the machine.
+    pub(crate) async fn settle(&self) -> Duration {
         let start = Instant::now();
         let limit = wide();
-        let mut answered = 0;
+        let (mut answered, mut first) = (0, None);
         while answered < 50_u32 {
             let waited = start.elapsed();
             assert!(
@@ -133,8 +134,12 @@ impl Traffic {
             let charge = Charge::new(self.store.key(parts.into_iter()), &limit, Cost::ONE);
             let outcome = Outcome::of(self.store.decide(&[charge]).await);
             answered = if outcome.is_answer() { answered + 1 } else { 0 };
+            if outcome.is_answer() {
+                first = first.or(Some(start.elapsed()));
+            }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        first.unwrap()
     }
 
     pub(crate) async fn end(self) -> Record {
