@@ -194,7 +194,7 @@ async fn renew_alone(renewal: Renewal, reach: &Reach, stats: &Stats) {
         enforcement: Enforcement::Enforce,
         on_denial: OnDenial::Keep,
     };
-    // What is not told ends by itself.
+    // Without a reply it is asked for again, until it ends by itself.
     let _told = renew(renewal, asker, reach, stats, Instant::now()).await;
 }
 
@@ -208,14 +208,22 @@ async fn renew(
 ) -> Result<Told, Asked> {
     let fitted = *renewal.fitted();
     let charge = asker.charge(renewal.key, &fitted);
-    let told = ask(reach, &renewal, &charge, since).await?;
+    let told = match ask(reach, &renewal, &charge, since).await {
+        Ok(told) => told,
+        Err(asked) => {
+            if !asked.failure.is_unknown() {
+                renewal.not_done();
+            }
+            return Err(asked);
+        }
+    };
     let (told, units, lasts) = told.lease().map_err(|_| Asked::malformed(renewal.key))?;
     stats.settled(renewal.spent, renewal.left);
     if units == 0 {
-        // Dropped, the renewal takes its lease out of the map.
         if renewal.want == 0 {
             stats.lease_returned();
         }
+        renewal.returned();
         return Ok(told);
     }
     if let Ok((mut seen, now)) = told.seen(&fitted) {
@@ -257,6 +265,7 @@ impl Renewal {
             spent: self.spent,
             want: self.want,
             least: self.least,
+            next: self.next,
         }
     }
 }

@@ -50,6 +50,11 @@
 //! Redis, since a renewal decides for one key. What this node holds of those keys counts there as
 //! consumed, like everybody's.
 //!
+//! If there is no reply to a renewal, Redis may hold the former lease or what it has granted anew.
+//! Each grant has a name of its own, so giving back both by name is right in either case, however
+//! often it is asked for. The keeper does so until there is a reply or both have ended; meanwhile
+//! every decision on the key is Redis's, and nothing is leased.
+//!
 //! Leases end after [`LASTS`], by Redis's clock, and with their window. This node stops a
 //! hundredth and a millisecond earlier, counted by its own clock from before it asked. Shortly
 //! before that a lease that was used is renewed without waiting for a request, and one that was
@@ -228,6 +233,9 @@ impl Leases {
         units: u32,
         here: Moment,
     ) -> Spend {
+        if lease.is_lost {
+            return Spend::Cold;
+        }
         if let Some(renewed) = &lease.renewed {
             return Spend::Wait(Arc::clone(renewed).notified_owned());
         }
@@ -246,6 +254,9 @@ impl Leases {
     pub(crate) fn due(self: &Arc<Leases>) -> Vec<Renewal> {
         let here = self.watch.now();
         self.asked(here, |lease, is_full| {
+            if lease.is_lost {
+                return Some(0);
+            }
             let idle = here.since(lease.used_at) >= IDLE && lease.left > IDLE_UNITS;
             let ends = lease.until <= here + ENDING && !lease.ends_with_window;
             let over = lease.until <= here;

@@ -8,7 +8,8 @@
 //!
 //! To `general.lua`: of each request the step (1) and the number of lines (1); of a step that
 //! reserves, confirms, releases or leases the name (8) and how long it lasts (5); of one that
-//! leases the units spent (5), those wanted (5) and the least that is worth it (5); of each line
+//! leases the units spent (5), those wanted (5), the least that is worth it (5) and the name of
+//! what is leased (8); of each line
 //! its kind (1), segments (1), role (1), capacity (4), span (6), units that must fit (5), units to
 //! be taken (5), units to be charged for a refusal (5) and units to be given back (5).
 
@@ -64,8 +65,8 @@ pub(crate) struct General {
     pub(crate) writes: bool,
 }
 
-/// Charges what was spent of a lease, gives back the rest, decides, and leases up to `want` units
-/// anew, but none if only fewer than `least` can be had.
+/// Charges what was spent of the lease `name`, gives back the rest, decides, and leases up to
+/// `want` units anew, but none if only fewer than `least` can be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Leasing {
     pub(crate) name: u64,
@@ -74,6 +75,9 @@ pub(crate) struct Leasing {
     pub(crate) spent: u64,
     pub(crate) want: u64,
     pub(crate) least: u64,
+    /// The name of what is leased anew. If something is leased under it already, nobody has been
+    /// told so, and it is given back.
+    pub(crate) next: u64,
 }
 
 /// What is done with lines.
@@ -298,6 +302,7 @@ impl Leasing {
         for units in [self.spent, self.want, self.least] {
             packed.put_uint(units.min(UNITS_MAX), 5);
         }
+        packed.put_u64(self.next);
     }
 }
 

@@ -3,9 +3,11 @@
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use tollgate_behaviour::{Random, Rule, Subject, Taste, check, with_grain};
 use tollgate_core::{Algorithm, Anchor, Charge, Cost, Ledger, Limit, Mode, Now, Sharing, Span};
+use tollgate_testbed as testbed;
 
 use super::{Driven, SINGLE};
 use crate::config::Config;
@@ -273,5 +275,107 @@ fn a_shadow_limit_on_lease_refuses_nothing() {
         let verdict = node.decide(Taste::MICROSECONDS.start, &[rule.charge(key, Cost::ONE)]);
         assert!(verdict.is_admitted());
         assert_eq!(verdict.decisions[0].is_allowed(), asked < 40);
+    }
+}
+
+/// How long a decision may take whose reply is to be lost.
+const TIMEOUT: Span = Span::from_millis(200);
+/// How long to ask until Redis answers.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+/// More than is leased at once.
+const LEASED_MAX: usize = 100;
+
+/// What happens to a renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loss {
+    /// Redis does it, and the reply is too late.
+    Reply,
+    /// The connection breaks before Redis has read it.
+    Call,
+}
+
+/// Asks until Redis answers; says what remains.
+fn answer(node: &Driven, charge: &Charge<'_>) -> u32 {
+    let deadline = Instant::now() + ANSWERS_WITHIN;
+    loop {
+        let decided = node.runtime.block_on(async {
+            tokio::task::yield_now().await;
+            node.store.decide(std::slice::from_ref(charge)).await
+        });
+        match decided {
+            Ok(verdict) => return verdict.decisions[0].remaining(),
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
+        }
+    }
+}
+
+/// Whatever becomes of a renewal whose reply is lost, its units go back: the first of a key, and
+/// one of which units were spent.
+#[test]
+fn a_lost_reply_costs_no_more_than_its_request() {
+    let redis = testbed::Redis::start();
+    let config = Config::single(redis.address());
+    let mut node = Driven::new(&config);
+    node.store = {
+        let _inside = node.runtime.enter();
+        let config = Config {
+            timeout: TIMEOUT,
+            ..config
+        };
+        crate::store::Redis::under_test(&config).expect("the config is valid")
+    };
+    node.store
+        .set_now(Taste::MICROSECONDS.start.steady.as_nanos() / 1_000);
+    let limits = [
+        Limit::fixed_window(1_000, Span::DAY),
+        Limit::new(
+            Algorithm::FixedWindow(Anchor::FirstRequest),
+            1_000,
+            Span::DAY,
+        ),
+        Limit::sliding_log(1_000, Span::DAY),
+        Limit::token_bucket(1_000, Span::DAY),
+    ];
+    let mut asked = Vec::new();
+    for limit in limits.map(|limit| limit.expect("a day is a window")) {
+        for (loss, before) in [
+            (Loss::Reply, 1),
+            (Loss::Reply, 4),
+            (Loss::Call, 1),
+            (Loss::Call, 4),
+        ] {
+            let key = node.key(&format!("{limit:?} {loss:?} {before}"));
+            let rule = rule(limit);
+            let charge = rule.charge(key, Cost::ONE);
+            let peek = Charge {
+                cost: Cost::Peek(1),
+                ..charge
+            };
+            answer(&node, &peek);
+            let decide = || node.runtime.block_on(node.store.decide(&[charge]));
+            let mut admitted = (0..before).filter(|_| decide().is_ok()).count();
+            // Of a busy machine as well, whose replies are too late.
+            let lost = before - admitted + usize::from(loss == Loss::Reply);
+            redis.ask(&["CLIENT", "PAUSE", "60000", "WRITE"]);
+            // Until what was leased is spent, and more is asked for.
+            admitted += (0..LEASED_MAX).take_while(|_| decide().is_ok()).count();
+            if loss == Loss::Call {
+                redis.ask(&["CLIENT", "KILL", "TYPE", "normal"]);
+            }
+            redis.ask(&["CLIENT", "UNPAUSE"]);
+            asked.push((key, limit, loss, admitted, lost));
+        }
+    }
+    node.runtime.block_on(node.store.close());
+    for (key, limit, loss, admitted, lost) in asked {
+        let rule = Rule::new(limit);
+        let remaining = answer(&node, &rule.charge(key, Cost::Peek(1)));
+        let counted = usize::try_from(limit.capacity() - remaining).expect("a few");
+        // The requests whose replies were lost may be charged themselves.
+        let bounds = admitted..=admitted + lost;
+        assert!(
+            bounds.contains(&counted),
+            "{counted} of {admitted} and {lost}, {loss:?}: {limit:?}"
+        );
     }
 }

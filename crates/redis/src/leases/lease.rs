@@ -42,6 +42,9 @@ pub(crate) struct Lease {
     mirror: Mirror,
     /// Nanoseconds from our time to Redis's, modulo 2^64.
     ahead: u64,
+    /// The last renewal has no reply: what is held in Redis is unknown. Nothing is leased until it
+    /// was given back, or `until`.
+    pub(crate) is_lost: bool,
     /// Wakes those who wait while Redis is asked for more; nothing otherwise.
     pub(crate) renewed: Option<Arc<Notify>>,
 }
@@ -86,6 +89,7 @@ impl Lease {
             ends_with_window: false,
             mirror: Mirror::Bucket(Moment::ZERO),
             ahead: 0,
+            is_lost: false,
             renewed: Some(Arc::new(Notify::new())),
         }
     }
@@ -114,12 +118,43 @@ impl Lease {
         Some(decision)
     }
 
+    /// The name of what is leased next. Each grant has a name of its own, so that giving back by
+    /// name after a lost reply never gives back what was granted by another call.
+    pub(crate) const fn next_name(&self) -> u64 {
+        self.name.wrapping_add(1) & !(1 << 62) | 1 << 63
+    }
+
+    /// Units that were granted and not spent.
+    pub(crate) const fn unspent(&self) -> u32 {
+        self.granted.saturating_sub(self.spent)
+    }
+
+    /// Nothing is held in Redis, if the last renewal was not sent.
+    pub(crate) const fn was_never_granted(&self) -> bool {
+        self.granted == 0 && !self.is_lost
+    }
+
+    /// Whatever is held in Redis has ended.
+    pub(crate) fn has_ended(&self, here: Moment) -> bool {
+        self.is_lost && here >= self.until
+    }
+
+    /// There was no reply to the last renewal.
+    pub(crate) fn lose(&mut self, here: Moment) {
+        if !self.is_lost {
+            self.is_lost = true;
+            self.until = here + LASTS;
+        }
+        self.left = 0;
+    }
+
     /// Begins anew, with what Redis has leased.
     pub(crate) fn grant(&mut self, granted: Granted, asked_at: Moment, here: Moment) {
         let units = u32::try_from(granted.units).unwrap_or(u32::MAX);
         let margin = granted.lasts / 100 + 1_000;
         let micros = |micros: u64| Span::from_nanos(micros.saturating_mul(1_000));
         (self.granted, self.left, self.spent) = (units, units, 0);
+        self.name = self.next_name();
         self.began = asked_at;
         self.until = asked_at + micros(granted.lasts.saturating_sub(margin));
         self.used_at = here;

@@ -8,13 +8,16 @@ use super::lease::{Granted, Lease, Shape};
 use super::{Leases, WANT_MAX};
 use crate::fit::Fitted;
 
-/// What to ask Redis for; if nothing is told, the lease is given up and ends by itself.
+/// What to ask Redis for. If there is no reply, nothing of the lease is spent any more, and it is
+/// given back later: what was charged of it, or granted anew, is found by name.
 #[derive(Debug)]
 pub(crate) struct Renewal {
     leases: Arc<Leases>,
     pub(crate) key: Key,
     shape: Arc<Shape>,
     pub(crate) name: u64,
+    /// The name of what is granted.
+    pub(crate) next: u64,
     pub(crate) spent: u64,
     /// Units that were not spent.
     pub(crate) left: u64,
@@ -22,7 +25,19 @@ pub(crate) struct Renewal {
     pub(crate) want: u64,
     pub(crate) least: u64,
     asked_at: Moment,
-    is_done: bool,
+    outcome: Outcome,
+}
+
+/// What became of a renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// For all that is known.
+    Unknown,
+    /// Redis did nothing.
+    NotDone,
+    /// Redis holds nothing of ours any more.
+    Returned,
+    Granted,
 }
 
 // === impl Renewal ===
@@ -40,12 +55,13 @@ impl Renewal {
             key,
             shape: Arc::clone(&lease.shape),
             name: lease.name,
+            next: lease.next_name(),
             spent: lease.spent.into(),
-            left: lease.left.into(),
+            left: lease.unspent().into(),
             want: want.min(WANT_MAX),
             least: lease.least.into(),
             asked_at: here,
-            is_done: false,
+            outcome: Outcome::Unknown,
         }
     }
 
@@ -53,9 +69,19 @@ impl Renewal {
         &self.shape.fitted
     }
 
+    /// Redis has taken back all, and leased nothing.
+    pub(crate) fn returned(mut self) {
+        self.outcome = Outcome::Returned;
+    }
+
+    /// Redis has done nothing.
+    pub(crate) fn not_done(mut self) {
+        self.outcome = Outcome::NotDone;
+    }
+
     /// Redis has leased some.
     pub(crate) fn granted(mut self, granted: Granted) {
-        self.is_done = true;
+        self.outcome = Outcome::Granted;
         let mut shard = self.leases.shards.of(self.key);
         if let Some(lease) = shard.leases.get_mut(&self.key)
             && lease.name == self.name
@@ -69,21 +95,33 @@ impl Renewal {
 }
 
 impl Drop for Renewal {
-    /// Whatever was not told to be leased is not spent: it was given back, or it ends by itself.
+    /// Whatever was not told to be leased is not spent. It stays here until it was given back, or
+    /// has ended.
     fn drop(&mut self) {
-        if self.is_done {
+        if self.outcome == Outcome::Granted {
             return;
         }
         if self.want > 0 {
             self.leases.heat.rest(self.key, self.leases.watch.now());
         }
+        let here = self.leases.watch.now();
         let mut shard = self.leases.shards.of(self.key);
-        let is_ours = |lease: &Lease| lease.name == self.name;
-        if shard.leases.get(&self.key).is_some_and(is_ours)
-            && let Some(lease) = shard.leases.remove(&self.key)
-        {
-            drop(shard);
-            lease.renewed.inspect(|renewed| renewed.notify_waiters());
+        let ours = shard.leases.get_mut(&self.key);
+        let Some(lease) = ours.filter(|lease| lease.name == self.name) else {
+            return;
+        };
+        let renewed = lease.renewed.take();
+        let is_over = match self.outcome {
+            Outcome::Returned | Outcome::Granted => true,
+            Outcome::NotDone => lease.was_never_granted() || lease.has_ended(here),
+            Outcome::Unknown => lease.has_ended(here),
+        };
+        if is_over {
+            shard.leases.remove(&self.key);
+        } else {
+            lease.lose(here);
         }
+        drop(shard);
+        renewed.inspect(|renewed| renewed.notify_waiters());
     }
 }

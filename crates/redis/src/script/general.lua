@@ -949,15 +949,17 @@ local function release(lines, id)
   answer(ADMITTED, {})
 end
 
--- Charges what a node has spent of its lease, and takes the rest back. Then decides the request,
+-- Charges what a node has spent of its lease, and takes the rest back; also all of what was granted
+-- under the name of the next lease, by a call whose reply was lost. Then decides the request,
 -- and leases units beside it: as many as are wanted, but only up to a quarter of what is left, so
 -- that the other nodes find three times as much, and none if that is less than `least`.
-local function lease(line, id, till, spent, want, least)
+local function lease(line, id, till, spent, want, least, fresh_id)
   local a, mine = line.account, line.account.holds[id]
   if mine then
     let_go(a, id)
     take(a, line, min(spent, mine[1]))
   end
+  let_go(a, fresh_id)
   local status, states, granted = ADMITTED, {}, 0
   local refused, blocked, all_over = judge({ line }, states)
   if refused or all_over then
@@ -972,7 +974,7 @@ local function lease(line, id, till, spent, want, least)
     if granted < least then granted = 0 end
   end
   if granted > 0 then
-    hold(a, id, granted, till)
+    hold(a, fresh_id, granted, till)
     a.dirty = true
   end
   states[2] = pack('>I5I5', granted, till - now)
@@ -994,16 +996,18 @@ local function report(count)
 end
 
 while position <= #questions do
-  local step, count, id, lasts, spent, want, least
+  local step, count, id, lasts, spent, want, least, fresh_id
   step, count, position = read('>BB', questions, position)
   if step > 0 and step < REPORT then id, lasts, position = read('>c8I5', questions, position) end
-  if step == LEASE then spent, want, least, position = read('>I5I5I5', questions, position) end
+  if step == LEASE then
+    spent, want, least, fresh_id, position = read('>I5I5I5c8', questions, position)
+  end
   local lines = {}
   for i = 1, step == REPORT and 0 or count do lines[i] = next_line() end
   if step == REPORT then
     report(count)
   elseif step == LEASE then
-    lease(lines[1], id, now + lasts, spent, want, least)
+    lease(lines[1], id, now + lasts, spent, want, least, fresh_id)
   elseif step == RESERVE then
     reserve(lines, id, now + lasts)
   elseif step == CONFIRM then

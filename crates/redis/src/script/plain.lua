@@ -124,14 +124,22 @@ for i = 1, #KEYS do
   elseif changed[key] and changed[key] ~= which then
     word = nil
   end
-  local add, room, id, lasts, spent, want, least = adds[which], rooms[which]
+  local add, room, id, lasts, spent, want, least, fresh_id = adds[which], rooms[which]
   if i > plain then
-    id, lasts, spent, want, least, position = read('>c8I5I5I5I5', questions, position)
+    id, lasts, spent, want, least, fresh_id, position =
+      read('>c8I5I5I5I5c8', questions, position)
     local mine = word and leases[key] and leases[key][id]
     if mine then
       out = out - mine[1]
       word = word + min(spent, mine[1]) * add
       leases[key][id], counts[key], leased[key] = nil, counts[key] - 1, out
+      words[key], changed[key] = word, which
+    end
+    -- Granted by a call whose reply was lost: nothing of it was spent.
+    local unknown = word and leases[key] and leases[key][fresh_id]
+    if unknown then
+      out = out - unknown[1]
+      leases[key][fresh_id], counts[key], leased[key] = nil, counts[key] - 1, out
       words[key], changed[key] = word, which
     end
   end
@@ -153,7 +161,7 @@ for i = 1, #KEYS do
       end
       if granted > 0 then
         leases[key] = leases[key] or {}
-        leases[key][id] = { granted, now + lasts }
+        leases[key][fresh_id] = { granted, now + lasts }
         counts[key], leased[key] = (counts[key] or 0) + 1, out + granted
         words[key], changed[key] = word, which
       end
