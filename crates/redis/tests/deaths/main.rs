@@ -218,11 +218,13 @@ async fn is_exceeded_by_the_bound(addresses: &[String], lived: &[Vec<Line>], die
             counted + last >= admitted.min(capacity),
             "{counted} counted, {last} taken along, {admitted} admitted"
         );
-        // A node that dies may have reported what it had not yet answered.
+        // A node that dies may have reported what it had not yet answered; and what Redis was asked
+        // to decide may be charged without an answer.
         let open: u32 = asked[lived.len()..].iter().map(|node| node.open).sum();
+        let unsure: u32 = asked.iter().map(|node| node.unsure).sum();
         assert!(
-            counted <= admitted + open,
-            "{counted} counted, {admitted} admitted"
+            counted <= admitted + open + unsure,
+            "{counted} counted, {admitted} admitted, {open} open, {unsure} unsure"
         );
         assert!(
             admitted <= capacity + bound + last,
@@ -249,6 +251,8 @@ struct Asked {
     last: u32,
     /// Without an answer at its end.
     open: u32,
+    /// They may have been charged.
+    unsure: u32,
 }
 
 // === impl Asked ===
@@ -279,6 +283,7 @@ impl Asked {
                 .unwrap_or(0),
             last: since(&admitted, end),
             open: u32::try_from(begun.len() - ended).unwrap(),
+            unsure: u32::try_from(at(Outcome::Lost).len() + at(Outcome::Contended).len()).unwrap(),
         }
     }
 }
