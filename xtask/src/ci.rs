@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::chore::{Chore, no_arguments};
 use crate::step::{Outcome, Step, Tests};
-use crate::{asan, attack, deny, loom, stress, tools};
+use crate::{asan, attack, deny, loom, simulate, stress, tools};
 
 pub(crate) const CHORE: Chore = Chore {
     name: "ci",
@@ -44,6 +44,7 @@ fn run(args: &[String]) -> Result<(), String> {
         loom::step(),
         asan::step(),
         stress::step(stress::SECONDS),
+        simulate::step(),
     ];
     // All of them, whatever fails: one run shows everything that is wrong.
     let mut outcomes: Vec<Outcome> = steps.into_iter().map(Step::outcome).collect();

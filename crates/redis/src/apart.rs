@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
 use tokio::sync::oneshot;
-use tokio::time::{Duration, Instant, sleep};
+use tokio::time::{Duration, Instant, sleep, timeout_at};
 use tollgate_core::{Bill, Charge, Span, StoreError, Verdict};
 
 use parts::{Apart, Judged};
@@ -84,9 +84,15 @@ impl Redis {
         };
         let (caller, verdict) = oneshot::channel();
         tokio::spawn(commit.decide(refunds, Caller::new(caller)));
-        // A task that does not end was stopped with the runtime.
         let after = self.timeout();
-        verdict.await.unwrap_or(Err(StoreError::TimedOut { after }))
+        let deadline = since + after.into();
+        // The task may be releasing, or taking back what some slots have charged, which has time of
+        // its own; its caller has not. A task that does not end was stopped with the runtime.
+        let verdict = timeout_at(deadline, verdict)
+            .await
+            .ok()
+            .and_then(Result::ok);
+        verdict.unwrap_or(Err(StoreError::TimedOut { after }))
     }
 }
 
