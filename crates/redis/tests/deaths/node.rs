@@ -60,7 +60,7 @@ pub(crate) fn limit(mode: Mode) -> Limit {
     let units = match mode {
         Mode::Leased => 2_500,
         Mode::Strict => 4_000,
-        Mode::WriteBack => 6_000,
+        Mode::WriteBack => 2_000,
     };
     Limit::fixed_window(units, Span::DAY).unwrap()
 }
