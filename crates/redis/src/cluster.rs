@@ -249,8 +249,9 @@ impl Cluster {
 // === impl Node ===
 
 impl Node {
+    /// Whether every connection answers: a key is always asked for over the same one.
     pub(crate) fn is_up(&self) -> bool {
-        self.lanes.iter().any(Lane::is_up)
+        self.lanes.iter().all(Lane::is_up)
     }
 
     /// The address in a redirection that this node tells: without a host (`:6379`), or with `?` in
