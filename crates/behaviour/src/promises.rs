@@ -316,7 +316,11 @@ fn told(verdict: &Verdict) -> (bool, [Option<u32>; 2]) {
 }
 
 /// Every algorithm, in each of its forms.
-fn algorithms() -> [Algorithm; 7] {
+///
+/// # Panics
+///
+/// Never: 6 segments are allowed.
+pub fn algorithms() -> [Algorithm; 7] {
     let six = Segments::new(6).expect("6 is from 1 to 60");
     [
         Algorithm::FixedWindow(Anchor::Clock),

@@ -3,11 +3,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use tollgate_behaviour::{Naive, Plain, Random, Rule, Subject, Taste, check};
+use tollgate_behaviour::{Naive, Plain, Random, Rule, Subject, Taste, algorithms, check};
 use tollgate_core::{
     Account, Algorithm, Anchor, Bill, Bucket, Charge, Cost, Decision, Enforcement, FixedWindow,
-    Key, Ledger, Limit, LogEntry, Moment, Now, OnDenial, PAST_MAX, Past, Segments, SlidingWindow,
-    Span, StoreError, Usage, Verdict, Wait, step,
+    Key, Ledger, Limit, LogEntry, Moment, Now, OnDenial, PAST_MAX, Past, SlidingWindow, Span,
+    StoreError, Usage, Verdict, Wait, step,
 };
 
 const KEY: Key = Key::from_bits(1);
@@ -534,17 +534,4 @@ fn largest_of(limits: &[Limit]) -> Limit {
         true => limit.with_burst(by(Limit::capacity)).unwrap(),
         false => Limit::new(limit.algorithm(), by(Limit::capacity), limit.window()).unwrap(),
     }
-}
-
-fn algorithms() -> [Algorithm; 7] {
-    let six = Segments::new(6).unwrap();
-    [
-        Algorithm::FixedWindow(Anchor::Clock),
-        Algorithm::FixedWindow(Anchor::FirstRequest),
-        Algorithm::SlidingLog,
-        Algorithm::SlidingWindow(Segments::ONE),
-        Algorithm::SlidingWindow(six),
-        Algorithm::TokenBucket,
-        Algorithm::LeakyBucket,
-    ]
 }

@@ -1,29 +1,14 @@
 //! Limits that change, and limits that disagree about one key: two versions of a rule at two
 //! instances, and requests that bring limits of their own.
 
-use tollgate_behaviour::{Random, Rule, Subject, Taste, check, with_grain};
+use tollgate_behaviour::{Random, Rule, Subject, Taste, algorithms, check, with_grain};
 use tollgate_core::{
-    Algorithm, Anchor, Charge, Cost, Key, Ledger, Limit, Mode, Now, OnDenial, Segments, Sharing,
-    Span, Verdict,
+    Algorithm, Charge, Cost, Key, Ledger, Limit, Mode, Now, OnDenial, Sharing, Span, Verdict,
 };
 
 use super::{Driven, SINGLE};
 use crate::config::Config;
 use crate::fit::{Fitted, GRAIN};
-
-/// Every algorithm, in each of its forms.
-fn algorithms() -> [Algorithm; 7] {
-    let six = Segments::new(6).expect("6 is from 1 to 60");
-    [
-        Algorithm::FixedWindow(Anchor::Clock),
-        Algorithm::FixedWindow(Anchor::FirstRequest),
-        Algorithm::SlidingLog,
-        Algorithm::SlidingWindow(Segments::ONE),
-        Algorithm::SlidingWindow(six),
-        Algorithm::TokenBucket,
-        Algorithm::LeakyBucket,
-    ]
-}
 
 fn limit(algorithm: Algorithm, count: u32, window: Span) -> Limit {
     Limit::new(algorithm, count, window).expect("valid for every algorithm")
