@@ -1,7 +1,7 @@
 //! Nodes of Tollgate that are killed while they hold leased and reserved units.
 //!
 //! This program starts itself once more for each node, which is why it has a `main` of its own.
-//! `cargo test -p tollgate-redis --test deaths` prints the row of `docs/operating.md`.
+//! `cargo test -p tollgate-redis --test deaths` prints the row of `docs/fault-tests.md`.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod log;

@@ -1,7 +1,7 @@
 //! What callers see while Redis, its network, its Cluster or its clock fail under load.
 //!
 //! Every decision is recorded. `cargo test -p tollgate-redis --test faults -- --nocapture
-//! --test-threads 1` prints the rows of `docs/operating.md`.
+//! --test-threads 1` prints the rows of `docs/fault-tests.md`.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod alone;
