@@ -23,9 +23,9 @@ pub fn worked_example_1_fixed_window_lets_double_through<S: Subject>(
 ) {
     let mut only = Only::new(fresh(), Limit::fixed_window(3, Span::MINUTE));
     for millis in [30_000, 45_000, 59_999, 60_000, 65_000, 70_000] {
-        assert!(only.ask(millis).is_admitted(), "refused at {millis} ms");
+        assert!(only.ask(millis).is_allowed(), "refused at {millis} ms");
     }
-    assert!(!only.ask(70_000).is_admitted());
+    assert!(!only.ask(70_000).is_allowed());
 }
 
 /// #2: an exact log of 3 a minute tells the moment at which the oldest leaves.
@@ -34,10 +34,10 @@ pub fn worked_example_2_sliding_log_of_three_a_minute<S: Subject>(
     mut fresh: impl FnMut() -> S,
 ) {
     let mut only = Only::new(fresh(), Limit::sliding_log(3, Span::MINUTE));
-    assert!(only.ask(70_000).is_admitted());
-    assert!(only.ask(88_000).is_admitted());
+    assert!(only.ask(70_000).is_allowed());
+    assert!(only.ask(88_000).is_allowed());
     let third = only.ask(90_000);
-    assert!(third.is_admitted());
+    assert!(third.is_allowed());
     assert_eq!(third.decisions[0].remaining(), 0);
     assert_eq!(wait(&only.ask(91_000)), Wait::For(Span::from_secs(39)));
 }
@@ -48,10 +48,10 @@ pub fn worked_example_3_sliding_log_of_two_a_second<S: Subject>(
     mut fresh: impl FnMut() -> S,
 ) {
     let mut only = Only::new(fresh(), Limit::sliding_log(2, Span::SECOND));
-    assert!(only.ask(100).is_admitted());
-    assert!(only.ask(200).is_admitted());
+    assert!(only.ask(100).is_allowed());
+    assert!(only.ask(200).is_allowed());
     assert_eq!(wait(&only.ask(300)), Wait::For(Span::from_millis(800)));
-    assert!(only.ask(1_100).is_admitted());
+    assert!(only.ask(1_100).is_allowed());
 }
 
 /// #4: previous 1, current 2, half-way: floor(0.5) + 2 + 1 = 3 of 4.
@@ -60,11 +60,11 @@ pub fn worked_example_4_sliding_window_admits<S: Subject>(
     mut fresh: impl FnMut() -> S,
 ) {
     let mut only = Only::new(fresh(), Limit::sliding_window(4, Span::SECOND, 1));
-    assert!(only.ask(500).is_admitted());
-    assert!(only.ask(1_100).is_admitted());
-    assert!(only.ask(1_200).is_admitted());
+    assert!(only.ask(500).is_allowed());
+    assert!(only.ask(1_100).is_allowed());
+    assert!(only.ask(1_200).is_allowed());
     let fourth = only.ask(1_500);
-    assert!(fourth.is_admitted());
+    assert!(fourth.is_allowed());
     assert_eq!(fourth.decisions[0].remaining(), 1);
 }
 
@@ -78,12 +78,12 @@ pub fn worked_example_5_sliding_window_denies<S: Subject>(
 ) {
     let mut only = Only::new(fresh(), Limit::sliding_window(10, Span::MINUTE, 1));
     for _ in 0..9 {
-        assert!(only.ask(30_000).is_admitted());
+        assert!(only.ask(30_000).is_allowed());
     }
     for _ in 0..4 {
-        assert!(only.ask(75_000).is_admitted());
+        assert!(only.ask(75_000).is_allowed());
     }
-    assert!(!only.ask(75_000).is_admitted());
+    assert!(!only.ask(75_000).is_allowed());
 }
 
 /// #6: a bucket of 3 a minute gives 3 at once, and a fourth after 20 s.
@@ -93,7 +93,7 @@ pub fn worked_example_6_token_bucket_of_three_a_minute<S: Subject>(
 ) {
     let mut only = Only::new(fresh(), Limit::token_bucket(3, Span::MINUTE));
     for _ in 0..3 {
-        assert!(only.ask(0).is_admitted());
+        assert!(only.ask(0).is_allowed());
     }
     assert_eq!(wait(&only.ask(0)), Wait::For(Span::from_secs(20)));
 }
@@ -107,7 +107,7 @@ pub fn worked_example_7_leaky_bucket_queues_ten<S: Subject>(
     let mut only = Only::new(fresh(), limit);
     for turn in 0..10 {
         let verdict = only.ask(0);
-        assert!(verdict.is_admitted());
+        assert!(verdict.is_allowed());
         assert_eq!(verdict.delay(), Span::from_millis(500 * turn));
     }
     for _ in 0..10 {
@@ -146,10 +146,10 @@ pub fn worked_example_9_the_last_unit_goes_once<S: Subject>(
 ) {
     let mut only = Only::new(fresh(), Limit::sliding_log(5, Span::MINUTE));
     for _ in 0..4 {
-        assert!(only.ask(0).is_admitted());
+        assert!(only.ask(0).is_allowed());
     }
     let racers = [only.ask(1), only.ask(1)];
-    let winners = racers.iter().filter(|verdict| verdict.is_admitted());
+    let winners = racers.iter().filter(|verdict| verdict.is_allowed());
     assert_eq!(winners.count(), 1);
 }
 
@@ -213,5 +213,5 @@ impl<S: Subject> Only<S> {
 }
 
 fn wait(verdict: &Verdict) -> Wait {
-    verdict.refusal.expect("the request is refused").wait
+    verdict.denial.expect("the request is refused").wait
 }

@@ -8,8 +8,8 @@ mod naive;
 use std::collections::HashMap;
 
 use tollgate_core::{
-    Charge, Cost, Decision, Denial, DenialReason, Enforcement, Grant, Key, Now, OnDenial, Refusal,
-    Span, Verdict, Wait,
+    Charge, Cost, Decision, Denial, DenialReason, Enforcement, Grant, Key, Now, OnDenial,
+    RequestDenial, Span, Verdict, Wait,
 };
 
 pub use naive::Naive;
@@ -69,7 +69,7 @@ impl Model {
         });
         Verdict {
             decisions: decisions.collect(),
-            refusal: by.map(|index| Refusal {
+            denial: by.map(|index| RequestDenial {
                 by: first_charge(charges, asked[index].charge.key),
                 wait: self.whole_wait(&asked, now),
                 reason: DenialReason::Exceeded,

@@ -20,7 +20,7 @@ pub fn a_denied_request_changes_nothing<S: Subject>(taste: &Taste, mut fresh: im
         trace.keep_on_denial();
         let refunds = |charge: &Charge<'_>| matches!(charge.cost, Cost::Refund(_));
         trace.run_sparing(random, [&mut fresh(), &mut fresh()], |charges, verdict| {
-            verdict.is_admitted() || charges.iter().any(refunds)
+            verdict.is_allowed() || charges.iter().any(refunds)
         });
     });
 }
@@ -41,10 +41,10 @@ pub fn a_denied_request_charges_no_limit_at_all<S: Subject>(
         ];
         for passed in 1..=4 {
             let verdict = subject.decide(taste.start, &both);
-            assert_eq!(verdict.is_admitted(), passed <= 2);
+            assert_eq!(verdict.is_allowed(), passed <= 2);
             let remaining = verdict.decisions[1].remaining();
             assert_eq!(remaining, 10 - u32::min(passed, 2));
-            let by = verdict.refusal.map(|refusal| refusal.by);
+            let by = verdict.denial.map(|refusal| refusal.by);
             assert_eq!(by, (passed > 2).then_some(0));
         }
     }
@@ -70,14 +70,14 @@ pub fn charge_denied_exhausts<S: Subject>(taste: &Taste, mut fresh: impl FnMut()
         for (name, units) in [("fits", 3), ("never fits", 5), ("huge", u64::MAX)] {
             let key = subject.key(name);
             let mut ask = |cost| subject.decide(taste.start, &[rule.charge(key, cost)]);
-            assert!(ask(Cost::Take(2)).is_admitted());
+            assert!(ask(Cost::Take(2)).is_allowed());
             let denied = ask(Cost::Take(units));
-            let wait = denied.refusal.map(|refusal| refusal.wait);
+            let wait = denied.denial.map(|refusal| refusal.wait);
             assert_eq!(wait == Some(Wait::Never), units > 4, "{rule:?}");
             assert_eq!(denied.decisions[0].remaining(), 0, "{rule:?}");
             let again = ask(Cost::Peek(units));
             assert_eq!(again.decisions, denied.decisions, "{rule:?}");
-            assert!(!ask(Cost::Peek(1)).is_admitted(), "{rule:?}");
+            assert!(!ask(Cost::Peek(1)).is_allowed(), "{rule:?}");
         }
     }
 }
@@ -92,11 +92,11 @@ pub fn a_denied_debit_ends_the_budget<S: Subject>(taste: &Taste, mut fresh: impl
         let key = subject.key("tokens");
         let mut ask = |cost| subject.decide(taste.start, &[rule.charge(key, cost)]);
         for debit in [true, false] {
-            assert!(ask(Cost::Take(0)).is_admitted(), "{rule:?}");
-            assert_eq!(ask(Cost::Take(6)).is_admitted(), debit, "{rule:?}");
+            assert!(ask(Cost::Take(0)).is_allowed(), "{rule:?}");
+            assert_eq!(ask(Cost::Take(6)).is_allowed(), debit, "{rule:?}");
         }
         let denied = ask(Cost::Take(0));
-        assert!(!denied.is_admitted(), "{rule:?}");
+        assert!(!denied.is_allowed(), "{rule:?}");
         let (one, again) = (ask(Cost::ONE), ask(Cost::Take(0)));
         assert_eq!([&one, &again], [&denied, &denied], "{rule:?}");
     }
@@ -133,13 +133,13 @@ pub fn a_cost_above_the_capacity_never_fits<S: Subject>(
         let (key, capacity) = (subject.key("only"), rule.limit.capacity());
         for units in [u64::from(capacity) + 1, random.between(1 << 32, u64::MAX)] {
             let verdict = subject.decide(taste.start, &[rule.charge(key, Cost::Take(units))]);
-            let wait = verdict.refusal.map(|refusal| refusal.wait);
+            let wait = verdict.denial.map(|refusal| refusal.wait);
             assert_eq!(wait, Some(Wait::Never), "{units} of {rule:?}");
             assert_eq!(verdict.decisions[0].remaining(), capacity);
         }
         let whole = rule.charge(key, Cost::from(capacity));
         let verdict = subject.decide(taste.start, &[whole]);
-        assert_eq!(verdict.is_admitted(), capacity > 0, "{rule:?}");
+        assert_eq!(verdict.is_allowed(), capacity > 0, "{rule:?}");
     });
 }
 
@@ -154,12 +154,12 @@ pub fn zero_per_window_denies_everything<S: Subject>(taste: &Taste, mut fresh: i
             .flat_map(|n| [Cost::Take(n), Cost::Peek(n)])
         {
             let verdict = subject.decide(taste.start, &[rule.charge(key, cost)]);
-            let wait = verdict.refusal.map(|refusal| refusal.wait);
+            let wait = verdict.denial.map(|refusal| refusal.wait);
             assert_eq!(wait, Some(Wait::Never), "{cost:?} of {rule:?}");
             assert_eq!(verdict.decisions[0].remaining(), 0);
         }
         let refund = rule.charge(key, Cost::Refund(5));
-        assert!(subject.decide(taste.start, &[refund]).is_admitted());
+        assert!(subject.decide(taste.start, &[refund]).is_allowed());
     }
 }
 
@@ -193,7 +193,7 @@ pub fn a_refund_never_exceeds_the_budget<S: Subject>(taste: &Taste, mut fresh: i
         let rule = Rule::new(limit(algorithm, 5));
         let key = subject.key("only");
         let mut ask = |cost| subject.decide(taste.start, &[rule.charge(key, cost)]);
-        assert!(ask(Cost::Take(4)).is_admitted());
+        assert!(ask(Cost::Take(4)).is_allowed());
         assert_eq!(ask(Cost::Refund(1)).decisions[0].remaining(), 2, "{rule:?}");
         for units in [3, 1, u64::MAX] {
             assert_eq!(
@@ -202,8 +202,8 @@ pub fn a_refund_never_exceeds_the_budget<S: Subject>(taste: &Taste, mut fresh: i
                 "{rule:?}"
             );
         }
-        assert!(ask(Cost::Take(5)).is_admitted());
-        assert!(!ask(Cost::ONE).is_admitted());
+        assert!(ask(Cost::Take(5)).is_allowed());
+        assert!(!ask(Cost::ONE).is_allowed());
     }
 }
 
@@ -296,13 +296,11 @@ pub fn each_limit_on_one_key_judges_by_itself<S: Subject>(
         assert_eq!(told(&ask(&order)), (true, remains(Some(0), Some(96))));
         let denied = ask(&order);
         assert_eq!(told(&denied), (false, remains(None, Some(96))));
-        let by = denied
-            .refusal
-            .map(|refusal| order[refusal.by].limit.count());
+        let by = denied.denial.map(|refusal| order[refusal.by].limit.count());
         assert_eq!(by, Some(4));
         // The small one has erased nothing of what the large one counts.
-        assert!((0..96).all(|_| ask(&[&large]).is_admitted()));
-        assert!(!ask(&[&large]).is_admitted());
+        assert!((0..96).all(|_| ask(&[&large]).is_allowed()));
+        assert!(!ask(&[&large]).is_allowed());
     }
 }
 
@@ -312,7 +310,7 @@ fn told(verdict: &Verdict) -> (bool, [Option<u32>; 2]) {
         Decision::Allow(grant) => Some(grant.remaining),
         Decision::Deny(_) => None,
     });
-    (verdict.is_admitted(), remaining)
+    (verdict.is_allowed(), remaining)
 }
 
 /// Every algorithm, in each of its forms.

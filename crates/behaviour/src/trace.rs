@@ -128,7 +128,7 @@ impl Trace {
             let asked = self.question(random);
             let charges = self.charges(&asked, |name| subject.key(name));
             let verdict = subject.decide(self.now, &charges);
-            let refusal = verdict.refusal.map(|refusal| refusal.wait);
+            let refusal = verdict.denial.map(|refusal| refusal.wait);
             if let Some(Wait::For(wait)) = refusal {
                 let memory = asked.iter().map(|one| self.rules[one.rule].memory());
                 assert!(
@@ -152,12 +152,12 @@ impl Trace {
         let early = later(self.now, wait.minus(self.taste.grain));
         let in_time = later(self.now, wait);
         let verdict = subject.decide(early, &peeks);
-        assert!(!verdict.is_admitted(), "{wait} is too long: {charges:#?}");
+        assert!(!verdict.is_allowed(), "{wait} is too long: {charges:#?}");
         let verdict = subject.decide(in_time, &peeks);
-        assert!(verdict.is_admitted(), "{wait} is too short: {charges:#?}");
+        assert!(verdict.is_allowed(), "{wait} is too short: {charges:#?}");
         let verdict = subject.decide(in_time, charges);
         assert!(
-            verdict.is_admitted(),
+            verdict.is_allowed(),
             "after {wait} a peek lied: {charges:#?}"
         );
     }
@@ -281,7 +281,7 @@ pub fn with_grain(mut verdict: Verdict, grain: Span) -> Verdict {
             }
         }
     }
-    if let Some(refusal) = &mut verdict.refusal {
+    if let Some(refusal) = &mut verdict.denial {
         coarse(&mut refusal.wait);
     }
     verdict

@@ -189,7 +189,7 @@ async fn report(
     // The answer pairs the decisions with the descriptors and the rules that they met.
     let verdict = Verdict {
         decisions: held.iter().map(|held| held.decision).collect(),
-        refusal: None,
+        denial: None,
     };
     let mut keys = charges
         .iter()

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::charge::Enforcement;
-use crate::decision::{Decision, Wait};
+use crate::decision::Decision;
 use crate::limit::Limit;
 use crate::moment::Span;
-use crate::verdict::DenialReason;
+use crate::verdict::{DenialReason, RequestDenial};
 
 /// The answer to one [`crate::Request`].
 #[must_use = "an answer nobody reads enforces nothing"]
@@ -14,21 +14,10 @@ use crate::verdict::DenialReason;
 pub struct Answer {
     /// One for each descriptor, in their order.
     pub statuses: Vec<Status>,
-    /// Why the request is refused; `None` if it may pass.
-    pub refused: Option<Refused>,
+    /// Why the request is denied, `by` the index of a status; `None` if it is allowed.
+    pub denial: Option<RequestDenial>,
     /// How long the request is to be held, or was to be if nobody holds it.
     pub delay: Span,
-}
-
-/// Why the request is refused, and until when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// The status that refused it, as an index.
-    pub by: usize,
-    /// How long until the same request is admitted if nobody else comes.
-    pub wait: Wait,
-    /// Whether a limit is exceeded at all.
-    pub reason: DenialReason,
 }
 
 /// What became of one descriptor.
@@ -73,20 +62,20 @@ pub struct RuleName {
 // === impl Answer ===
 
 impl Answer {
-    /// Whether the request may pass.
-    pub const fn is_admitted(&self) -> bool {
-        self.refused.is_none()
+    /// Whether the request is allowed.
+    pub const fn is_allowed(&self) -> bool {
+        self.denial.is_none()
     }
 
     /// Whether the request is denied only because the shared store has no answer.
     pub fn is_store_unavailable(&self) -> bool {
-        self.refused
-            .is_some_and(|refused| refused.reason == DenialReason::StoreUnavailable)
+        self.denial
+            .is_some_and(|denial| denial.reason == DenialReason::StoreUnavailable)
     }
 
     /// Whether the request passes in the soft part of a limit.
     pub fn is_over_soft(&self) -> bool {
-        self.is_admitted()
+        self.is_allowed()
             && self.limited().any(|limited| match limited.decision {
                 Decision::Allow(grant) => grant.over_soft,
                 Decision::Deny(_) => false,
@@ -101,9 +90,9 @@ impl Answer {
         })
     }
 
-    /// The limit that refused the request.
-    pub fn refused_by(&self) -> Option<&Limited> {
-        match self.statuses.get(self.refused?.by)? {
+    /// The limit that denied the request.
+    pub fn denied_by(&self) -> Option<&Limited> {
+        match self.statuses.get(self.denial?.by)? {
             Status::Limited(limited) => Some(limited),
             _ => None,
         }

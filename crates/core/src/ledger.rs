@@ -27,10 +27,10 @@ use crate::verdict::{Bill, Line, Verdict};
 /// let mut ledger = Ledger::default();
 /// let now = Now::at(Moment::from_nanos(0));
 /// for _ in 0..3 {
-///     assert!(ledger.decide(now, &[charge])?.is_admitted());
+///     assert!(ledger.decide(now, &[charge])?.is_allowed());
 /// }
 /// let fourth = ledger.decide(now, &[charge])?;
-/// assert_eq!(fourth.refusal.map(|refusal| refusal.wait), Some(Wait::For(Span::from_secs(20))));
+/// assert_eq!(fourth.denial.map(|denial| denial.wait), Some(Wait::For(Span::from_secs(20))));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Default)]

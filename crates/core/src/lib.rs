@@ -47,7 +47,7 @@ mod request;
 mod answer;
 
 pub use account::Account;
-pub use answer::{Answer, Limited, Refused, RuleName, Status};
+pub use answer::{Answer, Limited, RuleName, Status};
 pub use bucket::Bucket;
 pub use charge::{CHARGES_MAX, Charge, ChargeDenied, Enforcement, OnDenial, PAST_MAX, Past};
 pub use cost::Cost;
@@ -68,4 +68,4 @@ pub use sliding_window::{COUNTERS_MAX, SlidingWindow};
 pub use step::step;
 pub use store::{KeyHasher, RESOLUTIONS_MAX, Store, StoreError};
 pub use usage::Usage;
-pub use verdict::{Bill, DenialReason, Line, Refusal, TooManyCharges, Verdict};
+pub use verdict::{Bill, DenialReason, Line, RequestDenial, TooManyCharges, Verdict};

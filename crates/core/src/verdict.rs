@@ -14,19 +14,20 @@ use crate::usage::Usage;
 #[must_use = "a verdict nobody reads enforces nothing"]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// What each charge's limit said, in the order of the charges. In a refused request the limits
-    /// that would have admitted it say `Allow`, with what remains uncharged.
+    /// What each charge's limit said, in the order of the charges. In a denied request the limits
+    /// that would have allowed it say `Allow`, with what remains uncharged.
     pub decisions: Vec<Decision>,
-    /// Why the request is refused; `None` if it is admitted.
-    pub refusal: Option<Refusal>,
+    /// Why the request is denied, `by` the index of a charge; `None` if it is allowed.
+    pub denial: Option<RequestDenial>,
 }
 
-/// Why a request is refused, and until when.
+/// Why a request is denied, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The charge whose limit refused; if several did, the first of those with the longest wait.
+pub struct RequestDenial {
+    /// The index of what denied it: of a charge in a [`Verdict`], of a status in a
+    /// [`crate::Answer`]. If several denied it, the first of those with the longest wait.
     pub by: usize,
-    /// How long until the same request is admitted if nobody else comes.
+    /// How long until the same request is allowed if nobody else comes.
     pub wait: Wait,
     /// Whether a limit is exceeded at all.
     pub reason: DenialReason,
@@ -79,9 +80,9 @@ pub struct TooManyCharges(pub usize);
 // === impl Verdict ===
 
 impl Verdict {
-    /// Whether the request may pass.
-    pub const fn is_admitted(&self) -> bool {
-        self.refusal.is_none()
+    /// Whether the request is allowed.
+    pub const fn is_allowed(&self) -> bool {
+        self.denial.is_none()
     }
 
     /// The verdict on a request with one charge.
@@ -90,14 +91,17 @@ impl Verdict {
             grant.delay = Span::ZERO;
         }
         let refuses = charge.enforcement != Enforcement::Shadow;
-        let refusal = decision.wait().filter(|_| refuses).map(|wait| Refusal {
-            by: 0,
-            wait,
-            reason: DenialReason::Exceeded,
-        });
+        let denial = decision
+            .wait()
+            .filter(|_| refuses)
+            .map(|wait| RequestDenial {
+                by: 0,
+                wait,
+                reason: DenialReason::Exceeded,
+            });
         Verdict {
             decisions: vec![decision],
-            refusal,
+            denial,
         }
     }
 
@@ -181,12 +185,12 @@ impl<'a> Bill<'a> {
             }
         };
         let decisions = self.judges.iter().enumerate().map(decide).collect();
-        let refusal = refused.map(|line| Refusal {
+        let denial = refused.map(|line| RequestDenial {
             by: self.judged_by(line, &waits),
             wait: self.longest(&waits_after).unwrap_or(Wait::For(Span::ZERO)),
             reason: DenialReason::Exceeded,
         });
-        Verdict { decisions, refusal }
+        Verdict { decisions, denial }
     }
 
     /// When each charge's limit admits what its line asks for, if not now.

@@ -183,7 +183,7 @@ fn a_bill_tells_what_each_of_its_lines_said() {
     let told: Vec<bool> = bill.decisions(&verdict).map(Decision::is_allowed).collect();
     assert_eq!(told, [true, false]);
     assert_eq!(
-        verdict.refusal.map(|refusal| (refusal.by, refusal.wait)),
+        verdict.denial.map(|refusal| (refusal.by, refusal.wait)),
         Some((1, Wait::Never))
     );
 }
@@ -288,15 +288,12 @@ fn a_refund_in_a_refused_request_is_part_of_the_wait() {
     let ask = |cost| Charge::new(KEY, &limit, cost);
     for secs in [0, 10, 20] {
         let one = ledger.decide(at(secs), &[ask(Cost::ONE)]).unwrap();
-        assert!(one.is_admitted());
+        assert!(one.is_allowed());
     }
     let both = [ask(Cost::Take(4)), ask(Cost::Refund(1))];
     let refused = ledger.decide(at(30), &both).unwrap();
     // The unit of 20 s came back, so the one of 10 s is the last to leave.
-    assert_eq!(
-        refused.refusal.unwrap().wait,
-        Wait::For(Span::from_secs(40))
-    );
+    assert_eq!(refused.denial.unwrap().wait, Wait::For(Span::from_secs(40)));
     assert_eq!(refused.decisions[0].remaining(), 2);
 }
 
@@ -312,7 +309,7 @@ fn of_equal_waits_the_first_charge_is_named() {
         charge(2, Enforcement::Enforce),
     ];
     let verdict = Ledger::default().decide(Now::default(), &charges).unwrap();
-    assert_eq!(verdict.refusal.unwrap().by, 0);
+    assert_eq!(verdict.denial.unwrap().by, 0);
 }
 
 #[test]
@@ -340,7 +337,7 @@ fn a_state_is_converted_over_as_many_changes_as_are_remembered() {
         let mut rule = Rule::new(limit_of(10));
         let mut ledger = Ledger::default();
         let first = ledger.decide(Now::default(), &[rule.charge(KEY, Cost::Take(7))]);
-        assert!(first.unwrap().is_admitted());
+        assert!(first.unwrap().is_allowed());
         // Far too small in between: an idle key never meets those limits.
         (1..changes).for_each(|n| rule.change(limit_of(n % 2)));
         rule.change(Limit::token_bucket(20, Span::HOUR).unwrap());
@@ -392,16 +389,16 @@ fn a_decision_under_older_rules_converts_nothing_backwards() {
         };
         ledger.decide(Now::default(), &[charge])
     };
-    assert!(ask(&former, false).unwrap().is_admitted());
+    assert!(ask(&former, false).unwrap().is_allowed());
     rule.change(Limit::sliding_window(10, Span::HOUR, 2).unwrap());
-    assert!(!ask(&rule, false).unwrap().is_admitted());
+    assert!(!ask(&rule, false).unwrap().is_allowed());
     let superseded = ask(&former, false);
     assert!(
         matches!(superseded, Err(StoreError::Superseded)),
         "{superseded:?}"
     );
     // Nothing was charged, and nothing was lost.
-    assert!(!ask(&rule, false).unwrap().is_admitted());
+    assert!(!ask(&rule, false).unwrap().is_allowed());
     // There is no later rule: whoever knows that is answered.
     assert!(ask(&former, true).is_ok());
 }
@@ -509,7 +506,7 @@ fn limits_that_disagree_never_allow_more_than_the_largest() {
                 }
                 let decide = |ledger: &mut Ledger, charge| ledger.decide(now, &[charge]).unwrap();
                 let got = decide(&mut ledger, charge);
-                if got.is_admitted() {
+                if got.is_allowed() {
                     let alone = decide(
                         &mut largest,
                         Charge {
@@ -517,7 +514,7 @@ fn limits_that_disagree_never_allow_more_than_the_largest() {
                             ..charge
                         },
                     );
-                    assert!(alone.is_admitted(), "step {step}: {charge:?} of {limits:?}");
+                    assert!(alone.is_allowed(), "step {step}: {charge:?} of {limits:?}");
                 }
                 now.steady = now.steady + Span::from_millis(random.pick(&[0, 0, 0, 1, 10, 100]));
                 now.utc = now.steady;

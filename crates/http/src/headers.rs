@@ -22,7 +22,7 @@ pub const STORE_UNAVAILABLE: &str = "unavailable";
 
 /// 200 for a request that may pass, 429 for one that may not.
 pub const fn status(answer: &Answer) -> StatusCode {
-    if answer.is_admitted() {
+    if answer.is_allowed() {
         StatusCode::OK
     } else {
         StatusCode::TOO_MANY_REQUESTS
@@ -32,7 +32,7 @@ pub const fn status(answer: &Answer) -> StatusCode {
 /// What `Retry-After` says: the wait in whole seconds, rounded up and never 0; `None` for a request
 /// that was not refused, or never will be admitted.
 pub fn retry_after_secs(answer: &Answer) -> Option<u64> {
-    match answer.refused?.wait {
+    match answer.denial?.wait {
         Wait::For(wait) => Some(wait.as_secs_ceil().max(1)),
         Wait::Never => None,
     }
@@ -41,7 +41,7 @@ pub fn retry_after_secs(answer: &Answer) -> Option<u64> {
 /// What `x-tollgate-delay-ms` says: how long an admitted request is to be held, in milliseconds,
 /// rounded up; `None` for one that need not be held, or was refused.
 pub const fn delay_ms(answer: &Answer) -> Option<u64> {
-    if answer.is_admitted() && !answer.delay.is_zero() {
+    if answer.is_allowed() && !answer.delay.is_zero() {
         Some(answer.delay.as_nanos().div_ceil(1_000_000))
     } else {
         None

@@ -31,7 +31,7 @@ pub(crate) fn policies(answer: &Answer) -> Vec<Policy<'_>> {
         .limited()
         .filter(|limited| limited.enforcement != Enforcement::Shadow);
     let mut policies: Vec<Policy<'_>> = Vec::new();
-    for limited in answer.refused_by().into_iter().chain(enforced) {
+    for limited in answer.denied_by().into_iter().chain(enforced) {
         let policy = Policy::of(limited);
         let known = policies
             .iter()

@@ -45,11 +45,11 @@ impl Problem {
 
     /// The refusal that an answer is; `None` if it is none.
     pub fn refusal(answer: &Answer) -> Option<Problem> {
-        let wait = answer.refused?.wait;
+        let wait = answer.denial?.wait;
         if answer.is_store_unavailable() {
             return Some(Problem::store_unavailable(wait));
         }
-        let by = answer.refused_by().map_or("", shown);
+        let by = answer.denied_by().map_or("", shown);
         let detail = match wait {
             Wait::For(wait) => {
                 // As in `Retry-After`.
@@ -58,7 +58,7 @@ impl Problem {
             }
             Wait::Never
                 if answer
-                    .refused_by()
+                    .denied_by()
                     .is_some_and(|over| over.limit.capacity() == 0) =>
             {
                 format!("limit \"{by}\" is 0, so it denies everything")
@@ -69,7 +69,7 @@ impl Problem {
         };
         let over = answer.limited().filter(|limited| limited.is_over());
         let mut violated_policies: Vec<String> = Vec::new();
-        for limited in answer.refused_by().into_iter().chain(over) {
+        for limited in answer.denied_by().into_iter().chain(over) {
             let name = name(limited);
             if !violated_policies.contains(&name) && violated_policies.len() < POLICIES_MAX {
                 violated_policies.push(name);

@@ -123,6 +123,6 @@ fn a_request_never_waits_for_itself() {
         let charges: Vec<_> = (0..CHARGES_MAX)
             .map(|key| Charge::new(store.key_of(&(round, key)), &limit, Cost::ONE))
             .collect();
-        assert!(store.decide_now(&charges).unwrap().is_admitted());
+        assert!(store.decide_now(&charges).unwrap().is_allowed());
     }
 }

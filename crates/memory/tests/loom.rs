@@ -86,7 +86,7 @@ fn take(store: &Store, key: Key, limit: &Limit) -> bool {
 fn take_both(store: &Store, keys: [Key; 2], limit: &Limit) -> bool {
     let charges = keys.map(|key| Charge::new(key, limit, Cost::ONE));
     let verdict: Verdict = store.decide_at(Now::at(NOW), &charges).unwrap();
-    verdict.is_admitted()
+    verdict.is_allowed()
 }
 
 /// The units of `key` that are remembered; asking makes nobody remember anything.

@@ -57,7 +57,7 @@ impl Rule {
             };
             let charges: Vec<_> = keys.iter().map(charge).collect();
             match store.decide_now(&charges) {
-                Ok(verdict) => return verdict.is_admitted(),
+                Ok(verdict) => return verdict.is_allowed(),
                 Err(StoreError::Superseded) => {}
                 Err(error) => panic!("{error}"),
             }

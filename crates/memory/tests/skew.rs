@@ -35,7 +35,7 @@ fn a_reading_behind_another_forgets_nothing() {
             let charges = keys.map(|key| Charge::new(key, &limit, Cost::ONE));
             let ask = |moment| {
                 store.clock().set(Now::at(moment));
-                store.decide_now(&charges[..count]).unwrap().is_admitted()
+                store.decide_now(&charges[..count]).unwrap().is_allowed()
             };
             let later = END + Span::from_nanos(5);
             assert!((0..COUNT).all(|_| ask(later)), "{limit:?}");

@@ -106,7 +106,7 @@ fn two_limits_all_or_nothing() {
         let back = [forth[1], forth[0]];
         let admitted = together(THREADS, |random| {
             let charges = random.pick(&[forth, back]);
-            let ask = |_: &u64| store.decide_now(&charges).unwrap().is_admitted();
+            let ask = |_: &u64| store.decide_now(&charges).unwrap().is_allowed();
             (0..10).filter(ask).count()
         });
         assert_eq!(
@@ -211,7 +211,7 @@ fn ask_for_several(store: &Store, accounts: &[Account], random: &mut Random) {
         .iter()
         .map(|account| account.charge(Cost::ONE))
         .collect();
-    if store.decide_now(&charges).unwrap().is_admitted() {
+    if store.decide_now(&charges).unwrap().is_allowed() {
         chosen.iter().for_each(|account| account.enter(1));
     }
 }

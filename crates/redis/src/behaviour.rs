@@ -271,8 +271,8 @@ fn a_reservation_ends_by_itself() {
         assert_eq!(subject.step(at(999), other, charge), Status::Blocked);
         assert_eq!(subject.step(at(999), Step::Decide, charge), Status::Blocked);
         assert_eq!(subject.step(at(1_000), confirm, charge), Status::Refused);
-        assert!(subject.decide(at(1_000), &[charge]).is_admitted());
-        assert!(!subject.decide(at(1_000), &[charge]).is_admitted());
+        assert!(subject.decide(at(1_000), &[charge]).is_allowed());
+        assert!(!subject.decide(at(1_000), &[charge]).is_allowed());
     }
 }
 
@@ -343,8 +343,8 @@ fn a_reservation_is_charged_once_or_not_at_all() {
         penalises: false,
     };
     assert_eq!(subject.step(now, release, charge), Status::Admitted);
-    assert!(subject.decide(now, &[charge]).is_admitted());
-    assert!(!subject.decide(now, &[charge]).is_admitted());
+    assert!(subject.decide(now, &[charge]).is_allowed());
+    assert!(!subject.decide(now, &[charge]).is_allowed());
 }
 
 /// A clock that went back neither wins time nor locks a key for longer than its limit remembers.

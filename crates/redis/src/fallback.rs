@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use tollgate_core::{
     Charge, Decision, Denial, DenialReason, Enforcement, Grant, Key, KeyHasher, Limit,
-    OnStoreError, Past, Refusal, Span, Store, StoreError, Verdict, Wait,
+    OnStoreError, Past, RequestDenial, Span, Store, StoreError, Verdict, Wait,
 };
 
 use crate::store::Redis;
@@ -105,11 +105,11 @@ impl<L: Store> Fallback<L> {
         for (place, decision) in places.iter().zip(verdict.decisions) {
             decisions[*place] = decision;
         }
-        let refusal = verdict.refusal.map(|refusal| Refusal {
-            by: places[refusal.by],
-            ..refusal
+        let denial = verdict.denial.map(|denial| RequestDenial {
+            by: places[denial.by],
+            ..denial
         });
-        Ok(Verdict { decisions, refusal })
+        Ok(Verdict { decisions, denial })
     }
 }
 
@@ -203,7 +203,7 @@ fn denied(charges: &[Charge<'_>], by: usize) -> Verdict {
     };
     Verdict {
         decisions: charges.iter().map(decide).collect(),
-        refusal: Some(Refusal {
+        denial: Some(RequestDenial {
             by,
             wait: Wait::For(DENIED_FOR),
             reason: DenialReason::StoreUnavailable,

@@ -89,7 +89,7 @@ impl Redis {
             return Ok(None);
         }
         let verdict = told.of_one(charge, &fitted).map_err(malformed)?;
-        if let Some(Wait::For(wait)) = verdict.refusal.map(|refusal| refusal.wait) {
+        if let Some(Wait::For(wait)) = verdict.denial.map(|refusal| refusal.wait) {
             self.remember(charge, &fitted, &told, wait);
         }
         if let Some(left) = self.left(charge, &fitted, &told) {

@@ -191,7 +191,7 @@ mod tests {
             let here = heard_at + Span::from_millis(millis).into();
             refusals.verdict(&charge, &fitted, 1, here)
         };
-        let told = after(999).and_then(|verdict| verdict.refusal);
+        let told = after(999).and_then(|verdict| verdict.denial);
         let wait = Span::DAY.minus(Span::from_millis(999));
         assert_eq!(told.map(|refusal| refusal.wait), Some(Wait::For(wait)));
         assert_eq!(after(1_000), None);

@@ -24,7 +24,7 @@ impl Redis {
             return self.decide_apart(&[*charge], Refunds::Done, since).await;
         }
         let verdict = told.of_one(charge, fitted).map_err(malformed)?;
-        if let Some(Wait::For(wait)) = verdict.refusal.map(|refusal| refusal.wait) {
+        if let Some(Wait::For(wait)) = verdict.denial.map(|refusal| refusal.wait) {
             self.remember(charge, fitted, told, wait);
         }
         Ok(verdict)

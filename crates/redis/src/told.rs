@@ -215,7 +215,7 @@ pub(crate) fn bill<'f>(
 
 /// Script and core come to the same end from the same state, or one of them is broken.
 fn agree(status: Option<Status>, verdict: &Verdict) -> Result<(), Malformed> {
-    let expected = match verdict.is_admitted() {
+    let expected = match verdict.is_allowed() {
         true => Status::Admitted,
         false => Status::Refused,
     };
@@ -246,7 +246,7 @@ pub(crate) fn coarsen(verdict: &mut Verdict) {
             }
         }
     }
-    if let Some(refusal) = &mut verdict.refusal {
+    if let Some(refusal) = &mut verdict.denial {
         up_wait(&mut refusal.wait);
     }
 }

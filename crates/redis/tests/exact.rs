@@ -154,7 +154,7 @@ async fn ask(store: &Redis, mode: Mode, keys: Vec<Key>) -> u32 {
     let mut last = start;
     while last.elapsed() < quiet {
         assert!(start.elapsed() < BOUND, "still admitted after {BOUND:?}");
-        if store.decide(&charges).await.unwrap().is_admitted() {
+        if store.decide(&charges).await.unwrap().is_allowed() {
             admitted += 1;
             last = Instant::now();
         } else {

@@ -49,7 +49,7 @@ async fn a_key_lives_as_long_as_it_matters() {
             let before = now_ms();
             let verdict = store.decide(&[charge]).await.unwrap();
             let after = now_ms();
-            assert!(verdict.is_admitted());
+            assert!(verdict.is_allowed());
             let key = redis.ask(&["RANDOMKEY"]);
             let expires: u64 = redis.ask(&["PEXPIRETIME", &key]).parse().unwrap();
             // A fixed window is forgotten at its end, every other usage once it has recovered.
@@ -80,7 +80,7 @@ async fn a_key_lives_until_its_leases_have_recovered() {
         let key = node.key([&b"rule"[..], b"leased"].into_iter());
         let one = Charge::new(key, &limit, Cost::ONE).shared(Sharing::in_mode(Mode::Leased));
         while node.counts().units_leased == 0 {
-            assert!(node.decide(&[one]).await.unwrap().is_admitted());
+            assert!(node.decide(&[one]).await.unwrap().is_allowed());
         }
         let after = now_ms();
         let expires = redis.ask(&["PEXPIRETIME", &node.name_of(key)]);
@@ -116,7 +116,7 @@ async fn a_refund_of_everything_leaves_no_key() {
                     .decide(&[Charge::new(key, &limit, cost)])
                     .await
                     .unwrap()
-                    .is_admitted()
+                    .is_allowed()
             );
         }
         assert_eq!(redis.ask(&["DBSIZE"]), "0", "{limit:?}");
@@ -133,7 +133,7 @@ async fn names_tell_nothing_and_begin_with_the_prefix() {
         .decide(&[Charge::new(key, &limit, Cost::ONE)])
         .await
         .unwrap();
-    assert!(verdict.is_admitted());
+    assert!(verdict.is_allowed());
     let name = redis.ask(&["RANDOMKEY"]);
     assert!(name.starts_with("tg:{") && name.len() == 27, "{name}");
     assert!(!name.contains("horse") && !name.contains("login"), "{name}");

@@ -40,7 +40,7 @@ async fn seen_charged_and_forgotten(store: &Redis) {
         assert_eq!((fresh.bytes, fresh.expires), (0, None), "{limit}");
         assert_eq!(fresh.decision.remaining(), 10, "{limit}");
         let charge = Charge::new(key, limit, Cost::Take(7));
-        assert!(store.decide(&[charge]).await.unwrap().is_admitted());
+        assert!(store.decide(&[charge]).await.unwrap().is_allowed());
         for _ in 0..3 {
             let held = store.inspect(&charge).await.unwrap();
             assert!(held.bytes > 0, "{limit}");
@@ -64,7 +64,7 @@ async fn seen_charged_and_forgotten(store: &Redis) {
         assert!(!store.reset(key).await.unwrap(), "{limit}: nothing is left");
         assert_eq!(store.inspect(&peek).await.unwrap().bytes, 0, "{limit}");
         assert!(
-            store.decide(&[charge]).await.unwrap().is_admitted(),
+            store.decide(&[charge]).await.unwrap().is_allowed(),
             "{limit}"
         );
     }
@@ -105,7 +105,7 @@ async fn a_key_whose_slot_moves_is_followed() {
     set(to, &["IMPORTING", &id(from)]);
     set(from, &["MIGRATING", &id(to)]);
     let charge = Charge::new(key, &limit, Cost::Take(7));
-    assert!(store.decide(&[charge]).await.unwrap().is_admitted());
+    assert!(store.decide(&[charge]).await.unwrap().is_allowed());
     assert_eq!(
         store.inspect(&charge).await.unwrap().decision.remaining(),
         3
@@ -135,7 +135,7 @@ async fn looking_changes_nothing() {
         let key = key(&store, &index.to_string());
         for _ in 0..7 {
             let one = Charge::new(key, limit, Cost::ONE);
-            assert!(store.decide(&[one]).await.unwrap().is_admitted());
+            assert!(store.decide(&[one]).await.unwrap().is_allowed());
         }
         let name = store.name_of(key);
         let state = || {
@@ -175,11 +175,11 @@ async fn a_refusal_that_is_remembered_here_is_forgotten() {
     let store = single(&redis);
     let (key, limit) = (key(&store, "hot"), limits()[0]);
     let charge = Charge::new(key, &limit, Cost::Take(10));
-    assert!(store.decide(&[charge]).await.unwrap().is_admitted());
-    assert!(!store.decide(&[charge]).await.unwrap().is_admitted());
+    assert!(store.decide(&[charge]).await.unwrap().is_allowed());
+    assert!(!store.decide(&[charge]).await.unwrap().is_allowed());
     assert!(!store.inspect(&charge).await.unwrap().decision.is_allowed());
     assert!(store.reset(key).await.unwrap());
-    assert!(store.decide(&[charge]).await.unwrap().is_admitted());
+    assert!(store.decide(&[charge]).await.unwrap().is_allowed());
 }
 
 #[tokio::test]

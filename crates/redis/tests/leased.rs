@@ -41,7 +41,7 @@ async fn spent(nodes: &[Arc<Redis>], limit: Limit, lasts: Duration) -> u64 {
                 let mut admitted = 0;
                 while Instant::now() < end {
                     let verdict = store.decide(&[charge]).await.unwrap();
-                    admitted += u64::from(verdict.is_admitted());
+                    admitted += u64::from(verdict.is_allowed());
                     tokio::task::yield_now().await;
                 }
                 admitted
@@ -100,7 +100,7 @@ async fn what_is_left_goes_back() {
     for _ in 0..20 {
         for store in [&idle, &closed] {
             let charge = leased(store, &limit, Cost::ONE);
-            assert!(store.decide(&[charge]).await.unwrap().is_admitted());
+            assert!(store.decide(&[charge]).await.unwrap().is_allowed());
         }
     }
     assert!(
@@ -124,7 +124,7 @@ async fn what_a_dead_node_held_is_charged() {
         let store = node(redis.address());
         let charge = leased(&store, &limit, Cost::ONE);
         for _ in 0..20 {
-            assert!(store.decide(&[charge]).await.unwrap().is_admitted());
+            assert!(store.decide(&[charge]).await.unwrap().is_allowed());
         }
         let watcher = node(redis.address());
         let held = counted(&watcher, &limit).await;
@@ -171,7 +171,7 @@ async fn a_saturated_bucket_is_asked_for_what_comes_back() {
                     let mut admitted = 0;
                     for _ in 0..EACH {
                         let verdict = store.decide(&[charge]).await.unwrap();
-                        admitted += u64::from(verdict.is_admitted());
+                        admitted += u64::from(verdict.is_allowed());
                         tokio::task::yield_now().await;
                     }
                     admitted

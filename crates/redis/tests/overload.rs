@@ -58,7 +58,7 @@ impl Load {
                     let key = key(&store, (random >> 33) % keys);
                     let charge = Charge::new(key, &limit, Cost::ONE).shared(sharing);
                     match store.decide(&[charge]).await {
-                        Ok(verdict) if verdict.is_admitted() => allowed += 1,
+                        Ok(verdict) if verdict.is_allowed() => allowed += 1,
                         Ok(_) => denied += 1,
                         Err(_) => {}
                     }

@@ -22,7 +22,7 @@ fn patient(address: String) -> Redis {
 }
 
 fn wait(verdict: &Verdict) -> Duration {
-    match verdict.refusal.unwrap().wait {
+    match verdict.denial.unwrap().wait {
         Wait::For(wait) => wait.into(),
         Wait::Never => panic!("it fits some day"),
     }
@@ -47,16 +47,16 @@ async fn a_hot_refused_key_costs_redis_nothing() {
         let parts = [&b"hot"[..], b"", &[u8::try_from(number).unwrap()]];
         let charge = Charge::new(store.key(parts.into_iter()), limit, Cost::ONE);
         let mut refused = store.decide(&[charge]).await.unwrap();
-        while refused.is_admitted() {
+        while refused.is_allowed() {
             refused = store.decide(&[charge]).await.unwrap();
         }
         let (asked, told) = (store.counts().questions, wait(&refused));
         let again = store.decide(&[charge]).await.unwrap();
-        assert!(!again.is_admitted());
+        assert!(!again.is_allowed());
         assert!(wait(&again) <= told, "{limit:?}");
         for _ in 0..100 {
             assert!(
-                !store.decide(&[charge]).await.unwrap().is_admitted(),
+                !store.decide(&[charge]).await.unwrap().is_allowed(),
                 "{limit:?}"
             );
         }
@@ -64,11 +64,11 @@ async fn a_hot_refused_key_costs_redis_nothing() {
         assert!(store.counts().local_refusals >= 101);
         // And its wait is kept.
         let last = store.decide(&[charge]).await.unwrap();
-        if !last.is_admitted() {
+        if !last.is_allowed() {
             tokio::time::sleep(wait(&last)).await;
         }
         assert!(
-            store.decide(&[charge]).await.unwrap().is_admitted(),
+            store.decide(&[charge]).await.unwrap().is_allowed(),
             "{limit:?}"
         );
     }
@@ -89,18 +89,18 @@ async fn a_refund_or_a_changed_limit_ends_it() {
                 .unwrap()
         }
     };
-    assert!(ask(&limit, Cost::Take(2)).await.is_admitted());
-    assert!(!ask(&limit, Cost::Take(2)).await.is_admitted());
-    assert!(!ask(&limit, Cost::Take(2)).await.is_admitted());
+    assert!(ask(&limit, Cost::Take(2)).await.is_allowed());
+    assert!(!ask(&limit, Cost::Take(2)).await.is_allowed());
+    assert!(!ask(&limit, Cost::Take(2)).await.is_allowed());
     assert_eq!(store.counts().local_refusals, 1);
     // What might fit is asked for.
-    assert!(ask(&limit, Cost::Take(1)).await.is_admitted());
-    assert!(!ask(&limit, Cost::Take(1)).await.is_admitted());
-    assert!(ask(&limit, Cost::Refund(1)).await.is_admitted());
-    assert!(ask(&limit, Cost::Take(1)).await.is_admitted());
-    assert!(!ask(&limit, Cost::Take(1)).await.is_admitted());
+    assert!(ask(&limit, Cost::Take(1)).await.is_allowed());
+    assert!(!ask(&limit, Cost::Take(1)).await.is_allowed());
+    assert!(ask(&limit, Cost::Refund(1)).await.is_allowed());
+    assert!(ask(&limit, Cost::Take(1)).await.is_allowed());
+    assert!(!ask(&limit, Cost::Take(1)).await.is_allowed());
     let larger = Limit::token_bucket(6, Span::HOUR).unwrap();
-    assert!(ask(&larger, Cost::Take(3)).await.is_admitted());
+    assert!(ask(&larger, Cost::Take(3)).await.is_allowed());
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn what_charges_for_refusals_is_always_asked() {
         on_denial: tollgate_core::OnDenial::Charge,
         ..Charge::new(store.key([&b"hot"[..]].into_iter()), &limit, Cost::Take(2))
     };
-    assert!(store.decide(&[charge]).await.unwrap().is_admitted());
+    assert!(store.decide(&[charge]).await.unwrap().is_allowed());
     for _ in 0..3 {
         let refused = store.decide(&[charge]).await.unwrap();
         assert_eq!(refused.decisions[0].remaining(), 0);
@@ -147,21 +147,21 @@ async fn without_redis_each_charge_does_what_it_says() {
     let key = store.key([&b"a"[..]].into_iter());
     let charge = charge(key, &limit, OnStoreError::Allow);
     for _ in 0..20 {
-        assert!(store.decide(&[charge]).await.unwrap().is_admitted());
+        assert!(store.decide(&[charge]).await.unwrap().is_allowed());
     }
     let counts = store.redis().counts();
     assert_eq!((counts.fallbacks, counts.fallbacks_allowed), (20, 20));
 
     let charge = self::charge(key, &limit, OnStoreError::Deny);
     let refused = store.decide(&[charge]).await.unwrap();
-    assert_eq!(refused.refusal.unwrap().wait, Wait::For(DENIED_FOR));
-    let reason = refused.refusal.unwrap().reason;
+    assert_eq!(refused.denial.unwrap().wait, Wait::For(DENIED_FOR));
+    let reason = refused.denial.unwrap().reason;
     assert_eq!(reason, DenialReason::StoreUnavailable);
     let shadow = Charge {
         enforcement: Enforcement::Shadow,
         ..charge
     };
-    assert!(store.decide(&[shadow]).await.unwrap().is_admitted());
+    assert!(store.decide(&[shadow]).await.unwrap().is_allowed());
     let counts = store.redis().counts();
     assert_eq!((counts.fallbacks_denied, counts.fallbacks_allowed), (1, 21));
 }
@@ -186,12 +186,12 @@ async fn without_redis_a_limit_may_ask_for_the_error_itself() {
     // A limit that denies has an answer, and a shadow limit has no say.
     let denying = charge(other, &limit, OnStoreError::Deny);
     let denied = store.decide(&[failing, denying]).await.unwrap();
-    assert_eq!(denied.refusal.unwrap().by, 1);
+    assert_eq!(denied.denial.unwrap().by, 1);
     let shadow = Charge {
         enforcement: Enforcement::Shadow,
         ..failing
     };
-    assert!(store.decide(&[shadow]).await.unwrap().is_admitted());
+    assert!(store.decide(&[shadow]).await.unwrap().is_allowed());
     assert_eq!(store.redis().counts().fallbacks_failed, 2);
 }
 
@@ -206,7 +206,7 @@ async fn without_redis_a_node_spends_its_share() {
         let mut admitted = 0;
         for _ in 0..20 {
             let verdict = store.decide(&[charge]).await.unwrap();
-            admitted += u32::from(verdict.is_admitted());
+            admitted += u32::from(verdict.is_allowed());
         }
         assert_eq!(admitted, share, "{limit:?}");
     }
@@ -242,7 +242,7 @@ async fn nodes_that_were_counted_share_a_limit() {
     let charge = Charge::new(key, &limit, Cost::ONE).shared(sharing);
     let mut admitted = 0;
     for _ in 0..20 {
-        admitted += u32::from(third.decide(&[charge]).await.unwrap().is_admitted());
+        admitted += u32::from(third.decide(&[charge]).await.unwrap().is_allowed());
     }
     assert_eq!(admitted, 3);
     assert_eq!(third.redis().counts().fallbacks_local, 20);
@@ -257,7 +257,7 @@ async fn nodes_that_were_counted_share_a_limit() {
     };
     let mut admitted = 0;
     for _ in 0..20 {
-        admitted += u32::from(third.decide(&[charge]).await.unwrap().is_admitted());
+        admitted += u32::from(third.decide(&[charge]).await.unwrap().is_allowed());
     }
     assert_eq!(admitted, 3, "6, of which 3 were consumed");
     drop((first, second));

@@ -93,8 +93,8 @@ async fn spend(nodes: &[Arc<Redis>], limit: Limit, a_time: u32, lasts: Duration)
                     spent.asked_at.push(Instant::now());
                     // Without an answer in time nothing is admitted here.
                     let verdict = store.decide(&[charge]).await;
-                    let is_admitted = verdict.is_ok_and(|verdict| verdict.is_admitted());
-                    spent.admitted += u64::from(is_admitted);
+                    let is_allowed = verdict.is_ok_and(|verdict| verdict.is_allowed());
+                    spent.admitted += u64::from(is_allowed);
                 }
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -180,7 +180,7 @@ async fn messages_do_not_follow_requests() {
                 for number in 0..KEYS / 10 {
                     let charge = charge(key(&store, number * 10), &limit);
                     let verdict = store.decide(&[charge]).await;
-                    assert!(verdict.is_ok_and(|verdict| verdict.is_admitted()));
+                    assert!(verdict.is_ok_and(|verdict| verdict.is_allowed()));
                 }
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -223,7 +223,7 @@ async fn in_a_cluster_one_message_for_each_master() {
         for store in &nodes {
             for number in 0..KEYS {
                 let verdict = store.decide(&[charge(key(store, number), &limit)]).await;
-                assert!(verdict.unwrap().is_admitted());
+                assert!(verdict.unwrap().is_allowed());
             }
         }
         tokio::time::sleep(SYNC_INTERVAL / 2).await;
@@ -259,7 +259,7 @@ async fn what_is_left_is_reported_at_the_end() {
             warm(store, charge(key(store, number), limit)).await;
             for _ in 0..40 {
                 let verdict = store.decide(&[charge(key(store, number), limit)]).await;
-                assert!(verdict.unwrap().is_admitted());
+                assert!(verdict.unwrap().is_allowed());
             }
             store.close().await;
         }
@@ -285,7 +285,7 @@ async fn beside_other_limits_redis_decides_on_everything() {
             &charges[..1]
         };
         let verdict = store.decide(charges).await.unwrap();
-        admitted += u32::from(verdict.is_admitted());
+        admitted += u32::from(verdict.is_allowed());
     }
     // One node alone is exact.
     assert_eq!(admitted, 10);
@@ -293,10 +293,10 @@ async fn beside_other_limits_redis_decides_on_everything() {
         cost: Cost::Refund(3),
         ..own
     };
-    assert!(store.decide(&[refund]).await.unwrap().is_admitted());
+    assert!(store.decide(&[refund]).await.unwrap().is_allowed());
     let mut admitted = 0;
     for _ in 0..10 {
-        admitted += u32::from(store.decide(&[own]).await.unwrap().is_admitted());
+        admitted += u32::from(store.decide(&[own]).await.unwrap().is_allowed());
     }
     assert_eq!(admitted, 3);
 }
@@ -375,7 +375,7 @@ async fn keys_live_until_everything_is_paid() {
         for store in &nodes {
             for _ in 0..20 {
                 let verdict = store.decide(&[charge(key(store, number), limit)]).await;
-                admitted += u32::from(verdict.unwrap().is_admitted());
+                admitted += u32::from(verdict.unwrap().is_allowed());
             }
         }
         for store in &nodes {

@@ -67,14 +67,14 @@ impl<'w> DecisionLines<'w> {
             text.extend_from_slice(b",\"file\":");
             serde_json::to_writer(&mut *text, input)?;
         }
-        let (at, allowed) = (Utc(decided.at), answer.is_admitted());
+        let (at, allowed) = (Utc(decided.at), answer.is_allowed());
         write!(text, ",\"at\":\"{at}\"")?;
         if let Some(client) = decided.client {
             text.extend_from_slice(b",\"client\":");
             string(client, text)?;
         }
         write!(text, ",\"allowed\":{allowed},")?;
-        match answer.refused.map(|refused| refused.wait) {
+        match answer.denial.map(|refused| refused.wait) {
             Some(Wait::For(wait)) => write!(text, "\"retryAfter\":\"{}s\",", seconds(wait))?,
             Some(Wait::Never) => text.extend_from_slice(b"\"retryAfter\":\"never\","),
             None => {}
@@ -85,7 +85,7 @@ impl<'w> DecisionLines<'w> {
         if answer.is_over_soft() {
             text.extend_from_slice(b"\"overSoft\":true,");
         }
-        if let (Some(refused), Some(limited)) = (answer.refused, answer.refused_by()) {
+        if let (Some(refused), Some(limited)) = (answer.denial, answer.denied_by()) {
             text.extend_from_slice(b"\"deniedBy\":");
             serde_json::to_writer(&mut *text, limited.rule.shown())?;
             text.extend_from_slice(b",\"deniedKey\":");

@@ -47,7 +47,7 @@ impl<'r> Met<'r> {
         let charges = resolved.charges().len();
         let everybody_passes = Verdict {
             decisions: vec![Decision::Allow(Grant::default()); charges],
-            refusal: None,
+            denial: None,
         };
         let answer = resolved.answer(&everybody_passes);
         let statuses = answer.statuses.into_iter().enumerate();

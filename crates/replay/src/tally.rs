@@ -74,7 +74,7 @@ impl Tally {
             let totals = &mut self.report.rules[rule];
             totals.judged += 1;
             let is_shadow = totals.enforcement == Enforcement::Shadow;
-            let denies = verdict.refusal.is_some_and(|refusal| refusal.by == index);
+            let denies = verdict.denial.is_some_and(|refusal| refusal.by == index);
             match decision {
                 Decision::Allow(grant) => over_soft |= grant.over_soft,
                 Decision::Deny(_) => totals.over += 1,
@@ -84,7 +84,7 @@ impl Tally {
                 self.deny(rule, charge.key, event.request, *descriptor);
             }
         }
-        if verdict.refusal.is_some() {
+        if verdict.denial.is_some() {
             self.report.denied += 1;
             return;
         }

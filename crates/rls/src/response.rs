@@ -65,7 +65,7 @@ impl fmt::Display for Seconds {
 const NANOS_PER_SECOND: u64 = Span::SECOND.as_nanos();
 
 fn overall_code(answer: &Answer) -> Code {
-    if answer.is_admitted() {
+    if answer.is_allowed() {
         Code::Ok
     } else {
         Code::OverLimit

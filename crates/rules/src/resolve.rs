@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use tollgate_core::{
     Answer, Charge, ChargeDenied, Cost, Descriptor, Enforcement, Key, KeyHasher, Limit, Limited,
-    Override, Past, Refused, Request, RuleName, Status, Verdict,
+    Override, Past, Request, RequestDenial, RuleName, Status, Verdict,
 };
 
 use crate::domain::{Domain, Rule, RuleLimit};
@@ -192,14 +192,14 @@ impl<'s> Resolved<'s> {
                 }
             });
         }
-        let refused = verdict.refusal.map(|refusal| Refused {
-            by: charged.get(refusal.by).copied().unwrap_or(0),
-            wait: refusal.wait,
-            reason: refusal.reason,
+        let denial = verdict.denial.map(|denial| RequestDenial {
+            by: charged.get(denial.by).copied().unwrap_or(0),
+            wait: denial.wait,
+            reason: denial.reason,
         });
         Answer {
             statuses,
-            refused,
+            denial,
             delay: verdict.delay(),
         }
     }

@@ -86,9 +86,9 @@ pub(crate) fn verdict(request: &Request<'_>, answer: &Answer) -> Response {
         "domain".to_owned(),
         json!(Escaped(request.domain).to_string()),
     );
-    members.insert("allowed".to_owned(), json!(answer.is_admitted()));
-    if let Some(refused) = answer.refused {
-        let by = answer.refused_by().map(|limited| limited.rule.shown());
+    members.insert("allowed".to_owned(), json!(answer.is_allowed()));
+    if let Some(refused) = answer.denial {
+        let by = answer.denied_by().map(|limited| limited.rule.shown());
         members.insert("deniedBy".to_owned(), json!(by));
         members.insert("retryAfter".to_owned(), json!(waited(refused.wait)));
     } else if !answer.delay.is_zero() {
@@ -130,7 +130,7 @@ fn judged(limited: &Limited, answer: &Answer) -> Value {
     let outcome = match (&limited.decision, limited.enforcement) {
         (Decision::Allow(_), _) => "allowed",
         (Decision::Deny(_), Enforcement::Shadow) => "shadow_denied",
-        (Decision::Deny(_), Enforcement::Quota) if answer.is_admitted() => "quota_over",
+        (Decision::Deny(_), Enforcement::Quota) if answer.is_allowed() => "quota_over",
         (Decision::Deny(_), _) if answer.is_store_unavailable() => "store_unavailable",
         (Decision::Deny(_), _) => "denied",
     };

@@ -206,7 +206,7 @@ impl Account {
     }
 
     fn decided(&mut self, number: u64, open: &Open, now: u64, verdict: &Verdict) {
-        if let Some(refusal) = verdict.refusal {
+        if let Some(refusal) = verdict.denial {
             let part = open.parts[refusal.by];
             self.judge_denial(number, open, now, part);
             // What it gives back is given back all the same.
@@ -215,7 +215,7 @@ impl Account {
             let taken = open.taken(now, part.cost.units());
             match part.cost {
                 Cost::Refund(_) => self.tabs[part.counter].refunds.push(taken),
-                Cost::Take(_) if verdict.refusal.is_none() => {
+                Cost::Take(_) if verdict.denial.is_none() => {
                     self.tabs[part.counter].allow(taken);
                     self.judge_allowed(number, part.counter, taken);
                 }
@@ -231,10 +231,10 @@ impl Account {
             .parts
             .iter()
             .any(|part| choice(part) == OnStoreError::Deny);
-        if must_deny && verdict.refusal.is_none() {
+        if must_deny && verdict.denial.is_none() {
             self.fail(now, &format!("decision {number} was allowed without Redis"));
         }
-        if verdict.refusal.is_some() {
+        if verdict.denial.is_some() {
             return;
         }
         for part in &open.parts {

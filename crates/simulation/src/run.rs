@@ -349,11 +349,11 @@ impl Asked {
 
 fn short(outcome: &Outcome) -> String {
     match outcome {
-        Outcome::Decided(verdict) => match verdict.refusal {
+        Outcome::Decided(verdict) => match verdict.denial {
             None => "allowed".to_owned(),
             Some(refusal) => format!("denied by {}, {:?}", refusal.by, refusal.wait),
         },
-        Outcome::FellBack(verdict) => match verdict.refusal {
+        Outcome::FellBack(verdict) => match verdict.denial {
             None => "allowed without Redis".to_owned(),
             Some(_) => "denied without Redis".to_owned(),
         },

@@ -12,7 +12,7 @@ fn main() -> Result<(), JointError> {
     let address = IpAddr::from([192, 0, 2, 7]);
     for user in ["ann", "bob"].repeat(5) {
         let joint = check_all(&[per_user.ask(user), per_address.ask(&address)])?;
-        match joint.refused_by() {
+        match joint.denied_by() {
             None => eprintln!("{user}: passes"),
             Some(limit) => eprintln!("{user}: refused {limit}, {:?}", joint.retry_after()),
         }

@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for _attempt in 0..4 {
         let asked = [("path", "/login"), ("remote_address", "192.0.2.7")];
         let answer = limiter.check("shop", &asked)?;
-        match answer.refused_by() {
+        match answer.denied_by() {
             None => eprintln!("passes"),
             Some(by) => eprintln!("refused by {}: {}", by.rule.shown(), by.limit),
         }

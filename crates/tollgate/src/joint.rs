@@ -56,7 +56,7 @@ pub enum JointError {
 ///     assert!(check_all(&[minute.ask("bob"), hour.ask("bob")])?.is_allowed());
 /// }
 /// let joint = check_all(&[minute.ask("bob"), hour.ask("bob")])?;
-/// assert_eq!(joint.refused_by(), Some("10 a minute"));
+/// assert_eq!(joint.denied_by(), Some("10 a minute"));
 /// // The refused request cost the other limit nothing.
 /// assert_eq!(hour.peek("bob", 1).remaining(), 15);
 /// # Ok::<(), tollgate::JointError>(())
@@ -107,18 +107,18 @@ impl<C> fmt::Debug for Ask<'_, C> {
 impl<'l> Joint<'l> {
     /// Whether the request may pass.
     pub const fn is_allowed(&self) -> bool {
-        self.verdict.is_admitted()
+        self.verdict.is_allowed()
     }
 
     /// The limit that refused; of several, the first of those with the longest wait.
-    pub fn refused_by(&self) -> Option<&'l str> {
-        let refusal = self.verdict.refusal?;
+    pub fn denied_by(&self) -> Option<&'l str> {
+        let refusal = self.verdict.denial?;
         self.names.get(refusal.by).copied()
     }
 
     /// When the same request is admitted; `None` if it was.
     pub fn wait(&self) -> Option<Wait> {
-        self.verdict.refusal.map(|refusal| refusal.wait)
+        self.verdict.denial.map(|refusal| refusal.wait)
     }
 
     /// [`Joint::wait`] as the standard library's type; `None` if the request was admitted, and if

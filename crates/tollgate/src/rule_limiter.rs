@@ -23,10 +23,10 @@ use tollgate_rules::{Changes, Diagnostic, Loaded, Options, RuleSet, Source};
 ///   - key: user
 ///     rate_limit: 2/minute
 /// ")?;
-/// assert!(limiter.check("shop", &[("user", "ann")])?.is_admitted());
-/// assert!(limiter.check("shop", &[("user", "ann")])?.is_admitted());
+/// assert!(limiter.check("shop", &[("user", "ann")])?.is_allowed());
+/// assert!(limiter.check("shop", &[("user", "ann")])?.is_allowed());
 /// let third = limiter.check("shop", &[("user", "ann")])?;
-/// let by = third.refused_by().expect("two a minute");
+/// let by = third.denied_by().expect("two a minute");
 /// assert_eq!((by.rule.shown(), by.limit.count()), ("user", 2));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

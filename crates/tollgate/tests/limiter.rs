@@ -88,7 +88,7 @@ fn several_limits_charge_all_or_none_and_name_who_refused() {
     assert_eq!(ask().remaining(), Some(1));
     assert!(ask().is_allowed());
     let refused = ask();
-    assert_eq!(refused.refused_by(), Some("minute"));
+    assert_eq!(refused.denied_by(), Some("minute"));
     assert_eq!(refused.retry_after(), Some(Duration::from_secs(30)));
     assert_eq!(
         hour.peek("ann", 1).remaining(),
@@ -98,7 +98,7 @@ fn several_limits_charge_all_or_none_and_name_who_refused() {
     clock.advance(Span::MINUTE);
     assert!(ask().is_allowed());
     let refused = ask();
-    assert_eq!(refused.refused_by(), Some("hour"));
+    assert_eq!(refused.denied_by(), Some("hour"));
     let names: Vec<&str> = refused.decisions().map(|(name, _)| name).collect();
     assert_eq!(names, ["minute", "hour"]);
     assert!(check_all::<TestClock>(&[]).unwrap().is_allowed());

@@ -33,7 +33,7 @@ fn each_value_is_counted_by_itself() {
         limiter
             .check("shop", &[("user", user)])
             .unwrap()
-            .is_admitted()
+            .is_allowed()
     };
     assert!(admitted("ann") && admitted("ann") && admitted("bob"));
     assert!(!admitted("ann"));
@@ -48,26 +48,26 @@ fn what_no_rule_matches_is_admitted() {
         limiter
             .check("shop", &[("color", "red")])
             .unwrap()
-            .is_admitted()
+            .is_allowed()
     );
     assert!(
         limiter
             .check("elsewhere", &[("user", "ann")])
             .unwrap()
-            .is_admitted()
+            .is_allowed()
     );
     let refused = limiter.check("shop", &[("user", "ann")]).unwrap();
-    assert_eq!(refused.refused.unwrap().wait, Wait::Never);
+    assert_eq!(refused.denial.unwrap().wait, Wait::Never);
 }
 
 #[test]
 fn a_nested_rule_is_asked_with_all_its_entries() {
     let (_, limiter) = limiter(&rules("2/minute"));
     let login = [("path", "/login"), ("user", "ann")];
-    assert!(limiter.check("shop", &login).unwrap().is_admitted());
+    assert!(limiter.check("shop", &login).unwrap().is_allowed());
     let refused = limiter.check("shop", &login).unwrap();
     assert_eq!(
-        refused.refused_by().unwrap().rule.shown(),
+        refused.denied_by().unwrap().rule.shown(),
         "path_/login.user"
     );
 }
@@ -80,7 +80,7 @@ fn a_reload_keeps_what_was_consumed() {
             limiter
                 .check("shop", &[("user", "ann")])
                 .unwrap()
-                .is_admitted()
+                .is_allowed()
         );
     }
     let changes = limiter.reload(&rules("7/minute")).unwrap();
@@ -89,7 +89,7 @@ fn a_reload_keeps_what_was_consumed() {
         limiter
             .check("shop", &[("user", "ann")])
             .unwrap()
-            .is_admitted()
+            .is_allowed()
     };
     assert_eq!((0..5).filter(admitted).count(), 2);
     assert_eq!(limiter.rules().domains().collect::<Vec<_>>(), ["shop"]);
@@ -110,7 +110,7 @@ fn a_reload_under_load_loses_nothing() {
     let (_, limiter) = limiter(&versions[0]);
     let ask = || {
         let answer = limiter.check("shop", &[("user", "ann")]);
-        usize::from(answer.unwrap().is_admitted())
+        usize::from(answer.unwrap().is_allowed())
     };
     let allowed: usize = std::thread::scope(|scope| {
         let threads = [(); 4].map(|()| scope.spawn(|| (0..150).map(|_| ask()).sum::<usize>()));
@@ -130,7 +130,7 @@ fn a_rule_that_was_forgotten_and_comes_back_is_answered() {
     let (_, limiter) = limiter(&rules("5/day"));
     limiter.reload(&rules("7/day")).unwrap();
     let ask = || limiter.check("shop", &[("user", "ann")]).unwrap();
-    assert!(ask().is_admitted());
+    assert!(ask().is_allowed());
     let others = (0..=tollgate::rules::REMEMBERED_MAX)
         .map(|rule| format!("  - key: k{rule}\n    rate_limit: 1/day\n"));
     let others = format!(
@@ -143,7 +143,7 @@ fn a_rule_that_was_forgotten_and_comes_back_is_answered() {
         .reload(&[Source::new("none.yaml", "domain: none\n")])
         .unwrap();
     limiter.reload(&rules("5/day")).unwrap();
-    assert!(ask().is_admitted());
+    assert!(ask().is_allowed());
 }
 
 #[test]
@@ -155,13 +155,13 @@ fn mistakes_are_told_and_the_old_rules_stay() {
         limiter
             .check("shop", &[("user", "ann")])
             .unwrap()
-            .is_admitted()
+            .is_allowed()
     );
     assert!(
         !limiter
             .check("shop", &[("user", "ann")])
             .unwrap()
-            .is_admitted()
+            .is_allowed()
     );
     assert!(RuleLimiter::from_yaml("domain: [").is_err());
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tollgate_core::{
-    Decision, Denial, DenialReason, Enforcement, Grant, Limit, Limited, Refused, RuleName, Span,
-    Status,
+    Decision, Denial, DenialReason, Enforcement, Grant, Limit, Limited, RequestDenial, RuleName,
+    Span, Status,
 };
 
 use super::*;
@@ -42,14 +42,14 @@ fn denied(wait: Wait, reset_ms: u64) -> Decision {
 fn admitted(statuses: Vec<Status>) -> Answer {
     Answer {
         statuses,
-        refused: None,
+        denial: None,
         delay: Span::ZERO,
     }
 }
 
 fn refused(statuses: Vec<Status>, by: usize, wait: Wait) -> Answer {
     Answer {
-        refused: Some(Refused {
+        denial: Some(RequestDenial {
             by,
             wait,
             reason: DenialReason::Exceeded,
@@ -209,7 +209,7 @@ fn a_delay_is_told_in_milliseconds_rounded_up() {
     assert!(told(&answer).is_empty());
     answer.delay = Span::from_nanos(500_000_001);
     assert_eq!(told(&answer)[DELAY_MS], "501");
-    answer.refused = Some(Refused {
+    answer.denial = Some(RequestDenial {
         by: 0,
         reason: DenialReason::Exceeded,
         wait: Wait::Never,

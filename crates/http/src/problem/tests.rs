@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tollgate_core::{
-    Decision, Denial, DenialReason, Enforcement, Limit, Limited, Refused, RuleName, Span, Status,
+    Decision, Denial, DenialReason, Enforcement, Limit, Limited, RequestDenial, RuleName, Span,
+    Status,
 };
 
 use super::*;
@@ -38,7 +39,7 @@ fn denied(wait: Wait, reason: DenialReason) -> Problem {
     ];
     let answer = Answer {
         statuses,
-        refused: Some(Refused {
+        denial: Some(RequestDenial {
             by: 2,
             wait,
             reason,
@@ -81,7 +82,7 @@ fn a_limit_of_0_does_not_ask_for_less() {
     };
     let answer = Answer {
         statuses: vec![Status::Limited(banned)],
-        refused: Some(Refused {
+        denial: Some(RequestDenial {
             by: 0,
             wait: Wait::Never,
             reason: DenialReason::Exceeded,
@@ -108,7 +109,7 @@ fn another_problem_is_what_its_status_says() {
 fn an_admission_is_no_problem() {
     let answer = Answer {
         statuses: Vec::new(),
-        refused: None,
+        denial: None,
         delay: Span::ZERO,
     };
     assert_eq!(Problem::refusal(&answer), None);

@@ -139,7 +139,7 @@ async fn per_key(redis: &testbed::Redis, asks: Asks, keys: u32) -> f64 {
     let store = Arc::new(Redis::connect(&config).unwrap());
     let peek = Charge::new(store.key([].into_iter()), &asks.limit, Cost::Peek(1));
     // The scripts and the connection are there already.
-    assert!(store.decide(&[peek]).await.unwrap().is_admitted());
+    assert!(store.decide(&[peek]).await.unwrap().is_allowed());
     let before = used(redis);
     let key = |n: u32| store.key([&b"memory"[..], b"", &n.to_le_bytes()].into_iter());
     let all: Vec<Key> = (0..keys).map(key).collect();
@@ -154,7 +154,7 @@ async fn per_key(redis: &testbed::Redis, asks: Asks, keys: u32) -> f64 {
             callers.spawn(async move {
                 for key in keys {
                     let verdict = store.decide(&[asks.charge(key)]).await;
-                    assert!(verdict.unwrap().is_admitted());
+                    assert!(verdict.unwrap().is_allowed());
                 }
             });
         }

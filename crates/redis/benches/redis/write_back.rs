@@ -167,8 +167,8 @@ async fn spend(store: Arc<Redis>, limit: Limit) -> (u64, u64) {
         for _ in 0..TURN {
             asked[millisecond] += 1;
             if let Ok(verdict) = store.decide(&[charge]).await {
-                admitted += u64::from(verdict.is_admitted());
-                refused += u32::from(!verdict.is_admitted());
+                admitted += u64::from(verdict.is_allowed());
+                refused += u32::from(!verdict.is_allowed());
             }
         }
         tokio::task::yield_now().await;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tollgate_core::{
     Bill, Charge, Cost, Decision, DenialReason, Enforcement, Key, Limit, Line, Moment, Now,
-    OnDenial, Refusal, Span, Usage, Verdict, Wait, step,
+    OnDenial, RequestDenial, Span, Usage, Verdict, Wait, step,
 };
 
 use crate::fit::Fitted;
@@ -176,11 +176,11 @@ impl<'a> Apart<'a> {
             }
         }
         let decisions: Option<Vec<Decision>> = decisions.into_iter().collect();
-        let refusal = refused.map(|line| {
+        let denial = refused.map(|line| {
             let key = self.line(line).charge.key;
             let by = self.charges.iter().position(|charge| charge.key == key);
             let longest = self.refused_by(&waits).and_then(|line| waits[line]);
-            Refusal {
+            RequestDenial {
                 by: by.unwrap_or(0),
                 wait: longest.unwrap_or(Wait::For(Span::ZERO)),
                 reason: DenialReason::Exceeded,
@@ -188,7 +188,7 @@ impl<'a> Apart<'a> {
         });
         let mut verdict = Verdict {
             decisions: decisions.ok_or(Malformed("a charge without a decision"))?,
-            refusal,
+            denial,
         };
         told::coarsen(&mut verdict);
         Ok(verdict)

@@ -112,7 +112,7 @@ fn goes_away(config: &Config, is_apart: bool, keys: usize) {
                 "{used:?} after {calls} calls"
             );
             // Nobody is in the way of who comes next.
-            assert!(subject.decide(now, &charges).is_admitted());
+            assert!(subject.decide(now, &charges).is_allowed());
         }
     }
     assert!(was_told, "more calls than {CALLS}");
@@ -162,7 +162,7 @@ fn from_several_slots_while_they_are_blocked() {
         };
         let _free = subject.step(now, release, charges[1]);
         assert_eq!(subject.consumed(&charges), [0; 3]);
-        assert!(subject.decide(now, &charges).is_admitted());
+        assert!(subject.decide(now, &charges).is_allowed());
     }
 }
 
@@ -184,7 +184,7 @@ fn is_accounted_for(mode: Mode) {
                 } else if turn % 4 == 3 {
                     told += 1;
                 } else {
-                    told += u32::from(subject.decide(now, &[charge]).is_admitted());
+                    told += u32::from(subject.decide(now, &[charge]).is_allowed());
                 }
             }
             let deadline = Instant::now() + Span::from_secs(30).into();

@@ -39,11 +39,11 @@ fn a_smaller_limit_never_erases_what_a_larger_one_counted() {
         let mut allowed = 0;
         for _ in 0..60 {
             let units = 1 + u64::from(allowed % 3);
-            if ask(&mut old, &large, Cost::Take(units)).is_admitted() {
+            if ask(&mut old, &large, Cost::Take(units)).is_allowed() {
                 allowed += u32::try_from(units).expect("at most three");
             }
             let before = stored(&old, key);
-            if ask(&mut new, &small, Cost::ONE).is_admitted() {
+            if ask(&mut new, &small, Cost::ONE).is_allowed() {
                 allowed += 1;
             } else {
                 assert_eq!(stored(&old, key), before, "a denial stored: {large:?}");
@@ -65,18 +65,15 @@ fn a_smaller_limit_waits_for_what_a_larger_one_counted() {
         let now = Now::at(Taste::MICROSECONDS.start.utc);
         let [large, small] = [1_000, 10].map(|count| limit(algorithm, count, Span::DAY));
         let taken = Charge::new(key, &large, Cost::Take(700));
-        assert!(instance.decide(now, &[taken]).is_admitted());
+        assert!(instance.decide(now, &[taken]).is_allowed());
         let charge = Charge::new(key, &small, Cost::Take(2));
         let denied = instance.decide(now, &[charge]).decisions[0];
         let wait = Span::from(denied.retry_after().expect("it fits one day"));
         assert!(wait <= Span::DAY + Span::DAY);
         let early = Now::at(now.utc + wait.minus(GRAIN));
-        assert!(
-            !instance.decide(early, &[charge]).is_admitted(),
-            "{small:?}"
-        );
+        assert!(!instance.decide(early, &[charge]).is_allowed(), "{small:?}");
         let then = Now::at(now.utc + wait);
-        assert!(instance.decide(then, &[charge]).is_admitted(), "{small:?}");
+        assert!(instance.decide(then, &[charge]).is_allowed(), "{small:?}");
     }
 }
 
@@ -118,16 +115,13 @@ fn limits_that_disagree_never_allow_more_than_the_largest() {
             let charge = Charge::new(key, &limit, cost);
             let instance = &mut instances[usize::from(random.chance(50))];
             let got = instance.decide(now, &[charge.shared(Sharing::in_mode(mode))]);
-            if got.is_admitted() {
+            if got.is_allowed() {
                 let bounded = Charge {
                     limit: &bound,
                     ..charge
                 };
                 let strict = largest.decide(now, &[bounded]).expect("one charge");
-                assert!(
-                    strict.is_admitted(),
-                    "step {step}: {charge:?} of {limits:?}"
-                );
+                assert!(strict.is_allowed(), "step {step}: {charge:?} of {limits:?}");
             }
             let pause = random.pick(&[0, 0, 0, 1_000, 5_000, 10_000, 100_000]);
             now = Now::at(now.utc + GRAIN.times(pause));
@@ -169,14 +163,14 @@ fn two_versions_of_a_rule_each_count_what_the_other_allows() {
             };
             let charge = rules[which].charge(key, Cost::Take(units));
             let got = instances[which].decide(now, &[charge]);
-            if got.is_admitted() {
+            if got.is_allowed() {
                 for (index, (ledger, rule)) in ledgers.iter_mut().zip(&rules).enumerate() {
                     let forced = Charge {
                         on_denial: OnDenial::Charge,
                         ..rule.charge(key, Cost::Take(units))
                     };
                     let strict = ledger.decide(now, &[forced]).expect("one charge");
-                    let fits = strict.is_admitted() || index != which;
+                    let fits = strict.is_allowed() || index != which;
                     assert!(fits, "step {step}: {charge:?} of {rules:#?}");
                 }
             }

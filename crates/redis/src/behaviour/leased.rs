@@ -192,9 +192,9 @@ fn trace(random: &mut Random, nodes: &mut Nodes, care: Care) {
         let node = usize::try_from(random.between(0, 2)).expect("a few") % nodes.nodes.len();
         let charge = rule.charge(key, cost(random));
         let got = nodes.nodes[node].decide(nodes.now, &[charge]);
-        if got.is_admitted() {
+        if got.is_allowed() {
             let strict = ledger.decide(nodes.now, &[charge]).expect("one charge");
-            assert!(strict.is_admitted(), "step {step}: {charge:#?} {strict:#?}");
+            assert!(strict.is_allowed(), "step {step}: {charge:#?} {strict:#?}");
         }
     }
     nodes.close();
@@ -223,7 +223,7 @@ fn a_caller_who_goes_away_takes_no_lease_along() {
     let key = nodes.nodes[0].key("only");
     let charge = rule.charge(key, Cost::ONE);
     let now = nodes.now;
-    assert!(nodes.nodes[0].decide(now, &[charge]).is_admitted());
+    assert!(nodes.nodes[0].decide(now, &[charge]).is_allowed());
     let node = &nodes.nodes[0];
     node.runtime.block_on(async {
         let charges = [charge];
@@ -236,7 +236,7 @@ fn a_caller_who_goes_away_takes_no_lease_along() {
         }
     });
     let asked = node.store.counts().questions;
-    assert!(nodes.nodes[0].decide(now, &[charge]).is_admitted());
+    assert!(nodes.nodes[0].decide(now, &[charge]).is_allowed());
     assert_eq!(nodes.nodes[0].store.counts().questions, asked);
     nodes.close();
     assert_eq!(nodes.remaining(charge), 96);
@@ -256,7 +256,7 @@ fn a_greedy_node_leaves_three_quarters_to_others() {
     let peek = peek.charge(key, Cost::Peek(1));
     for spent in 1..=1_000 {
         let verdict = greedy.decide(now, &[rule.charge(key, Cost::ONE)]);
-        assert!(verdict.is_admitted(), "{spent}");
+        assert!(verdict.is_allowed(), "{spent}");
         let found = other.decide(now, &[peek]).decisions[0].remaining();
         assert!(found * 4 >= (1_000 - spent) * 3, "{found} after {spent}");
     }
@@ -273,7 +273,7 @@ fn a_shadow_limit_on_lease_refuses_nothing() {
     let key = node.key("only");
     for asked in 0..60 {
         let verdict = node.decide(Taste::MICROSECONDS.start, &[rule.charge(key, Cost::ONE)]);
-        assert!(verdict.is_admitted());
+        assert!(verdict.is_allowed());
         assert_eq!(verdict.decisions[0].is_allowed(), asked < 40);
     }
 }

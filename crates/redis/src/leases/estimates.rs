@@ -286,7 +286,7 @@ mod tests {
                 true
             }
             Err(verdict) => {
-                assert!(!verdict.is_admitted());
+                assert!(!verdict.is_allowed());
                 false
             }
         }

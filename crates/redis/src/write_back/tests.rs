@@ -73,12 +73,12 @@ impl Node {
     fn hear(&mut self, now: Now, charge: Charge<'_>) {
         let cost = Cost::Peek(1);
         let verdict = self.decide(now, &[Charge { cost, ..charge }]);
-        assert!(verdict.is_admitted());
+        assert!(verdict.is_allowed());
     }
 
     /// How many of `units` single ones are admitted.
     fn spend(&mut self, now: Now, charge: Charge<'_>, units: u32) -> u32 {
-        let decided = (0..units).map(|_| self.decide(now, &[charge]).is_admitted());
+        let decided = (0..units).map(|_| self.decide(now, &[charge]).is_allowed());
         decided.map(u32::from).sum()
     }
 }
@@ -202,7 +202,7 @@ fn a_bucket_pays_back_what_was_too_much() {
         node.store
             .set_now(second(seconds).steady.as_nanos() / 1_000);
         let verdict = node.runtime.block_on(node.store.decide(&[charge]));
-        verdict.unwrap().is_admitted()
+        verdict.unwrap().is_allowed()
     };
     assert!(!strict(&nodes[1], 21));
     assert!(strict(&nodes[1], 22));

@@ -86,7 +86,7 @@ impl Outcome {
 
     pub(crate) fn of(decided: Result<Verdict, StoreError>) -> Outcome {
         match decided {
-            Ok(verdict) if verdict.is_admitted() => Outcome::Admitted,
+            Ok(verdict) if verdict.is_allowed() => Outcome::Admitted,
             Ok(_) => Outcome::Refused,
             Err(StoreError::TimedOut { .. }) => Outcome::Lost,
             Err(StoreError::Unreachable { .. }) => Outcome::Unreachable,

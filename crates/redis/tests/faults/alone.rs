@@ -220,11 +220,11 @@ async fn a_full_redis_refuses_what_it_cannot_remember() {
         matches!(taken, Err(StoreError::Unreachable { .. })),
         "{taken:?}"
     );
-    assert!(ask(Cost::Peek(1)).await.unwrap().is_admitted());
+    assert!(ask(Cost::Peek(1)).await.unwrap().is_allowed());
     redis.ask(&["CONFIG", "SET", "maxmemory", "0"]);
     let away = traffic.settle().await;
     assert!(away < FOUND_WITHIN, "{away:?}");
-    assert!(ask(Cost::ONE).await.unwrap().is_admitted());
+    assert!(ask(Cost::ONE).await.unwrap().is_allowed());
     let record = traffic.end().await;
     record.tell("Redis is full for 1 s", fault);
     assert!(record.count(Outcome::Unreachable) > 0);

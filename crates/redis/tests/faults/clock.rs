@@ -145,7 +145,7 @@ async fn dies_with_a_lease(config: &Config) -> u32 {
     let (limit, key) = (bucket(), store.key([&b"held"[..]].into_iter()));
     for _ in 0..4 {
         let one = charge(key, &limit, Mode::Leased, Cost::ONE);
-        assert!(store.decide(&[one]).await.unwrap().is_admitted());
+        assert!(store.decide(&[one]).await.unwrap().is_allowed());
     }
     let held = UNITS - remaining(&store).await;
     assert!(held > 4, "{held}");

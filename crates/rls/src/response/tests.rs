@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use prost::Message;
 use serde_json::{Value, json};
-use tollgate_core::{Decision, Denial, DenialReason, Enforcement, Grant, Refused, RuleName, Wait};
+use tollgate_core::{
+    Decision, Denial, DenialReason, Enforcement, Grant, RequestDenial, RuleName, Wait,
+};
 
 use super::*;
 
@@ -54,7 +56,7 @@ fn every_status_is_told_in_its_place() {
             limited(odd, denied(Span::SECOND), Enforcement::Enforce),
             limited(minute, denied(Span::SECOND), Enforcement::Shadow),
         ],
-        refused: Some(Refused {
+        denial: Some(RequestDenial {
             by: 3,
             wait: Wait::For(Span::SECOND),
             reason: DenialReason::Exceeded,
@@ -87,7 +89,7 @@ fn a_ban_is_not_taken_for_no_limit() {
     });
     let answer = Answer {
         statuses: vec![limited(ban, deny, Enforcement::Enforce)],
-        refused: Some(Refused {
+        denial: Some(RequestDenial {
             by: 0,
             wait: Wait::Never,
             reason: DenialReason::Exceeded,
@@ -114,7 +116,7 @@ fn a_response_comes_back_from_both_its_forms() {
     let year = Limit::fixed_window(u32::MAX, Span::DAY.times(365)).unwrap();
     let answer = Answer {
         statuses: vec![limited(year, Decision::Allow(grant), Enforcement::Quota)],
-        refused: None,
+        denial: None,
         delay: Span::ZERO,
     };
     let message = response(&answer);

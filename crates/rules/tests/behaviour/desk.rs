@@ -108,7 +108,7 @@ impl Desk {
 
     /// Whether a request with one descriptor passes.
     pub(crate) fn passes(&mut self, pairs: Pairs<'_>) -> bool {
-        self.answer(&request(&[pairs])).is_admitted()
+        self.answer(&request(&[pairs])).is_allowed()
     }
 
     /// The path of the rule that each descriptor meets; `-` for none, `*` before unlimited ones.

@@ -156,9 +156,9 @@ fn unlimited_is_not_counted_and_exempts_from_nothing_else() {
     );
     let both: [&[(&str, &str)]; 2] = [&[("a", "vip")], &[("b", "1")]];
     assert_eq!(desk.met(&both), ["*a_vip", "b"]);
-    assert!(desk.answer(&request(&both)).is_admitted());
+    assert!(desk.answer(&request(&both)).is_allowed());
     let second = desk.answer(&request(&both));
-    assert_eq!(second.refused.map(|refused| refused.by), Some(1));
+    assert_eq!(second.denial.map(|refused| refused.by), Some(1));
     let Status::Unlimited { rule } = &second.statuses[0] else {
         panic!("the rule is unlimited");
     };
@@ -184,24 +184,21 @@ fn costs_come_from_the_descriptor_or_else_the_request() {
 fn a_limit_brought_along_stands_in_for_the_rules() {
     let mut desk = Desk::of("{key: a, rate_limit: {unlimited: true}}");
     let strict = overriding(&[("a", "1")], 1, Span::MINUTE);
-    assert!(desk.answer(&strict).is_admitted());
+    assert!(desk.answer(&strict).is_allowed());
     let refused = desk.answer(&strict);
-    assert!(matches!(
-        refused.refused.map(|r| r.wait),
-        Some(Wait::For(_))
-    ));
+    assert!(matches!(refused.denial.map(|r| r.wait), Some(Wait::For(_))));
     // N may vary; the counter is the same, and another unit has another one.
     assert!(
         desk.answer(&overriding(&[("a", "1")], 2, Span::MINUTE))
-            .is_admitted()
+            .is_allowed()
     );
     assert!(
         desk.answer(&overriding(&[("a", "1")], 1, Span::HOUR))
-            .is_admitted()
+            .is_allowed()
     );
     assert!(
         desk.answer(&overriding(&[("a", "2")], 1, Span::MINUTE))
-            .is_admitted()
+            .is_allowed()
     );
     // Keys that no rule has are limited as well, and an unknown domain is not.
     assert_eq!(
@@ -334,7 +331,7 @@ fn a_shadow_limit_never_refuses() {
     let mut desk = Desk::of("{key: a, shadow_mode: true, rate_limit: 1/s}");
     let request = request(&[&[("a", "1")]]);
     for _ in 0..3 {
-        assert!(desk.answer(&request).is_admitted());
+        assert!(desk.answer(&request).is_allowed());
     }
 }
 

@@ -217,10 +217,10 @@ impl Outcome {
         };
         match (limited.decision, limited.enforcement) {
             (Decision::Deny(_), Enforcement::Shadow) => Outcome::ShadowDenied,
-            (Decision::Deny(_), Enforcement::Quota) if answer.is_admitted() => Outcome::QuotaOver,
+            (Decision::Deny(_), Enforcement::Quota) if answer.is_allowed() => Outcome::QuotaOver,
             (Decision::Deny(_), _) if answer.is_store_unavailable() => Outcome::StoreUnavailable,
             (Decision::Deny(_), _) => Outcome::Denied,
-            (Decision::Allow(_), _) if !answer.is_admitted() => Outcome::Uncharged,
+            (Decision::Allow(_), _) if !answer.is_allowed() => Outcome::Uncharged,
             (Decision::Allow(grant), _) if grant.over_soft => Outcome::OverSoft,
             (Decision::Allow(_), _) => Outcome::Allowed,
         }

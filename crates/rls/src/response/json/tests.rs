@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json as value};
 use tollgate_behaviour::{Random, check};
 use tollgate_core::{
-    Algorithm, Decision, Denial, DenialReason, Enforcement, Grant, Refused, RuleName, Span, Wait,
+    Algorithm, Decision, Denial, DenialReason, Enforcement, Grant, RequestDenial, RuleName, Span,
+    Wait,
 };
 
 use super::*;
@@ -48,14 +49,14 @@ fn the_text_is_that_of_the_message() {
 fn answer(random: &mut Random) -> Answer {
     let count = random.between(0, 4);
     let statuses: Vec<Status> = (0..count).map(|_| status(random)).collect();
-    let refused = random.chance(40).then_some(Refused {
+    let denial = random.chance(40).then_some(RequestDenial {
         by: 0,
         wait: Wait::For(Span::SECOND),
         reason: DenialReason::Exceeded,
     });
     Answer {
         statuses,
-        refused,
+        denial,
         delay: Span::ZERO,
     }
 }
