@@ -1,8 +1,8 @@
 //! The in-process store against the ledger: the same questions, the same answers.
 
 use tollgate_core::{
-    Algorithm, Anchor, Charge, Cost, Enforcement, Key, Ledger, Limit, Moment, Now, OnDenial, Past,
-    Segments, Sharing, Span, Verdict, Wait,
+    Algorithm, Anchor, Charge, Cost, Enforcement, Key, Ledger, Limit, LimitHistory, Moment, Now,
+    OnDenial, Segments, Sharing, Span, Verdict, Wait,
 };
 use tollgate_memory::{ManualClock, Memory, RandomKeys};
 
@@ -18,7 +18,7 @@ const LATEST: Moment = Moment::from_nanos(1 << 62);
 /// One rule and how it came to be.
 struct Rule {
     limit: Limit,
-    past: Past,
+    history: LimitHistory,
     enforcement: Enforcement,
     on_denial: OnDenial,
 }
@@ -149,7 +149,7 @@ impl Rule {
         let enforce = Enforcement::Enforce;
         Rule {
             limit: limit(script),
-            past: Past::none().clone(),
+            history: LimitHistory::none().clone(),
             enforcement: script.pick([enforce, enforce, Enforcement::Shadow, Enforcement::Quota]),
             on_denial: script.pick([OnDenial::Keep, OnDenial::Keep, OnDenial::Charge]),
         }
@@ -158,7 +158,7 @@ impl Rule {
     fn change(&mut self, script: &mut Script<'_>) {
         let limit = limit(script);
         if limit != self.limit {
-            self.past = self.past.and(self.limit);
+            self.history = self.history.and(self.limit);
             self.limit = limit;
         }
     }
@@ -167,7 +167,7 @@ impl Rule {
         Charge {
             key,
             limit: &self.limit,
-            past: &self.past,
+            history: &self.history,
             cost,
             enforcement: self.enforcement,
             on_denial: self.on_denial,

@@ -1,8 +1,8 @@
 //! Random limits, and rules that change them.
 
 use tollgate_core::{
-    Algorithm, Anchor, Charge, ChargeDenied, Cost, Enforcement, Key, Limit, Moment, Now, Past,
-    Segments, Sharing, Span, WINDOW_MAX,
+    Algorithm, Anchor, Charge, ChargeDenied, Cost, Enforcement, Key, Limit, LimitHistory, Moment,
+    Now, Segments, Sharing, Span, WINDOW_MAX,
 };
 
 use crate::random::Random;
@@ -38,7 +38,7 @@ pub struct Rule {
     /// What its limit is now.
     pub limit: Limit,
     /// What its limits were.
-    pub past: Past,
+    pub history: LimitHistory,
     /// What its refusal does.
     pub enforcement: Enforcement,
     /// What a refusal costs it.
@@ -119,7 +119,7 @@ impl Taste {
         let enforce = Enforcement::Enforce;
         Rule {
             limit: self.limit(random),
-            past: Past::default(),
+            history: LimitHistory::default(),
             enforcement: random.pick(&[enforce, enforce, Enforcement::Shadow, Enforcement::Quota]),
             charge_denied: random.pick(&ChargeDenied::ALL),
             sharing: Sharing::default(),
@@ -212,7 +212,7 @@ impl Rule {
     pub fn new(limit: Limit) -> Rule {
         Rule {
             limit,
-            past: Past::default(),
+            history: LimitHistory::default(),
             enforcement: Enforcement::Enforce,
             charge_denied: ChargeDenied::Never,
             sharing: Sharing::default(),
@@ -224,7 +224,7 @@ impl Rule {
         Charge {
             key,
             limit: &self.limit,
-            past: &self.past,
+            history: &self.history,
             cost,
             enforcement: self.enforcement,
             on_denial: self.charge_denied.on_denial(cost),
@@ -248,7 +248,7 @@ impl Rule {
     /// Gives the rule another limit, as a reload does.
     pub fn change(&mut self, limit: Limit) {
         if self.limit != limit {
-            self.past = self.past.and(self.limit);
+            self.history = self.history.and(self.limit);
             self.limit = limit;
         }
     }

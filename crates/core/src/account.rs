@@ -12,7 +12,7 @@ use crate::usage::Usage;
 /// The usage of one key, of whichever algorithm its limit names.
 ///
 /// Called with a limit of another algorithm than it was made for, it answers as a fresh key;
-/// [`Account::carried`] converts it first.
+/// [`Account::migrate`] converts it first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
@@ -37,9 +37,9 @@ impl<E: Entries + Default> Account<E> {
         Account::fresh_with(limit, E::default)
     }
 
-    /// [`Account::carried_with`] entries that need no place of their own.
-    pub fn carried(self, charge: &Charge<'_>, revision: u8, now: Now) -> Account<E> {
-        self.carried_with(charge, revision, now, E::default)
+    /// [`Account::migrate_with`] entries that need no place of their own.
+    pub fn migrate(self, charge: &Charge<'_>, revision: u8, now: Now) -> Account<E> {
+        self.migrate_with(charge, revision, now, E::default)
     }
 }
 
@@ -60,14 +60,14 @@ impl<E: Entries> Account<E> {
     /// than the new capacity. If the window, the algorithm, the anchor or the segments
     /// changed, what was used, up to the new capacity, counts as used at `now`; a log begins in
     /// `empty`. A bucket that stays one keeps its units in either case.
-    pub fn carried_with(
+    pub fn migrate_with(
         mut self,
         charge: &Charge<'_>,
         revision: u8,
         now: Now,
         empty: impl FnOnce() -> E,
     ) -> Account<E> {
-        let Some(old) = charge.past.limit_at(revision) else {
+        let Some(old) = charge.history.limit_at(revision) else {
             return self;
         };
         let new = charge.limit;
@@ -75,7 +75,7 @@ impl<E: Entries> Account<E> {
         if let Account::Bucket(bucket) = self
             && old.algorithm() == new.algorithm()
         {
-            return Account::Bucket(bucket.carried(old, new, now_new));
+            return Account::Bucket(bucket.migrate(old, new, now_new));
         }
         if old.algorithm() == new.algorithm() && old.window() == new.window() {
             return self;
@@ -153,7 +153,7 @@ impl<E: Entries> Usage for Account<E> {
         each!(self, usage => usage.refund(limit, now, units));
     }
 
-    fn forget_at(&self, limit: &Limit) -> Moment {
-        each!(self, usage => usage.forget_at(limit))
+    fn expires_at(&self, limit: &Limit) -> Moment {
+        each!(self, usage => usage.expires_at(limit))
     }
 }

@@ -138,7 +138,7 @@ impl Bucket {
 
     /// The same units at the price of `limit`, as if it charged now.
     #[must_use]
-    pub fn repriced(self, limit: &Limit, now: Moment) -> Bucket {
+    pub fn rescale(self, limit: &Limit, now: Moment) -> Bucket {
         Bucket {
             full_at: now + self.debt_at_price_of(limit, now),
             terms: Terms::of(limit),
@@ -150,13 +150,13 @@ impl Bucket {
     /// The units stay. A limit that is at least as large in every way sets its own price at once,
     /// so that a higher rate holds from now on. Any other sets it when it charges: until then the
     /// units are paid back as they were, in no more time than that took.
-    pub(crate) fn carried(mut self, old: &Limit, new: &Limit, now: Moment) -> Bucket {
+    pub(crate) fn migrate(mut self, old: &Limit, new: &Limit, now: Moment) -> Bucket {
         self.terms = self.terms.or(Terms::of(old));
         let (Some(terms), Some(interval)) = (self.terms, new.interval()) else {
             return self;
         };
         if interval <= terms.interval && u64::from(new.capacity()) >= terms.capacity {
-            self.repriced(new, now)
+            self.rescale(new, now)
         } else {
             self
         }
@@ -258,7 +258,7 @@ impl Usage for Bucket {
         self.settle(limit, now);
     }
 
-    fn forget_at(&self, _limit: &Limit) -> Moment {
+    fn expires_at(&self, _limit: &Limit) -> Moment {
         self.full_at
     }
 }

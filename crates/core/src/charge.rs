@@ -10,10 +10,10 @@ use crate::sharing::{Mode, Sharing};
 /// The most charges that one request may carry.
 pub const CHARGES_MAX: usize = 128;
 /// The most former limits that a rule remembers: half of what a revision can tell apart, so that
-/// the other half is recognised as later ([`Past::is_later`]).
+/// the other half is recognised as later ([`LimitHistory::is_later`]).
 ///
 /// A state that is older than that is read as if its limit had not changed.
-pub const PAST_MAX: usize = 127;
+pub const LIMIT_HISTORY_MAX: usize = 127;
 
 /// One limit, the key it counts and what is asked of it: the question that crosses the seam to a
 /// store.
@@ -24,7 +24,7 @@ pub struct Charge<'a> {
     /// How much may pass.
     pub limit: &'a Limit,
     /// The limits that this rule had before.
-    pub past: &'a Past,
+    pub history: &'a LimitHistory,
     /// What is asked for.
     pub cost: Cost,
     /// What a refusal by this limit does.
@@ -76,10 +76,10 @@ pub enum ChargeDenied {
 
 /// The limits that a rule had before the one it has now, oldest first.
 ///
-/// A store writes down under which of them a state was made ([`Past::revision`]), so that a state
-/// made under a former limit is converted, not lost and not misread.
+/// A store writes down under which of them a state was made ([`LimitHistory::revision`]), so that a
+/// state made under a former limit is converted, not lost and not misread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Past {
+pub struct LimitHistory {
     /// How often the limit has changed, modulo 256.
     revision: u8,
     limits: Vec<Limit>,
@@ -94,7 +94,7 @@ impl<'a> Charge<'a> {
         Charge {
             key,
             limit,
-            past: Past::none(),
+            history: LimitHistory::none(),
             cost,
             enforcement: Enforcement::Enforce,
             on_denial: OnDenial::Keep,
@@ -111,7 +111,7 @@ impl<'a> Charge<'a> {
     /// Whether a state of this revision was made under a later limit of the rule than this charge
     /// has, so that this decision must not touch it: nothing is ever converted backwards.
     pub const fn is_superseded_by(&self, revision: u8) -> bool {
-        !self.is_current && self.past.is_later(revision)
+        !self.is_current && self.history.is_later(revision)
     }
 
     /// What this limit's own refusal costs it if it is the only one on the request: the refusal of
@@ -153,12 +153,12 @@ impl fmt::Display for ChargeDenied {
     }
 }
 
-// === impl Past ===
+// === impl LimitHistory ===
 
-impl Past {
+impl LimitHistory {
     /// The past of a rule that was never changed.
-    pub const fn none() -> &'static Past {
-        static NONE: Past = Past {
+    pub const fn none() -> &'static LimitHistory {
+        static NONE: LimitHistory = LimitHistory {
             revision: 0,
             limits: Vec::new(),
         };
@@ -195,19 +195,19 @@ impl Past {
 
     /// The same past with every limit changed alike: a store that keeps a part of each limit
     /// remembers parts of the former ones.
-    pub fn map(&self, change: impl FnMut(&Limit) -> Limit) -> Past {
-        Past {
+    pub fn map(&self, change: impl FnMut(&Limit) -> Limit) -> LimitHistory {
+        LimitHistory {
             revision: self.revision,
             limits: self.limits.iter().map(change).collect(),
         }
     }
 
     /// The past of a rule whose limit has just changed from `former`.
-    pub fn and(&self, former: Limit) -> Past {
-        let surplus = (self.limits.len() + 1).saturating_sub(PAST_MAX);
+    pub fn and(&self, former: Limit) -> LimitHistory {
+        let surplus = (self.limits.len() + 1).saturating_sub(LIMIT_HISTORY_MAX);
         let mut limits = self.limits[surplus..].to_vec();
         limits.push(former);
-        Past {
+        LimitHistory {
             revision: self.revision.wrapping_add(1),
             limits,
         }

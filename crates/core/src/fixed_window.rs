@@ -135,7 +135,7 @@ impl Usage for FixedWindow {
         self.settle(limit, now);
     }
 
-    fn forget_at(&self, _limit: &Limit) -> Moment {
+    fn expires_at(&self, _limit: &Limit) -> Moment {
         if self.used == 0 {
             Moment::ZERO
         } else {

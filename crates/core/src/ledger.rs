@@ -81,7 +81,7 @@ impl Ledger {
         let verdict = bill.settle(&mut accounts, now);
         for (line, account) in bill.lines().iter().zip(accounts) {
             let remembered = Remembered {
-                revision: line.charge.past.revision(),
+                revision: line.charge.history.revision(),
                 state: State::of(account),
             };
             self.accounts.insert(line.charge.key, remembered);
@@ -91,7 +91,7 @@ impl Ledger {
 
     fn account(&mut self, charge: &Charge<'_>, now: Now) -> Account {
         match self.accounts.remove(&charge.key) {
-            Some(Remembered { revision, state }) => state.account().carried(charge, revision, now),
+            Some(Remembered { revision, state }) => state.account().migrate(charge, revision, now),
             None => Account::fresh(charge.limit),
         }
     }

@@ -49,7 +49,9 @@ mod answer;
 pub use account::Account;
 pub use answer::{Answer, Limited, RuleName, Status};
 pub use bucket::Bucket;
-pub use charge::{CHARGES_MAX, Charge, ChargeDenied, Enforcement, OnDenial, PAST_MAX, Past};
+pub use charge::{
+    CHARGES_MAX, Charge, ChargeDenied, Enforcement, LIMIT_HISTORY_MAX, LimitHistory, OnDenial,
+};
 pub use cost::Cost;
 pub use decision::{Decision, Denial, Grant, Wait};
 pub use escape::{Escaped, is_printable};

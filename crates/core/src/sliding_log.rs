@@ -110,7 +110,7 @@ impl<E: Entries> Usage for SlidingLog<E> {
     }
 
     fn reset(&self, limit: &Limit, now: Moment) -> Span {
-        self.forget_at(limit).since(now)
+        self.expires_at(limit).since(now)
     }
 
     fn take(&mut self, _limit: &Limit, now: Moment, units: u32) {
@@ -143,7 +143,7 @@ impl<E: Entries> Usage for SlidingLog<E> {
         }
     }
 
-    fn forget_at(&self, limit: &Limit) -> Moment {
+    fn expires_at(&self, limit: &Limit) -> Moment {
         self.entries
             .newest()
             .map_or(Moment::ZERO, |newest| newest.at + limit.window())

@@ -158,7 +158,7 @@ impl Usage for SlidingWindow {
         }
     }
 
-    fn forget_at(&self, limit: &Limit) -> Moment {
+    fn expires_at(&self, limit: &Limit) -> Moment {
         let Some(newest_used) = self.counters.iter().position(|counter| *counter != 0) else {
             return Moment::ZERO;
         };

@@ -59,5 +59,5 @@ pub trait Usage {
     fn refund(&mut self, limit: &Limit, now: Moment, units: u64);
 
     /// The moment from which on this equals a key never seen.
-    fn forget_at(&self, limit: &Limit) -> Moment;
+    fn expires_at(&self, limit: &Limit) -> Moment;
 }

@@ -6,8 +6,8 @@
 use tollgate_behaviour::{Naive, Plain, Random, Rule, Subject, Taste, algorithms, check};
 use tollgate_core::{
     Account, Algorithm, Anchor, Bill, Bucket, Charge, Cost, Decision, Enforcement, FixedWindow,
-    Key, Ledger, Limit, LogEntry, Moment, Now, OnDenial, PAST_MAX, Past, SlidingWindow, Span,
-    StoreError, Usage, Verdict, Wait, step,
+    Key, LIMIT_HISTORY_MAX, Ledger, Limit, LimitHistory, LogEntry, Moment, Now, OnDenial,
+    SlidingWindow, Span, StoreError, Usage, Verdict, Wait, step,
 };
 
 const KEY: Key = Key::from_bits(1);
@@ -54,7 +54,7 @@ fn from_forget_at_on_a_key_equals_one_never_seen() {
             |random| {
                 let limit = taste.limit(random);
                 let (mut account, last) = lived(taste, &limit, random);
-                let mut now = account.forget_at(&limit).max(last);
+                let mut now = account.expires_at(&limit).max(last);
                 assert!(
                     now.since(last) <= memory(&limit),
                     "{limit:?} forgets too late"
@@ -94,7 +94,7 @@ fn time_that_goes_back_wins_nothing_and_locks_no_longer_than_the_memory() {
                 "{limit:?} locks for {wait} after {back} back"
             );
             // Whatever came back, the key recovers and answers as a fresh one.
-            let later = account.forget_at(&limit).max(now);
+            let later = account.expires_at(&limit).max(now);
             assert!(later.since(now) <= memory(&limit));
             account.settle(&limit, later);
             assert_eq!(account.remaining(&limit, later), limit.capacity());
@@ -113,7 +113,7 @@ fn a_state_from_far_ahead_is_seen_to_be_ahead() {
             assert!(!account.is_ahead(&limit, last));
             let long_ago = last - (memory(&limit) + Span::HOUR);
             // A bucket or window that holds nothing has no date.
-            if account.forget_at(&limit) > last {
+            if account.expires_at(&limit) > last {
                 assert!(account.is_ahead(&limit, long_ago), "{limit:?}");
             }
         },
@@ -246,7 +246,7 @@ fn the_word_of_a_window_reads_back_and_passes_once_it_spells_nothing() {
             let spelled = Moment::from_nanos(window.word()).max(now);
             read.settle(&limit, spelled);
             assert!(window.used() == 0 || read.used() == 0 || spelled == now);
-            assert!(window.forget_at(&limit) <= Moment::from_nanos(window.word()));
+            assert!(window.expires_at(&limit) <= Moment::from_nanos(window.word()));
             assert_eq!(read.remaining(&limit, spelled), limit.capacity());
             now = now + taste.grain.times(random.between(0, 5));
         }
@@ -333,7 +333,7 @@ fn a_state_is_converted_over_as_many_changes_as_are_remembered() {
         let count = u32::try_from(count).unwrap();
         Limit::sliding_log(count, Span::HOUR).unwrap()
     };
-    for changes in [1, 2, PAST_MAX - 1, PAST_MAX] {
+    for changes in [1, 2, LIMIT_HISTORY_MAX - 1, LIMIT_HISTORY_MAX] {
         let mut rule = Rule::new(limit_of(10));
         let mut ledger = Ledger::default();
         let first = ledger.decide(Now::default(), &[rule.charge(KEY, Cost::Take(7))]);
@@ -353,28 +353,32 @@ fn a_state_is_converted_over_as_many_changes_as_are_remembered() {
 #[test]
 fn a_past_remembers_so_many_limits_and_no_more() {
     let limit_of = |count| Limit::sliding_log(count, Span::HOUR).unwrap();
-    let mut past = Past::default();
+    let mut history = LimitHistory::default();
     for count in 0..300 {
-        past = past.and(limit_of(count));
+        history = history.and(limit_of(count));
     }
-    assert_eq!(past.revision(), u8::try_from(300 % 256).unwrap());
-    assert_eq!(past.limit_at(past.revision()), None);
+    assert_eq!(history.revision(), u8::try_from(300 % 256).unwrap());
+    assert_eq!(history.limit_at(history.revision()), None);
     assert_eq!(
-        past.limit_at(past.revision().wrapping_sub(1)),
+        history.limit_at(history.revision().wrapping_sub(1)),
         Some(&limit_of(299))
     );
     // What is older is forgotten: no answer depends on it.
-    let recent = (173..300).fold(Past::default(), |past, count| past.and(limit_of(count)));
-    let older = (0..173).fold(Past::default(), |past, _| past.and(limit_of(7)));
-    let same = (173..300).fold(older, |past, count| past.and(limit_of(count)));
-    assert_eq!(past, same);
-    assert_ne!(past, recent, "the revision tells how often it changed");
+    let recent = (173..300).fold(LimitHistory::default(), |history, count| {
+        history.and(limit_of(count))
+    });
+    let older = (0..173).fold(LimitHistory::default(), |history, _| {
+        history.and(limit_of(7))
+    });
+    let same = (173..300).fold(older, |history, count| history.and(limit_of(count)));
+    assert_eq!(history, same);
+    assert_ne!(history, recent, "the revision tells how often it changed");
     // The oldest that is remembered, and what a revision says beyond it.
-    let back = |changes: u8| past.revision().wrapping_sub(changes);
-    assert_eq!(past.limit_at(back(127)), Some(&limit_of(173)));
-    assert!(!past.is_later(back(127)) && !past.is_later(back(0)));
-    assert_eq!(past.limit_at(back(128)), None);
-    assert!(past.is_later(back(128)) && past.is_later(past.revision().wrapping_add(1)));
+    let back = |changes: u8| history.revision().wrapping_sub(changes);
+    assert_eq!(history.limit_at(back(127)), Some(&limit_of(173)));
+    assert!(!history.is_later(back(127)) && !history.is_later(back(0)));
+    assert_eq!(history.limit_at(back(128)), None);
+    assert!(history.is_later(back(128)) && history.is_later(history.revision().wrapping_add(1)));
 }
 
 #[test]

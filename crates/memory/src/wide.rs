@@ -34,8 +34,8 @@ pub(crate) fn is_wide(limit: &Limit) -> bool {
 }
 
 /// The word of a state in the arena.
-pub(crate) fn word(forget_at: Moment, block: BlockId) -> u64 {
-    let late = forget_at.as_nanos().saturating_add(BLOCK_MASK);
+pub(crate) fn word(expires_at: Moment, block: BlockId) -> u64 {
+    let late = expires_at.as_nanos().saturating_add(BLOCK_MASK);
     late & !BLOCK_MASK | u64::from(block.number())
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn reserve(
 
 /// Writes a state down; gives the slot's word, zero if nothing is to be remembered.
 pub(crate) fn close(held: Held<'_>, limit: &Limit, spares: &mut Spares<'_>) -> u64 {
-    let forget_at = held.forget_at(limit);
+    let expires_at = held.expires_at(limit);
     match held {
         Account::Bucket(bucket) => bucket.word(),
         Account::FixedWindow(window) if !is_wide(limit) => window.word(),
@@ -126,16 +126,16 @@ pub(crate) fn close(held: Held<'_>, limit: &Limit, spares: &mut Spares<'_>) -> u
                 .set_bytes(block, 8, window.used().to_le_bytes());
             spares.arena().set_byte(block, KIND_AT, KIND_LIST);
             spares.arena().set_link(block, 0);
-            word(forget_at, block)
+            word(expires_at, block)
         }
         Account::FixedWindow(_) => 0,
-        Account::SlidingWindow(window) => match forget_at {
+        Account::SlidingWindow(window) => match expires_at {
             Moment::ZERO => 0,
-            _ => word(forget_at, write_counters(&window, limit, spares)),
+            _ => word(expires_at, write_counters(&window, limit, spares)),
         },
         Account::SlidingLog(log) => log.entries.close().map_or(0, |head| {
             spares.arena().set_byte(head, KIND_AT, KIND_LOG);
-            word(forget_at, head)
+            word(expires_at, head)
         }),
     }
 }

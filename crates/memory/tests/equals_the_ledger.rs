@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use tollgate_core::{
-    Algorithm, Anchor, Charge, Cost, Enforcement, Ledger, Limit, Moment, Now, OnDenial, Past,
-    Segments, Span,
+    Algorithm, Anchor, Charge, Cost, Enforcement, Ledger, Limit, LimitHistory, Moment, Now,
+    OnDenial, Segments, Span,
 };
 use tollgate_memory::Memory;
 
@@ -66,8 +66,8 @@ fn random_traces_agree() {
         let mut random = Random(seed);
         let store = Memory::builder().max_keys(1_000).build();
         let mut ledger = Ledger::default();
-        let mut rules: Vec<(Limit, Past)> = (0..6)
-            .map(|_| (limit(&mut random), Past::none().clone()))
+        let mut rules: Vec<(Limit, LimitHistory)> = (0..6)
+            .map(|_| (limit(&mut random), LimitHistory::none().clone()))
             .collect();
         let keys: Vec<_> = (0..6u64).map(|rule| store.key_of(&(seed, rule))).collect();
         let mut now = Moment::ZERO + Span::from_secs(1_700_000_000);
@@ -81,8 +81,8 @@ fn random_traces_agree() {
             now = now + Span::from_nanos(pause);
             if random.below(40) == 0 {
                 let rule = usize::try_from(random.below(6)).unwrap();
-                let (former, past) = rules[rule].clone();
-                rules[rule] = (limit(&mut random), past.and(former));
+                let (former, history) = rules[rule].clone();
+                rules[rule] = (limit(&mut random), history.and(former));
             }
             let on_denial = if seed % 4 == 0 {
                 OnDenial::Charge
@@ -99,9 +99,9 @@ fn random_traces_agree() {
                         5 => Enforcement::Quota,
                         _ => Enforcement::Enforce,
                     };
-                    let (limit, past) = &rules[rule];
+                    let (limit, history) = &rules[rule];
                     Charge {
-                        past,
+                        history,
                         enforcement,
                         on_denial,
                         ..Charge::new(keys[rule], limit, cost)

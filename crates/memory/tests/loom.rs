@@ -11,7 +11,9 @@
 use loom::model::Builder;
 use loom::sync::Arc;
 use loom::thread;
-use tollgate_core::{Charge, Cost, Key, Limit, Moment, Now, Past, Span, StoreError, Verdict};
+use tollgate_core::{
+    Charge, Cost, Key, Limit, LimitHistory, Moment, Now, Span, StoreError, Verdict,
+};
 use tollgate_memory::{ManualClock, Memory, RandomKeys};
 
 /// All of a store's keys are decided on at one moment, or a day later.
@@ -70,9 +72,9 @@ fn window(count: u32) -> Limit {
 
 /// Takes one unit of `a` under a rule whose limit has changed once.
 fn take_after(store: &Store, former: Limit, present: Limit) -> bool {
-    let past = Past::none().and(former);
+    let history = LimitHistory::none().and(former);
     let charge = Charge {
-        past: &past,
+        history: &history,
         ..Charge::new(a(), &present, Cost::ONE)
     };
     store.check_at(Now::at(NOW), &charge).unwrap().is_allowed()
@@ -175,9 +177,9 @@ fn conversion_against_conversion() {
         let store = store(0);
         assert!(take(&store, a(), &bucket(3)));
         let ask = |store: &Store| {
-            let (past, limit) = (Past::none().and(bucket(3)), bucket(4));
+            let (history, limit) = (LimitHistory::none().and(bucket(3)), bucket(4));
             let charge = Charge {
-                past: &past,
+                history: &history,
                 ..Charge::new(a(), &limit, Cost::ONE)
             };
             let decision = store.check_at(Now::at(NOW), &charge).unwrap();

@@ -8,8 +8,8 @@ use std::sync::RwLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tollgate_core::{
-    Algorithm, Anchor, Charge, Cost, Key, Limit, Moment, Past, RESOLUTIONS_MAX, Segments, Span,
-    StoreError,
+    Algorithm, Anchor, Charge, Cost, Key, Limit, LimitHistory, Moment, RESOLUTIONS_MAX, Segments,
+    Span, StoreError,
 };
 use tollgate_memory::{ManualClock, Memory};
 
@@ -28,31 +28,31 @@ const COUNTS: [[u32; 2]; 3] = [[200, 200], [200, 300], [300, 200]];
 type Store = Memory<ManualClock>;
 
 /// A rule as a rule set has it: replaced as a whole.
-struct Rule(RwLock<(Limit, Past)>);
+struct Rule(RwLock<(Limit, LimitHistory)>);
 
 // === impl Rule ===
 
 impl Rule {
     fn new(limit: Limit) -> Rule {
-        Rule(RwLock::new((limit, Past::default())))
+        Rule(RwLock::new((limit, LimitHistory::default())))
     }
 
     fn change(&self, limit: Limit) {
         let mut rule = self.0.write().unwrap();
-        let past = rule.1.and(rule.0);
-        *rule = (limit, past);
+        let history = rule.1.and(rule.0);
+        *rule = (limit, history);
     }
 
     /// Resolves the request again for as long as other rules came into effect meanwhile.
     fn ask(&self, store: &Store, keys: &[Key], is_slow: bool) -> bool {
         for _ in 0..RESOLUTIONS_MAX {
-            let (limit, past) = self.0.read().unwrap().clone();
+            let (limit, history) = self.0.read().unwrap().clone();
             if is_slow {
                 // Suspended here, it goes on under rules that others have replaced.
                 std::thread::yield_now();
             }
             let charge = |key: &Key| Charge {
-                past: &past,
+                history: &history,
                 ..Charge::new(*key, &limit, Cost::ONE)
             };
             let charges: Vec<_> = keys.iter().map(charge).collect();

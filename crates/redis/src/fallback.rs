@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use tollgate_core::{
     Charge, Decision, Denial, DenialReason, Enforcement, Grant, Key, KeyHasher, Limit,
-    OnStoreError, Past, RequestDenial, Span, Store, StoreError, Verdict, Wait,
+    LimitHistory, OnStoreError, RequestDenial, Span, Store, StoreError, Verdict, Wait,
 };
 
 use crate::store::Redis;
@@ -81,12 +81,12 @@ impl<L: Store> Fallback<L> {
         let mut places = Vec::new();
         let mut local = Vec::new();
         for (place, (charge, share)) in charges.iter().zip(&shares).enumerate() {
-            if let Some(Share { limit, past }) = share {
+            if let Some(Share { limit, history }) = share {
                 places.push(place);
                 local.push(Charge {
                     key: self.own_key(charge.key),
                     limit,
-                    past: past.as_ref().unwrap_or_else(|| Past::none()),
+                    history: history.as_ref().unwrap_or_else(|| LimitHistory::none()),
                     ..*charge
                 });
             }
@@ -152,17 +152,17 @@ impl<L: Store> Store for Fallback<L> {
 /// A node's part of a limit, and of those that the rule had before, if it had any.
 struct Share {
     limit: Limit,
-    past: Option<Past>,
+    history: Option<LimitHistory>,
 }
 
 // === impl Share ===
 
 impl Share {
     fn of(charge: &Charge<'_>, nodes: u32) -> Share {
-        let was_changed = charge.past != Past::none();
+        let was_changed = charge.history != LimitHistory::none();
         Share {
             limit: share(charge.limit, nodes),
-            past: was_changed.then(|| charge.past.map(|former| share(former, nodes))),
+            history: was_changed.then(|| charge.history.map(|former| share(former, nodes))),
         }
     }
 }

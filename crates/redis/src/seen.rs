@@ -178,8 +178,8 @@ impl Usage for Seen {
         each!(self, usage => usage.refund(limit, now, units));
     }
 
-    fn forget_at(&self, limit: &Limit) -> Moment {
-        each!(self, usage => usage.forget_at(limit))
+    fn expires_at(&self, limit: &Limit) -> Moment {
+        each!(self, usage => usage.expires_at(limit))
     }
 }
 
@@ -207,7 +207,7 @@ impl Usage for Log {
     }
 
     fn reset(&self, limit: &Limit, now: Moment) -> Span {
-        self.forget_at(limit).since(now)
+        self.expires_at(limit).since(now)
     }
 
     fn take(&mut self, _limit: &Limit, now: Moment, units: u32) {
@@ -221,7 +221,7 @@ impl Usage for Log {
     /// The script has done it before it told what is left.
     fn refund(&mut self, _limit: &Limit, _now: Moment, _units: u64) {}
 
-    fn forget_at(&self, limit: &Limit) -> Moment {
+    fn expires_at(&self, limit: &Limit) -> Moment {
         if self.used == 0 {
             Moment::ZERO
         } else {

@@ -249,10 +249,10 @@ async fn nodes_that_were_counted_share_a_limit() {
 
     // The rule changes meanwhile: what was consumed of its share counts, as of any limit.
     let changed = Limit::token_bucket(18, Span::DAY).unwrap();
-    let past = tollgate_core::Past::none().and(limit);
+    let history = tollgate_core::LimitHistory::none().and(limit);
     let charge = Charge {
         limit: &changed,
-        past: &past,
+        history: &history,
         ..charge
     };
     let mut admitted = 0;

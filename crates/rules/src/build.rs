@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tollgate_core::{ChargeDenied, Enforcement, Past, RuleName, Sharing};
+use tollgate_core::{ChargeDenied, Enforcement, LimitHistory, RuleName, Sharing};
 
 use crate::domain::{Branch, Domain, Level, Rule, RuleLimit, Step, StepMetric, push_step};
 use crate::draft::{DescriptorDraft, DomainDraft, RateLimitDraft};
@@ -87,7 +87,7 @@ impl<'d> Builder<'d> {
                 None => RuleLimit::Unlimited,
                 Some(limit) => RuleLimit::Limited {
                     limit,
-                    past: Past::default(),
+                    history: LimitHistory::default(),
                 },
             },
             enforcement: enforcement(descriptor),

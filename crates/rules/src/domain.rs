@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use serde_json::{Map, Value};
-use tollgate_core::{ChargeDenied, Enforcement, Entry, Escaped, Limit, Past, RuleName, Sharing};
+use tollgate_core::{
+    ChargeDenied, Enforcement, Entry, Escaped, Limit, LimitHistory, RuleName, Sharing,
+};
 
 use crate::pattern::Pattern;
 
@@ -90,7 +92,7 @@ pub(crate) enum RuleLimit {
     Limited {
         limit: Limit,
         /// The limits that it had before.
-        past: Past,
+        history: LimitHistory,
     },
 }
 

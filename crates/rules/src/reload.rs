@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use tollgate_core::{Limit, Past, RuleName};
+use tollgate_core::{Limit, LimitHistory, RuleName};
 
 use crate::domain::{Domain, Rule, RuleLimit};
 use crate::findings::Spoilt;
@@ -45,7 +45,7 @@ pub(crate) struct Removed(VecDeque<(Arc<[u8]>, Former)>);
 #[derive(Clone, Debug)]
 struct Former {
     limit: Limit,
-    past: Past,
+    history: LimitHistory,
 }
 
 // === impl Loaded ===
@@ -55,7 +55,7 @@ impl Loaded {
     ///
     /// A domain with mistakes stays as it was. A rule with the same domain, keys and values as one
     /// before is the same rule: with the same limit it keeps its keys' exact state, with another
-    /// one it keeps what they consumed ([`tollgate_core::Past`]).
+    /// one it keeps what they consumed ([`tollgate_core::LimitHistory`]).
     pub fn succeed(self, previous: &RuleSet) -> (RuleSet, Changes) {
         let mut changes = Changes::default();
         let old = Formers::of(previous);
@@ -105,7 +105,7 @@ impl Spoilt {
 }
 
 /// All rules that are there or were there, by identity.
-struct Formers<'r>(HashMap<&'r [u8], (&'r Limit, &'r Past)>);
+struct Formers<'r>(HashMap<&'r [u8], (&'r Limit, &'r LimitHistory)>);
 
 // === impl Formers ===
 
@@ -113,7 +113,7 @@ impl<'r> Formers<'r> {
     fn of(rules: &'r RuleSet) -> Formers<'r> {
         let removed = rules.removed.0.iter();
         let mut formers: HashMap<_, _> = removed
-            .map(|(identity, former)| (&**identity, (&former.limit, &former.past)))
+            .map(|(identity, former)| (&**identity, (&former.limit, &former.history)))
             .collect();
         for rule in limited(rules.domains.values()) {
             formers.insert(&rule.0.identity, (rule.1, rule.2));
@@ -124,14 +124,14 @@ impl<'r> Formers<'r> {
     /// Gives a rule its past, and says if its limit has changed.
     fn hand_over(&self, rule: &mut Rule) -> Option<Changed> {
         let (former, former_past) = *self.0.get(&*rule.identity)?;
-        let RuleLimit::Limited { limit, past } = &mut rule.limit else {
+        let RuleLimit::Limited { limit, history } = &mut rule.limit else {
             return None;
         };
         if limit == former {
-            *past = former_past.clone();
+            *history = former_past.clone();
             return None;
         }
-        *past = former_past.and(*former);
+        *history = former_past.and(*former);
         Some(Changed {
             rule: Arc::clone(&rule.name),
             from: *former,
@@ -142,10 +142,10 @@ impl<'r> Formers<'r> {
 
 fn limited<'r>(
     domains: impl Iterator<Item = &'r Arc<Domain>>,
-) -> impl Iterator<Item = (&'r Rule, &'r Limit, &'r Past)> {
+) -> impl Iterator<Item = (&'r Rule, &'r Limit, &'r LimitHistory)> {
     let rules = domains.flat_map(|domain| &domain.rules);
     rules.filter_map(|rule| match &rule.limit {
-        RuleLimit::Limited { limit, past } => Some((rule, limit, past)),
+        RuleLimit::Limited { limit, history } => Some((rule, limit, history)),
         RuleLimit::Unlimited => None,
     })
 }
@@ -159,10 +159,10 @@ impl Removed {
         let present: HashSet<&[u8]> = limited(domains.values())
             .map(|(rule, _, _)| &*rule.identity)
             .collect();
-        let gone = limited(previous.domains.values()).map(|(rule, limit, past)| {
+        let gone = limited(previous.domains.values()).map(|(rule, limit, history)| {
             let former = Former {
                 limit: *limit,
-                past: past.clone(),
+                history: history.clone(),
             };
             (Arc::clone(&rule.identity), former)
         });

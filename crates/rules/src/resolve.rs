@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use tollgate_core::{
-    Answer, Charge, ChargeDenied, Cost, Descriptor, Enforcement, Key, KeyHasher, Limit, Limited,
-    Override, Past, Request, RequestDenial, RuleName, Status, Verdict,
+    Answer, Charge, ChargeDenied, Cost, Descriptor, Enforcement, Key, KeyHasher, Limit,
+    LimitHistory, Limited, Override, Request, RequestDenial, RuleName, Status, Verdict,
 };
 
 use crate::domain::{Domain, Rule, RuleLimit};
@@ -39,7 +39,7 @@ enum Part<'s> {
     Limited {
         rule: &'s Rule,
         limit: &'s Limit,
-        past: &'s Past,
+        history: &'s LimitHistory,
         key: Key,
         cost: Cost,
         /// Where this counts in metrics, if that depends on the request.
@@ -109,7 +109,7 @@ fn matched<'s, H: KeyHasher>(
     let Some((rule, entries)) = found else {
         return Part::Nothing;
     };
-    let RuleLimit::Limited { limit, past } = &rule.limit else {
+    let RuleLimit::Limited { limit, history } = &rule.limit else {
         return Part::Unlimited(rule);
     };
     let steps = rule.path.iter().zip(&*entries);
@@ -121,7 +121,7 @@ fn matched<'s, H: KeyHasher>(
     Part::Limited {
         rule,
         limit,
-        past,
+        history,
         key: hasher.key(parts),
         cost,
         metric: rule.metric(&entries),
@@ -262,12 +262,12 @@ impl<'s> Part<'s> {
             Part::Limited {
                 rule,
                 limit,
-                past,
+                history,
                 key,
                 cost,
                 ..
             } => Some(Charge {
-                past,
+                history,
                 enforcement: rule.enforcement,
                 on_denial: rule.charge_denied.unwrap_or(unsaid).on_denial(*cost),
                 sharing: rule.sharing,

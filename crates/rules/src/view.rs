@@ -41,10 +41,10 @@ impl RuleSet {
             domain.rules.iter().map(|rule| {
                 let (limit, text, changes) = match &rule.limit {
                     RuleLimit::Unlimited => (None, "unlimited".to_owned(), 0),
-                    RuleLimit::Limited { limit, past } => (
+                    RuleLimit::Limited { limit, history } => (
                         Some(*limit),
                         limit.to_string(),
-                        usize::from(past.revision()),
+                        usize::from(history.revision()),
                     ),
                 };
                 RuleView {

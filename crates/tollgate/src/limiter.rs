@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{
-    Charge, Clock, Cost, Decision, Denial, Key, Limit, Past, Span, StoreError, Wait,
+    Charge, Clock, Cost, Decision, Denial, Key, Limit, LimitHistory, Span, StoreError, Wait,
 };
 use tollgate_memory::{Memory, RandomKeys, Stats, SystemClock};
 
@@ -42,7 +42,7 @@ pub const FAILURE_WAIT: Span = Span::SECOND;
 /// ```
 pub struct Limiter<C = SystemClock> {
     limit: Limit,
-    past: Past,
+    history: LimitHistory,
     /// Keyed with a secret of its own, so that limiters that share a store share no counter.
     keys: RandomKeys,
     store: Arc<Memory<C>>,
@@ -75,7 +75,7 @@ impl<C: Clock> Limiter<C> {
     pub fn sibling(&self, name: &str, limit: Limit) -> Limiter<C> {
         Limiter {
             limit,
-            past: Past::default(),
+            history: LimitHistory::default(),
             keys: RandomKeys::new(),
             store: Arc::clone(&self.store),
             name: name.into(),
@@ -188,7 +188,7 @@ impl<C: Clock> Limiter<C> {
     /// capacity; if the window or the algorithm changes, it counts as consumed now.
     pub fn set_limit(&mut self, limit: Limit) {
         if limit != self.limit {
-            self.past = self.past.and(self.limit);
+            self.history = self.history.and(self.limit);
             self.limit = limit;
         }
     }
@@ -231,7 +231,7 @@ impl<C: Clock> Limiter<C> {
     const fn charge_of(&self, key: Key, cost: Cost) -> Charge<'_> {
         let charge = Charge::new(key, &self.limit, cost);
         Charge {
-            past: &self.past,
+            history: &self.history,
             // Nobody changes the limit while it is borrowed.
             is_current: true,
             ..charge

@@ -55,7 +55,12 @@ impl<C: Clock> Memory<C> {
             charge.cost,
             charge.on_own_denial(),
         );
-        drawer.close(held, charge.limit, charge.past.revision(), Some(&decision));
+        drawer.close(
+            held,
+            charge.limit,
+            charge.history.revision(),
+            Some(&decision),
+        );
         Ok(decision)
     }
 
@@ -95,7 +100,7 @@ impl<C: Clock> Memory<C> {
         for (((drawer, held), line), decision) in
             drawers.into_iter().zip(helds).zip(lines).zip(decisions)
         {
-            let revision = line.charge.past.revision();
+            let revision = line.charge.history.revision();
             drawer.close(held, line.charge.limit, revision, Some(decision));
         }
         Ok(verdict)
@@ -129,7 +134,11 @@ impl<C: Clock> Memory<C> {
                 patience.wait()?;
                 continue;
             }
-            let tag = Tag::new(charge.key, charge.past.revision(), charge.limit.timeline());
+            let tag = Tag::new(
+                charge.key,
+                charge.history.revision(),
+                charge.limit.timeline(),
+            );
             let held = Seen {
                 tag: tag.locked(),
                 word: 0,
@@ -162,13 +171,16 @@ impl<C: Clock> Memory<C> {
             spares: Spares::new(&self.arena),
             was_live,
         };
-        let made_under = charge.past.limit_at(tag.revision()).unwrap_or(charge.limit);
+        let made_under = charge
+            .history
+            .limit_at(tag.revision())
+            .unwrap_or(charge.limit);
         let mut held = wide::open(made_under, tag.is_wide(), word, &mut drawer.spares);
         time.catch_up(made_under, held.not_before(made_under));
         for _ in 0..SEARCHES_MAX {
             let is_changed = made_under != charge.limit;
             if wide::reserve(&mut held, charge.limit, is_changed, &mut drawer.spares) {
-                let held = held.carried_with(charge, tag.revision(), time.now, || {
+                let held = held.migrate_with(charge, tag.revision(), time.now, || {
                     let mut log = PackedLog::new(Spares::new(&self.arena));
                     log.adopt(&mut drawer.spares);
                     log
@@ -189,7 +201,12 @@ impl<C: Clock> Memory<C> {
 /// Closes drawers in which nothing was decided.
 fn put_back(drawers: Vec<Drawer<'_>>, helds: Vec<Held<'_>>, lines: &[Line<'_>]) {
     for ((drawer, held), line) in drawers.into_iter().zip(helds).zip(lines) {
-        drawer.close(held, line.charge.limit, line.charge.past.revision(), None);
+        drawer.close(
+            held,
+            line.charge.limit,
+            line.charge.history.revision(),
+            None,
+        );
     }
 }
 

@@ -52,7 +52,7 @@ fn attempt(
     let (limit, fingerprint) = (charge.limit, Tag::fingerprint(charge.key));
     if !seen
         .tag
-        .is_plain_bucket_of(fingerprint, charge.past.revision())
+        .is_plain_bucket_of(fingerprint, charge.history.revision())
     {
         return Err(Obstacle::Unusual);
     }

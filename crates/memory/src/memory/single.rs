@@ -57,7 +57,7 @@ impl<C: Clock> Memory<C> {
                 patience.wait()?;
                 continue;
             }
-            if seen.tag.is_wide() || seen.tag.revision() != charge.past.revision() {
+            if seen.tag.is_wide() || seen.tag.revision() != charge.history.revision() {
                 return self.check_held(place, charge, time);
             }
             let mut usage = U::read(charge.limit, seen.word);
@@ -108,7 +108,11 @@ impl<C: Clock> Memory<C> {
         if word <= now.as_nanos() {
             return Ok(Some(decision));
         }
-        let tag = Tag::new(charge.key, charge.past.revision(), charge.limit.timeline());
+        let tag = Tag::new(
+            charge.key,
+            charge.history.revision(),
+            charge.limit.timeline(),
+        );
         let new = Seen { tag, word };
         let Some(inserted) = self.table.insert(place, new, time.now, patience)? else {
             return Ok(None);

@@ -69,7 +69,7 @@ impl Tally {
     pub(crate) fn told(&mut self, mut account: Account, fitted: &Fitted, now: Moment) {
         if let Account::Bucket(bucket) = &mut account {
             if !bucket.is_priced_by(&fitted.limit) {
-                *bucket = bucket.repriced(&fitted.limit, now);
+                *bucket = bucket.rescale(&fitted.limit, now);
             }
             self.base = bucket.word() / GRAIN.as_nanos();
         }
@@ -186,14 +186,14 @@ impl Usage for Counting<'_> {
     /// Refunds are asked of Redis, and are told with its next answer.
     fn refund(&mut self, _limit: &Limit, _now: Moment, _units: u64) {}
 
-    fn forget_at(&self, limit: &Limit) -> Moment {
+    fn expires_at(&self, limit: &Limit) -> Moment {
         match &self.tally.count {
             Count::FixedWindow(window) => {
                 let over = window.used().saturating_sub(limit.capacity());
                 let windows = over.div_ceil(limit.capacity().max(1));
                 window.end() + limit.window().times(u64::from(windows))
             }
-            count => count.usage().forget_at(limit),
+            count => count.usage().expires_at(limit),
         }
     }
 }

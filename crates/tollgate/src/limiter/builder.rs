@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use tollgate_core::{Clock, Limit, Past};
+use tollgate_core::{Clock, Limit, LimitHistory};
 use tollgate_memory::{Builder as MemoryBuilder, Memory, RandomKeys, SystemClock};
 
 use super::Limiter;
@@ -89,7 +89,7 @@ impl<C: Clock> Builder<C> {
     pub fn build(self) -> Limiter<C> {
         Limiter {
             limit: self.limit,
-            past: Past::default(),
+            history: LimitHistory::default(),
             keys: RandomKeys::new(),
             store: Arc::new(self.memory.limits([&self.limit]).build()),
             name: self.name,

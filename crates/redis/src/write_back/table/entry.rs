@@ -229,7 +229,7 @@ impl Entry {
             tally: &mut self.tally,
             fitted: &self.fitted,
         };
-        rests >= IDLE || rests >= RESTING && counting.forget_at(&self.fitted.limit) <= moment(time)
+        rests >= IDLE || rests >= RESTING && counting.expires_at(&self.fitted.limit) <= moment(time)
     }
 }
 
