@@ -256,5 +256,5 @@ impl Witness {
 }
 
 fn now(clock: &ManualClock) -> u64 {
-    tollgate::Clock::now(clock).steady.as_nanos()
+    tollgate::Clock::now(clock).monotonic.as_nanos()
 }

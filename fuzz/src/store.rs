@@ -36,7 +36,7 @@ pub fn store(input: &[u8]) {
     let mut ledger = Ledger::default();
     let mut rules: Vec<Rule> = (0..RULES).map(|_| Rule::read(script)).collect();
     let mut now = Now {
-        steady: Moment::from_nanos(script.number().min(LATEST.as_nanos())),
+        monotonic: Moment::from_nanos(script.number().min(LATEST.as_nanos())),
         utc: Moment::from_nanos(1_763_700_000_000_000_007),
     };
     let mut borders = vec![Span::ZERO];
@@ -76,11 +76,11 @@ fn later(now: Now, script: &mut Script<'_>, borders: &[Span]) -> Now {
         6 => Span::from_millis(script.number()),
         _ => Span::NANOSECOND,
     };
-    if now.utc + span > LATEST || now.steady + span > LATEST {
+    if now.utc + span > LATEST || now.monotonic + span > LATEST {
         return now;
     }
     Now {
-        steady: now.steady + span,
+        monotonic: now.monotonic + span,
         utc: now.utc + span,
     }
 }

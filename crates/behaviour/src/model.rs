@@ -112,7 +112,7 @@ impl Model {
     fn whole_wait(&self, asked: &[Asked<'_>], now: Now) -> Wait {
         let fits = |one: &Asked<'_>, wait: Span| {
             let then = Now {
-                steady: now.steady + wait,
+                monotonic: now.monotonic + wait,
                 utc: now.utc + wait,
             };
             self.of(one.charge.key).fits(then, one.units())

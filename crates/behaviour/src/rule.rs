@@ -56,7 +56,7 @@ impl Taste {
         scale: Scale::Small,
         changes: true,
         start: Now {
-            steady: Moment::from_nanos(1_000_003),
+            monotonic: Moment::from_nanos(1_000_003),
             utc: Moment::from_nanos(1_763_700_000_000_000_007),
         },
         one_clock: false,

@@ -183,7 +183,7 @@ impl Trace {
         if span.as_nanos() > LATEST_NANOS.saturating_sub(self.now.utc.as_nanos()) {
             return;
         }
-        self.now.steady = self.now.steady + span;
+        self.now.monotonic = self.now.monotonic + span;
         // The wall clock is sometimes put forward.
         let forward = if !self.taste.one_clock && random.chance(3) {
             grain.times(7)
@@ -211,7 +211,7 @@ impl Trace {
         let is_back = random.chance(50);
         self.now.utc = set(self.now.utc, is_back);
         if self.taste.one_clock {
-            self.now.steady = self.now.utc;
+            self.now.monotonic = self.now.utc;
         }
     }
 
@@ -324,7 +324,7 @@ const fn peeked(charge: Charge<'_>) -> Option<Charge<'_>> {
 /// Both clocks, `span` later.
 pub(crate) fn later(now: Now, span: Span) -> Now {
     Now {
-        steady: now.steady + span,
+        monotonic: now.monotonic + span,
         utc: now.utc + span,
     }
 }

@@ -300,7 +300,7 @@ impl Limit {
     pub const fn timeline(&self) -> Timeline {
         match self.algorithm {
             Algorithm::FixedWindow(Anchor::Clock) | Algorithm::SlidingWindow(_) => Timeline::Utc,
-            _ => Timeline::Steady,
+            _ => Timeline::Monotonic,
         }
     }
 

@@ -19,7 +19,7 @@ pub struct Span(u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
     /// The clock that never goes back. Everything but windows aligned to the epoch uses it.
-    pub steady: Moment,
+    pub monotonic: Moment,
     /// UTC, since 1970. Windows aligned to the epoch use it.
     pub utc: Moment,
 }
@@ -27,16 +27,16 @@ pub struct Now {
 /// The clock that a limit's moments are read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Timeline {
-    /// [`Now::steady`].
-    Steady,
+    /// [`Now::monotonic`].
+    Monotonic,
     /// [`Now::utc`].
     Utc,
 }
 
 /// Where a store reads the time.
 ///
-/// The steady clock's readings of successive calls never go back, whichever thread asks. UTC goes
-/// back only when it is corrected by more than a second.
+/// The monotonic clock's readings of successive calls never go back, whichever thread asks. UTC
+/// goes back only when it is corrected by more than a second.
 pub trait Clock: Send + Sync {
     /// Reads both clocks.
     fn now(&self) -> Now;
@@ -196,7 +196,7 @@ impl Now {
     /// Both clocks at one moment: virtual time, as in a replay.
     pub const fn at(moment: Moment) -> Now {
         Now {
-            steady: moment,
+            monotonic: moment,
             utc: moment,
         }
     }
@@ -204,7 +204,7 @@ impl Now {
     /// The reading of the clock that `timeline` names.
     pub const fn on(&self, timeline: Timeline) -> Moment {
         match timeline {
-            Timeline::Steady => self.steady,
+            Timeline::Monotonic => self.monotonic,
             Timeline::Utc => self.utc,
         }
     }

@@ -127,7 +127,7 @@ fn no_moment_no_cost_and_no_limit_panics() {
         let mut rules = [Taste::EXTREME, Taste::SMALL].map(|taste| taste.rule(random));
         for _ in 0..30 {
             let now = Now {
-                steady: any_moment(random),
+                monotonic: any_moment(random),
                 utc: any_moment(random),
             };
             let charges = [0, 1].map(|at: usize| {
@@ -159,8 +159,8 @@ fn one_step_says_what_a_request_with_one_charge_says() {
             let (mut account, mut ledger) = (<Account>::fresh(&rule.limit), Ledger::default());
             let mut now = taste.start;
             for _ in 0..40 {
-                now.steady = now.steady + taste.grain.times(random.between(0, 5));
-                now.utc = now.steady + Span::HOUR;
+                now.monotonic = now.monotonic + taste.grain.times(random.between(0, 5));
+                now.utc = now.monotonic + Span::HOUR;
                 let charge = rule.charge(KEY, taste.cost(&rule.limit, random));
                 let (limit, on_denial) = (charge.limit, charge.on_own_denial());
                 let moment = now.on(limit.timeline());
@@ -520,8 +520,9 @@ fn limits_that_disagree_never_allow_more_than_the_largest() {
                     );
                     assert!(alone.is_allowed(), "step {step}: {charge:?} of {limits:?}");
                 }
-                now.steady = now.steady + Span::from_millis(random.pick(&[0, 0, 0, 1, 10, 100]));
-                now.utc = now.steady;
+                now.monotonic =
+                    now.monotonic + Span::from_millis(random.pick(&[0, 0, 0, 1, 10, 100]));
+                now.utc = now.monotonic;
             }
         });
     }

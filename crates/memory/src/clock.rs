@@ -43,7 +43,7 @@ pub struct SystemClock {
 ///
 /// let clock = ManualClock::at(Moment::from_nanos(5));
 /// clock.advance(Span::SECOND);
-/// assert_eq!(clock.now().steady, Moment::from_nanos(1_000_000_005));
+/// assert_eq!(clock.now().monotonic, Moment::from_nanos(1_000_000_005));
 /// ```
 #[derive(Debug, Default)]
 pub struct ManualClock {
@@ -123,7 +123,7 @@ impl Clock for SystemClock {
     #[inline]
     fn on(&self, timeline: Timeline) -> Moment {
         match timeline {
-            Timeline::Steady => self.steady.now(),
+            Timeline::Monotonic => self.steady.now(),
             Timeline::Utc => self.now().utc,
         }
     }
@@ -150,7 +150,7 @@ impl Clock for SystemClock {
             }
             let utc = steady.as_nanos().saturating_add(offset).max(floor);
             return Now {
-                steady,
+                monotonic: steady,
                 utc: Moment::from_nanos(utc),
             };
         }
@@ -183,7 +183,8 @@ impl ManualClock {
 
     /// Sets both clocks, also back: what a store does then is a promise of its own.
     pub fn set(&self, now: Now) {
-        self.steady.store(now.steady.as_nanos(), Ordering::SeqCst);
+        self.steady
+            .store(now.monotonic.as_nanos(), Ordering::SeqCst);
         self.utc.store(now.utc.as_nanos(), Ordering::SeqCst);
     }
 }
@@ -191,7 +192,7 @@ impl ManualClock {
 impl Clock for ManualClock {
     fn now(&self) -> Now {
         Now {
-            steady: Moment::from_nanos(self.steady.load(Ordering::SeqCst)),
+            monotonic: Moment::from_nanos(self.steady.load(Ordering::SeqCst)),
             utc: Moment::from_nanos(self.utc.load(Ordering::SeqCst)),
         }
     }

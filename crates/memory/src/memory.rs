@@ -111,7 +111,7 @@ impl<C: Clock> Memory<C> {
     pub fn check(&self, charge: &Charge<'_>) -> Result<Decision, StoreError> {
         let place = self.table.place(charge.key);
         self.table.prefetch(place);
-        let steady = || self.clock.on(Timeline::Steady);
+        let steady = || self.clock.on(Timeline::Monotonic);
         match self.check_quickly(place, charge, steady) {
             Some(decision) => Ok(decision),
             // A copy, so that what is asked stays in registers unless it is needed here.
@@ -284,7 +284,7 @@ impl<'c> Time<'c> {
             return;
         }
         let now = match limit.timeline() {
-            Timeline::Steady => &mut self.now.steady,
+            Timeline::Monotonic => &mut self.now.monotonic,
             Timeline::Utc => &mut self.now.utc,
         };
         if written.since(*now) <= SKEW_MAX {

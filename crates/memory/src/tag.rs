@@ -132,7 +132,7 @@ impl Tag {
         if self.0 & UTC != 0 {
             Timeline::Utc
         } else {
-            Timeline::Steady
+            Timeline::Monotonic
         }
     }
 

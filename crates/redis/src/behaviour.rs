@@ -83,7 +83,7 @@ impl Driven {
 
     /// One step with one line, and what became of it.
     fn step(&self, now: Now, step: Step, charge: Charge<'_>) -> Status {
-        self.store.set_now(now.steady.as_nanos() / 1_000);
+        self.store.set_now(now.monotonic.as_nanos() / 1_000);
         let bill = Bill::new(&[charge]).expect("one charge");
         let fitted = Fitted::new(charge.limit).expect("the limit is whole");
         let question = || Question::step(step, &[(&bill.lines()[0], &fitted)]);
@@ -97,7 +97,7 @@ impl Driven {
 
     /// Asks all of it at once, so that it shares calls.
     fn decide_together(&self, now: Now, requests: &[Vec<Charge<'_>>]) -> Vec<Verdict> {
-        self.store.set_now(now.steady.as_nanos() / 1_000);
+        self.store.set_now(now.monotonic.as_nanos() / 1_000);
         let decide = |charges| async move {
             let verdict = self.store.decide(charges).await;
             verdict.unwrap_or_else(|error| panic!("{error}"))
@@ -133,7 +133,7 @@ impl Subject for Driven {
     }
 
     fn decide(&mut self, now: Now, charges: &[Charge<'_>]) -> Verdict {
-        self.store.set_now(now.steady.as_nanos() / 1_000);
+        self.store.set_now(now.monotonic.as_nanos() / 1_000);
         let verdict = self.runtime.block_on(self.store.decide(charges));
         verdict.unwrap_or_else(|error| panic!("{error}: {:?}", std::error::Error::source(&error)))
     }
@@ -203,8 +203,8 @@ fn a_batch_equals_its_requests_in_order() {
         let keys = [0, 1, 2, 3].map(|name| subject.key(&format!("{name}")));
         let mut now = taste.start;
         for step in 0..20 {
-            now.steady = now.steady + GRAIN.times(random.between(0, 8));
-            now.utc = now.steady;
+            now.monotonic = now.monotonic + GRAIN.times(random.between(0, 8));
+            now.utc = now.monotonic;
             let mut requests: Vec<Vec<Charge<'_>>> = Vec::new();
             for _ in 0..random.between(1, 12) {
                 let charges = (0..random.pick(&[1, 1, 1, 2, 3])).map(|_| {

@@ -10,10 +10,10 @@ use tollgate_core::Moment;
 
 use crate::simulated::Monotonic;
 
-/// A steady clock: the processor's time stamp counter where there is one.
+/// A monotonic clock: the processor's time stamp counter where there is one.
 ///
 /// Its rate may be wrong by less than a lease's margin, which is one in a hundred. It stands still
-/// while the machine is suspended, as every steady clock does: a node that is put to sleep and
+/// while the machine is suspended, as every monotonic clock does: a node that is put to sleep and
 /// wakes later spends its leases later.
 pub(crate) struct Watch {
     clock: quanta::Clock,

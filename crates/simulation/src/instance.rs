@@ -175,7 +175,7 @@ impl Clock for WallClock {
         let passed = nanos_since(self.start);
         let ahead = self.wall.load(Ordering::Relaxed);
         Now {
-            steady: Moment::from_nanos(1_000_000_000 + passed),
+            monotonic: Moment::from_nanos(1_000_000_000 + passed),
             utc: Moment::from_nanos((self.base + passed).saturating_add_signed(ahead)),
         }
     }

@@ -295,7 +295,7 @@ impl Naive {
             Algorithm::FixedWindow(Anchor::Clock) | Algorithm::SlidingWindow(_) => {
                 now.utc.as_nanos()
             }
-            _ => now.steady.as_nanos(),
+            _ => now.monotonic.as_nanos(),
         }
     }
 
@@ -340,7 +340,7 @@ fn estimate<'c>(
 
 fn after(now: Now, span: Span) -> Now {
     Now {
-        steady: now.steady + span,
+        monotonic: now.monotonic + span,
         utc: now.utc + span,
     }
 }

@@ -161,8 +161,11 @@ fn segments_divide_the_window() {
 #[test]
 fn only_windows_aligned_to_the_epoch_follow_utc() {
     let timelines = ALL.map(|make| make(1, Span::SECOND).unwrap().timeline());
-    let (utc, steady) = (Timeline::Utc, Timeline::Steady);
-    assert_eq!(timelines, [utc, steady, steady, utc, steady, steady]);
+    let (utc, monotonic) = (Timeline::Utc, Timeline::Monotonic);
+    assert_eq!(
+        timelines,
+        [utc, monotonic, monotonic, utc, monotonic, monotonic]
+    );
 }
 
 #[test]

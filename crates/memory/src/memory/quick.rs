@@ -109,7 +109,7 @@ impl<C: Clock> Memory<C> {
         time: &mut Time<'_>,
     ) -> Result<Decision, StoreError> {
         let place = self.table.place(charge.key);
-        match self.check_quickly(place, charge, || time.now.steady) {
+        match self.check_quickly(place, charge, || time.now.monotonic) {
             Some(decision) => Ok(decision),
             None => self
                 .check_late(place, *charge, time)

@@ -59,7 +59,7 @@ fn one_fails_and_one_is_lost() {
     let charges = keys.map(|key| Charge::new(key, &limit, Cost::ONE));
     let peeks = keys.map(|key| Charge::new(key, &limit, Cost::Peek(1)));
     let now = Taste::MICROSECONDS.start;
-    subject.store.set_now(now.steady.as_nanos() / 1_000);
+    subject.store.set_now(now.monotonic.as_nanos() / 1_000);
     // The connections are there, and the scripts are.
     let peek = |peeks: &[Charge<'_>]| subject.runtime.block_on(subject.store.decide(peeks)).ok();
     assert!((0..TRIES).any(|_| peek(&peeks).is_some()));

@@ -207,8 +207,8 @@ fn changed_limits_keep_what_core_keeps() {
                     shapes.push(new);
                 }
             }
-            now.steady = now.steady + GRAIN.times(random.between(0, 8));
-            now.utc = now.steady;
+            now.monotonic = now.monotonic + GRAIN.times(random.between(0, 8));
+            now.utc = now.monotonic;
             let charge = rule.charge(key, taste.cost(&rule.limit, random));
             let got = subject.decide(now, &[charge]);
             let want = ledger.decide(now, &[charge]).expect("one charge");

@@ -325,7 +325,7 @@ fn a_lost_reply_costs_no_more_than_its_request() {
         crate::store::Redis::under_test(&config).expect("the config is valid")
     };
     node.store
-        .set_now(Taste::MICROSECONDS.start.steady.as_nanos() / 1_000);
+        .set_now(Taste::MICROSECONDS.start.monotonic.as_nanos() / 1_000);
     let limits = [
         Limit::fixed_window(1_000, Span::DAY),
         Limit::new(

@@ -64,7 +64,7 @@ impl Node {
     }
 
     fn report(&self, now: Now) {
-        self.store.set_now(now.steady.as_nanos() / 1_000);
+        self.store.set_now(now.monotonic.as_nanos() / 1_000);
         let deadline = tokio::time::Instant::now() + Span::from_secs(30).into();
         self.runtime.block_on(self.store.report_all(deadline));
     }
@@ -91,7 +91,7 @@ impl Subject for Node {
     }
 
     fn decide(&mut self, now: Now, charges: &[Charge<'_>]) -> Verdict {
-        self.store.set_now(now.steady.as_nanos() / 1_000);
+        self.store.set_now(now.monotonic.as_nanos() / 1_000);
         let sharing = Sharing::in_mode(Mode::WriteBack);
         let charges: Vec<Charge<'_>> = charges
             .iter()
@@ -200,7 +200,7 @@ fn a_bucket_pays_back_what_was_too_much() {
     // Strictly asked, it is the same bucket.
     let strict = |node: &Node, seconds| {
         node.store
-            .set_now(second(seconds).steady.as_nanos() / 1_000);
+            .set_now(second(seconds).monotonic.as_nanos() / 1_000);
         let verdict = node.runtime.block_on(node.store.decide(&[charge]));
         verdict.unwrap().is_allowed()
     };
