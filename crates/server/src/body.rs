@@ -10,10 +10,8 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use tollgate_listen::{Connection, Stopping};
 use tonic::Status;
-
-use crate::connection::Connection;
-use crate::phase::Stopping;
 
 /// What bodies fail with.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use tollgate_core::Sharing;
+use tollgate_listen::Limits;
 use tollgate_rules::{Diagnostic, ReadError, Settings, Source, read_paths, settings};
 
 mod limits;
@@ -13,7 +14,6 @@ mod secret;
 mod store;
 mod url;
 
-pub use limits::Limits;
 pub use store::{DEFAULT_STORE, OtherStore, Place, STORES_MAX};
 
 /// The smallest store.
@@ -208,7 +208,7 @@ impl Config {
             store,
             sharing,
             stores: OtherStore::take_all(top, directory),
-            limits: top.map("limits", Limits::take),
+            limits: top.map("limits", limits::take),
             log: top.map("log", Log::take),
             allow_refund: top.flag("allow_refund", false),
             dynamic_metadata: top.flag("dynamic_metadata", false),

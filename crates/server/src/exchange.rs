@@ -18,15 +18,13 @@ use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use tokio::time::timeout;
+use tollgate_listen::{Connection, Door, Handler, Limits, Speaks, Stopping};
 use tonic::Status;
 
 use crate::body::{AnswerBody, RequestBody, is_no_room, no_room, whole};
-use crate::connection::Connection;
-use crate::door::Speaks;
 use crate::grpc::{DECIDE_PATH, late};
 use crate::head::{Rejection, check_grpc, check_http1};
 use crate::metrics::{DoorName, Metrics};
-use crate::phase::Stopping;
 use crate::reply::{Failure, problem};
 
 /// No field that is read is longer.
@@ -48,23 +46,81 @@ const METADATA_READ: [HeaderName; 9] = [
 /// What a connection without a place of its own may ask.
 const HEALTH_PATHS: [&str; 3] = ["/healthz", "/readyz", "/grpc.health.v1.Health/Check"];
 
+/// Serves the connections of one listener.
+#[derive(Clone)]
+pub(crate) struct Exchanges {
+    speaks: Speaks,
+    door: DoorName,
+    router: TowerToHyperService<Router>,
+    metrics: Arc<Metrics>,
+    stopping: Stopping,
+    /// How long a message may take to come.
+    patience: Duration,
+    /// The largest message that is read.
+    message_bytes: usize,
+}
+
 /// Serves the requests of one connection.
 #[derive(Clone)]
 pub(crate) struct Exchange {
-    pub(crate) speaks: Speaks,
-    pub(crate) door: DoorName,
-    pub(crate) router: TowerToHyperService<Router>,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) stopping: Stopping,
-    pub(crate) connection: Arc<Connection>,
-    /// How long a message may take to come.
-    pub(crate) patience: Duration,
-    /// The largest message that is read.
-    pub(crate) message_bytes: usize,
+    all: Exchanges,
+    connection: Arc<Connection>,
 }
 
 type Answering =
     Pin<Box<dyn Future<Output = Result<Response<AnswerBody>, Infallible>> + Send + 'static>>;
+
+// === impl Exchanges ===
+
+impl Exchanges {
+    pub(crate) fn new(
+        door: &Door,
+        router: Router,
+        limits: &Limits,
+        metrics: &Arc<Metrics>,
+        stopping: &Stopping,
+    ) -> Exchanges {
+        Exchanges {
+            speaks: door.speaks(),
+            door: door.name(),
+            router: TowerToHyperService::new(router),
+            metrics: Arc::clone(metrics),
+            stopping: stopping.clone(),
+            patience: limits.body_timeout,
+            message_bytes: limits.message_bytes,
+        }
+    }
+}
+
+impl Handler for Exchanges {
+    type Body = AnswerBody;
+    type Service = Exchange;
+
+    fn service(&self, connection: &Arc<Connection>) -> Exchange {
+        Exchange {
+            all: self.clone(),
+            connection: Arc::clone(connection),
+        }
+    }
+
+    fn opened(&self) {
+        self.metrics.connections(self.door).inc();
+    }
+
+    fn ended(&self) {
+        self.metrics.connections(self.door).dec();
+    }
+
+    fn closed(&self, reason: &'static str) {
+        self.metrics.closed(self.door, reason);
+    }
+
+    fn failed(&self, kind: &'static str) {
+        self.metrics.failed(self.door, kind);
+    }
+}
+
+// === impl Exchange ===
 
 impl Service<Request<Incoming>> for Exchange {
     type Response = Response<AnswerBody>;
@@ -78,7 +134,7 @@ impl Service<Request<Incoming>> for Exchange {
             return Box::pin(std::future::ready(Ok(answer)));
         }
         let (head, body) = request.into_parts();
-        let checked = match self.speaks {
+        let checked = match self.all.speaks {
             Speaks::Http1 => check_http1(&head),
             Speaks::Http2 => check_grpc(&head),
         };
@@ -89,9 +145,9 @@ impl Service<Request<Incoming>> for Exchange {
         let body = RequestBody::new(body, Arc::clone(&self.connection));
         let request = Request::from_parts(head, body);
         let this = self.clone();
-        if self.speaks == Speaks::Http1 {
+        if self.all.speaks == Speaks::Http1 {
             return Box::pin(async move {
-                let Ok(response) = this.router.call(request).await;
+                let Ok(response) = this.all.router.call(request).await;
                 Ok(this.finish(response, false))
             });
         }
@@ -101,7 +157,7 @@ impl Service<Request<Incoming>> for Exchange {
             let response = if is_stream {
                 let (parts, body) = request.into_parts();
                 let request = Request::from_parts(copy_of_what_is_read(parts), body);
-                let Ok(response) = this.router.call(request).await;
+                let Ok(response) = this.all.router.call(request).await;
                 response
             } else {
                 this.collect(request).await
@@ -111,14 +167,12 @@ impl Service<Request<Incoming>> for Exchange {
     }
 }
 
-// === impl Exchange ===
-
 impl Exchange {
     /// What everybody is told who has no place, unless they ask about health.
     fn overloaded(&self) -> Response<Body> {
         let detail = "the service has no free connection; use fewer, or retry in a second";
-        self.metrics.failed(self.door, "overloaded");
-        match self.speaks {
+        self.all.metrics.failed(self.all.door, "overloaded");
+        match self.all.speaks {
             Speaks::Http1 => {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
                 let failure = Failure::new("overloaded", status, detail);
@@ -130,7 +184,7 @@ impl Exchange {
 
     /// The answer to a request that is not looked at beyond its head.
     fn reject(&self, rejection: &Rejection) -> Response<AnswerBody> {
-        self.metrics.failed(self.door, rejection.kind());
+        self.all.metrics.failed(self.all.door, rejection.kind());
         self.finish(rejection.response(), false)
     }
 
@@ -145,27 +199,27 @@ impl Exchange {
             Poll::Ready(message) => Ok(message),
             Poll::Pending => {
                 parts = copy_of_what_is_read(parts);
-                timeout(self.patience, message).await
+                timeout(self.all.patience, message).await
             }
         };
         let status = match message {
             Ok(Ok(message)) if !self.is_too_large(&message) && !is_one_message(&message) => {
-                self.metrics.failed(self.door, "bad_request");
+                self.all.metrics.failed(self.all.door, "bad_request");
                 Status::unimplemented("this method takes exactly one message")
             }
             Ok(Ok(message)) => {
                 let request = Request::from_parts(parts, Body::from(message));
-                let Ok(response) = self.router.call(request).await;
+                let Ok(response) = self.all.router.call(request).await;
                 return response;
             }
             Ok(Err(error)) if is_no_room(&*error) => {
-                self.metrics.failed(self.door, "no_room");
+                self.all.metrics.failed(self.all.door, "no_room");
                 no_room()
             }
             Ok(Err(error)) => Status::cancelled(format!("the message broke off: {error}")),
             Err(_) => {
-                self.metrics.failed(self.door, "timeout");
-                late(self.patience)
+                self.all.metrics.failed(self.all.door, "timeout");
+                late(self.all.patience)
             }
         };
         status.into_http()
@@ -178,22 +232,22 @@ impl Exchange {
             return false;
         };
         let length = u32::from_be_bytes([a, b, c, d]);
-        usize::try_from(length).map_or(true, |length| length > self.message_bytes)
+        usize::try_from(length).map_or(true, |length| length > self.all.message_bytes)
     }
 
     fn finish(&self, response: Response<Body>, is_open_ended: bool) -> Response<AnswerBody> {
         let connection = Arc::clone(&self.connection);
         let mut response = response.map(|body| AnswerBody::new(body, connection));
         if is_open_ended {
-            let stopping = self.stopping.clone();
+            let stopping = self.all.stopping.clone();
             response = response.map(|body| body.until_stop(stopping));
         }
-        let ends = self.connection.ends() || !self.stopping.is_ready();
-        if ends && self.speaks == Speaks::Http1 {
+        let ends = self.connection.ends() || !self.all.stopping.is_ready();
+        if ends && self.all.speaks == Speaks::Http1 {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
         }
-        if self.connection.is_reserved() && self.speaks == Speaks::Http2 {
+        if self.connection.is_reserved() && self.all.speaks == Speaks::Http2 {
             self.connection.drain();
         }
         response

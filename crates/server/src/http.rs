@@ -10,12 +10,12 @@ use axum::routing::{get, post};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use tollgate_core::{Cost, Request};
+use tollgate_listen::Stopping;
 
 use crate::check::{Check, verdict};
 use crate::engine::{Decided, Engine};
 use crate::metrics::{DoorName, Metrics};
 use crate::options::Options;
-use crate::phase::Stopping;
 use crate::reply::{Failure, body, problem, reply};
 
 /// The name of this door in the configuration and in metrics.

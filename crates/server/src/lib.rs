@@ -20,37 +20,13 @@ mod engine;
 
 mod metrics;
 
-mod phase;
-
 mod vigil;
-
-mod door;
-
-mod closing;
-
-mod reception;
-
-mod budget;
-
-mod connection;
-
-mod connections;
-
-mod turn;
-
-mod frames;
-
-mod socket;
 
 mod body;
 
 mod head;
 
 mod exchange;
-
-mod throttle;
-
-mod open_files;
 
 mod reclaim;
 
@@ -78,8 +54,8 @@ mod watch;
 mod server;
 
 pub use config::{
-    Config, ConfigError, DEFAULT_STORE, Limits, Listen, Log, LogFormat, LogLevel, Memory,
-    OtherStore, Place, STORES_MAX,
+    Config, ConfigError, DEFAULT_STORE, Listen, Log, LogFormat, LogLevel, Memory, OtherStore,
+    Place, STORES_MAX,
 };
 pub use log::{init as init_log, log_start_error};
 pub use metrics::VALUE_SERIES_MAX;
@@ -87,3 +63,4 @@ pub use reclaim::fit_address_space;
 pub use reload::Outcome;
 pub use server::{Running, ServeError, serve, start};
 pub use stores::CLOSE_WITHIN;
+pub use tollgate_listen::Limits;

@@ -8,6 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use tollgate_listen::{Budget, Limits};
 use tollgate_rls::{DESCRIPTORS_MAX, RateLimitRequest};
 use tracing::warn;
 
@@ -24,8 +25,6 @@ mod text;
 pub use decisions::VALUE_SERIES_MAX;
 pub(crate) use decisions::{Decisions, Tallies};
 
-use crate::budget::Budget;
-use crate::config::Limits;
 use crate::stores::Stores;
 
 /// Everything that is counted.

@@ -10,11 +10,9 @@ use std::time::Duration;
 use rustix::process::{Resource, getrlimit};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
+use tollgate_listen::{Budget, Stopping};
 use tollgate_memory::heap;
 use tracing::info;
-
-use crate::budget::Budget;
-use crate::phase::Stopping;
 
 /// How often the freed bytes are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

@@ -10,20 +10,17 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 use tollgate_core::{Clock, Sharing};
+use tollgate_listen::{Bounds, Budget, Door, Limits, Speaks, Stop, Stopping, open_files, phase};
 use tollgate_memory::SystemClock;
 use tollgate_redis::InvalidConfig;
 use tollgate_rules::{Diagnostic, ReadError};
 use tracing::{info, warn};
 
-use crate::budget::Budget;
-use crate::config::{Config, Limits};
-use crate::connections::Bounds;
-use crate::door::{Door, Speaks};
+use crate::config::Config;
 use crate::engine::Engine;
+use crate::exchange::Exchanges;
 use crate::metrics::Metrics;
-use crate::open_files;
 use crate::options::Options;
-use crate::phase::{Stop, Stopping, phase};
 use crate::reclaim::reclaim;
 use crate::reload::{Outcome, Reader, known_limits};
 use crate::stores::Stores;
@@ -291,10 +288,10 @@ impl Running {
             stopping,
             ..
         } = common;
-        let (budget, metrics) = (Arc::clone(budget), Arc::clone(metrics));
-        let stopping = stopping.clone();
+        let handler = Exchanges::new(&door, router, &self.limits, metrics, stopping);
+        let (budget, stopping) = (Arc::clone(budget), stopping.clone());
         self.doors
-            .spawn(door.serve(router, bounds, self.limits, budget, metrics, stopping));
+            .spawn(door.serve(handler, bounds, self.limits, budget, stopping));
     }
 }
 

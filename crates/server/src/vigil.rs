@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
+use tollgate_listen::Stopping;
 use tollgate_redis::{Counts, Event, Redis};
 use tracing::{info, warn};
 
-use crate::phase::Stopping;
 use crate::stores::Stores;
 
 /// How often stores are looked at.

@@ -16,9 +16,9 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tollgate_listen::Stopping;
 use tracing::{error, warn};
 
-use crate::phase::Stopping;
 use crate::reload::{Outcome, Reader, Why};
 
 /// How long nothing may change before files are read.

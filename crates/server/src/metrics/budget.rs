@@ -7,10 +7,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
-
-use crate::budget::Budget;
-use crate::config::Limits;
-use crate::open_files;
+use tollgate_listen::{Budget, Limits, open_files};
 
 /// A setting of `limits` that is in effect: the gauge's name, its help, and where it is.
 type Bound = (&'static str, &'static str, fn(&Limits) -> usize);

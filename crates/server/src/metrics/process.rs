@@ -11,9 +11,9 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use rustix::param::{clock_ticks_per_second, page_size};
+use tollgate_listen::open_files;
 
 use super::stores::whole;
-use crate::open_files;
 
 /// Reads the process's own state at each scrape.
 #[derive(Debug)]

@@ -6,11 +6,10 @@ use std::os::unix::fs::symlink;
 use std::sync::Mutex;
 
 use tempfile::TempDir;
+use tollgate_listen::{Budget, Limits};
 use tollgate_memory::SystemClock;
 
 use super::*;
-use crate::budget::Budget;
-use crate::config::Limits;
 use crate::stores::Stores;
 
 /// A reader of the rules in a directory, and its metrics.

@@ -46,7 +46,7 @@ pub(crate) enum Order {
 
 /// A connection.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub struct Connection {
     peer: SocketAddr,
     /// Whether it is only told about health.
     is_reserved: bool,
@@ -117,16 +117,18 @@ impl Connection {
         Source::of(self.peer.ip())
     }
 
-    pub(crate) const fn is_reserved(&self) -> bool {
+    /// Whether it is only told about health.
+    pub const fn is_reserved(&self) -> bool {
         self.is_reserved
     }
 
-    pub(crate) const fn turn(&self) -> &Turn {
+    /// Its turn.
+    pub const fn turn(&self) -> &Turn {
         &self.turn
     }
 
     /// A request has come as a whole.
-    pub(crate) fn has_asked(&self, now: Instant) {
+    pub fn has_asked(&self, now: Instant) {
         self.asked.store(self.millis(now), Ordering::Relaxed);
     }
 
@@ -150,17 +152,17 @@ impl Connection {
     }
 
     /// Holds bytes of an unfinished request; whether there is room for them.
-    pub(crate) fn hold(&self, bytes: usize) -> bool {
+    pub fn hold(&self, bytes: usize) -> bool {
         self.budget.hold(&self.held, bytes)
     }
 
     /// Holds them no more.
-    pub(crate) fn release(&self, bytes: usize) {
+    pub fn release(&self, bytes: usize) {
         self.budget.release(&self.held, bytes);
     }
 
     /// Whether responses say that the connection ends.
-    pub(crate) fn ends(&self) -> bool {
+    pub fn ends(&self) -> bool {
         self.ends.load(Ordering::Relaxed)
     }
 
@@ -180,7 +182,7 @@ impl Connection {
     }
 
     /// Asks the connection to end; once is enough.
-    pub(crate) fn drain(&self) {
+    pub fn drain(&self) {
         self.end_with_the_next_answer();
         let now = self.age_millis().max(1);
         let order = Ordering::Relaxed;
@@ -217,14 +219,14 @@ impl Connection {
 
     /// Part of an answer waits for the peer from now on; returns what to say when it no longer
     /// does.
-    pub(crate) fn begin_answer(&self) -> usize {
+    pub fn begin_answer(&self) -> usize {
         let period = self.period.load(Ordering::Relaxed) % PERIODS;
         self.unread[period].fetch_add(1, Ordering::Relaxed);
         period
     }
 
     /// It no longer waits.
-    pub(crate) fn end_answer(&self, period: usize) {
+    pub fn end_answer(&self, period: usize) {
         self.unread[period].fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -275,7 +277,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::config::Limits;
+    use crate::limits::Limits;
 
     fn connection() -> Connection {
         let budget = Arc::new(Budget::new(&Limits::default()));

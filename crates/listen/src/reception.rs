@@ -11,11 +11,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use axum::Router;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -24,13 +21,12 @@ use tracing::{debug, warn};
 
 use crate::budget::Budget;
 use crate::closing::{LATE, NOT_HTTP1, NOT_HTTP2, is_the_protocol, kind, reason};
-use crate::config::Limits;
 use crate::connection::{Close, Connection, Order};
 use crate::connections::{Admission, Connections, Place};
 use crate::door::{Door, Speaks};
-use crate::exchange::Exchange;
 use crate::frames::Frames;
-use crate::metrics::{DoorName, Metrics};
+use crate::handler::Handler;
+use crate::limits::Limits;
 use crate::phase::Stopping;
 use crate::socket::Socket;
 use crate::throttle::Throttle;
@@ -60,11 +56,10 @@ const RESERVED_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What each connection needs.
 #[derive(Clone)]
-pub(crate) struct Reception {
+pub(crate) struct Reception<H> {
     speaks: Speaks,
-    name: DoorName,
-    router: TowerToHyperService<Router>,
-    metrics: Arc<Metrics>,
+    name: &'static str,
+    handler: H,
     limits: Limits,
     budget: Arc<Budget>,
     stopping: Stopping,
@@ -80,8 +75,8 @@ struct Warnings {
     broken: Throttle,
 }
 
-/// One more in a gauge, until it is dropped.
-struct Counted(Gauge);
+/// An open connection, as the handler counts them.
+struct Counted<H: Handler>(H);
 
 /// Whether the peer was gone before it was taken, which is no trouble of ours.
 fn is_the_guests(error: &std::io::Error) -> bool {
@@ -93,35 +88,33 @@ fn is_the_guests(error: &std::io::Error) -> bool {
 
 // === impl Counted ===
 
-impl Counted {
-    fn new(gauge: Gauge) -> Counted {
-        gauge.inc();
-        Counted(gauge)
+impl<H: Handler> Counted<H> {
+    fn new(handler: H) -> Counted<H> {
+        handler.opened();
+        Counted(handler)
     }
 }
 
-impl Drop for Counted {
+impl<H: Handler> Drop for Counted<H> {
     fn drop(&mut self) {
-        self.0.dec();
+        self.0.ended();
     }
 }
 
 // === impl Reception ===
 
-impl Reception {
+impl<H: Handler> Reception<H> {
     pub(crate) fn new(
         door: &Door,
-        router: Router,
+        handler: H,
         limits: Limits,
         budget: Arc<Budget>,
-        metrics: Arc<Metrics>,
         stopping: Stopping,
-    ) -> Reception {
+    ) -> Reception<H> {
         Reception {
             speaks: door.speaks(),
             name: door.name(),
-            router: TowerToHyperService::new(router),
-            metrics,
+            handler,
             limits,
             budget,
             stopping,
@@ -212,7 +205,7 @@ impl Reception {
     }
 
     async fn receive(self, stream: TcpStream, place: Place) {
-        let _counted = Counted::new(self.metrics.connections(self.name));
+        let _counted = Counted::new(self.handler.clone());
         // An answer is one small write: waiting for more to send only delays it.
         let _ = stream.set_nodelay(true);
         let connection = Arc::clone(&place.connection);
@@ -227,25 +220,12 @@ impl Reception {
         let Some(close) = connection.closed() else {
             return;
         };
-        self.metrics.closed(self.name, close.reason());
+        self.handler.closed(close.reason());
         if close != Close::Idle
             && let Some(withheld) = self.warnings.closed.allow()
         {
             let peer = connection.peer();
             warn!(door = self.name, %peer, withheld, "connection closed: {close}");
-        }
-    }
-
-    fn exchange(&self, connection: &Arc<Connection>) -> Exchange {
-        Exchange {
-            speaks: self.speaks,
-            door: self.name,
-            router: self.router.clone(),
-            metrics: Arc::clone(&self.metrics),
-            stopping: self.stopping.clone(),
-            connection: Arc::clone(connection),
-            patience: self.limits.body_timeout,
-            message_bytes: self.limits.message_bytes,
         }
     }
 
@@ -266,7 +246,7 @@ impl Reception {
             .half_close(true)
             .header_read_timeout(self.head_patience(known))
             .max_buf_size(usize::try_from(self.limits.header_bytes).expect("32 bits fit"))
-            .serve_connection(TokioIo::new(socket), self.exchange(known));
+            .serve_connection(TokioIo::new(socket), self.handler.service(known));
         let shut_down = http1::Connection::graceful_shutdown;
         let Some(Err(error)) = serve(&mut connection, known, shut_down).await else {
             return;
@@ -276,13 +256,13 @@ impl Reception {
         let mut socket = parts.io.into_inner();
         // On a connection that only idles, nobody asked.
         if error.is_timeout() && !parts.read_buf.is_empty() {
-            self.metrics.failed(self.name, "timeout");
+            self.handler.failed("timeout");
             let _ = socket.write_all(LATE).await;
         }
         let Some(kind) = kind(&error) else {
             return;
         };
-        self.metrics.failed(self.name, kind);
+        self.handler.failed(kind);
         if error.is_parse_version_h2() {
             let _ = socket.write_all(NOT_HTTP1).await;
         }
@@ -317,14 +297,14 @@ impl Reception {
             .max_local_error_reset_streams(REFUSALS_MAX)
             .keep_alive_interval(limits.ping_interval)
             .keep_alive_timeout(limits.ping_timeout)
-            .serve_connection(TokioIo::new(socket), self.exchange(known));
+            .serve_connection(TokioIo::new(socket), self.handler.service(known));
         let shut_down = http2::Connection::graceful_shutdown;
         let Some(Err(error)) = serve(&mut connection, known, shut_down).await else {
             return;
         };
         debug!(%error, "connection ended");
         if known.closed().is_none() && is_the_protocol(&error) {
-            self.metrics.closed(self.name, "protocol");
+            self.handler.closed("protocol");
             if let Some(withheld) = self.warnings.broken.allow() {
                 let (peer, reason) = (known.peer(), reason(&error));
                 let door = self.name;

@@ -6,30 +6,31 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::Router;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::warn;
 
 use crate::budget::Budget;
-use crate::config::Limits;
 use crate::connections::{Bounds, Connections};
-use crate::metrics::{DoorName, Metrics};
+use crate::handler::Handler;
+use crate::limits::Limits;
 use crate::phase::Stopping;
 use crate::reception::Reception;
 
 /// What is spoken behind a door.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Speaks {
+pub enum Speaks {
+    /// HTTP/1.0 and HTTP/1.1.
     Http1,
+    /// HTTP/2 with prior knowledge, as gRPC has it.
     Http2,
 }
 
 /// An open door.
 #[derive(Debug)]
-pub(crate) struct Door {
-    name: DoorName,
+pub struct Door {
+    name: &'static str,
     listener: TcpListener,
     address: SocketAddr,
     speaks: Speaks,
@@ -43,8 +44,8 @@ impl Door {
     /// # Errors
     ///
     /// What the system says.
-    pub(crate) async fn open(
-        name: DoorName,
+    pub async fn open(
+        name: &'static str,
         address: SocketAddr,
         speaks: Speaks,
     ) -> std::io::Result<Door> {
@@ -59,35 +60,34 @@ impl Door {
     }
 
     /// Its name in the configuration.
-    pub(crate) const fn name(&self) -> DoorName {
+    pub const fn name(&self) -> &'static str {
         self.name
     }
 
     /// What is spoken behind it.
-    pub(crate) const fn speaks(&self) -> Speaks {
+    pub const fn speaks(&self) -> Speaks {
         self.speaks
     }
 
     /// Where it listens.
-    pub(crate) const fn address(&self) -> SocketAddr {
+    pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Serves until it is time to stop, and then until nothing is in flight or
     /// [`Limits::drain_timeout`] is over.
-    pub(crate) async fn serve(
+    pub async fn serve<H: Handler>(
         self,
-        router: Router,
+        handler: H,
         bounds: Bounds,
         limits: Limits,
         budget: Arc<Budget>,
-        metrics: Arc<Metrics>,
         stopping: Stopping,
     ) {
         let connections = Connections::new(bounds, limits.turn_bytes, Arc::clone(&budget));
         let connections = Arc::new(connections);
         let mut guests = JoinSet::new();
-        let reception = Reception::new(&self, router, limits, budget, metrics, stopping);
+        let reception = Reception::new(&self, handler, limits, budget, stopping);
         reception
             .accept(&self.listener, &connections, &mut guests)
             .await;

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::budget::Budget;
-use crate::config::Limits;
 use crate::connection::{Close, Connection, Source};
+use crate::limits::Limits;
 
 /// Places beyond `connections`, for questions about health.
 pub(crate) const RESERVED: usize = 16;
@@ -22,9 +22,11 @@ const COMPARED_MAX: usize = 1024;
 
 /// How many connections there may be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
-    pub(crate) connections: usize,
-    pub(crate) per_source: usize,
+pub struct Bounds {
+    /// In all.
+    pub connections: usize,
+    /// From one address or network.
+    pub per_source: usize,
 }
 
 /// The open connections of a listener.
@@ -69,7 +71,7 @@ pub(crate) struct Place {
 
 impl Bounds {
     /// Those of the listeners that decide.
-    pub(crate) const fn deciding(limits: &Limits) -> Bounds {
+    pub const fn deciding(limits: &Limits) -> Bounds {
         Bounds {
             connections: limits.connections,
             per_source: limits.connections_per_address,
@@ -77,7 +79,7 @@ impl Bounds {
     }
 
     /// Those of the listener for the operator, who may use all of it from one address.
-    pub(crate) const fn admin(limits: &Limits) -> Bounds {
+    pub const fn admin(limits: &Limits) -> Bounds {
         Bounds {
             connections: limits.admin_connections,
             per_source: limits.admin_connections,

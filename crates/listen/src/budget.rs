@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::config::Limits;
+use crate::limits::Limits;
 
 /// Bytes of unfinished requests that every connection may have.
 pub(crate) const BYTES_GUARANTEED: usize = 16 * 1024;
@@ -21,7 +21,7 @@ const STREAMS_PART: usize = 4;
 
 /// The pools.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub struct Budget {
     bytes_max: usize,
     bytes_per_connection: usize,
     bytes: AtomicUsize,
@@ -35,7 +35,8 @@ pub(crate) struct Budget {
 // === impl Budget ===
 
 impl Budget {
-    pub(crate) fn new(limits: &Limits) -> Budget {
+    /// The pools that `limits` allow.
+    pub fn new(limits: &Limits) -> Budget {
         let streams = usize::try_from(limits.streams_per_connection).unwrap_or(usize::MAX);
         Budget {
             bytes_max: limits.buffer,
@@ -49,17 +50,17 @@ impl Budget {
     }
 
     /// Bytes that are taken out of the pool now.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
     /// Streams that are promised beyond the guaranteed ones.
-    pub(crate) fn streams(&self) -> usize {
+    pub fn streams(&self) -> usize {
         self.streams.load(Ordering::Relaxed)
     }
 
     /// About how many bytes connections have freed until now; wraps round.
-    pub(crate) fn freed(&self) -> usize {
+    pub fn freed(&self) -> usize {
         self.freed.load(Ordering::Relaxed)
     }
 

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 
 /// What is left of a connection's turn.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub struct Turn {
     bytes: usize,
     to_read: AtomicUsize,
     to_decide: AtomicUsize,
@@ -78,7 +78,7 @@ impl Turn {
     }
 
     /// Waits for room for a request of so many bytes. The first of a turn always has it.
-    pub(crate) fn poll_decide(&self, bytes: usize, cx: &Context<'_>) -> Poll<()> {
+    pub fn poll_decide(&self, bytes: usize, cx: &Context<'_>) -> Poll<()> {
         if take(&self.to_decide, bytes) {
             return Poll::Ready(());
         }

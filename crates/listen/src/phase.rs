@@ -15,14 +15,14 @@ enum Phase {
 
 /// Tells everybody.
 #[derive(Debug)]
-pub(crate) struct Stop(watch::Sender<Phase>);
+pub struct Stop(watch::Sender<Phase>);
 
 /// Hears it.
 #[derive(Clone, Debug)]
-pub(crate) struct Stopping(watch::Receiver<Phase>);
+pub struct Stopping(watch::Receiver<Phase>);
 
 /// A pair of one that tells and one that hears; clone the latter.
-pub(crate) fn phase() -> (Stop, Stopping) {
+pub fn phase() -> (Stop, Stopping) {
     let (stop, stopping) = watch::channel(Phase::Ready);
     (Stop(stop), Stopping(stopping))
 }
@@ -31,12 +31,12 @@ pub(crate) fn phase() -> (Stop, Stopping) {
 
 impl Stop {
     /// From now on the service says that it is not ready.
-    pub(crate) fn unready(&self) {
+    pub fn unready(&self) {
         self.0.send_replace(Phase::Unready);
     }
 
     /// From now on the service takes no more connections.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.0.send_replace(Phase::Stopping);
     }
 }
@@ -45,12 +45,12 @@ impl Stop {
 
 impl Stopping {
     /// Whether the service is to be asked.
-    pub(crate) fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         *self.0.borrow() == Phase::Ready
     }
 
     /// Returns once it is time to stop.
-    pub(crate) async fn wait(&mut self) {
+    pub async fn wait(&mut self) {
         // An error means that nobody is left to tell, which is an end as well.
         let _ = self.0.wait_for(|phase| *phase == Phase::Stopping).await;
     }

@@ -3,8 +3,8 @@
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tracing::warn;
 
-use crate::config::Limits;
 use crate::connections::RESERVED;
+use crate::limits::Limits;
 
 /// For everything that is no client's connection: listeners, rules, logs, stores in Redis.
 const OTHERS: usize = 256;
@@ -12,12 +12,12 @@ const OTHERS: usize = 256;
 const CONNECTIONS_MIN: usize = 16;
 
 /// The present limit; `None` if there is none.
-pub(crate) fn limit() -> Option<u64> {
+pub fn limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
 /// Raises the limit as far as the system lets us.
-pub(crate) fn raise() {
+pub fn raise() {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         limit.current = limit.maximum;
@@ -27,7 +27,7 @@ pub(crate) fn raise() {
 }
 
 /// The limits with no more connections than there may be open files, which the log says.
-pub(crate) fn fit(limits: Limits, listeners: usize) -> Limits {
+pub fn fit(limits: Limits, listeners: usize) -> Limits {
     let fitted = fit_to(limits, listeners, limit());
     if fitted != limits {
         let open_files = limit().unwrap_or(u64::MAX);
