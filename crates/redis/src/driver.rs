@@ -94,7 +94,7 @@ impl Driver {
                 biased;
                 opened = &mut attempt => return opened,
                 () = reached(deadline) => shared.expire(Instant::now()),
-                () = shared.filled.notified(), if deadline.is_none() => {}
+                () = shared.filled.notified() => {}
             }
         }
     }
@@ -177,3 +177,6 @@ impl Place {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

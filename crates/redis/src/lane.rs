@@ -33,7 +33,7 @@ pub(crate) struct Lane {
 #[derive(Debug)]
 pub(crate) struct Shared {
     queue: Mutex<VecDeque<Asked>>,
-    /// Something was put into an empty queue.
+    /// Something was put into an empty queue, or is due earlier than its front.
     pub(crate) filled: Notify,
     /// While this is set, nobody is let in: the connection is gone, or does not answer.
     is_broken: AtomicBool,
@@ -232,11 +232,8 @@ impl Shared {
     /// When the first who waits in the queue loses patience.
     pub(crate) fn first_deadline(&self) -> Option<Instant> {
         let queue = self.queue();
-        let since = queue.iter().filter_map(|asked| match asked {
-            Asked::Question(pending) => Some(pending.since),
-            Asked::Command { .. } => None,
-        });
-        since.min().map(|since| since + self.patience)
+        let first = queue.iter().filter_map(Asked::since).min();
+        first.map(|since| since + self.patience)
     }
 
     /// Tells those who waited too long that they were never sent.
@@ -259,11 +256,19 @@ impl Shared {
         if queue.len() + all.len() > QUEUE_MAX {
             return Err(Failure::unreachable("too many wait for it"));
         }
-        // Commands have no deadline here: whoever sleeps beside them has to hear of a question.
-        let sleeps = matches!(queue.front(), None | Some(Asked::Command { .. }));
+        // Whoever sleeps does so until the first deadline of the queue, which is no later than that
+        // of its front: it has to hear of whatever is due earlier. A report is due later than a
+        // question that was asked after it, and commands have no deadline here.
+        let front = queue.front().and_then(Asked::since);
+        let first = all.iter().filter_map(Asked::since).min();
+        let is_due_earlier = match (front, first) {
+            (Some(front), Some(first)) => first < front,
+            (None, _) => true,
+            (Some(_), None) => false,
+        };
         queue.append(&mut all);
         drop(queue);
-        if sleeps {
+        if is_due_earlier {
             self.filled.notify_one();
         }
         Ok(())
@@ -271,6 +276,18 @@ impl Shared {
 
     fn queue(&self) -> MutexGuard<'_, VecDeque<Asked>> {
         locked(&self.queue)
+    }
+}
+
+// === impl Asked ===
+
+impl Asked {
+    /// The moment that an asker's patience is counted from; nothing, if it has no deadline here.
+    const fn since(&self) -> Option<Instant> {
+        match self {
+            Asked::Question(pending) => Some(pending.since),
+            Asked::Command { .. } => None,
+        }
     }
 }
 

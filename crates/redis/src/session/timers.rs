@@ -16,7 +16,9 @@ impl Session<'_> {
             return;
         }
         let first = self.oldest().map(|since| since + self.shared.patience);
-        let first = first.or_else(|| self.shared.first_deadline());
+        // Nearly always later; but a report that is on its way may be waited for longer.
+        let queued = self.shared.first_deadline();
+        let first = [first, queued].into_iter().flatten().min();
         let now = Instant::now();
         // Everybody was told; whether the server is well is still to be seen.
         let is_doubtful = self.is_broken || !self.sent.is_empty();
