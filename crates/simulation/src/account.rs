@@ -271,12 +271,15 @@ impl Account {
             Mode::WriteBack => self.instances,
             Mode::Strict | Mode::Leased => 1,
         };
+        // Redis may have given them back by now, although their answer is still on its way.
+        let refunds_under_way = self.refunds_under_way(counter);
         let extra = |since: u64| {
             let remembered = since.saturating_sub(bound.memory());
             let refunds = tab.refunds.iter().filter(|refund| refund.to >= remembered);
             let excused = tab.excused.iter().filter(|at| **at >= remembered).count();
             let excused = u64::try_from(excused).unwrap_or(u64::MAX);
             refunds.map(|refund| refund.units).sum::<u64>()
+                + refunds_under_way
                 + capacity * excused * rivals
                 + (rivals - 1) * bound.most(since, taken.to)
         };
@@ -284,6 +287,16 @@ impl Account {
             let why = format!("decision {number} on counter {counter}: {why}");
             self.fail(taken.to, &why);
         }
+    }
+
+    /// Units that decisions give back which have begun and not ended.
+    fn refunds_under_way(&self, counter: usize) -> u64 {
+        let parts = self.open.values().flat_map(|open| &open.parts);
+        let refunds = parts.filter_map(|part| match part.cost {
+            Cost::Refund(units) if part.counter == counter => Some(units),
+            _ => None,
+        });
+        refunds.sum()
     }
 
     /// Whether what others have, or may have, explains a denial.
