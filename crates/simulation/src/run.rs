@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, Instant, sleep, sleep_until};
 use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Mode, Sharing};
-use tollgate_redis::simulated;
+use tollgate_redis::{LEASE_LASTS, simulated};
 
 use crate::account::{Account, MILLI};
 use crate::deployment::Topology;
@@ -18,8 +18,9 @@ use crate::world::World;
 
 /// How long after the last step whatever is on its way may take.
 const SETTLING: Duration = Duration::from_secs(3);
-/// By when leases have ended or gone back, and own counts are reported.
-const QUIET: Duration = Duration::from_secs(15);
+/// By when leases have ended or gone back, and own counts are reported. A lease that was used is
+/// renewed once before it ends, without a request, and goes back shortly before it ends again.
+const QUIET: Duration = Duration::from_nanos(2 * LEASE_LASTS.as_nanos());
 /// The longest wait for a peek of the auditor.
 const AUDIT_ATTEMPTS: usize = 50;
 
