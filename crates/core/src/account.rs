@@ -4,7 +4,7 @@ use crate::bucket::Bucket;
 use crate::charge::Charge;
 use crate::fixed_window::FixedWindow;
 use crate::limit::{Algorithm, Limit};
-use crate::moment::{Moment, Now, Span};
+use crate::moment::{Moment, Now};
 use crate::sliding_log::{Entries, Plain, SlidingLog};
 use crate::sliding_window::SlidingWindow;
 use crate::usage::Usage;
@@ -100,60 +100,9 @@ impl<E: Entries> Account<E> {
     }
 }
 
-/// Asks the usage inside, whichever it is.
-macro_rules! each {
-    ($account:expr, $usage:ident => $answer:expr) => {
-        match $account {
-            Account::Bucket($usage) => $answer,
-            Account::FixedWindow($usage) => $answer,
-            Account::SlidingWindow($usage) => $answer,
-            Account::SlidingLog($usage) => $answer,
-        }
-    };
-}
-
-impl<E: Entries> Usage for Account<E> {
-    fn settle(&mut self, limit: &Limit, now: Moment) {
-        each!(self, usage => usage.settle(limit, now));
-    }
-
-    fn not_before(&self, limit: &Limit) -> Moment {
-        each!(self, usage => usage.not_before(limit))
-    }
-
-    fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {
-        each!(self, usage => usage.wait(limit, now, units))
-    }
-
-    fn remaining(&self, limit: &Limit, now: Moment) -> u32 {
-        each!(self, usage => usage.remaining(limit, now))
-    }
-
-    fn reset(&self, limit: &Limit, now: Moment) -> Span {
-        each!(self, usage => usage.reset(limit, now))
-    }
-
-    fn is_over_nominal(&self, limit: &Limit, now: Moment) -> bool {
-        each!(self, usage => usage.is_over_nominal(limit, now))
-    }
-
-    fn delay(&self, limit: &Limit, now: Moment) -> Span {
-        each!(self, usage => usage.delay(limit, now))
-    }
-
-    fn take(&mut self, limit: &Limit, now: Moment, units: u32) {
-        each!(self, usage => usage.take(limit, now, units));
-    }
-
-    fn penalise(&mut self, limit: &Limit, now: Moment, units: u32) {
-        each!(self, usage => usage.penalise(limit, now, units));
-    }
-
-    fn refund(&mut self, limit: &Limit, now: Moment, units: u64) {
-        each!(self, usage => usage.refund(limit, now, units));
-    }
-
-    fn expires_at(&self, limit: &Limit) -> Moment {
-        each!(self, usage => usage.expires_at(limit))
-    }
-}
+crate::impl_usage_for_variants!([E: Entries] Account<E> {
+    Bucket,
+    FixedWindow,
+    SlidingWindow,
+    SlidingLog,
+});

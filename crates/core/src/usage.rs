@@ -1,7 +1,8 @@
 //! What a limit remembers about a key, and the one order in which it is asked.
 
 use crate::limit::Limit;
-use crate::moment::{Moment, Span};
+use crate::moment::Moment;
+use crate::span::Span;
 
 /// What one limit remembers about one key: the units consumed that still count.
 ///
@@ -60,4 +61,77 @@ pub trait Usage {
 
     /// The moment from which on this equals a key never seen.
     fn expires_at(&self, limit: &Limit) -> Moment;
+}
+
+/// Implements [`Usage`] for an enum each variant of which holds one usage.
+///
+/// # Example
+///
+/// ```
+/// use tollgate_core::{Bucket, FixedWindow, Limit, Moment, Usage};
+///
+/// enum Either {
+///     Bucket(Bucket),
+///     Window(FixedWindow),
+/// }
+///
+/// tollgate_core::impl_usage_for_variants!([] Either { Bucket, Window });
+///
+/// let limit = Limit::per_second(5);
+/// let usages = [Either::Bucket(Bucket::default()), Either::Window(FixedWindow::default())];
+/// assert!(usages.iter().all(|usage| usage.remaining(&limit, Moment::ZERO) == 5));
+/// ```
+#[macro_export]
+macro_rules! impl_usage_for_variants {
+    ([$($generics:tt)*] $enum:ty { $($variant:ident),+ $(,)? }) => {
+        impl<$($generics)*> $crate::Usage for $enum {
+            $crate::impl_usage_for_variants! { @variants [$($variant),+]
+                fn settle(&mut self, limit: &$crate::Limit, now: $crate::Moment);
+                fn not_before(&self, limit: &$crate::Limit) -> $crate::Moment;
+                fn wait(&self, limit: &$crate::Limit, now: $crate::Moment, units: u32)
+                    -> $crate::Span;
+                fn remaining(&self, limit: &$crate::Limit, now: $crate::Moment) -> u32;
+                fn reset(&self, limit: &$crate::Limit, now: $crate::Moment) -> $crate::Span;
+                fn is_over_nominal(&self, limit: &$crate::Limit, now: $crate::Moment) -> bool;
+                fn delay(&self, limit: &$crate::Limit, now: $crate::Moment) -> $crate::Span;
+                fn take(&mut self, limit: &$crate::Limit, now: $crate::Moment, units: u32);
+                fn penalise(&mut self, limit: &$crate::Limit, now: $crate::Moment, units: u32);
+                fn refund(&mut self, limit: &$crate::Limit, now: $crate::Moment, units: u64);
+                fn expires_at(&self, limit: &$crate::Limit) -> $crate::Moment;
+            }
+        }
+    };
+    (@variants $variants:tt $(
+        fn $method:ident(&$($this:ident)+ $(, $name:ident: $type:ty)*) $(-> $answer:ty)?;
+    )+) => {
+        $($crate::impl_usage_for_variants! {
+            @method $variants fn $method(&$($this)+ $(, $name: $type)*) $(-> $answer)?;
+        })+
+    };
+    (@method $variants:tt
+        fn $method:ident(&$this:ident $(, $name:ident: $type:ty)*) $(-> $answer:ty)?;
+    ) => {
+        #[inline]
+        fn $method(&$this $(, $name: $type)*) $(-> $answer)? {
+            $crate::impl_usage_for_variants!(@match $this $method $variants ($($name),*))
+        }
+    };
+    (@method $variants:tt
+        fn $method:ident(&mut $this:ident $(, $name:ident: $type:ty)*) $(-> $answer:ty)?;
+    ) => {
+        #[inline]
+        fn $method(&mut $this $(, $name: $type)*) $(-> $answer)? {
+            $crate::impl_usage_for_variants!(@match $this $method $variants ($($name),*))
+        }
+    };
+    (@match $this:ident $method:ident [$($variant:ident),+] $arguments:tt) => {
+        match $this {
+            $(Self::$variant(usage) => {
+                $crate::impl_usage_for_variants!(@call $method usage $arguments)
+            })+
+        }
+    };
+    (@call $method:ident $usage:ident ($($argument:ident),*)) => {
+        $crate::Usage::$method($usage $(, $argument)*)
+    };
 }
