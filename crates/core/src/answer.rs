@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::charge::Enforcement;
 use crate::decision::Decision;
 use crate::limit::Limit;
-use crate::moment::Span;
+use crate::span::Span;
 use crate::verdict::{DenialReason, RequestDenial};
 
 /// The answer to one [`crate::Request`].

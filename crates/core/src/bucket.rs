@@ -9,7 +9,8 @@
 //! one counted: it judges the units at their own price, and sets its own when it charges some.
 
 use crate::limit::{Algorithm, Limit};
-use crate::moment::{Moment, Span};
+use crate::moment::Moment;
+use crate::span::Span;
 use crate::usage::Usage;
 
 /// The moment at which the bucket will be full again; zero, as any moment past, is a full bucket.

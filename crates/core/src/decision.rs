@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::moment::Span;
+use crate::span::Span;
 
 /// What one limit says to one cost at one moment. A refusal is a value, not an error.
 #[must_use = "a decision nobody reads enforces nothing"]

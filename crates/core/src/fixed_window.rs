@@ -1,7 +1,8 @@
 //! Fixed windows: the end of one window and the units consumed in it.
 
 use crate::limit::{Algorithm, Anchor, Limit};
-use crate::moment::{Moment, Span};
+use crate::moment::Moment;
+use crate::span::Span;
 use crate::usage::Usage;
 
 /// One window, which ends at `end`, and the units consumed in it; zero is "never seen".

@@ -6,6 +6,8 @@
 //!
 //! Knows nothing about clocks, threads, files, networks or other crates.
 
+mod span;
+
 mod moment;
 
 mod limit;
@@ -46,6 +48,9 @@ mod request;
 
 mod answer;
 
+#[cfg(feature = "serde")]
+mod text_serde;
+
 pub use account::Account;
 pub use answer::{Answer, Limited, RuleName, Status};
 pub use bucket::Bucket;
@@ -59,14 +64,15 @@ pub use fixed_window::FixedWindow;
 pub use key::Key;
 pub use ledger::Ledger;
 pub use limit::{
-    Algorithm, Anchor, INTERVAL_MIN, InvalidLimit, Limit, REFILL_MAX, SEGMENTS_MAX, Segments,
-    WINDOW_MAX,
+    Algorithm, Anchor, INTERVAL_MIN, InvalidLimit, Limit, ParseLimitError, REFILL_MAX,
+    SEGMENTS_MAX, Segments, WINDOW_MAX,
 };
-pub use moment::{Clock, Moment, Now, Span, Timeline};
+pub use moment::{Clock, Moment, Now, Timeline};
 pub use request::{Descriptor, Entry, Override, Request};
 pub use sharing::{Mode, OnStoreError, Sharing};
 pub use sliding_log::{Entries, Entry as LogEntry, Plain, SlidingLog};
 pub use sliding_window::{COUNTERS_MAX, SlidingWindow};
+pub use span::{ParseSpanError, Span};
 pub use step::step;
 pub use store::{KeyHasher, RESOLUTIONS_MAX, Store, StoreError};
 pub use usage::Usage;

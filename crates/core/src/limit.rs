@@ -4,11 +4,15 @@ mod invalid;
 
 mod literal;
 
+mod parse;
+
 mod text;
 
-use crate::moment::{Span, Timeline};
+use crate::moment::Timeline;
+use crate::span::Span;
 
 pub use invalid::InvalidLimit;
+pub use parse::ParseLimitError;
 
 /// The longest window: 366 days.
 pub const WINDOW_MAX: Span = Span::DAY.times(366);
@@ -48,6 +52,9 @@ pub enum Anchor {
 pub struct Segments(u8);
 
 /// N units in a window, counted by an algorithm; a value of this type can always be decided on.
+///
+/// Lengths of time are [`std::time::Duration`] or [`Span`]. For limits in the source, which may be
+/// constants, see [`Limit::per`]; a limit is also read from text such as `100/minute`.
 ///
 /// # Example
 ///
@@ -108,7 +115,16 @@ impl Limit {
     /// # Errors
     ///
     /// [`InvalidLimit`] says which parameter cannot be had and why.
-    pub const fn new(
+    pub fn new(
+        algorithm: Algorithm,
+        count: u32,
+        window: impl Into<Span>,
+    ) -> Result<Limit, InvalidLimit> {
+        Limit::checked(algorithm, count, window.into())
+    }
+
+    /// As [`Limit::new`], in a constant.
+    const fn checked(
         algorithm: Algorithm,
         count: u32,
         window: Span,
@@ -143,7 +159,7 @@ impl Limit {
     /// # Errors
     ///
     /// [`InvalidLimit::Window`].
-    pub const fn fixed_window(count: u32, window: Span) -> Result<Limit, InvalidLimit> {
+    pub fn fixed_window(count: u32, window: impl Into<Span>) -> Result<Limit, InvalidLimit> {
         Limit::new(Algorithm::FixedWindow(Anchor::Clock), count, window)
     }
 
@@ -152,7 +168,7 @@ impl Limit {
     /// # Errors
     ///
     /// [`InvalidLimit::Window`].
-    pub const fn sliding_log(count: u32, window: Span) -> Result<Limit, InvalidLimit> {
+    pub fn sliding_log(count: u32, window: impl Into<Span>) -> Result<Limit, InvalidLimit> {
         Limit::new(Algorithm::SlidingLog, count, window)
     }
 
@@ -161,15 +177,13 @@ impl Limit {
     /// # Errors
     ///
     /// [`InvalidLimit::Window`], [`InvalidLimit::Segments`], [`InvalidLimit::Indivisible`].
-    pub const fn sliding_window(
+    pub fn sliding_window(
         count: u32,
-        window: Span,
+        window: impl Into<Span>,
         segments: u8,
     ) -> Result<Limit, InvalidLimit> {
-        match Segments::new(segments) {
-            Ok(segments) => Limit::new(Algorithm::SlidingWindow(segments), count, window),
-            Err(invalid) => Err(invalid),
-        }
+        let segments = Segments::new(segments)?;
+        Limit::new(Algorithm::SlidingWindow(segments), count, window)
     }
 
     /// A bucket of `count` tokens that refills at `count` per `window`.
@@ -177,7 +191,7 @@ impl Limit {
     /// # Errors
     ///
     /// [`InvalidLimit::Window`], [`InvalidLimit::TooFast`], [`InvalidLimit::TooSlow`].
-    pub const fn token_bucket(count: u32, window: Span) -> Result<Limit, InvalidLimit> {
+    pub fn token_bucket(count: u32, window: impl Into<Span>) -> Result<Limit, InvalidLimit> {
         Limit::new(Algorithm::TokenBucket, count, window)
     }
 
@@ -186,7 +200,7 @@ impl Limit {
     /// # Errors
     ///
     /// [`InvalidLimit::Window`], [`InvalidLimit::TooFast`], [`InvalidLimit::TooSlow`].
-    pub const fn leaky_bucket(count: u32, window: Span) -> Result<Limit, InvalidLimit> {
+    pub fn leaky_bucket(count: u32, window: impl Into<Span>) -> Result<Limit, InvalidLimit> {
         Limit::new(Algorithm::LeakyBucket, count, window)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::charge::ChargeDenied;
 use crate::cost::Cost;
-use crate::moment::Span;
+use crate::span::Span;
 
 /// A question to the rules: what every door makes of its request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

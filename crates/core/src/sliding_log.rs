@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use crate::limit::Limit;
-use crate::moment::{Moment, Span};
+use crate::moment::Moment;
+use crate::span::Span;
 use crate::usage::Usage;
 
 /// Units that were admitted together.

@@ -4,7 +4,8 @@
 //! arithmetic is in integers; the estimate rounds down, as docs/semantics.md defines it.
 
 use crate::limit::{Algorithm, Limit, SEGMENTS_MAX};
-use crate::moment::{Moment, Span};
+use crate::moment::Moment;
+use crate::span::Span;
 use crate::usage::Usage;
 
 /// The most counters of one key: every segment and the one that is leaving.

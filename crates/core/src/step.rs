@@ -4,7 +4,8 @@ use crate::charge::OnDenial;
 use crate::cost::Cost;
 use crate::decision::{Decision, Denial, Grant, Wait};
 use crate::limit::Limit;
-use crate::moment::{Moment, Span};
+use crate::moment::Moment;
+use crate::span::Span;
 use crate::usage::Usage;
 
 /// What happens to `cost` at `now`, given what we remember; `usage` becomes what to remember next.

@@ -5,7 +5,7 @@ use std::future::Future;
 
 use crate::charge::Charge;
 use crate::key::Key;
-use crate::moment::Span;
+use crate::span::Span;
 use crate::verdict::{TooManyCharges, Verdict};
 
 /// How often a request is resolved before its decision is given up because each time other rules

@@ -6,7 +6,8 @@ use crate::charge::{CHARGES_MAX, Charge, Enforcement, OnDenial};
 use crate::cost::Cost;
 use crate::decision::{Decision, Wait};
 use crate::limit::Limit;
-use crate::moment::{Now, Span};
+use crate::moment::Now;
+use crate::span::Span;
 use crate::step::{denial, exhausting, fitting, grant, refusal};
 use crate::usage::Usage;
 

@@ -176,7 +176,8 @@ impl ManualClock {
     }
 
     /// Moves both clocks on.
-    pub fn advance(&self, span: Span) {
+    pub fn advance(&self, span: impl Into<Span>) {
+        let span = span.into();
         self.steady.fetch_add(span.as_nanos(), Ordering::SeqCst);
         self.utc.fetch_add(span.as_nanos(), Ordering::SeqCst);
     }

@@ -1,6 +1,6 @@
 //! Lengths of time and short forms: `15m`, `1h30m`, `100/minute`, `5 per 15m`.
 
-use tollgate_core::Span;
+use tollgate_core::{ParseSpanError, Span};
 
 use crate::findings::Findings;
 use crate::place::UNITS;
@@ -30,17 +30,8 @@ pub(crate) enum Bad {
     TooLarge(String),
 }
 
-/// The short units, and their nanoseconds.
-const SHORT_UNITS: [(&str, u64); 8] = [
-    ("ns", 1),
-    ("us", 1_000),
-    ("ms", 1_000_000),
-    ("s", Span::SECOND.as_nanos()),
-    ("m", Span::MINUTE.as_nanos()),
-    ("h", Span::HOUR.as_nanos()),
-    ("d", Span::DAY.as_nanos()),
-    ("w", 7 * Span::DAY.as_nanos()),
-];
+/// The short units, in which lengths of time are written.
+const SHORT_UNITS: [&str; 8] = ["ns", "us", "ms", "s", "m", "h", "d", "w"];
 
 /// The window of a unit's name, in any case.
 pub(crate) fn unit(name: &str) -> Option<Span> {
@@ -80,36 +71,14 @@ pub(crate) fn meant_unit(text: &str) -> Option<&'static str> {
 
 /// A length of time: numbers and short units in turn.
 pub(crate) fn window(text: &str) -> Result<Span, Bad> {
-    if text.is_empty() {
-        return Err(Bad::Empty);
-    }
-    let mut rest = text;
-    let mut nanos: u64 = 0;
-    while !rest.is_empty() {
-        let (number, behind) = split_at_end(rest, |c| c.is_ascii_digit());
-        if number.is_empty() {
-            return Err(Bad::NoNumber);
-        }
-        if behind.starts_with('.') {
-            return Err(Bad::NotWhole);
-        }
-        let (name, behind) = split_at_end(behind, |c| !c.is_ascii_digit());
-        let length = short_unit(name)?;
-        let number: u64 = number.parse().map_err(|_| Bad::TooLong)?;
-        let part = number.checked_mul(length).ok_or(Bad::TooLong)?;
-        nanos = nanos.checked_add(part).ok_or(Bad::TooLong)?;
-        rest = behind;
-    }
-    Ok(Span::from_nanos(nanos))
-}
-
-fn short_unit(name: &str) -> Result<u64, Bad> {
-    let found = SHORT_UNITS.iter().find(|(unit, _)| *unit == name);
-    match found {
-        Some((_, nanos)) => Ok(*nanos),
-        None if name.is_empty() => Err(Bad::NoUnit),
-        None => Err(Bad::Unit(name.to_owned())),
-    }
+    text.parse().map_err(|error| match error {
+        ParseSpanError::Empty => Bad::Empty,
+        ParseSpanError::NoUnit => Bad::NoUnit,
+        ParseSpanError::NotWhole => Bad::NotWhole,
+        ParseSpanError::UnknownUnit(name) => Bad::Unit(name),
+        ParseSpanError::TooLong => Bad::TooLong,
+        _ => Bad::NoNumber,
+    })
 }
 
 /// A short form: a count, `per` or `/`, and a unit's name or a length of time.
@@ -128,20 +97,15 @@ pub(crate) fn short_form(text: &str) -> Result<(u32, Span), Bad> {
     let span = match unit(window_text) {
         Some(span) => span,
         // `100/s` is as clear as `100/1s`.
-        None => match short_unit(window_text) {
-            Ok(nanos) => Span::from_nanos(nanos),
-            Err(_) if window_text.starts_with(char::is_alphabetic) => {
+        None => match Span::short_unit(window_text) {
+            Some(span) => span,
+            None if window_text.starts_with(char::is_alphabetic) => {
                 return Err(Bad::UnitName(window_text.to_owned()));
             }
-            Err(_) => window(window_text)?,
+            None => window(window_text)?,
         },
     };
     Ok((count, span))
-}
-
-fn split_at_end(text: &str, belongs: impl Fn(char) -> bool) -> (&str, &str) {
-    let end = text.find(|c| !belongs(c)).unwrap_or(text.len());
-    text.split_at(end)
 }
 
 // === impl Bad ===
@@ -185,7 +149,7 @@ impl Bad {
             _ => return None,
         };
         let unit = meant_unit(name)?;
-        let mut short = SHORT_UNITS.iter().map(|(short, _)| *short);
+        let mut short = SHORT_UNITS.into_iter();
         let word = match is_short {
             // `month` and `year` have no short form, and `m` is a minute.
             true if unit == "month" => return None,

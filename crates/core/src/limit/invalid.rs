@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{INTERVAL_MIN, SEGMENTS_MAX};
-use crate::moment::Span;
+use crate::span::Span;
 
 /// Why there can be no such limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

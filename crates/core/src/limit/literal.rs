@@ -1,34 +1,41 @@
-//! Limits written down in a program: a mistake in one is a mistake in the program.
+//! Limits in the source of a program: a mistake in one is a mistake in the program.
 
-use super::{Algorithm, InvalidLimit, Limit};
-use crate::moment::Span;
+use std::time::Duration;
 
-/// Limits for which the numbers stand in the source.
+use super::{Algorithm, InvalidLimit, Limit, Segments};
+use crate::span::Span;
+
+/// Limits whose numbers are in the source.
 ///
-/// What cannot be had is a panic here, and in a constant an error of the compiler. For numbers that
-/// come from elsewhere take [`Limit::new`], [`Limit::token_bucket`] and its like,
+/// A limit that cannot be had is a panic here, and in a constant an error at compile time. For
+/// numbers from elsewhere use [`Limit::new`], [`Limit::token_bucket`] and its like,
 /// [`Limit::with_burst`] and [`Limit::with_soft`], which return [`InvalidLimit`] instead.
 ///
 /// # Example
 ///
 /// ```
-/// use tollgate_core::{Algorithm, Limit, Span};
+/// use std::time::Duration;
+/// use tollgate_core::{Algorithm, Anchor, Limit, Span};
 ///
+/// const QUARTER: Duration = Duration::from_secs(15 * 60);
 /// const API: Limit = Limit::per_second(10).burst(20);
-/// const LOGIN: Limit = Limit::per(3, Span::from_secs(15 * 60)).counted_by(Algorithm::SlidingLog);
+/// const LOGIN: Limit = Limit::per(3, QUARTER).counted_by(Algorithm::SlidingLog);
+/// const MAIL: Limit = Limit::per_minute(30).counted_by(Algorithm::LeakyBucket).burst(5);
+/// const PAGES: Limit = Limit::per_hour(1_000).counted_by(Algorithm::sliding_window(6));
+/// const TRIAL: Limit = Limit::per_day(5).counted_by(Algorithm::FixedWindow(Anchor::FirstRequest));
 /// assert_eq!(API.capacity(), 20);
-/// assert_eq!(LOGIN.window(), Span::MINUTE.times(15));
+/// assert_eq!(LOGIN.window(), Span::MINUTE * 15);
 /// ```
 impl Limit {
     /// A token bucket of `count` tokens that refills at `count` per second.
     ///
     /// # Panics
     ///
-    /// If `count` is above 10 000 000: a bucket wins back at most one unit in 100 ns. A window has
-    /// no such bound; see [`Limit::counted_by`] and [`Limit::new`].
+    /// If `count` is above 10 000 000: a bucket refills at most one unit in 100 ns. A window has no
+    /// such bound; see [`Limit::counted_by`] and [`Limit::new`].
     #[track_caller]
     pub const fn per_second(count: u32) -> Limit {
-        Limit::per(count, Span::SECOND)
+        Limit::bucket(count, Span::SECOND)
     }
 
     /// A token bucket of `count` tokens that refills at `count` per minute.
@@ -38,19 +45,19 @@ impl Limit {
     /// If `count` is above 600 000 000: a bucket wins back at most one unit in 100 ns.
     #[track_caller]
     pub const fn per_minute(count: u32) -> Limit {
-        Limit::per(count, Span::MINUTE)
+        Limit::bucket(count, Span::MINUTE)
     }
 
     /// A token bucket of `count` tokens that refills at `count` per hour. Never panics.
     #[track_caller]
     pub const fn per_hour(count: u32) -> Limit {
-        Limit::per(count, Span::HOUR)
+        Limit::bucket(count, Span::HOUR)
     }
 
     /// A token bucket of `count` tokens that refills at `count` per day of 24 hours. Never panics.
     #[track_caller]
     pub const fn per_day(count: u32) -> Limit {
-        Limit::per(count, Span::DAY)
+        Limit::bucket(count, Span::DAY)
     }
 
     /// A token bucket of `count` tokens that refills at `count` per `window`.
@@ -60,8 +67,8 @@ impl Limit {
     /// If the window is zero or longer than 366 days, or if `count` is above one unit in 100 ns.
     /// [`Limit::token_bucket`] returns these as errors.
     #[track_caller]
-    pub const fn per(count: u32, window: Span) -> Limit {
-        valid(Limit::token_bucket(count, window))
+    pub const fn per(count: u32, window: Duration) -> Limit {
+        Limit::bucket(count, Span::from_duration(window))
     }
 
     /// The same bucket with room for `burst` at once (the queue of a leaky bucket).
@@ -86,15 +93,44 @@ impl Limit {
         valid(self.with_soft(percent))
     }
 
-    /// As many units per window, counted in another way. A burst and a soft part are forgotten.
+    /// As many units per window, counted by another algorithm. A soft part is kept, and so is a
+    /// burst or a queue.
     ///
     /// # Panics
     ///
-    /// If the window does not divide into the segments of a sliding window, or if a bucket would
-    /// win back more than one unit in 100 ns. [`Limit::new`] returns these as errors.
+    /// If the window does not divide into the segments of a sliding window, if a bucket would
+    /// refill more than one unit in 100 ns, or if a window is to have the burst of a bucket: set
+    /// the burst after the algorithm. [`Limit::new`] returns the first two as errors.
     #[track_caller]
     pub const fn counted_by(self, algorithm: Algorithm) -> Limit {
-        valid(Limit::new(algorithm, self.count(), self.window()))
+        let mut limit = valid(Limit::checked(algorithm, self.count(), self.window()));
+        if self.nominal() != self.count() {
+            limit = limit.burst(self.nominal());
+        }
+        if self.soft_percent() == 0 {
+            return limit;
+        }
+        limit.soft(self.soft_percent())
+    }
+
+    #[track_caller]
+    const fn bucket(count: u32, window: Span) -> Limit {
+        valid(Limit::checked(Algorithm::TokenBucket, count, window))
+    }
+}
+
+impl Algorithm {
+    /// A sliding window of so many segments, from 1 to 60.
+    ///
+    /// # Panics
+    ///
+    /// If there are none, or more than 60. [`Segments::new`] returns that as an error.
+    #[track_caller]
+    pub const fn sliding_window(segments: u8) -> Algorithm {
+        match Segments::new(segments) {
+            Ok(segments) => Algorithm::SlidingWindow(segments),
+            Err(_) => panic!("a sliding window has 1 to 60 segments"),
+        }
     }
 }
 
@@ -153,9 +189,33 @@ mod tests {
     }
 
     #[test]
+    fn another_algorithm_keeps_the_burst_and_the_soft_part() {
+        let token = Limit::per_minute(100).burst(7).soft(50);
+        let leaky = token.counted_by(Algorithm::LeakyBucket);
+        assert_eq!((leaky.nominal(), leaky.capacity()), (7, 10));
+        assert_eq!(leaky.counted_by(Algorithm::TokenBucket), token);
+        let log = Limit::per_minute(100).soft(50);
+        assert_eq!(log.counted_by(Algorithm::SlidingLog).capacity(), 150);
+    }
+
+    #[test]
+    #[should_panic(expected = "only a bucket has a burst")]
+    fn a_burst_does_not_disappear_in_a_window() {
+        let _limit = Limit::per_minute(100)
+            .burst(7)
+            .counted_by(Algorithm::SlidingLog);
+    }
+
+    #[test]
+    #[should_panic(expected = "1 to 60 segments")]
+    fn too_many_segments_panic() {
+        let _algorithm = Algorithm::sliding_window(61);
+    }
+
+    #[test]
     #[should_panic(expected = "1 ns to 366 days")]
     fn no_window_at_all_panics() {
-        let _limit = Limit::per(1, Span::ZERO);
+        let _limit = Limit::per(1, Duration::ZERO);
     }
 
     #[test]

@@ -1,0 +1,249 @@
+//! Limits read from text: `10/s`, `100/minute`, `5 per 15m sliding_log`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Algorithm, Anchor, InvalidLimit, Limit, Segments};
+use crate::span::{ParseSpanError, Span};
+
+/// Why a text is no limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ParseLimitError {
+    /// The text has neither `/` nor ` per `.
+    NoWindow,
+    /// What stands before the window is no whole number up to 2^32 - 1.
+    Count,
+    /// The window is neither a unit nor a length of time.
+    Window(ParseSpanError),
+    /// The word after the window names no algorithm.
+    Algorithm(String),
+    /// The words after the algorithm are no option of it.
+    Option(String),
+    /// There can be no such limit.
+    Invalid(InvalidLimit),
+}
+
+/// The units that have a name, and their seconds: a month has 30 days, a year 365.
+const UNITS: [(&str, u64); 7] = [
+    ("second", 1),
+    ("minute", 60),
+    ("hour", 3_600),
+    ("day", 86_400),
+    ("week", 7 * 86_400),
+    ("month", 30 * 86_400),
+    ("year", 365 * 86_400),
+];
+
+// === impl Limit ===
+
+impl FromStr for Limit {
+    type Err = ParseLimitError;
+
+    /// Reads what `Display` writes, and shorter: `10/s`, `100/minute`, `5 per 15m`,
+    /// `2/s leaky_bucket queue 10`.
+    ///
+    /// Without an algorithm it is a token bucket, as [`Limit::per`] makes it. A rules file is
+    /// different: there it is a fixed window, as in Envoy.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Limit, Span};
+    ///
+    /// assert_eq!("10/s".parse(), Ok(Limit::per_second(10)));
+    /// assert_eq!("100/minute burst 20".parse(), Ok(Limit::per_minute(100).burst(20)));
+    /// let login: Limit = "5 per 15m sliding_log".parse()?;
+    /// assert_eq!((login.algorithm(), login.window()), (Algorithm::SlidingLog, Span::MINUTE * 15));
+    /// assert_eq!(login.to_string().parse(), Ok(login));
+    /// # Ok::<(), tollgate_core::ParseLimitError>(())
+    /// ```
+    fn from_str(text: &str) -> Result<Limit, ParseLimitError> {
+        let (count, rest) = text
+            .split_once('/')
+            .or_else(|| text.split_once(" per "))
+            .ok_or(ParseLimitError::NoWindow)?;
+        let count = whole_number(count.trim()).ok_or(ParseLimitError::Count)?;
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        let Some((window, words)) = words.split_first() else {
+            return Err(ParseLimitError::Window(ParseSpanError::Empty));
+        };
+        let window = read_window(window)?;
+        let (algorithm, options) = read_algorithm(words)?;
+        let limit = Limit::new(algorithm, count, window).map_err(ParseLimitError::Invalid)?;
+        read_options(limit, options)
+    }
+}
+
+/// A unit with or without a number: `minute`, `m`, `15m`.
+fn read_window(text: &str) -> Result<Span, ParseLimitError> {
+    let mut units = UNITS.iter();
+    let named = units.find(|(unit, _)| unit.eq_ignore_ascii_case(text));
+    let named = named.map(|(_, seconds)| Span::from_secs(*seconds));
+    match named.or_else(|| Span::short_unit(text)) {
+        Some(window) => Ok(window),
+        None if text.starts_with(char::is_alphabetic) => Err(ParseLimitError::Window(
+            ParseSpanError::UnknownUnit(text.to_owned()),
+        )),
+        None => text.parse().map_err(ParseLimitError::Window),
+    }
+}
+
+/// The algorithm that the first words name, and the words after them.
+fn read_algorithm<'w, 't>(
+    words: &'w [&'t str],
+) -> Result<(Algorithm, &'w [&'t str]), ParseLimitError> {
+    let (name, options) = match words {
+        [] | ["burst" | "soft", ..] => return Ok((Algorithm::TokenBucket, words)),
+        [name, options @ ..] => (*name, options),
+    };
+    match (name, options) {
+        ("token_bucket", _) => Ok((Algorithm::TokenBucket, options)),
+        ("leaky_bucket", _) => Ok((Algorithm::LeakyBucket, options)),
+        ("sliding_log", _) => Ok((Algorithm::SlidingLog, options)),
+        ("fixed_window", ["from", "the", "first", "request", options @ ..]) => {
+            Ok((Algorithm::FixedWindow(Anchor::FirstRequest), options))
+        }
+        ("fixed_window", _) => Ok((Algorithm::FixedWindow(Anchor::Clock), options)),
+        ("sliding_window", ["in", segments, "segments" | "segment", options @ ..]) => {
+            let segments = whole_number(segments).and_then(|number| u8::try_from(number).ok());
+            let segments = Segments::new(segments.unwrap_or(u8::MAX));
+            let segments = segments.map_err(ParseLimitError::Invalid)?;
+            Ok((Algorithm::SlidingWindow(segments), options))
+        }
+        ("sliding_window", _) => Ok((Algorithm::SlidingWindow(Segments::ONE), options)),
+        _ => Err(ParseLimitError::Algorithm(name.to_owned())),
+    }
+}
+
+/// `limit` with its burst or queue and its soft part.
+fn read_options(limit: Limit, options: &[&str]) -> Result<Limit, ParseLimitError> {
+    let unknown = || ParseLimitError::Option(options.join(" "));
+    let (limit, options) = match (limit.algorithm(), options) {
+        (Algorithm::TokenBucket, ["burst", count, rest @ ..])
+        | (Algorithm::LeakyBucket, ["queue", count, rest @ ..]) => {
+            let count = whole_number(count).ok_or_else(unknown)?;
+            let limit = limit.with_burst(count).map_err(ParseLimitError::Invalid)?;
+            (limit, rest)
+        }
+        _ => (limit, options),
+    };
+    match options {
+        [] => Ok(limit),
+        ["soft", percent] => {
+            let percent = percent.strip_suffix('%').and_then(whole_number);
+            let percent = percent.ok_or_else(unknown)?;
+            limit.with_soft(percent).map_err(ParseLimitError::Invalid)
+        }
+        _ => Err(unknown()),
+    }
+}
+
+/// Digits alone: `str::parse` would take a sign as well.
+fn whole_number(text: &str) -> Option<u32> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().ok()).flatten()
+}
+
+// === impl ParseLimitError ===
+
+impl fmt::Display for ParseLimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ParseLimitError::NoWindow => f.write_str(
+                "a limit has neither `/` nor ` per `: write `100/minute` or `5 per 15m`",
+            ),
+            ParseLimitError::Count => {
+                write!(f, "a limit begins with a whole number up to {}", u32::MAX)
+            }
+            ParseLimitError::Window(_) => f.write_str("a limit's window is no length of time"),
+            ParseLimitError::Algorithm(name) => write!(
+                f,
+                "unknown algorithm `{}`: write token_bucket, leaky_bucket, fixed_window, \
+                 sliding_window or sliding_log",
+                name.escape_debug()
+            ),
+            ParseLimitError::Option(words) => {
+                write!(f, "unknown option `{}` of a limit", words.escape_debug())
+            }
+            ParseLimitError::Invalid(_) => f.write_str("there can be no such limit"),
+        }
+    }
+}
+
+impl std::error::Error for ParseLimitError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ParseLimitError::Window(source) => Some(source),
+            ParseLimitError::Invalid(source) => Some(source),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn every_limit_is_read_back_from_its_text() {
+        let texts = [
+            "10 per 1m token_bucket",
+            "10 per 1m token_bucket burst 3",
+            "0 per 1d token_bucket",
+            "2 per 1s leaky_bucket queue 10 soft 20%",
+            "3 per 1h sliding_window in 6 segments",
+            "3 per 1h sliding_window soft 10%",
+            "7 per 1h30m fixed_window from the first request",
+            "7 per 1ns fixed_window",
+            "5 per 15m sliding_log",
+        ];
+        for text in texts {
+            let limit: Limit = text.parse().unwrap();
+            assert_eq!(limit.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn short_texts_are_token_buckets() {
+        for text in [
+            "100/minute",
+            "100/Minute",
+            "100 / m",
+            "100 per 60s",
+            "100/1m",
+        ] {
+            assert_eq!(text.parse(), Ok(Limit::per_minute(100)), "{text}");
+        }
+        assert_eq!("1/s soft 50%".parse(), Ok(Limit::per_second(1).soft(50)));
+        let year = Limit::token_bucket(1, Span::DAY * 365);
+        assert_eq!("1/year".parse(), year.map_err(ParseLimitError::Invalid));
+    }
+
+    #[test]
+    fn texts_that_are_no_limit_say_why() {
+        let of = |text: &str| text.parse::<Limit>().unwrap_err();
+        assert_eq!(of(""), ParseLimitError::NoWindow);
+        assert_eq!(of("10"), ParseLimitError::NoWindow);
+        assert_eq!(of("+1/s"), ParseLimitError::Count);
+        assert_eq!(of("4294967296/s"), ParseLimitError::Count);
+        assert_eq!(of("10/"), ParseLimitError::Window(ParseSpanError::Empty));
+        assert_eq!(of("10/15"), ParseLimitError::Window(ParseSpanError::NoUnit));
+        let unit = ParseSpanError::UnknownUnit("fortnight".to_owned());
+        assert_eq!(of("1/fortnight"), ParseLimitError::Window(unit));
+        assert_eq!(of("1/s lru"), ParseLimitError::Algorithm("lru".to_owned()));
+        let option = |words: &str| ParseLimitError::Option(words.to_owned());
+        assert_eq!(of("1/s token_bucket queue 3"), option("queue 3"));
+        assert_eq!(of("1/s sliding_log burst 3"), option("burst 3"));
+        assert_eq!(of("1/s soft 3"), option("soft 3"));
+        assert_eq!(of("1/s soft 3% x"), option("soft 3% x"));
+        let segments = ParseLimitError::Invalid(InvalidLimit::Segments(61));
+        assert_eq!(of("1/h sliding_window in 61 segments"), segments);
+        assert!(matches!(
+            of("1/0s"),
+            ParseLimitError::Invalid(InvalidLimit::Window(_))
+        ));
+    }
+}
