@@ -1,6 +1,7 @@
 //! What is told about a request, whichever door it came through.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::charge::Enforcement;
 use crate::decision::Decision;
@@ -65,6 +66,16 @@ impl Answer {
     /// Whether the request is allowed.
     pub const fn is_allowed(&self) -> bool {
         self.denial.is_none()
+    }
+
+    /// When to try again, exactly; `None` if the request is allowed, and if it never will be.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.denial?.wait.to_duration()
+    }
+
+    /// [`Answer::retry_after`] in whole seconds, rounded up: the value of a `Retry-After` header.
+    pub fn retry_after_secs(&self) -> Option<u64> {
+        self.denial?.wait.as_secs_ceil()
     }
 
     /// Whether the request is denied only because the shared store has no answer.

@@ -1,10 +1,24 @@
-//! What a limit says to a cost.
+//! What one limit decides on one cost.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::span::Span;
 
-/// What one limit says to one cost at one moment. A refusal is a value, not an error.
+/// What one limit decides on one cost at one moment. A denial is a value, not an error.
+///
+/// # Example
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_core::Decision;
+///
+/// // For tests of code that uses decisions: both kinds can be made.
+/// assert_eq!(Decision::allowed(3).remaining(), 3);
+/// let denied = Decision::denied(Duration::from_millis(1_500));
+/// assert_eq!(denied.retry_after_secs(), Some(2));
+/// assert_eq!(denied.into_result().unwrap_err().to_string(), "denied; try again in 1s500ms");
+/// ```
 #[must_use = "a decision nobody reads enforces nothing"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
@@ -17,10 +31,10 @@ pub enum Decision {
 /// The cost fits; what is left after this decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// The largest cost that would be admitted now, rounded down.
+    /// The largest cost that would be allowed now, rounded down.
     pub remaining: u32,
     /// For a fixed window, how long until it ends. Otherwise how long until `remaining` equals the
-    /// capacity if nobody comes.
+    /// capacity if no other request comes.
     pub reset: Span,
     /// How long a leaky bucket holds the request before its turn; zero for every other algorithm.
     pub delay: Span,
@@ -31,7 +45,7 @@ pub struct Grant {
 /// The cost does not fit; nothing was charged unless `charge_denied` asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// When the same cost is admitted.
+    /// When the same cost is allowed.
     pub wait: Wait,
     /// As in [`Grant::remaining`].
     pub remaining: u32,
@@ -39,12 +53,12 @@ pub struct Denial {
     pub reset: Span,
 }
 
-/// How long until the same request is admitted if nobody else comes.
+/// How long until the same request is allowed if no other request comes.
 ///
 /// Ordered: what never fits comes after every span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wait {
-    /// Asking again after exactly this long is admitted, and one nanosecond earlier is refused.
+    /// Asking again after exactly this long is allowed, and one nanosecond earlier is denied.
     For(Span),
     /// The cost exceeds the capacity: waiting never helps.
     Never,
@@ -58,7 +72,31 @@ impl Decision {
         matches!(self, Decision::Allow(_))
     }
 
-    /// The largest cost that would be admitted now, after this decision.
+    /// An allowed request: `remaining` units are left. For tests of code that uses decisions.
+    pub const fn allowed(remaining: u32) -> Decision {
+        Decision::Allow(Grant::new(remaining, Span::ZERO))
+    }
+
+    /// A request that is denied until `retry_after` has passed. For tests of code that uses
+    /// decisions.
+    pub const fn denied(retry_after: Duration) -> Decision {
+        let wait = Span::from_duration(retry_after);
+        Decision::Deny(Denial::new(Wait::For(wait), 0, wait))
+    }
+
+    /// The grant, or else the denial as an error, for `?`.
+    ///
+    /// # Errors
+    ///
+    /// The [`Denial`], if the cost does not fit.
+    pub const fn into_result(self) -> Result<Grant, Denial> {
+        match self {
+            Decision::Allow(grant) => Ok(grant),
+            Decision::Deny(denial) => Err(denial),
+        }
+    }
+
+    /// The largest cost that would be allowed now, after this decision.
     pub const fn remaining(&self) -> u32 {
         match self {
             Decision::Allow(grant) => grant.remaining,
@@ -74,15 +112,19 @@ impl Decision {
         }
     }
 
-    /// [`Decision::wait`] as the standard library's type; `None` if the cost fits, and if it never
-    /// will.
+    /// When to try again, exactly; `None` if the cost fits, and if it never will.
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
-            Decision::Deny(Denial {
-                wait: Wait::For(span),
-                ..
-            }) => Some(Duration::from_nanos(span.as_nanos())),
-            _ => None,
+            Decision::Allow(_) => None,
+            Decision::Deny(denial) => denial.wait.to_duration(),
+        }
+    }
+
+    /// [`Decision::retry_after`] in whole seconds, rounded up: the value of a `Retry-After` header.
+    pub const fn retry_after_secs(&self) -> Option<u64> {
+        match self {
+            Decision::Allow(_) => None,
+            Decision::Deny(denial) => denial.wait.as_secs_ceil(),
         }
     }
 
@@ -99,11 +141,103 @@ impl Decision {
         }
     }
 
-    /// When the same cost is admitted; `None` if it was.
+    /// When the same cost is allowed; `None` if it was.
     pub const fn wait(&self) -> Option<Wait> {
         match self {
             Decision::Allow(_) => None,
             Decision::Deny(denial) => Some(denial.wait),
         }
+    }
+}
+
+// === impl Grant ===
+
+impl Grant {
+    /// A grant without a delay.
+    pub const fn new(remaining: u32, reset: Span) -> Grant {
+        Grant {
+            remaining,
+            reset,
+            delay: Span::ZERO,
+            over_soft: false,
+        }
+    }
+}
+
+// === impl Denial ===
+
+impl Denial {
+    /// A denial.
+    pub const fn new(wait: Wait, remaining: u32, reset: Span) -> Denial {
+        Denial {
+            wait,
+            remaining,
+            reset,
+        }
+    }
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.wait {
+            Wait::For(span) => write!(f, "denied; try again in {span}"),
+            Wait::Never => f.write_str("denied: the cost exceeds what the limit ever allows"),
+        }
+    }
+}
+
+impl std::error::Error for Denial {}
+
+// === impl Wait ===
+
+impl Wait {
+    /// The wait as the standard library's type; `None` if waiting never helps.
+    pub const fn to_duration(self) -> Option<Duration> {
+        match self {
+            Wait::For(span) => Some(span.to_duration()),
+            Wait::Never => None,
+        }
+    }
+
+    /// The wait in whole seconds, rounded up, at least one; `None` if waiting never helps.
+    pub const fn as_secs_ceil(self) -> Option<u64> {
+        match self {
+            Wait::For(span) if span.is_zero() => Some(1),
+            Wait::For(span) => Some(span.as_secs_ceil()),
+            Wait::Never => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_rounded_up() {
+        let secs = |nanos| Decision::denied(Duration::from_nanos(nanos)).retry_after_secs();
+        assert_eq!(secs(1), Some(1));
+        assert_eq!(secs(1_000_000_000), Some(1));
+        assert_eq!(secs(1_000_000_001), Some(2));
+        let never = Decision::Deny(Denial::new(Wait::Never, 3, Span::SECOND));
+        assert_eq!(
+            (never.retry_after(), never.retry_after_secs()),
+            (None, None)
+        );
+        assert_eq!(Decision::allowed(1).retry_after_secs(), None);
+    }
+
+    #[test]
+    fn a_denial_is_an_error() {
+        fn ask() -> Result<u32, Box<dyn std::error::Error>> {
+            let grant = Decision::Deny(Denial::new(Wait::Never, 3, Span::SECOND)).into_result()?;
+            Ok(grant.remaining)
+        }
+        let denial = ask().map_err(|error| error.to_string());
+        assert!(denial.is_err_and(|text| text.contains("ever allows")));
+        assert_eq!(
+            Decision::allowed(7).into_result(),
+            Ok(Grant::new(7, Span::ZERO))
+        );
     }
 }
