@@ -2,6 +2,7 @@
 
 use crate::chore::Chore;
 use crate::step::Step;
+use crate::tools;
 
 pub(crate) const CHORE: Chore = Chore {
     name: "bench",
@@ -13,6 +14,7 @@ fn run(args: &[String]) -> Result<(), String> {
     if let [first, rest @ ..] = args
         && first == "redis"
     {
+        tools::ensure_debian("redis-server", "redis-server")?;
         let run = ["bench", "-p", "tollgate-redis", "--bench", "redis", "--"];
         return Step::cargo("bench redis", &run).args(rest).run();
     }
