@@ -12,6 +12,7 @@ pub(crate) const CHORE: Chore = Chore {
     run,
 };
 
+/// Runs every step, whatever fails, and reports on all of them.
 fn run(args: &[String]) -> Result<(), String> {
     no_arguments(args)?;
     let start = Instant::now();

@@ -2,8 +2,10 @@
 
 use std::fs;
 
+use xtask::source::root;
+
 use crate::chore::Chore;
-use crate::step::{Step, root, target};
+use crate::step::{Step, target};
 use crate::tools;
 
 pub(crate) const CHORE: Chore = Chore {
@@ -16,6 +18,7 @@ const PROGRAM: &str = "cargo-fuzz";
 const VERSION: &str = "0.13.2";
 const SECONDS: u64 = 60;
 
+/// Fuzzes every target, or those named, each for the given time.
 fn run(args: &[String]) -> Result<(), String> {
     let (seconds, named) = match args {
         [option, seconds, named @ ..] if option == "--seconds" => {

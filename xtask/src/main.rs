@@ -30,11 +30,13 @@ mod fuzz;
 
 mod bench;
 
+mod map;
+
 use std::process::ExitCode;
 
 use chore::Chore;
 
-const CHORES: [Chore; 10] = [
+const CHORES: [Chore; 11] = [
     ci::CHORE,
     loom::CHORE,
     asan::CHORE,
@@ -45,6 +47,7 @@ const CHORES: [Chore; 10] = [
     miri::CHORE,
     fuzz::CHORE,
     bench::CHORE,
+    map::CHORE,
 ];
 
 fn main() -> ExitCode {

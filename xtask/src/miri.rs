@@ -10,6 +10,7 @@ pub(crate) const CHORE: Chore = Chore {
     run,
 };
 
+/// Runs the tests under Miri, or says how to get it.
 fn run(args: &[String]) -> Result<(), String> {
     no_arguments(args)?;
     if !tools::answers("cargo", &["miri", "--version"]) {

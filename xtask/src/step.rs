@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use xtask::source::root;
+
 /// A command that is about to run.
 pub(crate) struct Step {
     name: &'static str,
@@ -25,12 +27,6 @@ pub(crate) struct Outcome {
 pub(crate) struct Tests {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
-}
-
-/// The root of the project.
-pub(crate) fn root() -> &'static Path {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
-    own.parent().unwrap_or(own)
 }
 
 /// Where everything that is built goes: `part` of the target directory.

@@ -1,0 +1,54 @@
+//! The graphs of files: no large cycles, and ARCHITECTURE.md shows what is there.
+
+use std::fs;
+
+use xtask::architecture::{agree, generate, generated_part, page};
+use xtask::file_graph::FileGraph;
+use xtask::workspace::crates;
+
+/// The files of a cycle that may depend on each other: a type, its parts, and their error.
+const CYCLE_FILES_MAX: usize = 3;
+/// Crates with a larger cycle, and how large it may be. A number here only shrinks.
+const LARGE_CYCLES: [(&str, usize); 7] = [
+    ("attack", 8),
+    ("bench", 7),
+    ("memory", 4),
+    ("redis", 32),
+    ("rules", 4),
+    ("simulation", 4),
+    ("tollgate", 4),
+];
+
+#[test]
+fn few_files_depend_on_each_other_in_a_circle() {
+    let mut problems = Vec::new();
+    for (name, one) in crates() {
+        let excepted = LARGE_CYCLES.iter().find(|(other, _)| *other == name);
+        let allowed = excepted.map_or(CYCLE_FILES_MAX, |(_, files)| *files);
+        let graph = FileGraph::read(&one.folder);
+        let cycles = graph.cycles();
+        let largest = cycles.first().map_or(0, Vec::len);
+        if largest > allowed {
+            let files = cycles[0].join(", ");
+            problems.push(format!(
+                "{name}: {largest} files use each other in a circle, {allowed} at most: {files}"
+            ));
+        }
+        if excepted.is_some() && largest <= CYCLE_FILES_MAX {
+            problems.push(format!(
+                "{name}: no cycle of more than {CYCLE_FILES_MAX} files: remove it from LARGE_CYCLES"
+            ));
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn the_architecture_page_has_the_map() {
+    let text = fs::read_to_string(page()).expect("the page exists");
+    let part = generated_part(&text).expect("the page has the lines around the generated part");
+    assert!(
+        agree(part, &generate()),
+        "ARCHITECTURE.md is outdated: run `cargo xtask map --write`"
+    );
+}
