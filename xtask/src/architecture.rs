@@ -76,7 +76,10 @@ pub fn write() -> Result<(), String> {
     let shown = path.display();
     let text = fs::read_to_string(&path).map_err(|error| format!("{shown}: {error}"))?;
     let part = generated_part(&text).ok_or(format!("{shown}: no lines {BEGIN}and {END}"))?;
-    let (old, new) = ([BEGIN, part, END].concat(), [BEGIN, &generate(), END].concat());
+    let (old, new) = (
+        [BEGIN, part, END].concat(),
+        [BEGIN, &generate(), END].concat(),
+    );
     let text = text.replacen(&old, &new, 1);
     fs::write(&path, text).map_err(|error| format!("{shown}: {error}"))
 }

@@ -23,12 +23,12 @@ const UNDOCUMENTED: [(&str, usize); 13] = [
     ("bench", 10),
     ("crates/behaviour", 3),
     ("crates/cli", 8),
-    ("crates/memory", 2),
-    ("crates/redis", 23),
+    ("crates/listen", 4),
+    ("crates/redis", 24),
     ("crates/replay", 12),
     ("crates/rls", 1),
     ("crates/rules", 25),
-    ("crates/server", 20),
+    ("crates/server", 16),
     ("crates/simulation", 14),
     ("crates/testbed", 3),
     ("fuzz", 1),
@@ -38,7 +38,8 @@ const POLLS: &str = "waits for a condition of a real process, between looks, up 
 const VIRTUAL: &str = "in virtual time";
 const LOAD: &str = "asks real servers at a given rate, or leaves a fault or a lease its time";
 /// The files whose tests may sleep, and why.
-const SLEEPS: [(&str, &str); 22] = [
+const SLEEPS: [(&str, &str); 23] = [
+    ("crates/redis/src/driver/tests.rs", VIRTUAL),
     ("crates/redis/src/nodes.rs", VIRTUAL),
     ("crates/redis/src/session/tests.rs", VIRTUAL),
     ("crates/redis/src/trouble/tests.rs", VIRTUAL),

@@ -10,7 +10,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 pub(crate) const PAYLOAD: usize = 60;
 /// Bytes of a block, its link included.
 pub(crate) const BLOCK_BYTES: usize = PAYLOAD + 4;
-/// The most blocks of one arena: their numbers fit [`crate::wide`]'s part of a word.
+/// The most blocks of one arena: their numbers must fit into the 30 bits that [`crate::spill`] has.
 pub(crate) const BLOCKS_MAX: usize = (1 << 30) - 1;
 
 /// The number of a block, from 1.
@@ -31,9 +31,9 @@ struct Block {
 pub(crate) struct Arena {
     blocks: Box<[Block]>,
     /// The first free block (low half) and how often the list has changed (high half), so that a
-    /// block that was taken and given back meanwhile is not mistaken for one that never left.
+    /// block that was taken and returned meanwhile is noticed (the ABA problem).
     free: AtomicU64,
-    /// Blocks from here on were never handed out.
+    /// Blocks from this index on were never handed out.
     fresh: AtomicU32,
     in_use: AtomicU64,
 }
@@ -83,7 +83,7 @@ impl Arena {
         self.in_use.load(Ordering::Relaxed)
     }
 
-    /// A block for the caller alone, whatever its bytes say; `None` if there is none left.
+    /// Allocates a block, whose bytes may be anything; `None` if none is free.
     pub(crate) fn take(&self) -> Option<BlockId> {
         let block = self.take_used().or_else(|| self.take_fresh())?;
         self.in_use.fetch_add(1, Ordering::Relaxed);
@@ -91,19 +91,19 @@ impl Arena {
     }
 
     fn take_used(&self) -> Option<BlockId> {
-        // Acquire: what the giver did with the block is over.
-        let mut seen = self.free.load(Ordering::Acquire);
+        // Acquire: the previous owner's accesses to the block happen before ours.
+        let mut current = self.free.load(Ordering::Acquire);
         loop {
-            let block = BlockId::new(low(seen))?;
+            let block = BlockId::new(low(current))?;
             let next = self.link(block);
-            let new = join(high(seen).wrapping_add(1), next);
+            let new = join(high(current).wrapping_add(1), next);
             match self
                 .free
-                .compare_exchange_weak(seen, new, Ordering::AcqRel, Ordering::Acquire)
+                .compare_exchange_weak(current, new, Ordering::AcqRel, Ordering::Acquire)
             {
                 Ok(_) => return Some(block),
-                // A rival took or gave a block: the list moved on.
-                Err(now) => seen = now,
+                // Another thread took or returned a block: the list has changed.
+                Err(now) => current = now,
             }
         }
     }
@@ -117,24 +117,24 @@ impl Arena {
         taken.ok().and_then(|fresh| BlockId::new(fresh + 1))
     }
 
-    /// Gives a block back.
+    /// Returns a block.
     pub(crate) fn give(&self, block: BlockId) {
         self.in_use.fetch_sub(1, Ordering::Relaxed);
-        let mut seen = self.free.load(Ordering::Relaxed);
+        let mut current = self.free.load(Ordering::Relaxed);
         loop {
-            self.set_link(block, low(seen));
-            let new = join(high(seen).wrapping_add(1), block.number());
+            self.set_link(block, low(current));
+            let new = join(high(current).wrapping_add(1), block.number());
             match self
                 .free
-                .compare_exchange_weak(seen, new, Ordering::AcqRel, Ordering::Relaxed)
+                .compare_exchange_weak(current, new, Ordering::AcqRel, Ordering::Relaxed)
             {
                 Ok(_) => return,
-                Err(now) => seen = now,
+                Err(now) => current = now,
             }
         }
     }
 
-    /// A number that the block's owner keeps in it.
+    /// The number that the block's owner has stored as its link.
     pub(crate) fn link(&self, block: BlockId) -> u32 {
         self.blocks[block.index()].link.load(Ordering::Relaxed)
     }
@@ -165,7 +165,7 @@ impl Arena {
     }
 }
 
-/// Blocks of zeroes that the operating system hands out page by page, as they are first used.
+/// Zeroed blocks, whose pages the operating system maps when they are first used.
 #[cfg(not(loom))]
 #[expect(unsafe_code, reason = "safe Rust would touch every page")]
 fn zeroed(count: usize) -> Box<[Block]> {
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_come_back_and_never_twice() {
+    fn returned_blocks_are_allocated_again_and_never_twice() {
         let arena = Arena::with_blocks(3);
         let taken: Vec<_> = std::iter::from_fn(|| arena.take()).collect();
         assert_eq!(taken.len(), 3);

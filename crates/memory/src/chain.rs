@@ -1,11 +1,11 @@
-//! A queue of bytes in blocks of the arena, open at both ends.
+//! A double-ended queue of bytes in blocks of the arena.
 //!
-//! The blocks are linked in both directions by one number each: the previous block's exclusive-or
-//! the next one's. Whoever walks comes from a neighbour, so one of the two is known.
+//! The blocks form an XOR linked list: the link of each is the previous block's number XOR the next
+//! one's. A walk comes from a neighbour, so it knows one of the two.
 
 use crate::arena::{Arena, BlockId, PAYLOAD};
 
-/// Blocks that a decision has set aside, given back to the arena when dropped.
+/// Blocks that a decision has reserved, returned to the arena when dropped.
 #[derive(Debug)]
 pub(crate) struct Spares<'a> {
     arena: &'a Arena,
@@ -13,13 +13,13 @@ pub(crate) struct Spares<'a> {
     count: usize,
 }
 
-/// A place between two bytes. A front is never at the end of its block, nor a back at the beginning
-/// of its own, unless the chain is empty.
+/// A position between two bytes. A front is never at the end of its block, nor a back at the
+/// beginning of its own, unless the chain is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct End {
     /// The number of the block, 0 in an empty chain.
     pub(crate) block: u32,
-    /// Bytes before this place in its block.
+    /// Bytes before this position in its block.
     pub(crate) at: usize,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Chain<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walk {
     place: End,
-    /// The block that the walk came from into the present one.
+    /// The block from which the walk came into its current one.
     behind: u32,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Spares<'a> {
         true
     }
 
-    /// Sets a block aside.
+    /// Adds a block to the reserve.
     pub(crate) fn give(&mut self, block: BlockId) {
         self.arena
             .set_link(block, self.first.map_or(0, BlockId::number));
@@ -69,7 +69,7 @@ impl<'a> Spares<'a> {
         self.count += 1;
     }
 
-    /// One of the blocks set aside, which the decision has reserved before it began.
+    /// Takes one of the blocks that were reserved before the decision began.
     pub(crate) fn take(&mut self) -> BlockId {
         let block = self
             .first
@@ -79,7 +79,7 @@ impl<'a> Spares<'a> {
         block
     }
 
-    /// How many blocks are set aside.
+    /// How many blocks are reserved.
     pub(crate) const fn count(&self) -> usize {
         self.count
     }
@@ -114,9 +114,9 @@ impl<'a> Chain<'a> {
         self.front == self.back
     }
 
-    /// Whether there are more than `count` blocks, which is how many are looked at.
+    /// Whether there are more than `count` blocks; visits no more than that.
     pub(crate) fn is_longer_than(&self, count: usize) -> bool {
-        let mut walk = self.walk_on();
+        let mut walk = self.walk_forward();
         for _ in 0..count {
             if walk.place.block == self.back.block {
                 return false;
@@ -126,7 +126,7 @@ impl<'a> Chain<'a> {
         true
     }
 
-    /// Appends one byte, in a block set aside if the last one is full.
+    /// Appends one byte, in a reserved block if the last one is full.
     pub(crate) fn push(&mut self, byte: u8) {
         let arena = self.spares.arena();
         if self.back.block == 0 || self.back.at == PAYLOAD {
@@ -153,23 +153,23 @@ impl<'a> Chain<'a> {
         self.back.at += 1;
     }
 
-    /// A walk from the oldest byte on.
-    pub(crate) const fn walk_on(&self) -> Walk {
+    /// A walk that begins at the oldest byte.
+    pub(crate) const fn walk_forward(&self) -> Walk {
         Walk {
             place: self.front,
             behind: 0,
         }
     }
 
-    /// A walk from the newest byte back.
-    pub(crate) const fn walk_back(&self) -> Walk {
+    /// A walk that begins at the newest byte.
+    pub(crate) const fn walk_backward(&self) -> Walk {
         Walk {
             place: self.back,
             behind: 0,
         }
     }
 
-    /// The byte after the walk's place.
+    /// The byte after the walk's position.
     pub(crate) fn next(&self, walk: &mut Walk) -> Option<u8> {
         if walk.place == self.back {
             return None;
@@ -183,7 +183,7 @@ impl<'a> Chain<'a> {
         Some(byte)
     }
 
-    /// The byte before the walk's place.
+    /// The byte before the walk's position.
     pub(crate) fn previous(&self, walk: &mut Walk) -> Option<u8> {
         if walk.place == self.front {
             return None;
@@ -206,7 +206,7 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// Forgets all bytes before the walk's place.
+    /// Removes all bytes before the walk's position.
     pub(crate) fn cut_front(&mut self, walk: Walk) {
         while self.front.block != walk.place.block {
             self.front.block = self.drop_end(self.front.block);

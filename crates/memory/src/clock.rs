@@ -1,39 +1,40 @@
-//! Where the time comes from.
+//! The machine's clocks, and one for tests.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tollgate_core::{Clock, Moment, Now, Span, Timeline};
 
-use crate::steady::Steady;
+use crate::monotonic::MonotonicClock;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// How often the wall clock is read again.
 const WALL_PERIOD: Span = Span::SECOND;
-/// How much later than at the correction a reader may still have told the time by the old offset.
+/// How much later than the correction a reader may still have used the old offset.
 const SLACK: Span = Span::from_millis(1);
-/// By how much UTC may be ahead of the wall clock: a step back up to this is waited out.
+/// A wall clock that is set back by up to this holds UTC still until the clock has caught up.
 const ABSORBED_MAX: Span = Span::SECOND;
 
 /// This machine's clocks.
 ///
-/// The steady clock is the processor's time stamp counter where there is one. UTC is the steady
-/// clock plus an offset that is read again from the wall clock every second. A wall clock that was
-/// set forward counts at once. One that was set back by up to a second holds UTC still until it has
-/// caught up, so that corrections by NTP never repeat a moment; a larger step back is followed.
+/// The monotonic clock is the processor's time stamp counter where there is one. UTC is the
+/// monotonic clock plus an offset that is read again from the wall clock every second. A step
+/// forward of the wall clock takes effect at once. A step back by up to a second holds UTC still
+/// until the wall clock has caught up, so that corrections by NTP never repeat a moment; a larger
+/// step back is followed.
 #[derive(Debug)]
 pub struct SystemClock {
-    steady: Steady,
-    /// Odd while the two below are being changed.
-    turn: AtomicU64,
-    /// UTC less the steady clock.
+    monotonic: MonotonicClock,
+    /// The sequence number of a seqlock over the next two: odd while they are being changed.
+    sequence: AtomicU64,
+    /// UTC minus the monotonic clock.
     offset: AtomicU64,
-    /// UTC does not show less: the latest moment that was told before a step back that is absorbed.
+    /// The lower bound of UTC: its latest moment before a step back that is absorbed.
     floor: AtomicU64,
-    /// When the wall clock is read again, on the steady clock.
+    /// When the wall clock is read again, on the monotonic clock.
     next_reading: AtomicU64,
 }
 
-/// A clock that stands still until it is told to go on: for tests in virtual time.
+/// A clock that stands still until it is advanced: for tests in virtual time.
 ///
 /// # Example
 ///
@@ -47,7 +48,7 @@ pub struct SystemClock {
 /// ```
 #[derive(Debug, Default)]
 pub struct ManualClock {
-    steady: AtomicU64,
+    monotonic: AtomicU64,
     utc: AtomicU64,
 }
 
@@ -57,11 +58,11 @@ impl SystemClock {
     /// Starts the clock. The first one in a process calibrates the processor's counter, which takes
     /// some milliseconds.
     pub fn new() -> SystemClock {
-        let steady = Steady::new();
-        let offset = wall().since(steady.now());
+        let monotonic = MonotonicClock::new();
+        let offset = wall().since(monotonic.now());
         SystemClock {
-            steady,
-            turn: AtomicU64::new(0),
+            monotonic,
+            sequence: AtomicU64::new(0),
             offset: AtomicU64::new(offset.as_nanos()),
             floor: AtomicU64::new(0),
             next_reading: AtomicU64::new(0),
@@ -70,7 +71,7 @@ impl SystemClock {
 
     #[cold]
     fn read_wall(&self, due: u64) {
-        let next = (self.steady.now() + WALL_PERIOD).as_nanos();
+        let next = (self.monotonic.now() + WALL_PERIOD).as_nanos();
         // Relaxed: it only chooses which thread reads the wall clock.
         let won =
             self.next_reading
@@ -83,33 +84,36 @@ impl SystemClock {
 
     /// Makes UTC follow `wall` from now on; only one thread at a time is here, by the period.
     fn correct(&self, wall: Moment) {
-        let turn = self.turn.load(Ordering::Relaxed);
-        let odd = self
-            .turn
-            .compare_exchange(turn, turn | 1, Ordering::Acquire, Ordering::Relaxed);
-        if odd.is_err() || turn & 1 == 1 {
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        let odd = self.sequence.compare_exchange(
+            sequence,
+            sequence | 1,
+            Ordering::Acquire,
+            Ordering::Relaxed,
+        );
+        if odd.is_err() || sequence & 1 == 1 {
             return;
         }
         fence(Ordering::Release);
-        let steady = self.steady.now();
+        let monotonic = self.monotonic.now();
         let offset = Span::from_nanos(self.offset.load(Ordering::Relaxed));
         let floor = Moment::from_nanos(self.floor.load(Ordering::Relaxed));
-        let told = (steady + offset).max(floor);
-        let ahead = told.since(wall);
+        let utc = (monotonic + offset).max(floor);
+        let ahead = utc.since(wall);
         if ahead > ABSORBED_MAX {
             self.floor.store(0, Ordering::Relaxed);
         } else if ahead > SLACK {
-            // A reader that found the turn even may still be about to read the counter: processors
-            // reorder a counter's reading by nanoseconds, never by as much as this.
-            let floor = (told + SLACK).as_nanos();
+            // A reader that found the sequence even may not have read the counter yet: processors
+            // reorder its reading by nanoseconds, never by as much as `SLACK`.
+            let floor = (utc + SLACK).as_nanos();
             self.floor.store(floor, Ordering::Relaxed);
         }
-        // A wall clock that is behind by no more than that is left to catch up or to fall back.
+        // A wall clock that is behind by less is left alone until it catches up or falls back.
         if ahead.is_zero() || ahead > SLACK {
-            let offset = wall.since(steady).as_nanos();
+            let offset = wall.since(monotonic).as_nanos();
             self.offset.store(offset, Ordering::Relaxed);
         }
-        self.turn.store(turn + 2, Ordering::Release);
+        self.sequence.store(sequence + 2, Ordering::Release);
     }
 }
 
@@ -123,7 +127,7 @@ impl Clock for SystemClock {
     #[inline]
     fn on(&self, timeline: Timeline) -> Moment {
         match timeline {
-            Timeline::Monotonic => self.steady.now(),
+            Timeline::Monotonic => self.monotonic.now(),
             Timeline::Utc => self.now().utc,
         }
     }
@@ -131,26 +135,26 @@ impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Now {
         loop {
-            let turn = self.turn.load(Ordering::Acquire);
+            let sequence = self.sequence.load(Ordering::Acquire);
             let (offset, floor) = (
                 self.offset.load(Ordering::Relaxed),
                 self.floor.load(Ordering::Relaxed),
             );
-            let steady = self.steady.now();
+            let monotonic = self.monotonic.now();
             fence(Ordering::Acquire);
-            if turn & 1 == 1 || self.turn.load(Ordering::Relaxed) != turn {
+            if sequence & 1 == 1 || self.sequence.load(Ordering::Relaxed) != sequence {
                 std::hint::spin_loop();
                 continue;
             }
             let due = self.next_reading.load(Ordering::Relaxed);
-            if steady.as_nanos() >= due {
+            if monotonic.as_nanos() >= due {
                 self.read_wall(due);
-                // Nobody may have asked for UTC for hours.
+                // The wall clock may not have been read for hours.
                 continue;
             }
-            let utc = steady.as_nanos().saturating_add(offset).max(floor);
+            let utc = monotonic.as_nanos().saturating_add(offset).max(floor);
             return Now {
-                monotonic: steady,
+                monotonic,
                 utc: Moment::from_nanos(utc),
             };
         }
@@ -170,21 +174,21 @@ impl ManualClock {
     /// A clock that shows `moment` on both timelines.
     pub fn at(moment: Moment) -> ManualClock {
         ManualClock {
-            steady: AtomicU64::new(moment.as_nanos()),
+            monotonic: AtomicU64::new(moment.as_nanos()),
             utc: AtomicU64::new(moment.as_nanos()),
         }
     }
 
-    /// Moves both clocks on.
+    /// Advances both clocks.
     pub fn advance(&self, span: impl Into<Span>) {
         let span = span.into();
-        self.steady.fetch_add(span.as_nanos(), Ordering::SeqCst);
+        self.monotonic.fetch_add(span.as_nanos(), Ordering::SeqCst);
         self.utc.fetch_add(span.as_nanos(), Ordering::SeqCst);
     }
 
-    /// Sets both clocks, also back: what a store does then is a promise of its own.
+    /// Sets both clocks, also back.
     pub fn set(&self, now: Now) {
-        self.steady
+        self.monotonic
             .store(now.monotonic.as_nanos(), Ordering::SeqCst);
         self.utc.store(now.utc.as_nanos(), Ordering::SeqCst);
     }
@@ -193,7 +197,7 @@ impl ManualClock {
 impl Clock for ManualClock {
     fn now(&self) -> Now {
         Now {
-            monotonic: Moment::from_nanos(self.steady.load(Ordering::SeqCst)),
+            monotonic: Moment::from_nanos(self.monotonic.load(Ordering::SeqCst)),
             utc: Moment::from_nanos(self.utc.load(Ordering::SeqCst)),
         }
     }

@@ -1,20 +1,20 @@
-//! Keys that were refused and have lost their slots since.
+//! Keys that were denied and have lost their slots since (the ghost entries of cache literature).
 //!
-//! A key that hammers recovers now and then, and in a flood its slot is taken by the next new key
-//! at once. When it comes back it looks as new as the flood, and would be pushed out with its first
-//! charge unpaid. So a few bits of every refused key that lost its slot are kept, and a key that
-//! returns is spared from the start. Two keys may be taken for each other here: no decision depends
-//! on it, only who is evicted first.
+//! The key of a client that hammers expires now and then, and in a flood the next new key takes its
+//! slot at once. When it comes back it looks as new as the flood, and would be evicted again, which
+//! lets the client start over. So a few bits of every denied key that lost its slot are stored, and
+//! a key that returns is protected from the start. Two keys may be mistaken for each other here: no
+//! decision depends on it, only the order of eviction.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Buckets for each ghost that is kept: 4 bytes beside 512.
+/// Buckets of the table for each ghost: 4 bytes for 512.
 pub(crate) const BUCKETS_PER_GHOST: usize = 4;
 const GHOSTS_MIN: usize = 16;
 /// Marks in a page of memory.
 const MARKS_A_PAGE: usize = 1024;
 
-/// A part of the fingerprint of some refused keys, the latest at each place.
+/// A part of the fingerprint of some denied keys, the latest at each index.
 #[derive(Debug)]
 pub(crate) struct Ghosts {
     marks: Box<[AtomicU32]>,
@@ -23,11 +23,11 @@ pub(crate) struct Ghosts {
 // === impl Ghosts ===
 
 impl Ghosts {
-    /// As many as befit a table of this many buckets.
-    pub(crate) fn beside(buckets: usize) -> Ghosts {
+    /// Room in proportion to a table of this many buckets.
+    pub(crate) fn for_buckets(buckets: usize) -> Ghosts {
         let count = (buckets / BUCKETS_PER_GHOST).max(GHOSTS_MIN);
         let marks: Box<[AtomicU32]> = (0..count).map(|_| AtomicU32::new(0)).collect();
-        // As in the table: the pages are taken now.
+        // As in the table: touch the pages now.
         marks
             .iter()
             .step_by(MARKS_A_PAGE)
@@ -35,19 +35,19 @@ impl Ghosts {
         Ghosts { marks }
     }
 
-    /// Bytes of all that are kept.
+    /// Bytes of all ghosts.
     pub(crate) fn bytes(&self) -> usize {
         self.marks.len() * size_of::<AtomicU32>()
     }
 
-    /// A refused key has lost its slot.
-    pub(crate) fn remember(&self, fingerprint: u64) {
+    /// Adds a denied key that has lost its slot.
+    pub(crate) fn insert(&self, fingerprint: u64) {
         let (mark, bits) = self.mark(fingerprint);
         mark.store(bits, Ordering::Relaxed);
     }
 
-    /// Whether this key may be one of them.
-    pub(crate) fn know(&self, fingerprint: u64) -> bool {
+    /// Whether this key may have been added.
+    pub(crate) fn contains(&self, fingerprint: u64) -> bool {
         let (mark, bits) = self.mark(fingerprint);
         mark.load(Ordering::Relaxed) == bits
     }

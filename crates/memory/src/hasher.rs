@@ -1,21 +1,21 @@
-//! Keys for this store, hashed under a secret of its own.
+//! Keys of one store, hashed with a secret of its own.
 //!
-//! Whoever sends keys must not be able to aim two of them at one counter, or many at one bucket. So
-//! the hash has a random secret, and an argument that without the secret nothing can be aimed:
+//! A client must not be able to choose two keys that share a counter, or many that share a bucket.
+//! So the hash has a random secret, without which collisions cannot be aimed:
 //!
 //! * A key of any length goes through SipHash-1-3 (Aumasson and Bernstein, 2012), a pseudorandom
-//!   function made for this purpose.
+//!   function designed for this purpose.
 //! * A key that is one integer of up to 64 bits, x, becomes the upper half of `a x + b` modulo
 //!   2^128 with secret `a` and `b`. This family is strongly universal (Dietzfelbinger, 1996):
 //!   whichever two integers are chosen in advance, their hashes are two independent random
-//!   numbers. It takes a nanosecond, where SipHash takes six. Of more than two it promises nothing:
-//!   numbers in even steps have hashes in even steps, and with one secret in twelve thousands of
-//!   them would crowd in a few buckets. So the hash is scattered by a fixed one-to-one function, as
-//!   hash functions end; that makes no two of them equal.
+//!   numbers. It takes a nanosecond, where SipHash takes six. For more than two it guarantees
+//!   nothing: integers in even steps have hashes in even steps, and with one secret in twelve,
+//!   thousands of them would share a few buckets. So the hash ends with a fixed bijection that
+//!   scatters them, which keeps different hashes different.
 //!
-//! Hashes never leave the process, so nobody learns anything about the secrets from them. A key has
-//! 64 bits of hash: any two of n keys are mistaken for each other with a chance below n^2 / 2^65,
-//! for a million keys 3 in 10^8.
+//! Hashes never leave the process, so they reveal nothing about the secrets. A key has 64 bits of
+//! hash: any two of n keys collide with a probability below n^2 / 2^65, for a million keys 3 in
+//! 10^8.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
@@ -25,7 +25,7 @@ use tollgate_core::{Key, KeyHasher};
 /// An odd number with as many ones as zeroes, in no order: 2^64 over the golden ratio.
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Makes the keys of one store, which mean nothing to any other.
+/// Makes the keys of one store; no other store can use them.
 #[derive(Clone)]
 pub struct RandomKeys {
     sip: SipHasher13,
@@ -33,7 +33,7 @@ pub struct RandomKeys {
     summand: u128,
 }
 
-/// One key on its way: an integer as long as nothing follows it, everything else in SipHash.
+/// A key being hashed: a single integer as such, everything else in SipHash.
 struct KeyState<'k> {
     keys: &'k RandomKeys,
     written: Written,
@@ -48,13 +48,13 @@ enum Written {
 // === impl RandomKeys ===
 
 impl RandomKeys {
-    /// A new secret, from the operating system's randomness by way of the standard library's.
+    /// A new secret from the operating system's randomness.
     pub fn new() -> RandomKeys {
         let random = RandomState::new();
         RandomKeys::from_words(std::array::from_fn(|number| random.hash_one(number)))
     }
 
-    /// A given secret: for tests that must repeat.
+    /// A given secret: for reproducible tests.
     pub fn with_secret(first: u64, second: u64) -> RandomKeys {
         let sip = SipHasher13::new_with_keys(first, second);
         RandomKeys::from_words(std::array::from_fn(|number| {
@@ -73,7 +73,7 @@ impl RandomKeys {
         }
     }
 
-    /// The key of anything that can be hashed.
+    /// The key of any hashable value.
     #[inline(always)]
     pub fn of<T: Hash + ?Sized>(&self, value: &T) -> Key {
         let mut state = KeyState {
@@ -92,7 +92,7 @@ impl Default for RandomKeys {
 }
 
 impl std::fmt::Debug for RandomKeys {
-    /// Keeps the secret.
+    /// Does not print the secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("RandomKeys")
     }
@@ -101,7 +101,7 @@ impl std::fmt::Debug for RandomKeys {
 impl KeyHasher for RandomKeys {
     fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Key {
         let mut sip = self.sip;
-        // `[u8]` hashes its length first, so the borders between parts count.
+        // `[u8]` hashes its length first, so the boundaries between parts count.
         parts.for_each(|part| part.hash(&mut sip));
         key(sip.finish())
     }
@@ -123,7 +123,7 @@ impl KeyState<'_> {
         }
     }
 
-    /// The state in SipHash, with what was written so far.
+    /// The SipHash state, with everything written so far.
     fn bytes(&mut self) -> &mut SipHasher13 {
         if !matches!(self.written, Written::Bytes(_)) {
             let mut sip = self.keys.sip;
@@ -134,7 +134,7 @@ impl KeyState<'_> {
         }
         match &mut self.written {
             Written::Bytes(sip) => sip,
-            _ => unreachable!("made so on the lines above"),
+            _ => unreachable!("set above"),
         }
     }
 }
@@ -146,7 +146,7 @@ impl Hasher for KeyState<'_> {
             Written::Nothing => self.keys.sip.finish(),
             Written::Integer(integer) => {
                 let product = self.keys.multiplier.wrapping_mul(u128::from(*integer));
-                scattered(upper_half(product.wrapping_add(self.keys.summand)))
+                scatter(upper_half(product.wrapping_add(self.keys.summand)))
             }
             Written::Bytes(sip) => sip.finish(),
         }
@@ -186,10 +186,9 @@ impl Hasher for KeyState<'_> {
     }
 }
 
-/// The same 64 bits in another order of numbers: what differs still does, and numbers in even steps
-/// are so no longer.
+/// A bijection of 64 bits after which numbers in even steps are in even steps no longer.
 #[inline]
-const fn scattered(hash: u64) -> u64 {
+const fn scatter(hash: u64) -> u64 {
     let folded = (hash ^ (hash >> 32)).wrapping_mul(ODD);
     folded ^ (folded >> 32)
 }
@@ -212,19 +211,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_has_another_key_and_what_is_equal_the_same() {
+    fn different_values_have_different_keys_and_equal_values_the_same() {
         let keys = RandomKeys::with_secret(1, 2);
-        let mut seen = HashSet::new();
-        assert!((0..100_000u64).all(|number| seen.insert(keys.of(&number))));
-        assert!((0..10_000u64).all(|number| seen.insert(keys.of(&(number, 0u64)))));
-        assert!((0..10_000u64).all(|number| seen.insert(keys.of(&number.to_string()))));
+        let mut current = HashSet::new();
+        assert!((0..100_000u64).all(|number| current.insert(keys.of(&number))));
+        assert!((0..10_000u64).all(|number| current.insert(keys.of(&(number, 0u64)))));
+        assert!((0..10_000u64).all(|number| current.insert(keys.of(&number.to_string()))));
         assert_eq!(keys.of("alice"), keys.of(&String::from("alice")));
         assert_eq!(keys.of(&7u64), keys.of(&7u64));
         assert_ne!(keys.of(&("a", "bc")), keys.of(&("ab", "c")));
     }
 
     #[test]
-    fn borders_between_parts_count() {
+    fn boundaries_between_parts_count() {
         let keys = RandomKeys::new();
         let key = |parts: &[&str]| keys.key(parts.iter().map(|part| part.as_bytes()));
         assert_ne!(key(&["a", "bc"]), key(&["ab", "c"]));

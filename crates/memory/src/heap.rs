@@ -1,9 +1,9 @@
-//! The process' heap: what the system's allocator keeps for later, given back.
+//! The process's heap: returns memory that the system's allocator holds back.
 //!
-//! glibc keeps memory that was freed, in up to eight arenas for each processor, each of which
-//! reserves 64 MiB of the address space. A service whose load has passed would look as large as at
-//! its peak for ever, and in a small address space the arenas alone would fill it. With other
-//! allocators both functions do nothing.
+//! glibc retains freed memory in up to eight arenas for each processor, each of which reserves
+//! 64 MiB of the address space. After a peak of load a service would stay at its peak size, and in
+//! a small address space the arenas alone would fill it. With other allocators both functions do
+//! nothing.
 
 #![cfg_attr(
     all(target_os = "linux", target_env = "gnu"),
@@ -13,36 +13,36 @@
     )
 )]
 
-/// What an arena reserves of the address space.
+/// How much of the address space an arena reserves.
 const ARENA_BYTES: u64 = 64 << 20;
 /// At most this part of a limited address space is reserved for arenas.
 const ARENAS_PART: u64 = 4;
 
-/// Gives the free memory of all arenas back to the system; whether there was any.
+/// Returns the free memory of all arenas to the system; `true` if there was any.
 ///
-/// Takes each arena's lock in turn: milliseconds for each hundred megabytes, so this belongs to a
-/// thread that nobody waits for.
+/// Takes each arena's lock in turn: milliseconds for each hundred megabytes, so run this on a
+/// thread that nothing waits for.
 pub fn give_back() -> bool {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
         // SAFETY: `malloc_trim` may be called by any thread at any time; it takes the allocator's
         // own locks and touches only pages that the allocator holds as free.
-        let gave = unsafe { libc::malloc_trim(0) };
-        gave == 1
+        let released = unsafe { libc::malloc_trim(0) };
+        released == 1
     }
     #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
     false
 }
 
-/// Bounds the arenas for a process whose address space is limited to `bytes`; returns how many it
-/// may have. To be called before there are threads.
+/// Limits the number of arenas for a process whose address space is limited to `bytes`, and returns
+/// that number. Call it before any thread is started.
 pub fn fit_address_space(bytes: u64) -> u64 {
     let arenas = (bytes / ARENAS_PART / ARENA_BYTES).max(1);
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
         let most = libc::c_int::try_from(arenas).unwrap_or(libc::c_int::MAX);
         // SAFETY: `mallopt` stores the number in the allocator's parameters, under its lock.
-        let _refused = unsafe { libc::mallopt(libc::M_ARENA_MAX, most) };
+        let _result = unsafe { libc::mallopt(libc::M_ARENA_MAX, most) };
     }
     arenas
 }

@@ -2,26 +2,27 @@
 //!
 //! # How it works
 //!
-//! A key's state is one word wherever that is possible: *a moment from which on nothing is
-//! remembered*. A bucket's word is the moment at which it is full again. A window aligned to the
-//! epoch is its end plus the units consumed in it, which are fewer than it has nanoseconds. So a
-//! slot whose moment has passed is free, whatever its limit was and whoever owned it: there is no
-//! sweeper, no growth and no pause. `table.rs` tells where slots are and how they change hands,
-//! `pair.rs` how owner and word change together, `tag.rs` what a slot says about its owner.
+//! A key's state is one word wherever that is possible, and read as a moment that word says *when
+//! the state expires*. A bucket's word is the moment at which it is full again. A window aligned to
+//! the epoch is its end plus the units consumed in it, which are fewer than it has nanoseconds. So
+//! a slot whose moment has passed is free, whatever its limit was and whichever key owned it: there
+//! is no sweeper, no growth and no pause. `table.rs` describes where slots are and how they are
+//! reused, `pair.rs` how owner and word change together, `tag.rs` what a slot records about its
+//! owner.
 //!
-//! A decision on one limit is lock-free: read a slot, ask [`tollgate_core::step`], replace the slot
-//! if it is still the same. For buckets that is compiled into the caller (`memory/quick.rs`), so
-//! that parts of the decision that nobody reads are not computed. A decision on several limits
-//! marks its slots as locked, in the order of the keys, and everybody else who needs one of them
-//! waits the fraction of a microsecond that this takes, or at most until a named bound. States that
-//! are larger than a word live in an arena of 64-byte blocks, reached through the key's slot and
+//! A decision on one limit is lock-free: read a slot, call [`tollgate_core::step`], commit the new
+//! state by compare-and-swap. For buckets this fast path is inlined into the caller
+//! (`memory/fast_path.rs`), so that unused parts of the decision are not computed. A decision on
+//! several limits locks its slots, in the order of the keys; other threads that need one of them
+//! wait, usually for a fraction of a microsecond and at most for a named bound. States that are
+//! larger than a word spill into an arena of 64-byte blocks, reached through the key's slot and
 //! only under its lock.
 //!
 //! # Bytes per key
 //!
-//! `max_keys` buys 24 bytes a key, allocated at the start, in large pages where the system has
-//! them: a slot of 16 bytes, and nearly half a slot of room. What does not fit a word takes blocks
-//! of the arena while the key is remembered:
+//! `max_keys` takes 24 bytes a key, allocated at the start, in large pages where the system has
+//! them: a slot of 16 bytes, and nearly half a slot of spare room. What does not fit a word takes
+//! blocks of the arena while the key is live:
 //!
 //! | algorithm | blocks of 64 bytes | bytes a key, slot included |
 //! |---|---|---|
@@ -39,24 +40,24 @@
 //! # At the bound
 //!
 //! States in the arena have a budget of their own: [`Builder::limits`] sizes it for the limits that
-//! are known, and [`Memory::max_bytes_for`] says what others would take. When it is spent, keys
-//! that are not remembered give their blocks back first; then the cheapest of a few live keys is
-//! evicted, in the order below, and a long log loses its oldest entries instead. A search looks at
-//! a bounded number of keys, and goes on around the arena where the last one ended. A log that
-//! finds nobody to take from is denied with `StoreError::Full`.
+//! are known, and [`Memory::max_bytes_for`] returns what others would take. When it is exhausted,
+//! the blocks of expired keys are freed first; then the least valuable of a few live keys is
+//! evicted, in the order below, and a long log loses its oldest entries instead. A search examines
+//! a bounded number of keys, and continues around the arena where the last one ended. A log for
+//! which no block can be freed gets `StoreError::Full`.
 //!
-//! A key may live in 16 slots. With `max_keys` live keys a simulation of a million loses a few;
-//! `cargo xtask bench` prints how many were lost. With more, an insertion pushes out a key that was
-//! charged only once before one that came back, that one before one that was refused. Every live
-//! key that is lost is counted ([`Stats::evicted_keys`]).
+//! A key may live in 16 slots. With a million live keys and `max_keys` of a million, a simulation
+//! evicts a few; `cargo xtask bench` prints how many. Beyond that, an insertion evicts a key that
+//! was charged only once before one that came back, and that one before one that was denied. Every
+//! eviction of a live key is counted ([`Stats::evicted_keys`]).
 //!
 //! # Trade-offs
 //!
-//! * The memory is there from the start, used or not.
+//! * The table's memory is allocated at the start, used or not.
 //! * On x86-64 a processor with 16-byte atomics and AVX is needed (2011 and later).
-//! * A key is known by 64 bits of hash, keyed at random ([`RandomKeys`] has the arithmetic), not by
-//!   its text.
-//! * Everybody who asks for one hot key changes one word; it is not spread over processors.
+//! * A key is identified by 64 bits of hash, keyed at random ([`RandomKeys`] has the arithmetic),
+//!   not by its text.
+//! * All threads that charge one hot key change one word; it is not sharded over processors.
 
 mod sync;
 
@@ -75,13 +76,13 @@ mod lines;
 
 mod ghosts;
 
-mod spilled;
+mod spilled_slots;
 
 mod tag;
 
 mod pair;
 
-mod wide;
+mod spill;
 
 mod packed_log;
 
@@ -91,7 +92,7 @@ mod arena;
 
 mod hasher;
 
-mod steady;
+mod monotonic;
 
 mod clock;
 

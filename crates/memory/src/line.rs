@@ -2,7 +2,7 @@
 
 use tollgate_core::Now;
 
-use crate::pair::{Pair, Seen};
+use crate::pair::{Pair, SlotValue};
 use crate::tag::{Heat, Tag};
 
 /// Slots in a line.
@@ -19,11 +19,11 @@ pub(crate) struct Line {
     pub(crate) slots: [Pair; SLOTS],
 }
 
-/// What an insertion wants to know about a line, or about the two of a bucket.
+/// How full a line is, or the two of a bucket.
 #[derive(Default)]
 pub(crate) struct Room<'t> {
-    /// A slot whose taking loses nothing.
-    pub(crate) free: Option<(&'t Pair, Seen)>,
+    /// A slot without a live key.
+    pub(crate) free: Option<(&'t Pair, SlotValue)>,
     pub(crate) owned: usize,
     live: usize,
 }
@@ -31,16 +31,16 @@ pub(crate) struct Room<'t> {
 // === impl Line ===
 
 impl Line {
-    /// The slot of the key with this fingerprint, and what it held.
+    /// The slot of the key with this fingerprint, and its current value.
     #[inline(always)]
-    pub(crate) fn find(&self, fingerprint: u64) -> Option<(&Pair, Seen)> {
-        // All are compared before any branch: where a key stands nobody can predict.
+    pub(crate) fn find(&self, fingerprint: u64) -> Option<(&Pair, SlotValue)> {
+        // All are compared before any branch: branches on a key's position are unpredictable.
         let mut matches = Pair::matches(&self.slots, Tag::low(fingerprint));
         while matches != 0 {
-            let slot = &self.slots[first_of(matches)];
-            let seen = slot.load();
-            if seen.tag.is_of(fingerprint) {
-                return Some((slot, seen));
+            let slot = &self.slots[lowest_bit(matches)];
+            let current = slot.load();
+            if current.tag.is_of(fingerprint) {
+                return Some((slot, current));
             }
             // Another key with the same lower half of its fingerprint: one in 2^32.
             matches &= matches - 1;
@@ -48,63 +48,64 @@ impl Line {
         None
     }
 
-    /// The first slot whose key has the lower half of this fingerprint: all but one in 2^32 times
-    /// the key with all of it.
+    /// The first slot whose key has the lower half of this fingerprint, which is the wrong key once
+    /// in 2^32 times.
     #[inline(always)]
-    pub(crate) fn likely(&self, fingerprint: u64) -> Option<&Pair> {
+    pub(crate) fn find_likely(&self, fingerprint: u64) -> Option<&Pair> {
         match Pair::matches(&self.slots, Tag::low(fingerprint)) {
             0 => None,
-            matches => Some(&self.slots[first_of(matches)]),
+            matches => Some(&self.slots[lowest_bit(matches)]),
         }
     }
 
-    /// How much room there is. A slot that nobody owned goes before one whose owner is forgotten,
-    /// and of those the one forgotten first, so that keys that come back find their slots.
+    /// Counts the slots in use and finds a free one. A slot without an owner goes before one whose
+    /// owner has expired, and of those the one that expired first, so that keys that come back find
+    /// their slots.
     pub(crate) fn room(&self, now: Now) -> Room<'_> {
         let mut room = Room::default();
-        let (mut empty, mut forgotten): (_, Option<(&Pair, Seen)>) = (None, None);
+        let (mut empty, mut expired): (_, Option<(&Pair, SlotValue)>) = (None, None);
         for slot in &self.slots {
-            let seen = slot.load();
-            if seen.tag == Tag::default() {
-                empty = empty.or(Some((slot, seen)));
+            let current = slot.load();
+            if current.tag == Tag::default() {
+                empty = empty.or(Some((slot, current)));
                 continue;
             }
             room.owned += 1;
-            let earlier = |(_, other): (_, Seen)| seen.word < other.word;
-            if is_live(seen, now) {
+            let earlier = |(_, other): (_, SlotValue)| current.word < other.word;
+            if is_live(current, now) {
                 room.live += 1;
-            } else if forgotten.is_none_or(earlier) {
-                forgotten = Some((slot, seen));
+            } else if expired.is_none_or(earlier) {
+                expired = Some((slot, current));
             }
         }
-        room.free = empty.or(forgotten);
+        room.free = empty.or(expired);
         room
     }
 }
 
 /// The number of the lowest bit that is set, of those of one line.
 #[inline]
-fn first_of(matches: u32) -> usize {
+fn lowest_bit(matches: u32) -> usize {
     usize::try_from(matches.trailing_zeros()).unwrap_or(0) % SLOTS
 }
 
-/// Whether a slot's key is remembered at `now`; one that an unfinished decision holds counts.
+/// Whether a slot's key is live at `now`; a locked slot counts as live.
 #[inline]
-pub(crate) fn is_live(seen: Seen, now: Now) -> bool {
-    seen.word > now.on(seen.tag.timeline()).as_nanos() || seen.tag.is_locked()
+pub(crate) fn is_live(current: SlotValue, now: Now) -> bool {
+    current.word > now.on(current.tag.timeline()).as_nanos() || current.tag.is_locked()
 }
 
-/// What eviction orders live keys by: the smallest goes first.
-pub(crate) fn standing(seen: Seen, now: Now) -> (Heat, u64) {
-    let now = now.on(seen.tag.timeline()).as_nanos();
-    (seen.tag.heat(), seen.word.saturating_sub(now))
+/// The order in which live keys are evicted: the smallest goes first.
+pub(crate) fn eviction_order(current: SlotValue, now: Now) -> (Heat, u64) {
+    let now = now.on(current.tag.timeline()).as_nanos();
+    (current.tag.heat(), current.word.saturating_sub(now))
 }
 
 // === impl Room ===
 
 impl<'t> Room<'t> {
-    /// The room of a bucket, of which the line with this room is searched before the `other` one.
-    pub(crate) fn with(self, other: Room<'t>) -> Room<'t> {
+    /// The room of a bucket, whose line with this room is searched before the `other` one.
+    pub(crate) fn plus(self, other: Room<'t>) -> Room<'t> {
         Room {
             free: self.free.or(other.free),
             owned: self.owned + other.owned,
@@ -112,8 +113,8 @@ impl<'t> Room<'t> {
         }
     }
 
-    /// What is to be even between the two buckets: live keys where there are many, and below that
-    /// owned slots, so that a key that is asked for again finds its slot.
+    /// What insertions balance between two buckets: live keys where there are many, and below that
+    /// owned slots, so that a key that comes back finds its slot.
     pub(crate) fn weight(&self) -> (usize, usize) {
         (self.live.max(SLOTS), self.owned)
     }

@@ -1,9 +1,10 @@
-//! The memory of the table: zeroed, touched when it is taken, in large pages where there are some.
+//! The memory of the table: zeroed, touched when allocated, in large pages where the system has
+//! them.
 //!
-//! A decision on one of a million keys looks at a random place. With pages of 4 KiB the processor
-//! has to look up where most of these places are, in tables that are out of its cache as well.
+//! Decisions on a million keys access memory at random. With pages of 4 KiB most of these accesses
+//! miss the processor's TLB, and the page tables are out of its cache as well.
 
-#![expect(unsafe_code, reason = "a vector could not be told where to begin")]
+#![expect(unsafe_code, reason = "a vector has no choice of alignment")]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ops::Deref;
@@ -11,7 +12,7 @@ use std::ptr::NonNull;
 
 use crate::line::Line;
 
-/// Bytes of a large page, on the processors that this is for.
+/// Bytes of a large page on x86-64 and ARM.
 const LARGE_PAGE: usize = 2 << 20;
 
 /// A fixed number of lines.
@@ -21,16 +22,16 @@ pub(crate) struct Lines {
     count: usize,
 }
 
-// SAFETY: this owns its lines as a box would, and lines may be shared and sent.
+// SAFETY: this owns its lines like a box, and lines are `Send` and `Sync`.
 unsafe impl Send for Lines {}
 
-// SAFETY: as above; all that a reference gives is references to lines.
+// SAFETY: as above; a reference to this only yields references to lines.
 unsafe impl Sync for Lines {}
 
 // === impl Lines ===
 
 impl Lines {
-    /// `count` lines that nobody owns; at least one.
+    /// Allocates `count` empty lines; at least one.
     pub(crate) fn zeroed(count: usize) -> Lines {
         let layout = Lines::layout(count);
         // SAFETY: the layout is not empty.
@@ -60,7 +61,7 @@ impl Deref for Lines {
 
     #[inline]
     fn deref(&self) -> &[Line] {
-        // SAFETY: so many lines begin there, valid since `zeroed`, and live as long as `self`.
+        // SAFETY: `count` lines begin at `first`, valid since `zeroed`, and live as long as `self`.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }
     }
 }
@@ -72,8 +73,8 @@ impl Drop for Lines {
     }
 }
 
-/// Asks for large pages in place of all small ones that lie wholly inside. A wish: a system that
-/// has none, or says no, takes small ones.
+/// Asks for large pages in place of the small ones. Only a hint: without large pages the system
+/// uses small ones.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn prefer_large_pages(first: *mut u8, bytes: usize) {
     let whole = bytes / LARGE_PAGE * LARGE_PAGE;
@@ -90,15 +91,15 @@ const fn prefer_large_pages(_first: *mut u8, _bytes: usize) {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pair::Seen;
+    use crate::pair::SlotValue;
 
     #[test]
-    fn all_lines_are_there_and_nobodys() {
+    fn all_lines_are_allocated_and_empty() {
         for count in [1, 7, LARGE_PAGE / size_of::<Line>() + 3] {
             let lines = Lines::zeroed(count);
             assert_eq!(lines.len(), count);
             let mut slots = lines.iter().flat_map(|line| &line.slots);
-            assert!(slots.all(|slot| slot.load() == Seen::default()));
+            assert!(slots.all(|slot| slot.load() == SlotValue::default()));
         }
     }
 }

@@ -10,29 +10,28 @@ use tollgate_core::{
 use crate::arena::{Arena, BLOCK_BYTES};
 use crate::clock::SystemClock;
 use crate::hasher::RandomKeys;
+use crate::spill;
 use crate::table::Table;
-use crate::wide;
 
 mod builder;
 
-mod hold;
+mod locked;
 
-mod quick;
+mod fast_path;
 
-mod reclaim;
+mod eviction;
 
-mod single;
+mod lock_free;
 
 pub use builder::Builder;
-use quick::Flat;
 
 /// Bytes of the store for each key of `max_keys` whose state fits a word: a slot of 16 bytes, and
-/// nearly half a slot of room so that hardly any key is lost.
+/// nearly half a slot of spare room so that hardly any live key is evicted.
 pub const BYTES_PER_KEY: usize = 24;
-/// By how much readings of one clock that never goes back may differ between threads.
+/// By how much readings of one monotonic clock may differ between threads.
 const SKEW_MAX: Span = Span::from_millis(1);
-/// Decisions of a batch whose memory is asked for ahead of the one that is being made.
-const AHEAD: usize = 16;
+/// How many keys of a batch are prefetched ahead of the one that is being decided.
+const PREFETCHED_MAX: usize = 16;
 
 /// The in-process store.
 ///
@@ -59,27 +58,28 @@ pub struct Memory<C = SystemClock> {
     keys: RandomKeys,
     table: Table,
     arena: Arena,
-    /// Keys that there is to be room for.
+    /// How many live keys the store is sized for.
     max_keys: usize,
-    /// Where the search for memory that nobody needs goes on.
-    hand: AtomicUsize,
+    /// The slot at which the next search for arena blocks to free begins.
+    clock_hand: AtomicUsize,
 }
 
-/// What a store holds, at one moment.
+/// The size of a store's contents at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stats {
-    /// Keys that are remembered now.
+    /// Keys that are live now.
     pub live_keys: u64,
     /// Live keys that were evicted since the store was built, and logs that lost their oldest
     /// entries, for their memory.
     pub evicted_keys: u64,
     /// Bytes of the states that are larger than a word.
     pub arena_bytes: u64,
-    /// Bytes that the store may use, all told.
+    /// Bytes that the store may use in total.
     pub bytes_max: u64,
 }
 
-/// The time of one decision: a reading, and the clock to read again where that can be done.
+/// The time of one decision: a reading, and the clock to read again unless the caller gave the
+/// time.
 pub(crate) struct Time<'c> {
     now: Now,
     clock: Option<&'c dyn Clock>,
@@ -88,20 +88,20 @@ pub(crate) struct Time<'c> {
 // === impl Memory ===
 
 impl Memory {
-    /// A store yet to be sized.
+    /// Starts to build a store.
     pub fn builder() -> Builder {
         Builder::new()
     }
 }
 
 impl<C: Clock> Memory<C> {
-    /// The key of anything that can be hashed, for this store alone.
+    /// The key of any hashable value. It is valid in this store only.
     #[inline]
     pub fn key_of<T: std::hash::Hash + ?Sized>(&self, value: &T) -> Key {
         self.keys.of(value)
     }
 
-    /// One limit, one cost, now.
+    /// Decides on one limit and one cost, now.
     ///
     /// # Errors
     ///
@@ -109,14 +109,7 @@ impl<C: Clock> Memory<C> {
     /// a [`Decision`].
     #[inline(always)]
     pub fn check(&self, charge: &Charge<'_>) -> Result<Decision, StoreError> {
-        let place = self.table.place(charge.key);
-        self.table.prefetch(place);
-        let steady = || self.clock.on(Timeline::Monotonic);
-        match self.check_quickly(place, charge, steady) {
-            Some(decision) => Ok(decision),
-            // A copy, so that what is asked stays in registers unless it is needed here.
-            None => self.check_anew(place, *charge).map(Flat::into_decision),
-        }
+        self.decide_one_now(charge)
     }
 
     /// As [`Memory::check`], at a given time.
@@ -125,57 +118,58 @@ impl<C: Clock> Memory<C> {
     ///
     /// As [`Memory::check`].
     pub fn check_at(&self, now: Now, charge: &Charge<'_>) -> Result<Decision, StoreError> {
-        self.check_timed(charge, &mut Time::fixed(now))
+        self.decide_one(charge, &mut Time::fixed(now))
     }
 
-    /// Many independent questions at one time, one answer each, in their order: the memory of the
-    /// next ones is fetched while the present one is decided.
+    /// Decides on many independent charges at one reading of the clock and appends one answer for
+    /// each, in their order. The slots of the next charges are prefetched while the current one is
+    /// decided.
     pub fn check_batch(
         &self,
         charges: &[Charge<'_>],
         answers: &mut Vec<Result<Decision, StoreError>>,
     ) {
         answers.reserve(charges.len());
-        let mut asked = charges.iter();
+        let mut remaining = charges.iter();
         let keys = charges.iter().map(|charge| charge.key);
-        let charge = |_key| *asked.next().expect("as many as there are keys");
+        let charge = |_key| *remaining.next().expect("as many as there are keys");
         self.check_each(keys, charge, |answer| answers.push(answer));
     }
 
-    /// As [`Memory::check_batch`], for whoever needs neither list: `charge` says what is asked of
-    /// each key, in their order, and `told` hears the answers, in the same order.
+    /// As [`Memory::check_batch`], without lists: `charge` returns the charge for each key, in
+    /// their order, and `on_decision` receives the answers, in the same order.
     #[inline]
     pub fn check_each<'c>(
         &self,
         keys: impl IntoIterator<Item = Key>,
         mut charge: impl FnMut(Key) -> Charge<'c>,
-        mut told: impl FnMut(Result<Decision, StoreError>),
+        mut on_decision: impl FnMut(Result<Decision, StoreError>),
     ) {
         let mut time = Time::of(&self.clock);
         let mut keys = keys.into_iter().fuse();
-        let mut ahead = [Key::from_bits(0); AHEAD];
+        let mut prefetched = [Key::from_bits(0); PREFETCHED_MAX];
         let mut waiting = 0;
-        for key in keys.by_ref().take(AHEAD) {
+        for key in keys.by_ref().take(PREFETCHED_MAX) {
             self.table.prefetch(self.table.place(key));
-            ahead[waiting] = key;
+            prefetched[waiting] = key;
             waiting += 1;
         }
         let mut oldest = 0;
         while waiting > 0 {
-            let key = ahead[oldest];
+            let key = prefetched[oldest];
             match keys.next() {
                 Some(next) => {
                     self.table.prefetch(self.table.place(next));
-                    ahead[oldest] = next;
+                    prefetched[oldest] = next;
                 }
                 None => waiting -= 1,
             }
-            oldest = (oldest + 1) % AHEAD;
-            told(self.check_timed(&charge(key), &mut time));
+            oldest = (oldest + 1) % PREFETCHED_MAX;
+            on_decision(self.decide_one(&charge(key), &mut time));
         }
     }
 
-    /// All or nothing over `charges`, now.
+    /// Decides all or nothing over `charges`, now.
     ///
     /// # Errors
     ///
@@ -184,7 +178,7 @@ impl<C: Clock> Memory<C> {
         self.decide_within(charges, &mut Time::of(&self.clock))
     }
 
-    /// All or nothing over `charges`, at a given time.
+    /// Decides all or nothing over `charges`, at a given time.
     ///
     /// # Errors
     ///
@@ -198,11 +192,11 @@ impl<C: Clock> Memory<C> {
         &self.clock
     }
 
-    /// What [`Builder::max_bytes`] would have to be for `max_keys` keys of this limit, if the store
-    /// is too small for them: then live keys are evicted before there are so many. `None` if it has
-    /// room for them.
+    /// The value of [`Builder::max_bytes`] that `max_keys` keys of this limit would need, if the
+    /// store is too small for them and would evict live keys earlier. `None` if it has room for
+    /// them.
     pub fn max_bytes_for(&self, limit: &Limit) -> Option<usize> {
-        let needed = self.max_keys.saturating_mul(wide::bytes_max(limit));
+        let needed = self.max_keys.saturating_mul(spill::bytes_max(limit));
         let is_short = needed > self.arena.bytes();
         is_short.then(|| needed.saturating_add(builder::table_bytes(self.max_keys)))
     }
@@ -213,7 +207,7 @@ impl<C: Clock> Memory<C> {
         self.table.evicted()
     }
 
-    /// What the store holds. Looks at every slot: for a report, not for every request.
+    /// Counts what the store contains. Reads every slot: for a report, not for every request.
     pub fn stats(&self) -> Stats {
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         let block = count(BLOCK_BYTES);
@@ -231,7 +225,7 @@ impl<C: Clock> Memory<C> {
         time: &mut Time<'_>,
     ) -> Result<Verdict, StoreError> {
         if let [charge] = charges {
-            let decision = self.check_timed(charge, time)?;
+            let decision = self.decide_one(charge, time)?;
             return Ok(Verdict::of_one(charge, decision));
         }
         self.decide_all(&Bill::new(charges)?, time)
@@ -273,12 +267,13 @@ impl<'c> Time<'c> {
         self.now.on(limit.timeline())
     }
 
-    /// Goes on to the moment at which a state was written by a reading a little ahead of this one.
+    /// Advances to the moment at which a state was written, if that is a little ahead of this
+    /// reading.
     ///
-    /// The counters of two processors differ, and a processor may read its own before what stands
-    /// in front of it in the program. A clock that never goes back has shown that moment already,
-    /// so this decision is made by it. A state from further ahead was written before the clock was
-    /// set back: [`tollgate_core::Usage::settle`] mends it.
+    /// The counters of two processors differ, and a processor may read its own before preceding
+    /// instructions have run. A monotonic clock has already shown that moment, so this decision may
+    /// use it. A state from further ahead was written before the clock was set back:
+    /// [`tollgate_core::Usage::settle`] corrects it.
     fn catch_up(&mut self, limit: &Limit, written: Moment) {
         if self.clock.is_none() {
             return;
@@ -292,7 +287,7 @@ impl<'c> Time<'c> {
         }
     }
 
-    /// Reads the clock again; says whether there is one.
+    /// Reads the clock again; returns whether there is one.
     fn refresh(&mut self) -> bool {
         if let Some(clock) = self.clock {
             self.now = clock.now();

@@ -1,4 +1,4 @@
-//! A sliding log in blocks of the arena: a byte or a few for each admitted request.
+//! A sliding log in blocks of the arena: one to a few bytes for each allowed request.
 //!
 //! An entry is written as the time since the entry before it, in nanoseconds, shifted left by one
 //! bit, in groups of seven bits with the lowest first (LEB128). If it stands for more than one
@@ -14,19 +14,19 @@ use crate::chain::{Chain, End, Spares, Walk};
 const ENTRY_BYTES_MAX: usize = 13;
 /// Entries that one decision adds at most: a refund that splits one, and a charge.
 const PUSHES_MAX: usize = 2;
-// So one block that is set aside is enough for any decision.
+// So one reserved block is enough for any decision.
 const _: () = assert!(PUSHES_MAX * ENTRY_BYTES_MAX <= PAYLOAD);
 
-/// A log of more blocks than this is shortened for the sake of its memory, and not forgotten.
+/// A log of more blocks than this loses its oldest entries in place of being evicted.
 const LONG: usize = 8;
-/// By how many blocks.
+/// How many blocks it loses at a time.
 const SHORTENED_BY: usize = 2;
 
 /// The entries of one key's log.
 #[derive(Debug)]
 pub(crate) struct PackedLog<'a> {
     chain: Chain<'a>,
-    /// The block that the ends are written down in while nobody decides; none for a fresh key.
+    /// The block that stores both ends between decisions; none for a fresh key.
     head: Option<BlockId>,
     oldest: Moment,
     newest: Moment,
@@ -53,7 +53,7 @@ impl<'a> PackedLog<'a> {
         }
     }
 
-    /// The log whose ends were written down in `head` by [`PackedLog::close`].
+    /// The log whose ends [`PackedLog::close`] has stored in `head`.
     pub(crate) fn open(spares: Spares<'a>, head: BlockId) -> PackedLog<'a> {
         let arena = spares.arena();
         let word = |at| u64::from_le_bytes(arena.bytes_at(head, at));
@@ -80,7 +80,7 @@ impl<'a> PackedLog<'a> {
         self.chain.spares.reserve(head + 1)
     }
 
-    /// Writes the ends down and says where; an empty log leaves nothing behind.
+    /// Stores the ends and returns in which block; an empty log frees all its blocks.
     pub(crate) fn close(mut self) -> Option<BlockId> {
         if self.units == 0 {
             if let Some(head) = self.head.take() {
@@ -97,13 +97,13 @@ impl<'a> PackedLog<'a> {
             arena.set_bytes(head, at, end.block.to_le_bytes());
             arena.set_byte(head, at + 4, u8::try_from(end.at).unwrap_or(u8::MAX));
         }
-        // What is written down is the slot's from here on.
+        // The slot owns the blocks from here on.
         (self.chain.front, self.chain.back, self.head) = (End::default(), End::default(), None);
         Some(head)
     }
 
-    /// Gives up the oldest entries for their blocks, if the log is long; says whether it is. The
-    /// log stays where it is.
+    /// Removes the oldest entries to free blocks, if the log is long; returns whether it is. The
+    /// head stays in its block.
     pub(crate) fn shorten(mut self) -> bool {
         let is_long = self.chain.is_longer_than(LONG);
         while is_long && self.chain.spares.count() < SHORTENED_BY {
@@ -113,30 +113,30 @@ impl<'a> PackedLog<'a> {
         is_long
     }
 
-    /// The most blocks that the log of a key takes under `limit`, all told.
+    /// The most blocks that the log of a key takes under `limit`, the head included.
     ///
-    /// An entry takes the more bytes the longer the pause before it, but only by the logarithm: as
-    /// many as fit are longest together with even pauses.
+    /// An entry's bytes grow with the logarithm of the pause before it, so a full log takes most
+    /// with even pauses.
     pub(crate) fn blocks_max(limit: &Limit) -> usize {
         let entries = u64::from(limit.capacity());
         let pause = limit.window().as_nanos() / entries.max(1);
         let bits = u64::from((pause.saturating_mul(2) | 1).ilog2()) + 1;
         let bytes = entries.saturating_mul(7 + bits).div_ceil(7);
         let blocks = bytes.div_ceil(u64::try_from(PAYLOAD).unwrap_or(u64::MAX));
-        // The head, and a block of which the first entries have left.
+        // The head, and a first block whose oldest entries were removed.
         usize::try_from(blocks)
             .unwrap_or(usize::MAX)
             .saturating_add(2)
     }
 
-    /// Takes over blocks that were set aside elsewhere.
+    /// Takes over blocks that were reserved elsewhere.
     pub(crate) fn adopt(&mut self, spares: &mut Spares<'a>) {
         std::mem::swap(&mut self.chain.spares, spares);
     }
 
-    /// Gives up every entry and block.
+    /// Removes every entry and frees every block.
     pub(crate) fn clear(&mut self) {
-        self.chain.cut_front(self.chain.walk_back());
+        self.chain.cut_front(self.chain.walk_backward());
         if let Some(head) = self.head.take() {
             self.chain.spares.give(head);
         }
@@ -208,7 +208,7 @@ impl<'a> PackedLog<'a> {
 }
 
 impl Drop for PackedLog<'_> {
-    /// A log that was not closed leaves nothing behind.
+    /// A log that was not closed frees its blocks.
     fn drop(&mut self) {
         self.clear();
     }
@@ -220,7 +220,7 @@ impl Entries for PackedLog<'_> {
     }
 
     fn oldest(&self) -> Option<LogEntry> {
-        let step = self.next_step(&mut self.chain.walk_on())?;
+        let step = self.next_step(&mut self.chain.walk_forward())?;
         Some(LogEntry {
             at: self.oldest,
             units: step.units,
@@ -228,7 +228,7 @@ impl Entries for PackedLog<'_> {
     }
 
     fn newest(&self) -> Option<LogEntry> {
-        let step = self.previous_step(&mut self.chain.walk_back())?;
+        let step = self.previous_step(&mut self.chain.walk_backward())?;
         Some(LogEntry {
             at: self.newest,
             units: step.units,
@@ -236,11 +236,11 @@ impl Entries for PackedLog<'_> {
     }
 
     fn iter(&self) -> impl Iterator<Item = LogEntry> {
-        let mut walk = self.chain.walk_on();
+        let mut walk = self.chain.walk_forward();
         let mut at = None;
         std::iter::from_fn(move || {
             let step = self.next_step(&mut walk)?;
-            // The oldest entry's own pause counts from one that is no longer there.
+            // The oldest entry's own pause counts from an entry that was removed.
             let next = at.map_or(self.oldest, |at: Moment| at + step.since);
             at = Some(next);
             Some(LogEntry {
@@ -263,7 +263,7 @@ impl Entries for PackedLog<'_> {
     }
 
     fn pop_newest(&mut self) -> Option<LogEntry> {
-        let mut walk = self.chain.walk_back();
+        let mut walk = self.chain.walk_backward();
         let step = self.previous_step(&mut walk)?;
         let entry = LogEntry {
             at: self.newest,
@@ -276,7 +276,7 @@ impl Entries for PackedLog<'_> {
     }
 
     fn pop_oldest(&mut self) -> Option<LogEntry> {
-        let mut walk = self.chain.walk_on();
+        let mut walk = self.chain.walk_forward();
         let step = self.next_step(&mut walk)?;
         let entry = LogEntry {
             at: self.oldest,
@@ -296,8 +296,8 @@ impl Entries for PackedLog<'_> {
             return;
         }
         // Moments before the origin become the origin, so the pauses between them shrink: the
-        // entries are written anew, into the same blocks and no more of them. So near to the origin
-        // of a clock there are few.
+        // entries are rewritten, which takes no more blocks than before. So near to the origin of a
+        // clock there are few.
         let entries: Vec<LogEntry> = std::iter::from_fn(|| self.pop_oldest()).collect();
         for entry in entries {
             self.push_newest(LogEntry {

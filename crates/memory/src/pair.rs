@@ -1,8 +1,8 @@
-//! Two words that change together: who owns a slot, and what is remembered.
+//! Two words that change together: the owner of a slot and its state.
 //!
-//! A slot ([`Pair`]) is read and replaced as a whole, so that a word is never changed without proof
-//! whose it is. It has three forms, each in its file: the instructions of x86-64, those that
-//! `portable-atomic` finds on other processors, and the model checker's.
+//! A slot ([`Pair`]) is read and replaced as a whole, so that a word is never changed after its
+//! slot has gone to another key. There are three implementations, each in its file: instructions of
+//! x86-64, `portable-atomic` for other processors, and the model checker's.
 
 use crate::tag::Tag;
 
@@ -20,11 +20,11 @@ mod cell;
 
 pub(crate) use cell::Pair;
 
-/// What a slot held at one moment.
+/// The value of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
-    /// Whose it is.
+pub(crate) struct SlotValue {
+    /// The owner.
     pub(crate) tag: Tag,
-    /// What is remembered: a moment from which on nothing is.
+    /// The owner's state. Read as a moment, it says when that state expires.
     pub(crate) word: u64,
 }

@@ -7,73 +7,72 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, f
 
 use tollgate_core::StoreError;
 
-/// How often a thread looks again for another's unfinished decision to end before it gives up.
+/// How often a thread waits for another thread's lock before it fails.
 ///
-/// What is waited for takes well under a microsecond; only a thread that was suspended in the
-/// middle of it makes anybody wait for longer, at most for about a second.
+/// A lock is held for well under a microsecond, unless its owner was suspended meanwhile. All waits
+/// together last for about a second at most.
 #[cfg(not(loom))]
-pub(crate) const LOOKS_MAX: u32 = SPINS_MAX + YIELDS_MAX + SLEEPS_MAX;
+pub(crate) const WAITS_MAX: u32 = SPINS_MAX + YIELDS_MAX + SLEEPS_MAX;
 #[cfg(loom)]
-pub(crate) const LOOKS_MAX: u32 = 1 << 13;
-/// How many of these looks are made without giving the processor away.
+pub(crate) const WAITS_MAX: u32 = 1 << 13;
+/// How many of these waits spin.
 #[cfg(not(loom))]
 const SPINS_MAX: u32 = 64;
-/// How many after those give it to whoever wants it.
+/// How many after those yield the processor.
 #[cfg(not(loom))]
 const YIELDS_MAX: u32 = 256;
-/// How many after those sleep, so that many who wait leave the processors to the one that they wait
-/// for.
+/// How many after those sleep, so that many waiting threads leave the processors to the lock's
+/// owner.
 #[cfg(not(loom))]
 const SLEEPS_MAX: u32 = 1 << 13;
 #[cfg(not(loom))]
 const SLEEP: std::time::Duration = std::time::Duration::from_micros(100);
-/// Pauses of the processor for which a thread stands aside at first.
+/// How many spin-loop hints the first retries back off for.
 #[cfg(not(loom))]
-const PAUSES: u32 = 16;
-/// After how many turns that doubles, and how often: two processors need no more, sixty do.
+const SPINS_AT_FIRST: u32 = 16;
+/// After how many retries that doubles, and how often: enough for sixty processors.
 #[cfg(not(loom))]
-const TURNS_A_DOUBLING: u32 = 4;
+const RETRIES_A_DOUBLING: u32 = 4;
 #[cfg(not(loom))]
 const DOUBLINGS_MAX: u32 = 4;
 
-/// A bounded wait for another thread.
+/// A bounded wait for another thread: spins, then yields, then sleeps.
 #[derive(Debug, Default)]
-pub(crate) struct Patience {
-    looks: u32,
+pub(crate) struct Backoff {
+    waits: u32,
 }
 
-/// Leaves a contended place to the others for a moment, which is longer the more often it was
-/// contended before.
+/// Backs off from a contended slot, longer the more retries there were.
 ///
-/// Its line of memory takes longer to come from another processor than ten decisions on it take:
-/// where everybody tries again at once, the line does nothing but travel.
-pub(crate) fn stand_aside(turn: u32) {
+/// To fetch its cache line from another processor takes longer than ten decisions on it: if all
+/// threads retry at once, the line does nothing but travel.
+pub(crate) fn back_off(retry: u32) {
     #[cfg(loom)]
     {
-        let _ = turn;
+        let _ = retry;
         loom::thread::yield_now();
     }
     #[cfg(not(loom))]
-    for _ in 0..PAUSES << (turn / TURNS_A_DOUBLING).min(DOUBLINGS_MAX) {
+    for _ in 0..SPINS_AT_FIRST << (retry / RETRIES_A_DOUBLING).min(DOUBLINGS_MAX) {
         std::hint::spin_loop();
     }
 }
 
-// === impl Patience ===
+// === impl Backoff ===
 
-impl Patience {
-    /// Waits a moment before the next look.
+impl Backoff {
+    /// Waits a moment; fails if it has waited [`WAITS_MAX`] times.
     pub(crate) fn wait(&mut self) -> Result<(), StoreError> {
-        if self.looks == LOOKS_MAX {
+        if self.waits == WAITS_MAX {
             return Err(StoreError::Contended);
         }
-        self.looks += 1;
+        self.waits += 1;
         #[cfg(loom)]
         loom::thread::yield_now();
         #[cfg(not(loom))]
-        if self.looks < SPINS_MAX {
+        if self.waits < SPINS_MAX {
             std::hint::spin_loop();
-        } else if self.looks < SPINS_MAX + YIELDS_MAX {
+        } else if self.waits < SPINS_MAX + YIELDS_MAX {
             std::thread::yield_now();
         } else {
             std::thread::sleep(SLEEP);

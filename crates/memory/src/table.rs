@@ -1,8 +1,8 @@
 //! The line table: where every key's slot is.
 //!
 //! A line of memory has four slots, a bucket is two adjacent lines, and a key may live in two
-//! buckets, in each of which one line is its home. A slot's word is a moment from which on nothing
-//! is remembered, so a slot whose moment has passed is free, whoever owned it: forgetting is not an
+//! buckets, in each of which one line is its home. A slot's word, read as a moment, is when its
+//! state expires. A slot whose moment has passed is free, whichever key owned it: expiry needs no
 //! action, there is no sweeper, and the memory is what was allocated at the start.
 //!
 //! **Finding** compares fingerprints in the first home, where four keys in five are, then in the
@@ -10,52 +10,52 @@
 //! is one 16-byte compare-and-swap of owner and word together, so a charge cannot land on the
 //! slot's next owner. **Inserting** is serialised for each first bucket by a short lock, under
 //! which both buckets are searched again: a key that two threads insert never has two slots. A
-//! slot that an unfinished decision over several limits holds is marked as locked; everybody else
-//! waits for it.
+//! decision over several limits locks its slots; other threads wait for them.
 //!
-//! **Choosing** prefers the first bucket while it is roomy ([`ROOMY_MAX`]), then the emptier of
-//! both, and there the key's home while that has room: so one line of memory is all that most
-//! decisions wait for, and hardly more keys are lost than by always taking the emptiest place.
+//! **Choosing** a free slot prefers the first bucket while it is roomy ([`ROOMY_MAX`]), then the
+//! emptier of both, and there the key's home while that has room. So most decisions wait for one
+//! line of memory only, and hardly more keys are evicted than if the emptiest line were always
+//! taken.
 //!
-//! **Evicting** is for when all sixteen are live, and every key that is lost is counted. Keys that
-//! were charged only once go first ([`Heat`]), in the order in which a hand passes over their
-//! slots: whoever comes back within a dozen insertions is found, however short its window is beside
-//! the flood's. Then goes who came back, then who was refused, among equals the one that would have
-//! been forgotten first. A refused key that has lost its slot is spared when it returns
-//! ([`Ghosts`]).
+//! **Evicting** is for when all sixteen slots are live, and every eviction of a live key is
+//! counted. Keys that were charged only once go first ([`Heat`]), in the order of a clock hand that
+//! passes over their slots: a key that comes back within a dozen insertions is still there, however
+//! short its window is compared with those of a flood. Next go keys that came back, then keys that
+//! were denied, among equals the one that expires first. A denied key that was evicted is protected
+//! when it returns ([`Ghosts`]).
 
 use tollgate_core::{Key, Now, StoreError};
 
 use std::sync::atomic::AtomicU8;
 
 use crate::ghosts::{BUCKETS_PER_GHOST, Ghosts};
-use crate::line::{Line, Room, SLOTS, is_live, standing};
+use crate::line::{Line, Room, SLOTS, eviction_order, is_live};
 use crate::lines::Lines;
-use crate::pair::{Pair, Seen};
-use crate::spilled::Spilled;
-use crate::sync::{AtomicBool, AtomicU64, Ordering, Patience};
+use crate::pair::{Pair, SlotValue};
+use crate::spilled_slots::SpilledSlots;
+use crate::sync::{AtomicBool, AtomicU64, Backoff, Ordering};
 use crate::tag::{Heat, halves};
 
-/// Bytes of a bucket, with its hand, its part of the ghosts and a bit for each slot.
+/// Bytes of a bucket, with its clock hand, its share of the ghosts and a bit for each slot.
 const BUCKET_BYTES: usize = 2 * size_of::<Line>() + 1 + 4 / BUCKETS_PER_GHOST + 2 * SLOTS / 8;
-/// What the bits above the bits of the slots take: one byte in 2^13.
+/// The summary of the slots' bits takes one byte in 2^13.
 const WORDS_SHIFT: u32 = 13;
-/// Up to how many slots in use a bucket is taken without looking whether the other is emptier.
+/// Up to how many owned slots a bucket is taken without checking whether the other is emptier.
 const ROOMY_MAX: usize = SLOTS;
-/// The fewest buckets: so many that a decision on as many keys as there may be in a request never
-/// finds all the places of one of them locked by itself.
+/// The fewest buckets. With these, a decision on the most keys that a request may have never finds
+/// that it has locked all slots of the next key itself.
 #[cfg(not(loom))]
 const BUCKETS_MIN: usize = tollgate_core::CHARGES_MAX;
 #[cfg(loom)]
 const BUCKETS_MIN: usize = 2;
 /// Locks that serialise insertions.
 #[cfg(not(loom))]
-const GATES: usize = 1024;
+const INSERT_LOCKS: usize = 1024;
 #[cfg(loom)]
-const GATES: usize = 2;
+const INSERT_LOCKS: usize = 2;
 /// Bytes of a page of memory, where it is smallest.
 const PAGE: usize = 4096;
-/// How often an insertion that lost its slot to a rival chooses again.
+/// How often an insertion chooses again after another thread took its slot.
 const CHOICES_MAX: u32 = 1024;
 
 /// A fixed number of slots, in which keys come and go.
@@ -63,11 +63,11 @@ const CHOICES_MAX: u32 = 1024;
 pub(crate) struct Table {
     /// Each two make a bucket.
     lines: Lines,
-    /// For each bucket, where the hand stands that evicts new keys.
+    /// For each bucket, the clock hand that evicts new keys.
     hands: Box<[AtomicU8]>,
     ghosts: Ghosts,
-    spilled: Spilled,
-    gates: Box<[AtomicBool]>,
+    spilled: SpilledSlots,
+    insert_locks: Box<[AtomicBool]>,
     evicted: AtomicU64,
 }
 
@@ -80,27 +80,27 @@ pub(crate) struct Place {
     bits: u64,
 }
 
-/// What an insertion displaced.
+/// The result of an insertion.
 #[derive(Debug)]
 pub(crate) struct Inserted<'t> {
     /// The key's new slot.
     pub(crate) slot: &'t Pair,
-    /// What it holds: as was asked, but for the heat.
-    pub(crate) seen: Seen,
-    /// What the slot held before; its wide state is now the inserter's to free.
-    pub(crate) displaced: Seen,
+    /// The slot's value: the inserted one, perhaps with another heat.
+    pub(crate) current: SlotValue,
+    /// The slot's value before; the inserter must free its spilled state.
+    pub(crate) displaced: SlotValue,
 }
 
-/// The lock that serialises insertions of a key; opened when dropped.
-struct Gate<'t>(&'t AtomicBool);
+/// The lock that serialises insertions of a key; unlocked when dropped.
+struct InsertLock<'t>(&'t AtomicBool);
 
 // === impl Table ===
 
 impl Table {
     /// Bytes that a table of any size takes beside its buckets.
-    pub(crate) const FIXED_BYTES: usize = GATES + size_of::<Table>() + 2 * size_of::<u64>();
+    pub(crate) const FIXED_BYTES: usize = INSERT_LOCKS + size_of::<Table>() + 2 * size_of::<u64>();
 
-    /// A table of at most `bytes`, but never of fewer than a handful of buckets.
+    /// A table of at most `bytes`, but of at least [`BUCKETS_MIN`] buckets.
     pub(crate) fn with_bytes(bytes: usize) -> Table {
         let bytes = bytes.saturating_sub(Table::FIXED_BYTES);
         let buckets = (bytes - (bytes >> WORDS_SHIFT)) / BUCKET_BYTES;
@@ -115,7 +115,7 @@ impl Table {
         );
         let buckets = buckets.max(2);
         let hands: Box<[AtomicU8]> = (0..buckets).map(|_| AtomicU8::new(0)).collect();
-        // Zeroes come as pages that are not there yet. Memory is taken now, not in a flood.
+        // Zeroed memory is mapped when it is first touched. Touch it now, not during a flood.
         hands
             .iter()
             .step_by(PAGE)
@@ -123,25 +123,25 @@ impl Table {
         Table {
             lines: Lines::zeroed(2 * buckets),
             hands,
-            ghosts: Ghosts::beside(buckets),
-            spilled: Spilled::beside(2 * buckets * SLOTS),
-            gates: (0..GATES).map(|_| AtomicBool::new(false)).collect(),
+            ghosts: Ghosts::for_buckets(buckets),
+            spilled: SpilledSlots::for_slots(2 * buckets * SLOTS),
+            insert_locks: (0..INSERT_LOCKS).map(|_| AtomicBool::new(false)).collect(),
             evicted: AtomicU64::new(0),
         }
     }
 
-    /// Bytes of all that the table holds.
+    /// Bytes of the whole table.
     pub(crate) fn bytes(&self) -> usize {
-        let beside = self.hands.len() + self.ghosts.bytes() + self.spilled.bytes();
-        size_of_val(&*self.lines) + beside + Table::FIXED_BYTES
+        let side_tables = self.hands.len() + self.ghosts.bytes() + self.spilled.bytes();
+        size_of_val(&*self.lines) + side_tables + Table::FIXED_BYTES
     }
 
-    /// Live keys that an insertion pushed out.
+    /// How many live keys were evicted.
     pub(crate) fn evicted(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
     }
 
-    /// Keys that are remembered at `now`. Looks at every slot.
+    /// Counts the keys that are live at `now`. Reads every slot.
     pub(crate) fn live(&self, now: Now) -> usize {
         self.slots()
             .filter(|slot| is_live(slot.load(), now))
@@ -165,8 +165,8 @@ impl Table {
         line * SLOTS + rest / size_of::<Pair>()
     }
 
-    /// A slot's state is in the arena from now on; the slot was published before.
-    pub(crate) fn note_spilled(&self, slot: &Pair) {
+    /// Records that a slot's state is in the arena. The slot must be published before.
+    pub(crate) fn mark_spilled(&self, slot: &Pair) {
         self.spilled.insert(self.number_of(slot));
     }
 
@@ -175,11 +175,11 @@ impl Table {
         self.spilled.next(from)
     }
 
-    /// The state of the slot with this number was not in the arena.
-    pub(crate) fn forget_spilled(&self, number: usize) {
+    /// Records that the slot with this number was seen without a state in the arena.
+    pub(crate) fn unmark_spilled(&self, number: usize) {
         self.spilled.remove(number, || {
             let tag = self.slot(number).load().tag;
-            tag.is_wide() || tag.is_locked()
+            tag.is_spilled() || tag.is_locked()
         });
     }
 
@@ -191,8 +191,7 @@ impl Table {
         Place { home, bits }
     }
 
-    /// Asks the memory for a key's two homes before they are needed. That of the second one is in
-    /// vain for four keys in five, and still dearer to wait for than to ask for.
+    /// Prefetches a key's two homes; a prefetch costs less than the wait of one key in five.
     #[inline]
     pub(crate) fn prefetch(&self, place: Place) {
         let lines = self.lines.as_ptr();
@@ -200,68 +199,68 @@ impl Table {
         prefetch(lines.wrapping_add(self.second_home(place)));
     }
 
-    /// The key's slot and what it held, if it has one.
+    /// The key's slot and its current value, if it has one.
     #[inline(always)]
-    pub(crate) fn find(&self, place: Place, fingerprint: u64) -> Option<(&Pair, Seen)> {
+    pub(crate) fn find(&self, place: Place, fingerprint: u64) -> Option<(&Pair, SlotValue)> {
         let found = self.lines[place.home].find(fingerprint);
-        found.or_else(|| self.find_away(place, fingerprint))
+        found.or_else(|| self.find_elsewhere(place, fingerprint))
     }
 
-    /// The slot that is likely to be the key's, for whoever looks at the whole owner himself.
+    /// The slot that is likely the key's; the caller must compare the whole fingerprint.
     #[inline(always)]
-    pub(crate) fn likely(&self, place: Place, fingerprint: u64) -> Option<&Pair> {
-        match self.lines[place.home].likely(fingerprint) {
+    pub(crate) fn find_likely(&self, place: Place, fingerprint: u64) -> Option<&Pair> {
+        match self.lines[place.home].find_likely(fingerprint) {
             Some(slot) => Some(slot),
-            None => self.likely_away(place, fingerprint),
+            None => self.find_likely_elsewhere(place, fingerprint),
         }
     }
 
-    /// A slot only: with what it held, the answer would come by way of memory.
+    /// Returns the slot alone: with its value, the result would not fit registers.
     #[inline(never)]
-    fn likely_away(&self, place: Place, fingerprint: u64) -> Option<&Pair> {
-        let mut away = self.away(place).into_iter();
-        away.find_map(|line| self.lines[line].likely(fingerprint))
+    fn find_likely_elsewhere(&self, place: Place, fingerprint: u64) -> Option<&Pair> {
+        let mut lines = self.other_lines(place).into_iter();
+        lines.find_map(|line| self.lines[line].find_likely(fingerprint))
     }
 
-    /// Looks everywhere but in the key's first home.
-    fn find_away(&self, place: Place, fingerprint: u64) -> Option<(&Pair, Seen)> {
-        let mut away = self.away(place).into_iter();
-        away.find_map(|line| self.lines[line].find(fingerprint))
+    /// Searches every line but the key's first home.
+    fn find_elsewhere(&self, place: Place, fingerprint: u64) -> Option<(&Pair, SlotValue)> {
+        let mut lines = self.other_lines(place).into_iter();
+        lines.find_map(|line| self.lines[line].find(fingerprint))
     }
 
-    /// Where the key may be but in its first home, the likeliest line first.
+    /// The lines where the key may be, without its first home, the likeliest first.
     #[inline]
-    fn away(&self, place: Place) -> [usize; 3] {
+    fn other_lines(&self, place: Place) -> [usize; 3] {
         let second = self.second_home(place);
-        [second, beside(place.home), beside(second)]
+        [second, sibling(place.home), sibling(second)]
     }
 
-    /// The line that is the key's home in its second bucket; the first one twice in no table.
+    /// The line that is the key's home in its second bucket, which is never its first bucket.
     #[inline]
     fn second_home(&self, place: Place) -> usize {
-        // All bits count, also those that the fingerprint does not have. So many buckets further
-        // on, at least one and fewer than all; the sum of two lines does not overflow.
+        // All bits count, also those that the fingerprint lacks. The distance is at least one
+        // bucket and less than all of them; the sum of two lines does not overflow.
         let further = spread(place.bits.rotate_left(32), self.lines.len() - 2);
         let second = place.home + (further & !1) + 2;
         second.checked_sub(self.lines.len()).unwrap_or(second)
     }
 
-    /// Gives a key a slot that holds `new`.
+    /// Gives a key a slot with the value `new`.
     ///
-    /// `None`: somebody else has inserted the key meanwhile; look again.
+    /// `None`: another thread has inserted the key meanwhile; search again.
     pub(crate) fn insert(
         &self,
         place: Place,
-        new: Seen,
+        new: SlotValue,
         now: Now,
-        patience: &mut Patience,
+        backoff: &mut Backoff,
     ) -> Result<Option<Inserted<'_>>, StoreError> {
         let fingerprint = new.tag.bits();
-        let gate = self.close_gate(place, patience)?;
-        let is_ghost = self.ghosts.know(new.tag.fingerprint_bits());
+        let insert_lock = self.lock_inserts(place, backoff)?;
+        let is_ghost = self.ghosts.contains(new.tag.fingerprint_bits());
         let new = if is_ghost {
-            Seen {
-                tag: new.tag.with_heat(Heat::Refused),
+            SlotValue {
+                tag: new.tag.with_heat(Heat::Denied),
                 ..new
             }
         } else {
@@ -271,51 +270,57 @@ impl Table {
             if self.find(place, fingerprint).is_some() {
                 return Ok(None);
             }
-            let Some((slot, displaced)) = self.choose(place, now) else {
+            let Some((slot, displaced)) = self.choose_slot(place, now) else {
                 break;
             };
             if slot.replace(displaced, new) {
-                self.lost(displaced, now);
+                self.record_eviction(displaced, now);
                 return Ok(Some(Inserted {
                     slot,
-                    seen: new,
+                    current: new,
                     displaced,
                 }));
             }
         }
-        // Sixteen unfinished decisions hold all the slots: let them end.
-        drop(gate);
-        patience.wait()?;
+        // All sixteen slots are locked by unfinished decisions: let them end.
+        drop(insert_lock);
+        backoff.wait()?;
         Ok(None)
     }
 
-    fn close_gate(&self, place: Place, patience: &mut Patience) -> Result<Gate<'_>, StoreError> {
-        let gate = &self.gates[place.home / 2 % GATES];
-        while gate
+    fn lock_inserts(
+        &self,
+        place: Place,
+        backoff: &mut Backoff,
+    ) -> Result<InsertLock<'_>, StoreError> {
+        let insert_lock = &self.insert_locks[place.home / 2 % INSERT_LOCKS];
+        while insert_lock
             .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
             .is_err()
         {
-            patience.wait()?;
+            backoff.wait()?;
         }
-        Ok(Gate(gate))
+        Ok(InsertLock(insert_lock))
     }
 
-    /// A key has lost its slot: counts it if it was live, and remembers it if it was refused.
-    pub(crate) fn lost(&self, key: Seen, now: Now) {
+    /// Records that a key has lost its slot: counts it if it was live, and adds it to the ghosts if
+    /// it was denied.
+    pub(crate) fn record_eviction(&self, key: SlotValue, now: Now) {
         if is_live(key, now) {
             self.count_eviction();
         }
-        if key.tag.heat() == Heat::Refused {
-            self.ghosts.remember(key.tag.fingerprint_bits());
+        if key.tag.heat() == Heat::Denied {
+            self.ghosts.insert(key.tag.fingerprint_bits());
         }
     }
 
-    /// A live key has lost its state, or a part of it.
+    /// Counts a live key that has lost its state, or a part of it.
     pub(crate) fn count_eviction(&self) {
         self.evicted.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn choose(&self, place: Place, now: Now) -> Option<(&Pair, Seen)> {
+    /// The slot that an insertion takes: a free one, or that of a victim.
+    fn choose_slot(&self, place: Place, now: Now) -> Option<(&Pair, SlotValue)> {
         let first = self.room(place.home, now);
         if first.owned <= ROOMY_MAX {
             return first.free;
@@ -327,18 +332,18 @@ impl Table {
             [second, first]
         };
         let free = lighter.free.or(other.free);
-        free.or_else(|| self.coldest(place, now))
+        free.or_else(|| self.choose_victim(place, now))
     }
 
     /// The room in the bucket of which `home` is a line.
     fn room(&self, home: usize, now: Now) -> Room<'_> {
-        let away = self.lines[beside(home)].room(now);
-        self.lines[home].room(now).with(away)
+        let other = self.lines[sibling(home)].room(now);
+        self.lines[home].room(now).plus(other)
     }
 
-    /// The live key that is missed least, of those that no decision holds.
-    fn coldest(&self, place: Place, now: Now) -> Option<(&Pair, Seen)> {
-        // Relaxed: a hint, like the ghosts; no decision depends on it.
+    /// The victim: the least valuable live key whose slot is not locked.
+    fn choose_victim(&self, place: Place, now: Now) -> Option<(&Pair, SlotValue)> {
+        // Relaxed: a hint.
         let hand = usize::from(self.hands[place.home / 2].fetch_add(1, Ordering::Relaxed));
         let second = self.second_home(place);
         let lines = [place.home & !1, place.home | 1, second & !1, second | 1];
@@ -346,22 +351,23 @@ impl Table {
         let from_hand = (hand..hand + 4 * SLOTS).map(|number| number % (4 * SLOTS));
         let live = from_hand.map(|number| &lines[number / SLOTS][number % SLOTS]);
         let live = live.map(|slot| (slot, slot.load()));
-        let mut free = live.filter(|(_, seen)| !seen.tag.is_locked());
-        let mut coldest: Option<(&Pair, Seen)> = None;
-        free.find(|(slot, seen)| {
-            let colder = |(_, other)| standing(*seen, now) < standing(other, now);
-            if coldest.is_none_or(colder) || seen.tag.heat() == Heat::New {
-                coldest = Some((slot, *seen));
+        let mut free = live.filter(|(_, current)| !current.tag.is_locked());
+        let mut victim: Option<(&Pair, SlotValue)> = None;
+        free.find(|(slot, current)| {
+            let goes_first =
+                |(_, other)| eviction_order(*current, now) < eviction_order(other, now);
+            if victim.is_none_or(goes_first) || current.tag.heat() == Heat::New {
+                victim = Some((slot, *current));
             }
-            seen.tag.heat() == Heat::New
+            current.tag.heat() == Heat::New
         });
-        coldest
+        victim
     }
 }
 
 /// The other line of a bucket.
 #[inline]
-const fn beside(line: usize) -> usize {
+const fn sibling(line: usize) -> usize {
     line ^ 1
 }
 
@@ -385,9 +391,9 @@ fn prefetch(line: *const Line) {
 #[inline]
 fn prefetch(_line: *const Line) {}
 
-// === impl Gate ===
+// === impl InsertLock ===
 
-impl Drop for Gate<'_> {
+impl Drop for InsertLock<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }

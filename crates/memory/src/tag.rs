@@ -1,15 +1,15 @@
-//! What a slot says about its owner, in one word.
+//! A slot's owner and the form of its state, in one word.
 
 use tollgate_core::{Key, Timeline};
 
-/// A slot's owner: a part of its key's hash, and how its state is to be read.
+/// A slot's owner: a part of its key's hash, and how to read its state.
 ///
 /// | bits | meaning |
 /// |---|---|
-/// | 63 | locked: an unfinished decision holds the slot |
-/// | 62 | wide: the state is in the arena, the word says where |
-/// | 61 | the word is a moment of UTC, not of the steady clock |
-/// | 59, 60 | heat: what eviction spares |
+/// | 63 | locked by an unfinished decision |
+/// | 62 | spilled: the state is in the arena, the word says where |
+/// | 61 | the word is a moment of UTC, not of the monotonic clock |
+/// | 59, 60 | heat: what eviction protects |
 /// | 51..=58 | the revision of the limit under which the state was made |
 /// | 0..=50 | the fingerprint, never 0 |
 ///
@@ -20,26 +20,26 @@ use tollgate_core::{Key, Timeline};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tag(u64);
 
-/// What eviction spares: of live keys the coldest goes first.
+/// What eviction protects: of live keys the coldest goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Heat {
     /// Charged once: what a flood of new keys consists of.
     New,
     /// Charged again while it was live.
-    Seen,
-    /// Refused: forgetting it would be a present.
-    Refused,
+    Returning,
+    /// Denied: its eviction would let the client start over.
+    Denied,
 }
 
 const LOCKED: u64 = 1 << 63;
-const WIDE: u64 = 1 << 62;
+const SPILLED: u64 = 1 << 62;
 const UTC: u64 = 1 << 61;
 const HEAT_SHIFT: u32 = 59;
 const HEAT: u64 = 0b11 << HEAT_SHIFT;
 const REVISION_SHIFT: u32 = 51;
 const REVISION: u64 = 0xff << REVISION_SHIFT;
 const FINGERPRINT: u64 = (1 << REVISION_SHIFT) - 1;
-const _: () = assert!(LOCKED ^ WIDE ^ UTC ^ HEAT ^ REVISION ^ FINGERPRINT == u64::MAX);
+const _: () = assert!(LOCKED ^ SPILLED ^ UTC ^ HEAT ^ REVISION ^ FINGERPRINT == u64::MAX);
 
 // === impl Tag ===
 
@@ -51,7 +51,7 @@ impl Tag {
         Tag(Tag::fingerprint(key) | u64::from(revision) << REVISION_SHIFT | utc)
     }
 
-    /// The part of the tag that says whose the slot is.
+    /// The part of the tag that identifies the key.
     #[inline]
     pub(crate) fn fingerprint(key: Key) -> u64 {
         let [high, _] = halves(key);
@@ -95,35 +95,36 @@ impl Tag {
         self.0 & FINGERPRINT
     }
 
-    pub(crate) const fn locked(self) -> Tag {
+    pub(crate) const fn with_lock(self) -> Tag {
         Tag(self.0 | LOCKED)
     }
 
-    pub(crate) const fn unlocked(self) -> Tag {
+    pub(crate) const fn without_lock(self) -> Tag {
         Tag(self.0 & !LOCKED)
     }
 
-    /// Whether this is the key's slot, with a bucket made under the limit of this revision, and no
-    /// unfinished decision holds it.
+    /// Whether this is the key's unlocked slot, with a bucket made under the limit of this
+    /// revision.
     #[inline]
     pub(crate) fn is_plain_bucket_of(self, fingerprint: u64, revision: u8) -> bool {
         self.0 & !HEAT == fingerprint | u64::from(revision) << REVISION_SHIFT
     }
 
     #[inline]
-    pub(crate) const fn is_wide(self) -> bool {
-        self.0 & WIDE != 0
+    pub(crate) const fn is_spilled(self) -> bool {
+        self.0 & SPILLED != 0
     }
 
-    pub(crate) const fn wide(self) -> Tag {
-        Tag(self.0 | WIDE)
+    pub(crate) const fn with_spill(self) -> Tag {
+        Tag(self.0 | SPILLED)
     }
 
-    /// The same owner, unlocked, with a state in one word that was made under another limit.
-    pub(crate) fn remade(self, revision: u8, timeline: Timeline) -> Tag {
+    /// The tag of the same owner, unlocked, with a state in one word that was made under another
+    /// limit.
+    pub(crate) fn with_limit(self, revision: u8, timeline: Timeline) -> Tag {
         let utc = if timeline == Timeline::Utc { UTC } else { 0 };
-        let kept = self.0 & (FINGERPRINT | HEAT);
-        Tag(kept | u64::from(revision) << REVISION_SHIFT | utc)
+        let owner = self.0 & (FINGERPRINT | HEAT);
+        Tag(owner | u64::from(revision) << REVISION_SHIFT | utc)
     }
 
     /// The clock that the slot's word is a moment of.
@@ -145,8 +146,8 @@ impl Tag {
     pub(crate) const fn heat(self) -> Heat {
         match (self.0 & HEAT) >> HEAT_SHIFT {
             0 => Heat::New,
-            1 => Heat::Seen,
-            _ => Heat::Refused,
+            1 => Heat::Returning,
+            _ => Heat::Denied,
         }
     }
 
@@ -154,14 +155,14 @@ impl Tag {
     pub(crate) const fn with_heat(self, heat: Heat) -> Tag {
         let bits = match heat {
             Heat::New => 0,
-            Heat::Seen => 1,
-            Heat::Refused => 2,
+            Heat::Returning => 1,
+            Heat::Denied => 2,
         };
         Tag(self.0 & !HEAT | bits << HEAT_SHIFT)
     }
 }
 
-/// The two halves of a key's bits: one for the fingerprint, one for the places.
+/// The two halves of a key's bits: one for the fingerprint, one for its buckets.
 #[inline]
 pub(crate) fn halves(key: Key) -> [u64; 2] {
     let bytes = key.bits().to_le_bytes();

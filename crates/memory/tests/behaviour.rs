@@ -1,4 +1,4 @@
-//! The in-process store is held to the suite that every store is held to.
+//! The in-process store passes the suite that every store must pass.
 
 use tollgate_behaviour::{
     Subject, Taste, a_wall_clock_that_steps_locks_no_key,

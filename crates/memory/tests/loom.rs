@@ -91,7 +91,7 @@ fn take_both(store: &Store, keys: [Key; 2], limit: &Limit) -> bool {
     verdict.is_allowed()
 }
 
-/// The units of `key` that are remembered; asking makes nobody remember anything.
+/// The units of `key` that are stored. Asking stores nothing.
 fn used(store: &Store, key: Key, limit: &Limit) -> u32 {
     let charge = Charge::new(key, limit, Cost::Peek(1));
     let decision = store.check_at(Now::at(NOW), &charge).unwrap();
@@ -237,7 +237,7 @@ fn a_slot_reassigned_under_an_update() {
         let update = move |store: &Store| take(store, a(), &minute);
         let insert = move |store: &Store| take(store, newcomer, &bucket(1));
         assert_eq!(both(&store, update, insert), (true, true));
-        // Five keys on four slots: one is forgotten and counted, and no charge is another key's.
+        // Five keys on four slots: one is evicted and counted, and no charge is another key's.
         let mut lost = u64::from(used(&store, a(), &minute) == 0);
         for key in others.into_iter().chain([newcomer]) {
             lost += u64::from(used(&store, key, &bucket(1)) == 0);
@@ -300,10 +300,10 @@ fn all_or_nothing_against_a_single_limit() {
     });
 }
 
-/// A request that will be refused holds two slots; who asks for them meanwhile gets the answers
-/// that a request that changes nothing leaves.
+/// A request that will be denied locks two slots; a thread that asks for them meanwhile gets the
+/// answers that a request that changes nothing leaves.
 #[test]
-fn a_refused_reader_against_a_holder() {
+fn a_denied_reader_against_a_lock_holder() {
     explore(|| {
         let store = store(0);
         assert!(take(&store, a(), &bucket(1)));
@@ -390,8 +390,8 @@ fn a_free_list_that_looks_unchanged() {
     });
 }
 
-/// As `eviction_against_update`, with states in the arena: whoever loses its slot loses its block,
-/// once, and not while it is at work on it.
+/// As `eviction_against_update`, with states in the arena: the victim's block is freed once, and
+/// not while a thread uses it.
 #[test]
 fn eviction_of_a_large_state_against_update() {
     explore_up_to(3, || {
@@ -404,13 +404,13 @@ fn eviction_of_a_large_state_against_update() {
         let insert = move |store: &Store| take(store, newcomer, &window);
         assert_eq!(both(&store, update, insert), (true, true));
         let evicted = store.evicted_keys();
-        assert!((1..=2).contains(&evicted), "{evicted} forgotten");
+        assert!((1..=2).contains(&evicted), "{evicted} evicted");
         assert_eq!(store.stats().live_keys, 4);
         assert_eq!(store.stats().arena_bytes, 4 * 64);
     });
 }
 
-/// The same with a newcomer whose state fits its slot: the block of whoever goes is free.
+/// The same with a newcomer whose state fits its slot: the victim's block is free.
 #[test]
 fn eviction_of_a_large_state_by_a_small_one() {
     explore_up_to(3, || {
@@ -428,8 +428,8 @@ fn eviction_of_a_large_state_by_a_small_one() {
     });
 }
 
-/// The arena has one block and two keys want it: whoever comes second takes it from the first, who
-/// is counted as forgotten, and may be at work on it.
+/// The arena has one block and two keys want it: the second takes it from the first, which is
+/// counted as evicted, and a thread may be using it.
 #[test]
 fn the_last_block_under_an_update() {
     explore_up_to(3, || {

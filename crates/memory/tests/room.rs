@@ -7,8 +7,8 @@ use tollgate_memory::{Memory, RandomKeys};
 const KEYS: u64 = 5_000;
 const SECRETS: u64 = 100;
 
-/// How many of the integers are lost, over all secrets and at worst.
-fn lost(integer: fn(u64) -> u64) -> (u64, u64) {
+/// How many of the integers are evicted, over all secrets and at worst.
+fn evicted(integer: fn(u64) -> u64) -> (u64, u64) {
     let limit = Limit::token_bucket(1, Span::DAY).unwrap();
     let now = Now::at(Moment::ZERO + Span::DAY);
     let room = usize::try_from(KEYS).unwrap();
@@ -33,7 +33,7 @@ fn integers_in_even_steps_find_room_under_every_secret() {
         |number| number << 32,
     ];
     for integer in steps {
-        let (sum, worst) = lost(integer);
-        assert!(sum <= 10 && worst <= 3, "{sum} lost, {worst} at once");
+        let (sum, worst) = evicted(integer);
+        assert!(sum <= 10 && worst <= 3, "{sum} evicted, {worst} at once");
     }
 }

@@ -1,8 +1,8 @@
-//! Real threads on one store, and exact accounts of what it let through.
+//! Real threads on one store, and exact accounts of what it allowed.
 //!
-//! Nothing refills while these run: windows are days and the clock, moved by the threads
-//! themselves, passes some seconds. So what a key lets through is its limit, to the unit, plus
-//! what evictions that the store counts have made it forget. `cargo xtask stress` runs them in
+//! Nothing refills while these run: windows are days, and the clock, which the threads advance
+//! themselves, passes some seconds. So a key is allowed exactly its limit, plus what evictions that
+//! the store counts have erased. `cargo xtask stress` runs them in
 //! release and for a minute; otherwise they take a second each.
 #![allow(clippy::unwrap_used)]
 
@@ -82,11 +82,11 @@ fn a_thousand_and_not_one_more() {
     for algorithm in algorithms() {
         let (store, limit) = (store(1_000), a_day(algorithm, 1_000));
         let charge = Charge::new(store.key_of("one"), &limit, Cost::ONE);
-        let admitted = together(THREADS, |_| {
+        let allowed = together(THREADS, |_| {
             let ask = |_: &u64| store.check(&charge).unwrap().is_allowed();
             (0..100).filter(ask).count()
         });
-        assert_eq!(admitted.into_iter().sum::<usize>(), 1_000, "{algorithm:?}");
+        assert_eq!(allowed.into_iter().sum::<usize>(), 1_000, "{algorithm:?}");
     }
 }
 
@@ -104,13 +104,13 @@ fn two_limits_all_or_nothing() {
             Charge::new(two, &narrow, Cost::ONE),
         ];
         let back = [forth[1], forth[0]];
-        let admitted = together(THREADS, |random| {
+        let allowed = together(THREADS, |random| {
             let charges = random.pick(&[forth, back]);
             let ask = |_: &u64| store.decide_now(&charges).unwrap().is_allowed();
             (0..10).filter(ask).count()
         });
         assert_eq!(
-            admitted.into_iter().sum::<usize>(),
+            allowed.into_iter().sum::<usize>(),
             300,
             "{first:?} and {second:?}"
         );
@@ -124,9 +124,9 @@ struct Account {
     key: Key,
     limit: Limit,
     /// Units let through, and never given back.
-    admitted: AtomicU64,
+    allowed: AtomicU64,
     given_back: AtomicU64,
-    /// Whether one unit alone was refused.
+    /// Whether one unit alone was denied.
     was_full: AtomicBool,
 }
 
@@ -156,7 +156,7 @@ impl Account {
                 algorithms[number % algorithms.len()],
                 COUNTS[number / algorithms.len() % COUNTS.len()],
             ),
-            admitted: AtomicU64::new(0),
+            allowed: AtomicU64::new(0),
             given_back: AtomicU64::new(0),
             was_full: AtomicBool::new(false),
         };
@@ -168,7 +168,7 @@ impl Account {
     }
 
     fn enter(&self, units: u64) {
-        self.admitted.fetch_add(units, Ordering::Relaxed);
+        self.allowed.fetch_add(units, Ordering::Relaxed);
     }
 
     fn count(&self) -> u64 {
@@ -275,14 +275,14 @@ fn below_the_bound_every_unit_is_accounted_for() {
             assert_eq!(store.evicted_keys(), 0);
             for account in &accounts {
                 let given_back = account.given_back.load(Ordering::Relaxed);
-                let kept = account.admitted.load(Ordering::Relaxed) - given_back;
+                let kept = account.allowed.load(Ordering::Relaxed) - given_back;
                 let limit = &account.limit;
                 assert!(kept <= account.count(), "{kept} units of {limit:?}");
                 assert_eq!(used(&store, account.key, limit), kept, "{limit:?}");
                 // Refused although there was room: a charge that was never made has been counted.
-                let refused_early = account.was_full.load(Ordering::Relaxed) && !refunds;
+                let denied_early = account.was_full.load(Ordering::Relaxed) && !refunds;
                 assert!(
-                    !refused_early || kept == account.count(),
+                    !denied_early || kept == account.count(),
                     "{kept} of {limit:?}"
                 );
             }
@@ -298,24 +298,23 @@ fn at_the_bound_the_eviction_counter_owns_up() {
         let accounts = Account::open(&store, 3_000);
         work(&store, &accounts, &Load::default());
         let evicted = store.evicted_keys();
-        // A key that was forgotten e times has had its limit at most 1 + e times.
-        let forgotten = accounts.iter().map(|account| {
-            let admitted = account.admitted.load(Ordering::Relaxed);
-            admitted.div_ceil(account.count()).saturating_sub(1)
+        // A key that was evicted e times has had its limit at most 1 + e times.
+        let evicted_min = accounts.iter().map(|account| {
+            let allowed = account.allowed.load(Ordering::Relaxed);
+            allowed.div_ceil(account.count()).saturating_sub(1)
         });
-        let forgotten: u64 = forgotten.sum();
+        let evicted_min: u64 = evicted_min.sum();
         assert!(
-            forgotten <= evicted,
-            "{forgotten} at least, but {evicted} were counted"
+            evicted_min <= evicted,
+            "{evicted_min} at least, but {evicted} were counted"
         );
-        assert!(evicted > 0, "more keys than slots, and none was forgotten");
+        assert!(evicted > 0, "more keys than slots, and none was evicted");
     }
 }
 
-/// With limits of 1 the account is an equation: each admission makes a key live, and only an
-/// eviction that is counted makes it forgotten. While the clock goes on the counter may err
-/// upwards: a slot that a refused request has left may look live to a thread that read the clock
-/// before.
+/// With limits of 1 the account is an equation: each allowed request makes a key live, and only an
+/// eviction that is counted erases it. While the clock advances the counter may be too high: a slot
+/// that a denied request has left may look live to a thread that read the clock before.
 #[test]
 fn at_the_bound_of_single_units_the_account_is_an_equation() {
     let deadline = Instant::now() + share_of_time(4);
@@ -330,11 +329,11 @@ fn at_the_bound_of_single_units_the_account_is_an_equation() {
             ..Load::default()
         };
         work(&store, &accounts, &load);
-        let admitted = accounts
+        let allowed = accounts
             .iter()
-            .map(|account| account.admitted.load(Ordering::Relaxed));
+            .map(|account| account.allowed.load(Ordering::Relaxed));
         let stats = store.stats();
-        assert_eq!(admitted.sum::<u64>(), stats.live_keys + stats.evicted_keys);
+        assert_eq!(allowed.sum::<u64>(), stats.live_keys + stats.evicted_keys);
     }
 }
 

@@ -1,5 +1,4 @@
-//! The bytes of a block for the model checker: plain memory, so that it finds every access that is
-//! not the owner's alone.
+//! The bytes of a block under the model checker: plain memory, so that it reports every data race.
 
 use loom::cell::UnsafeCell;
 

@@ -26,21 +26,21 @@ fn a_chain_is_a_queue() {
                 }
             }
             2 => {
-                let mut walk = chain.walk_on();
+                let mut walk = chain.walk_forward();
                 for _ in 0..amount.min(model.len()) {
                     assert_eq!(chain.next(&mut walk), model.pop_front());
                 }
                 chain.cut_front(walk);
             }
             _ => {
-                let mut walk = chain.walk_back();
+                let mut walk = chain.walk_backward();
                 for _ in 0..amount.min(model.len()) {
                     assert_eq!(chain.previous(&mut walk), model.pop_back());
                 }
                 chain.cut_back(walk);
             }
         }
-        let mut walk = chain.walk_on();
+        let mut walk = chain.walk_forward();
         let all: Vec<u8> = std::iter::from_fn(|| chain.next(&mut walk)).collect();
         assert_eq!(all, Vec::from(model.clone()));
         assert_eq!(chain.is_empty(), model.is_empty());
@@ -56,7 +56,7 @@ fn an_emptied_chain_keeps_no_block() {
         assert!(chain.spares.reserve(1));
         chain.push(byte);
     }
-    let end = chain.walk_back();
+    let end = chain.walk_backward();
     chain.cut_front(end);
     assert!(chain.is_empty());
     drop(chain);

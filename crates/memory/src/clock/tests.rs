@@ -53,7 +53,7 @@ fn small_steps_back_do_not_add_up() {
     let mut wall = clock.now().utc;
     for _ in 0..10 {
         wall = wall - Span::from_millis(700);
-        let before = clock.steady.now();
+        let before = clock.monotonic.now();
         clock.correct(wall);
         let now = clock.now();
         let passed = now.monotonic.since(before);

@@ -8,34 +8,33 @@ use super::{BYTES_PER_KEY, Memory};
 use crate::arena::{Arena, BLOCK_BYTES};
 use crate::clock::SystemClock;
 use crate::hasher::RandomKeys;
+use crate::spill;
 use crate::table::Table;
-use crate::wide;
 
-/// The table takes these bytes but one in 2^6, in which the rest of the store finds room.
+/// All bytes but one in 2^6 are the table's; the rest of the store fits into that one.
 const REST_SHIFT: u32 = 6;
-/// Keys that a store has room for if nothing is said.
-const KEYS: usize = 1_000_000;
+/// The default of [`Builder::max_keys`].
+const MAX_KEYS_DEFAULT: usize = 1_000_000;
 /// Bytes of the arena for each key of `max_keys`, of which only those in use are ever touched.
 const ARENA_BYTES_PER_KEY: usize = 256;
 /// The smallest arena: one large log beside a small table.
 const ARENA_BYTES_MIN: usize = 16 << 20;
-/// Blocks of 4 GiB.
+/// The number of blocks in 4 GiB.
 const BLOCKS_FOR_LIMITS_MAX: usize = 1 << 26;
-/// The largest arena that is made for [`Builder::limits`]; a larger one is only asked for by name,
-/// with [`Builder::max_bytes`].
+/// The largest arena that [`Builder::limits`] leads to; [`Builder::max_bytes`] may ask for more.
 const ARENA_BYTES_FOR_LIMITS_MAX: usize = BLOCKS_FOR_LIMITS_MAX * BLOCK_BYTES;
-/// The part of `max_bytes` that the arena has at least: one in 2^4, however many keys are wanted
-/// beside it, or else limits whose states spill would all be denied for ever.
+/// The arena has at least one in 2^4 of `max_bytes`, however large `max_keys` is: without an arena
+/// every decision on a limit whose state spills would fail.
 const ARENA_SHARE_SHIFT: u32 = 4;
 
-/// How large a [`Memory`] is to be, and whose time it keeps.
+/// The size and the clock of a [`Memory`] that is about to be built.
 #[derive(Debug)]
 pub struct Builder<C = SystemClock> {
     clock: C,
     keys: RandomKeys,
     max_keys: Option<usize>,
     max_bytes: Option<usize>,
-    /// Bytes in the arena that a key of the largest known limit can take.
+    /// The most arena bytes that a key of the known limits can take.
     spilled_bytes: usize,
 }
 
@@ -56,8 +55,8 @@ impl Builder {
 impl<C: Clock> Builder<C> {
     /// Room for this many live keys: [`BYTES_PER_KEY`] bytes each, and an arena of 256 bytes each
     /// for states that are larger than a word, of which only what is used is ever touched.
-    /// [`Builder::limits`] makes the arena larger where that is not enough. 1 000 000 if nothing is
-    /// said.
+    /// [`Builder::limits`] makes the arena larger where that is not enough. The default is
+    /// 1 000 000.
     pub fn max_keys(self, keys: usize) -> Builder<C> {
         Builder {
             max_keys: Some(keys),
@@ -65,10 +64,10 @@ impl<C: Clock> Builder<C> {
         }
     }
 
-    /// All that the store may use, in bytes. Without `max_keys` the table of slots takes half. With
-    /// it the arena has what the table leaves, and a sixteenth at least, so the table is smaller
-    /// than `max_keys` asks for if that is too much; [`Memory::max_bytes_for`] says how much is
-    /// needed.
+    /// The total memory of the store, in bytes. Without `max_keys` the table of slots takes half.
+    /// With it, the arena takes what the table leaves, and at least a sixteenth: if both do not
+    /// fit, the table is smaller than `max_keys` asks for. [`Memory::max_bytes_for`] returns how
+    /// much is needed.
     pub fn max_bytes(self, bytes: usize) -> Builder<C> {
         Builder {
             max_bytes: Some(bytes),
@@ -77,16 +76,16 @@ impl<C: Clock> Builder<C> {
     }
 
     /// Limits that the store will decide on: without `max_bytes` the arena has room for `max_keys`
-    /// keys of the largest of them, up to 4 GiB. [`Memory::max_bytes_for`] tells whether it has.
+    /// keys of the largest of them, up to 4 GiB. [`Memory::max_bytes_for`] checks one limit.
     pub fn limits<'l>(self, limits: impl IntoIterator<Item = &'l Limit>) -> Builder<C> {
-        let largest = limits.into_iter().map(wide::bytes_max).max();
+        let largest = limits.into_iter().map(spill::bytes_max).max();
         Builder {
             spilled_bytes: largest.unwrap_or(0).max(self.spilled_bytes),
             ..self
         }
     }
 
-    /// Another clock than the machine's.
+    /// Replaces the machine's clock.
     pub fn clock<D: Clock>(self, clock: D) -> Builder<D> {
         Builder {
             clock,
@@ -97,7 +96,7 @@ impl<C: Clock> Builder<C> {
         }
     }
 
-    /// Other keys than random ones: for tests that must repeat.
+    /// Replaces the random hash: for reproducible tests.
     pub fn keys(self, keys: RandomKeys) -> Builder<C> {
         Builder { keys, ..self }
     }
@@ -111,7 +110,7 @@ impl<C: Clock> Builder<C> {
             keys: self.keys,
             table: Table::with_bytes(table),
             arena: Arena::with_blocks(arena / BLOCK_BYTES),
-            hand: AtomicUsize::new(0),
+            clock_hand: AtomicUsize::new(0),
         }
     }
 
@@ -124,7 +123,7 @@ impl<C: Clock> Builder<C> {
             }
             (None, Some(bytes)) => (bytes / 2, bytes / 2),
             (keys, None) => {
-                let keys = keys.unwrap_or(KEYS);
+                let keys = keys.unwrap_or(MAX_KEYS_DEFAULT);
                 let for_limits = keys.saturating_mul(self.spilled_bytes);
                 let arena = keys
                     .saturating_mul(ARENA_BYTES_PER_KEY)
@@ -136,7 +135,7 @@ impl<C: Clock> Builder<C> {
     }
 }
 
-/// What of the bytes for so many keys is the table's.
+/// The table's part of the bytes for so many keys.
 pub(super) const fn table_bytes(keys: usize) -> usize {
     let bytes = keys.saturating_mul(BYTES_PER_KEY);
     bytes - (bytes >> REST_SHIFT)

@@ -1,10 +1,10 @@
-//! A slot on any processor: `portable-atomic` knows its 16-byte atomics.
+//! A slot on any processor, with the 16-byte atomics of `portable-atomic`.
 
 use std::sync::atomic::Ordering;
 
 use portable_atomic::AtomicU128;
 
-use super::Seen;
+use super::SlotValue;
 use crate::tag::Tag;
 
 #[derive(Debug, Default)]
@@ -27,14 +27,14 @@ impl Pair {
     }
 
     #[inline]
-    pub(crate) fn load(&self) -> Seen {
-        // Acquire: a tag that says "wide" publishes the state in the arena.
+    pub(crate) fn load(&self) -> SlotValue {
+        // Acquire: a tag that says "spilled" publishes the state in the arena.
         unpacked(self.0.load(Ordering::Acquire))
     }
 
     #[inline]
-    pub(crate) fn replace(&self, old: Seen, new: Seen) -> bool {
-        // Release publishes the arena's part of a wide state; acquire takes over a lock.
+    pub(crate) fn replace(&self, old: SlotValue, new: SlotValue) -> bool {
+        // Release publishes a spilled state's blocks; acquire takes over a lock.
         let (old, new) = (packed(old), packed(new));
         self.0
             .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
@@ -43,8 +43,8 @@ impl Pair {
 }
 
 #[inline]
-fn packed(seen: Seen) -> u128 {
-    (u128::from(seen.word) << 64) | u128::from(seen.tag.bits())
+fn packed(current: SlotValue) -> u128 {
+    (u128::from(current.word) << 64) | u128::from(current.tag.bits())
 }
 
 #[inline]
@@ -52,8 +52,8 @@ fn packed(seen: Seen) -> u128 {
     clippy::as_conversions,
     reason = "both halves of a word of twice their width"
 )]
-const fn unpacked(bits: u128) -> Seen {
-    Seen {
+const fn unpacked(bits: u128) -> SlotValue {
+    SlotValue {
         tag: Tag::from_bits(bits as u64),
         word: (bits >> 64) as u64,
     }

@@ -1,11 +1,11 @@
-//! A slot on x86-64: its own instructions, in line.
+//! A slot on x86-64: inline assembly.
 //!
-//! `portable-atomic` has the same ones behind a call through a pointer, because it cannot know at
-//! compile time which of them the processor has; and nothing in Rust compares four atomics at
-//! once. Both together are a quarter of a decision.
+//! `portable-atomic` has the same instructions behind a call through a pointer, because it cannot
+//! know at compile time which of them the processor has; and nothing in Rust compares four atomics
+//! at once. Both together are a quarter of a decision's time.
 //!
-//! In the terms of Rust's memory model every block below stands for atomic accesses of all 16 bytes
-//! of a slot, of which [`Pair::matches`] throws a part away.
+//! In the terms of Rust's memory model every block below is an atomic access of all 16 bytes of a
+//! slot, of which [`Pair::matches`] uses a part.
 
 #![expect(
     unsafe_code,
@@ -15,14 +15,14 @@
 use std::arch::asm;
 use std::cell::UnsafeCell;
 
-use super::Seen;
+use super::SlotValue;
 use crate::tag::Tag;
 
 /// The tag in the lower half, the word in the upper.
 #[repr(C, align(16))]
 pub(crate) struct Pair(UnsafeCell<[u64; 2]>);
 
-// SAFETY: the bytes are reached by the atomic accesses below and by nothing else.
+// SAFETY: the bytes are accessed by the atomic accesses below and by nothing else.
 unsafe impl Sync for Pair {}
 
 impl Default for Pair {
@@ -74,14 +74,14 @@ impl Pair {
         found
     }
 
-    /// Tag and word of one moment; what was written before them is seen too.
+    /// Loads tag and word at once, with acquire ordering.
     #[inline]
-    pub(crate) fn load(&self) -> Seen {
+    pub(crate) fn load(&self) -> SlotValue {
         let (tag, word): (u64, u64);
         // SAFETY: the pointer is valid and aligned to 16 bytes while `self` is borrowed; Intel and
         // AMD guarantee that an aligned 16-byte load is atomic on processors with AVX, which
         // `is_supported` has checked before a table was built. On this architecture every load
-        // acquires. Not `pure`: each one reads anew.
+        // has acquire ordering. Not `pure`: each one must read memory.
         unsafe {
             asm!(
                 "vmovdqa {pair}, xmmword ptr [{at}]",
@@ -94,15 +94,15 @@ impl Pair {
                 options(nostack, preserves_flags, readonly),
             );
         }
-        Seen {
+        SlotValue {
             tag: Tag::from_bits(tag),
             word,
         }
     }
 
-    /// Replaces `old` by `new`; says whether it was still there.
+    /// Replaces `old` by `new` (compare-and-swap); returns whether `old` was still there.
     #[inline]
-    pub(crate) fn replace(&self, old: Seen, new: Seen) -> bool {
+    pub(crate) fn replace(&self, old: SlotValue, new: SlotValue) -> bool {
         let replaced: u8;
         // SAFETY: the pointer is valid, aligned to 16 bytes and may be written through, as the
         // bytes are in an `UnsafeCell`; the instruction is locked, which is both acquire and

@@ -1,8 +1,8 @@
-//! States that are larger than a word: where they are, and how they are written down.
+//! States that are larger than a word: where they are, and how they are encoded.
 //!
-//! The word of such a slot holds the moment from which on nothing is remembered, rounded up to 2^30
-//! ns (1.07 s), in its upper 34 bits, and the number of the state's first block below. Read as one
-//! number it is a moment a little later still, so it keeps the promise that every word makes.
+//! The word of such a slot holds the moment at which the state expires, rounded up to 2^30 ns
+//! (1.07 s), in its upper 34 bits, and the number of the state's first block below. Read as one
+//! number it is a slightly later moment, so it too says when the state has expired.
 
 use tollgate_core::{
     Account, Algorithm, Bucket, COUNTERS_MAX, FixedWindow, Limit, Moment, Segments, SlidingLog,
@@ -13,14 +13,14 @@ use crate::arena::{Arena, BLOCK_BYTES, BlockId, PAYLOAD};
 use crate::chain::Spares;
 use crate::packed_log::PackedLog;
 
-/// What a key remembers, while a decision holds it.
-pub(crate) type Held<'a> = Account<PackedLog<'a>>;
+/// A key's decoded state, while its slot is locked.
+pub(crate) type KeyState<'a> = Account<PackedLog<'a>>;
 
 const BLOCK_BITS: u32 = 30;
 const BLOCK_MASK: u64 = (1 << BLOCK_BITS) - 1;
 /// Counters of a sliding window in its first block, after the number of the newest segment.
 const FIRST_COUNTERS: usize = (KIND_AT - 8) / 4;
-/// Where a state's first block says what it is, for whoever frees it without knowing its limit.
+/// The byte of a state's first block that says how to free it without its limit.
 const KIND_AT: usize = PAYLOAD - 1;
 const KIND_LIST: u8 = 0;
 const KIND_LOG: u8 = 1;
@@ -29,7 +29,7 @@ const MORE_COUNTERS: usize = PAYLOAD / 4;
 
 /// Whether the states of `limit` do not fit a word.
 #[inline]
-pub(crate) fn is_wide(limit: &Limit) -> bool {
+pub(crate) fn is_too_large(limit: &Limit) -> bool {
     !limit.is_bucket() && !FixedWindow::fits_word(limit)
 }
 
@@ -39,36 +39,36 @@ pub(crate) fn word(expires_at: Moment, block: BlockId) -> u64 {
     late & !BLOCK_MASK | u64::from(block.number())
 }
 
-/// The first block of the state that a wide slot's word leads to.
+/// The first block of the state that a spilled slot's word leads to.
 pub(crate) fn block(word: u64) -> Option<BlockId> {
     BlockId::new(u32::try_from(word & BLOCK_MASK).unwrap_or(0))
 }
 
-/// A key never seen.
-pub(crate) fn fresh<'a>(limit: &Limit, arena: &'a Arena) -> Held<'a> {
+/// The state of a key never seen.
+pub(crate) fn fresh<'a>(limit: &Limit, arena: &'a Arena) -> KeyState<'a> {
     Account::fresh_with(limit, || PackedLog::new(Spares::new(arena)))
 }
 
-/// The state that a slot's word stands for or leads to, made under `limit`. Its blocks become
-/// spares, but for those of a log, which stay where they are.
+/// Reads the state in a slot's word or in the arena, made under `limit`. Its blocks become spares,
+/// except those of a log, which stay where they are.
 ///
-/// A state that was made under a limit nobody remembers, of another kind, is a key never seen.
-pub(crate) fn open<'a>(
+/// A state of another kind than `limit`'s was made under an unknown limit and counts as never seen.
+pub(crate) fn read<'a>(
     limit: &Limit,
     is_in_arena: bool,
     word: u64,
     spares: &mut Spares<'a>,
-) -> Held<'a> {
+) -> KeyState<'a> {
     let arena = spares.arena();
     let Some(first) = block(word).filter(|_| is_in_arena) else {
         return match limit.algorithm() {
-            _ if is_wide(limit) => fresh(limit, arena),
+            _ if is_too_large(limit) => fresh(limit, arena),
             Algorithm::FixedWindow(_) => Account::FixedWindow(FixedWindow::from_word(limit, word)),
             _ => Account::Bucket(Bucket::full_at(Moment::from_nanos(word))),
         };
     };
     let is_log = arena.byte(first, KIND_AT) == KIND_LOG;
-    if !is_wide(limit) || is_log != (limit.algorithm() == Algorithm::SlidingLog) {
+    if !is_too_large(limit) || is_log != (limit.algorithm() == Algorithm::SlidingLog) {
         free(word, arena);
         return fresh(limit, arena);
     }
@@ -89,33 +89,33 @@ pub(crate) fn open<'a>(
     }
 }
 
-/// Reserves all blocks that a decision on `held` under `limit` can need; `false` if the arena has
+/// Reserves all blocks that a decision on `state` under `limit` can need; `false` if the arena has
 /// no more.
 pub(crate) fn reserve(
-    held: &mut Held<'_>,
+    state: &mut KeyState<'_>,
     limit: &Limit,
     is_changed: bool,
     spares: &mut Spares<'_>,
 ) -> bool {
-    match (limit.algorithm(), held) {
+    match (limit.algorithm(), state) {
         (Algorithm::SlidingLog, Account::SlidingLog(log)) => {
-            // A log under another window is written anew.
+            // A log under another window is rewritten.
             log.entries.reserve() && (!is_changed || spares.reserve(2))
         }
         // The head and the first block of entries.
         (Algorithm::SlidingLog, _) => spares.reserve(2),
         (Algorithm::SlidingWindow(segments), _) => spares.reserve(blocks_of(segments)),
-        (Algorithm::FixedWindow(_), _) if is_wide(limit) => spares.reserve(1),
+        (Algorithm::FixedWindow(_), _) if is_too_large(limit) => spares.reserve(1),
         _ => true,
     }
 }
 
-/// Writes a state down; gives the slot's word, zero if nothing is to be remembered.
-pub(crate) fn close(held: Held<'_>, limit: &Limit, spares: &mut Spares<'_>) -> u64 {
-    let expires_at = held.expires_at(limit);
-    match held {
+/// Writes a state; returns the slot's word, zero if there is nothing to store.
+pub(crate) fn write(state: KeyState<'_>, limit: &Limit, spares: &mut Spares<'_>) -> u64 {
+    let expires_at = state.expires_at(limit);
+    match state {
         Account::Bucket(bucket) => bucket.word(),
-        Account::FixedWindow(window) if !is_wide(limit) => window.word(),
+        Account::FixedWindow(window) if !is_too_large(limit) => window.word(),
         Account::FixedWindow(window) if window.used() > 0 => {
             let block = spares.take();
             spares
@@ -140,7 +140,7 @@ pub(crate) fn close(held: Held<'_>, limit: &Limit, spares: &mut Spares<'_>) -> u
     }
 }
 
-/// Frees the state that a wide slot's word leads to.
+/// Frees the state that a spilled slot's word leads to.
 pub(crate) fn free(slot_word: u64, arena: &Arena) {
     let Some(first) = block(slot_word) else {
         return;
@@ -153,16 +153,16 @@ pub(crate) fn free(slot_word: u64, arena: &Arena) {
     }
 }
 
-/// Takes some blocks from a long log, the oldest entries with them; says whether it was one.
+/// Frees some blocks of a long log, with its oldest entries; returns whether it was one.
 pub(crate) fn shorten(slot_word: u64, arena: &Arena) -> bool {
     let first = block(slot_word).filter(|first| arena.byte(*first, KIND_AT) == KIND_LOG);
     first.is_some_and(|first| PackedLog::open(Spares::new(arena), first).shorten())
 }
 
-/// The bytes in the arena that a key of `limit` can take, at most.
+/// The most arena bytes that a key of `limit` can take.
 pub(crate) fn bytes_max(limit: &Limit) -> usize {
     let blocks = match limit.algorithm() {
-        _ if !is_wide(limit) || limit.capacity() == 0 => 0,
+        _ if !is_too_large(limit) || limit.capacity() == 0 => 0,
         Algorithm::SlidingLog => PackedLog::blocks_max(limit),
         Algorithm::SlidingWindow(segments) => blocks_of(segments),
         _ => 1,
@@ -190,6 +190,7 @@ fn read_counters(segments: Segments, first: BlockId, spares: &mut Spares<'_>) ->
     SlidingWindow::new(newest, &counters[..count])
 }
 
+/// Writes a sliding window into as many blocks as its counters need; returns the first.
 fn write_counters(window: &SlidingWindow, limit: &Limit, spares: &mut Spares<'_>) -> BlockId {
     let arena = spares.arena();
     let counters = window.counters(limit);
@@ -213,6 +214,7 @@ fn write_counters(window: &SlidingWindow, limit: &Limit, spares: &mut Spares<'_>
     first
 }
 
+/// Turns all blocks of a list into spares.
 fn give_all(first: BlockId, spares: &mut Spares<'_>) {
     let mut next = Some(first);
     while let Some(block) = next {

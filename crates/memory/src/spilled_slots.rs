@@ -1,10 +1,11 @@
-//! Which slots have a state in the arena, so that a victim is found without a walk over the table.
+//! The set of slots with a state in the arena, so that a victim is found without a scan of the
+//! table.
 //!
-//! There is a bit for each slot, and above those a bit for each word of them, so a search passes
-//! 4096 slots that have none at a single look. A bit may outlast its slot's state: whoever meets it
-//! clears it. A slot whose state is in the arena always has its bit, once the decision that put it
-//! there has ended: [`Spilled::insert`] comes after the state was published, and
-//! [`Spilled::remove`] looks at the slot once more after the bit was cleared.
+//! There is a bit for each slot, and a summary with a bit for each word of those, so a search skips
+//! 4096 slots that have none with a single load. A bit may outlast its slot's state: the search
+//! that finds it clears it. A slot whose state is in the arena always has its bit once the decision
+//! that put it there has ended: [`SpilledSlots::insert`] comes after the state was published, and
+//! [`SpilledSlots::remove`] reads the slot once more after the bit was cleared.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,20 +14,20 @@ const BITS: usize = 64;
 
 /// A set of slots, by number.
 #[derive(Debug)]
-pub(crate) struct Spilled {
+pub(crate) struct SpilledSlots {
     slots: Box<[AtomicU64]>,
     /// A bit for each word of `slots` that may not be zero.
     words: Box<[AtomicU64]>,
 }
 
-// === impl Spilled ===
+// === impl SpilledSlots ===
 
-impl Spilled {
-    /// None of so many slots.
-    pub(crate) fn beside(slots: usize) -> Spilled {
+impl SpilledSlots {
+    /// An empty set for a table of this many slots.
+    pub(crate) fn for_slots(slots: usize) -> SpilledSlots {
         let zeroes = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect();
         let words = slots.div_ceil(BITS);
-        Spilled {
+        SpilledSlots {
             slots: zeroes(words),
             words: zeroes(words.div_ceil(BITS)),
         }
@@ -37,16 +38,16 @@ impl Spilled {
         size_of_val(&*self.slots) + size_of_val(&*self.words)
     }
 
-    /// A slot's state is in the arena from now on, which was published before.
+    /// Adds a slot whose state was published in the arena before.
     pub(crate) fn insert(&self, slot: usize) {
         let (word, bit) = place(slot);
-        // Release, here and below: whoever clears this bit afterwards sees what was published.
+        // Release, here and below: a thread that clears this bit later sees what was published.
         self.slots[word].fetch_or(bit, Ordering::AcqRel);
         let (above, bit) = place(word);
         self.words[above].fetch_or(bit, Ordering::AcqRel);
     }
 
-    /// A slot was seen without a state in the arena; `is_spilled` looks again.
+    /// Removes a slot that was seen without a state in the arena; `is_spilled` reads it again.
     pub(crate) fn remove(&self, slot: usize, is_spilled: impl FnOnce() -> bool) {
         let (word, bit) = place(slot);
         let left = self.slots[word].fetch_and(!bit, Ordering::AcqRel) & !bit;
@@ -66,13 +67,13 @@ impl Spilled {
         let (word, bit) = place(from);
         let here = self.slots.get(word)?.load(Ordering::Acquire) & from_bit(bit);
         if here != 0 {
-            return Some(word * BITS + first_of(here));
+            return Some(word * BITS + lowest_bit(here));
         }
         let mut word = word + 1;
         while let Some(next) = self.next_word(word) {
             let here = self.slots[next].load(Ordering::Acquire);
             if here != 0 {
-                return Some(next * BITS + first_of(here));
+                return Some(next * BITS + lowest_bit(here));
             }
             word = next + 1;
         }
@@ -85,7 +86,7 @@ impl Spilled {
         for (number, words) in self.words.iter().enumerate().skip(above) {
             let here = words.load(Ordering::Acquire) & wanted;
             if here != 0 {
-                return Some(number * BITS + first_of(here));
+                return Some(number * BITS + lowest_bit(here));
             }
             wanted = u64::MAX;
         }
@@ -103,7 +104,7 @@ const fn from_bit(bit: u64) -> u64 {
     !(bit - 1)
 }
 
-fn first_of(word: u64) -> usize {
+fn lowest_bit(word: u64) -> usize {
     usize::try_from(word.trailing_zeros()).unwrap_or(0)
 }
 
@@ -114,9 +115,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_is_found_wherever_it_is() {
+    fn the_next_slot_is_found_from_anywhere() {
         let numbers = [0, 1, 63, 64, 4_095, 4_096, 70_000, 99_999];
-        let set = Spilled::beside(100_000);
+        let set = SpilledSlots::for_slots(100_000);
         assert_eq!(set.next(0), None);
         numbers.iter().for_each(|number| set.insert(*number));
         for from in [0, 1, 2, 63, 64, 65, 4_096, 4_097, 70_001, 99_999] {
@@ -132,8 +133,8 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_while_it_is_removed_stays() {
-        let set = Spilled::beside(100);
+    fn a_slot_that_spills_while_it_is_removed_stays() {
+        let set = SpilledSlots::for_slots(100);
         set.insert(7);
         set.remove(7, || true);
         assert_eq!(set.next(0), Some(7));

@@ -1,0 +1,102 @@
+//! Eviction from the arena, when a state spills and no block is free.
+//!
+//! Blocks of expired keys are freed first. If there are none, the victim is the least valuable of
+//! the next few live keys, and is counted as evicted: a key that was charged once goes before one
+//! that came back, that one before one that was denied, and among equals the one that expires
+//! first. Each search continues where the last one ended, so that all keys take their turn. A long
+//! log is not evicted for the sake of a block or two: it loses its oldest entries.
+
+use std::sync::atomic::Ordering;
+
+use tollgate_core::{Clock, Now};
+
+use super::Memory;
+use super::locked::SlotLock;
+use crate::line;
+use crate::pair::{Pair, SlotValue};
+use crate::spill;
+
+/// Keys with a state in the arena that one search compares.
+const COMPARED_MAX: usize = 64;
+/// Slots that one search examines, including those that are locked or no longer spilled.
+const EXAMINED_MAX: usize = 1 << 12;
+
+impl<C: Clock> Memory<C> {
+    /// Frees blocks; returns whether it freed any, or another thread may have.
+    ///
+    /// At most [`EXAMINED_MAX`] slots are examined, from where the last search ended.
+    pub(super) fn reclaim(&self, now: Now) -> bool {
+        // Relaxed: a hint, which no decision depends on.
+        let start = self.clock_hand.load(Ordering::Relaxed);
+        let (mut from, mut has_wrapped) = (start, false);
+        let (mut compared, mut has_freed) = (0, false);
+        let mut cheapest: Option<(&Pair, SlotValue)> = None;
+        for _ in 0..EXAMINED_MAX {
+            let Some(number) = self.table.next_spilled(from) else {
+                if has_wrapped {
+                    break;
+                }
+                (from, has_wrapped) = (0, true);
+                continue;
+            };
+            if has_wrapped && number >= start {
+                break;
+            }
+            from = number + 1;
+            let slot = self.table.slot(number);
+            let current = slot.load();
+            if current.tag.is_locked() {
+                continue;
+            }
+            if !current.tag.is_spilled() {
+                self.table.unmark_spilled(number);
+                continue;
+            }
+            compared += 1;
+            if !line::is_live(current, now) {
+                has_freed |= self.evict(slot, current, now);
+            } else if cheapest.is_none_or(|(_, other)| {
+                line::eviction_order(current, now) < line::eviction_order(other, now)
+            }) {
+                cheapest = Some((slot, current));
+            }
+            if compared == COMPARED_MAX {
+                break;
+            }
+        }
+        self.clock_hand.store(from, Ordering::Relaxed);
+        has_freed
+            || cheapest.is_some_and(|(slot, current)| self.shorten_or_evict(slot, current, now))
+    }
+
+    /// Takes some blocks from a live key, or all of them.
+    fn shorten_or_evict(&self, slot: &Pair, current: SlotValue, now: Now) -> bool {
+        let locked = SlotValue {
+            tag: current.tag.with_lock(),
+            ..current
+        };
+        if !slot.replace(current, locked) {
+            // Another thread is changing it and may free blocks too: worth another search.
+            return true;
+        }
+        let lock = SlotLock {
+            slot,
+            current: locked,
+        };
+        if spill::shorten(current.word, &self.arena) {
+            self.table.count_eviction();
+            return true;
+        }
+        drop(lock);
+        self.evict(slot, current, now)
+    }
+
+    fn evict(&self, slot: &Pair, current: SlotValue, now: Now) -> bool {
+        let is_evicted = slot.replace(current, SlotValue::default());
+        if is_evicted {
+            self.table.record_eviction(current, now);
+            spill::free(current.word, &self.arena);
+        }
+        is_evicted
+    }
+}

@@ -1,0 +1,201 @@
+//! The fast path of nearly all decisions on buckets: the key has a slot, and nothing contends.
+//!
+//! It is short enough to be inlined into its caller, where unused parts of the decision cost
+//! nothing, and short enough for the processor to begin the next decision while this one waits for
+//! memory: with many keys, that wait is most of the time. Anything unusual takes the slow path,
+//! from the start.
+
+use tollgate_core::{
+    Bucket, Charge, Clock, Decision, Denial, Grant, Moment, Span, StoreError, Timeline, Usage,
+    Wait, step,
+};
+
+use super::lock_free::commit;
+use super::{Memory, Time};
+use crate::pair::{Pair, SlotValue};
+use crate::sync::back_off;
+use crate::table::Place;
+use crate::tag::Tag;
+
+/// How often a concurrent charge may win before the slow path is taken.
+const RETRIES_MAX: u32 = 16;
+
+/// A decision field by field.
+///
+/// The caller assembles the slow path's decision field by field. If the slow path returned a whole
+/// [`Decision`], the fast path would have to write every field to memory too, used or not.
+struct FlatDecision {
+    /// `None` if it is allowed.
+    wait: Option<Wait>,
+    remaining: u32,
+    reset: Span,
+    delay: Span,
+    over_soft: bool,
+}
+
+/// Why the fast path did not decide. Nothing was charged.
+enum Miss {
+    /// The slot is not the key's unlocked bucket of this revision, or it was charged at a later
+    /// reading of the monotonic clock.
+    Unusual,
+    /// Another thread changed the slot meanwhile.
+    Contended,
+}
+
+/// Decides on a slot's current value and commits the result.
+#[inline(always)]
+fn try_commit(
+    slot: &Pair,
+    current: SlotValue,
+    charge: &Charge<'_>,
+    now: Moment,
+) -> Result<Decision, Miss> {
+    let (limit, fingerprint) = (charge.limit, Tag::fingerprint(charge.key));
+    if !current
+        .tag
+        .is_plain_bucket_of(fingerprint, charge.history.revision())
+    {
+        return Err(Miss::Unusual);
+    }
+    let mut bucket = Bucket::full_at(Moment::from_nanos(current.word));
+    if bucket.is_ahead(limit, now) {
+        return Err(Miss::Unusual);
+    }
+    let decision = step(&mut bucket, limit, now, charge.cost, charge.on_own_denial());
+    match commit(slot, current, bucket.word(), now.as_nanos(), &decision) {
+        true => Ok(decision),
+        false => Err(Miss::Contended),
+    }
+}
+
+/// Decides on a key that other threads are charging at the same time.
+#[inline(never)]
+fn retry_contended(
+    slot: &Pair,
+    charge: Charge<'_>,
+    now: impl Fn() -> Moment,
+) -> Option<FlatDecision> {
+    for retry in 0..RETRIES_MAX {
+        back_off(retry);
+        match try_commit(slot, slot.load(), &charge, now()) {
+            Ok(decision) => return Some(FlatDecision::from_decision(decision)),
+            Err(Miss::Unusual) => return None,
+            Err(Miss::Contended) => {}
+        }
+    }
+    None
+}
+
+impl<C: Clock> Memory<C> {
+    /// Decides on a bucket; `None` if anything is unusual, and then nothing was charged.
+    #[inline(always)]
+    pub(super) fn try_fast_path(
+        &self,
+        place: Place,
+        charge: &Charge<'_>,
+        now: impl Fn() -> Moment,
+    ) -> Option<Decision> {
+        if !charge.limit.is_bucket() {
+            return None;
+        }
+        let slot = self
+            .table
+            .find_likely(place, Tag::fingerprint(charge.key))?;
+        match try_commit(slot, slot.load(), charge, now()) {
+            Ok(decision) => Some(decision),
+            Err(Miss::Unusual) => None,
+            Err(Miss::Contended) => {
+                retry_contended(slot, *charge, now).map(FlatDecision::into_decision)
+            }
+        }
+    }
+
+    /// Decides on one charge at a new reading of the clock.
+    #[inline(always)]
+    pub(super) fn decide_one_now(&self, charge: &Charge<'_>) -> Result<Decision, StoreError> {
+        let place = self.table.place(charge.key);
+        self.table.prefetch(place);
+        let now = || self.clock.on(Timeline::Monotonic);
+        match self.try_fast_path(place, charge, now) {
+            Some(decision) => Ok(decision),
+            // A copy, so that on the fast path the charge stays in registers.
+            None => self
+                .take_slow_path_now(place, *charge)
+                .map(FlatDecision::into_decision),
+        }
+    }
+
+    /// Decides on one charge at a time that was read before.
+    #[inline(always)]
+    pub(super) fn decide_one(
+        &self,
+        charge: &Charge<'_>,
+        time: &mut Time<'_>,
+    ) -> Result<Decision, StoreError> {
+        let place = self.table.place(charge.key);
+        match self.try_fast_path(place, charge, || time.now.monotonic) {
+            Some(decision) => Ok(decision),
+            None => self
+                .take_slow_path(place, *charge, time)
+                .map(FlatDecision::into_decision),
+        }
+    }
+
+    #[inline(never)]
+    fn take_slow_path(
+        &self,
+        place: Place,
+        charge: Charge<'_>,
+        time: &mut Time<'_>,
+    ) -> Result<FlatDecision, StoreError> {
+        Ok(FlatDecision::from_decision(
+            self.decide_slowly(place, &charge, time)?,
+        ))
+    }
+
+    /// Decides on the slow path, at a new reading of the clock.
+    #[inline(never)]
+    fn take_slow_path_now(
+        &self,
+        place: Place,
+        charge: Charge<'_>,
+    ) -> Result<FlatDecision, StoreError> {
+        self.take_slow_path(place, charge, &mut Time::of(&self.clock))
+    }
+}
+
+// === impl FlatDecision ===
+
+impl FlatDecision {
+    fn from_decision(decision: Decision) -> FlatDecision {
+        let (delay, over_soft) = match decision {
+            Decision::Allow(grant) => (grant.delay, grant.over_soft),
+            Decision::Deny(_) => (Span::ZERO, false),
+        };
+        FlatDecision {
+            wait: decision.wait(),
+            remaining: decision.remaining(),
+            reset: decision.reset(),
+            delay,
+            over_soft,
+        }
+    }
+
+    #[inline]
+    fn into_decision(self) -> Decision {
+        let (remaining, reset) = (self.remaining, self.reset);
+        match self.wait {
+            None => Decision::Allow(Grant {
+                remaining,
+                reset,
+                delay: self.delay,
+                over_soft: self.over_soft,
+            }),
+            Some(wait) => Decision::Deny(Denial {
+                wait,
+                remaining,
+                reset,
+            }),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The slow path for one limit whose state fits a word: read, step, compare-and-swap.
+
+use tollgate_core::{
+    Bucket, Charge, Clock, Decision, FixedWindow, Limit, Moment, StoreError, Usage, step,
+};
+
+use super::{Memory, Time};
+use crate::pair::{Pair, SlotValue};
+use crate::spill;
+use crate::sync::{Backoff, back_off};
+use crate::table::Place;
+use crate::tag::{Heat, Tag};
+
+/// A state that fits one word, which read as a moment says when the state expires.
+trait WordState: Usage + Default {
+    fn decode(limit: &Limit, word: u64) -> Self;
+    fn encode(&self) -> u64;
+}
+
+impl<C: Clock> Memory<C> {
+    /// Decides on any charge, without the fast path.
+    #[inline]
+    pub(super) fn decide_slowly(
+        &self,
+        place: Place,
+        charge: &Charge<'_>,
+        time: &mut Time<'_>,
+    ) -> Result<Decision, StoreError> {
+        if charge.limit.is_bucket() {
+            self.decide_lock_free::<Bucket>(place, charge, time)
+        } else if FixedWindow::fits_word(charge.limit) {
+            self.decide_lock_free::<FixedWindow>(place, charge, time)
+        } else {
+            self.decide_locked(place, charge, time)
+        }
+    }
+
+    /// Decides on a state of one word by compare-and-swap, for as long as other threads win.
+    #[inline]
+    fn decide_lock_free<U: WordState>(
+        &self,
+        place: Place,
+        charge: &Charge<'_>,
+        time: &mut Time<'_>,
+    ) -> Result<Decision, StoreError> {
+        let mut backoff = Backoff::default();
+        let (mut retries, mut is_fresh_reading) = (0, false);
+        let fingerprint = Tag::fingerprint(charge.key);
+        loop {
+            let found = self.table.find(place, fingerprint);
+            let Some((slot, current)) = found else {
+                match self.insert_and_decide::<U>(place, charge, time, &mut backoff)? {
+                    Some(decision) => return Ok(decision),
+                    None => continue,
+                }
+            };
+            if current.tag.is_locked() {
+                backoff.wait()?;
+                continue;
+            }
+            if current.tag.is_spilled() || current.tag.revision() != charge.history.revision() {
+                return self.decide_locked(place, charge, time);
+            }
+            let mut usage = U::decode(charge.limit, current.word);
+            if usage.is_ahead(charge.limit, time.on(charge.limit)) {
+                // Another thread's reading was ahead of ours, which may be that of a whole batch.
+                if !is_fresh_reading && time.refresh() {
+                    is_fresh_reading = true;
+                    continue;
+                }
+                time.catch_up(charge.limit, usage.not_before(charge.limit));
+            }
+            let now = time.on(charge.limit);
+            let decision = step(
+                &mut usage,
+                charge.limit,
+                now,
+                charge.cost,
+                charge.on_own_denial(),
+            );
+            if commit(slot, current, usage.encode(), now.as_nanos(), &decision) {
+                return Ok(decision);
+            }
+            // Another thread committed first, so somebody made progress: start over.
+            back_off(retries);
+            retries = retries.saturating_add(1);
+        }
+    }
+
+    /// Decides for a key that has no slot; `None` if it has one by now.
+    #[cold]
+    fn insert_and_decide<U: WordState>(
+        &self,
+        place: Place,
+        charge: &Charge<'_>,
+        time: &Time<'_>,
+        backoff: &mut Backoff,
+    ) -> Result<Option<Decision>, StoreError> {
+        let now = time.on(charge.limit);
+        let mut usage = U::default();
+        let decision = step(
+            &mut usage,
+            charge.limit,
+            now,
+            charge.cost,
+            charge.on_own_denial(),
+        );
+        let word = usage.encode();
+        if word <= now.as_nanos() {
+            return Ok(Some(decision));
+        }
+        let tag = Tag::new(
+            charge.key,
+            charge.history.revision(),
+            charge.limit.timeline(),
+        );
+        let new = SlotValue { tag, word };
+        let Some(inserted) = self.table.insert(place, new, time.now, backoff)? else {
+            return Ok(None);
+        };
+        if inserted.displaced.tag.is_spilled() {
+            spill::free(inserted.displaced.word, &self.arena);
+        }
+        Ok(Some(decision))
+    }
+}
+
+/// Commits `word` and the slot's new heat by compare-and-swap, unless nothing changed.
+///
+/// Returns whether the slot still had its `current` value.
+#[inline(always)]
+pub(super) fn commit(
+    slot: &Pair,
+    current: SlotValue,
+    word: u64,
+    now: u64,
+    decision: &Decision,
+) -> bool {
+    let was_live = current.word > now;
+    if !decision.is_allowed() && current.tag.heat() < Heat::Denied && was_live {
+        // Only a hint for eviction: if another thread was faster, the next denial sets it.
+        let marked = SlotValue {
+            tag: current.tag.with_heat(Heat::Denied),
+            word,
+        };
+        return slot.replace(current, marked) || word == current.word;
+    }
+    if word == current.word {
+        return true;
+    }
+    if word <= now && !was_live {
+        // Cleared, so that the expired state does not come back if the clock does.
+        return current.word == 0 || slot.replace(current, SlotValue { word: 0, ..current });
+    }
+    let heat = match current.tag.heat() {
+        // A client that keeps hammering stays marked after its key has expired.
+        Heat::Denied => Heat::Denied,
+        _ if was_live => Heat::Returning,
+        _ => Heat::New,
+    };
+    slot.replace(
+        current,
+        SlotValue {
+            tag: current.tag.with_heat(heat),
+            word,
+        },
+    )
+}
+
+// === impl WordState ===
+
+impl WordState for Bucket {
+    #[inline]
+    fn decode(_limit: &Limit, word: u64) -> Bucket {
+        Bucket::full_at(Moment::from_nanos(word))
+    }
+
+    #[inline]
+    fn encode(&self) -> u64 {
+        self.word()
+    }
+}
+
+impl WordState for FixedWindow {
+    #[inline]
+    fn decode(limit: &Limit, word: u64) -> FixedWindow {
+        FixedWindow::from_word(limit, word)
+    }
+
+    #[inline]
+    fn encode(&self) -> u64 {
+        self.word()
+    }
+}
