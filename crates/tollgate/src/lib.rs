@@ -103,3 +103,8 @@ pub use tollgate_memory as memory;
 pub use tollgate_memory::{BYTES_PER_KEY, ManualClock, Memory, Stats, SystemClock};
 #[cfg(feature = "rules")]
 pub use tollgate_rules as rules;
+
+/// The examples of the README, as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,0 +1,85 @@
+//! Output as a page shows it, and as it came.
+
+/// The line that stands for any lines.
+const ANY: &str = "...";
+
+/// Compares line by line; `...` in `expected` stands for any lines, none included. If numbers vary,
+/// every whole number is as good as any other.
+///
+/// # Errors
+///
+/// What is missing, or not shown.
+pub(crate) fn compare(expected: &str, actual: &str, numbers_vary: bool) -> Result<(), String> {
+    let lines = |text: &str| -> Vec<String> {
+        let lines = text.lines().map(str::trim_end);
+        lines
+            .map(|line| {
+                if numbers_vary {
+                    masked(line)
+                } else {
+                    line.to_owned()
+                }
+            })
+            .collect()
+    };
+    let (expected, actual) = (lines(expected), lines(actual));
+    let mut parts: Vec<&[String]> = expected.split(|line| line == ANY).collect();
+    let mut rest = &actual[..];
+    // Both ends are fixed, unless `...` is there; the parts between are found in their order.
+    let first = parts.remove(0);
+    rest = rest
+        .strip_prefix(first)
+        .ok_or_else(|| format!("does not begin with\n{first:#?}"))?;
+    if let Some(last) = parts.pop() {
+        rest = rest
+            .strip_suffix(last)
+            .ok_or_else(|| format!("does not end with\n{last:#?}"))?;
+    } else if !rest.is_empty() {
+        return Err(format!("the page does not show\n{rest:#?}"));
+    }
+    for part in parts {
+        let mut places = 0..=rest.len().saturating_sub(part.len());
+        let at = places.find(|at| rest[*at..].starts_with(part));
+        let at = at.ok_or_else(|| format!("there is no\n{part:#?}"))?;
+        rest = &rest[at + part.len()..];
+    }
+    Ok(())
+}
+
+/// The line with `#` in place of every whole number.
+fn masked(line: &str) -> String {
+    let mut masked = String::with_capacity(line.len());
+    for char in line.chars() {
+        match char.is_ascii_digit() {
+            true if masked.ends_with('#') => {}
+            true => masked.push('#'),
+            false => masked.push(char),
+        }
+    }
+    masked
+}
+
+#[test]
+fn output_differs_where_it_differs() {
+    for (expected, actual, is_same) in [
+        ("a\nb\n", "a\nb\n", true),
+        ("a\n", "a\nb\n", false),
+        ("a\nb\n", "a\n", false),
+        ("a\n...\n", "a\nb\nc\n", true),
+        ("...\nc\n", "a\nb\nc\n", true),
+        ("...\nb\n...\n", "a\nb\nc\n", true),
+        ("...\nx\n...\n", "a\nb\nc\n", false),
+        ("a\n...\na\n", "a\n", false),
+        ("", "a\n", false),
+        ("", "", true),
+        ("t=60\n", "t=59\n", false),
+    ] {
+        assert_eq!(
+            compare(expected, actual, false).is_ok(),
+            is_same,
+            "{expected} {actual}"
+        );
+    }
+    assert!(compare("t=60;r=1\n", "t=5;r=22\r\n", true).is_ok());
+    assert!(compare("t=60;r=1\n", "t=;r=22\n", true).is_err());
+}

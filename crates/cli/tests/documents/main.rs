@@ -1,0 +1,195 @@
+//! The documents: what they tell readers to run is run, and what they say comes out is compared.
+//!
+//! Each fenced block of a page names what becomes of it, after its language; see [`Kind`]. A block
+//! that says nothing known is an error, so no block is forgotten. The blocks of a page run in their
+//! order, in a folder of their own that has a copy of `examples/`, with free ports in place of the
+//! ones that the page names.
+#![allow(clippy::unwrap_used)]
+
+mod block;
+mod compare;
+mod examples;
+mod ground;
+mod links;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use block::{Block, Kind, blocks};
+use compare::compare;
+use ground::Ground;
+
+/// How often a page is tried when somebody else took a port.
+const STARTS_TRIED: usize = 5;
+/// Documents are read in terminals and in reviews, too.
+const COLUMNS_MAX: usize = 200;
+/// Where the doc tests of `tollgate` include the pages that have Rust in them.
+const RUST_PAGES: &str = "crates/tollgate/src/lib.rs";
+
+#[test]
+fn readme() {
+    try_page("README.md");
+}
+
+#[test]
+fn contributing() {
+    try_page("CONTRIBUTING.md");
+}
+
+#[test]
+fn rules() {
+    try_page("docs/rules.md");
+}
+
+#[test]
+fn operating() {
+    try_page("docs/operating.md");
+}
+
+#[test]
+fn redis() {
+    try_page("docs/redis.md");
+}
+
+#[test]
+fn replay() {
+    try_page("docs/replay.md");
+}
+
+#[test]
+fn envoy() {
+    try_page("examples/envoy/README.md");
+}
+
+#[test]
+fn pages_without_a_command() {
+    for page in [
+        "docs/benchmarks.md",
+        "docs/comparison.md",
+        "docs/fault-tests.md",
+        "docs/from-governor.md",
+        "docs/semantics.md",
+    ] {
+        try_page(page);
+    }
+}
+
+#[test]
+fn every_page_is_tried() {
+    let tests = include_str!("main.rs");
+    for page in pages() {
+        assert!(
+            tests.contains(&format!("\"{page}\"")),
+            "no test tries {page}"
+        );
+    }
+}
+
+#[test]
+fn lines_are_short() {
+    for page in pages() {
+        for (number, line) in read(&page).lines().enumerate() {
+            let columns = line.chars().count();
+            assert!(
+                columns <= COLUMNS_MAX,
+                "{page}:{}: {columns} columns",
+                number + 1
+            );
+        }
+    }
+}
+
+/// Runs the blocks of a page in their order.
+fn try_page(page: &str) {
+    let text = read(page);
+    let blocks = blocks(page, &text).unwrap_or_else(|problem| panic!("{problem}"));
+    let has_started = |_| {
+        let mut ground = Ground::new();
+        blocks.iter().all(|block| try_block(block, &mut ground))
+    };
+    let tried = (0..STARTS_TRIED).any(has_started);
+    assert!(
+        tried,
+        "{page}: a server did not start, {STARTS_TRIED} times; its log is above"
+    );
+}
+
+/// Whether the block has run; not if a server did not start, as when its port was taken.
+fn try_block(block: &Block, ground: &mut Ground) -> bool {
+    let place = block.place();
+    match &block.kind {
+        Kind::Background => return ground.start(&block.text),
+        Kind::Run { status } => {
+            let (found, output) = ground.run(&block.text);
+            assert_eq!(found, *status, "{place}: exit status; output:\n{output}");
+        }
+        Kind::Session {
+            status,
+            numbers_vary,
+        } => {
+            for (command, expected) in block.commands() {
+                let (found, output) = ground.run(&command);
+                assert_eq!(found, *status, "{place}: {command}\n{output}");
+                if let Err(problem) = compare(&expected, &output, *numbers_vary) {
+                    panic!("{place}: {command}\n{problem}\n--- what came out:\n{output}");
+                }
+            }
+        }
+        Kind::Rules => {
+            let (status, output) = ground.check_rules(&block.text);
+            assert_eq!(status, 0, "{place}: {output}");
+            assert!(output.contains("0 errors, 0 warnings"), "{place}: {output}");
+        }
+        Kind::Settings => {
+            let (status, output) = ground.check_settings(&block.text);
+            assert_eq!(status, 0, "{place}: {output}");
+        }
+        Kind::File(name) => ground.write(name, &block.text),
+        Kind::Same(name) => assert_eq!(block.text, read(name), "{place}: {name} differs"),
+        Kind::Rust => {
+            let page = Path::new(&block.page)
+                .file_name()
+                .unwrap()
+                .to_str()
+                .unwrap();
+            let includes = read(RUST_PAGES);
+            let mut includes = includes
+                .lines()
+                .filter(|line| line.contains("include_str!"));
+            let is_compiled = includes.any(|line| line.contains(page));
+            assert!(
+                is_compiled,
+                "{place}: {RUST_PAGES} does not include {page} as doc tests"
+            );
+        }
+        Kind::Skipped => {}
+    }
+    true
+}
+
+/// Every page that has to be true: those at the top, those in `docs`, and those of the examples.
+fn pages() -> Vec<String> {
+    let mut pages = vec!["README.md".to_owned(), "CONTRIBUTING.md".to_owned()];
+    for folder in ["docs", "examples", "examples/envoy"] {
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if Path::new(&name)
+                .extension()
+                .is_some_and(|extension| extension == "md")
+            {
+                pages.push(format!("{folder}/{name}"));
+            }
+        }
+    }
+    pages
+}
+
+fn read(page: &str) -> String {
+    let path = root().join(page);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn root() -> PathBuf {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    crates.parent().unwrap().to_owned()
+}
