@@ -42,6 +42,8 @@ mod ledger;
 
 mod store;
 
+mod shared_store;
+
 mod escape;
 
 mod request;
@@ -69,6 +71,7 @@ pub use limit::{
 };
 pub use moment::{Clock, Moment, Now, Timeline};
 pub use request::{Descriptor, Entry, Override, Request};
+pub use shared_store::{SharedStore, StoreEvent, StoreMetric, StoreMetricUnit, StoreMetricValue};
 pub use sharing::{Mode, OnStoreError, Sharing};
 pub use sliding_log::{Entries, Entry as LogEntry, Plain, SlidingLog};
 pub use sliding_window::{COUNTERS_MAX, SlidingWindow};

@@ -13,7 +13,8 @@
 //!   reports what it admitted every [`Config::sync_interval`].
 //! * A request over several slots of a Cluster is all or nothing as well: every slot reserves,
 //!   then every slot confirms.
-//! * Without Redis, [`Fallback`] does what the operator chose, within the time of a decision.
+//! * Without Redis, the engine's fallback does what the operator chose, within the time of a
+//!   decision ([`tollgate_core::SharedStore`]).
 //!
 //! # Trade-offs
 //!
@@ -97,8 +98,6 @@ mod write_back;
 
 mod nodes;
 
-mod fallback;
-
 mod stats;
 
 mod reach;
@@ -106,6 +105,8 @@ mod reach;
 mod single;
 
 mod store;
+
+mod shared_store;
 
 mod trouble;
 
@@ -125,7 +126,6 @@ pub use config::{
     SYNC_INTERVAL, SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN, Secret, Servers, TIMEOUT, Tls, UNIX,
 };
 pub use failure::ERROR_CODES;
-pub use fallback::{DENIED_FOR, Fallback};
 pub use fit::{GRAIN, InvalidForRedis, LOG_UNITS_MAX, check};
 pub use inspect::{Held, Out};
 pub use leases::{

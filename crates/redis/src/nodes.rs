@@ -1,6 +1,6 @@
 //! How many nodes there are: each of them says once a second that it is there.
 //!
-//! A node is a store that decides alone while Redis is away ([`crate::Fallback`]): only those
+//! A node is a store that decides alone while Redis is away (the engine's fallback): only those
 //! divide limits among themselves. One that is closed leaves at once.
 //!
 //! Names and times stand in one key of Redis (`PREFIX{nodes}`, a sorted set), by Redis's own
@@ -99,7 +99,7 @@ pub(crate) async fn keep(nodes: Arc<Nodes>, reach: Arc<Reach>) {
 }
 
 impl Redis {
-    /// How many nodes were there when Redis last told: the stores with a [`crate::Fallback`] that
+    /// How many nodes were there when Redis last told: the stores that have joined and
     /// share this Redis and its prefix; one, as long as nobody told. They say so once a second
     /// ([`HEARTBEAT`]), and count for three seconds after they were last heard of.
     pub fn nodes(&self) -> u32 {

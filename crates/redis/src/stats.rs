@@ -2,8 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate_core::OnStoreError;
-
 use crate::trouble::Trouble;
 
 /// The ends of the buckets of [`Counts::batch_sizes`], in decisions.
@@ -49,8 +47,6 @@ pub(crate) struct Stats {
     redirected: AtomicU64,
     scripts_loaded: AtomicU64,
     refused_here: AtomicU64,
-    /// In the order of [`OnStoreError`].
-    fell_back: [AtomicU64; 4],
     reports: AtomicU64,
     keys_reported: AtomicU64,
     reports_lost: AtomicU64,
@@ -103,18 +99,6 @@ pub struct Counts {
     pub leases_held: u64,
     /// Leases that went back because nobody used them.
     pub leases_returned: u64,
-    /// Decisions that were made without Redis, because it had no answer.
-    pub fallbacks: u64,
-    /// Those of them that let the request pass unseen, those that refused it for that reason, and
-    /// those that this node made alone. A request with several limits counts once: as refused if a
-    /// limit says so, otherwise as decided here if one says that.
-    pub fallbacks_allowed: u64,
-    /// See [`Counts::fallbacks_allowed`].
-    pub fallbacks_denied: u64,
-    /// Those that were answered with the store's error, as their limit asks for.
-    pub fallbacks_failed: u64,
-    /// See [`Counts::fallbacks_allowed`].
-    pub fallbacks_local: u64,
     /// Decisions that were made on this node's own count, without asking Redis.
     pub write_back_decisions: u64,
     /// Keys that this node counts itself now.
@@ -190,16 +174,6 @@ impl Stats {
         self.lease_returned.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn fell_back(&self, choice: OnStoreError) {
-        let place = match choice {
-            OnStoreError::Allow => 0,
-            OnStoreError::Deny => 1,
-            OnStoreError::Error => 2,
-            OnStoreError::Local => 3,
-        };
-        self.fell_back[place].fetch_add(1, Ordering::Relaxed);
-    }
-
     /// So many messages reported so many keys.
     pub(crate) fn reported(&self, messages: usize, keys: usize) {
         let add = |counter: &AtomicU64, count| {
@@ -217,7 +191,6 @@ impl Stats {
     pub(crate) fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let batch_sizes = self.batch_sizes.told();
-        let [allowed, denied, failed, local] = self.fell_back.each_ref().map(read);
         Counts {
             questions: batch_sizes.sum,
             calls: batch_sizes.count,
@@ -237,11 +210,6 @@ impl Stats {
             lease_decisions: 0,
             leases_held: 0,
             leases_returned: read(&self.lease_returned),
-            fallbacks: allowed + denied + failed + local,
-            fallbacks_allowed: allowed,
-            fallbacks_denied: denied,
-            fallbacks_failed: failed,
-            fallbacks_local: local,
             write_back_decisions: 0,
             write_back_keys: 0,
             reports: read(&self.reports),
@@ -264,7 +232,6 @@ impl Default for Stats {
             redirected: AtomicU64::new(0),
             scripts_loaded: AtomicU64::new(0),
             refused_here: AtomicU64::new(0),
-            fell_back: Default::default(),
             reports: AtomicU64::new(0),
             keys_reported: AtomicU64::new(0),
             reports_lost: AtomicU64::new(0),

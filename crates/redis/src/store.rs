@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tollgate_core::{
-    Charge, Cost, Decision, Key, KeyHasher, Mode, OnStoreError, Span, Store, StoreError, Verdict,
+    Charge, Cost, Decision, Key, KeyHasher, Mode, Span, Store, StoreError, Verdict,
 };
 
 use crate::apart::{self, Refunds};
@@ -296,11 +296,6 @@ impl Redis {
             self.refusals
                 .remember(charge, fitted, seen, wait, connections, Instant::now());
         }
-    }
-
-    /// A decision was made without Redis.
-    pub(crate) fn fell_back(&self, choice: OnStoreError) {
-        self.stats.fell_back(choice);
     }
 
     async fn decide_all(

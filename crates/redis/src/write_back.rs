@@ -24,8 +24,8 @@
 //!
 //! For that, no node goes on for longer than an interval and a timeout without having been
 //! answered: what is older is reported before the next decision on the key. If that fails, its
-//! error is what [`crate::Fallback`] decides on. A decision that Redis makes for a key is made when
-//! this node has nothing to report of it, so it exceeds no more than the other nodes' part.
+//! error is what the engine's fallback decides on. A decision that Redis makes for a key is made
+//! when this node has nothing to report of it, so it exceeds no more than the other nodes' part.
 //!
 //! # More than can be reported
 //!

@@ -78,10 +78,13 @@ mod replaces;
 
 mod resolve;
 
+mod attempt;
+
 mod view;
 
 mod settings;
 
+pub use attempt::Attempt;
 pub use diagnostic::{Diagnostic, Severity, escaped};
 pub use findings::DIAGNOSTICS_MAX;
 pub use parse::RULES_MAX;

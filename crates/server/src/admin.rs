@@ -11,11 +11,11 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use tollgate_core::Enforcement;
+use tollgate_engine::Engine;
 use tollgate_http::Problem;
 use tollgate_listen::Stopping;
 use tollgate_rules::RuleView;
 
-use crate::engine::Engine;
 use crate::http::{healthz, otherwise, readiness};
 use crate::metrics::Metrics;
 use crate::reply;

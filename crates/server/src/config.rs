@@ -14,7 +14,7 @@ mod secret;
 mod store;
 mod url;
 
-pub use store::{DEFAULT_STORE, OtherStore, Place, STORES_MAX};
+pub use store::{OtherStore, Place, STORES_MAX};
 
 /// The smallest store.
 const MAX_BYTES_MIN: usize = 1024 * 1024;

@@ -9,6 +9,7 @@ use axum::middleware::{Next, from_fn};
 use axum::response::Response as HttpResponse;
 use tokio::time::timeout;
 use tollgate_core::StoreError;
+use tollgate_engine::Engine;
 use tollgate_listen::Limits;
 use tollgate_rls::{DESCRIPTORS, RateLimitRequest, RateLimitResponse, SERVICE};
 use tonic::service::Routes;
@@ -16,7 +17,6 @@ use tonic::{Code, Request, Response, Status};
 use tonic_health::ServingStatus;
 use tonic_health::server::{HealthReporter, health_reporter};
 
-use crate::engine::Engine;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::reply::store_unavailable;

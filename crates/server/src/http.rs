@@ -10,10 +10,10 @@ use axum::routing::{get, post};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use tollgate_core::{Cost, Request};
+use tollgate_engine::{Decided, Engine};
 use tollgate_listen::Stopping;
 
 use crate::check::{Check, verdict};
-use crate::engine::{Decided, Engine};
 use crate::metrics::{DoorName, Metrics};
 use crate::options::Options;
 use crate::reply::{Failure, body, problem, reply};

@@ -16,11 +16,7 @@ mod log;
 
 mod stores;
 
-mod engine;
-
 mod metrics;
-
-mod vigil;
 
 mod body;
 
@@ -49,18 +45,13 @@ mod admin;
 
 mod reload;
 
-mod watch;
-
 mod server;
 
 pub use config::{
-    Config, ConfigError, DEFAULT_STORE, Listen, Log, LogFormat, LogLevel, Memory, OtherStore,
-    Place, STORES_MAX,
+    Config, ConfigError, Listen, Log, LogFormat, LogLevel, Memory, OtherStore, Place, STORES_MAX,
 };
 pub use log::{init as init_log, log_start_error};
-pub use metrics::VALUE_SERIES_MAX;
 pub use reclaim::fit_address_space;
-pub use reload::Outcome;
 pub use server::{Running, ServeError, serve, start};
-pub use stores::CLOSE_WITHIN;
+pub use tollgate_engine::{CLOSE_WITHIN, DEFAULT_STORE, Outcome, VALUE_SERIES_MAX};
 pub use tollgate_listen::Limits;

@@ -8,6 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use tollgate_engine::Engine;
 use tollgate_listen::{Budget, Limits};
 use tollgate_rls::{DESCRIPTORS_MAX, RateLimitRequest};
 use tracing::warn;
@@ -18,14 +19,11 @@ mod decisions;
 
 mod process;
 
+mod reloads;
+
 mod stores;
 
 mod text;
-
-pub use decisions::VALUE_SERIES_MAX;
-pub(crate) use decisions::{Decisions, Tallies};
-
-use crate::stores::Stores;
 
 /// Everything that is counted.
 #[derive(Debug)]
@@ -36,9 +34,6 @@ pub(crate) struct Metrics {
     left_out: Family<DoorLabel, Counter>,
     connections: Family<DoorLabel, Gauge>,
     closed: Family<ClosedLabel, Counter>,
-    reloads: Family<ReloadLabel, Counter>,
-    rules: Gauge,
-    domains: Gauge,
 }
 
 /// A door, by its name in the configuration.
@@ -47,17 +42,11 @@ pub(crate) type DoorName = &'static str;
 type DoorLabel = [(&'static str, DoorName); 1];
 type ErrorLabel = [(&'static str, &'static str); 2];
 type ClosedLabel = [(&'static str, &'static str); 2];
-type ReloadLabel = [(&'static str, &'static str); 1];
 
 // === impl Metrics ===
 
 impl Metrics {
-    pub(crate) fn new(
-        decisions: &Arc<Decisions>,
-        stores: &Arc<Stores>,
-        budget: &Arc<Budget>,
-        limits: &Limits,
-    ) -> Metrics {
+    pub(crate) fn new(engine: &Arc<Engine>, budget: &Arc<Budget>, limits: &Limits) -> Metrics {
         let mut all = Registry::default();
         all.register_collector(Box::new(process::Scrape));
         let registry = all.sub_registry_with_prefix("tollgate");
@@ -67,9 +56,6 @@ impl Metrics {
             left_out: Family::default(),
             connections: Family::default(),
             closed: Family::default(),
-            reloads: Family::default(),
-            rules: Gauge::default(),
-            domains: Gauge::default(),
             registry: Registry::default(),
         };
         registry.register(
@@ -97,20 +83,14 @@ impl Metrics {
             "Connections that the service closed, by door and reason",
             metrics.closed.clone(),
         );
-        registry.register(
-            "reloads",
-            "Times that rules were read again: ok, or failed if anything was kept as it was",
-            metrics.reloads.clone(),
-        );
-        registry.register("rules", "Rules in force", metrics.rules.clone());
-        registry.register("domains", "Domains in force", metrics.domains.clone());
+        registry.register_collector(Box::new(reloads::Scrape(Arc::clone(engine))));
         let build = Family::<[(&str, &str); 1], Gauge>::default();
         build
             .get_or_create(&[("version", env!("CARGO_PKG_VERSION"))])
             .set(1);
         registry.register("build_info", "1, with the version of this program", build);
-        registry.register_collector(Box::new(decisions::Scrape(Arc::clone(decisions))));
-        registry.register_collector(Box::new(stores::Scrape(Arc::clone(stores))));
+        registry.register_collector(Box::new(decisions::Scrape(Arc::clone(engine))));
+        registry.register_collector(Box::new(stores::Scrape(Arc::clone(engine))));
         registry.register_collector(Box::new(budget::Scrape::new(budget, limits)));
         Metrics {
             registry: all,
@@ -171,17 +151,6 @@ impl Metrics {
     pub(crate) fn closed(&self, door: DoorName, reason: &'static str) {
         let labels = [("door", door), ("reason", reason)];
         self.closed.get_or_create(&labels).inc();
-    }
-
-    /// Counts a reload, or the first load.
-    pub(crate) fn reloaded(&self, outcome: &'static str) {
-        self.reloads.get_or_create(&[("outcome", outcome)]).inc();
-    }
-
-    /// Says how many rules and domains are in force.
-    pub(crate) fn in_force(&self, rules: usize, domains: usize) {
-        self.rules.set(i64::try_from(rules).unwrap_or(i64::MAX));
-        self.domains.set(i64::try_from(domains).unwrap_or(i64::MAX));
     }
 }
 

@@ -2,10 +2,9 @@
 
 use serde_json::{Map, Value};
 use tollgate_core::Request;
+use tollgate_engine::Decided;
 use tollgate_http::{DELAY_MS, Problem, STORE, STORE_UNAVAILABLE};
 use tollgate_rls::{HeaderValue, RateLimitResponse, Struct};
-
-use crate::engine::Decided;
 
 /// Choices that the doors share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,6 +10,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 use tollgate_core::{Clock, Sharing};
+use tollgate_engine::{
+    Engine, ORDERS_MAX, Order, Outcome, Reloader, Stores, watch_rules, watch_stores,
+};
 use tollgate_listen::{Bounds, Budget, Door, Limits, Speaks, Stop, Stopping, open_files, phase};
 use tollgate_memory::SystemClock;
 use tollgate_redis::InvalidConfig;
@@ -17,16 +20,12 @@ use tollgate_rules::{Diagnostic, ReadError};
 use tracing::{info, warn};
 
 use crate::config::Config;
-use crate::engine::Engine;
 use crate::exchange::Exchanges;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::reclaim::reclaim;
-use crate::reload::{Outcome, Reader, known_limits};
-use crate::stores::Stores;
-use crate::vigil::watch_over;
-use crate::watch::{ORDERS_MAX, Order, keep};
-use crate::{admin, grpc, http};
+use crate::reload::{ConfiguredRules, known_limits};
+use crate::{admin, grpc, http, stores};
 
 /// Why the service does not run.
 #[derive(Debug)]
@@ -125,28 +124,27 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
 ///
 /// [`ServeError`]. A mistake in one domain is none: the domain is left out and the log says why.
 pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Running, ServeError> {
-    let stores = Stores::open(config, &known_limits(config), Arc::new(clock))
+    let stores = stores::open(config, &known_limits(config), Arc::new(clock))
         .map_err(|(name, source)| ServeError::Store { name, source })?;
-    if config.sharing != Sharing::default() && stores.in_redis().next().is_none() {
+    if config.sharing != Sharing::default() && stores.shared().next().is_none() {
         warn!("`mode`, `on_store_error` and `nodes` have no effect: no store is in Redis");
     }
     let engine = Arc::new(Engine::new(stores));
     let limits = open_files::fit(config.limits, config.listen.deciding());
     let budget = Arc::new(Budget::new(&limits));
-    let metrics = Metrics::new(engine.decisions(), engine.stores(), &budget, &limits);
-    let metrics = Arc::new(metrics);
-    let (told, counted) = (Arc::clone(&engine), Arc::clone(&metrics));
-    let mut reader = Reader::new(told, counted, config.clone());
-    let diagnostics = reader.first().map_err(ServeError::Unreadable)?;
+    let metrics = Arc::new(Metrics::new(&engine, &budget, &limits));
+    let source = ConfiguredRules::new(config.clone());
+    let mut reloader = Reloader::new(Arc::clone(&engine), source);
+    let diagnostics = reloader.load().map_err(ServeError::Unreadable)?;
     if engine.rules().is_empty() {
         return Err(ServeError::NoRules(diagnostics));
     }
     let doors = Doors::open(config).await?;
     let (stop, stopping) = phase();
     let (orders, received) = mpsc::channel(ORDERS_MAX);
-    let keeper = tokio::spawn(keep(reader, received, stopping.clone()));
+    let keeper = tokio::spawn(watch_rules(reloader, received, until(&stopping)));
     let stores = Arc::clone(engine.stores());
-    let vigil = tokio::spawn(watch_over(Arc::clone(&stores), stopping.clone()));
+    let vigil = tokio::spawn(watch_stores(Arc::clone(&stores), until(&stopping)));
     let reclaiming = tokio::spawn(reclaim(Arc::clone(&budget), stopping.clone()));
     let mut running = Running {
         grpc: doors.grpc.as_ref().map(Door::address),
@@ -170,6 +168,12 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
     };
     running.admit(doors, config, &common).await;
     Ok(running)
+}
+
+/// Ready once it is time to stop.
+fn until(stopping: &Stopping) -> impl Future<Output = ()> + Send + 'static {
+    let mut stopping = stopping.clone();
+    async move { stopping.wait().await }
 }
 
 // === impl Doors ===

@@ -9,9 +9,10 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until};
 use tollgate_core::{Charge, Clock, Key, KeyHasher, Moment, Now, Span, Store, StoreError, Verdict};
+use tollgate_engine::Fallback;
 use tollgate_memory::{Memory, RandomKeys};
 use tollgate_redis::simulated::{Connecting, Surroundings, Transport};
-use tollgate_redis::{Config, Fallback, Redis, Servers};
+use tollgate_redis::{Config, Redis, Servers};
 
 use crate::deployment::{MASTER, Session, Topology};
 use crate::network::{End, Link};
@@ -27,7 +28,7 @@ const LOCAL_KEYS: usize = 1_000;
 pub(crate) struct Instance {
     /// Counts processes: one that is started again has another number.
     pub(crate) number: usize,
-    pub(crate) store: Arc<Fallback<Memory<WallClock>>>,
+    pub(crate) store: Arc<Fallback<Redis, Memory<WallClock>>>,
     wall: Arc<AtomicI64>,
 }
 
@@ -54,7 +55,7 @@ pub(crate) enum Outcome {
 
 /// A decision that is given up when it was polled so often.
 struct Decide<'s, F> {
-    store: &'s Fallback<Memory<WallClock>>,
+    store: &'s Fallback<Redis, Memory<WallClock>>,
     future: Pin<Box<F>>,
     polls_left: Option<u32>,
 }
@@ -151,14 +152,14 @@ where
             return Poll::Ready(Outcome::Cancelled);
         }
         self.polls_left = self.polls_left.map(|polls| polls - 1);
-        let before = self.store.redis().counts().fallbacks;
+        let before = self.store.counts().total();
         let polled = self.future.as_mut().poll(context);
         match polled {
             Poll::Pending if self.polls_left == Some(0) => Poll::Ready(Outcome::Cancelled),
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(Outcome::Failed(error)),
             Poll::Ready(Ok(verdict)) => {
-                let fell_back = self.store.redis().counts().fallbacks > before;
+                let fell_back = self.store.counts().total() > before;
                 Poll::Ready(match fell_back {
                     true => Outcome::FellBack(verdict),
                     false => Outcome::Decided(verdict),

@@ -281,7 +281,7 @@ impl Runner {
         let charge = Charge::new(self.keys[counter], limit, Cost::Peek(1));
         for _ in 0..AUDIT_ATTEMPTS {
             let charge = charge.shared(Sharing::in_mode(Mode::Strict));
-            let verdict = instance.store.redis().decide(&[charge]).await;
+            let verdict = instance.store.shared().decide(&[charge]).await;
             if let Ok(verdict) = verdict {
                 let decision = verdict.decisions[0];
                 self.world

@@ -99,7 +99,7 @@ impl Subject for Simulated {
             .iter_mut()
             .for_each(|server| server.clock.stop_at(nanos / 1_000));
         drop(redis);
-        let redis = self.instance.store.redis();
+        let redis = self.instance.store.shared();
         self.runtime.block_on(async {
             // What an instance remembers passes as well.
             tokio::time::advance(std::time::Duration::from_nanos(passed)).await;

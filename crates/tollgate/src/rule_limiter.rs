@@ -1,14 +1,12 @@
 //! A rules file, and everybody who is counted under its rules.
 
 use std::fmt;
-use std::sync::Arc;
+use std::ops::ControlFlow;
 
 use arc_swap::ArcSwap;
-use tollgate_core::{
-    Answer, ChargeDenied, Clock, Cost, Descriptor, Entry, RESOLUTIONS_MAX, Request, StoreError,
-};
+use tollgate_core::{Answer, ChargeDenied, Clock, Cost, Descriptor, Entry, Request, StoreError};
 use tollgate_memory::{Memory, SystemClock};
-use tollgate_rules::{Changes, Diagnostic, Loaded, Options, RuleSet, Source};
+use tollgate_rules::{Attempt, Changes, Diagnostic, Loaded, Options, RuleSet, Source};
 
 /// The limits of a rules file, which can be replaced while they are in use.
 ///
@@ -119,27 +117,20 @@ impl<C: Clock> RuleLimiter<C> {
     /// [`StoreError`] if there is no answer: more than [`tollgate_core::CHARGES_MAX`] limits, or
     /// what [`crate::Limiter::check`] describes. A refusal is an [`Answer`].
     pub fn decide(&self, request: &Request<'_>) -> Result<Answer, StoreError> {
-        let mut rules = self.rules.load();
-        let mut is_current = false;
-        for _ in 0..RESOLUTIONS_MAX {
-            let resolved = rules.resolve(request, &self.store);
+        let mut attempt = Attempt::first(self.rules.load());
+        loop {
+            let resolved = attempt.rules().resolve(request, &self.store);
             let mut charges = resolved.charges();
             charges
                 .iter_mut()
-                .for_each(|charge| charge.is_current = is_current);
-            match self.store.decide_now(&charges) {
-                Ok(verdict) => return Ok(resolved.answer(&verdict)),
-                Err(StoreError::Superseded) => {
-                    // A decision under later rules came first. If there are none, the state is of a
-                    // rule that was removed and forgotten since.
-                    let latest = self.rules.load();
-                    is_current = Arc::ptr_eq(&rules, &latest);
-                    rules = latest;
-                }
-                Err(error) => return Err(error),
+                .for_each(|charge| charge.is_current = attempt.is_current());
+            let verdict = self.store.decide_now(&charges);
+            let answer = verdict.map(|verdict| resolved.answer(&verdict));
+            match attempt.next(answer, || self.rules.load()) {
+                ControlFlow::Break(answer) => return answer,
+                ControlFlow::Continue(next) => attempt = next,
             }
         }
-        Err(StoreError::Superseded)
     }
 
     /// Puts other rules in place of these, at once for all threads. A rule whose limit stays keeps

@@ -5,6 +5,7 @@ mod access;
 use std::path::Path;
 
 use tollgate_core::{Limit, Sharing, Span};
+use tollgate_engine::DEFAULT_STORE;
 use tollgate_redis::{
     CONNECTIONS, CONNECTIONS_MAX, Config as RedisConfig, SYNC_INTERVAL, SYNC_INTERVAL_MAX,
     SYNC_INTERVAL_MIN, Servers, TIMEOUT,
@@ -15,8 +16,6 @@ use super::Config;
 use super::url::{Url, is_address};
 use access::{Credentials, encryption, signs_in};
 
-/// What the store is called that serves every domain which no other does.
-pub const DEFAULT_STORE: &str = "default";
 /// The most further stores.
 pub const STORES_MAX: usize = 16;
 /// The longest name of a store, which is a label of its metrics.

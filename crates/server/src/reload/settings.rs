@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use tollgate_engine::Why;
 use tracing::{info, warn};
 
-use super::Why;
 use crate::config::Config;
 
 /// Knows what the settings' file said the last time.
@@ -33,7 +33,7 @@ impl SettingsFile {
 
     /// Reads `path` and tells what a restart would change in `in_effect`: if it is not what was
     /// told already, or if it is asked for.
-    pub(super) fn look(&mut self, path: &Path, in_effect: &Config, why: Why) {
+    pub(super) fn check(&mut self, path: &Path, in_effect: &Config, why: Why) {
         let found = match Config::read(path) {
             Ok(config) if config == *in_effect => Found::Same,
             Ok(config) => Found::Changed(Box::new(config)),

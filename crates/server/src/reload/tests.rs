@@ -3,28 +3,29 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
 use tollgate_listen::{Budget, Limits};
 use tollgate_memory::SystemClock;
 
-use super::*;
-use crate::stores::Stores;
+use tollgate_engine::{Engine, Outcome, Reloader};
 
-/// A reader of the rules in a directory, and its metrics.
-fn reader(directory: &TempDir) -> (Reader, Arc<Metrics>) {
-    reader_with(Config::new(vec![directory.path().to_owned()]))
+use super::*;
+use crate::metrics::Metrics;
+use crate::stores;
+
+/// A reloader of the rules in a directory, and its metrics.
+fn reloader(directory: &TempDir) -> (Reloader<ConfiguredRules>, Metrics) {
+    reloader_with(Config::new(vec![directory.path().to_owned()]))
 }
 
-fn reader_with(config: Config) -> (Reader, Arc<Metrics>) {
-    let stores = Stores::open(&config, &[], Arc::new(SystemClock::new())).unwrap();
+fn reloader_with(config: Config) -> (Reloader<ConfiguredRules>, Metrics) {
+    let stores = stores::open(&config, &[], Arc::new(SystemClock::new())).unwrap();
     let engine = Arc::new(Engine::new(stores));
     let limits = Limits::default();
-    let budget = Arc::new(Budget::new(&limits));
-    let metrics = Metrics::new(engine.decisions(), engine.stores(), &budget, &limits);
-    let metrics = Arc::new(metrics);
-    (Reader::new(engine, Arc::clone(&metrics), config), metrics)
+    let metrics = Metrics::new(&engine, &Arc::new(Budget::new(&limits)), &limits);
+    (Reloader::new(engine, ConfiguredRules::new(config)), metrics)
 }
 
 /// What this thread logs.
@@ -69,11 +70,11 @@ fn rules_whose_link_leads_nowhere_stay_and_a_domain_that_goes_is_a_warning() {
     fs::write(path("d.yaml"), rules("d")).unwrap();
     fs::write(path("target"), rules("e")).unwrap();
     symlink("target", path("e.yaml")).unwrap();
-    let (mut reader, _metrics) = reader(&directory);
-    reader.first().unwrap();
+    let (mut reloader, _metrics) = reloader(&directory);
+    reloader.load().unwrap();
     fs::remove_file(path("target")).unwrap();
-    assert_eq!(reader.again(Why::Noticed), Outcome::Failed);
-    assert!(reader.engine.rules().domains().eq(["d", "e"]));
+    assert_eq!(reloader.reload(Why::Noticed), Outcome::Failed);
+    assert!(reloader.engine().rules().domains().eq(["d", "e"]));
     let failure = journal.lines("the rules cannot be read");
     assert!(
         failure[0].contains("ERROR") && failure[0].contains("e.yaml"),
@@ -81,8 +82,8 @@ fn rules_whose_link_leads_nowhere_stay_and_a_domain_that_goes_is_a_warning() {
     );
     assert!(journal.lines("domain removed").is_empty());
     fs::remove_file(path("e.yaml")).unwrap();
-    assert_eq!(reader.again(Why::Noticed), Outcome::InForce);
-    assert!(reader.engine.rules().domains().eq(["d"]));
+    assert_eq!(reloader.reload(Why::Noticed), Outcome::InEffect);
+    assert!(reloader.engine().rules().domains().eq(["d"]));
     let removed = journal.lines("domain removed");
     assert!(removed[0].contains("WARN"), "{removed:?}");
 }
@@ -95,23 +96,23 @@ fn a_failure_that_lasts_is_told_once_and_when_ordered() {
     let file = directory.path().join("rules.yaml");
     let rules = "domain: d\ndescriptors: [{key: k, rate_limit: 5/day}]\n";
     fs::write(&file, rules).unwrap();
-    let (mut reader, metrics) = reader(&directory);
-    reader.first().unwrap();
+    let (mut reloader, metrics) = reloader(&directory);
+    reloader.load().unwrap();
     let failures = |count: u32| {
         let line = format!("tollgate_reloads_total{{outcome=\"failed\"}} {count}\n");
         metrics.text().contains(&line)
     };
     fs::remove_file(&file).unwrap();
     for _ in 0..3 {
-        assert_eq!(reader.again(Why::Noticed), Outcome::Failed);
+        assert_eq!(reloader.reload(Why::Noticed), Outcome::Failed);
         assert!(failures(1), "{}", metrics.text());
     }
-    assert_eq!(reader.again(Why::Ordered), Outcome::Failed);
+    assert_eq!(reloader.reload(Why::Ordered), Outcome::Failed);
     assert!(failures(2), "{}", metrics.text());
     fs::write(&file, rules).unwrap();
-    assert_eq!(reader.again(Why::Noticed), Outcome::InForce);
+    assert_eq!(reloader.reload(Why::Noticed), Outcome::InEffect);
     fs::remove_file(&file).unwrap();
-    assert_eq!(reader.again(Why::Noticed), Outcome::Failed);
+    assert_eq!(reloader.reload(Why::Noticed), Outcome::Failed);
     assert!(failures(3), "{}", metrics.text());
 }
 
@@ -124,29 +125,29 @@ fn settings_that_change_are_told_once_and_need_a_restart() {
     fs::write(path("rules.yaml"), rules).unwrap();
     let settings = path("tollgate.yaml");
     fs::write(&settings, "rules: [rules.yaml]\n").unwrap();
-    let (mut reader, _metrics) = reader_with(Config::read(&settings).unwrap());
-    assert!(reader.paths().any(|path| *path == settings));
-    reader.first().unwrap();
+    let (mut reloader, _metrics) = reloader_with(Config::read(&settings).unwrap());
+    assert!(reloader.watched().any(|path| *path == settings));
+    reloader.load().unwrap();
     let told = || journal.lines("restart").len();
     for why in [Why::Noticed, Why::Ordered] {
-        assert_eq!(reader.again(why), Outcome::InForce);
+        assert_eq!(reloader.reload(why), Outcome::InEffect);
         assert_eq!(told(), 0);
     }
     let changed = "rules: [rules.yaml]\nlimits: {connections: 9}\nlog: {level: warn}\n\
                    store: {redis: {url: 'redis://h', password: hush}}\n";
     fs::write(&settings, changed).unwrap();
     for (why, count) in [(Why::Noticed, 1), (Why::Noticed, 1), (Why::Ordered, 2)] {
-        assert_eq!(reader.again(why), Outcome::InForce);
+        assert_eq!(reloader.reload(why), Outcome::InEffect);
         assert_eq!(told(), count);
     }
     let line = &journal.lines("restart")[0];
     let is_whole = line.contains("WARN") && line.contains("\"store, limits, log\"");
     assert!(is_whole && !line.contains("hush"), "{line}");
     fs::write(&settings, "rules: [rules.yaml]\nlimit: {}\n").unwrap();
-    assert_eq!(reader.again(Why::Noticed), Outcome::InForce);
+    assert_eq!(reloader.reload(Why::Noticed), Outcome::InEffect);
     let line = &journal.lines("a restart would fail")[0];
     assert!(line.contains("limit"), "{line}");
     fs::write(&settings, "# as it was\nrules: [rules.yaml]\n").unwrap();
-    assert_eq!(reader.again(Why::Noticed), Outcome::InForce);
+    assert_eq!(reloader.reload(Why::Noticed), Outcome::InEffect);
     assert_eq!(journal.lines("again those that are in effect").len(), 1);
 }

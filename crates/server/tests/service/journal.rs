@@ -96,7 +96,7 @@ async fn a_store_that_goes_and_comes_is_told_once_each_time() {
         "Redis is there",
         "Redis is away",
         "Redis is back",
-        "leases given back",
+        "leases returned",
     ] {
         assert_eq!(journal.count(words), 1, "{words}: {text}");
     }

@@ -61,9 +61,9 @@ async fn what_was_consumed_is_kept_when_a_limit_changes() {
         assert_eq!(check(&house, "d").await["remaining"], remaining);
     }
     fs::write(house.path("rules.yaml"), rules(10)).unwrap();
-    assert_eq!(house.running.reload().await, Outcome::InForce);
+    assert_eq!(house.running.reload().await, Outcome::InEffect);
     assert_eq!(check(&house, "d").await["remaining"], 7);
-    assert_eq!(house.running.reload().await, Outcome::InForce);
+    assert_eq!(house.running.reload().await, Outcome::InEffect);
     assert_eq!(check(&house, "d").await["remaining"], 6);
 }
 
@@ -88,7 +88,7 @@ async fn a_mistake_keeps_the_domain_and_lets_the_others_change() {
     assert_eq!(house.running.reload().await, Outcome::Failed);
     assert_eq!(check(&house, "d").await["remaining"], 2);
     fs::write(house.path("rules.yaml"), two("6/day", 7)).unwrap();
-    assert_eq!(house.running.reload().await, Outcome::InForce);
+    assert_eq!(house.running.reload().await, Outcome::InEffect);
     assert_eq!(check(&house, "d").await["remaining"], 2);
 }
 

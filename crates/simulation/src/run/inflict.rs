@@ -227,7 +227,7 @@ impl Runner {
     async fn close(&mut self, place: usize) {
         self.world.account().disturb(self.world.now());
         if let Some(instance) = self.instances[place].take() {
-            instance.store.redis().close().await;
+            instance.store.shared().close().await;
         }
         self.start(place);
     }
@@ -248,7 +248,7 @@ impl Runner {
             return;
         };
         let names: Vec<String> = {
-            let name = |key: &tollgate_core::Key| instance.store.redis().name_of(*key);
+            let name = |key: &tollgate_core::Key| instance.store.shared().name_of(*key);
             self.keys.iter().map(name).collect()
         };
         let mut account = self.world.account();
@@ -266,7 +266,7 @@ impl Runner {
         }
         let name = self
             .place(0)
-            .map(|instance| instance.store.redis().name_of(self.keys[counter]));
+            .map(|instance| instance.store.shared().name_of(self.keys[counter]));
         let Some(slot) = name.map(|name| slot_of(name.as_bytes())) else {
             return;
         };

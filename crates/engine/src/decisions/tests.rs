@@ -27,22 +27,24 @@ fn parse(text: &str) -> RuleSet {
 #[test]
 fn a_value_that_looks_like_a_rule_makes_no_second_series() {
     let rules = parse("domain: d\ndescriptors: [{key: a, value: b, rate_limit: 1/day}]\n");
-    let decisions = Arc::new(Decisions::default());
-    let tallies = decisions.take_up(&rules);
+    let decisions = Decisions::default();
+    let series = decisions.track(&rules);
     let view = rules.rules().next().unwrap();
-    tallies.rules[&address(&view.rule)].add(Outcome::Allowed);
-    let domain = Arc::clone(&tallies.domains["d"].name);
+    series.rules[&address(&view.rule)].add(Outcome::Allowed);
+    let domain = Arc::clone(&series.domains["d"].name);
     decisions
         .of_values(&domain, &view.rule.path)
         .unwrap()
         .add(Outcome::Allowed);
-    let mut registry = prometheus_client::registry::Registry::default();
-    registry.register_collector(Box::new(Scrape(decisions)));
-    let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
-    let mut series = text.lines().filter(|line| line.contains("allowed"));
-    let expected = r#"decisions_total{domain="d",rule="a_b",outcome="allowed"} 2"#;
-    assert_eq!((series.next(), series.next()), (Some(expected), None));
+    let mut found = Vec::new();
+    let visited = decisions.visit(|domain, rule, outcome, count| {
+        found.push(format!("{domain} {rule} {outcome} {count}"));
+        Ok::<(), ()>(())
+    });
+    assert_eq!(
+        (visited, found),
+        (Ok(()), vec!["d a_b allowed 2".to_owned()])
+    );
 }
 
 #[test]
@@ -52,14 +54,14 @@ fn a_reload_goes_on_counting_and_forgets_what_is_gone() {
     let one = "domain: d\ndescriptors:\n- {key: a, rate_limit: 2/day}\n";
     let decisions = Decisions::default();
     let before = parse(both);
-    let tallies = decisions.take_up(&before);
+    let series = decisions.track(&before);
     for view in before.rules() {
-        tallies.rules[&address(&view.rule)].add(Outcome::Allowed);
+        series.rules[&address(&view.rule)].add(Outcome::Allowed);
     }
     let after = parse(one);
-    let tallies = decisions.take_up(&after);
+    let series = decisions.track(&after);
     let view = after.rules().next().unwrap();
-    let tally = &tallies.rules[&address(&view.rule)];
+    let tally = &series.rules[&address(&view.rule)];
     assert_eq!(tally.0[Outcome::Allowed.index()].load(Ordering::Relaxed), 1);
     // The domain's own two and that of the rule that is left.
     assert_eq!(decisions.rules.read().unwrap().len(), 3);

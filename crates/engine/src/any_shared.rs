@@ -1,0 +1,130 @@
+//! Shared stores of any type, so that an engine can hold several backends in one list.
+
+use std::fmt;
+use std::pin::Pin;
+
+use tollgate_core::{
+    Charge, Key, KeyHasher, SharedStore, Store, StoreError, StoreEvent, StoreMetric, Verdict,
+};
+
+/// A [`SharedStore`] of any type.
+pub struct AnyShared(Box<dyn Erased>);
+
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// [`SharedStore`] without generics and opaque types, which a trait object cannot have.
+trait Erased: Send + Sync {
+    fn key(&self, parts: &mut dyn Iterator<Item = &[u8]>) -> Key;
+    fn decide<'a>(&'a self, charges: &'a [Charge<'a>]) -> Boxed<'a, Result<Verdict, StoreError>>;
+    fn kind(&self) -> &'static str;
+    fn join(&self);
+    fn instances(&self) -> u32;
+    fn is_up(&self) -> bool;
+    fn trouble(&self) -> Option<String>;
+    fn take_events(&self) -> Vec<StoreEvent>;
+    fn metrics(&self) -> Vec<StoreMetric>;
+    fn close(&self) -> Boxed<'_, ()>;
+}
+
+impl<S: SharedStore> Erased for S {
+    fn key(&self, parts: &mut dyn Iterator<Item = &[u8]>) -> Key {
+        KeyHasher::key(self, parts)
+    }
+
+    fn decide<'a>(&'a self, charges: &'a [Charge<'a>]) -> Boxed<'a, Result<Verdict, StoreError>> {
+        Box::pin(Store::decide(self, charges))
+    }
+
+    fn kind(&self) -> &'static str {
+        SharedStore::kind(self)
+    }
+
+    fn join(&self) {
+        SharedStore::join(self);
+    }
+
+    fn instances(&self) -> u32 {
+        SharedStore::instances(self)
+    }
+
+    fn is_up(&self) -> bool {
+        SharedStore::is_up(self)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        SharedStore::trouble(self)
+    }
+
+    fn take_events(&self) -> Vec<StoreEvent> {
+        SharedStore::take_events(self)
+    }
+
+    fn metrics(&self) -> Vec<StoreMetric> {
+        SharedStore::metrics(self)
+    }
+
+    fn close(&self) -> Boxed<'_, ()> {
+        Box::pin(SharedStore::close(self))
+    }
+}
+
+// === impl AnyShared ===
+
+impl AnyShared {
+    /// Hides the type of `store`.
+    pub fn new(store: impl SharedStore + 'static) -> AnyShared {
+        AnyShared(Box::new(store))
+    }
+}
+
+impl fmt::Debug for AnyShared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AnyShared").field(&self.0.kind()).finish()
+    }
+}
+
+impl KeyHasher for AnyShared {
+    fn key<'p>(&self, mut parts: impl Iterator<Item = &'p [u8]>) -> Key {
+        self.0.key(&mut parts)
+    }
+}
+
+impl Store for AnyShared {
+    async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
+        self.0.decide(charges).await
+    }
+}
+
+impl SharedStore for AnyShared {
+    fn kind(&self) -> &'static str {
+        self.0.kind()
+    }
+
+    fn join(&self) {
+        self.0.join();
+    }
+
+    fn instances(&self) -> u32 {
+        self.0.instances()
+    }
+
+    fn is_up(&self) -> bool {
+        self.0.is_up()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.0.trouble()
+    }
+
+    fn take_events(&self) -> Vec<StoreEvent> {
+        self.0.take_events()
+    }
+
+    fn metrics(&self) -> Vec<StoreMetric> {
+        self.0.metrics()
+    }
+
+    async fn close(&self) {
+        self.0.close().await;
+    }
+}

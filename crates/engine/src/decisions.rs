@@ -1,0 +1,287 @@
+//! Counts decisions by domain, rule and outcome.
+//!
+//! Rules come from the operator's files, so each has its own series, found by its address without
+//! hashing a text. The values that clients can choose, those of `detailed_metric` and
+//! `value_to_metric`, have at most [`VALUE_SERIES_MAX`] series; further ones are counted as their
+//! domain's [`OTHER`]. The name of a domain that has no rules is never kept.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tollgate_core::{Answer, Decision, Enforcement, Limited, RuleName, Status};
+use tollgate_rules::{Resolved, RuleSet};
+
+/// The most series whose names depend on what clients send.
+pub const VALUE_SERIES_MAX: usize = 1000;
+/// The longest such name, in bytes; a longer one is counted as [`OTHER`].
+const VALUE_PATH_BYTES_MAX: usize = 512;
+/// Stands for every name beyond the maximum.
+const OTHER: &str = "(other)";
+
+/// The outcomes of one descriptor. The order is that of [`Outcome`].
+const OUTCOMES: [&str; 10] = [
+    "allowed",
+    "over_soft",
+    "uncharged",
+    "denied",
+    "store_unavailable",
+    "quota_over",
+    "shadow_denied",
+    "unlimited",
+    "no_limit",
+    "unknown_domain",
+];
+
+/// The outcome of one descriptor.
+#[derive(Clone, Copy, Debug)]
+enum Outcome {
+    /// Allowed and charged.
+    Allowed,
+    /// Allowed and charged, in the soft part.
+    OverSoft,
+    /// Its limit allows it, another one denied the request.
+    Uncharged,
+    /// Denied.
+    Denied,
+    /// Denied because the shared store has no answer; whether its limit is exceeded is unknown.
+    StoreUnavailable,
+    /// A quota that is exceeded in a request that is allowed, because another quota is not.
+    QuotaOver,
+    /// Would be denied if the limit were enforced.
+    ShadowDenied,
+    /// Met a rule that does not count.
+    Unlimited,
+    /// Met no rule, or one that another replaces.
+    NoLimit,
+    /// Its domain has no rules.
+    UnknownDomain,
+}
+
+/// How often each outcome came.
+#[derive(Debug, Default)]
+struct Tally([AtomicU64; OUTCOMES.len()]);
+
+/// A domain, and a path below it.
+type SeriesName = (Arc<str>, Box<str>);
+
+/// What was decided so far: every series.
+#[derive(Debug, Default)]
+pub struct Decisions {
+    /// Those of the rules in effect, and of their domains with an empty path and with [`OTHER`].
+    rules: RwLock<BTreeMap<SeriesName, Arc<Tally>>>,
+    /// Those with clients' values in them. Clients can choose one so that it looks like a rule.
+    values: RwLock<BTreeMap<SeriesName, Arc<Tally>>>,
+    unknown_domain: Tally,
+}
+
+/// The series of the rules in effect, as a decision finds them.
+#[derive(Debug, Default)]
+pub(crate) struct Series {
+    /// By the address of the rule's name, which lives as long as the rules that this belongs to.
+    rules: HashMap<usize, Arc<Tally>>,
+    domains: HashMap<String, DomainSeries>,
+}
+
+/// The series of a domain that belong to no rule.
+#[derive(Debug)]
+struct DomainSeries {
+    name: Arc<str>,
+    no_limit: Arc<Tally>,
+    other: Arc<Tally>,
+}
+
+// === impl Decisions ===
+
+impl Decisions {
+    /// Finds the series of every rule, makes those that are new, and drops those of other rules.
+    pub(crate) fn track(&self, rules: &RuleSet) -> Series {
+        let mut before = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+        let mut after = BTreeMap::new();
+        let mut series = Series::default();
+        for name in rules.domains() {
+            let domain: Arc<str> = name.into();
+            let of_domain = DomainSeries {
+                no_limit: keep_or_create(&before, &mut after, &domain, ""),
+                other: keep_or_create(&before, &mut after, &domain, OTHER),
+                name: domain,
+            };
+            series.domains.insert(name.to_owned(), of_domain);
+        }
+        for view in rules.rules() {
+            let Some(DomainSeries { name, .. }) = series.domains.get(&view.rule.domain) else {
+                continue;
+            };
+            let tally = keep_or_create(&before, &mut after, name, &view.rule.path);
+            series.rules.insert(address(&view.rule), tally);
+        }
+        *before = after;
+        series
+    }
+
+    /// The series of a path with a client's values in it; `None` if there is no room for it.
+    fn of_values(&self, domain: &Arc<str>, path: &str) -> Option<Arc<Tally>> {
+        if path.len() > VALUE_PATH_BYTES_MAX {
+            return None;
+        }
+        let series = (Arc::clone(domain), Box::from(path));
+        let values = self.values.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tally) = values.get(&series) {
+            return Some(Arc::clone(tally));
+        }
+        if values.len() >= VALUE_SERIES_MAX {
+            return None;
+        }
+        drop(values);
+        let mut values = self.values.write().unwrap_or_else(PoisonError::into_inner);
+        // Other threads may have used the last free series since.
+        if values.len() >= VALUE_SERIES_MAX && !values.contains_key(&series) {
+            return None;
+        }
+        Some(Arc::clone(values.entry(series).or_default()))
+    }
+
+    /// Visits every count above 0 with its domain, rule and outcome; no combination comes twice.
+    ///
+    /// # Errors
+    ///
+    /// The first error of `visit`, which ends the visit.
+    pub fn visit<E>(
+        &self,
+        mut visit: impl FnMut(&str, &str, &'static str, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut each = |domain: &str, rule: &str, counts: [u64; OUTCOMES.len()]| {
+            let mut counts = counts.into_iter().zip(OUTCOMES);
+            counts.try_for_each(|(count, outcome)| match count {
+                0 => Ok(()),
+                count => visit(domain, rule, outcome, count),
+            })
+        };
+        let rules = self.rules.read();
+        let rules = rules.unwrap_or_else(PoisonError::into_inner);
+        let values = self.values.read();
+        let values = values.unwrap_or_else(PoisonError::into_inner);
+        for (series @ (domain, rule), tally) in rules.iter() {
+            let mut counts = tally.counts();
+            if let Some(values) = values.get(series) {
+                for (count, more) in counts.iter_mut().zip(values.counts()) {
+                    *count += more;
+                }
+            }
+            each(domain, rule, counts)?;
+        }
+        let only = values
+            .iter()
+            .filter(|(series, _)| !rules.contains_key(series));
+        for ((domain, rule), tally) in only {
+            each(domain, rule, tally.counts())?;
+        }
+        each("", "", self.unknown_domain.counts())
+    }
+}
+
+/// The tally of a path after a reload: the previous one, if there was one.
+fn keep_or_create(
+    before: &BTreeMap<SeriesName, Arc<Tally>>,
+    after: &mut BTreeMap<SeriesName, Arc<Tally>>,
+    domain: &Arc<str>,
+    path: &str,
+) -> Arc<Tally> {
+    let series = (Arc::clone(domain), path.into());
+    let known = after.get(&series).or_else(|| before.get(&series));
+    let tally = known.cloned().unwrap_or_default();
+    after.insert(series, Arc::clone(&tally));
+    tally
+}
+
+// === impl Series ===
+
+impl Series {
+    /// Counts every descriptor of a request.
+    pub(crate) fn count(
+        &self,
+        decisions: &Decisions,
+        domain: Option<&str>,
+        resolved: &Resolved<'_>,
+        answer: &Answer,
+    ) {
+        let Some(of_domain) = domain.and_then(|name| self.domains.get(name)) else {
+            decisions.unknown_domain.add(Outcome::UnknownDomain);
+            return;
+        };
+        for (index, status) in answer.statuses.iter().enumerate() {
+            let outcome = Outcome::of(status, answer);
+            let (Status::Unlimited { rule } | Status::Limited(Limited { rule, .. })) = status
+            else {
+                of_domain.no_limit.add(outcome);
+                continue;
+            };
+            let of_rule = self.rules.get(&address(rule));
+            let path = resolved.metric(index).unwrap_or(&rule.path);
+            match of_rule.filter(|_| path == rule.path) {
+                Some(tally) => tally.add(outcome),
+                None => match decisions.of_values(&of_domain.name, path) {
+                    Some(tally) => tally.add(outcome),
+                    None => of_domain.other.add(outcome),
+                },
+            }
+        }
+    }
+}
+
+fn address(rule: &Arc<RuleName>) -> usize {
+    Arc::as_ptr(rule).addr()
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    fn of(status: &Status, answer: &Answer) -> Outcome {
+        let Status::Limited(limited) = status else {
+            return match status {
+                Status::Unlimited { .. } => Outcome::Unlimited,
+                _ => Outcome::NoLimit,
+            };
+        };
+        match (limited.decision, limited.enforcement) {
+            (Decision::Deny(_), Enforcement::Shadow) => Outcome::ShadowDenied,
+            (Decision::Deny(_), Enforcement::Quota) if answer.is_allowed() => Outcome::QuotaOver,
+            (Decision::Deny(_), _) if answer.is_store_unavailable() => Outcome::StoreUnavailable,
+            (Decision::Deny(_), _) => Outcome::Denied,
+            (Decision::Allow(_), _) if !answer.is_allowed() => Outcome::Uncharged,
+            (Decision::Allow(grant), _) if grant.over_soft => Outcome::OverSoft,
+            (Decision::Allow(_), _) => Outcome::Allowed,
+        }
+    }
+
+    const fn index(self) -> usize {
+        match self {
+            Outcome::Allowed => 0,
+            Outcome::OverSoft => 1,
+            Outcome::Uncharged => 2,
+            Outcome::Denied => 3,
+            Outcome::StoreUnavailable => 4,
+            Outcome::QuotaOver => 5,
+            Outcome::ShadowDenied => 6,
+            Outcome::Unlimited => 7,
+            Outcome::NoLimit => 8,
+            Outcome::UnknownDomain => 9,
+        }
+    }
+}
+
+// === impl Tally ===
+
+impl Tally {
+    fn add(&self, outcome: Outcome) {
+        // Relaxed: a count publishes nothing else.
+        self.0[outcome.index()].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn counts(&self) -> [u64; OUTCOMES.len()] {
+        self.0.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! The one way from a request to an answer, for every protocol.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use serde_json::{Map, Value};
+use tollgate_core::{Answer, Request, Store, StoreError, Verdict};
+use tollgate_rules::{Attempt, RuleSet};
+
+use crate::decisions::{Decisions, Series};
+use crate::reload::Reloads;
+use crate::stores::Stores;
+
+/// Rules, and the stores that count under them.
+///
+/// The rules are replaced as a whole: a decision sees the old ones or the new ones.
+pub struct Engine {
+    rules: ArcSwap<ActiveRules>,
+    stores: Arc<Stores>,
+    decisions: Decisions,
+    reloads: Reloads,
+}
+
+/// The answer to a request, and what else its rules say.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "an answer nobody reads enforces nothing"]
+pub struct Decided {
+    /// The answer.
+    pub answer: Answer,
+    /// The metadata of the rules that allow the request, merged.
+    pub metadata: Option<Map<String, Value>>,
+}
+
+/// The rules in effect, and where each of them is counted.
+struct ActiveRules {
+    rules: RuleSet,
+    series: Series,
+    rule_count: usize,
+}
+
+// === impl Engine ===
+
+impl Engine {
+    /// An engine over `stores`, as yet without rules.
+    pub fn new(stores: Stores) -> Engine {
+        let decisions = Decisions::default();
+        let active = ActiveRules::new(RuleSet::default(), &decisions);
+        Engine {
+            rules: ArcSwap::from_pointee(active),
+            stores: Arc::new(stores),
+            decisions,
+            reloads: Reloads::default(),
+        }
+    }
+
+    /// Decides on a request, and charges it if it is allowed.
+    ///
+    /// A leaky bucket's delay is part of the answer; nothing is delayed here.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] when the store has no answer and no fallback applies. A denial is an answer.
+    pub async fn decide(&self, request: &Request<'_>) -> Result<Decided, StoreError> {
+        let mut attempt = Attempt::first(self.rules.load());
+        loop {
+            let (active, is_current) = (attempt.rules(), attempt.is_current());
+            let decided = self.decide_under(active, request, is_current).await;
+            match attempt.next(decided, || self.rules.load()) {
+                ControlFlow::Break(decided) => return decided,
+                ControlFlow::Continue(next) => attempt = next,
+            }
+        }
+    }
+
+    /// Decides under these rules; they may be replaced meanwhile.
+    async fn decide_under(
+        &self,
+        active: &ActiveRules,
+        request: &Request<'_>,
+        is_current: bool,
+    ) -> Result<Decided, StoreError> {
+        let domain = request.domain_name();
+        let store = &self.stores.of(domain).store;
+        let resolved = active.rules.resolve(request, store);
+        let mut charges = resolved.charges();
+        charges
+            .iter_mut()
+            .for_each(|charge| charge.is_current = is_current);
+        let verdict = if charges.is_empty() {
+            Verdict::default()
+        } else {
+            store.decide(&charges).await?
+        };
+        let answer = resolved.answer(&verdict);
+        active
+            .series
+            .count(&self.decisions, domain, &resolved, &answer);
+        let metadata = resolved.metadata(&answer);
+        Ok(Decided { answer, metadata })
+    }
+
+    /// The rules in effect.
+    pub fn rules(&self) -> RuleSet {
+        self.rules.load().rules.clone()
+    }
+
+    /// How many rules and how many domains are in effect.
+    pub fn rule_and_domain_counts(&self) -> (usize, usize) {
+        let active = self.rules.load();
+        (active.rule_count, active.rules.domains().count())
+    }
+
+    /// Replaces the rules, for every decision that begins from now on.
+    pub fn replace_rules(&self, rules: RuleSet) {
+        let active = ActiveRules::new(rules, &self.decisions);
+        self.rules.store(Arc::new(active));
+    }
+
+    /// The stores.
+    pub const fn stores(&self) -> &Arc<Stores> {
+        &self.stores
+    }
+
+    /// What was decided so far.
+    pub const fn decisions(&self) -> &Decisions {
+        &self.decisions
+    }
+
+    /// How often rules were read.
+    pub const fn reloads(&self) -> &Reloads {
+        &self.reloads
+    }
+}
+
+// === impl ActiveRules ===
+
+impl ActiveRules {
+    fn new(rules: RuleSet, decisions: &Decisions) -> ActiveRules {
+        ActiveRules {
+            series: decisions.track(&rules),
+            rule_count: rules.rules().count(),
+            rules,
+        }
+    }
+}

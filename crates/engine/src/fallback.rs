@@ -1,0 +1,276 @@
+//! What happens when a shared store has no answer.
+
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_core::{
+    Charge, Decision, Denial, DenialReason, Enforcement, Grant, Key, KeyHasher, Limit,
+    LimitHistory, OnStoreError, RequestDenial, SharedStore, Span, Store, StoreError, Verdict, Wait,
+};
+
+/// The retry time of a request that is denied because the shared store has no answer.
+pub const DENIED_FOR: Span = Span::SECOND;
+
+/// A shared store, and what each limit does when that store has no answer.
+///
+/// `local` is any store of this process. Its keys are made from the shared store's keys, which are
+/// hashes without a secret: anybody can find values that collide in a table. It decides on this
+/// instance's share of the limit: an N-th of its units, if there are N instances
+/// ([`Sharing::nodes`](tollgate_core::Sharing::nodes), or else [`SharedStore::instances`]). If N
+/// changes meanwhile, a window keeps the units that it has counted, and a bucket the time that it
+/// needs to be full again, which is the same part of the new share. If the limit changes, its share
+/// migrates as every limit does.
+#[derive(Debug)]
+pub struct Fallback<S, L> {
+    shared: S,
+    local: L,
+    decided: Decided,
+}
+
+/// How many requests were decided without the shared store, by what decided them.
+///
+/// A request with several limits counts once: as denied if a limit denies it, otherwise as decided
+/// locally if a limit asks for that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FallbackCounts {
+    /// Allowed without a decision: `on_store_error: allow`.
+    pub allowed: u64,
+    /// Denied: `deny`.
+    pub denied: u64,
+    /// Answered with the store's error: `error`.
+    pub failed: u64,
+    /// Decided on this instance's share: `local`.
+    pub local: u64,
+}
+
+/// Counts [`FallbackCounts`].
+#[derive(Debug, Default)]
+struct Decided {
+    allowed: AtomicU64,
+    denied: AtomicU64,
+    failed: AtomicU64,
+    local: AtomicU64,
+}
+
+// === impl Fallback ===
+
+impl<S: SharedStore, L: Store> Fallback<S, L> {
+    /// Joins the instances that share the store ([`SharedStore::join`]), until it is closed.
+    ///
+    /// # Panics
+    ///
+    /// If the store does so when it is joined: Redis panics outside a Tokio runtime.
+    pub fn new(shared: S, local: L) -> Fallback<S, L> {
+        shared.join();
+        Fallback {
+            shared,
+            local,
+            decided: Decided::default(),
+        }
+    }
+
+    /// The shared store.
+    pub const fn shared(&self) -> &S {
+        &self.shared
+    }
+
+    /// The store of this process.
+    pub const fn local(&self) -> &L {
+        &self.local
+    }
+
+    /// How many requests were decided without the shared store.
+    pub fn counts(&self) -> FallbackCounts {
+        self.decided.counts()
+    }
+
+    /// Of several charges, the first that says `Deny` denies the request; if there is none, the
+    /// first that says `Error` makes it an error; then `Local` decides over those that say so.
+    async fn decide_without(
+        &self,
+        charges: &[Charge<'_>],
+        error: StoreError,
+    ) -> Result<Verdict, StoreError> {
+        // A shadow limit never decides about a request, so it does not when the store is away.
+        let first = |choice: OnStoreError| {
+            charges.iter().position(|charge| {
+                charge.sharing.on_store_error == choice && charge.enforcement != Enforcement::Shadow
+            })
+        };
+        if let Some(by) = first(OnStoreError::Deny) {
+            self.decided.add(OnStoreError::Deny);
+            return Ok(denied(charges, by));
+        }
+        if first(OnStoreError::Error).is_some() {
+            self.decided.add(OnStoreError::Error);
+            return Err(error);
+        }
+        let shares: Vec<Option<Share>> = charges
+            .iter()
+            .map(|charge| match charge.sharing.on_store_error {
+                OnStoreError::Local => Some(Share::of(charge, self.instances(charge))),
+                OnStoreError::Allow | OnStoreError::Deny | OnStoreError::Error => None,
+            })
+            .collect();
+        let mut indices = Vec::new();
+        let mut local = Vec::new();
+        for (index, (charge, share)) in charges.iter().zip(&shares).enumerate() {
+            if let Some(Share { limit, history }) = share {
+                indices.push(index);
+                local.push(Charge {
+                    key: self.local_key(charge.key),
+                    limit,
+                    history: history.as_ref().unwrap_or_else(|| LimitHistory::none()),
+                    ..*charge
+                });
+            }
+        }
+        let verdict = match local.is_empty() {
+            true => {
+                self.decided.add(OnStoreError::Allow);
+                Verdict::default()
+            }
+            false => {
+                self.decided.add(OnStoreError::Local);
+                self.local.decide(&local).await?
+            }
+        };
+        let mut decisions: Vec<Decision> = charges.iter().map(allowed).collect();
+        for (index, decision) in indices.iter().zip(verdict.decisions) {
+            decisions[*index] = decision;
+        }
+        let denial = verdict.denial.map(|denial| RequestDenial {
+            by: indices[denial.by],
+            ..denial
+        });
+        Ok(Verdict { decisions, denial })
+    }
+
+    /// The key under which the store of this process counts what the shared one counts under `key`.
+    fn local_key(&self, key: Key) -> Key {
+        let bits = key.bits().to_le_bytes();
+        self.local.key(std::iter::once(&bits[..]))
+    }
+
+    /// How many instances share a limit: as it says, or as many as were counted.
+    fn instances(&self, charge: &Charge<'_>) -> u32 {
+        let counted = || self.shared.instances();
+        charge.sharing.nodes.map_or_else(counted, NonZeroU32::get)
+    }
+}
+
+impl<S: SharedStore, L: Store> KeyHasher for Fallback<S, L> {
+    fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Key {
+        self.shared.key(parts)
+    }
+}
+
+impl<S: SharedStore, L: Store> Store for Fallback<S, L> {
+    async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
+        match self.shared.decide(charges).await {
+            // A request that is wrong is wrong in every store.
+            Err(error @ (StoreError::Unfit { .. } | StoreError::TooManyCharges(_))) => Err(error),
+            // The store answers: other requests have reserved what this one needs, and nothing was
+            // charged. A share of its own beside theirs would be more than the limit.
+            Err(error @ StoreError::Contended) => Err(error),
+            Err(error) => self.decide_without(charges, error).await,
+            Ok(verdict) => Ok(verdict),
+        }
+    }
+}
+
+// === impl FallbackCounts ===
+
+impl FallbackCounts {
+    /// All of them.
+    pub const fn total(&self) -> u64 {
+        self.allowed + self.denied + self.failed + self.local
+    }
+}
+
+// === impl Decided ===
+
+impl Decided {
+    fn add(&self, choice: OnStoreError) {
+        let counter = match choice {
+            OnStoreError::Allow => &self.allowed,
+            OnStoreError::Deny => &self.denied,
+            OnStoreError::Error => &self.failed,
+            OnStoreError::Local => &self.local,
+        };
+        // Relaxed: a count publishes nothing else.
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn counts(&self) -> FallbackCounts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        FallbackCounts {
+            allowed: read(&self.allowed),
+            denied: read(&self.denied),
+            failed: read(&self.failed),
+            local: read(&self.local),
+        }
+    }
+}
+
+/// An instance's part of a limit, and of those that the rule had before, if it had any.
+struct Share {
+    limit: Limit,
+    history: Option<LimitHistory>,
+}
+
+// === impl Share ===
+
+impl Share {
+    fn of(charge: &Charge<'_>, instances: u32) -> Share {
+        let was_changed = charge.history != LimitHistory::none();
+        Share {
+            limit: share(charge.limit, instances),
+            history: was_changed.then(|| charge.history.map(|former| share(former, instances))),
+        }
+    }
+}
+
+/// An instance's part of a limit: rounded down, but one unit at least where there is any.
+fn share(limit: &Limit, instances: u32) -> Limit {
+    let part = |units: u32| match units {
+        0 => 0,
+        units => (units / instances).max(1),
+    };
+    let shared = Limit::new(limit.algorithm(), part(limit.count()), limit.window());
+    let shared = shared.and_then(|shared| match shared.is_bucket() {
+        true => shared.with_burst(part(limit.nominal())),
+        false => Ok(shared),
+    });
+    // A smaller limit of the same window is valid; otherwise the whole one applies.
+    shared
+        .and_then(|shared| shared.with_soft(limit.soft_percent()))
+        .unwrap_or(*limit)
+}
+
+fn allowed(charge: &Charge<'_>) -> Decision {
+    Decision::Allow(Grant {
+        remaining: charge.limit.capacity(),
+        ..Grant::default()
+    })
+}
+
+/// Denies every charge that says so; the first of them is named.
+fn denied(charges: &[Charge<'_>], by: usize) -> Verdict {
+    let decide = |charge: &Charge<'_>| match charge.sharing.on_store_error {
+        OnStoreError::Deny => Decision::Deny(Denial {
+            wait: Wait::For(DENIED_FOR),
+            remaining: 0,
+            reset: DENIED_FOR,
+        }),
+        OnStoreError::Allow | OnStoreError::Error | OnStoreError::Local => allowed(charge),
+    };
+    Verdict {
+        decisions: charges.iter().map(decide).collect(),
+        denial: Some(RequestDenial {
+            by,
+            wait: Wait::For(DENIED_FOR),
+            reason: DenialReason::StoreUnavailable,
+        }),
+    }
+}

@@ -1,0 +1,38 @@
+//! Tollgate's engine: a [`Request`](tollgate_core::Request) in, an
+//! [`Answer`](tollgate_core::Answer) out.
+//!
+//! An [`Engine`] combines rules with the stores that count under them:
+//!
+//! * [`Stores`] says which store serves which domain: memory, or a shared store of any backend
+//!   ([`tollgate_core::SharedStore`]) with its [`Fallback`].
+//! * [`Reloader`] reads rules again and applies them, for each domain completely or not at all;
+//!   [`watch_rules`] does so whenever files change.
+//! * [`Decisions`] counts what was decided, by domain, rule and outcome.
+//! * [`watch_stores`] logs when a shared store goes away and when it is back.
+//!
+//! Knows no protocol, no socket and no backend but memory.
+
+mod fallback;
+
+mod any_shared;
+
+mod stores;
+
+mod decisions;
+
+mod engine;
+
+mod reload;
+
+mod watch;
+
+mod store_health;
+
+pub use any_shared::AnyShared;
+pub use decisions::{Decisions, VALUE_SERIES_MAX};
+pub use engine::{Decided, Engine};
+pub use fallback::{DENIED_FOR, Fallback, FallbackCounts};
+pub use reload::{Outcome, Reloader, Reloads, RuleSource, Why};
+pub use store_health::watch_stores;
+pub use stores::{CLOSE_WITHIN, DEFAULT_STORE, NamedStore, SharedMemory, Stores};
+pub use watch::{ORDERS_MAX, Order, watch_rules};

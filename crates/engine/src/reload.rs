@@ -1,0 +1,276 @@
+//! Reads rules, at the start and again: for each domain completely or not at all.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_core::Mode;
+use tollgate_rules::{Changes, Diagnostic, Loaded, ReadError, RuleSet, Source, read_paths};
+use tracing::{error, info, warn};
+
+use crate::engine::Engine;
+
+/// Why rules are read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// An operator asked for it, and wants to know what is wrong.
+    Ordered,
+    /// Something may have changed.
+    Noticed,
+}
+
+/// The outcome of reading rules again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All rules are in effect, changed or not.
+    InEffect,
+    /// Some or all of them have errors, and the domains concerned stay as they were; or the files
+    /// cannot be read, and everything stays. The log has the reasons.
+    Failed,
+}
+
+/// Where rules come from, and how they are read.
+pub trait RuleSource: Send + 'static {
+    /// The files and directories of the rules.
+    fn paths(&self) -> &[PathBuf];
+
+    /// Further files whose changes matter.
+    fn other_paths(&self) -> &[PathBuf];
+
+    /// Parses what was read.
+    fn parse(&self, sources: &[Source]) -> Loaded;
+
+    /// The mode of limits for which neither the rule nor its domain says one.
+    fn default_mode(&self) -> Mode;
+
+    /// Looks at the further files, before the rules are read again.
+    fn check_others(&mut self, why: Why);
+}
+
+/// Reads the rules of an engine and applies them.
+pub struct Reloader<S> {
+    engine: Arc<Engine>,
+    source: S,
+    /// A hash of what was last found, the texts or that they cannot be read; and the outcome.
+    last: Option<(u64, Outcome)>,
+}
+
+/// How often rules were read, the first time included.
+#[derive(Debug, Default)]
+pub struct Reloads {
+    ok: AtomicU64,
+    failed: AtomicU64,
+}
+
+// === impl Reloader ===
+
+impl<S: RuleSource> Reloader<S> {
+    /// For the rules of `engine`. Reads nothing yet.
+    pub const fn new(engine: Arc<Engine>, source: S) -> Reloader<S> {
+        Reloader {
+            engine,
+            source,
+            last: None,
+        }
+    }
+
+    /// The engine.
+    pub const fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// The files and directories to watch.
+    pub fn watched(&self) -> impl Iterator<Item = &PathBuf> {
+        self.source.paths().iter().chain(self.source.other_paths())
+    }
+
+    /// Applies the first rules: those of the domains without errors.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`] if files cannot be read.
+    pub fn load(&mut self) -> Result<Vec<Diagnostic>, ReadError> {
+        let sources = read_paths(self.source.paths())?;
+        let loaded = self.source.parse(&sources);
+        log_diagnostics(&loaded.diagnostics);
+        let diagnostics = loaded.diagnostics.clone();
+        let outcome = self.apply(loaded);
+        self.last = Some((hash(&Ok(sources)), outcome));
+        Ok(diagnostics)
+    }
+
+    /// Reads the rules again, and applies those of the domains without errors.
+    pub fn reload(&mut self, why: Why) -> Outcome {
+        self.source.check_others(why);
+        let found = read_paths(self.source.paths());
+        let hash = hash(&found);
+        // A failure has a hash too: the log may be a file beside the rules, and writing to it is a
+        // change there.
+        if let (Why::Noticed, Some((last, outcome))) = (why, self.last)
+            && last == hash
+        {
+            return outcome;
+        }
+        let outcome = match found {
+            Ok(sources) => {
+                let loaded = self.source.parse(&sources);
+                log_diagnostics(&loaded.diagnostics);
+                self.apply(loaded)
+            }
+            Err(error) => {
+                let reason = reason(&error);
+                error!(
+                    %error,
+                    reason,
+                    "the rules cannot be read; the previous rules stay in effect"
+                );
+                self.engine.reloads().add(Outcome::Failed);
+                Outcome::Failed
+            }
+        };
+        self.last = Some((hash, outcome));
+        outcome
+    }
+
+    fn apply(&self, loaded: Loaded) -> Outcome {
+        let has_errors = loaded.has_errors();
+        let (rules, changes) = loaded.succeed(&self.engine.rules());
+        let (count, domains) = (rules.rules().count(), rules.domains().count());
+        self.check_stores(&rules);
+        self.engine.replace_rules(rules);
+        log_changes(&changes);
+        if has_errors {
+            self.engine.reloads().add(Outcome::Failed);
+            warn!(
+                rules = count,
+                domains, "rules in effect, without those that have errors"
+            );
+            return Outcome::Failed;
+        }
+        self.engine.reloads().add(Outcome::InEffect);
+        info!(rules = count, domains, "rules in effect");
+        Outcome::InEffect
+    }
+
+    /// Warns about rules and stores that are valid on their own and do not fit together.
+    fn check_stores(&self, rules: &RuleSet) {
+        let stores = self.engine.stores();
+        for (domain, named) in stores.chosen() {
+            if !rules.domains().any(|known| known == domain) {
+                let store = &named.name;
+                warn!(
+                    domain,
+                    store, "the settings name a domain that has no rules"
+                );
+            }
+        }
+        for view in rules.rules() {
+            let domain = &view.rule.domain;
+            let max_bytes = view
+                .limit
+                .and_then(|limit| stores.memory().max_bytes_for(&limit));
+            if let (Some(max_bytes), false) = (max_bytes, stores.of(Some(domain)).is_shared()) {
+                let rule = view.rule.shown();
+                warn!(
+                    domain,
+                    rule,
+                    max_bytes,
+                    "the memory is too small for `max_keys` keys of this rule: live keys may be \
+                     evicted before there are so many; set `memory.max_bytes`"
+                );
+            }
+        }
+        // The default of the settings is meant for shared stores.
+        let expected = [Mode::Strict, self.source.default_mode()];
+        for view in rules.rules() {
+            let (domain, mode) = (&view.rule.domain, view.sharing.mode);
+            if !expected.contains(&mode) && !stores.of(Some(domain)).is_shared() {
+                let (rule, mode) = (view.rule.shown(), mode.to_string());
+                warn!(
+                    domain,
+                    rule, mode, "the mode has no effect: the store is in memory"
+                );
+            }
+        }
+    }
+}
+
+// === impl Reloads ===
+
+impl Reloads {
+    /// How often all rules came into effect.
+    pub fn ok(&self) -> u64 {
+        self.ok.load(Ordering::Relaxed)
+    }
+
+    /// How often something stayed as it was, because of errors.
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, outcome: Outcome) {
+        let counter = match outcome {
+            Outcome::InEffect => &self.ok,
+            Outcome::Failed => &self.failed,
+        };
+        // Relaxed: a count publishes nothing else.
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn log_diagnostics(diagnostics: &[Diagnostic]) {
+    for found in diagnostics {
+        let (file, line, column) = (&found.file, found.line, found.column);
+        let (code, message) = (found.code, &found.message);
+        let help = found.help.as_deref().unwrap_or_default();
+        if found.is_error() {
+            error!(file, line, column, code, help, "{message}");
+        } else {
+            warn!(file, line, column, code, help, "{message}");
+        }
+    }
+}
+
+/// One line for each limit that changed, and for each domain that came, went or stayed.
+fn log_changes(changes: &Changes) {
+    for changed in &changes.changed {
+        let (domain, rule) = (&changed.rule.domain, changed.rule.shown());
+        let (from, to) = (&changed.from, &changed.to);
+        info!(
+            domain,
+            rule,
+            ?from,
+            ?to,
+            "limit changed; what was consumed is kept"
+        );
+    }
+    for domain in &changes.kept {
+        warn!(domain, "domain stays as it was");
+    }
+    for domain in &changes.added {
+        info!(domain, "domain added");
+    }
+    // Its requests are not limited from now on, and a file may have been removed by mistake.
+    for domain in &changes.removed {
+        warn!(domain, "domain removed: its requests meet no limit");
+    }
+}
+
+fn reason(error: &ReadError) -> Option<String> {
+    std::error::Error::source(error).map(ToString::to_string)
+}
+
+fn hash(found: &Result<Vec<Source>, ReadError>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    match found {
+        Ok(sources) => {
+            for source in sources {
+                source.name.hash(&mut hasher);
+                source.text.hash(&mut hasher);
+            }
+        }
+        Err(error) => (error.to_string(), reason(error)).hash(&mut hasher),
+    }
+    hasher.finish()
+}

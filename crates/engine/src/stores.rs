@@ -1,0 +1,233 @@
+//! The stores of an engine: which of them serves which domain, and how each is closed.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tollgate_core::{Charge, Clock, Key, KeyHasher, SharedStore, Store, StoreError, Verdict};
+use tollgate_memory::Memory;
+use tracing::{debug, warn};
+
+use crate::any_shared::AnyShared;
+use crate::fallback::Fallback;
+
+/// The name of the store that serves every domain which no other store serves.
+pub const DEFAULT_STORE: &str = "default";
+
+/// How long a shared store may take, when it is closed, to return what this instance has leased and
+/// to report what it has counted.
+pub const CLOSE_WITHIN: Duration = Duration::from_secs(2);
+
+/// All stores. The state of all domains that are kept in memory, and of those that are decided
+/// locally while their shared store is away, is in one memory of a fixed size.
+pub struct Stores {
+    memory: Arc<Memory<Arc<dyn Clock>>>,
+    /// The first one serves every domain that has no other.
+    all: Vec<NamedStore>,
+    /// By domain, the index of its store in `all`.
+    by_domain: HashMap<String, usize>,
+}
+
+/// A store and its name in logs and metrics.
+pub struct NamedStore {
+    /// The name.
+    pub name: String,
+    pub(crate) store: DomainStore,
+}
+
+/// The store of some domains.
+pub(crate) enum DomainStore {
+    Memory(SharedMemory),
+    Shared(Box<Fallback<AnyShared, SharedMemory>>),
+}
+
+/// The memory, which several stores use.
+pub struct SharedMemory(Arc<Memory<Arc<dyn Clock>>>);
+
+// === impl Stores ===
+
+impl Stores {
+    /// Every domain in `memory`.
+    pub fn new(memory: Memory<Arc<dyn Clock>>) -> Stores {
+        let memory = Arc::new(memory);
+        let default = NamedStore {
+            name: DEFAULT_STORE.to_owned(),
+            store: DomainStore::Memory(SharedMemory(Arc::clone(&memory))),
+        };
+        Stores {
+            memory,
+            all: vec![default],
+            by_domain: HashMap::new(),
+        }
+    }
+
+    /// Every domain in `shared` that has no other store.
+    #[must_use]
+    pub fn with_default(mut self, shared: AnyShared) -> Stores {
+        self.all[0].store = self.with_fallback(shared);
+        self
+    }
+
+    /// These domains in memory, whatever the default is.
+    #[must_use]
+    pub fn with_memory(self, name: &str, domains: impl IntoIterator<Item = String>) -> Stores {
+        let memory = SharedMemory(Arc::clone(&self.memory));
+        self.with_store(name, domains, DomainStore::Memory(memory))
+    }
+
+    /// These domains in `shared`.
+    #[must_use]
+    pub fn with_shared(
+        self,
+        name: &str,
+        domains: impl IntoIterator<Item = String>,
+        shared: AnyShared,
+    ) -> Stores {
+        let store = self.with_fallback(shared);
+        self.with_store(name, domains, store)
+    }
+
+    fn with_fallback(&self, shared: AnyShared) -> DomainStore {
+        let memory = SharedMemory(Arc::clone(&self.memory));
+        DomainStore::Shared(Box::new(Fallback::new(shared, memory)))
+    }
+
+    fn with_store(
+        mut self,
+        name: &str,
+        domains: impl IntoIterator<Item = String>,
+        store: DomainStore,
+    ) -> Stores {
+        let index = self.all.len();
+        self.all.push(NamedStore {
+            name: name.to_owned(),
+            store,
+        });
+        let domains = domains.into_iter();
+        self.by_domain.extend(domains.map(|domain| (domain, index)));
+        self
+    }
+
+    /// The store of a domain; the default one for a name that is not UTF-8.
+    pub fn of(&self, domain: Option<&str>) -> &NamedStore {
+        // Most services have one store, and need not look.
+        let index = match self.by_domain.is_empty() {
+            true => None,
+            false => domain.and_then(|name| self.by_domain.get(name)),
+        };
+        &self.all[index.copied().unwrap_or(0)]
+    }
+
+    /// The domains for which a store was chosen.
+    pub fn chosen(&self) -> impl Iterator<Item = (&str, &NamedStore)> {
+        let chosen = self.by_domain.iter();
+        chosen.map(|(domain, index)| (domain.as_str(), &self.all[*index]))
+    }
+
+    /// What is kept in this process.
+    pub fn memory(&self) -> &Memory<Arc<dyn Clock>> {
+        &self.memory
+    }
+
+    /// The shared stores, by name.
+    pub fn shared(&self) -> impl Iterator<Item = (&str, &Fallback<AnyShared, SharedMemory>)> {
+        self.all.iter().filter_map(|named| match &named.store {
+            DomainStore::Memory(_) => None,
+            DomainStore::Shared(fallback) => Some((named.name.as_str(), &**fallback)),
+        })
+    }
+
+    /// Closes every shared store, within [`CLOSE_WITHIN`]. Nothing may be decided afterwards.
+    pub async fn close(self: Arc<Stores>) {
+        let mut closing = JoinSet::new();
+        for index in 0..self.all.len() {
+            let stores = Arc::clone(&self);
+            closing.spawn(async move { stores.all[index].close().await });
+        }
+        closing.join_all().await;
+    }
+}
+
+impl fmt::Debug for Stores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.all.iter().map(|named| &named.name);
+        f.debug_list().entries(names).finish()
+    }
+}
+
+// === impl NamedStore ===
+
+impl NamedStore {
+    /// Whether other instances share it.
+    pub const fn is_shared(&self) -> bool {
+        matches!(self.store, DomainStore::Shared(_))
+    }
+
+    async fn close(&self) {
+        let DomainStore::Shared(fallback) = &self.store else {
+            return;
+        };
+        let store = &*self.name;
+        match timeout(CLOSE_WITHIN, fallback.shared().close()).await {
+            Ok(()) => debug!(store, "leases returned, counts reported"),
+            Err(_) => warn!(
+                store,
+                within = ?CLOSE_WITHIN,
+                "not all leases could be returned, and they expire by themselves; some counts may \
+                 be lost"
+            ),
+        }
+    }
+}
+
+impl fmt::Debug for NamedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("NamedStore").field(&self.name).finish()
+    }
+}
+
+// === impl DomainStore ===
+
+impl KeyHasher for DomainStore {
+    fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Key {
+        match self {
+            DomainStore::Memory(memory) => memory.key(parts),
+            DomainStore::Shared(shared) => shared.key(parts),
+        }
+    }
+}
+
+impl Store for DomainStore {
+    async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
+        match self {
+            DomainStore::Memory(memory) => memory.decide(charges).await,
+            DomainStore::Shared(shared) => shared.decide(charges).await,
+        }
+    }
+}
+
+// === impl SharedMemory ===
+
+impl KeyHasher for SharedMemory {
+    fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Key {
+        self.0.key(parts)
+    }
+}
+
+impl Store for SharedMemory {
+    fn decide(
+        &self,
+        charges: &[Charge<'_>],
+    ) -> impl Future<Output = Result<Verdict, StoreError>> + Send {
+        self.0.decide(charges)
+    }
+}
+
+impl fmt::Debug for SharedMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SharedMemory")
+    }
+}

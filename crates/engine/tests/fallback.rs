@@ -1,0 +1,165 @@
+//! Decisions while Redis is away: each limit does what its `on_store_error` says.
+#![allow(clippy::unwrap_used)]
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use tollgate_core::{
+    Charge, Cost, DenialReason, Enforcement, Key, KeyHasher, Limit, OnStoreError, Sharing, Span,
+    Store, StoreError, Wait,
+};
+use tollgate_engine::{DENIED_FOR, Fallback};
+use tollgate_memory::Memory;
+use tollgate_redis::{Config, Redis};
+use tollgate_testbed as testbed;
+
+fn patient(address: String) -> Redis {
+    let config = Config {
+        timeout: Span::from_secs(20),
+        ..Config::single(address)
+    };
+    Redis::connect(&config).unwrap()
+}
+
+/// A store whose Redis is not there, and which is known not to be there.
+async fn away() -> Fallback<Redis, Memory> {
+    let address = testbed::Redis::start().address();
+    let redis = Redis::connect(&Config::single(address)).unwrap();
+    while redis.is_up() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Fallback::new(redis, Memory::builder().max_keys(100).build())
+}
+
+/// One unit, of a limit that four nodes share.
+fn charge(key: Key, limit: &Limit, on_store_error: OnStoreError) -> Charge<'_> {
+    let sharing = Sharing {
+        on_store_error,
+        nodes: NonZeroU32::new(4),
+        ..Sharing::default()
+    };
+    Charge::new(key, limit, Cost::ONE).shared(sharing)
+}
+
+#[tokio::test]
+async fn without_redis_each_charge_does_what_it_says() {
+    let limit = Limit::fixed_window(10, Span::DAY).unwrap();
+    let store = away().await;
+    let key = store.key([&b"a"[..]].into_iter());
+    let charge = charge(key, &limit, OnStoreError::Allow);
+    for _ in 0..20 {
+        assert!(store.decide(&[charge]).await.unwrap().is_allowed());
+    }
+    let counts = store.counts();
+    assert_eq!((counts.total(), counts.allowed), (20, 20));
+
+    let charge = self::charge(key, &limit, OnStoreError::Deny);
+    let refused = store.decide(&[charge]).await.unwrap();
+    assert_eq!(refused.denial.unwrap().wait, Wait::For(DENIED_FOR));
+    let reason = refused.denial.unwrap().reason;
+    assert_eq!(reason, DenialReason::StoreUnavailable);
+    let shadow = Charge {
+        enforcement: Enforcement::Shadow,
+        ..charge
+    };
+    assert!(store.decide(&[shadow]).await.unwrap().is_allowed());
+    let counts = store.counts();
+    assert_eq!((counts.denied, counts.allowed), (1, 21));
+}
+
+#[tokio::test]
+async fn without_redis_a_limit_may_ask_for_the_error_itself() {
+    let limit = Limit::fixed_window(10, Span::DAY).unwrap();
+    let store = away().await;
+    let [one, other] = [b"a", b"b"].map(|name| store.key([&name[..]].into_iter()));
+    let failing = charge(one, &limit, OnStoreError::Error);
+    let local = charge(other, &limit, OnStoreError::Local);
+    // Beside a limit that would decide here, too; and nothing is charged to that one.
+    for charges in [vec![failing], vec![local, failing]] {
+        let failed = store.decide(&charges).await;
+        assert!(
+            matches!(failed, Err(StoreError::Unreachable { .. })),
+            "{failed:?}"
+        );
+    }
+    let verdict = store.decide(&[local]).await.unwrap();
+    assert_eq!(verdict.decisions[0].remaining(), 1);
+    // A limit that denies has an answer, and a shadow limit has no say.
+    let denying = charge(other, &limit, OnStoreError::Deny);
+    let denied = store.decide(&[failing, denying]).await.unwrap();
+    assert_eq!(denied.denial.unwrap().by, 1);
+    let shadow = Charge {
+        enforcement: Enforcement::Shadow,
+        ..failing
+    };
+    assert!(store.decide(&[shadow]).await.unwrap().is_allowed());
+    assert_eq!(store.counts().failed, 2);
+}
+
+#[tokio::test]
+async fn without_redis_a_node_spends_its_share() {
+    let store = away().await;
+    let limit = Limit::fixed_window(10, Span::DAY).unwrap();
+    let small = Limit::token_bucket(3, Span::DAY).unwrap();
+    for (name, limit, share) in [("a", &limit, 2), ("b", &small, 1)] {
+        let key = store.key([name.as_bytes()].into_iter());
+        let charge = charge(key, limit, OnStoreError::Local);
+        let mut admitted = 0;
+        for _ in 0..20 {
+            let verdict = store.decide(&[charge]).await.unwrap();
+            admitted += u32::from(verdict.is_allowed());
+        }
+        assert_eq!(admitted, share, "{limit:?}");
+    }
+}
+
+/// A store that decides alone while its Redis is away, and that is known to be counted.
+async fn counted(address: String, nodes: u32) -> Fallback<Redis, Memory> {
+    let memory = Memory::builder().max_keys(100).build();
+    let store = Fallback::new(patient(address), memory);
+    while store.shared().nodes() < nodes {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    store
+}
+
+#[tokio::test]
+async fn nodes_that_were_counted_share_a_limit() {
+    let redis = testbed::Redis::start();
+    let first = counted(redis.address(), 1).await;
+    let second = counted(redis.address(), 2).await;
+    let third = counted(redis.address(), 3).await;
+    redis.kill();
+    while third.shared().is_up() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(third.shared().nodes(), 3);
+    let limit = Limit::fixed_window(9, Span::DAY).unwrap();
+    let key = third.key([&b"a"[..]].into_iter());
+    let sharing = Sharing {
+        on_store_error: OnStoreError::Local,
+        ..Sharing::default()
+    };
+    let charge = Charge::new(key, &limit, Cost::ONE).shared(sharing);
+    let mut admitted = 0;
+    for _ in 0..20 {
+        admitted += u32::from(third.decide(&[charge]).await.unwrap().is_allowed());
+    }
+    assert_eq!(admitted, 3);
+    assert_eq!(third.counts().local, 20);
+
+    // The rule changes meanwhile: what was consumed of its share counts, as of any limit.
+    let changed = Limit::token_bucket(18, Span::DAY).unwrap();
+    let history = tollgate_core::LimitHistory::none().and(limit);
+    let charge = Charge {
+        limit: &changed,
+        history: &history,
+        ..charge
+    };
+    let mut admitted = 0;
+    for _ in 0..20 {
+        admitted += u32::from(third.decide(&[charge]).await.unwrap().is_allowed());
+    }
+    assert_eq!(admitted, 3, "6, of which 3 were consumed");
+    drop((first, second));
+}

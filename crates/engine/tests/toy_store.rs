@@ -1,0 +1,188 @@
+//! A backend that this workspace does not know: everything that a shared store needs is in this
+//! file, and neither the engine nor what is built on it changes for it.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tollgate_core::{
+    Charge, ChargeDenied, Cost, Descriptor, Entry, Key, KeyHasher, Ledger, Moment, Now, Request,
+    SharedStore, Span, Store, StoreError, StoreEvent, StoreMetric, StoreMetricValue, Verdict,
+};
+use tollgate_engine::{AnyShared, Engine, Stores, watch_stores};
+use tollgate_memory::{Memory, RandomKeys, SystemClock};
+use tollgate_rules::{Options, RuleSet, Source};
+
+/// What a server would hold: the state of all instances.
+#[derive(Default)]
+struct Toy {
+    ledger: Mutex<Ledger>,
+    instances: AtomicU32,
+    is_down: AtomicBool,
+}
+
+/// One instance's connection to it.
+struct Connection {
+    toy: Arc<Toy>,
+    keys: RandomKeys,
+}
+
+// === impl Connection ===
+
+impl Connection {
+    fn to(toy: &Arc<Toy>) -> Connection {
+        Connection {
+            toy: Arc::clone(toy),
+            // All instances must find the same key for the same values.
+            keys: RandomKeys::with_secret(1, 2),
+        }
+    }
+}
+
+impl KeyHasher for Connection {
+    fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Key {
+        self.keys.key(parts)
+    }
+}
+
+impl Store for Connection {
+    async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
+        if self.toy.is_down.load(Ordering::Relaxed) {
+            return Err(StoreError::Unreachable {
+                address: "toy:1".into(),
+                source: "it is switched off".into(),
+            });
+        }
+        let now = Now::at(Moment::from_nanos(Span::DAY.as_nanos()));
+        self.toy.ledger.lock().unwrap().decide(now, charges)
+    }
+}
+
+impl SharedStore for Connection {
+    fn kind(&self) -> &'static str {
+        "Toy"
+    }
+
+    fn join(&self) {
+        self.toy.instances.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn instances(&self) -> u32 {
+        self.toy.instances.load(Ordering::Relaxed).max(1)
+    }
+
+    fn is_up(&self) -> bool {
+        !self.toy.is_down.load(Ordering::Relaxed)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        (!self.is_up()).then(|| "it is switched off".to_owned())
+    }
+
+    fn take_events(&self) -> Vec<StoreEvent> {
+        Vec::new()
+    }
+
+    fn metrics(&self) -> Vec<StoreMetric> {
+        vec![StoreMetric {
+            name: "toys",
+            help: "Instances of the toy",
+            value: StoreMetricValue::Gauge(self.instances().into()),
+        }]
+    }
+
+    async fn close(&self) {
+        self.toy.instances.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+const SHOP: &str = "
+domain: shop
+descriptors:
+  - key: user
+    rate_limit: 6/day
+";
+
+const OTHER: &str = "
+domain: other
+descriptors:
+  - key: user
+    rate_limit: 1/day
+";
+
+/// An engine whose domain `shop` is in the toy store.
+fn engine(toy: &Arc<Toy>) -> Engine {
+    let clock: Arc<dyn tollgate_core::Clock> = Arc::new(SystemClock::new());
+    let memory = Memory::builder().max_keys(100).clock(clock).build();
+    let shared = AnyShared::new(Connection::to(toy));
+    let stores = Stores::new(memory).with_shared("toy", ["shop".to_owned()], shared);
+    let engine = Engine::new(stores);
+    let sources = [
+        Source::new("shop.yaml", SHOP),
+        Source::new("other.yaml", OTHER),
+    ];
+    let loaded = RuleSet::parse(&sources, &Options::default());
+    assert!(!loaded.has_errors(), "{:?}", loaded.diagnostics);
+    engine.replace_rules(loaded.rules);
+    engine
+}
+
+async fn allowed(engine: &Engine, domain: &str, requests: usize) -> usize {
+    let request = Request {
+        domain: domain.as_bytes(),
+        descriptors: vec![Descriptor {
+            entries: vec![Entry {
+                key: b"user",
+                value: b"ann",
+            }],
+            ..Descriptor::default()
+        }],
+        cost: Cost::ONE,
+        charge_denied: ChargeDenied::Never,
+    };
+    let mut allowed = 0;
+    for _ in 0..requests {
+        let decided = engine.decide(&request).await.unwrap();
+        allowed += usize::from(decided.answer.is_allowed());
+    }
+    allowed
+}
+
+#[tokio::test]
+async fn instances_share_one_limit_in_any_backend() {
+    let toy = Arc::default();
+    let (one, two) = (engine(&toy), engine(&toy));
+    assert_eq!(allowed(&one, "shop", 4).await, 4);
+    assert_eq!(allowed(&two, "shop", 4).await, 2);
+    // A domain without a shared store is each instance's own.
+    assert_eq!(allowed(&one, "other", 4).await, 1);
+    assert_eq!(allowed(&two, "other", 4).await, 1);
+    let (name, fallback) = two.stores().shared().next().unwrap();
+    assert_eq!((name, fallback.shared().instances()), ("toy", 2));
+    assert_eq!(fallback.shared().metrics()[0].name, "toys");
+    Arc::clone(two.stores()).close().await;
+    assert_eq!(fallback.shared().instances(), 1);
+}
+
+#[tokio::test]
+async fn without_the_backend_each_instance_decides_on_its_share() {
+    let toy = Arc::default();
+    let engines = [engine(&toy), engine(&toy), engine(&toy)];
+    toy.is_down.store(true, Ordering::Relaxed);
+    for engine in &engines {
+        assert_eq!(allowed(engine, "shop", 5).await, 2);
+        let (_, fallback) = engine.stores().shared().next().unwrap();
+        let counts = fallback.counts();
+        assert_eq!((counts.local, counts.total()), (5, 5));
+    }
+    toy.is_down.store(false, Ordering::Relaxed);
+    assert_eq!(allowed(&engines[0], "shop", 10).await, 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn its_health_is_watched_until_the_end() {
+    let toy = Arc::<Toy>::default();
+    let engine = engine(&toy);
+    let stop = tokio::time::sleep(std::time::Duration::from_secs(5));
+    watch_stores(Arc::clone(engine.stores()), stop).await;
+}

@@ -1,0 +1,118 @@
+//! Deciding again when rules are replaced while a request is decided.
+
+use std::ops::{ControlFlow, Deref};
+use std::sync::Arc;
+
+use tollgate_core::{RESOLUTIONS_MAX, StoreError};
+
+/// One of at most [`RESOLUTIONS_MAX`] attempts to decide on a request.
+///
+/// A store rejects a decision under rules that later ones have replaced
+/// ([`StoreError::Superseded`]). The request is then resolved again, under the rules that are in
+/// effect by then.
+///
+/// `P` points to the rules: what an atomic pointer to an [`Arc`] hands out when it is loaded.
+#[derive(Debug)]
+pub struct Attempt<P> {
+    rules: P,
+    is_current: bool,
+    left: usize,
+}
+
+// === impl Attempt ===
+
+impl<P, R> Attempt<P>
+where
+    P: Deref<Target = Arc<R>>,
+{
+    /// The first attempt, under the rules in effect.
+    pub const fn first(rules: P) -> Attempt<P> {
+        Attempt {
+            rules,
+            is_current: false,
+            left: RESOLUTIONS_MAX,
+        }
+    }
+
+    /// The rules of this attempt.
+    pub fn rules(&self) -> &R {
+        &self.rules
+    }
+
+    /// Whether these rules were confirmed to be the latest: [`tollgate_core::Charge::is_current`]
+    /// of every charge.
+    pub const fn is_current(&self) -> bool {
+        self.is_current
+    }
+
+    /// What follows the outcome of this attempt: the final outcome, or another attempt under the
+    /// rules that `load` finds in effect.
+    ///
+    /// # Errors
+    ///
+    /// No errors of its own: [`ControlFlow::Break`] has the outcome, which is
+    /// [`StoreError::Superseded`] if the rules were replaced during every attempt.
+    pub fn next<T>(
+        self,
+        outcome: Result<T, StoreError>,
+        load: impl FnOnce() -> P,
+    ) -> ControlFlow<Result<T, StoreError>, Attempt<P>> {
+        match outcome {
+            Err(StoreError::Superseded) if self.left > 1 => {
+                let latest = load();
+                ControlFlow::Continue(Attempt {
+                    // If there are no later rules, the state is of a rule that was removed, and
+                    // forgotten since: these rules decide.
+                    is_current: Arc::ptr_eq(&self.rules, &latest),
+                    rules: latest,
+                    left: self.left - 1,
+                })
+            }
+            outcome => ControlFlow::Break(outcome),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUPERSEDED: Result<(), StoreError> = Err(StoreError::Superseded);
+
+    #[test]
+    fn rules_that_are_replaced_every_time_are_tried_a_bounded_number_of_times() {
+        let rules = Arc::new(1);
+        let mut attempt = Attempt::first(&rules);
+        for _ in 1..RESOLUTIONS_MAX {
+            match attempt.next(SUPERSEDED, || &rules) {
+                ControlFlow::Continue(next) => attempt = next,
+                ControlFlow::Break(outcome) => panic!("gave up early: {outcome:?}"),
+            }
+        }
+        let last = attempt.next(SUPERSEDED, || &rules);
+        assert!(matches!(
+            last,
+            ControlFlow::Break(Err(StoreError::Superseded))
+        ));
+    }
+
+    #[test]
+    fn the_same_rules_twice_are_the_latest_ones() {
+        let (old, new) = (Arc::new(1), Arc::new(2));
+        let mut attempt = Attempt::first(&old);
+        for (latest, is_current) in [(&new, false), (&new, true), (&old, false)] {
+            attempt = match attempt.next(SUPERSEDED, || latest) {
+                ControlFlow::Continue(next) => next,
+                ControlFlow::Break(outcome) => panic!("gave up: {outcome:?}"),
+            };
+            assert_eq!(
+                (attempt.rules(), attempt.is_current()),
+                (&**latest, is_current)
+            );
+        }
+        assert!(matches!(
+            attempt.next(Ok(3), || &old),
+            ControlFlow::Break(Ok(3))
+        ));
+    }
+}
