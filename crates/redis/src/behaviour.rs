@@ -10,6 +10,8 @@ mod expiry;
 
 mod leased;
 
+mod rounds;
+
 use std::sync::LazyLock;
 use std::task::Poll;
 
@@ -23,7 +25,7 @@ use tollgate_testbed as testbed;
 use crate::apart::reservation_name;
 use crate::config::{Config, Secret, Servers, Tls};
 use crate::fit::{Fitted, GRAIN};
-use crate::question::{Question, Step};
+use crate::question::{Counted, Question, Step};
 use crate::store::Redis;
 use crate::told::{Status, Told};
 
@@ -83,10 +85,25 @@ impl Driven {
 
     /// One step with one line, and what became of it.
     fn step(&self, now: Now, step: Step, charge: Charge<'_>) -> Status {
+        self.counted(now, step, charge, 1)
+    }
+
+    /// Gives back what is reserved of one line.
+    fn release(&self, now: Now, name: u64, charge: Charge<'_>) -> Status {
+        self.counted(now, Step::Confirm { name }, charge, 0)
+    }
+
+    fn counted(&self, now: Now, step: Step, charge: Charge<'_>, times: u32) -> Status {
         self.store.set_now(now.monotonic.as_nanos() / 1_000);
         let bill = Bill::new(&[charge]).expect("one charge");
         let fitted = Fitted::new(charge.limit).expect("the limit is whole");
-        let question = || Question::step(step, &[(&bill.lines()[0], &fitted)]);
+        let line = Counted {
+            line: &bill.lines()[0],
+            fitted: &fitted,
+            times,
+            denied: 0,
+        };
+        let question = || Question::counted(step, &[line]);
         let since = tokio::time::Instant::now();
         match self.runtime.block_on(self.store.ask(question, since)) {
             Ok(Told::General(told)) => told.status,
@@ -338,11 +355,7 @@ fn a_reservation_is_charged_once_or_not_at_all() {
         subject.step(now, Step::Confirm { name: one }, charge),
         Status::Refused
     );
-    let release = Step::Release {
-        name: other,
-        penalises: false,
-    };
-    assert_eq!(subject.step(now, release, charge), Status::Admitted);
+    assert_eq!(subject.release(now, other, charge), Status::Admitted);
     assert!(subject.decide(now, &[charge]).is_allowed());
     assert!(!subject.decide(now, &[charge]).is_allowed());
 }

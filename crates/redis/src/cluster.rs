@@ -1,6 +1,7 @@
 //! Which node serves which slot.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
@@ -123,6 +124,15 @@ impl Cluster {
             let nodes = self.nodes.load();
             nodes.values().find(|node| node.is_up()).cloned()
         })
+    }
+
+    /// A number for the set of nodes that serve these slots, as far as they are known.
+    pub(crate) fn nodes_of(&self, slots: impl Iterator<Item = u16>) -> u64 {
+        let serving: Vec<Arc<Node>> = slots.filter_map(|slot| self.serving(slot)).collect();
+        let addresses: BTreeSet<&str> = serving.iter().map(|node| &*node.address).collect();
+        let mut hasher = DefaultHasher::new();
+        addresses.hash(&mut hasher);
+        hasher.finish()
     }
 
     /// The node at `address`, which is connected to if it is new.

@@ -7,11 +7,13 @@
 //! those to be taken (4), and if it leases, what follows the number of lines below.
 //!
 //! To `general.lua`: of each request the step (1) and the number of lines (1); of a step that
-//! reserves, confirms, releases or leases the name (8) and how long it lasts (5); of one that
+//! reserves, confirms or leases the name (8) and how long it lasts (5); of one that
 //! leases the units spent (5), those wanted (5), the least that is worth it (5) and the name of
 //! what is leased (8); of each line
 //! its kind (1), segments (1), role (1), capacity (4), span (6), units that must fit (5), units to
-//! be taken (5), units to be charged for a refusal (5) and units to be given back (5).
+//! be taken (5), units to be charged for a refusal (5) and units to be given back (5); of a step
+//! that reserves or confirms, for how many requests they are taken (4), and how many of those that
+//! are denied are charged (4).
 
 use bytes::{BufMut, BytesMut};
 use tollgate_core::{Bill, Charge, Cost, Enforcement, Key, Limit, Line, OnDenial, Span};
@@ -85,14 +87,26 @@ pub(crate) struct Leasing {
 pub(crate) enum Step {
     /// All of the request.
     Decide,
-    /// Holds the units of lines that admit, for so many microseconds.
+    /// Holds the units of lines that admit, for so many microseconds: for as many requests as they
+    /// fit for.
     Reserve { name: u64, lasts: u64 },
-    /// Charges what was reserved.
+    /// Charges what was reserved, for as many requests as are allowed, and gives back the rest;
+    /// charges the lines that ask for it for those that are denied. For none of either, it only
+    /// gives back.
     Confirm { name: u64 },
     /// Leases.
     Lease(Leasing),
-    /// Gives back what was reserved; if the request is refused, charges the lines that ask for it.
-    Release { name: u64, penalises: bool },
+}
+
+/// One line of a step, and for how many requests it stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted<'l, 'c> {
+    pub(crate) line: &'l Line<'c>,
+    pub(crate) fitted: &'l Fitted,
+    /// Requests whose units are reserved, or confirmed.
+    pub(crate) times: u32,
+    /// Requests that are denied, and charged for it.
+    pub(crate) denied: u32,
 }
 
 // === impl Question ===
@@ -115,18 +129,28 @@ impl Question {
         Question::step(Step::Decide, &lines)
     }
 
-    /// One step with some lines of a request.
+    /// One step with lines of one request.
     pub(crate) fn step(step: Step, lines: &[(&Line<'_>, &Fitted)]) -> Question {
-        let mut packed = Vec::with_capacity(15 + 33 * lines.len());
+        let counted = lines.iter().map(|(line, fitted)| Counted {
+            line,
+            fitted,
+            times: 1,
+            denied: 0,
+        });
+        Question::counted(step, &counted.collect::<Vec<_>>())
+    }
+
+    /// One step with lines of several requests.
+    pub(crate) fn counted(step: Step, lines: &[Counted<'_, '_>]) -> Question {
+        let mut packed = Vec::with_capacity(15 + 41 * lines.len());
         let (number, name, lasts) = match step {
             Step::Decide => (0, 0, 0),
             Step::Reserve { name, lasts } => (1, name, lasts),
             Step::Confirm { name } => (2, name, 0),
-            Step::Release { name, .. } => (3, name, 0),
             Step::Lease(leasing) => (4, leasing.name, leasing.lasts),
         };
         packed.put_u8(number);
-        packed.put_u8(u8::try_from(lines.len()).expect("CHARGES_MAX is below 256"));
+        packed.put_u8(u8::try_from(lines.len()).expect("LINES_MAX is below 256"));
         if step != Step::Decide {
             packed.put_u64(name);
             packed.put_uint(lasts.min(UNITS_MAX), 5);
@@ -134,30 +158,25 @@ impl Question {
         if let Step::Lease(leasing) = step {
             leasing.put_units(&mut packed);
         }
-        let forgives = matches!(
-            step,
-            Step::Release {
-                penalises: false,
-                ..
+        for counted in lines {
+            put_line(&mut packed, counted.line, counted.fitted);
+            if matches!(step, Step::Reserve { .. } | Step::Confirm { .. }) {
+                packed.put_u32(counted.times);
+                packed.put_u32(counted.denied);
             }
-        );
-        for (line, fitted) in lines {
-            put_line(&mut packed, line, fitted, forgives);
         }
         let states = match step {
             Step::Decide | Step::Reserve { .. } => lines.len(),
-            Step::Confirm { .. } | Step::Release { .. } => 0,
+            Step::Confirm { .. } => 0,
             // And the lease.
             Step::Lease(_) => 2,
         };
+        let changes = |one: &Counted<'_, '_>| one.line.take() > 0 || one.line.refund() > 0;
         Question::General(General {
-            keys: lines.iter().map(|(line, _)| line.charge.key).collect(),
+            keys: lines.iter().map(|one| one.line.charge.key).collect(),
             packed,
             states,
-            writes: step != Step::Decide
-                || lines
-                    .iter()
-                    .any(|(line, _)| line.take() > 0 || line.refund() > 0),
+            writes: step != Step::Decide || lines.iter().any(changes),
         })
     }
 
@@ -207,7 +226,7 @@ impl Question {
     }
 }
 
-fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &Fitted, forgives: bool) {
+fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &Fitted) {
     let charge = &line.charge;
     let role = match (line.judged(), charge.enforcement) {
         (None, _) => UNJUDGED,
@@ -215,14 +234,13 @@ fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &Fitted, forgives: bo
         (_, Enforcement::Shadow) => 1,
         (_, Enforcement::Quota) => 2,
     };
-    let penalty = if forgives { 0 } else { line.penalty() };
     packed.put_slice(&[fitted.kind.byte(), fitted.segments, role]);
     packed.put_u32(fitted.limit.capacity());
     packed.put_uint(fitted.span, 6);
     for units in [
         line.judged().unwrap_or(0),
         line.take(),
-        penalty,
+        line.penalty(),
         line.refund(),
     ] {
         packed.put_uint(units.min(UNITS_MAX), 5);

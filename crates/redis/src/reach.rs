@@ -55,6 +55,7 @@ enum Nodes {
 }
 
 /// A failure and where it happened.
+#[derive(Clone)]
 pub(crate) struct Asked {
     pub(crate) failure: Failure,
     address: String,
@@ -131,6 +132,23 @@ impl Reach {
             Nodes::One(alone) => alone.address(),
             Nodes::Cluster { .. } => "cluster",
         }
+    }
+
+    /// A number for the set of nodes that serve these slots.
+    pub(crate) fn nodes_of(&self, slots: impl Iterator<Item = u16>) -> u64 {
+        match &self.nodes {
+            Nodes::One(_) => 0,
+            Nodes::Cluster { cluster, .. } => cluster.nodes_of(slots),
+        }
+    }
+
+    /// No answer came in time for something that was not sent.
+    pub(crate) fn busy(&self) -> StoreError {
+        let asked = Asked {
+            failure: Failure::unreachable("no answer in time, and nothing was charged"),
+            address: self.name().to_owned(),
+        };
+        asked.into_error(self.timeout.into())
     }
 
     /// Whether every node that is needed answers.

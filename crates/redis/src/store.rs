@@ -9,7 +9,7 @@ use tollgate_core::{
     Charge, Cost, Decision, Key, KeyHasher, Mode, Span, Store, StoreError, Verdict,
 };
 
-use crate::apart::{self, Refunds};
+use crate::apart::{self, Queues, Refunds};
 use crate::config::{Config, InvalidConfig};
 use crate::connection::Opener;
 use crate::fit::{Fitted, InvalidForRedis};
@@ -37,6 +37,8 @@ pub struct Redis {
     timeout: Span,
     stats: Arc<Stats>,
     refusals: Refusals,
+    /// Requests over several slots that wait for their round.
+    queues: Arc<Queues>,
     leases: Arc<Leases>,
     /// Gives back leases that nobody uses.
     keeper: JoinHandle<()>,
@@ -108,6 +110,7 @@ impl Redis {
             timeout: config.timeout,
             stats,
             refusals: Refusals::default(),
+            queues: Arc::default(),
             leases,
             keeper,
             table,
@@ -134,6 +137,10 @@ impl Redis {
 
     pub(crate) const fn refusals(&self) -> &Refusals {
         &self.refusals
+    }
+
+    pub(crate) const fn queues(&self) -> &Arc<Queues> {
+        &self.queues
     }
 
     pub(crate) const fn leases(&self) -> &Arc<Leases> {

@@ -4,35 +4,31 @@ use std::collections::BTreeMap;
 
 use tollgate_core::{
     Bill, Charge, Cost, Decision, DenialReason, Enforcement, Key, Limit, Line, Moment, Now,
-    OnDenial, RequestDenial, Span, Usage, Verdict, Wait, step,
+    OnDenial, RequestDenial, Span, TooManyCharges, Usage, Verdict, Wait, step,
 };
 
+use super::request::Request;
 use crate::fit::Fitted;
 use crate::keys;
 use crate::resp::Malformed;
 use crate::seen::{Seen, moment};
-use crate::told::{self, General};
+use crate::told;
 
 /// A request, by slots.
 pub(super) struct Apart<'a> {
-    charges: &'a [Charge<'a>],
-    pub(super) bill: &'a Bill<'a>,
+    charges: Vec<Charge<'a>>,
+    pub(super) bill: Bill<'a>,
     /// How the limits of the lines read.
-    pub(super) fitted: &'a [Fitted],
-    pub(super) parts: Vec<Part>,
+    pub(super) fitted: Vec<Fitted>,
+    /// The lines of each slot.
+    parts: Vec<Vec<usize>>,
 }
 
-/// The lines of one slot.
-pub(super) struct Part {
-    pub(super) key: Key,
-    pub(super) lines: Vec<usize>,
-}
-
-/// What one part came to.
-pub(super) struct Judged {
-    told: General,
-    /// Before anything was charged, line by line of the part.
-    waits: Vec<Option<Wait>>,
+/// What a slot remembers of one line, and its time, in microseconds.
+#[derive(Clone)]
+pub(super) struct Memory {
+    pub(super) now: u64,
+    pub(super) seen: Seen,
 }
 
 /// The verdict as far as one part knows it.
@@ -44,72 +40,36 @@ struct Settled {
 // === impl Apart ===
 
 impl<'a> Apart<'a> {
-    pub(super) fn new(
-        charges: &'a [Charge<'a>],
-        bill: &'a Bill<'a>,
-        fitted: &'a [Fitted],
-    ) -> Apart<'a> {
-        let mut slots: BTreeMap<u16, Part> = BTreeMap::new();
+    pub(super) fn new(request: &'a Request) -> Result<Apart<'a>, TooManyCharges> {
+        let charges = request.charges();
+        let (bill, fitted) = told::bill(&charges, &request.fitted)?;
+        let mut slots: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
         for (index, line) in bill.lines().iter().enumerate() {
-            let key = line.charge.key;
-            let lines = Vec::new();
-            let part = slots.entry(keys::slot(key)).or_insert(Part { key, lines });
-            part.lines.push(index);
+            let slot = keys::slot(line.charge.key);
+            slots.entry(slot).or_default().push(index);
         }
-        Apart {
+        Ok(Apart {
             charges,
             bill,
             fitted,
             parts: slots.into_values().collect(),
-        }
-    }
-
-    pub(super) fn every_part(&self) -> Vec<usize> {
-        (0..self.parts.len()).collect()
+        })
     }
 
     fn line(&self, line: usize) -> &Line<'a> {
         &self.bill.lines()[line]
     }
 
-    /// What was remembered of a part's lines, settled and with what is given back.
-    fn seen(&self, part: usize, told: &General) -> Result<Vec<Seen>, Malformed> {
-        let lines = &self.parts[part].lines;
-        if lines.len() != told.states.len() {
-            return Err(Malformed("an answer to another question"));
-        }
-        let pairs = lines.iter().zip(&told.states);
-        pairs
-            .map(|(line, state)| Seen::read(state, &self.fitted[*line]))
-            .collect()
-    }
-
-    pub(super) fn judge(&self, told: Vec<General>) -> Result<Vec<Judged>, Malformed> {
-        let judged = told.into_iter().enumerate().map(|(part, told)| {
-            let mut seen = self.seen(part, &told)?;
-            let now = moment(told.now);
-            let lines = self.parts[part].lines.iter().zip(&mut seen);
-            let waits = lines.map(|(line, seen)| {
-                let line = self.line(*line);
-                seen.settle(line.charge.limit, now);
-                seen.refund(line.charge.limit, now, line.refund());
-                wait(line, seen, now)
-            });
-            let waits = waits.collect();
-            Ok(Judged { told, waits })
+    /// The waits of all lines before anything is charged, given what is remembered of each.
+    pub(super) fn waits(&self, memories: &[&Memory]) -> Vec<Option<Wait>> {
+        let pairs = self.bill.lines().iter().zip(memories);
+        let waits = pairs.map(|(line, memory)| {
+            let (mut seen, now) = (memory.seen.clone(), moment(memory.now));
+            seen.settle(line.charge.limit, now);
+            seen.refund(line.charge.limit, now, line.refund());
+            wait(line, &seen, now)
         });
-        judged.collect()
-    }
-
-    /// The waits of all lines, in the order of the lines.
-    pub(super) fn waits(&self, judged: &[Judged]) -> Vec<Option<Wait>> {
-        let mut waits = vec![None; self.bill.lines().len()];
-        for (part, judged) in self.parts.iter().zip(judged) {
-            for (line, wait) in part.lines.iter().zip(&judged.waits) {
-                waits[*line] = *wait;
-            }
-        }
-        waits
+        waits.collect()
     }
 
     /// The first of those lines that refuse the request whose wait is the longest: as in core's
@@ -133,41 +93,22 @@ impl<'a> Apart<'a> {
             .min_by_key(|line| (std::cmp::Reverse(waits[*line]), *line))
     }
 
-    /// The lines of a part that an admitted request is charged to.
-    pub(super) fn charged(&self, part: usize, judged: &Judged) -> Vec<usize> {
-        let lines = self.parts[part].lines.iter().zip(&judged.waits);
-        let charged = lines.filter(|(line, wait)| wait.is_none() && self.line(**line).take() > 0);
-        charged.map(|(line, _)| *line).collect()
+    /// The lines that an allowed request is charged to.
+    pub(super) fn charged(&self, waits: &[Option<Wait>]) -> impl Iterator<Item = usize> {
+        let takes = |line: &usize| waits[*line].is_none() && self.line(*line).take() > 0;
+        (0..self.bill.lines().len()).filter(takes)
     }
 
-    /// The parts that hold something, and those that are charged for a refusal.
-    pub(super) fn to_release(&self, holding: &[usize]) -> Vec<usize> {
-        let asks = |part: &usize| {
-            let mut lines = self.parts[*part].lines.iter();
-            lines.any(|line| self.line(*line).penalty() > 0)
-        };
-        let mut parts = self.every_part();
-        parts.retain(|part| holding.contains(part) || asks(part));
-        parts
-    }
-
-    pub(super) fn refund(&self, line: usize) -> Charge<'a> {
-        let line = self.line(line);
-        Charge {
-            cost: Cost::Refund(line.take()),
-            ..line.charge
-        }
-    }
-
+    /// The verdict, and what is remembered of the lines from then on.
     pub(super) fn verdict(
         &self,
-        judged: &[Judged],
+        memories: &mut [Memory],
         refused: Option<usize>,
     ) -> Result<Verdict, Malformed> {
         let mut decisions: Vec<Option<Decision>> = vec![None; self.charges.len()];
         let mut waits = vec![None; self.bill.lines().len()];
-        for (part, judged) in judged.iter().enumerate() {
-            let settled = self.settle(part, &judged.told, refused.is_some())?;
+        for part in &self.parts {
+            let settled = self.settle(part, memories, refused.is_some())?;
             for (charge, decision) in settled.decisions {
                 decisions[charge] = Some(decision);
             }
@@ -196,7 +137,12 @@ impl<'a> Apart<'a> {
 
     /// What core says to a part, given that the whole request is refused or not: a line of our own
     /// beside the others makes it so.
-    fn settle(&self, part: usize, told: &General, is_refused: bool) -> Result<Settled, Malformed> {
+    fn settle(
+        &self,
+        lines: &[usize],
+        memories: &mut [Memory],
+        is_refused: bool,
+    ) -> Result<Settled, Malformed> {
         const OURS: Key = Key::from_bits(0);
         let limit = Limit::fixed_window(u32::from(!is_refused), Span::SECOND);
         let limit = limit.expect("a second is a window");
@@ -207,7 +153,6 @@ impl<'a> Apart<'a> {
             },
             ..Charge::new(OURS, &limit, Cost::ONE)
         };
-        let lines = &self.parts[part].lines;
         let is_here = |charge: &Charge<'_>| {
             lines
                 .iter()
@@ -219,16 +164,21 @@ impl<'a> Apart<'a> {
         let mut charges: Vec<Charge<'_>> = here.iter().map(|index| self.charges[*index]).collect();
         charges.push(ours);
         let bill = Bill::new(&charges).map_err(|_| Malformed("too many charges in a part"))?;
-        let mut seen = self.seen(part, told)?;
+        let of_lines = lines.iter().map(|line| memories[*line].seen.clone());
+        let mut seen: Vec<Seen> = of_lines.collect();
         seen.push(Seen::fresh(
             &Fitted::new(&limit).map_err(|_| Malformed("no limit"))?,
         ));
-        let now = moment(told.now);
+        // All lines of a slot are told by one reply.
+        let now = moment(memories[lines[0]].now);
         let verdict = bill.settle(&mut seen, Now::at(now));
-        let waits = lines.iter().zip(&seen);
-        let waits = waits.map(|(line, seen)| (*line, wait(self.line(*line), seen, now)));
+        let mut waits = Vec::with_capacity(lines.len());
+        for (line, seen) in lines.iter().zip(seen) {
+            waits.push((*line, wait(self.line(*line), &seen, now)));
+            memories[*line].seen = seen;
+        }
         Ok(Settled {
-            waits: waits.collect(),
+            waits,
             decisions: here.into_iter().zip(verdict.decisions).collect(),
         })
     }

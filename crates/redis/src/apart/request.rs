@@ -1,7 +1,12 @@
-//! What a decision over several slots needs of its request, once the caller may be gone.
+//! A request that waits for its round, and whoever waits for its verdict.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use tokio::sync::oneshot;
-use tollgate_core::{Charge, Cost, Enforcement, Key, OnDenial, Sharing, StoreError, Verdict};
+use tokio::time::{Duration, Instant, timeout_at};
+use tollgate_core::{Bill, Charge, Cost, Enforcement, Key, OnDenial, Sharing, StoreError, Verdict};
 
 use super::Refunds;
 use crate::fit::Fitted;
@@ -11,11 +16,14 @@ use crate::store::unfit;
 pub(super) struct Request {
     pub(super) fitted: Vec<Fitted>,
     asked: Vec<Asking>,
+    refunds: Refunds,
+    pub(super) since: Instant,
 }
 
 /// What of a charge matters besides its limit.
-struct Asking {
-    key: Key,
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Asking {
+    pub(super) key: Key,
     cost: Cost,
     enforcement: Enforcement,
     on_denial: OnDenial,
@@ -23,13 +31,51 @@ struct Asking {
 }
 
 /// Who waits for the verdict, until it is told.
-pub(super) struct Caller(Option<oneshot::Sender<Result<Verdict, StoreError>>>);
+pub(super) struct Caller {
+    verdict: Option<oneshot::Sender<Result<Verdict, StoreError>>>,
+    state: Arc<State>,
+}
+
+/// The other end of a [`Caller`].
+pub(super) struct Waiting {
+    verdict: oneshot::Receiver<Result<Verdict, StoreError>>,
+    state: Arc<State>,
+}
+
+/// How far a request has come, which decides what its caller is told when the time is over.
+struct State {
+    phase: AtomicU8,
+    /// Another instance's reservation is in the way.
+    is_blocked: AtomicBool,
+}
+
+/// Phases of a request: nothing is charged yet; something may be; the caller waits no more, and
+/// nothing may be charged.
+const WAITS: u8 = 0;
+const COMMITS: u8 = 1;
+const WITHDRAWN: u8 = 2;
+
+/// What came of waiting.
+pub(super) enum Waited {
+    Told(Result<Verdict, StoreError>),
+    /// Nothing was charged, and nothing will be.
+    Withdrawn {
+        is_blocked: bool,
+    },
+    /// Nobody knows what was charged.
+    Unknown,
+}
 
 // === impl Request ===
 
 impl Request {
-    pub(super) fn new(charges: &[Charge<'_>]) -> Result<Request, StoreError> {
+    pub(super) fn new(
+        charges: &[Charge<'_>],
+        refunds: Refunds,
+        since: Instant,
+    ) -> Result<Request, StoreError> {
         let fitted = crate::question::fitted(charges).map_err(unfit)?;
+        Bill::new(charges).map_err(StoreError::TooManyCharges)?;
         let asked = charges.iter().map(|charge| Asking {
             key: charge.key,
             cost: charge.cost,
@@ -40,18 +86,38 @@ impl Request {
         Ok(Request {
             asked: asked.collect(),
             fitted,
+            refunds,
+            since,
         })
     }
 
-    pub(super) fn charges(&self, refunds: Refunds) -> Vec<Charge<'_>> {
+    pub(super) fn charges(&self) -> Vec<Charge<'_>> {
         let pairs = self.asked.iter().zip(&self.fitted);
         let charges = pairs.map(|(asked, fitted)| Charge {
             enforcement: asked.enforcement,
             on_denial: asked.on_denial,
             sharing: asked.sharing,
-            ..Charge::new(asked.key, &fitted.limit, asked.cost_to_do(refunds))
+            ..Charge::new(asked.key, &fitted.limit, asked.cost_to_do(self.refunds))
         });
         charges.collect()
+    }
+
+    /// What it asks of its keys, and how the limits read.
+    pub(super) fn asked(&self) -> impl Iterator<Item = (&Asking, &Fitted)> {
+        self.asked.iter().zip(&self.fitted)
+    }
+
+    /// Whether it may share a round with others: it gives nothing back, which would be judged with
+    /// what the others ask, and asks each key once.
+    pub(super) fn is_shareable(&self) -> bool {
+        let gives_back = |asking: &Asking| matches!(asking.cost, Cost::Refund(_));
+        let keys: BTreeSet<Key> = self.asked.iter().map(|asking| asking.key).collect();
+        keys.len() == self.asked.len() && !self.asked.iter().any(gives_back)
+    }
+
+    /// A round has done what was to be given back.
+    pub(super) const fn refunded(&mut self) {
+        self.refunds = Refunds::Done;
     }
 }
 
@@ -66,21 +132,83 @@ impl Asking {
     }
 }
 
+/// A caller, and what it waits on.
+pub(super) fn caller() -> (Caller, Waiting) {
+    let (sender, verdict) = oneshot::channel();
+    let state = Arc::new(State {
+        phase: AtomicU8::new(WAITS),
+        is_blocked: AtomicBool::new(false),
+    });
+    let caller = Caller {
+        verdict: Some(sender),
+        state: Arc::clone(&state),
+    };
+    (caller, Waiting { verdict, state })
+}
+
 // === impl Caller ===
 
 impl Caller {
-    pub(super) const fn new(caller: oneshot::Sender<Result<Verdict, StoreError>>) -> Caller {
-        Caller(Some(caller))
-    }
-
     /// Whether somebody still waits.
     pub(super) fn is_here(&self) -> bool {
-        self.0.as_ref().is_some_and(|caller| !caller.is_closed())
+        self.state.phase.load(Ordering::Relaxed) != WITHDRAWN
+            && self
+                .verdict
+                .as_ref()
+                .is_some_and(|caller| !caller.is_closed())
+    }
+
+    /// From now on the request may be charged; not if nobody waits any more.
+    pub(super) fn commit(&self) -> bool {
+        self.is_here() && self.state.leave_waiting(COMMITS)
+    }
+
+    /// Says whether another instance is in the way.
+    pub(super) fn set_blocked(&self, is_blocked: bool) {
+        self.state.is_blocked.store(is_blocked, Ordering::Relaxed);
     }
 
     pub(super) fn tell(&mut self, verdict: Result<Verdict, StoreError>) {
-        if let Some(caller) = self.0.take() {
+        if let Some(caller) = self.verdict.take() {
             let _nobody_waits_any_more = caller.send(verdict);
         }
+    }
+}
+
+// === impl Waiting ===
+
+impl Waiting {
+    /// Waits for the verdict: until `patience` is over if nothing may be charged by then, and
+    /// until `timeout` otherwise.
+    pub(super) async fn wait(
+        mut self,
+        since: Instant,
+        (patience, timeout): (Duration, Duration),
+    ) -> Waited {
+        if let Ok(told) = timeout_at(since + patience, &mut self.verdict).await {
+            // A task that does not tell was stopped with the runtime.
+            return told.map_or(Waited::Unknown, Waited::Told);
+        }
+        if self.state.leave_waiting(WITHDRAWN) {
+            let is_blocked = self.state.is_blocked.load(Ordering::Relaxed);
+            return Waited::Withdrawn { is_blocked };
+        }
+        let told = timeout_at(since + timeout, self.verdict).await;
+        told.ok()
+            .and_then(Result::ok)
+            .map_or(Waited::Unknown, Waited::Told)
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Goes on to another phase, if it still waits. The word is the whole state and publishes
+    /// nothing else.
+    fn leave_waiting(&self, phase: u8) -> bool {
+        let left = self
+            .phase
+            .compare_exchange(WAITS, phase, Ordering::Relaxed, Ordering::Relaxed);
+        left.is_ok()
     }
 }

@@ -156,11 +156,7 @@ fn from_several_slots_while_they_are_blocked() {
         };
         let _holds = subject.step(now, reserve, charges[1]);
         assert!(!subject.decide_and_go(&charges, calls));
-        let release = Step::Release {
-            name,
-            penalises: false,
-        };
-        let _free = subject.step(now, release, charges[1]);
+        let _free = subject.release(now, name, charges[1]);
         assert_eq!(subject.consumed(&charges), [0; 3]);
         assert!(subject.decide(now, &charges).is_allowed());
     }

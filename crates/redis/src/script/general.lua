@@ -18,7 +18,7 @@ local origin = 0
 
 local FIXED_CLOCK, FIXED_FIRST, LOG, SLIDING, TOKEN, LEAKY = 1, 2, 3, 4, 5, 6
 local ENFORCE, QUOTA, UNJUDGED = 0, 2, 3
-local RESERVE, CONFIRM, RELEASE, LEASE, REPORT = 1, 2, 3, 4, 5
+local RESERVE, CONFIRM, LEASE, REPORT = 1, 2, 4, 5
 local REFUSED, ADMITTED, BLOCKED = '\0', '\1', '\2'
 local WORD = 4294967296
 -- How far ahead the end of a lease can lie, unless the clock has gone back.
@@ -27,6 +27,8 @@ local LEASE_LASTS = 10000000
 local LEASES_MAX, HOLDS_MAX = 100, 250
 -- The longest debt of a bucket, and the most units of any counter that are remembered.
 local DEBT_MAX, USED_MAX = 3153600000000000, 4294967295
+-- The most units that one line asks.
+local UNITS_MAX = 1099511627775
 -- How long a window's count outlives it, for reports that come late.
 local LATE = 900000
 
@@ -915,37 +917,53 @@ local function decide(lines)
   answer(refused and REFUSED or ADMITTED, states)
 end
 
--- The part of a request that has its keys here. Quotas are judged by whoever sees all parts.
-local function reserve(lines, id, till)
-  local states = {}
-  local refused, blocked = judge(lines, states)
-  if refused then return answer(REFUSED, states) end
-  for _, line in ipairs(lines) do blocked = blocked or line.account.holding >= HOLDS_MAX end
-  if blocked then return answer(BLOCKED, states) end
-  for _, line in ipairs(lines) do
-    if not line.refused and line.take > 0 then
-      hold(line.account, id, line.take, till)
-      line.account.dirty = true
-    end
-  end
-  answer(ADMITTED, states)
+-- How many requests the units of a line fit for, beside what others hold: at most as many as ask.
+local function count_fitting(a, line, id)
+  if line.refused then return 0 end
+  if line.role == UNJUDGED then return line.times end
+  if a.holding >= HOLDS_MAX and not a.holds[id] then return 0 end
+  if not fits(a, line, line.units + a.held) then return 0 end
+  if line.take == 0 then return line.times end
+  return min(line.times, 1 + floor((remaining(a, line) - a.held - line.units) / line.take))
 end
 
--- Charges what was reserved, all of it or, if some has expired, nothing.
+-- The part of a round of requests that has its keys here: holds units for as many requests as they
+-- fit for, line by line, and says for how many. Whoever sees all parts judges the requests.
+local function reserve(lines, id, till)
+  local states, any = {}, false
+  -- What an earlier try of this round holds.
+  for _, line in ipairs(lines) do let_go(line.account, id) end
+  local refused = judge(lines, states)
+  for i, line in ipairs(lines) do
+    local a = line.account
+    local count = count_fitting(a, line, id)
+    if count > 0 and line.take > 0 then
+      -- Lines of other costs may be on the same key.
+      local before = a.holds[id] and a.holds[id][1] or 0
+      let_go(a, id)
+      hold(a, id, before + count * line.take, till)
+      a.dirty = true
+    end
+    any = any or count > 0
+    states[i] = pack('>I4', count) .. states[i]
+  end
+  answer(refused and REFUSED or any and ADMITTED or BLOCKED, states)
+end
+
+-- Charges what was reserved for the requests that are allowed, all of it or, if some has expired,
+-- nothing; lets go of the rest, and charges the lines that ask for it for the denied requests.
 local function confirm(lines, id)
   for _, line in ipairs(lines) do
-    if not line.account.holds[id] then return answer(REFUSED, {}) end
+    if line.times > 0 and line.take > 0 and not line.account.holds[id] then
+      return answer(REFUSED, {})
+    end
   end
-  for _, line in ipairs(lines) do
-    let_go(line.account, id)
-    take(line.account, line, line.take)
-  end
-  answer(ADMITTED, {})
-end
-
-local function release(lines, id)
   for _, line in ipairs(lines) do let_go(line.account, id) end
-  charge(lines, true)
+  for _, line in ipairs(lines) do take(line.account, line, line.take * line.times) end
+  for _, line in ipairs(lines) do
+    local penalty = min(line.penalty * line.denied, UNITS_MAX)
+    if penalty > 0 then penalise(line.account, line, penalty) end
+  end
   answer(ADMITTED, {})
 end
 
@@ -1003,7 +1021,12 @@ while position <= #questions do
     spent, want, least, fresh_id, position = read('>I5I5I5c8', questions, position)
   end
   local lines = {}
-  for i = 1, step == REPORT and 0 or count do lines[i] = next_line() end
+  for i = 1, step == REPORT and 0 or count do
+    lines[i] = next_line()
+    if step == RESERVE or step == CONFIRM then
+      lines[i].times, lines[i].denied, position = read('>I4I4', questions, position)
+    end
+  end
   if step == REPORT then
     report(count)
   elseif step == LEASE then
@@ -1012,8 +1035,6 @@ while position <= #questions do
     reserve(lines, id, now + lasts)
   elseif step == CONFIRM then
     confirm(lines, id)
-  elseif step == RELEASE then
-    release(lines, id)
   else
     decide(lines)
   end

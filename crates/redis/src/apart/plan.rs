@@ -1,0 +1,353 @@
+//! The lines of a round of requests, by slot, and what the slots tell of them.
+
+use std::collections::BTreeMap;
+
+use bytes::Buf;
+use tollgate_core::{Bill, Charge, Cost, Key, Line, Span, StoreError, Verdict};
+
+use super::parts::{Apart, Memory};
+use crate::fit::Fitted;
+use crate::keys;
+use crate::question::{Counted, Question, Step};
+use crate::reach::Asked;
+use crate::resp::Malformed;
+use crate::seen::Seen;
+use crate::store::malformed;
+use crate::told::General;
+
+/// All lines of a round. Requests that ask the same of a key share a line.
+pub(super) struct Plan<'a> {
+    lines: Vec<Planned<'a>>,
+    pub(super) parts: Vec<Part>,
+    /// The lines of each request.
+    of_requests: Vec<Vec<usize>>,
+}
+
+struct Planned<'a> {
+    line: Line<'a>,
+    fitted: Fitted,
+    part: usize,
+    /// The first line on the same key.
+    first: usize,
+    /// How many requests share it.
+    times: u32,
+}
+
+/// The lines of one slot.
+pub(super) struct Part {
+    pub(super) key: Key,
+    lines: Vec<usize>,
+}
+
+/// For how many requests each line is charged: those that are allowed, and those that are denied.
+pub(super) struct Counts {
+    pub(super) allowed: Vec<u32>,
+    pub(super) denied: Vec<u32>,
+}
+
+/// What the slots have told, and what is left of what they have reserved.
+pub(super) struct Ledger {
+    lines: Vec<Option<Told>>,
+    /// By part, why it has told nothing.
+    failures: Vec<Option<Asked>>,
+    /// How long a decision may take.
+    timeout: Span,
+}
+
+struct Told {
+    before: Memory,
+    /// After the requests that are allowed; of the first line of a key.
+    after: Memory,
+    /// How many more requests the line is reserved for.
+    reserved: u32,
+}
+
+/// What becomes of one request of a round.
+pub(super) enum Fate {
+    Failed(StoreError),
+    Denied(Verdict),
+    /// What it asks is reserved by others, or another request of the round gets it.
+    Blocked,
+    /// Once these lines are charged.
+    Allowed(Verdict, Vec<usize>),
+}
+
+// === impl Plan ===
+
+impl<'a> Plan<'a> {
+    pub(super) fn new(requests: &[Apart<'a>]) -> Plan<'a> {
+        let mut plan = Plan {
+            lines: Vec::new(),
+            parts: Vec::new(),
+            of_requests: Vec::with_capacity(requests.len()),
+        };
+        let mut of_keys: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
+        for request in requests {
+            let pairs = request.bill.lines().iter().zip(&request.fitted);
+            let places = pairs.map(|(line, fitted)| {
+                let of_key = of_keys.entry(line.charge.key).or_default();
+                plan.place(line, fitted, of_key)
+            });
+            let places = places.collect();
+            plan.of_requests.push(places);
+        }
+        let mut slots: BTreeMap<u16, Part> = BTreeMap::new();
+        for (index, planned) in plan.lines.iter().enumerate() {
+            let key = planned.line.charge.key;
+            let lines = Vec::new();
+            let part = slots.entry(keys::slot(key)).or_insert(Part { key, lines });
+            part.lines.push(index);
+        }
+        plan.parts = slots.into_values().collect();
+        for (place, part) in plan.parts.iter().enumerate() {
+            for line in &part.lines {
+                plan.lines[*line].part = place;
+            }
+        }
+        plan
+    }
+
+    /// The place of a line, which is new if it is none of those of its key.
+    fn place(&mut self, line: &Line<'a>, fitted: &Fitted, of_key: &mut Vec<usize>) -> usize {
+        let known = of_key.iter().find(|place| self.lines[**place].is(line));
+        let place = known.copied().unwrap_or(self.lines.len());
+        if place == self.lines.len() {
+            of_key.push(place);
+            self.lines.push(Planned {
+                line: *line,
+                fitted: *fitted,
+                part: 0,
+                first: of_key[0],
+                times: 0,
+            });
+        }
+        self.lines[place].times += 1;
+        place
+    }
+
+    pub(super) fn no_counts(&self) -> Counts {
+        Counts {
+            allowed: vec![0; self.lines.len()],
+            denied: vec![0; self.lines.len()],
+        }
+    }
+
+    /// Reserves all lines of a part, each for all who ask.
+    pub(super) fn reserve(&self, step: Step, part: usize) -> Question {
+        self.question(step, part, |line| (self.lines[line].times, 0))
+    }
+
+    /// Confirms or releases all lines of a part.
+    pub(super) fn settle(&self, step: Step, part: usize, counts: &Counts) -> Question {
+        self.question(step, part, |line| {
+            (counts.allowed[line], counts.denied[line])
+        })
+    }
+
+    fn question(&self, step: Step, part: usize, counts: impl Fn(usize) -> (u32, u32)) -> Question {
+        let counted = self.parts[part].lines.iter().map(|place| {
+            let planned = &self.lines[*place];
+            let (times, denied) = counts(*place);
+            Counted {
+                line: &planned.line,
+                fitted: &planned.fitted,
+                times,
+                denied,
+            }
+        });
+        Question::counted(step, &counted.collect::<Vec<_>>())
+    }
+
+    /// Whether a part is charged for an allowed request, and whether for a denied one.
+    pub(super) fn charges(&self, part: usize, counts: &Counts) -> (bool, bool) {
+        let lines = &self.parts[part].lines;
+        let any = |of: &[u32]| lines.iter().any(|line| of[*line] > 0);
+        (any(&counts.allowed), any(&counts.denied))
+    }
+
+    /// The part that a line lies in.
+    pub(super) fn part(&self, line: usize) -> usize {
+        self.lines[line].part
+    }
+
+    /// Gives back what a part's lines take, as often as they were charged.
+    pub(super) fn refund(&self, part: usize, back: &Counts) -> Question {
+        let mut bills = Vec::new();
+        for line in &self.parts[part].lines {
+            let planned = &self.lines[*line];
+            let units = planned.line.take() * u64::from(back.allowed[*line]);
+            let charge = Charge {
+                cost: Cost::Refund(units),
+                ..planned.line.charge
+            };
+            if units > 0 {
+                let bill = Bill::new(&[charge]).expect("one charge is not too many");
+                bills.push((bill, &planned.fitted));
+            }
+        }
+        let lines: Vec<_> = bills
+            .iter()
+            .map(|(bill, fitted)| (&bill.lines()[0], *fitted))
+            .collect();
+        Question::step(Step::Decide, &lines)
+    }
+
+    /// Counts a request among the denied of each of its lines that is charged for it.
+    pub(super) fn penalise(&self, request: usize, counts: &mut Counts) {
+        for line in &self.of_requests[request] {
+            if self.lines[*line].line.penalty() > 0 {
+                counts.denied[*line] += 1;
+            }
+        }
+    }
+
+    /// Whether a denial of the request is charged.
+    pub(super) fn penalises(&self, request: usize) -> bool {
+        let mut lines = self.of_requests[request].iter();
+        lines.any(|line| self.lines[*line].line.penalty() > 0)
+    }
+}
+
+impl Planned<'_> {
+    /// Whether the line asks the same: a round has one limit for each key.
+    fn is(&self, line: &Line<'_>) -> bool {
+        let asks = |line: &Line<'_>| {
+            let units = [line.take(), line.penalty(), line.refund()];
+            (line.charge.enforcement, line.judged(), units)
+        };
+        asks(&self.line) == asks(line)
+    }
+}
+
+// === impl Ledger ===
+
+impl Ledger {
+    /// Reads what the parts told, as many as were asked.
+    pub(super) fn read(
+        plan: &Plan<'_>,
+        told: Vec<Result<General, Asked>>,
+        timeout: Span,
+    ) -> Ledger {
+        let mut ledger = Ledger {
+            lines: plan.lines.iter().map(|_| None).collect(),
+            failures: plan.parts.iter().map(|_| None).collect(),
+            timeout,
+        };
+        for (place, (part, told)) in plan.parts.iter().zip(told).enumerate() {
+            let read = told.and_then(|told| {
+                let read = ledger.read_part(plan, part, &told);
+                read.map_err(|_| Asked::malformed(part.key))
+            });
+            ledger.failures[place] = read.err();
+        }
+        ledger
+    }
+
+    fn read_part(&mut self, plan: &Plan<'_>, part: &Part, told: &General) -> Result<(), Malformed> {
+        if part.lines.len() != told.states.len() {
+            return Err(Malformed("an answer to another question"));
+        }
+        for (line, state) in part.lines.iter().zip(&told.states) {
+            let mut state = state.clone();
+            let short = |_| Malformed("an answer is too short");
+            let reserved = state.try_get_u32().map_err(short)?;
+            let memory = Memory {
+                now: told.now,
+                seen: Seen::read(&state, &plan.lines[*line].fitted)?,
+            };
+            self.lines[*line] = Some(Told {
+                before: memory.clone(),
+                after: memory,
+                reserved,
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether a part may hold units; nobody knows, if its answer was lost.
+    pub(super) fn may_hold(&self, plan: &Plan<'_>, part: usize) -> bool {
+        let holds = |line: &usize| {
+            let reserved = self.lines[*line].as_ref().map_or(0, |told| told.reserved);
+            reserved > 0 && plan.lines[*line].line.take() > 0
+        };
+        plan.parts[part].lines.iter().any(holds)
+    }
+
+    /// Whether a part's answer to the reservation was lost.
+    pub(super) fn is_unknown(&self, part: usize) -> bool {
+        let failure = self.failures[part].as_ref();
+        failure.is_some_and(|asked| asked.failure.is_unknown())
+    }
+
+    /// Says what becomes of a request, after those that were judged before it.
+    pub(super) fn judge(&mut self, plan: &Plan<'_>, place: usize, request: &Apart<'_>) -> Fate {
+        let lines = &plan.of_requests[place];
+        let failed = |line: &usize| self.failures[plan.part(*line)].as_ref();
+        if let Some(asked) = lines.iter().find_map(failed) {
+            // Whatever was lost was a reservation, which expires: nothing is charged.
+            let asked = asked.clone().into_unsent();
+            return Fate::Failed(asked.into_error(self.timeout));
+        }
+        let told: Option<Vec<&Told>> = lines
+            .iter()
+            .map(|line| self.lines[*line].as_ref())
+            .collect();
+        // Nobody waited any more when the others were to be asked.
+        let Some(told) = told else {
+            return Fate::Blocked;
+        };
+        let before: Vec<&Memory> = told.iter().map(|told| &told.before).collect();
+        let waits = request.waits(&before);
+        if let Some(refused) = request.refused_by(&waits) {
+            let mut memories: Vec<Memory> = before.into_iter().cloned().collect();
+            let verdict = request.verdict(&mut memories, Some(refused));
+            return verdict.map_or_else(Fate::malformed, Fate::Denied);
+        }
+        let lacks = |(wait, told): (&_, &&Told)| Option::is_none(wait) && told.reserved == 0;
+        if waits.iter().zip(&told).any(lacks) {
+            return Fate::Blocked;
+        }
+        let charged: Vec<usize> = request.charged(&waits).map(|line| lines[line]).collect();
+        self.allow(plan, lines, request, charged)
+    }
+
+    fn allow(
+        &mut self,
+        plan: &Plan<'_>,
+        lines: &[usize],
+        request: &Apart<'_>,
+        charged: Vec<usize>,
+    ) -> Fate {
+        let first = |line: &usize| plan.lines[*line].first;
+        let after = |line| {
+            self.lines[first(line)]
+                .as_ref()
+                .map(|told| told.after.clone())
+        };
+        let memories: Option<Vec<Memory>> = lines.iter().map(after).collect();
+        let mut memories = memories.expect("all lines of a part are told together");
+        let verdict = match request.verdict(&mut memories, None) {
+            Ok(verdict) => verdict,
+            Err(error) => return Fate::malformed(error),
+        };
+        for (line, memory) in lines.iter().zip(memories) {
+            if let Some(told) = &mut self.lines[first(line)] {
+                told.after = memory;
+            }
+        }
+        for line in &charged {
+            if let Some(told) = &mut self.lines[*line] {
+                told.reserved -= 1;
+            }
+        }
+        Fate::Allowed(verdict, charged)
+    }
+}
+
+// === impl Fate ===
+
+impl Fate {
+    fn malformed(error: Malformed) -> Fate {
+        Fate::Failed(malformed(error))
+    }
+}

@@ -1,0 +1,343 @@
+//! The two-phase commit of a round of requests.
+
+use std::sync::Arc;
+
+use tokio::time::{Duration, Instant, sleep};
+use tollgate_core::{Span, StoreError, Verdict};
+
+use super::parts::Apart;
+use super::plan::{Counts, Fate, Ledger, Plan};
+use super::queue::{Member, Turn};
+use super::request::{Caller, Request};
+use super::{reservation_name, together};
+use crate::question::{Question, Step};
+use crate::reach::{Asked, Reach};
+use crate::simulated::random_word;
+use crate::told::{General, Status, Told};
+
+/// How long a reservation lasts, in timeouts of a decision, and at least.
+const LASTS: u64 = 10;
+const LASTS_MIN: Span = Span::from_millis(100);
+/// How long to wait for another instance's reservation before asking again, the first time and
+/// each time after [`DOUBLINGS_MAX`] doublings.
+const PAUSE: Duration = Duration::from_micros(500);
+const DOUBLINGS_MAX: u32 = 2;
+
+/// Runs rounds.
+pub(super) struct Rounds {
+    pub(super) reach: Arc<Reach>,
+    /// How long a decision may take.
+    pub(super) timeout: Span,
+}
+
+/// What a round has come to.
+struct Ended {
+    /// Those who do not know yet.
+    blocked: Vec<Member>,
+    is_charged: bool,
+}
+
+/// One round on its way.
+struct Round<'r, 'a> {
+    rounds: &'r Rounds,
+    plan: &'r Plan<'a>,
+    /// The name of its reservations.
+    name: u64,
+    /// When the last of its requests came.
+    since: Instant,
+}
+
+/// A request that is told once the round is settled.
+struct Decided {
+    place: usize,
+    verdict: Verdict,
+    /// The lines that it is charged to.
+    charged: Vec<usize>,
+}
+
+/// What came of confirming one part; nothing if it had nothing to confirm.
+type Confirmed = Option<Result<General, Asked>>;
+
+// === impl Rounds ===
+
+impl Rounds {
+    /// Runs one round after the other, until nobody waits.
+    pub(super) async fn run(self, turn: Turn) {
+        let (mut blocked, mut pauses) = (Vec::new(), 0);
+        loop {
+            let members = turn.next(blocked, pauses > 0);
+            if members.is_empty() {
+                return;
+            }
+            let ended = self.round(members, pauses > 0).await;
+            blocked = ended.blocked;
+            // Where something was charged, it is what was in the way.
+            if ended.is_charged || blocked.is_empty() {
+                pauses = 0;
+            } else {
+                sleep(pause(pauses)).await;
+                pauses += 1;
+            }
+        }
+    }
+
+    async fn round(&self, members: Vec<Member>, one_by_one: bool) -> Ended {
+        let pairs = members.into_iter().map(|one| (one.request, one.caller));
+        let (mut requests, mut callers): (Vec<Request>, Vec<Caller>) = pairs.unzip();
+        let (is_blocked, is_charged) = self.decide(&requests, &mut callers, one_by_one).await;
+        requests.iter_mut().for_each(Request::refunded);
+        let members = requests.into_iter().zip(callers).zip(is_blocked);
+        let blocked = members.filter(|(_, is_blocked)| *is_blocked);
+        let blocked = blocked.map(|((request, caller), _)| Member { request, caller });
+        Ended {
+            blocked: blocked.collect(),
+            is_charged,
+        }
+    }
+
+    /// Decides what can be decided, and tells it; says who is blocked, and whether anything was
+    /// charged.
+    async fn decide(
+        &self,
+        requests: &[Request],
+        callers: &mut [Caller],
+        one_by_one: bool,
+    ) -> (Vec<bool>, bool) {
+        let since = requests.iter().map(|request| request.since).max();
+        let apart = |request| Apart::new(request).expect("no request has too many charges");
+        let requests: Vec<Apart<'_>> = requests.iter().map(apart).collect();
+        let plan = Plan::new(&requests);
+        let lasts = Span::from_nanos(self.timeout.as_nanos().saturating_mul(LASTS));
+        let lasts = lasts.max(LASTS_MIN).as_nanos() / 1_000;
+        let name = reservation_name(lasts);
+        let round = Round {
+            rounds: self,
+            plan: &plan,
+            name,
+            since: since.unwrap_or_else(Instant::now),
+        };
+        let reserve = Step::Reserve { name, lasts };
+        let told = match one_by_one {
+            false => round.reserve(reserve).await,
+            true => round.reserve_one_by_one(reserve, callers).await,
+        };
+        round.settle(&requests, callers, told).await
+    }
+}
+
+// === impl Round ===
+
+impl Round<'_, '_> {
+    /// Reserves in every slot, all at once.
+    async fn reserve(&self, reserve: Step) -> Vec<Result<General, Asked>> {
+        let parts = 0..self.plan.parts.len();
+        let ask = |part| self.ask(part, self.plan.reserve(reserve, part), self.since);
+        together(parts.map(ask).collect()).await
+    }
+
+    /// Reserves in one slot after the other, the lowest first, and waits where nothing can be
+    /// reserved; no further once nobody waits for a verdict.
+    async fn reserve_one_by_one(
+        &self,
+        reserve: Step,
+        callers: &[Caller],
+    ) -> Vec<Result<General, Asked>> {
+        let patience = self.rounds.reach.patience();
+        let mut all = Vec::with_capacity(self.plan.parts.len());
+        for part in 0..self.plan.parts.len() {
+            let mut pauses = 0;
+            loop {
+                if !callers.iter().any(Caller::is_here) {
+                    return all;
+                }
+                let question = self.plan.reserve(reserve, part);
+                let told = self.ask(part, question, self.since).await;
+                let is_blocked = told
+                    .as_ref()
+                    .is_ok_and(|told| told.status == Status::Blocked);
+                if !is_blocked || self.since.elapsed() >= patience {
+                    all.push(told);
+                    break;
+                }
+                sleep(pause(pauses)).await;
+                pauses += 1;
+            }
+        }
+        all
+    }
+
+    /// Judges every request by what the slots have told, and confirms or releases what they have
+    /// reserved.
+    async fn settle(
+        &self,
+        requests: &[Apart<'_>],
+        callers: &mut [Caller],
+        told: Vec<Result<General, Asked>>,
+    ) -> (Vec<bool>, bool) {
+        let plan = self.plan;
+        let mut ledger = Ledger::read(plan, told, self.rounds.timeout);
+        let parts = 0..plan.parts.len();
+        let holds: Vec<bool> = parts
+            .clone()
+            .map(|part| ledger.may_hold(plan, part))
+            .collect();
+        let unknown = parts.filter(|part| ledger.is_unknown(*part)).collect();
+        let (mut is_blocked, mut decided) = (vec![false; requests.len()], Vec::new());
+        let mut counts = plan.no_counts();
+        for (place, request) in requests.iter().enumerate() {
+            let caller = &mut callers[place];
+            if !caller.is_here() {
+                continue;
+            }
+            let (verdict, charged) = match ledger.judge(plan, place, request) {
+                Fate::Failed(error) => {
+                    caller.tell(Err(error));
+                    continue;
+                }
+                Fate::Blocked => {
+                    is_blocked[place] = true;
+                    continue;
+                }
+                Fate::Denied(verdict) if !plan.penalises(place) => {
+                    caller.tell(Ok(verdict));
+                    continue;
+                }
+                Fate::Denied(verdict) => (verdict, None),
+                Fate::Allowed(verdict, charged) => (verdict, Some(charged)),
+            };
+            if !caller.commit() {
+                continue;
+            }
+            match &charged {
+                Some(lines) => lines.iter().for_each(|line| counts.allowed[*line] += 1),
+                None => plan.penalise(place, &mut counts),
+            }
+            decided.push(Decided {
+                place,
+                verdict,
+                charged: charged.unwrap_or_default(),
+            });
+        }
+        self.release_later(unknown, &plan.no_counts());
+        let confirmed = self.confirm(&counts, &holds).await;
+        let is_charged = decided.iter().any(|decided| !decided.charged.is_empty());
+        self.tell(decided, callers, &confirmed, &counts).await;
+        (is_blocked, is_charged)
+    }
+
+    /// Has every slot charge what it holds for the requests that are allowed, and let go of the
+    /// rest.
+    async fn confirm(&self, counts: &Counts, holds: &[bool]) -> Vec<Confirmed> {
+        let confirm = |part: usize| async move {
+            let (allowed, denied) = self.plan.charges(part, counts);
+            if !allowed && !denied && !holds[part] {
+                return None;
+            }
+            // What was asked too late is not asked to release in time. What cannot be released
+            // expires.
+            let since = if allowed { self.since } else { Instant::now() };
+            let question = self.plan.settle(self.step(), part, counts);
+            let told = self.ask(part, question, since).await;
+            allowed.then_some(told)
+        };
+        together((0..holds.len()).map(confirm).collect()).await
+    }
+
+    /// Tells those who are charged wherever they should be, or nowhere. Takes back what the others
+    /// are charged, and tells them.
+    async fn tell(
+        &self,
+        decided: Vec<Decided>,
+        callers: &mut [Caller],
+        confirmed: &[Confirmed],
+        counts: &Counts,
+    ) {
+        let is_confirmed = |line: &usize| {
+            let told = &confirmed[self.plan.part(*line)];
+            let charged = |told: &General| told.status == Status::Admitted;
+            matches!(told, Some(Ok(told)) if charged(told))
+        };
+        let mut failed = Vec::new();
+        for decided in decided {
+            match decided.charged.iter().all(is_confirmed) {
+                true => callers[decided.place].tell(Ok(decided.verdict)),
+                false => failed.push(decided),
+            }
+        }
+        if failed.is_empty() {
+            return;
+        }
+        let mut back = self.plan.no_counts();
+        let charged = failed.iter().flat_map(|one| &one.charged);
+        charged
+            .filter(|line| is_confirmed(line))
+            .for_each(|line| back.allowed[*line] += 1);
+        let has_gone_back = self.take_back(&back).await;
+        for one in failed {
+            let error = self.error(&one, confirmed, has_gone_back);
+            callers[one.place].tell(Err(error));
+        }
+        let expired = |part: &usize| matches!(&confirmed[*part], Some(Ok(told)) if told.status != Status::Admitted);
+        let lost = |part: &usize| matches!(&confirmed[*part], Some(Err(_)));
+        let parts = || 0..confirmed.len();
+        let denied = Counts {
+            denied: counts.denied.clone(),
+            ..self.plan.no_counts()
+        };
+        self.release_later(parts().filter(expired).collect(), &denied);
+        self.release_later(parts().filter(lost).collect(), &self.plan.no_counts());
+    }
+
+    /// Why a request that was confirmed in some slots at most has no verdict.
+    fn error(&self, one: &Decided, confirmed: &[Confirmed], has_gone_back: bool) -> StoreError {
+        let after = self.rounds.timeout;
+        if !has_gone_back {
+            return StoreError::TimedOut { after };
+        }
+        // What expired in one slot was not charged there. Of what is lost nobody knows, even if
+        // another slot says that it did nothing.
+        let parts = one.charged.iter().map(|line| self.plan.part(*line));
+        let errors = parts.filter_map(|part| confirmed[part].as_ref()?.as_ref().err());
+        let error = errors.max_by_key(|asked| asked.failure.is_unknown());
+        error.map_or(StoreError::Contended, |asked| {
+            asked.clone().into_error(after)
+        })
+    }
+
+    /// Refunds so many requests, line by line; says whether all of it has gone back.
+    async fn take_back(&self, back: &Counts) -> bool {
+        let parts = (0..self.plan.parts.len()).filter(|part| self.plan.charges(*part, back).0);
+        let refund = |part| self.ask(part, self.plan.refund(part, back), Instant::now());
+        let told = together(parts.map(refund).collect()).await;
+        told.iter().all(Result::is_ok)
+    }
+
+    /// Lets go of what these parts may hold, in time of its own, while the next round goes on.
+    fn release_later(&self, parts: Vec<usize>, counts: &Counts) {
+        for part in parts {
+            let question = self.plan.settle(self.step(), part, counts);
+            let reach = Arc::clone(&self.rounds.reach);
+            tokio::spawn(async move {
+                let _expires = reach.ask(|| question.clone(), Instant::now()).await;
+            });
+        }
+    }
+
+    const fn step(&self) -> Step {
+        Step::Confirm { name: self.name }
+    }
+
+    async fn ask(&self, part: usize, question: Question, since: Instant) -> Result<General, Asked> {
+        match self.rounds.reach.ask(|| question.clone(), since).await? {
+            Told::General(told) => Ok(told),
+            Told::Plain { .. } | Told::Changed => Err(Asked::malformed(self.plan.parts[part].key)),
+        }
+    }
+}
+
+/// How long to wait after so many times: longer each time, and not as long as others who wait.
+fn pause(times: u32) -> Duration {
+    let pause = PAUSE * (1 << times.min(DOUBLINGS_MAX));
+    let share = u32::try_from(random_word() % 1_024).unwrap_or(0);
+    pause / 2 + pause * share / 1_024
+}

@@ -1,0 +1,175 @@
+//! Requests over several slots that come together go through their rounds together: with few
+//! calls, each with its own verdict, and exactly.
+//!
+//! The scripts' time stands still, so that nothing comes back.
+
+use tollgate_behaviour::{Random, Subject, Taste, check};
+use tollgate_core::{
+    Algorithm, Anchor, Charge, Cost, Key, Limit, OnDenial, Segments, Span, Verdict,
+};
+
+use super::Driven;
+use crate::keys;
+
+/// Requests that come together.
+const REQUESTS: usize = 400;
+/// Questions of one round over two slots: each reserves, and each confirms.
+const QUESTIONS_OF_A_ROUND: u64 = 4;
+/// The first request is alone in its round; all others come meanwhile. One more, in case some of
+/// them come after the second has begun.
+const ROUNDS: u64 = 3;
+
+fn limits(count: u32) -> Vec<Limit> {
+    let six = Segments::new(6).expect("6 is from 1 to 60");
+    let algorithms = [
+        Algorithm::FixedWindow(Anchor::Clock),
+        Algorithm::FixedWindow(Anchor::FirstRequest),
+        Algorithm::SlidingLog,
+        Algorithm::SlidingWindow(six),
+        Algorithm::TokenBucket,
+        Algorithm::LeakyBucket,
+    ];
+    let limit = |algorithm| Limit::new(algorithm, count, Span::HOUR).expect("an hour is a window");
+    algorithms.into_iter().map(limit).collect()
+}
+
+fn allowed(verdicts: &[Verdict]) -> u32 {
+    let allowed = verdicts.iter().filter(|verdict| verdict.is_allowed());
+    u32::try_from(allowed.count()).expect("a few hundred")
+}
+
+impl Driven {
+    /// Keys in slots of their own.
+    fn keys_apart<const N: usize>(&mut self) -> [Key; N] {
+        let keys = std::array::from_fn(|name| self.key(&format!("{name}")));
+        let mut slots = keys.map(keys::slot);
+        slots.sort_unstable();
+        assert!(slots.windows(2).all(|pair| pair[0] != pair[1]));
+        keys
+    }
+
+    fn used_of(&mut self, key: Key, limit: &Limit) -> u32 {
+        let peek = Charge::new(key, limit, Cost::Peek(1));
+        let verdict = self.decide(Taste::MICROSECONDS.start, &[peek]);
+        limit.capacity() - verdict.decisions[0].remaining()
+    }
+}
+
+/// The number of calls does not grow with the number of requests.
+#[test]
+fn those_who_come_together_share_calls() {
+    for limit in limits(1_000) {
+        let mut subject = Driven::apart();
+        let keys: [Key; 2] = subject.keys_apart();
+        let charges = keys.map(|key| Charge::new(key, &limit, Cost::ONE)).to_vec();
+        let now = Taste::MICROSECONDS.start;
+        assert!(subject.decide(now, &charges).is_allowed());
+        let before = subject.store.counts().questions;
+        let verdicts = subject.decide_together(now, &vec![charges; REQUESTS]);
+        let questions = subject.store.counts().questions - before;
+        assert_eq!(allowed(&verdicts), 400);
+        assert!(
+            questions <= ROUNDS * QUESTIONS_OF_A_ROUND,
+            "{questions} questions for {REQUESTS} requests: {limit:?}"
+        );
+        // Each is told what it has left to those after it.
+        let mut remaining: Vec<u32> = verdicts
+            .iter()
+            .map(|verdict| verdict.decisions[1].remaining())
+            .collect();
+        remaining.sort_unstable();
+        assert_eq!(remaining, (599..999).collect::<Vec<u32>>());
+        assert_eq!(keys.map(|key| subject.used_of(key, &limit)), [401; 2]);
+    }
+}
+
+/// As many as fit are allowed, and all others are denied, by one instance and by two.
+#[test]
+fn as_many_are_allowed_as_there_are_units() {
+    for limit in limits(101) {
+        let mut subject = Driven::apart();
+        let keys: [Key; 2] = subject.keys_apart();
+        let charges = keys.map(|key| Charge::new(key, &limit, Cost::ONE)).to_vec();
+        let now = Taste::MICROSECONDS.start;
+        assert!(subject.decide(now, &charges).is_allowed());
+        let verdicts = subject.decide_together(now, &vec![charges; REQUESTS]);
+        assert_eq!(allowed(&verdicts), 100, "{limit:?}");
+        assert_eq!(keys.map(|key| subject.used_of(key, &limit)), [101; 2]);
+    }
+}
+
+/// Requests of all sorts over keys that they share: what is used of each key is what the allowed
+/// ones took of it, and what the denied ones were to pay.
+#[test]
+fn every_unit_of_mixed_requests_is_accounted_for() {
+    check(
+        "every_unit_of_mixed_requests_is_accounted_for",
+        60,
+        |random| {
+            let mut subject = Driven::apart();
+            let keys: [Key; 4] = subject.keys_apart();
+            let count = random.small(1, 60);
+            let limit = random.pick(&limits(count));
+            let penalises = random.between(0, 3) == 0;
+            let requests: Vec<Vec<Charge<'_>>> = (0..random.between(2, 60))
+                .map(|_| request(random, &keys, &limit, penalises))
+                .collect();
+            let now = Taste::MICROSECONDS.start;
+            let verdicts = subject.decide_together(now, &requests);
+            for key in keys {
+                let (mut taken, mut owed) = (0, 0);
+                for (charges, verdict) in requests.iter().zip(&verdicts) {
+                    let of_key = charges.iter().filter(|charge| charge.key == key);
+                    let units: u64 = of_key.map(|charge| units(charge.cost)).sum();
+                    match verdict.is_allowed() {
+                        true => taken += units,
+                        false if penalises => owed += units,
+                        false => {}
+                    }
+                }
+                let capacity = u64::from(limit.capacity());
+                assert!(taken <= capacity, "{taken} of {limit:?}");
+                let used = u64::from(subject.used_of(key, &limit));
+                assert_eq!(
+                    used,
+                    capacity.min(taken + owed),
+                    "{taken} and {owed} of {limit:?}"
+                );
+            }
+        },
+    );
+}
+
+fn units(cost: Cost) -> u64 {
+    match cost {
+        Cost::Take(units) => units,
+        Cost::Peek(_) | Cost::Refund(_) => 0,
+    }
+}
+
+/// One to three of the keys, each with a cost of its own.
+fn request<'l>(
+    random: &mut Random,
+    keys: &[Key],
+    limit: &'l Limit,
+    penalises: bool,
+) -> Vec<Charge<'l>> {
+    let first = random.pick(&[0, 1, 2, 3]);
+    let count = random.pick(&[2, 2, 3]);
+    let charge = |random: &mut Random, key| {
+        let cost = match random.between(0, 9) {
+            0 => Cost::Peek(random.between(1, 3)),
+            _ => Cost::Take(random.pick(&[1, 1, 1, 2, 5])),
+        };
+        Charge {
+            on_denial: match penalises {
+                true => OnDenial::Charge,
+                false => OnDenial::Keep,
+            },
+            ..Charge::new(key, limit, cost)
+        }
+    };
+    (first..first + count)
+        .map(|place| charge(random, keys[place % keys.len()]))
+        .collect()
+}
