@@ -18,6 +18,8 @@ mod load;
 
 mod memory;
 
+mod slots;
+
 mod write_back;
 
 use std::fmt::Write as _;
@@ -108,6 +110,9 @@ fn main() {
     }
     if is_asked("far_away") {
         far_away(&mut figures, lasts);
+    }
+    if is_asked("slots") {
+        slots::measure(&mut figures, lasts);
     }
     if is_asked("memory") {
         memory::measure(&mut figures, if is_quick { 20_000 } else { 100_000 });

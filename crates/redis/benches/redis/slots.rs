@@ -1,0 +1,163 @@
+//! Requests over two slots of a Cluster, which every key has to itself, against the same requests
+//! with all keys in one slot: the same callers, limits and keys, and the default timeout.
+//!
+//! Both loads take turns, as short rounds of one run, so that whatever else the machine does meets
+//! both. The figure is the median of the rounds' ratios.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Span};
+use tollgate_redis::{Config, Redis};
+use tollgate_testbed as testbed;
+
+use crate::Figures;
+
+/// Callers that ask again as soon as they are answered: far more than are served in time one by
+/// one.
+const CALLERS: u64 = 2_000;
+/// How often each load takes its turn.
+const TURNS: usize = 5;
+
+/// Which keys a request asks for.
+#[derive(Clone, Copy)]
+struct Keys {
+    /// Pairs of keys to choose from: how many first keys there are, and how many second ones.
+    counts: [u64; 2],
+    is_apart: bool,
+}
+
+/// What became of one turn.
+#[derive(Default)]
+struct Turn {
+    allowed: u64,
+    unanswered: u64,
+}
+
+pub(crate) fn measure(figures: &mut Figures, lasts: Duration) {
+    let cluster = testbed::Cluster::start();
+    let addresses = cluster.addresses();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.unwrap();
+    for (name, counts) in [
+        ("one_pair", [1, 1]),
+        ("sixteen_pairs", [4, 4]),
+        ("one_tenant_10000_users", [1, 10_000]),
+        ("10000_pairs", [100, 100]),
+    ] {
+        let turns: Vec<[Turn; 2]> = (0..TURNS)
+            .map(|_| {
+                [false, true].map(|is_apart| {
+                    let keys = Keys { counts, is_apart };
+                    let turn = run(&addresses, keys, lasts / 5);
+                    runtime.block_on(turn)
+                })
+            })
+            .collect();
+        put(figures, name, &turns, lasts / 5);
+    }
+}
+
+fn put(figures: &mut Figures, name: &str, turns: &[[Turn; 2]], lasts: Duration) {
+    for (place, slots) in ["one_slot", "two_slots"].into_iter().enumerate() {
+        let rate = |count: fn(&Turn) -> u64| {
+            let rates = turns
+                .iter()
+                .map(|turn| count(&turn[place]) as f64 / lasts.as_secs_f64());
+            median(rates.collect())
+        };
+        let name = format!("slots/{name}/{slots}");
+        figures.put(format!("{name}/allowed_per_s"), rate(|turn| turn.allowed));
+        figures.put(
+            format!("{name}/unanswered_per_s"),
+            rate(|turn| turn.unanswered),
+        );
+    }
+    let ratio = |[one, two]: &[Turn; 2]| two.allowed as f64 / one.allowed.max(1) as f64;
+    let ratios = turns.iter().map(ratio).collect();
+    figures.put(format!("slots/{name}/two_of_one"), median(ratios));
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+/// Nobody comes near a limit.
+async fn run(addresses: &[String], keys: Keys, lasts: Duration) -> Turn {
+    let store = Arc::new(Redis::connect(&Config::cluster(addresses.iter().cloned())).unwrap());
+    let limit = Limit::fixed_window(u32::MAX, Span::DAY).unwrap();
+    let (is_measured, is_over) = (flag(), flag());
+    let mut callers = JoinSet::new();
+    for caller in 0..CALLERS {
+        let store = Arc::clone(&store);
+        let flags = [Arc::clone(&is_measured), Arc::clone(&is_over)];
+        callers.spawn(call(store, keys, limit, caller, flags));
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    is_measured.store(true, Ordering::Relaxed);
+    tokio::time::sleep(lasts).await;
+    is_over.store(true, Ordering::Relaxed);
+    let mut all = Turn::default();
+    for turn in callers.join_all().await {
+        all.allowed += turn.allowed;
+        all.unanswered += turn.unanswered;
+    }
+    all
+}
+
+fn flag() -> Arc<AtomicBool> {
+    Arc::new(AtomicBool::new(false))
+}
+
+async fn call(
+    store: Arc<Redis>,
+    keys: Keys,
+    limit: Limit,
+    caller: u64,
+    [is_measured, is_over]: [Arc<AtomicBool>; 2],
+) -> Turn {
+    let mut random = caller * 7_919 + 1;
+    let mut turn = Turn::default();
+    while !is_over.load(Ordering::Relaxed) {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040);
+        let charges = keys
+            .draw(&store, random >> 16)
+            .map(|key| Charge::new(key, &limit, Cost::ONE));
+        let told = store.decide(&charges).await;
+        if !is_measured.load(Ordering::Relaxed) {
+            continue;
+        }
+        match told {
+            Ok(verdict) => turn.allowed += u64::from(verdict.is_allowed()),
+            Err(_) => turn.unanswered += 1,
+        }
+    }
+    turn
+}
+
+impl Keys {
+    /// Two keys. A key's slot follows from its parts behind the first two: from all that tells it
+    /// apart, or from nothing.
+    fn draw(&self, store: &Redis, random: u64) -> [Key; 2] {
+        let [first, second] = self.counts;
+        let name = |which: &[u8], number: u64| {
+            let number = number.to_le_bytes();
+            let parts = match self.is_apart {
+                true => [&b"slots"[..], b"", which, &number],
+                false => [which, &number, b"slots", b""],
+            };
+            store.key(parts.into_iter())
+        };
+        [
+            name(b"first", random % first),
+            name(b"second", random / first % second),
+        ]
+    }
+}
