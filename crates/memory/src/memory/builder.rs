@@ -101,6 +101,26 @@ impl<C: Clock> Builder<C> {
         Builder { keys, ..self }
     }
 
+    /// As [`Builder::build`], if the system has as much memory; otherwise the bytes that it has not.
+    ///
+    /// # Errors
+    ///
+    /// The bytes that the store would have taken.
+    pub fn try_build(self) -> Result<Memory<C>, usize> {
+        let (table, arena) = self.sizes();
+        let bytes = table.saturating_add(arena);
+        // Asked for in one piece and given back at once: the parts are allocated without a way to
+        // fail, and the process would be aborted.
+        let mut probe: Vec<u8> = Vec::new();
+        match probe.try_reserve_exact(bytes) {
+            Ok(()) => {
+                drop(probe);
+                Ok(self.build())
+            }
+            Err(_) => Err(bytes),
+        }
+    }
+
     /// Builds the store and allocates its table.
     pub fn build(self) -> Memory<C> {
         let (table, arena) = self.sizes();
