@@ -214,7 +214,7 @@ struct Run {
 
 impl Run {
     /// Against the most that each key's bucket can give in the time that the flood took.
-    fn excess<'l>(&self, limit_of: impl Fn(u64) -> &'l Limit) -> Excess {
+    fn excess(&self, limit_of: impl Fn(u64) -> Limit) -> Excess {
         let mut excess = Excess {
             allowed: 0,
             beyond: 0,

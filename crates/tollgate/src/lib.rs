@@ -22,12 +22,13 @@
 //! [`Limit::token_bucket`], [`Limit::with_burst`] return an [`InvalidLimit`] that says why.
 //!
 //! ```
-//! use tollgate::{Algorithm, Limit, Span};
+//! use std::time::Duration;
+//! use tollgate::{Algorithm, Limit};
 //!
 //! const API: Limit = Limit::per_second(10).burst(20);
-//! const LOGIN: Limit = Limit::per(3, Span::from_secs(900)).counted_by(Algorithm::SlidingLog);
+//! const LOGIN: Limit = Limit::per(3, Duration::from_secs(900)).counted_by(Algorithm::SlidingLog);
 //! const MAIL: Limit = Limit::per_minute(30).counted_by(Algorithm::LeakyBucket).burst(5);
-//! assert!(Limit::token_bucket(20_000_000, Span::SECOND).is_err());
+//! assert!(Limit::token_bucket(20_000_000, Duration::from_secs(1)).is_err());
 //! ```
 //!
 //! **A key** is anything that can be hashed: a name, a number, an address, a tuple of them. Its
@@ -77,7 +78,11 @@
 
 mod limiter;
 
+mod single;
+
 mod joint;
+
+mod limits;
 
 mod queue;
 
@@ -87,22 +92,31 @@ mod rule_limiter;
 #[cfg(feature = "async")]
 mod tokio_clock;
 
-pub use joint::{Ask, Joint, JointError, check_all};
-pub use limiter::{Builder, FAILURE_WAIT, Limiter, NotReady};
+#[cfg(feature = "async")]
+pub use joint::until_all_ready;
+pub use joint::{Ask, JointDecision, JointError, check_all, until_all_ready_with};
+pub use limiter::{BuildError, Builder, FAILURE_WAIT, Limiter, NotReady};
+pub use limits::{Limits, LimitsBuilder};
 pub use queue::WAITING_MAX;
 #[cfg(feature = "rules")]
-pub use rule_limiter::{InvalidRules, RuleLimiter};
+pub use rule_limiter::{InvalidRules, LoadError, OnUnknownDomain, RuleError, RuleLimiter};
+pub use single::SingleLimiter;
 #[cfg(feature = "async")]
 pub use tokio_clock::TokioClock;
-pub use tollgate_core as core;
 pub use tollgate_core::{
-    Algorithm, Anchor, Clock, Decision, Denial, Grant, InvalidLimit, Limit, Moment, Now, Segments,
-    Span, StoreError, Wait,
+    Algorithm, Anchor, ChargeDenied, Clock, Decision, Denial, Grant, InvalidLimit, Limit, Moment,
+    Now, ParseLimitError, ParseSpanError, Segments, Span, StoreError, Timeline, Wait,
 };
-pub use tollgate_memory as memory;
-pub use tollgate_memory::{BYTES_PER_KEY, ManualClock, Memory, Stats, SystemClock};
 #[cfg(feature = "rules")]
-pub use tollgate_rules as rules;
+pub use tollgate_core::{
+    Answer, Cost, DenialReason, Descriptor, Enforcement, Entry, Escaped, Limited, Override,
+    Request, RequestDenial, RuleName, Status,
+};
+pub use tollgate_memory::{
+    BYTES_PER_KEY, Builder as MemoryBuilder, ManualClock, Memory, Stats, SystemClock,
+};
+#[cfg(feature = "rules")]
+pub use tollgate_rules::{Changed, Changes, Diagnostic, ReadError, RuleSet, Severity, Source};
 
 /// The examples of the README, as doc tests.
 #[cfg(doctest)]

@@ -41,8 +41,8 @@ pub(crate) enum Attempt<T> {
     Done(T),
     /// Allowed and charged, to be held until the turn comes.
     Held(T, Turn),
-    /// Denied: worth another attempt after a while.
-    Denied,
+    /// Denied: worth another attempt at this moment.
+    Denied(Moment),
 }
 
 /// A place in the line of a key; dropping it leaves the line.
@@ -100,6 +100,7 @@ impl Queues {
     pub(crate) fn enter<T>(
         &self,
         key: Key,
+        arrived: Moment,
         attempt: impl FnOnce() -> Attempt<T>,
     ) -> Entered<'_, T> {
         // Taken before the attempt: see `refund`.
@@ -112,7 +113,7 @@ impl Queues {
             false => match attempt() {
                 Attempt::Done(done) => return Entered::Done(done),
                 Attempt::Held(held, turn) => Some((held, turn)),
-                Attempt::Denied => None,
+                Attempt::Denied(_) => None,
             },
         };
         let max = match &seat {
@@ -130,7 +131,7 @@ impl Queues {
                 Entered::Held(held, HeldPlace { seat, key, ticket })
             }
             None => {
-                let (ticket, seat) = (line.join(), Some(seat));
+                let (ticket, seat) = (line.join(arrived), Some(seat));
                 Entered::Behind(Place { seat, key, ticket })
             }
         }
@@ -144,6 +145,16 @@ impl Queues {
         fence(Ordering::SeqCst);
         if !self.are_empty() {
             self.change(key, |line| ((), line.refund()));
+        }
+    }
+
+    /// The limit has changed: the first in every line asks again.
+    pub(crate) fn wake_all(&self) {
+        for shard in &self.shards {
+            let mut lines = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let woken: Vec<Released> = lines.values_mut().map(Line::refund).collect();
+            drop(lines);
+            woken.into_iter().for_each(Released::release);
         }
     }
 
@@ -182,9 +193,26 @@ impl Queues {
 // === impl Place ===
 
 impl<'q> Place<'q> {
-    /// Waits until nobody is in front.
-    pub(crate) async fn first(&self) {
+    /// Waits until nobody is in front; returns the moment from which on units may be taken.
+    pub(crate) async fn first(&self) -> Moment {
         poll_fn(|context| self.poll(|line| line.is_first(self.ticket, context))).await;
+        let mut from = Moment::ZERO;
+        self.poll(|line| {
+            from = line.served_from(self.ticket);
+            (true, Released::default())
+        })
+        .is_ready();
+        from
+    }
+
+    /// Called by the first in line when it was allowed as of `served`: the next one's units are
+    /// due after that.
+    pub(crate) fn serve_next_from(&self, served: Moment) {
+        self.poll(|line| {
+            line.serve_next_from(served);
+            (true, Released::default())
+        })
+        .is_ready();
     }
 
     /// Ready once units have come back since [`Place::forget_refund`].

@@ -1,12 +1,17 @@
-//! A rules file, and everybody who is counted under its rules.
+//! The limits of a rules file.
 
 use std::fmt;
 use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 
 use arc_swap::ArcSwap;
-use tollgate_core::{Answer, ChargeDenied, Clock, Cost, Descriptor, Entry, Request, StoreError};
+use tollgate_core::{
+    Answer, ChargeDenied, Clock, Cost, Descriptor, Entry, Escaped, Request, StoreError,
+};
 use tollgate_memory::{Memory, SystemClock};
-use tollgate_rules::{Attempt, Changes, Diagnostic, Loaded, Options, RuleSet, Source};
+use tollgate_rules::{
+    Attempt, Changes, Diagnostic, Loaded, Options, ReadError, RuleSet, Source, read_paths,
+};
 
 /// The limits of a rules file, which can be replaced while they are in use.
 ///
@@ -32,12 +37,48 @@ use tollgate_rules::{Attempt, Changes, Diagnostic, Loaded, Options, RuleSet, Sou
 pub struct RuleLimiter<C = SystemClock> {
     store: Memory<C>,
     rules: ArcSwap<RuleSet>,
+    on_unknown_domain: OnUnknownDomain,
 }
 
-/// Rules that cannot be used: every mistake in them, with its place and what to do.
+/// What happens to a request in a domain that the rules do not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnUnknownDomain {
+    /// It is allowed, as in Envoy's rate limit service. The default.
+    #[default]
+    Allow,
+    /// It is an error: [`RuleError::UnknownDomain`].
+    Error,
+}
+
+/// Why there is no answer. Nothing was charged.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RuleError {
+    /// The rules do not have this domain.
+    UnknownDomain {
+        /// The domain, escaped if it is not text.
+        domain: String,
+    },
+    /// The store has no answer.
+    Store(StoreError),
+}
+
+/// Why rules cannot be loaded from files.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The files cannot be read.
+    Read(ReadError),
+    /// The rules in them cannot be used.
+    Invalid(InvalidRules),
+}
+
+/// Rules that cannot be used: every error in them, with its place and what to do.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct InvalidRules {
-    /// The mistakes, and warnings about what may be none.
+    /// The errors, and warnings.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -48,21 +89,50 @@ impl RuleLimiter {
     ///
     /// # Errors
     ///
-    /// [`InvalidRules`] if there is any mistake in them; warnings are no mistakes.
+    /// [`InvalidRules`] if there is an error in them; warnings are no errors.
     pub fn from_yaml(text: &str) -> Result<RuleLimiter, InvalidRules> {
-        let loaded = RuleSet::parse(&[Source::new("rules", text)], &Options::default());
+        RuleLimiter::sized(RuleSet::parse(
+            &[Source::new("rules", text)],
+            &Options::default(),
+        ))
+    }
+
+    /// The rules in files, and in the `*.yaml` and `*.yml` files of directories, with room for a
+    /// million keys on this machine's clock.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`] if they cannot be read, or if there is an error in them.
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// use tollgate::RuleLimiter;
+    ///
+    /// let limiter = RuleLimiter::from_paths(&["/etc/tollgate/rules.d"])?;
+    /// // Later, when the files have changed:
+    /// let changes = limiter.reload_paths(&["/etc/tollgate/rules.d"])?;
+    /// # Ok::<(), tollgate::LoadError>(())
+    /// ```
+    pub fn from_paths(paths: &[impl AsRef<Path>]) -> Result<RuleLimiter, LoadError> {
+        let sources = read(paths)?;
+        let loaded = RuleSet::parse(&sources, &Options::default());
+        RuleLimiter::sized(loaded).map_err(LoadError::Invalid)
+    }
+
+    fn sized(loaded: Loaded) -> Result<RuleLimiter, InvalidRules> {
         let limits: Vec<_> = loaded.rules.rules().filter_map(|rule| rule.limit).collect();
         RuleLimiter::from_loaded(loaded, Memory::builder().limits(&limits).build())
     }
 }
 
 impl<C: Clock> RuleLimiter<C> {
-    /// The rules of files that were read with [`tollgate_rules::read_paths`] or by other means,
-    /// counted in `store`. Size it with [`tollgate_memory::Builder::limits`] where they are known.
+    /// Rules from anywhere, counted in `store`: of another size, or with another clock. Size it
+    /// with [`crate::MemoryBuilder::limits`] where the limits are known.
     ///
     /// # Errors
     ///
-    /// [`InvalidRules`] if there is any mistake in them.
+    /// [`InvalidRules`] if there is an error in them.
     pub fn from_sources(
         sources: &[Source],
         store: Memory<C>,
@@ -79,11 +149,33 @@ impl<C: Clock> RuleLimiter<C> {
         Ok(RuleLimiter {
             store,
             rules: ArcSwap::from_pointee(loaded.rules),
+            on_unknown_domain: OnUnknownDomain::default(),
         })
     }
 
-    /// Asks for one unit in `domain`, for one descriptor: from the general to the special, as the
-    /// rules are nested. Keys and values are text or any other bytes.
+    /// What happens to a request in a domain that the rules do not have.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use tollgate::{OnUnknownDomain, RuleError, RuleLimiter};
+    ///
+    /// let rules = "{domain: shop, descriptors: [{key: user, rate_limit: 2/minute}]}";
+    /// let limiter = RuleLimiter::from_yaml(rules)?.on_unknown_domain(OnUnknownDomain::Error);
+    /// let misspelled = limiter.check("shpo", &[("user", "ann")]);
+    /// assert!(matches!(misspelled, Err(RuleError::UnknownDomain { .. })));
+    /// # Ok::<(), tollgate::InvalidRules>(())
+    /// ```
+    #[must_use]
+    pub fn on_unknown_domain(self, on_unknown_domain: OnUnknownDomain) -> RuleLimiter<C> {
+        RuleLimiter {
+            on_unknown_domain,
+            ..self
+        }
+    }
+
+    /// Asks for one unit in `domain`, for one descriptor, from the general to the special, as the
+    /// rules are nested. Keys and values are text or other bytes.
     ///
     /// # Errors
     ///
@@ -92,7 +184,7 @@ impl<C: Clock> RuleLimiter<C> {
         &self,
         domain: &str,
         entries: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)],
-    ) -> Result<Answer, StoreError> {
+    ) -> Result<Answer, RuleError> {
         let entries = entries.iter().map(|(key, value)| Entry {
             key: key.as_ref(),
             value: value.as_ref(),
@@ -108,16 +200,23 @@ impl<C: Clock> RuleLimiter<C> {
         })
     }
 
-    /// Asks whatever a request may ask: several descriptors, all or nothing.
+    /// Asks for all that a request may ask: several descriptors, all or nothing.
     ///
-    /// What no rule matches is admitted.
+    /// A request that matches no rule is allowed.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] if there is no answer: more than [`tollgate_core::CHARGES_MAX`] limits, or
-    /// what [`crate::Limiter::check`] describes. A refusal is an [`Answer`].
-    pub fn decide(&self, request: &Request<'_>) -> Result<Answer, StoreError> {
-        let mut attempt = Attempt::first(self.rules.load());
+    /// [`RuleError::Store`] if the store has no answer: if the request meets more than 128 limits,
+    /// or as [`crate::Limiter::check`] describes. [`RuleError::UnknownDomain`] if that was asked
+    /// for with [`RuleLimiter::on_unknown_domain`]. A denial is an [`Answer`].
+    pub fn decide(&self, request: &Request<'_>) -> Result<Answer, RuleError> {
+        let rules = self.rules.load();
+        let is_known = |domain: &str| domain.as_bytes() == request.domain;
+        if self.on_unknown_domain == OnUnknownDomain::Error && !rules.domains().any(is_known) {
+            let domain = Escaped(request.domain).to_string();
+            return Err(RuleError::UnknownDomain { domain });
+        }
+        let mut attempt = Attempt::first(rules);
         loop {
             let resolved = attempt.rules().resolve(request, &self.store);
             let mut charges = resolved.charges();
@@ -127,20 +226,20 @@ impl<C: Clock> RuleLimiter<C> {
             let verdict = self.store.decide_now(&charges);
             let answer = verdict.map(|verdict| resolved.answer(&verdict));
             match attempt.next(answer, || self.rules.load()) {
-                ControlFlow::Break(answer) => return answer,
+                ControlFlow::Break(answer) => return answer.map_err(RuleError::Store),
                 ControlFlow::Continue(next) => attempt = next,
             }
         }
     }
 
-    /// Puts other rules in place of these, at once for all threads. A rule whose limit stays keeps
-    /// its exact state; one whose limit changes keeps what was consumed.
+    /// Replaces the rules, at once for all threads. A rule whose limit stays keeps its exact state;
+    /// one whose limit changes keeps what was consumed.
     ///
-    /// One caller at a time: of two that reload at once, the later one wins.
+    /// Of two threads that reload at once, the later one wins.
     ///
     /// # Errors
     ///
-    /// [`InvalidRules`]; the old rules stay.
+    /// [`InvalidRules`]; the old rules stay in effect.
     pub fn reload(&self, sources: &[Source]) -> Result<Changes, InvalidRules> {
         let loaded = RuleSet::parse(sources, &Options::default());
         if loaded.has_errors() {
@@ -153,14 +252,68 @@ impl<C: Clock> RuleLimiter<C> {
         Ok(changes)
     }
 
-    /// The rules in force.
+    /// As [`RuleLimiter::reload`], with the rules in files and directories.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`]; the old rules stay in effect.
+    pub fn reload_paths(&self, paths: &[impl AsRef<Path>]) -> Result<Changes, LoadError> {
+        self.reload(&read(paths)?).map_err(LoadError::Invalid)
+    }
+
+    /// The rules in effect.
     pub fn rules(&self) -> RuleSet {
         RuleSet::clone(&self.rules.load())
     }
 
-    /// The store that counts.
+    /// The store that counts the units.
     pub const fn store(&self) -> &Memory<C> {
         &self.store
+    }
+}
+
+fn read(paths: &[impl AsRef<Path>]) -> Result<Vec<Source>, LoadError> {
+    let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().into()).collect();
+    read_paths(&paths).map_err(LoadError::Read)
+}
+
+// === impl RuleError ===
+
+impl fmt::Display for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RuleError::UnknownDomain { domain } => write!(f, "no rules for the domain `{domain}`"),
+            RuleError::Store(_) => f.write_str("the store has no answer"),
+        }
+    }
+}
+
+impl std::error::Error for RuleError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            RuleError::UnknownDomain { .. } => None,
+            RuleError::Store(source) => Some(source),
+        }
+    }
+}
+
+// === impl LoadError ===
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Read(_) => f.write_str("the rules cannot be read"),
+            LoadError::Invalid(_) => f.write_str("the rules cannot be used"),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            LoadError::Read(source) => Some(source),
+            LoadError::Invalid(source) => Some(source),
+        }
     }
 }
 

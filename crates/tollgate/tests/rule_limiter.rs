@@ -5,8 +5,7 @@
 
 use std::sync::Arc;
 
-use tollgate::rules::Source;
-use tollgate::{ManualClock, Memory, RuleLimiter, Span, Wait};
+use tollgate::{LoadError, ManualClock, Memory, RuleLimiter, Source, Span, Wait};
 
 fn rules(user_limit: &str) -> [Source; 1] {
     let text = format!(
@@ -131,7 +130,7 @@ fn a_rule_that_was_forgotten_and_comes_back_is_answered() {
     limiter.reload(&rules("7/day")).unwrap();
     let ask = || limiter.check("shop", &[("user", "ann")]).unwrap();
     assert!(ask().is_allowed());
-    let others = (0..=tollgate::rules::REMEMBERED_MAX)
+    let others = (0..=tollgate_rules::REMEMBERED_MAX)
         .map(|rule| format!("  - key: k{rule}\n    rate_limit: 1/day\n"));
     let others = format!(
         "domain: others\ndescriptors:\n{}",
@@ -164,4 +163,33 @@ fn mistakes_are_told_and_the_old_rules_stay() {
             .is_allowed()
     );
     assert!(RuleLimiter::from_yaml("domain: [").is_err());
+}
+
+#[test]
+fn rules_are_loaded_and_reloaded_from_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("shop.yaml");
+    let rules = |count: u32| {
+        format!("{{domain: shop, descriptors: [{{key: user, rate_limit: {count}/hour}}]}}")
+    };
+    std::fs::write(&file, rules(1)).unwrap();
+    let limiter = RuleLimiter::from_paths(&[directory.path()]).unwrap();
+    let ask = || limiter.check("shop", &[("user", "ann")]).unwrap();
+    assert!(ask().is_allowed());
+    let denied = ask();
+    assert!(
+        denied
+            .retry_after_secs()
+            .is_some_and(|secs| (1..=3_600).contains(&secs))
+    );
+    std::fs::write(&file, rules(2)).unwrap();
+    limiter.reload_paths(&[&file]).unwrap();
+    assert!(ask().is_allowed());
+    assert!(!ask().is_allowed());
+    std::fs::write(&file, "domain: [").unwrap();
+    let invalid = limiter.reload_paths(&[&file]).unwrap_err();
+    assert!(matches!(invalid, LoadError::Invalid(_)));
+    let missing = RuleLimiter::from_paths(&[directory.path().join("none")]).unwrap_err();
+    assert!(matches!(missing, LoadError::Read(_)));
+    assert!(!ask().is_allowed(), "the rules stay in effect");
 }

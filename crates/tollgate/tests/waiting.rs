@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, advance, sleep};
-use tollgate::{Algorithm, Limit, Limiter, NotReady, TokioClock};
+use tollgate::{Algorithm, Limit, Limiter, NotReady, TokioClock, until_all_ready};
 
 const TASKS: usize = 8;
 
@@ -191,7 +191,7 @@ in_virtual_time! {
         let mut queue = Queue::of(limiter(Limit::per_second(10).burst(1)), 2).await;
         sleep(Duration::from_millis(50)).await;
         assert!(!queue.limiter.check("key").is_allowed());
-        assert!(queue.limiter.refund("key", 1).is_allowed());
+        assert_eq!(queue.limiter.refund("key", 1), 1);
         assert!(queue.limiter.check("key").is_allowed());
         assert_eq!(queue.finished().await, [(0, 0), (1, 150)]);
         assert_eq!(queue.sleeps.get(), 2);
@@ -199,7 +199,7 @@ in_virtual_time! {
     async fn a_refund_serves_the_first_in_line_at_once() {
         let mut queue = Queue::of(limiter(Limit::per_hour(1).burst(1)), 2).await;
         sleep(Duration::from_secs(1)).await;
-        assert!(queue.limiter.refund("key", 1).is_allowed());
+        assert_eq!(queue.limiter.refund("key", 1), 1);
         assert_eq!(queue.finished().await, [(0, 0), (1, 1_000)]);
     }
 
@@ -255,5 +255,92 @@ in_virtual_time! {
         let next = queue.limiter.check("key").delay();
         assert_eq!(next, Duration::from_millis(1_500), "one second is another's");
         assert_eq!(queue.finished().await, [(0, 0)]);
+    }
+
+    async fn a_late_timer_costs_no_units() {
+        for per_second in [50, 500, 700, 1_000, 5_000] {
+            // A tick of tokio's timer, and as much again until the task runs.
+            let late = |span| sleep(span + Duration::from_millis(1));
+            let builder = Limiter::builder(Limit::per_second(per_second).burst(1));
+            let builder = builder.max_waiting(10_000).max_keys(100);
+            let limiter = Rc::new(builder.clock(TokioClock::new()).build());
+            advance(Duration::from_micros(300)).await;
+            let began = Instant::now();
+            let tasks: Vec<_> = (0..=per_second).map(|_| {
+                let limiter = Rc::clone(&limiter);
+                spawn_local(async move { limiter.until_ready_with("key", late).await.map(drop) })
+            }).collect();
+            for task in tasks {
+                task.await.unwrap().unwrap_or_else(|error| panic!("{error}"));
+            }
+            let took = began.elapsed();
+            assert!(took >= Duration::from_secs(1), "{per_second}/s: {took:?}");
+            assert!(took <= Duration::from_millis(1_020), "98 % of {per_second}/s: {took:?}");
+        }
+    }
+
+    async fn a_task_that_waits_again_and_again_reaches_the_rate() {
+        let limiter = limiter(Limit::per_second(500).burst(1));
+        let late = |span| sleep(span + Duration::from_millis(1));
+        advance(Duration::from_micros(300)).await;
+        let began = Instant::now();
+        for _ in 0..=500 {
+            limiter.until_ready_with("key", late).await.unwrap();
+        }
+        assert!(began.elapsed() >= Duration::from_secs(1));
+        assert!(began.elapsed() <= Duration::from_millis(1_020), "{:?}", began.elapsed());
+    }
+
+    async fn a_stall_is_not_caught_up_with_beyond_ten_milliseconds() {
+        let mut queue = Queue::of(limiter(Limit::per_second(1_000).burst(1)), 100).await;
+        advance(Duration::from_millis(60)).await;
+        let stalled = Instant::now();
+        let served = queue.finished().await;
+        assert_eq!(served.len(), 100);
+        // 99 were due until 99 ms; of the 60 during the stall 11 are served at its end.
+        assert_eq!(stalled.elapsed().as_millis(), 99 - 11);
+    }
+
+    async fn another_limit_wakes_those_who_wait() {
+        let mut queue = Queue::of(limiter(Limit::per_hour(1).burst(1)), 3).await;
+        sleep(Duration::from_secs(1)).await;
+        queue.limiter.set_limit(Limit::per_second(1).burst(3));
+        // One unit was used a second ago, so two are there at once.
+        assert_eq!(queue.finished().await, [(0, 0), (1, 1_000), (2, 1_000)]);
+        queue.limiter.set_limit(Limit::per_hour(5));
+        let never = queue.limiter.until_n_ready("key", 6).await;
+        assert!(matches!(never, Err(NotReady::NeverFits)));
+    }
+
+    async fn several_limits_are_waited_for_together() {
+        let second = limiter(Limit::per_second(2).burst(1));
+        let minute = second.sibling("minute", Limit::per_minute(3));
+        let began = Instant::now();
+        let mut taken = Vec::new();
+        for _ in 0..5 {
+            let asks = [second.ask("key"), minute.ask("key")];
+            assert!(until_all_ready(&asks).await.unwrap().is_allowed());
+            taken.push(began.elapsed().as_secs_f32());
+        }
+        assert_eq!(taken, [0.0, 0.5, 1.0, 20.0, 40.0]);
+        let never = until_all_ready(&[second.ask_n("key", 1), minute.ask_n("key", 4)]).await;
+        assert!(matches!(never, Err(NotReady::NeverFits)));
+    }
+
+    async fn a_joint_wait_that_is_dropped_while_it_is_held_gives_back() {
+        let leaky = Limit::per_second(1).counted_by(Algorithm::LeakyBucket).burst(3);
+        let leaky = Rc::new(limiter(leaky));
+        let hour = Rc::new(leaky.sibling("hour", Limit::per_hour(10)));
+        assert!(leaky.check("key").is_allowed());
+        let (own_leaky, own_hour) = (Rc::clone(&leaky), Rc::clone(&hour));
+        let held = spawn_local(async move {
+            let asks = [own_leaky.ask("key"), own_hour.ask("key")];
+            until_all_ready(&asks).await.map(drop)
+        });
+        tokio::task::yield_now().await;
+        assert_eq!((leaky.peek("key", 1).remaining(), hour.peek("key", 1).remaining()), (1, 9));
+        held.abort();
+        tokio::task::yield_now().await;
+        assert_eq!((leaky.peek("key", 1).remaining(), hour.peek("key", 1).remaining()), (2, 10));
     }
 }

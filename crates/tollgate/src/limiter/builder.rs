@@ -1,21 +1,51 @@
-//! How large a limiter is, what it is called and whose time it keeps.
+//! How large a limiter is, its name and its clock.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use tollgate_core::{Clock, Limit, LimitHistory};
+use tollgate_core::{Clock, Limit};
 use tollgate_memory::{Builder as MemoryBuilder, Memory, RandomKeys, SystemClock};
 
-use super::Limiter;
+use super::{CurrentTerms, Limiter};
 use crate::queue::{Queues, WAITING_PER_KEY};
 
 /// A [`Limiter`] yet to be built.
+///
+/// # Example
+///
+/// ```
+/// use tollgate::{Limit, Limiter};
+///
+/// let builder = Limiter::builder(Limit::per_minute(100)).name("per user").max_keys(50_000);
+/// let limiter = builder.try_build()?;
+/// assert_eq!(limiter.name(), "per user");
+/// # Ok::<(), tollgate::BuildError>(())
+/// ```
 #[derive(Debug)]
 pub struct Builder<C = SystemClock> {
     limit: Limit,
     name: Arc<str>,
     memory: MemoryBuilder<C>,
     waiting_per_key_max: usize,
+}
+
+/// Why a limiter cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The system has not as much memory as the limiter is to have.
+    TooLarge {
+        /// What the limiter is to have, in bytes.
+        bytes: usize,
+    },
+    /// More limits than one request can meet.
+    TooManyLimits {
+        /// How many there are.
+        limits: usize,
+        /// How many there may be.
+        max: usize,
+    },
 }
 
 // === impl Builder ===
@@ -32,7 +62,7 @@ impl Builder {
 }
 
 impl<C: Clock> Builder<C> {
-    /// What the limit is called where several meet. `limit` if nothing is said.
+    /// The name of the limit, which tells it from others on the same request. Default: `limit`.
     pub fn name(self, name: &str) -> Builder<C> {
         Builder {
             name: name.into(),
@@ -40,7 +70,8 @@ impl<C: Clock> Builder<C> {
         }
     }
 
-    /// Room for this many live keys; see [`MemoryBuilder::max_keys`]. A million if nothing is said.
+    /// Room for this many live keys; the [crate's documentation](crate#memory) says how much memory
+    /// that takes. Default: a million.
     pub fn max_keys(self, keys: usize) -> Builder<C> {
         Builder {
             memory: self.memory.max_keys(keys),
@@ -48,7 +79,7 @@ impl<C: Clock> Builder<C> {
         }
     }
 
-    /// Limits of siblings to come ([`Limiter::sibling`]), so that there is memory for the largest
+    /// Limits of later siblings ([`Limiter::sibling`]), so that there is memory for the largest
     /// states of all of them.
     pub fn sibling_limits(self, limits: &[Limit]) -> Builder<C> {
         Builder {
@@ -57,7 +88,9 @@ impl<C: Clock> Builder<C> {
         }
     }
 
-    /// All that the memory may be, in bytes; see [`MemoryBuilder::max_bytes`].
+    /// All memory that the limiter may use, in bytes. Without `max_keys` half of it is for keys, half
+    /// for states that are larger than a word; with it, these have what the keys leave, and a
+    /// sixteenth at least.
     pub fn max_bytes(self, bytes: usize) -> Builder<C> {
         Builder {
             memory: self.memory.max_bytes(bytes),
@@ -65,8 +98,8 @@ impl<C: Clock> Builder<C> {
         }
     }
 
-    /// How many may wait for one key in `until_ready`, those included that a leaky bucket holds
-    /// until their turn. 1 024 if nothing is said.
+    /// How many may wait for one key in `until_ready`, including those that a leaky bucket holds
+    /// until their turn. Default: 1 024. For all keys of a limiter it is [`crate::WAITING_MAX`].
     pub fn max_waiting(self, waiting: usize) -> Builder<C> {
         Builder {
             waiting_per_key_max: waiting,
@@ -74,8 +107,8 @@ impl<C: Clock> Builder<C> {
         }
     }
 
-    /// Another clock than the machine's: in tests a [`crate::ManualClock`], given by value, by
-    /// reference or in an [`Arc`].
+    /// Another clock than the machine's: in tests a [`crate::ManualClock`], by value, by reference or
+    /// in an [`Arc`].
     pub fn clock<D: Clock>(self, clock: D) -> Builder<D> {
         Builder {
             limit: self.limit,
@@ -86,15 +119,56 @@ impl<C: Clock> Builder<C> {
     }
 
     /// Builds the limiter and allocates its memory.
+    ///
+    /// # Panics
+    ///
+    /// If the system has not as much memory; [`Builder::try_build`] returns that as an error.
     pub fn build(self) -> Limiter<C> {
-        Limiter {
-            limit: self.limit,
-            history: LimitHistory::default(),
+        match self.try_build() {
+            Ok(limiter) => limiter,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Builds the limiter, if there is as much memory as it is to have.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::TooLarge`].
+    pub fn try_build(self) -> Result<Limiter<C>, BuildError> {
+        let memory = self.memory.limits([&self.limit]);
+        let store = memory
+            .try_build()
+            .map_err(|bytes| BuildError::TooLarge { bytes })?;
+        Ok(Limiter {
+            terms: CurrentTerms::new(self.limit),
             keys: RandomKeys::new(),
-            store: Arc::new(self.memory.limits([&self.limit]).build()),
+            store: Arc::new(store),
             name: self.name,
             queues: Queues::new(self.waiting_per_key_max),
             failures: AtomicU64::new(0),
+        })
+    }
+}
+
+// === impl BuildError ===
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BuildError::TooLarge { bytes } => write!(
+                f,
+                "the system has not the {bytes} bytes that the limiter is to have; lower `max_keys` \
+                 or set `max_bytes`"
+            ),
+            BuildError::TooManyLimits { limits, max } => {
+                write!(
+                    f,
+                    "{limits} limits on one request, and at most {max} are allowed"
+                )
+            }
         }
     }
 }
+
+impl std::error::Error for BuildError {}

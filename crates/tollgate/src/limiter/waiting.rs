@@ -1,12 +1,19 @@
-//! Waiting for one's turn.
+//! Waiting for units instead of being denied.
 //!
-//! Whoever waits for a key stands in a line, and only the first in it sleeps: until the limit's own
-//! retry time, or until units come back by a refund. Nothing is charged before the first is
-//! allowed, and then at once. A leaky bucket allows as many as its queue holds: these leave the
-//! line and are held beside each other, each until its turn by the limiter's own clock. Whoever
-//! leaves while it is held passes its turn on to those behind it, and the last turn of them goes
-//! back to the bucket. So dropping the future at any point costs nothing, and no two leave in one
-//! turn.
+//! Those who wait for a key form a line, and only the first in it sleeps: until its units are due,
+//! or until units come back by a refund. Nothing is charged before the first is allowed.
+//!
+//! A timer fires late, by a millisecond or more. For a token bucket, the first in line is therefore
+//! decided as of the moment at which its units were due, not as of the moment at which its timer
+//! fired, and the next in line is due one interval after that. So a late timer delays a request but
+//! costs no units, and the limit's rate is reached whatever the timer's resolution.
+//! [`LATENESS_MAX`] bounds how far a decision is dated back: after a longer stall the units that
+//! fell due meanwhile are lost, as they are without a line.
+//!
+//! A leaky bucket allows as many as its queue holds: these leave the line and are held beside each
+//! other, each until its turn by the limiter's own clock. A request that is cancelled while it is
+//! held passes its turn on to those behind it, and the last of their turns goes back to the bucket.
+//! So dropping the future at any point costs nothing, and no two requests leave in one turn.
 
 use std::fmt;
 use std::future::Future;
@@ -16,10 +23,17 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Clock, Cost, Decision, Grant, Key, Moment, Span, StoreError, Wait};
+use tollgate_core::{
+    Algorithm, Clock, Cost, Decision, Grant, Key, Limit, Moment, Now, Span, StoreError, Wait,
+};
 
 use super::Limiter;
+use crate::joint::JointError;
 use crate::queue::{Attempt, Entered, HeldPlace, Place, Turn};
+
+/// How far a decision is dated back at most, to the moment at which its units were due: several
+/// ticks of a timer.
+const LATENESS_MAX: Span = Span::from_millis(10);
 
 /// Why waiting would not help.
 #[derive(Debug)]
@@ -27,17 +41,19 @@ use crate::queue::{Attempt, Entered, HeldPlace, Place, Turn};
 pub enum NotReady {
     /// The units exceed the limit's capacity: ask for fewer, or raise the burst.
     NeverFits,
-    /// As many wait already as may. Nothing was charged. Come back later, or raise
+    /// As many wait already as may. Nothing was charged. Try again later, or raise
     /// [`super::Builder::max_waiting`], up to [`crate::WAITING_MAX`] for all keys together.
     TooManyWaiting {
         /// How many may wait.
         max: usize,
     },
-    /// The store had no answer; nothing was charged.
+    /// Limits that were to be asked together count in different memory.
+    NotSiblings(JointError),
+    /// The store has no answer; nothing was charged.
     Store(StoreError),
 }
 
-/// An allowed request that is held until its turn; dropped before, it leaves its turn to others.
+/// An allowed request that is held until its turn; dropped before that, it passes its turn on.
 struct Held<'l, C: Clock> {
     limiter: &'l Limiter<C>,
     key: Key,
@@ -50,13 +66,17 @@ impl<C: Clock> Limiter<C> {
     /// Takes one unit for `key` as soon as it is there; on tokio's timer.
     ///
     /// * **Fair**: first come, first served among those who wait for a key, counted from the first
-    ///   poll that found nothing. A [`Limiter::check`] does not wait and may come between.
+    ///   poll that was denied. A [`Limiter::check`] does not wait and may come between.
     /// * **Cancel-safe**: a future that is dropped before it is ready has charged nothing, and its
     ///   place goes to the next.
     /// * **No polling**: the first sleeps until its units are due or a [`Limiter::refund`] brings
     ///   them, the others until they are first.
+    /// * **At the limit's rate**: a timer that fires late costs no units, up to 10 ms.
+    /// * **Bounded**: 1 024 may wait for a key unless [`super::Builder::max_waiting`] says
+    ///   otherwise, and [`crate::WAITING_MAX`] for all keys of a limiter; the next one gets
+    ///   [`NotReady::TooManyWaiting`].
     ///
-    /// With a leaky bucket the request is held until its turn, also if it was admitted at once.
+    /// With a leaky bucket the request is held until its turn, also if it was allowed at once.
     ///
     /// # Errors
     ///
@@ -101,14 +121,49 @@ impl<C: Clock> Limiter<C> {
             .await
     }
 
-    /// Takes `units` for `key` as soon as they are there, on any timer: `sleep` makes a future that
-    /// is ready after a time on this limiter's clock.
-    ///
-    /// A `sleep` that ends too early costs another one; a unit never passes too early.
+    /// As [`Limiter::until_ready`], on any timer; see [`Limiter::until_n_ready_with`].
     ///
     /// # Errors
     ///
     /// [`NotReady`] if waiting would not help.
+    pub async fn until_ready_with<K, S>(
+        &self,
+        key: &K,
+        sleep: impl Fn(Duration) -> S,
+    ) -> Result<Grant, NotReady>
+    where
+        K: Hash + ?Sized,
+        S: Future,
+    {
+        self.until_n_ready_with(key, 1, sleep).await
+    }
+
+    /// Takes `units` for `key` as soon as they are there, on any timer: `sleep` makes a future that
+    /// is ready after a time on this limiter's clock, with any output: tokio's `sleep`, smol's
+    /// `Timer::after`.
+    ///
+    /// A `sleep` that ends too early costs another one; no unit is taken too early.
+    ///
+    /// # Errors
+    ///
+    /// [`NotReady`] if waiting would not help.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), tollgate::NotReady> {
+    /// use tollgate::{Limit, Limiter, ManualClock};
+    ///
+    /// let limiter = Limiter::builder(Limit::per_second(2)).clock(ManualClock::default()).build();
+    /// for _page in 0..5 {
+    ///     // In place of a timer, the clock is moved on.
+    ///     let sleep = |span| std::future::ready(limiter.clock().advance(span));
+    ///     limiter.until_ready_with("crawler", sleep).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn until_n_ready_with<K, S>(
         &self,
         key: &K,
@@ -117,25 +172,28 @@ impl<C: Clock> Limiter<C> {
     ) -> Result<Grant, NotReady>
     where
         K: Hash + ?Sized,
-        S: Future<Output = ()>,
+        S: Future,
     {
-        if units > u64::from(self.limit.capacity()) {
+        let limit = self.limit();
+        if units > u64::from(limit.capacity()) {
             return Err(NotReady::NeverFits);
         }
         let key = self.keys.of(key);
         if self.queues.are_empty()
-            && self.limit.algorithm() != Algorithm::LeakyBucket
-            && let (Attempt::Done(done), _) = self.attempt(key, units)
+            && limit.algorithm() != Algorithm::LeakyBucket
+            && let Attempt::Done(done) = self.attempt(key, units, None)
         {
             return done;
         }
-        match self.queues.enter(key, || self.attempt(key, units).0) {
+        let arrived = self.store.clock().now().monotonic;
+        let first_attempt = || self.attempt(key, units, None);
+        match self.queues.enter(key, arrived, first_attempt) {
             Entered::Done(done) => done,
             Entered::Held(allowed, place) => {
                 self.hold(key, place, &sleep).await;
                 allowed
             }
-            Entered::Behind(place) => self.stand_in_line(key, units, place, &sleep).await,
+            Entered::Behind(place) => self.wait_in_line(key, units, place, &sleep).await,
             Entered::Full(max, turn) => {
                 turn.into_iter().for_each(|turn| self.give_back(key, turn));
                 Err(NotReady::TooManyWaiting { max })
@@ -143,35 +201,43 @@ impl<C: Clock> Limiter<C> {
         }
     }
 
-    /// Waits to be first, then for the units, then for the turn.
-    async fn stand_in_line<S: Future<Output = ()>>(
+    /// Waits to be first in line, then for the units, then for the turn.
+    async fn wait_in_line<S: Future>(
         &self,
         key: Key,
         units: u64,
         place: Place<'_>,
         sleep: &impl Fn(Duration) -> S,
     ) -> Result<Grant, NotReady> {
-        place.first().await;
+        let mut due = place.first().await;
         loop {
             place.forget_refund();
-            match self.attempt(key, units) {
-                (Attempt::Done(done), _) => return done,
-                (Attempt::Held(allowed, turn), _) => {
+            match self.attempt(key, units, Some(due)) {
+                Attempt::Done(done) => {
+                    place.serve_next_from(due);
+                    return done;
+                }
+                Attempt::Held(allowed, turn) => {
                     if let Some(place) = place.hold(turn) {
                         self.hold(key, place, sleep).await;
                     }
                     return allowed;
                 }
-                (Attempt::Denied, wait) => {
-                    let units_are_back = |context: &Context<'_>| place.poll_refund(context);
-                    sleep_unless(sleep(wait.into()), units_are_back).await;
+                Attempt::Denied(at) => {
+                    due = at;
+                    let wait = due.since(self.now(&self.limit()));
+                    // Due already: its units were there before the timer of the one in front fired.
+                    if !wait.is_zero() {
+                        let has_changed = |context: &Context<'_>| place.poll_refund(context);
+                        sleep_unless(sleep(wait.into()), has_changed).await;
+                    }
                 }
             }
         }
     }
 
-    /// Holds an allowed request until its turn, by the limiter's own clock: a timer may ring early.
-    async fn hold<'l, S: Future<Output = ()>>(
+    /// Holds an allowed request until its turn, by the limiter's own clock: a timer may fire early.
+    async fn hold<'l, S: Future>(
         &'l self,
         key: Key,
         place: HeldPlace<'l>,
@@ -183,7 +249,7 @@ impl<C: Clock> Limiter<C> {
             place: Some(place),
         };
         while let Some(due) = held.due().await {
-            let wait = due.since(self.now());
+            let wait = due.since(self.now(&self.limit()));
             if wait.is_zero() {
                 break;
             }
@@ -196,31 +262,56 @@ impl<C: Clock> Limiter<C> {
         held.go();
     }
 
-    /// One question to the limit; with a denial, how long until the units are there.
-    fn attempt(&self, key: Key, units: u64) -> (Attempt<Result<Grant, NotReady>>, Span) {
-        // Read first, so that a turn seems to end too early if anything, never too late.
-        let now = match self.limit.algorithm() {
-            Algorithm::LeakyBucket => self.now(),
-            _ => Moment::ZERO,
+    /// One decision, as of `due` for a token bucket.
+    ///
+    /// No decision is dated into the future, nor back by more than [`LATENESS_MAX`].
+    fn attempt(
+        &self,
+        key: Key,
+        units: u64,
+        due: Option<Moment>,
+    ) -> Attempt<Result<Grant, NotReady>> {
+        let limit = self.limit();
+        let mut now = self.store.clock().now();
+        if let (Algorithm::TokenBucket, Some(due)) = (limit.algorithm(), due) {
+            now.monotonic = due.min(now.monotonic).max(now.monotonic - LATENESS_MAX);
+        }
+        let decision = match limit.algorithm() {
+            Algorithm::TokenBucket => self.try_decide(key, Cost::Take(units), Some(now)),
+            _ => self.try_decide(key, Cost::Take(units), None),
         };
-        let attempt = match self.store.check(&self.charge_of(key, Cost::Take(units))) {
+        self.outcome_of(decision, units, &limit, now)
+    }
+
+    /// What a decision that was made at `now` or a little later means for the one who waits.
+    fn outcome_of(
+        &self,
+        decision: Result<Decision, StoreError>,
+        units: u64,
+        limit: &Limit,
+        now: Now,
+    ) -> Attempt<Result<Grant, NotReady>> {
+        match decision {
             Err(error) => Attempt::Done(Err(NotReady::Store(error))),
             Ok(Decision::Allow(grant)) if grant.delay.is_zero() => Attempt::Done(Ok(grant)),
             Ok(Decision::Allow(grant)) => {
                 let turn = Turn {
-                    // Read again, so that nobody leaves early.
-                    due: self.now() + grant.delay,
-                    ends: now + grant.reset,
+                    // By another reading, so that the request does not leave early.
+                    due: self.now(limit) + grant.delay,
+                    // By the earlier reading: the turn may seem to end too early, never too late.
+                    ends: now.monotonic + grant.reset,
                     units,
                 };
                 Attempt::Held(Ok(grant), turn)
             }
             Ok(Decision::Deny(denial)) => match denial.wait {
                 Wait::Never => Attempt::Done(Err(NotReady::NeverFits)),
-                Wait::For(wait) => return (Attempt::Denied, wait),
+                Wait::For(wait) => Attempt::Denied(match limit.algorithm() {
+                    Algorithm::TokenBucket => now.monotonic + wait,
+                    _ => self.now(limit) + wait,
+                }),
             },
-        };
-        (attempt, Span::ZERO)
+        }
     }
 
     /// Gives the units of a turn back to the bucket, if nobody has been given a later one.
@@ -228,28 +319,29 @@ impl<C: Clock> Limiter<C> {
     /// If somebody has, by a `check`, the units stay taken until the turn is over: were they given
     /// back, the next request would be told to leave together with the last one.
     fn give_back(&self, key: Key, turn: Turn) {
-        let newest = self.told(self.store.check(&self.charge_of(key, Cost::Peek(1))));
-        let ends = self.now() + newest.reset();
-        let interval = self.limit.interval().unwrap_or(Span::ZERO);
+        let newest = self.decide(key, Cost::Peek(1));
+        let limit = self.limit();
+        let ends = self.now(&limit) + newest.reset();
+        let interval = limit.interval().unwrap_or(Span::ZERO);
         if ends.since(turn.ends) >= interval {
             return;
         }
-        let refund = self.charge_of(key, Cost::Refund(turn.units));
-        // Counted if it fails; a drop has nobody to tell.
-        let _refunded = self.told(self.store.check(&refund));
+        // Counted if it fails; nobody is left to be told.
+        let _refunded = self.decide(key, Cost::Refund(turn.units));
         self.queues.refund(key);
     }
 
-    fn now(&self) -> Moment {
-        self.store.clock().on(self.limit.timeline())
+    /// The time on the clock of this limit.
+    fn now(&self, limit: &Limit) -> Moment {
+        self.store.clock().on(limit.timeline())
     }
 }
 
-/// Sleeps until `timer` rings or `is_over` says that there is no need to.
-async fn sleep_unless(timer: impl Future<Output = ()>, is_over: impl Fn(&Context<'_>) -> Poll<()>) {
+/// Sleeps until `timer` fires or `is_over` says that there is no need to.
+pub(crate) async fn sleep_unless(timer: impl Future, is_over: impl Fn(&Context<'_>) -> Poll<()>) {
     let mut timer = pin!(timer);
     poll_fn(|context| match timer.as_mut().poll(context) {
-        Poll::Ready(()) => Poll::Ready(()),
+        Poll::Ready(_) => Poll::Ready(()),
         Poll::Pending => is_over(context),
     })
     .await;
@@ -277,7 +369,7 @@ impl<C: Clock> Held<'_, C> {
 impl<C: Clock> Drop for Held<'_, C> {
     fn drop(&mut self) {
         let place = self.place.take();
-        let free = place.and_then(|place| place.cancel(self.limiter.now()));
+        let free = place.and_then(|place| place.cancel(self.limiter.now(&self.limiter.limit())));
         if let Some(turn) = free {
             self.limiter.give_back(self.key, turn);
         }
@@ -286,12 +378,24 @@ impl<C: Clock> Drop for Held<'_, C> {
 
 // === impl NotReady ===
 
+impl From<JointError> for NotReady {
+    fn from(error: JointError) -> NotReady {
+        match error {
+            JointError::Store(error) => NotReady::Store(error),
+            JointError::NotSiblings { .. } => NotReady::NotSiblings(error),
+        }
+    }
+}
+
 impl fmt::Display for NotReady {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NotReady::NeverFits => f.write_str("more units than the limit ever holds"),
-            NotReady::TooManyWaiting { max } => write!(f, "{max} wait already, and no more may"),
-            NotReady::Store(_) => f.write_str("the store had no answer"),
+            NotReady::NeverFits => f.write_str("more units than the limit ever allows"),
+            NotReady::TooManyWaiting { max } => {
+                write!(f, "{max} requests wait already, and no more may")
+            }
+            NotReady::NotSiblings(_) => f.write_str("the limits cannot be asked together"),
+            NotReady::Store(_) => f.write_str("the store has no answer"),
         }
     }
 }
@@ -300,6 +404,7 @@ impl std::error::Error for NotReady {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             NotReady::Store(source) => Some(source),
+            NotReady::NotSiblings(source) => Some(source),
             _ => None,
         }
     }

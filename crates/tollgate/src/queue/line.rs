@@ -15,6 +15,8 @@ pub(super) struct Line {
     tickets: u64,
     /// Whether units came back since the first in line asked last.
     has_refund: bool,
+    /// The moment as of which the last one left the line, allowed.
+    served: Moment,
 }
 
 /// A turn in a leaky bucket: when it comes, and which units it takes.
@@ -30,6 +32,7 @@ pub(crate) struct Turn {
 
 struct Waiter {
     ticket: u64,
+    arrived: Moment,
     /// Whom to wake when this one is first, or units come back; `None` until it was polled.
     waker: Option<Waker>,
 }
@@ -65,13 +68,17 @@ impl Line {
     }
 
     /// A place behind all who wait.
-    pub(super) fn join(&mut self) -> u64 {
+    pub(super) fn join(&mut self, arrived: Moment) -> u64 {
         if self.waiting.is_empty() {
             self.has_refund = false;
         }
         let ticket = self.ticket();
         let waker = None;
-        self.waiting.push_back(Waiter { ticket, waker });
+        self.waiting.push_back(Waiter {
+            ticket,
+            arrived,
+            waker,
+        });
         ticket
     }
 
@@ -126,6 +133,19 @@ impl Line {
             released.drop_later(self.watch(ticket, context));
         }
         (self.has_refund, released)
+    }
+
+    /// The moment from which on the first in line, which has this ticket, may take units: they may
+    /// have been there before it was woken, but not before it came nor before the one in front took
+    /// its own.
+    pub(super) fn served_from(&self, ticket: u64) -> Moment {
+        let first = self.waiting.front().filter(|first| first.ticket == ticket);
+        first.map_or(self.served, |first| first.arrived.max(self.served))
+    }
+
+    /// The first in line leaves it, allowed as of this moment.
+    pub(super) fn serve_next_from(&mut self, served: Moment) {
+        self.served = self.served.max(served);
     }
 
     /// The first in line is about to ask: what comes back from now on is news to it.

@@ -1,0 +1,122 @@
+//! The limit in effect, which can be replaced while decisions are made under it.
+
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use arc_swap::{ArcSwap, Guard};
+use tollgate_core::{Charge, Cost, Key, Limit, LimitHistory};
+
+/// A limit and those that it replaced.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) limit: Limit,
+    history: LimitHistory,
+}
+
+/// The terms in effect.
+///
+/// Nearly all limiters keep the limit they were built with, and a decision is a few nanoseconds: so
+/// the first terms stand beside, and only a limiter whose limit was replaced follows a pointer.
+#[derive(Debug)]
+pub(crate) struct CurrentTerms {
+    first: Terms,
+    replaced: OnceLock<ArcSwap<Terms>>,
+    /// One replacement at a time, so that none is missing in the history.
+    replacing: Mutex<()>,
+}
+
+/// The terms that were in effect a moment ago.
+pub(crate) enum LoadedTerms<'l> {
+    First(&'l Terms),
+    Replaced(Guard<Arc<Terms>>),
+}
+
+// === impl Terms ===
+
+impl Terms {
+    #[inline]
+    pub(crate) const fn charge(&self, key: Key, cost: Cost) -> Charge<'_> {
+        let charge = Charge::new(key, &self.limit, cost);
+        Charge {
+            history: &self.history,
+            ..charge
+        }
+    }
+}
+
+// === impl CurrentTerms ===
+
+impl CurrentTerms {
+    pub(crate) fn new(limit: Limit) -> CurrentTerms {
+        CurrentTerms {
+            first: Terms {
+                limit,
+                history: LimitHistory::default(),
+            },
+            replaced: OnceLock::new(),
+            replacing: Mutex::new(()),
+        }
+    }
+
+    /// The first terms, unless others replaced them.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<&Terms> {
+        match self.replaced.get() {
+            None => Some(&self.first),
+            Some(_) => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn load(&self) -> LoadedTerms<'_> {
+        match self.replaced.get() {
+            None => LoadedTerms::First(&self.first),
+            Some(terms) => LoadedTerms::Replaced(terms.load()),
+        }
+    }
+
+    /// Replaces the limit; whether it is another one.
+    pub(crate) fn replace(&self, limit: Limit) -> bool {
+        // Nothing is left half done by a panic: the terms change in one step.
+        let _one_at_a_time = self
+            .replacing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let current = self.load();
+        if current.limit == limit {
+            return false;
+        }
+        let next = Terms {
+            limit,
+            history: current.history.and(current.limit),
+        };
+        match self.replaced.get() {
+            Some(terms) => terms.store(Arc::new(next)),
+            None => {
+                let _first_replacement = self.replaced.set(ArcSwap::from_pointee(next));
+            }
+        }
+        true
+    }
+}
+
+// === impl LoadedTerms ===
+
+impl LoadedTerms<'_> {
+    /// Whether both are the terms of one replacement.
+    pub(crate) fn are(&self, other: &LoadedTerms<'_>) -> bool {
+        std::ptr::eq::<Terms>(&**self, &**other)
+    }
+}
+
+impl Deref for LoadedTerms<'_> {
+    type Target = Terms;
+
+    #[inline]
+    fn deref(&self) -> &Terms {
+        match self {
+            LoadedTerms::First(terms) => terms,
+            LoadedTerms::Replaced(terms) => terms,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Limits that every request meets together.
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use tollgate_core::{CHARGES_MAX, Clock, Limit};
+use tollgate_memory::SystemClock;
+
+use crate::joint::{Ask, JointDecision};
+use crate::limiter::{BuildError, Builder, Limiter};
+
+/// Several limits over the same keys: a request is allowed only if every one of them allows it,
+/// and only then is any of them charged.
+///
+/// # Example
+///
+/// ```
+/// use tollgate::{Limit, Limits};
+///
+/// let limits = Limits::builder()
+///     .limit("second", Limit::per_second(10))
+///     .limit("hour", Limit::per_hour(12))
+///     .max_keys(10_000)
+///     .build();
+/// assert_eq!(limits.check_n("alice", 10).remaining(), Some(0));
+/// let decision = limits.check("alice");
+/// assert_eq!(decision.denied_by(), Some("second"));
+/// assert_eq!(limits.limiter("hour").unwrap().peek("alice", 1).remaining(), 2);
+/// ```
+pub struct Limits<C = SystemClock> {
+    limiters: Vec<Limiter<C>>,
+    names: Arc<[Arc<str>]>,
+}
+
+/// [`Limits`] yet to be built.
+#[derive(Debug)]
+pub struct LimitsBuilder<C = SystemClock> {
+    limits: Vec<(Arc<str>, Limit)>,
+    max_keys: usize,
+    /// The first limiter, but for its limit, its name and its size.
+    first: Builder<C>,
+}
+
+/// Keys that there is room for by default.
+const KEYS: usize = 1_000_000;
+
+// === impl Limits ===
+
+impl Limits {
+    /// Limits yet to be named and sized.
+    pub fn builder() -> LimitsBuilder {
+        LimitsBuilder {
+            limits: Vec::new(),
+            max_keys: KEYS,
+            first: Limiter::builder(Limit::per_second(0)),
+        }
+    }
+}
+
+impl<C: Clock> Limits<C> {
+    /// Takes one unit of every limit for `key`, if it is there; see [`Limiter::check`].
+    pub fn check<K: Hash + ?Sized>(&self, key: &K) -> JointDecision {
+        self.check_n(key, 1)
+    }
+
+    /// Takes `units` of every limit for `key`, all or none; 0 is answered as [`Limits::peek`].
+    pub fn check_n<K: Hash + ?Sized>(&self, key: &K, units: u64) -> JointDecision {
+        let asks = self
+            .limiters
+            .iter()
+            .map(|limiter| limiter.ask_n(key, units));
+        JointDecision::of(&self.names, &asks.collect::<Vec<_>>())
+    }
+
+    /// What [`Limits::check_n`] would decide, charging nothing.
+    pub fn peek<K: Hash + ?Sized>(&self, key: &K, units: u64) -> JointDecision {
+        let asks = self
+            .limiters
+            .iter()
+            .map(|limiter| limiter.ask_n(key, units));
+        JointDecision::of(&self.names, &asks.map(Ask::peek).collect::<Vec<_>>())
+    }
+
+    /// Gives units back to every limit; see [`Limiter::refund`].
+    pub fn refund<K: Hash + ?Sized>(&self, key: &K, units: u64) {
+        for limiter in &self.limiters {
+            limiter.refund(key, units);
+        }
+    }
+
+    /// Gives everything back that `key` has used of every limit.
+    pub fn reset<K: Hash + ?Sized>(&self, key: &K) {
+        self.refund(key, u64::MAX);
+    }
+
+    /// The limit of this name, to be looked at or replaced by itself.
+    pub fn limiter(&self, name: &str) -> Option<&Limiter<C>> {
+        self.limiters.iter().find(|limiter| limiter.name() == name)
+    }
+}
+
+impl<C> fmt::Debug for Limits<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.limiters).finish()
+    }
+}
+
+// === impl LimitsBuilder ===
+
+impl<C: Clock> LimitsBuilder<C> {
+    /// One more limit, with the name that tells it from the others.
+    pub fn limit(mut self, name: &str, limit: Limit) -> LimitsBuilder<C> {
+        self.limits.push((name.into(), limit));
+        self
+    }
+
+    /// Room for this many live keys under each limit. Default: a million.
+    pub fn max_keys(self, max_keys: usize) -> LimitsBuilder<C> {
+        LimitsBuilder { max_keys, ..self }
+    }
+
+    /// Another clock than the machine's: in tests a [`crate::ManualClock`].
+    pub fn clock<D: Clock>(self, clock: D) -> LimitsBuilder<D> {
+        LimitsBuilder {
+            limits: self.limits,
+            max_keys: self.max_keys,
+            first: self.first.clock(clock),
+        }
+    }
+
+    /// Builds the limits and allocates their memory.
+    ///
+    /// # Panics
+    ///
+    /// Where [`LimitsBuilder::try_build`] returns an error.
+    pub fn build(self) -> Limits<C> {
+        match self.try_build() {
+            Ok(limits) => limits,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Builds the limits, if there is as much memory as they are to have.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`]: too little memory, or more than 128 limits.
+    pub fn try_build(self) -> Result<Limits<C>, BuildError> {
+        if self.limits.len() > CHARGES_MAX {
+            return Err(BuildError::TooManyLimits {
+                limits: self.limits.len(),
+                max: CHARGES_MAX,
+            });
+        }
+        let limits: Vec<Limit> = self.limits.iter().map(|(_, limit)| *limit).collect();
+        let max_keys = self.max_keys.saturating_mul(limits.len().max(1));
+        let first = self.first.max_keys(max_keys).sibling_limits(&limits);
+        let memory = first.try_build()?;
+        let sibling = |(name, limit): &(Arc<str>, Limit)| memory.sibling(name, *limit);
+        let limiters = self.limits.iter().map(sibling).collect();
+        Ok(Limits {
+            limiters,
+            names: self.limits.into_iter().map(|(name, _)| name).collect(),
+        })
+    }
+}
