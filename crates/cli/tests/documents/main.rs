@@ -12,8 +12,11 @@ mod examples;
 mod ground;
 mod links;
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use serde_json::Value;
 
 use block::{Block, Kind, blocks};
 use compare::compare;
@@ -82,6 +85,39 @@ fn every_page_is_tried() {
             tests.contains(&format!("\"{page}\"")),
             "no test tries {page}"
         );
+    }
+}
+
+#[test]
+fn every_key_of_the_rules_is_described() {
+    let (_, schema) = Ground::new().run("tollgate schema");
+    let schema: Value = serde_json::from_str(&schema).unwrap();
+    let page = read("docs/rules.md");
+    // In the first column of a table.
+    let cells = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
+    let cells: Vec<&str> = cells.collect();
+    for (place, map) in schema["$defs"].as_object().unwrap() {
+        for key in map["properties"].as_object().unwrap().keys() {
+            let is_described = cells.iter().any(|cell| cell.contains(&format!("`{key}`")));
+            assert!(is_described, "{place}: {key}");
+        }
+    }
+}
+
+#[test]
+fn every_setting_is_described() {
+    let pages = ["docs/operating.md", "docs/redis.md"].map(read).concat();
+    let is_word = |char: char| char.is_ascii_lowercase() || char == '_';
+    let words: HashSet<&str> = pages.split(|char| !is_word(char)).collect();
+    let settings = read("examples/tollgate.yaml");
+    let lines = settings
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("# "));
+    let keys = lines.filter_map(|line| line.trim_start_matches(['#', ' ']).split_once(':'));
+    for (key, _) in keys.filter(|(key, _)| key.chars().all(is_word)) {
+        assert!(words.contains(key), "{key}");
     }
 }
 
