@@ -4,7 +4,7 @@ use std::io::{self, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use tollgate_rules::{Diagnostic, Options, RuleSet, escaped, read_paths};
+use tollgate_rules::{Diagnostic, Options, RuleSet, escape, read_paths};
 use tollgate_server::ConfigError;
 
 use crate::complaint::{complain_of, counted, with_reasons};
@@ -144,7 +144,7 @@ impl Checked {
             writeln!(out, "{diagnostic}")?;
         }
         for note in &self.notes {
-            writeln!(out, "warning: {}\n", escaped(note))?;
+            writeln!(out, "warning: {}\n", escape(note))?;
         }
         for hint in &self.hints {
             let Hint {
@@ -153,7 +153,7 @@ impl Checked {
                 message,
             } = hint;
             let told = format!("{file}:{line}: {message}");
-            writeln!(out, "hint: {}", escaped(&told))?;
+            writeln!(out, "hint: {}", escape(&told))?;
         }
         let blank = if self.hints.is_empty() { "" } else { "\n" };
         let mut found = format!(

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use tollgate_core::{ChargeDenied, Cost, Descriptor, Request, Span, Verdict};
 use tollgate_redis::{Config, Held, Redis};
-use tollgate_rules::escaped;
+use tollgate_rules::escape;
 use tollgate_server::Place;
 
 use crate::complaint::{complain_of, with_reasons};
@@ -133,7 +133,7 @@ fn check_domain(service: &Service, domain: &str) -> Result<(), Failure> {
         ));
     }
     let known: Vec<&str> = rules.domains().collect();
-    let known = escaped(&known.join("`, `"));
+    let known = escape(&known.join("`, `"));
     Err(Failure(
         1,
         format!("there are no rules for the domain `{domain}`, only for `{known}`"),

@@ -8,13 +8,13 @@ use tollgate_core::{ChargeDenied, Enforcement, LimitHistory, RuleName, Sharing};
 use crate::domain::{Branch, Domain, Level, Rule, RuleLimit, Step, StepMetric, push_step};
 use crate::draft::{DescriptorDraft, DomainDraft, RateLimitDraft};
 
-/// What a limit that a request brings along is called where rules are called by their path.
+/// The path of limits that are part of a request, in place of a rule's path.
 const OVERRIDDEN: &str = "(override)";
 
 /// The domain of a draft without errors, whose limits are shared as `sharing` says where the draft
 /// does not. `files` are the names of all files.
-pub(crate) fn built(draft: &DomainDraft, sharing: Sharing, files: &[Arc<str>]) -> Domain {
-    let charge_denied = draft.charge_denied.map(|said| said.value);
+pub(crate) fn build_domain(draft: &DomainDraft, sharing: Sharing, files: &[Arc<str>]) -> Domain {
+    let charge_denied = draft.charge_denied.map(|setting| setting.value);
     let sharing = draft.sharing.within(sharing);
     let mut builder = Builder {
         domain: &draft.name.value,
@@ -72,6 +72,7 @@ impl<'d> Builder<'d> {
         level
     }
 
+    /// Adds the rule of a descriptor; returns its index.
     fn rule(&mut self, descriptor: &'d DescriptorDraft, rate_limit: &'d RateLimitDraft) -> usize {
         let detailed_metric = descriptor.flags.detailed_metric.is_some();
         let metric_varies = self.path.iter().any(|step| match step.metric {
@@ -93,12 +94,12 @@ impl<'d> Builder<'d> {
             enforcement: enforcement(descriptor),
             charge_denied: rate_limit
                 .charge_denied
-                .map(|said| said.value)
+                .map(|setting| setting.value)
                 .or(self.charge_denied),
             sharing: rate_limit.sharing.within(self.sharing),
             identity: identity(self.domain, &self.path).into(),
             path: self.path.clone().into(),
-            called: rate_limit
+            name_id: rate_limit
                 .name
                 .as_ref()
                 .map(|name| self.number(&name.value)),
@@ -139,7 +140,7 @@ impl<'d> Builder<'d> {
     }
 }
 
-/// Shadow wins over quota: a limit that is only tried out must not refuse.
+/// Shadow wins over quota: a limit that is only tried out must not deny.
 fn enforcement(descriptor: &DescriptorDraft) -> Enforcement {
     if descriptor.flags.shadow_mode.is_some() {
         Enforcement::Shadow
@@ -150,6 +151,7 @@ fn enforcement(descriptor: &DescriptorDraft) -> Enforcement {
     }
 }
 
+/// The step of a rule's path that a descriptor is.
 fn step(descriptor: &DescriptorDraft) -> Step {
     let flags = &descriptor.flags;
     let is_exact = descriptor.value.is_some() && descriptor.pattern().is_none();

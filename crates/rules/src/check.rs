@@ -5,22 +5,22 @@ use std::collections::{HashMap, HashSet};
 use tollgate_core::{Limit, Sharing};
 
 use crate::draft::{DescriptorDraft, DomainDraft};
-use crate::findings::{Findings, Mark, quoted};
+use crate::findings::{Findings, Mark, quote};
 use crate::pattern::Pattern;
 
 mod literal;
 mod sharing;
 
-/// Warns about everything in a domain that has no effect. `outer` is how nodes share what the
-/// domain says nothing about.
-pub(crate) fn checked(draft: &DomainDraft, outer: Sharing, findings: &mut Findings) {
+/// Warns about everything in a domain that has no effect. `outer` is how instances share limits
+/// where the domain does not set it.
+pub(crate) fn check_domain(draft: &DomainDraft, outer: Sharing, findings: &mut Findings) {
     let mut names = HashSet::new();
     collect_names(&draft.descriptors, &mut names);
     level(&draft.descriptors, &names, findings);
-    sharing::checked(draft, outer, findings);
+    sharing::check(draft, outer, findings);
 }
 
-/// Refuses limits that the domain's store cannot keep.
+/// Reports limits that the domain's store cannot keep.
 pub(crate) fn check_fit(
     descriptors: &[DescriptorDraft],
     unfit: &dyn Fn(&Limit) -> Option<String>,
@@ -30,7 +30,8 @@ pub(crate) fn check_fit(
         let rate_limit = descriptor.rate_limit.as_ref();
         let limit = rate_limit.and_then(|rate_limit| rate_limit.limit.as_ref());
         if let Some(why) = limit.and_then(unfit) {
-            let help = "change the limit, or keep its domain in memory: `stores` in the settings";
+            let help =
+                "change the limit, or serve its domain from memory: `stores` in the settings";
             findings.error(descriptor.key.mark, "unfit-limit", why, help);
         }
         check_fit(&descriptor.descriptors, unfit, findings);
@@ -53,10 +54,10 @@ fn level(descriptors: &[DescriptorDraft], names: &HashSet<&str>, findings: &mut 
             flags(descriptor, findings);
         }
         replaces(descriptor, names, findings);
-        literal::checked(descriptor, findings);
+        literal::check(descriptor, findings);
         if descriptor.key.value.contains('*') {
             let message = "a `*` in a key is an ordinary character".to_owned();
-            let help = "wildcards stand in `value`";
+            let help = "wildcards belong in `value`";
             findings.warning(descriptor.key.mark, "star-in-key", message, help);
         }
         level(&descriptor.descriptors, names, findings);
@@ -66,7 +67,8 @@ fn level(descriptors: &[DescriptorDraft], names: &HashSet<&str>, findings: &mut 
 /// The most wildcards of one key that are compared with each other.
 const COMPARED_MAX: usize = 200;
 
-/// A wildcard behind one that takes all of its values, and a bare key beside `*`.
+/// Warns about a wildcard after one that matches all of its values, and about a bare key beside
+/// `*`.
 fn never_matching(descriptors: &[DescriptorDraft], findings: &mut Findings) {
     let mut earlier: HashMap<&str, Vec<(Pattern, Mark)>> = HashMap::new();
     for descriptor in descriptors {
@@ -77,9 +79,9 @@ fn never_matching(descriptors: &[DescriptorDraft], findings: &mut Findings) {
         let mark = value_mark(descriptor);
         if let Some((_, first)) = patterns.iter().find(|(pattern, _)| pattern.covers(text)) {
             let message = format!(
-                "{} never matches: the wildcard {} takes all of its values",
-                quoted(text),
-                findings.place(*first, mark)
+                "{} never matches: the wildcard {} matches all of its values",
+                quote(text),
+                findings.describe_position(*first, mark)
             );
             let help = "the first wildcard that matches wins: put the narrower one first";
             findings.warning(mark, "never-matches", message, help);
@@ -95,9 +97,9 @@ fn never_matching(descriptors: &[DescriptorDraft], findings: &mut Findings) {
         let all = patterns.and_then(|all| all.iter().find(|(pattern, _)| pattern.is_all()));
         if let Some((_, first)) = all {
             let message = format!(
-                "{} without a value never matches: `*` {} takes every value",
-                quoted(&descriptor.key.value),
-                findings.place(*first, descriptor.key.mark)
+                "{} without a value never matches: `*` {} matches every value",
+                quote(&descriptor.key.value),
+                findings.describe_position(*first, descriptor.key.mark)
             );
             let help = "wildcards come before keys without a value: keep one of the two";
             findings.warning(descriptor.key.mark, "never-matches", message, help);
@@ -110,6 +112,7 @@ fn value_mark(descriptor: &DescriptorDraft) -> Mark {
     value.map_or(descriptor.key.mark, |value| value.mark)
 }
 
+/// Warns about flags and settings without effect.
 fn flags(descriptor: &DescriptorDraft, findings: &mut Findings) {
     let flags = &descriptor.flags;
     let mut useless = |mark: Option<Mark>, flag: &str, why: &str, help: &str| {
@@ -163,7 +166,7 @@ fn flags(descriptor: &DescriptorDraft, findings: &mut Findings) {
     }
     let is_bare = descriptor.value.is_none();
     if is_bare && descriptor.rate_limit.is_none() && descriptor.descriptors.is_empty() {
-        let message = format!("{} does nothing", quoted(&descriptor.key.value));
+        let message = format!("{} does nothing", quote(&descriptor.key.value));
         let help = "add `rate_limit` or `descriptors`, or remove it";
         findings.warning(descriptor.key.mark, "no-effect", message, help);
     }
@@ -173,7 +176,10 @@ fn replaces(descriptor: &DescriptorDraft, names: &HashSet<&str>, findings: &mut 
     let rate_limit = descriptor.rate_limit.as_ref();
     for name in rate_limit.map_or(&[][..], |rate_limit| &rate_limit.replaces) {
         if !names.contains(name.value.as_str()) {
-            let message = format!("no limit of this domain is called {}", quoted(&name.value));
+            let message = format!(
+                "no limit of this domain has the name {}",
+                quote(&name.value)
+            );
             let help = "give the other `rate_limit` this `name`, or remove the item";
             findings.warning(name.mark, "replaces-nothing", message, help);
         }

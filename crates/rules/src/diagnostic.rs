@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 mod excerpt;
 
-pub use excerpt::escaped;
+pub use excerpt::escape;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,16 +17,16 @@ pub enum Severity {
     Warning,
 }
 
-/// One mistake in a rules file.
+/// One error or warning about a rules file.
 ///
 /// Shown with [`fmt::Display`] as people know it from compilers, and with
 /// [`Diagnostic::to_json`] as programs like it. Text that comes from the file is shortened and its
-/// control characters are escaped.
+/// control characters are escape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// How bad it is.
     pub severity: Severity,
-    /// A short name for this kind of mistake, which does not change: `unknown-key`.
+    /// A short, stable name for this kind of diagnostic: `unknown-key`.
     pub code: &'static str,
     /// What is wrong.
     pub message: String,
@@ -42,7 +42,7 @@ pub struct Diagnostic {
     pub length: u32,
     /// The line itself.
     pub text: String,
-    /// The domain that the mistake is in, if that is known.
+    /// The domain that it is about, if known.
     pub domain: Option<String>,
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}[{}]: {}", self.severity, self.code, self.message)?;
         let margin = self.line.to_string().len();
-        let file = escaped(&self.file);
+        let file = escape(&self.file);
         writeln!(f, "{:margin$}--> {file}:{}:{}", "", self.line, self.column)?;
         let excerpt = excerpt::Excerpt::of(self);
         writeln!(f, "{:margin$} |", "")?;

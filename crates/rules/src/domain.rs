@@ -17,23 +17,23 @@ pub(crate) struct Domain {
     pub(crate) name: Arc<str>,
     /// The files that it was read from.
     pub(crate) files: Vec<String>,
-    /// `None` if the file does not say it: as the request's protocol does.
+    /// `None` if the file does not set it: the request's protocol decides.
     pub(crate) charge_denied: Option<ChargeDenied>,
-    /// Of the limits that requests bring along.
+    /// For limits that are part of a request.
     pub(crate) sharing: Sharing,
     pub(crate) top: Level,
     /// In the order of the files.
     pub(crate) rules: Vec<Rule>,
-    /// What a limit that a request brings along is called.
+    /// The name of limits that are part of a request.
     pub(crate) overridden: Arc<RuleName>,
 }
 
-/// Descriptors that stand beside each other, by key.
+/// The descriptors of one level, by key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Level(Table<Branches>);
 
-/// What operators write and clients look up. A fast hash will do: only who fills a table could make
-/// its entries collide.
+/// Operators write the keys and clients look them up. A fast hash will do: only the author of the
+/// rules could make entries collide.
 type Table<T> = HashMap<Box<[u8]>, T, RandomState>;
 
 /// The descriptors of one key: what each value leads to.
@@ -59,7 +59,7 @@ pub(crate) struct Branch {
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pub(crate) name: Arc<RuleName>,
-    /// The file that it stands in.
+    /// The file that defines it.
     pub(crate) file: Arc<str>,
     /// The line of its key, from 1.
     pub(crate) line: u32,
@@ -70,14 +70,14 @@ pub(crate) struct Rule {
     /// Domain and patterns from the top: the rule's identity over reloads, and the part of its
     /// counters' keys that no request changes.
     pub(crate) identity: Arc<[u8]>,
-    /// From the top to here.
+    /// From the top to this rule.
     pub(crate) path: Box<[Step]>,
     /// What this rule's `name` is called in `replaces`, as an index into the domain's names.
-    pub(crate) called: Option<usize>,
+    pub(crate) name_id: Option<usize>,
     /// The names that this rule replaces.
     pub(crate) replaces: Box<[usize]>,
     pub(crate) metadata: Option<Arc<Map<String, Value>>>,
-    /// Whether the metric's path says what the request says, at every step.
+    /// Whether every step of the metric's path shows the request's value.
     pub(crate) detailed_metric: bool,
     /// Whether the metric's path depends on the request.
     pub(crate) metric_varies: bool,
@@ -86,7 +86,7 @@ pub(crate) struct Rule {
 /// What a rule does.
 #[derive(Clone, Debug)]
 pub(crate) enum RuleLimit {
-    /// Admits without counting.
+    /// Allows without counting.
     Unlimited,
     /// Counts.
     Limited {
@@ -102,7 +102,7 @@ pub(crate) struct Step {
     pub(crate) key: Box<str>,
     /// As written; `None` for a bare key.
     pub(crate) value: Option<Box<str>>,
-    /// Whether each value that a request may have here has its own counter.
+    /// Whether each value that a request may have for this step has its own counter.
     pub(crate) distinguishes: bool,
     pub(crate) metric: StepMetric,
 }
@@ -110,11 +110,11 @@ pub(crate) struct Step {
 /// What a step is called in a metric's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepMetric {
-    /// What the file says.
+    /// The text of the file.
     Written,
-    /// What the file says, unless the rule has a `detailed_metric`.
+    /// The text of the file, unless the rule has a `detailed_metric`.
     WrittenUnlessDetailed,
-    /// What the request says.
+    /// The request's value.
     Value,
 }
 
@@ -210,7 +210,7 @@ impl Level {
         }
     }
 
-    /// Adds a descriptor, whose key and value are not there yet.
+    /// Adds a descriptor, whose key and value must be new.
     pub(crate) fn insert(&mut self, key: &str, value: Option<&str>, branch: Branch) {
         let branches = self.0.entry(key.as_bytes().into()).or_default();
         match value {

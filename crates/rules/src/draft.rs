@@ -1,5 +1,5 @@
-//! A domain as its files say it, with every value's place: what the parser makes, what the checks
-//! read, and what the look-up tables are built from.
+//! A domain as written in its files, with the position of every value: the parser makes it, the
+//! checks read it, and the look-up tables are built from it.
 
 use serde_json::{Map, Value};
 use tollgate_core::{ChargeDenied, Limit};
@@ -7,7 +7,7 @@ use tollgate_core::{ChargeDenied, Limit};
 use crate::findings::Mark;
 use crate::sharing::SharingDraft;
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spanned<T> {
     pub(crate) value: T,
@@ -35,7 +35,7 @@ pub(crate) struct DescriptorDraft {
     pub(crate) descriptors: Vec<DescriptorDraft>,
     pub(crate) flags: Flags,
     pub(crate) metadata: Option<Spanned<Map<String, Value>>>,
-    /// Whether there is a mistake in it or below, so that something may be missing here.
+    /// Whether there is an error in it or below, so that something may be missing.
     pub(crate) damaged: bool,
 }
 

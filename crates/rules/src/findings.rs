@@ -1,21 +1,21 @@
-//! The mistakes found so far, and the domains that they spoil.
+//! The errors and warnings found so far, and the domains that are rejected because of them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tollgate_core::is_printable;
 
-use crate::diagnostic::{Diagnostic, Severity, escaped};
+use crate::diagnostic::{Diagnostic, Severity, escape};
 use crate::source::Source;
 
-/// The most diagnostics of one load. Mistakes beyond are counted, and spoil their domain as well.
+/// The most diagnostics of one load. Those beyond are counted, and reject their domain as well.
 pub const DIAGNOSTICS_MAX: usize = 1000;
-/// The most characters of a file's own words that a message repeats.
+/// The most characters of a file's text that a message quotes.
 const QUOTED_MAX: usize = 60;
-/// What stands in a message for words that are hidden.
+/// The replacement for hidden text in a message.
 const HIDDEN: &str = "the text here (not shown: it may be a password)";
 
-/// A place in one of the files.
+/// A position in one of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark {
     /// The file, as an index into the sources.
@@ -28,7 +28,7 @@ pub(crate) struct Mark {
     pub(crate) length: u32,
 }
 
-/// A mistake, before the text around it is looked up.
+/// An error or warning, before the line around it is looked up.
 #[derive(Debug)]
 struct Finding {
     mark: Mark,
@@ -39,25 +39,25 @@ struct Finding {
     domain: Option<Arc<str>>,
 }
 
-/// Collects mistakes; one for a whole load.
+/// Collects errors and warnings of a whole load.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     list: Vec<Finding>,
-    /// Mistakes that found no room.
+    /// FindingRange that found no room.
     omitted: usize,
     errors: usize,
     /// The domain that is being read.
     domain: Option<Arc<str>>,
-    spoilt: Spoilt,
+    rejected: Rejected,
     /// What the files are called, for people.
     files: Vec<String>,
-    /// Whether messages leave out the file's own words, because a password may be among them.
+    /// Whether messages leave out the file's text, because it may contain a password.
     hides_text: bool,
 }
 
-/// A run of mistakes whose domain is not known yet.
+/// A range of findings whose domain is not known yet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mistakes {
+pub(crate) struct FindingRange {
     first: usize,
     end: usize,
     /// All errors before, or within, shown or not.
@@ -66,19 +66,19 @@ pub(crate) struct Mistakes {
 
 /// What may not be replaced by what was read.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Spoilt {
+pub(crate) struct Rejected {
     /// Domains with an error in them.
     pub(crate) domains: BTreeSet<String>,
     /// Files with an error in a domain whose name could not be read.
     pub(crate) files: BTreeSet<String>,
-    /// Whether a file could not be read to its end: a domain that is missing may stand there.
-    pub(crate) cut: bool,
+    /// Whether a file could not be read to its end: a missing domain may be in the rest.
+    pub(crate) is_incomplete: bool,
 }
 
-// === impl Mistakes ===
+// === impl FindingRange ===
 
-impl Mistakes {
-    /// Whether there is an error among them.
+impl FindingRange {
+    /// Whether there is an error in this range.
     pub(crate) const fn any(&self) -> bool {
         self.errors > 0
     }
@@ -103,44 +103,45 @@ impl Mark {
 impl Findings {
     /// None yet, in these files.
     pub(crate) fn of(sources: &[Source]) -> Findings {
-        let files = sources.iter().map(|source| escaped(&source.name));
+        let files = sources.iter().map(|source| escape(&source.name));
         Findings {
             files: files.collect(),
             ..Findings::default()
         }
     }
 
-    /// Where `other` is, in a message about what stands at `mark`: `in line 7`, or `at a.yaml:7` if
+    /// Where `other` is, for a message about `mark`: `in line 7`, or `at a.yaml:7` if that is
+    /// another file.
     /// that is another file.
-    pub(crate) fn place(&self, other: Mark, mark: Mark) -> String {
+    pub(crate) fn describe_position(&self, other: Mark, mark: Mark) -> String {
         match self.files.get(other.file) {
             Some(file) if other.file != mark.file => format!("at {file}:{}", other.line),
             _ => format!("in line {}", other.line),
         }
     }
 
-    /// Decides whether the messages that follow leave out the file's own words.
+    /// Sets whether the following messages leave out the file's text.
     pub(crate) fn hide_text(&mut self, hides_text: bool) {
         self.hides_text = hides_text;
     }
 
-    /// A file's own words in a message, or a stand-in where they are hidden.
-    pub(crate) fn quoted(&self, text: &str) -> String {
+    /// Quotes a file's text in a message, or its replacement if it is hidden.
+    pub(crate) fn quote(&self, text: &str) -> String {
         if self.hides_text {
             return HIDDEN.to_owned();
         }
-        quoted(text)
+        quote(text)
     }
 
-    /// As much of a file's own words as a help text repeats inside backquotes.
+    /// The part of a file's text that a help text shows inside backquotes.
     pub(crate) fn short(&self, text: &str) -> String {
         if self.hides_text {
             return "…".to_owned();
         }
-        quoted(text).trim_matches('`').to_owned()
+        quote(text).trim_matches('`').to_owned()
     }
 
-    /// Says which domain the mistakes that follow are in.
+    /// Sets the domain of the following findings.
     pub(crate) fn enter(&mut self, domain: Option<&str>) {
         self.domain = domain.map(Arc::from);
     }
@@ -167,6 +168,7 @@ impl Findings {
         self.add(Severity::Warning, mark, code, message, help.into());
     }
 
+    /// Adds a finding and rejects the domain of an error.
     fn add(
         &mut self,
         severity: Severity,
@@ -176,7 +178,7 @@ impl Findings {
         help: String,
     ) {
         if let (Severity::Error, Some(domain)) = (severity, &self.domain) {
-            self.spoilt.domains.insert(domain.to_string());
+            self.rejected.domains.insert(domain.to_string());
         }
         self.errors += usize::from(severity == Severity::Error);
         let finding = Finding {
@@ -194,65 +196,65 @@ impl Findings {
         }
     }
 
-    /// Where the mistakes that follow begin.
-    pub(crate) fn mark(&self) -> Mistakes {
-        Mistakes {
+    /// Where the following findings begin.
+    pub(crate) fn mark(&self) -> FindingRange {
+        FindingRange {
             first: self.list.len(),
             end: self.list.len(),
             errors: self.errors,
         }
     }
 
-    /// The mistakes since `mark`.
-    pub(crate) fn since(&self, mark: Mistakes) -> Mistakes {
-        Mistakes {
+    /// The findings since `mark`.
+    pub(crate) fn since(&self, mark: FindingRange) -> FindingRange {
+        FindingRange {
             first: mark.first,
             end: self.list.len(),
             errors: self.errors - mark.errors,
         }
     }
 
-    /// Says that `mistakes` are in `domain`.
-    pub(crate) fn belong(&mut self, mistakes: Mistakes, domain: &str) {
-        for finding in &mut self.list[mistakes.first..mistakes.end] {
+    /// Assigns findings to a domain.
+    pub(crate) fn belong(&mut self, range: FindingRange, domain: &str) {
+        for finding in &mut self.list[range.first..range.end] {
             finding.domain.get_or_insert_with(|| Arc::from(domain));
         }
-        if mistakes.errors > 0 {
-            self.spoil_domain(domain);
+        if range.errors > 0 {
+            self.reject_domain(domain);
         }
     }
 
-    /// Says that the present domain's rules are not to be trusted, for a reason told before.
-    pub(crate) fn spoil(&mut self) {
+    /// Rejects the current domain, for a reason that was reported before.
+    pub(crate) fn reject(&mut self) {
         self.errors += 1;
         if let Some(domain) = &self.domain {
-            self.spoilt.domains.insert(domain.to_string());
+            self.rejected.domains.insert(domain.to_string());
         }
     }
 
-    /// Says that a domain's rules are not to be trusted, whatever was read of them.
-    pub(crate) fn spoil_domain(&mut self, domain: &str) {
-        self.spoilt.domains.insert(domain.to_owned());
+    /// Rejects a domain, whatever was read of it.
+    pub(crate) fn reject_domain(&mut self, domain: &str) {
+        self.rejected.domains.insert(domain.to_owned());
     }
 
-    /// Says that a file could not be read to its end.
-    pub(crate) fn cut(&mut self) {
-        self.spoilt.cut = true;
+    /// Records that a file could not be read to its end.
+    pub(crate) fn mark_incomplete(&mut self) {
+        self.rejected.is_incomplete = true;
     }
 
-    /// Says that a file may have held any domain.
-    pub(crate) fn spoil_file(&mut self, name: &str) {
-        self.spoilt.files.insert(name.to_owned());
-        self.spoilt.cut = true;
+    /// Rejects every domain that a file may have contained.
+    pub(crate) fn reject_file(&mut self, name: &str) {
+        self.rejected.files.insert(name.to_owned());
+        self.rejected.is_incomplete = true;
     }
 
     /// Whether a domain has an error in it.
-    pub(crate) fn is_spoilt(&self, domain: &str) -> bool {
-        self.spoilt.domains.contains(domain)
+    pub(crate) fn is_rejected(&self, domain: &str) -> bool {
+        self.rejected.domains.contains(domain)
     }
 
-    /// All mistakes by file and line, with the lines that they are in.
-    pub(crate) fn finish(mut self, sources: &[Source]) -> (Vec<Diagnostic>, Spoilt) {
+    /// All findings by file and line, with the lines that they are in.
+    pub(crate) fn finish(mut self, sources: &[Source]) -> (Vec<Diagnostic>, Rejected) {
         self.list.sort_by_key(|finding| {
             let mark = finding.mark;
             (mark.file, mark.line, mark.column)
@@ -265,25 +267,25 @@ impl Findings {
         let mut diagnostics: Vec<Diagnostic> = self
             .list
             .into_iter()
-            .map(|finding| finding.shown(sources, &mut lines))
+            .map(|finding| finding.into_diagnostic(sources, &mut lines))
             .collect();
         if let (Some(last), 1..) = (diagnostics.last().cloned(), omitted) {
             diagnostics.push(Diagnostic {
                 severity: Severity::Error,
                 code: "too-many-mistakes",
-                message: format!("{omitted} more mistakes are not shown"),
-                help: Some("mend these first".to_owned()),
+                message: format!("{omitted} more errors are not shown"),
+                help: Some("fix these first".to_owned()),
                 ..last
             });
         }
-        (diagnostics, self.spoilt)
+        (diagnostics, self.rejected)
     }
 }
 
 // === impl Finding ===
 
 impl Finding {
-    fn shown<'s>(self, sources: &'s [Source], lines: &mut Lines<'s>) -> Diagnostic {
+    fn into_diagnostic<'s>(self, sources: &'s [Source], lines: &mut Lines<'s>) -> Diagnostic {
         let source = &sources[self.mark.file];
         let line = usize::try_from(self.mark.line).unwrap_or(usize::MAX);
         let text = lines.line(self.mark.file, source, line);
@@ -302,7 +304,7 @@ impl Finding {
     }
 }
 
-/// The lines of the file that was last asked for.
+/// The lines of the most recently used file.
 #[derive(Default)]
 struct Lines<'s> {
     file: Option<usize>,
@@ -336,8 +338,8 @@ fn split_lines(text: &[u8]) -> Vec<&[u8]> {
     lines
 }
 
-/// A file's own words in a message: in backquotes, shortened, without control characters.
-pub(crate) fn quoted(text: &str) -> String {
+/// Quotes a file's text in a message: in backquotes, shortened, without control characters.
+pub(crate) fn quote(text: &str) -> String {
     let mut quoted = String::from("`");
     for (at, character) in text.chars().enumerate() {
         if at == QUOTED_MAX {

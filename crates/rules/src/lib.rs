@@ -1,9 +1,8 @@
 //! Tollgate's rules: YAML text in, charges out.
 //!
 //! Reads the rule files of Envoy's ratelimit service unchanged, with more algorithms and windows of
-//! any length; reports every mistake in them with its place and what to do; and finds, for a
-//! request, the limits that it meets and the keys that they count.
-//!
+//! any length; reports every error in them with its position and what to do; and finds, for a
+//! request, the limits that apply and the keys that they count.
 //! The only crate that knows YAML. Knows nothing about stores, clocks, sockets or protocols.
 //!
 //! # Example
@@ -50,7 +49,7 @@ mod yaml;
 
 mod sharing;
 
-mod place;
+mod section;
 
 mod schema;
 
@@ -70,6 +69,8 @@ mod domain;
 
 mod build;
 
+mod options;
+
 mod rule_set;
 
 mod reload;
@@ -85,12 +86,13 @@ mod view;
 mod settings;
 
 pub use attempt::Attempt;
-pub use diagnostic::{Diagnostic, Severity, escaped};
+pub use diagnostic::{Diagnostic, Severity, escape};
 pub use findings::DIAGNOSTICS_MAX;
+pub use options::Options;
 pub use parse::RULES_MAX;
-pub use reload::{Changed, Changes, REMEMBERED_MAX};
+pub use reload::{Changed, Changes, REMOVED_RULES_MAX};
 pub use resolve::Resolved;
-pub use rule_set::{Loaded, Options, RuleSet};
+pub use rule_set::{Loaded, RuleSet};
 pub use schema::schema;
 pub use settings::{Settings, settings};
 pub use source::{FILE_BYTES_MAX, FILES_MAX, LOAD_BYTES_MAX, ReadError, Source, read_paths};

@@ -1,12 +1,12 @@
-//! Documents into drafts of domains, with every mistake on the way.
+//! Parses documents into drafts of domains and reports every error.
 
 use std::collections::HashMap;
 
 use crate::draft::{DescriptorDraft, DomainDraft, Spanned};
-use crate::findings::{Findings, Mark, quoted};
-use crate::place::Place;
-use crate::rule_set::Options;
+use crate::findings::{Findings, Mark, quote};
+use crate::options::Options;
 use crate::scalar;
+use crate::section::Section;
 use crate::source::Source;
 use crate::yaml::{Body, Document, Documents, Node};
 
@@ -26,7 +26,7 @@ const TEXT_BYTES_MAX: usize = 4096;
 const PATHS_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Reads all documents of all files.
-pub(crate) fn parsed(
+pub(crate) fn parse_sources(
     sources: &[Source],
     options: &Options,
     findings: &mut Findings,
@@ -38,20 +38,20 @@ pub(crate) fn parsed(
         paths_bytes: 0,
     };
     let mut drafts: Vec<DomainDraft> = Vec::new();
-    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut indexes: HashMap<String, usize> = HashMap::new();
     for (file, source) in sources.iter().enumerate() {
         for draft in reader.file(source, file) {
-            match places.get(&draft.name.value) {
-                // Only checked, for its mistakes.
+            match indexes.get(&draft.name.value) {
+                // Only checked for errors.
                 _ if draft.is_nameless() => drafts.push(draft),
                 None => {
-                    places.insert(draft.name.value.clone(), drafts.len());
+                    indexes.insert(draft.name.value.clone(), drafts.len());
                     drafts.push(draft);
                 }
                 Some(first) if options.merge_domains => {
                     reader.join(&mut drafts[*first], draft);
                 }
-                Some(first) => reader.twice(&drafts[*first], &draft),
+                Some(first) => reader.report_duplicate_domain(&drafts[*first], &draft),
             }
         }
     }
@@ -62,7 +62,7 @@ pub(crate) fn parsed(
 /// Walks trees and collects what is wrong in them.
 struct Reader<'f> {
     findings: &'f mut Findings,
-    /// Descriptors so far.
+    /// Descriptors read so far.
     descriptors: usize,
     /// Keys and values from the top to the present descriptor.
     path_bytes: usize,
@@ -73,6 +73,7 @@ struct Reader<'f> {
 // === impl Reader ===
 
 impl Reader<'_> {
+    /// Reads all documents of a file.
     fn file(&mut self, source: &Source, file: usize) -> Vec<DomainDraft> {
         self.findings.enter(None);
         let documents = Documents::read(source, file, self.findings);
@@ -86,7 +87,7 @@ impl Reader<'_> {
             let help = "begin with `domain: NAME`, or remove the file";
             self.findings
                 .error(Mark::top(file), "empty-file", message, help);
-            self.findings.spoil_file(&source.name);
+            self.findings.reject_file(&source.name);
         }
         let list = documents.list.iter();
         list.filter(|document| !document.root.is_null())
@@ -97,35 +98,36 @@ impl Reader<'_> {
     fn document(&mut self, document: &Document, file: &str) -> Option<DomainDraft> {
         let before = self.findings.mark();
         self.findings.enter(None);
-        let name = named(&document.root);
+        let name = domain_name(&document.root);
         self.findings.enter(name);
         if let Some(name) = name {
-            self.findings.belong(document.mistakes, name);
+            self.findings.belong(document.range, name);
         }
         let draft = self.domain(&document.root, file);
-        let errors = self.findings.since(before).any() || document.mistakes.any();
+        let errors = self.findings.since(before).any() || document.range.any();
         if name.is_none() && errors {
-            self.findings.spoil_file(file);
+            self.findings.reject_file(file);
         }
         draft
     }
 
+    /// Reads a document; `None` if it is no map.
     fn domain(&mut self, root: &Node, file: &str) -> Option<DomainDraft> {
-        let table = Table::read(root, Place::Domain, self.findings)?;
+        let table = Table::read(root, Section::Domain, self.findings)?;
         let node = table.get("domain");
         let name = node.and_then(|node| scalar::text(node, "domain", self.findings));
-        let is_told = table.misspells("domain") || (node.is_some() && name.is_none());
+        let is_reported = table.misspells("domain") || (node.is_some() && name.is_none());
         let charge_denied = self.charge_denied(&table);
         let sharing = self.sharing(&table);
         let descriptors = self.descriptors(table.get("descriptors"));
         let name = name.filter(|name| !name.value.is_empty());
-        if name.is_none() && !is_told {
+        if name.is_none() && !is_reported {
             let message = "a document needs a domain (config file cannot have empty domain)";
-            let help = "begin with `domain: NAME`, the name that requests ask for";
+            let help = "begin with `domain: NAME`, the domain of the requests";
             self.findings
                 .error(table.mark(), "missing-domain", message.to_owned(), help);
         }
-        // Without a name it is no domain, and its other mistakes are still worth knowing.
+        // Without a name it is no domain, but its other errors are still worth reporting.
         let nameless = || Spanned {
             value: String::new(),
             mark: table.mark(),
@@ -169,7 +171,7 @@ impl Reader<'_> {
             let is_map = matches!(item.body, Body::Map(_));
             if !is_map {
                 let what = match item.scalar() {
-                    Some(scalar) => quoted(&scalar.text),
+                    Some(scalar) => quote(&scalar.text),
                     None => item.kind().to_owned(),
                 };
                 let message =
@@ -194,12 +196,13 @@ impl Reader<'_> {
         join_levels(&mut into.descriptors, draft.descriptors, self.findings);
     }
 
-    fn twice(&mut self, first: &DomainDraft, second: &DomainDraft) {
+    fn report_duplicate_domain(&mut self, first: &DomainDraft, second: &DomainDraft) {
         self.findings.enter(Some(&second.name.value));
         let message = format!(
             "duplicate domain {} in config file; the first is {}",
-            quoted(&second.name.value),
-            self.findings.place(first.name.mark, second.name.mark)
+            quote(&second.name.value),
+            self.findings
+                .describe_position(first.name.mark, second.name.mark)
         );
         let help = "put all of its descriptors in one document, or allow merging of domains";
         self.findings
@@ -207,8 +210,8 @@ impl Reader<'_> {
     }
 }
 
-/// The domain that a document says it is, before anything is checked.
-fn named(root: &Node) -> Option<&str> {
+/// The name of a document's domain, before anything is checked.
+fn domain_name(root: &Node) -> Option<&str> {
     let Body::Map(entries) = &root.body else {
         return None;
     };
@@ -218,13 +221,14 @@ fn named(root: &Node) -> Option<&str> {
     (!name.is_empty() && !value.is_null()).then_some(name)
 }
 
-/// The keys and values that stand beside each other.
+/// The keys and values of one level.
 #[derive(Default)]
 struct Siblings(HashMap<(String, Option<String>), Mark>);
 
 // === impl Siblings ===
 
 impl Siblings {
+    /// Adds a descriptor, or reports that its key and value exist already.
     fn add(&mut self, draft: &DescriptorDraft, findings: &mut Findings) {
         let value = draft.value.as_ref().map(|value| value.value.clone());
         let pair = (draft.key.value.clone(), value);
@@ -235,11 +239,11 @@ impl Siblings {
                 .map_or(String::new(), |value| format!("_{value}"));
             let message = format!(
                 "duplicate descriptor composite key {}; the first is {}",
-                quoted(&format!("{key}{value}")),
-                findings.place(*first, draft.key.mark)
+                quote(&format!("{key}{value}")),
+                findings.describe_position(*first, draft.key.mark)
             );
-            let help = "a request could only meet one of them: to apply both, use a second key and \
-                        send both descriptors";
+            let help = "only one of them can apply to a request: to apply both, use a second key \
+                        and send both descriptors";
             findings.error(draft.key.mark, "duplicate-descriptor", message, help);
             return;
         }
@@ -247,7 +251,7 @@ impl Siblings {
     }
 }
 
-/// Adds descriptors of another document. The same key and value twice is a mistake, as within one.
+/// Adds descriptors of another document. The same key and value twice is an error, as within one.
 fn join_levels(
     into: &mut Vec<DescriptorDraft>,
     added: Vec<DescriptorDraft>,

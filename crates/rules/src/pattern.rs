@@ -2,24 +2,24 @@
 
 use memchr::memmem;
 
-/// A value in which each `*` stands for any bytes, none included. Case counts.
+/// A value in which each `*` matches any bytes, also none. Case-sensitive.
 ///
 /// Matching takes no memory, and time in proportion to the value and the pattern: their lengths are
 /// added, not multiplied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
-    /// What stands before the first star.
+    /// The text before the first star.
     head: Box<[u8]>,
-    /// What stands between stars; nothing empty.
+    /// The texts between stars; none is empty.
     middle: Box<[Box<[u8]>]>,
-    /// What stands behind the last star.
+    /// The text after the last star.
     tail: Box<[u8]>,
 }
 
 // === impl Pattern ===
 
 impl Pattern {
-    /// The pattern of `text`; `None` if there is no star in it.
+    /// The pattern of `text`; `None` if it contains no star.
     pub(crate) fn new(text: &str) -> Option<Pattern> {
         let (head, rest) = text.split_once('*')?;
         let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
@@ -39,7 +39,7 @@ impl Pattern {
         let Some(mut rest) = rest.strip_suffix(&*self.tail) else {
             return false;
         };
-        // The first place where a part fits leaves the most for the parts behind it.
+        // The first position where a part fits leaves the most for the parts after it.
         for part in &self.middle {
             let Some(at) = memmem::find(rest, part) else {
                 return false;
@@ -49,7 +49,7 @@ impl Pattern {
         true
     }
 
-    /// Whether every value that the pattern written as `other` means is one of those meant here.
+    /// Whether this pattern matches every value that the pattern written as `other` matches.
     ///
     /// A star in `other` is taken as a character that only a star can match, so a yes is sure.
     pub(crate) fn covers(&self, other: &str) -> bool {

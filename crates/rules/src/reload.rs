@@ -1,4 +1,4 @@
-//! New rules take over from old ones without losing what was consumed.
+//! Reload: new rules replace old ones and keep what was consumed.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -6,23 +6,23 @@ use std::sync::Arc;
 use tollgate_core::{Limit, LimitHistory, RuleName};
 
 use crate::domain::{Domain, Rule, RuleLimit};
-use crate::findings::Spoilt;
+use crate::findings::Rejected;
 use crate::rule_set::{Loaded, RuleSet};
 
-/// The most removed rules that are remembered, so that one that comes back with another limit
-/// converts what its keys have consumed.
-pub const REMEMBERED_MAX: usize = 10_000;
+/// The most removed rules whose limits are stored, so that a rule that comes back with another
+/// limit migrates what its keys have consumed.
+pub const REMOVED_RULES_MAX: usize = 10_000;
 
 /// What a reload changed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
     /// Rules with another limit than before.
     pub changed: Vec<Changed>,
-    /// Domains that stay as they were, because what would replace them has mistakes.
+    /// Domains that stay as they were, because the new version has errors.
     pub kept: Vec<String>,
-    /// Domains that were not there before.
+    /// New domains.
     pub added: Vec<String>,
-    /// Domains that are gone.
+    /// Removed domains.
     pub removed: Vec<String>,
 }
 
@@ -37,13 +37,13 @@ pub struct Changed {
     pub to: Limit,
 }
 
-/// Rules that were there once, by identity, oldest first.
+/// Removed rules, by identity, oldest first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Removed(VecDeque<(Arc<[u8]>, Former)>);
+pub(crate) struct Removed(VecDeque<(Arc<[u8]>, FormerLimit)>);
 
-/// What a rule was the last time that it was there.
+/// The last limit of a removed rule.
 #[derive(Clone, Debug)]
-struct Former {
+struct FormerLimit {
     limit: Limit,
     history: LimitHistory,
 }
@@ -53,12 +53,12 @@ struct Former {
 impl Loaded {
     /// The rules that follow `previous`: at once, or not at all for each domain.
     ///
-    /// A domain with mistakes stays as it was. A rule with the same domain, keys and values as one
-    /// before is the same rule: with the same limit it keeps its keys' exact state, with another
-    /// one it keeps what they consumed ([`tollgate_core::LimitHistory`]).
+    /// A domain with errors stays as it was. A rule with the same domain, keys and values as before
+    /// is the same rule: with the same limit it keeps its keys' exact state, with another one it
+    /// keeps what they consumed ([`tollgate_core::LimitHistory`]).
     pub fn succeed(self, previous: &RuleSet) -> (RuleSet, Changes) {
         let mut changes = Changes::default();
-        let old = Formers::of(previous);
+        let old = FormerLimits::of(previous);
         let mut domains: BTreeMap<Arc<str>, Arc<Domain>> = BTreeMap::new();
         for (name, domain) in self.rules.domains.iter() {
             if !previous.domains.contains_key(name) {
@@ -66,13 +66,13 @@ impl Loaded {
             }
             let mut domain = Domain::clone(domain);
             for rule in &mut domain.rules {
-                changes.changed.extend(old.hand_over(rule));
+                changes.changed.extend(old.migrate(rule));
             }
             domains.insert(Arc::clone(name), Arc::new(domain));
         }
         for (name, domain) in previous.domains.iter() {
             let is_missing = !domains.contains_key(name);
-            if self.spoilt.keeps(domain, is_missing) {
+            if self.rejected.keeps(domain, is_missing) {
                 changes.kept.push(name.to_string());
                 changes
                     .changed
@@ -91,47 +91,47 @@ impl Loaded {
     }
 }
 
-// === impl Spoilt ===
+// === impl Rejected ===
 
-impl Spoilt {
-    /// Whether what was read may lack a part of this domain: it has a mistake; it stood in a file
-    /// of which not even the domains could be read; or it is missing, and there is a file that
-    /// could not be read to its end, in which it may stand now.
+impl Rejected {
+    /// Whether the new version of this domain may be incomplete: it has an error; it was in a file
+    /// of which not even the domains could be read; or it is missing, and a file that may contain
+    /// it could not be read to its end.
     fn keeps(&self, domain: &Domain, is_missing: bool) -> bool {
         self.domains.contains(&*domain.name)
             || domain.files.iter().any(|file| self.files.contains(file))
-            || (is_missing && self.cut)
+            || (is_missing && self.is_incomplete)
     }
 }
 
-/// All rules that are there or were there, by identity.
-struct Formers<'r>(HashMap<&'r [u8], (&'r Limit, &'r LimitHistory)>);
+/// The limits of all rules in effect or removed, by identity.
+struct FormerLimits<'r>(HashMap<&'r [u8], (&'r Limit, &'r LimitHistory)>);
 
-// === impl Formers ===
+// === impl FormerLimits ===
 
-impl<'r> Formers<'r> {
-    fn of(rules: &'r RuleSet) -> Formers<'r> {
+impl<'r> FormerLimits<'r> {
+    fn of(rules: &'r RuleSet) -> FormerLimits<'r> {
         let removed = rules.removed.0.iter();
-        let mut formers: HashMap<_, _> = removed
+        let mut limits: HashMap<_, _> = removed
             .map(|(identity, former)| (&**identity, (&former.limit, &former.history)))
             .collect();
         for rule in limited(rules.domains.values()) {
-            formers.insert(&rule.0.identity, (rule.1, rule.2));
+            limits.insert(&rule.0.identity, (rule.1, rule.2));
         }
-        Formers(formers)
+        FormerLimits(limits)
     }
 
-    /// Gives a rule its past, and says if its limit has changed.
-    fn hand_over(&self, rule: &mut Rule) -> Option<Changed> {
-        let (former, former_past) = *self.0.get(&*rule.identity)?;
+    /// Sets a rule's history, and returns the change if its limit has changed.
+    fn migrate(&self, rule: &mut Rule) -> Option<Changed> {
+        let (former, former_history) = *self.0.get(&*rule.identity)?;
         let RuleLimit::Limited { limit, history } = &mut rule.limit else {
             return None;
         };
         if limit == former {
-            *history = former_past.clone();
+            *history = former_history.clone();
             return None;
         }
-        *history = former_past.and(*former);
+        *history = former_history.and(*former);
         Some(Changed {
             rule: Arc::clone(&rule.name),
             from: *former,
@@ -153,14 +153,13 @@ fn limited<'r>(
 // === impl Removed ===
 
 impl Removed {
-    /// What was removed before and what is removed now, less what is there; the oldest are
-    /// forgotten.
+    /// Rules removed earlier or now, without those in effect; the oldest are dropped.
     fn after(previous: &RuleSet, domains: &BTreeMap<Arc<str>, Arc<Domain>>) -> Removed {
         let present: HashSet<&[u8]> = limited(domains.values())
             .map(|(rule, _, _)| &*rule.identity)
             .collect();
         let gone = limited(previous.domains.values()).map(|(rule, limit, history)| {
-            let former = Former {
+            let former = FormerLimit {
                 limit: *limit,
                 history: history.clone(),
             };
@@ -170,7 +169,7 @@ impl Removed {
         let mut removed: VecDeque<_> = removed
             .filter(|(identity, _)| !present.contains(&**identity))
             .collect();
-        while removed.len() > REMEMBERED_MAX {
+        while removed.len() > REMOVED_RULES_MAX {
             removed.pop_front();
         }
         Removed(removed)

@@ -1,4 +1,4 @@
-//! What a request meets: descriptors in, charges out, and the verdict back to descriptors.
+//! Resolves requests: descriptors in, charges out, and the verdict back to descriptors.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,30 +10,30 @@ use tollgate_core::{
 };
 
 use crate::domain::{Domain, Rule, RuleLimit};
-use crate::replaces::replaced;
+use crate::replaces::find_replaced;
 use crate::rule_set::RuleSet;
 
-/// Kinds of keys, with a version: what a key is made of never changes under the same mark.
+/// Kinds of keys, with a version: a change of what a key is made of needs a new version.
 const RULE_KEY: &[u8] = b"rule/1";
 const OVERRIDE_KEY: &[u8] = b"override/1";
 
-/// What a request meets: for each descriptor its rule, if any.
+/// A resolved request: for each descriptor its rule, if any.
 #[derive(Debug)]
-#[must_use = "a request that nobody charges is not limited"]
+#[must_use = "a request that is not charged is not limited"]
 pub struct Resolved<'s> {
     domain: Option<&'s Domain>,
-    /// What the request's protocol says where the rules do not.
+    /// The protocol's default, for rules that do not set it.
     charge_denied: ChargeDenied,
     /// One for each descriptor, in their order.
     parts: Vec<Part<'s>>,
 }
 
-/// What one descriptor meets.
+/// What applies to one descriptor.
 #[derive(Debug)]
 enum Part<'s> {
     /// No rule, or a rule that another one replaces.
     Nothing,
-    /// A rule that admits without counting.
+    /// A rule without a limit.
     Unlimited(&'s Rule),
     /// A rule's limit.
     Limited {
@@ -45,7 +45,7 @@ enum Part<'s> {
         /// Where this counts in metrics, if that depends on the request.
         metric: Option<Box<str>>,
     },
-    /// The limit that the descriptor brings along.
+    /// A limit that is part of the descriptor itself.
     Overridden {
         domain: &'s Domain,
         limit: Limit,
@@ -57,16 +57,15 @@ enum Part<'s> {
 // === impl RuleSet ===
 
 impl RuleSet {
-    /// Finds what each descriptor of `request` meets.
+    /// Finds the rule for each descriptor of `request`.
     ///
-    /// Total: whatever the request holds, this neither fails nor keeps anything.
+    /// Never fails, whatever the request contains, and stores nothing.
     ///
-    /// Of each entry, first a value that is written out is looked for, then values with stars in
-    /// the order of the file, then the key without a value; the other candidates are not tried
-    /// again if the search ends further down. A rule is met only if it stands exactly as deep as
-    /// the descriptor is long. A limit that a descriptor brings along stands in place of the rules'
-    /// own if the domain is known, shared as the domain says; if it is no valid limit, the rules'
-    /// own holds.
+    /// Each entry is looked up first among exact values, then among values with stars in the order
+    /// of the file, then as a key without a value; there is no backtracking if the search ends
+    /// further down. A rule applies only if it is exactly as deep as the descriptor is long. A
+    /// limit that is part of a descriptor replaces the rule's own if the domain is known, and is
+    /// shared as the domain says; if it is invalid, the rule's own limit applies.
     pub fn resolve<'s, H: KeyHasher>(&'s self, request: &Request<'_>, hasher: &H) -> Resolved<'s> {
         let Some(domain) = request.domain_name().and_then(|name| self.domain(name)) else {
             let parts = request.descriptors.iter().map(|_| Part::Nothing).collect();
@@ -80,8 +79,8 @@ impl RuleSet {
             let cost = descriptor.cost.unwrap_or(request.cost);
             let overridden = descriptor
                 .limit
-                .and_then(|limit| overridden(domain, descriptor, limit, cost, hasher));
-            overridden.unwrap_or_else(|| matched(domain, descriptor, cost, hasher))
+                .and_then(|limit| resolve_override(domain, descriptor, limit, cost, hasher));
+            overridden.unwrap_or_else(|| match_descriptor(domain, descriptor, cost, hasher))
         });
         let mut resolved = Resolved {
             domain: Some(domain),
@@ -93,7 +92,8 @@ impl RuleSet {
     }
 }
 
-fn matched<'s, H: KeyHasher>(
+/// Finds the rule for a descriptor, and the key that the rule counts.
+fn match_descriptor<'s, H: KeyHasher>(
     domain: &'s Domain,
     descriptor: &Descriptor<'_>,
     cost: Cost,
@@ -116,7 +116,7 @@ fn matched<'s, H: KeyHasher>(
     let values = steps
         .filter(|(step, _)| step.distinguishes)
         .map(|(_, entry)| entry.value);
-    // The identity fixes how many values follow, and the borders between parts count.
+    // The identity fixes how many values follow, and the boundaries between parts count.
     let parts = [RULE_KEY, &rule.identity].into_iter().chain(values);
     Part::Limited {
         rule,
@@ -128,7 +128,8 @@ fn matched<'s, H: KeyHasher>(
     }
 }
 
-fn overridden<'s, H: KeyHasher>(
+/// The limit that is part of a descriptor; `None` if it is invalid.
+fn resolve_override<'s, H: KeyHasher>(
     domain: &'s Domain,
     descriptor: &Descriptor<'_>,
     wanted: Override,
@@ -140,8 +141,8 @@ fn overridden<'s, H: KeyHasher>(
     }
     let limit = Limit::fixed_window(wanted.count, wanted.window).ok()?;
     let window = wanted.window.as_nanos();
-    // Stores lay out a counter by whether it may exceed the window's nanoseconds. N may differ from
-    // one request to the next on the same counter, so the two kinds are kept apart.
+    // The layout of a counter depends on whether it may exceed the window's nanoseconds. N may
+    // differ from one request to the next on the same counter, so the two layouts have two keys.
     let is_dense = u64::from(limit.capacity()) >= window;
     let (window, density) = (window.to_be_bytes(), [u8::from(is_dense)]);
     let names = descriptor
@@ -160,12 +161,12 @@ fn overridden<'s, H: KeyHasher>(
 // === impl Resolved ===
 
 impl<'s> Resolved<'s> {
-    /// Whether the request's domain has rules. Its name is the client's: do not keep it.
+    /// Whether the request's domain has rules. If not, its name is the client's: do not store it.
     pub fn domain_known(&self) -> bool {
         self.domain.is_some()
     }
 
-    /// What the store is to decide, in the order of the descriptors.
+    /// The charges for the store to decide on, in the order of the descriptors.
     pub fn charges(&self) -> Vec<Charge<'_>> {
         let charges = self.parts.iter();
         let charges = charges.filter_map(|part| part.charge(self.charge_denied));
@@ -187,7 +188,7 @@ impl<'s> Resolved<'s> {
                     charged.push(index);
                     decisions
                         .next()
-                        .and_then(|decision| part.judged(*decision))
+                        .and_then(|decision| part.limited(*decision))
                         .map_or(Status::NoLimit, Status::Limited)
                 }
             });
@@ -204,11 +205,11 @@ impl<'s> Resolved<'s> {
         }
     }
 
-    /// Where the descriptor at `index` counts in metrics, below its domain: [`RuleName::path`], or
-    /// with the request's values if `detailed_metric` or `value_to_metric` ask for them. `None` if
-    /// it meets no rule.
+    /// The metric path of the descriptor at `index`, below its domain: [`RuleName::path`], or with
+    /// the request's values if `detailed_metric` or `value_to_metric` is set. `None` if no rule
+    /// applies to it.
     ///
-    /// Whoever keeps metrics bounds their number: values are the clients'.
+    /// The caller must bound the number of metrics: clients choose the values.
     pub fn metric(&self, index: usize) -> Option<&str> {
         match self.parts.get(index)? {
             Part::Nothing => None,
@@ -220,8 +221,8 @@ impl<'s> Resolved<'s> {
         }
     }
 
-    /// The metadata of the rules that say yes, merged: maps are merged deeply, of other values the
-    /// first stays. `None` if none of them has any.
+    /// The metadata of the rules that allow the request, merged: maps are merged deeply, of other
+    /// values the first wins. `None` if no such rule has metadata.
     pub fn metadata(&self, answer: &Answer) -> Option<Map<String, Value>> {
         let mut merged: Option<Map<String, Value>> = None;
         for (part, status) in self.parts.iter().zip(&answer.statuses) {
@@ -240,7 +241,7 @@ impl<'s> Resolved<'s> {
             return;
         }
         let rules: Vec<Option<&Rule>> = self.parts.iter().map(Part::rule).collect();
-        for index in replaced(&rules) {
+        for index in find_replaced(&rules) {
             self.parts[index] = Part::Nothing;
         }
     }
@@ -256,7 +257,8 @@ impl<'s> Part<'s> {
         }
     }
 
-    fn charge(&self, unsaid: ChargeDenied) -> Option<Charge<'_>> {
+    /// The charge for this part, if it is limited.
+    fn charge(&self, default: ChargeDenied) -> Option<Charge<'_>> {
         match self {
             Part::Nothing | Part::Unlimited(_) => None,
             Part::Limited {
@@ -269,7 +271,7 @@ impl<'s> Part<'s> {
             } => Some(Charge {
                 history,
                 enforcement: rule.enforcement,
-                on_denial: rule.charge_denied.unwrap_or(unsaid).on_denial(*cost),
+                on_denial: rule.charge_denied.unwrap_or(default).on_denial(*cost),
                 sharing: rule.sharing,
                 ..Charge::new(*key, limit, *cost)
             }),
@@ -279,14 +281,14 @@ impl<'s> Part<'s> {
                 key,
                 cost,
             } => Some(Charge {
-                on_denial: domain.charge_denied.unwrap_or(unsaid).on_denial(*cost),
+                on_denial: domain.charge_denied.unwrap_or(default).on_denial(*cost),
                 sharing: domain.sharing,
                 ..Charge::new(*key, limit, *cost)
             }),
         }
     }
 
-    fn judged(&self, decision: tollgate_core::Decision) -> Option<Limited> {
+    fn limited(&self, decision: tollgate_core::Decision) -> Option<Limited> {
         let (rule, limit, enforcement): (&Arc<RuleName>, Limit, Enforcement) = match self {
             Part::Nothing | Part::Unlimited(_) => return None,
             Part::Limited { rule, limit, .. } => (&rule.name, **limit, rule.enforcement),
@@ -303,7 +305,7 @@ impl<'s> Part<'s> {
     }
 }
 
-/// Adds what is missing in `into`.
+/// Adds entries that are missing in `into`.
 fn merge(into: &mut Map<String, Value>, from: &Map<String, Value>) {
     for (key, value) in from {
         match (into.get_mut(key), value) {

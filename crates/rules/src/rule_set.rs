@@ -1,72 +1,62 @@
-//! All rules that are in force.
+//! All rules in effect.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tollgate_core::{Limit, Sharing};
+use tollgate_core::Limit;
 
-use crate::build::built;
-use crate::check::{check_fit, checked};
+use crate::build::build_domain;
+use crate::check::{check_domain, check_fit};
 use crate::diagnostic::Diagnostic;
 use crate::domain::Domain;
-use crate::findings::{Findings, Spoilt};
-use crate::parse::parsed;
+use crate::findings::{Findings, Rejected};
+use crate::options::Options;
+use crate::parse::parse_sources;
 use crate::reload::Removed;
 use crate::source::Source;
-
-/// How files are read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Several documents may add descriptors to one domain. Otherwise a domain that is there twice
-    /// is a mistake.
-    pub merge_domains: bool,
-    /// How nodes share a limit, as far as neither its rule nor its domain says so.
-    pub sharing: Sharing,
-}
 
 /// The rules of any number of domains. Cloning is cheap.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     pub(crate) domains: Arc<BTreeMap<Arc<str>, Arc<Domain>>>,
-    /// Rules that were there once.
+    /// Rules that were removed.
     pub(crate) removed: Arc<Removed>,
 }
 
 /// What came of reading files.
 #[derive(Clone, Debug)]
-#[must_use = "rules that nobody takes over limit nothing"]
+#[must_use = "rules that are not put into effect limit nothing"]
 pub struct Loaded {
     /// The domains without an error.
     pub rules: RuleSet,
-    /// Every mistake of all files, by file and line.
+    /// All diagnostics of all files, by file and line.
     pub diagnostics: Vec<Diagnostic>,
-    pub(crate) spoilt: Spoilt,
+    pub(crate) rejected: Rejected,
 }
 
 // === impl RuleSet ===
 
 impl RuleSet {
-    /// Reads rules, and reports every mistake in them.
+    /// Reads rules and reports every error in them.
     ///
-    /// A domain with an error in it is left out; the others are there. What follows, the caller
-    /// decides: a check fails, a first start may refuse, a reload keeps the old domain
-    /// ([`Loaded::succeed`]).
+    /// A domain with an error is left out; the others are loaded. The caller decides what follows:
+    /// a check fails, a first start may fail, a reload keeps the old domain ([`Loaded::succeed`]).
     pub fn parse(sources: &[Source], options: &Options) -> Loaded {
         RuleSet::parse_for(sources, options, &|_, _| None)
     }
 
-    /// The same for stores that cannot keep every limit. `unfit` is asked with a domain's name and
-    /// each of its limits, and says why its store cannot keep it; that is an error of the limit.
+    /// As [`RuleSet::parse`], for stores that cannot keep every limit. `unfit` gets a domain's name
+    /// and each of its limits, and returns why its store cannot keep it, which is then an error.
     pub fn parse_for(
         sources: &[Source],
         options: &Options,
         unfit: &dyn Fn(&str, &Limit) -> Option<String>,
     ) -> Loaded {
         let mut findings = Findings::of(sources);
-        let drafts = parsed(sources, options, &mut findings);
+        let drafts = parse_sources(sources, options, &mut findings);
         for draft in &drafts {
             findings.enter((!draft.is_nameless()).then_some(&draft.name.value));
-            checked(draft, options.sharing, &mut findings);
+            check_domain(draft, options.sharing, &mut findings);
             check_fit(
                 &draft.descriptors,
                 &|limit| unfit(&draft.name.value, limit),
@@ -75,11 +65,11 @@ impl RuleSet {
         }
         let good = drafts
             .iter()
-            .filter(|draft| !draft.is_nameless() && !findings.is_spoilt(&draft.name.value));
+            .filter(|draft| !draft.is_nameless() && !findings.is_rejected(&draft.name.value));
         let names = sources.iter().map(|source| Arc::from(&*source.name));
         let files: Vec<Arc<str>> = names.collect();
         let domains = good.map(|draft| {
-            let domain = built(draft, options.sharing, &files);
+            let domain = build_domain(draft, options.sharing, &files);
             let name = Arc::clone(&domain.name);
             (name, Arc::new(domain))
         });
@@ -87,11 +77,11 @@ impl RuleSet {
             domains: Arc::new(domains.collect()),
             removed: Arc::default(),
         };
-        let (diagnostics, spoilt) = findings.finish(sources);
+        let (diagnostics, rejected) = findings.finish(sources);
         Loaded {
             rules,
             diagnostics,
-            spoilt,
+            rejected,
         }
     }
 
@@ -100,7 +90,7 @@ impl RuleSet {
         self.domains.keys().map(|name| &**name)
     }
 
-    /// Whether there is no domain.
+    /// Whether there are no domains.
     pub fn is_empty(&self) -> bool {
         self.domains.is_empty()
     }

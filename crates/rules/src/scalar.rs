@@ -16,7 +16,7 @@ pub(crate) fn text(node: &Node, key: &str, findings: &mut Findings) -> Option<Sp
     if scalar.looks() == Looks::Float {
         let message = format!(
             "`{key}` takes text, and {} is a number with a point (error checking config)",
-            findings.quoted(&scalar.text)
+            findings.quote(&scalar.text)
         );
         let help = format!(
             "put it in quotes: `{key}: \"{}\"`",
@@ -31,14 +31,17 @@ pub(crate) fn text(node: &Node, key: &str, findings: &mut Findings) -> Option<Sp
     })
 }
 
-/// `true` or `false`; also in the other words that YAML 1.1 and with it Envoy's service know.
+/// `true` or `false`; also the words of YAML 1.1, which Envoy's service accepts.
 pub(crate) fn flag(node: &Node, key: &str, findings: &mut Findings) -> Option<bool> {
     if let Some(Looks::Flag(flag)) = node.scalar().map(Scalar::looks) {
         return Some(flag);
     }
-    if let Some((scalar, flag)) = node.scalar().and_then(|text| Some((text, old_flag(text)?))) {
-        let message = format!("{} is read as `{flag}`", findings.quoted(&scalar.text));
-        let help = format!("write `{key}: {flag}`: newer YAML takes other words for text");
+    if let Some((scalar, flag)) = node
+        .scalar()
+        .and_then(|text| Some((text, yaml_1_1_flag(text)?)))
+    {
+        let message = format!("{} is read as `{flag}`", findings.quote(&scalar.text));
+        let help = format!("write `{key}: {flag}`: in YAML 1.2 other words are text");
         findings.warning(node.mark, "flag-word", message, help);
         return Some(flag);
     }
@@ -51,7 +54,7 @@ pub(crate) fn flag(node: &Node, key: &str, findings: &mut Findings) -> Option<bo
             let message = if is_flag {
                 format!("`\"{}\"` is quoted text, not a boolean", scalar.text)
             } else {
-                let shown = findings.quoted(&scalar.text);
+                let shown = findings.quote(&scalar.text);
                 format!("{shown} is neither `true` nor `false`")
             };
             (message, format!("write `{key}: {meant}`, without quotes"))
@@ -67,13 +70,14 @@ pub(crate) fn flag(node: &Node, key: &str, findings: &mut Findings) -> Option<bo
 
 /// Whether [`flag`] takes it.
 pub(crate) fn is_flag(node: &Node) -> bool {
-    let is_flag =
-        |scalar: &Scalar| matches!(scalar.looks(), Looks::Flag(_)) || old_flag(scalar).is_some();
+    let is_flag = |scalar: &Scalar| {
+        matches!(scalar.looks(), Looks::Flag(_)) || yaml_1_1_flag(scalar).is_some()
+    };
     node.scalar().is_some_and(is_flag)
 }
 
 /// The flags of YAML 1.1 that YAML 1.2 no longer knows.
-fn old_flag(scalar: &Scalar) -> Option<bool> {
+fn yaml_1_1_flag(scalar: &Scalar) -> Option<bool> {
     match scalar.text.as_str() {
         _ if !scalar.plain => None,
         "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),
@@ -93,10 +97,10 @@ pub(crate) fn count(
         Some(Ok(number)) => return Some(number),
         Some(Err(wrong)) => {
             let text = node.scalar().map_or("", |scalar| &scalar.text);
-            let (why, help) = wrong.shown(key, &findings.short(text), min, max);
+            let (why, help) = wrong.describe(key, &findings.short(text), min, max);
             (
                 wrong.code(),
-                format!("{} {why}", findings.quoted(text)),
+                format!("{} {why}", findings.quote(text)),
                 help,
             )
         }
@@ -151,7 +155,7 @@ fn whole(text: &str) -> Result<u128, Wrong> {
         Some("0x") => (&digits[2..], 16),
         Some("0o") => (&digits[2..], 8),
         Some("0b") => (&digits[2..], 2),
-        // YAML 1.1 says octal, YAML 1.2 says decimal.
+        // Octal in YAML 1.1, decimal in YAML 1.2.
         Some(start) if start.starts_with('0') => return Err(Wrong::Octal),
         _ => (&*digits, 10),
     };
@@ -168,7 +172,8 @@ impl Wrong {
         }
     }
 
-    fn shown(&self, key: &str, text: &str, min: u32, max: u32) -> (String, String) {
+    /// What is wrong, to follow the text itself, and what to write instead.
+    fn describe(&self, key: &str, text: &str, min: u32, max: u32) -> (String, String) {
         let range = format!("write a whole number from {min} to {max}");
         let (why, help) = match self {
             Wrong::Quoted => ("is text", format!("leave out the quotes: `{key}: {text}`")),
@@ -180,7 +185,7 @@ impl Wrong {
                     .to_owned(),
             ),
             Wrong::Octal => (
-                "begins with a 0, which some read as octal",
+                "begins with a 0, which some parsers read as octal",
                 "leave out the leading 0".to_owned(),
             ),
             Wrong::OutOfRange => return (format!("is outside {min} to {max}"), range),

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::place::{
-    ALGORITHMS, BELONGS, CHARGE_DENIED, Form, NOT_IF_UNLIMITED, PLACES, Place, UNITS,
+use crate::section::{
+    ALGORITHMS, BELONGS, CHARGE_DENIED, Form, NOT_IF_UNLIMITED, SECTIONS, Section, UNITS,
 };
 
 /// A short unit, as in `15m`.
@@ -17,20 +17,23 @@ const WINDOW: &str = "([0-9]+(ns|us|ms|s|m|h|d|w))+";
 /// and what it takes, and on which parameter goes with which algorithm. What a schema cannot say
 /// (wildcards, duplicates, which rates an algorithm can keep) the parser alone knows.
 pub fn schema() -> Value {
-    let places = PLACES.into_iter();
+    let places = SECTIONS.into_iter();
     let defs: Map<String, Value> = places
-        .map(|place| (name(place).to_owned(), map(place)))
+        .map(|section| (name(section).to_owned(), map(section)))
         .collect();
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Tollgate rules",
-        "$ref": format!("#/$defs/{}", name(Place::Domain)),
+        "$ref": format!("#/$defs/{}", name(Section::Domain)),
         "$defs": defs,
     })
 }
 
-fn map(place: Place) -> Value {
-    let fields = place.fields().filter(|field| field.form != Form::Reserved);
+/// The schema of a section's map.
+fn map(section: Section) -> Value {
+    let fields = section
+        .fields()
+        .filter(|field| field.form != Form::Reserved);
     let properties: Map<String, Value> = fields
         .map(|field| {
             let mut value = form(field.form);
@@ -43,17 +46,17 @@ fn map(place: Place) -> Value {
         "properties": properties,
         "additionalProperties": false,
     });
-    match place {
-        Place::Domain => map["required"] = json!(["domain"]),
-        Place::Descriptor => map["required"] = json!(["key"]),
-        Place::Replaces => map["required"] = json!(["name"]),
-        Place::RateLimit => rate_limit(&mut map),
+    match section {
+        Section::Domain => map["required"] = json!(["domain"]),
+        Section::Descriptor => map["required"] = json!(["key"]),
+        Section::Replaces => map["required"] = json!(["name"]),
+        Section::RateLimit => rate_limit(&mut map),
     }
     map
 }
 
 /// What goes with what in a `rate_limit`. Conditions in place of alternatives, so that an editor
-/// names the one key that is wrong and not every alternative that does not hold.
+/// names the one key that is wrong, and not every alternative that does not apply.
 fn rate_limit(map: &mut Value) {
     map["if"] = json!({
         "required": ["unlimited"],
@@ -77,7 +80,7 @@ fn rate_limit(map: &mut Value) {
     map["else"]["dependentSchemas"] = belongs.into();
 }
 
-/// What a parameter of one algorithm demands of the limit that it stands in.
+/// What a parameter of one algorithm requires of its limit.
 fn belongs_to(algorithm: &str) -> Value {
     let mut demand = json!({ "properties": { "algorithm": { "const": algorithm } } });
     if algorithm != ALGORITHMS[0] {
@@ -86,12 +89,13 @@ fn belongs_to(algorithm: &str) -> Value {
     demand
 }
 
+/// The schema of a key's value.
 fn form(form: Form) -> Value {
     match form {
         Form::Text => json!({ "type": ["string", "integer", "boolean"] }),
         Form::Flag => json!({ "type": "boolean" }),
         Form::Count(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
-        // The words are there for editors that complete them.
+        // The names are listed for editors that complete them.
         Form::Unit(words) => json!({
             "type": "string",
             "pattern": format!("^({})$", any_case(words)),
@@ -104,20 +108,20 @@ fn form(form: Form) -> Value {
         }
         Form::Window => json!({ "type": "string", "pattern": format!("^{WINDOW}$") }),
         Form::Percent => json!({ "type": "string", "pattern": "^[0-9]{1,10}%$" }),
-        Form::List(place) => json!({ "type": "array", "items": reference(place) }),
+        Form::List(section) => json!({ "type": "array", "items": reference(section) }),
         Form::RateLimit => json!({
             "type": ["string", "object"],
             "if": { "type": "string" },
             "then": { "pattern": short_form() },
-            "else": reference(Place::RateLimit),
+            "else": reference(Section::RateLimit),
         }),
         Form::Free => json!({ "type": "object" }),
         Form::Reserved => json!(false),
     }
 }
 
-fn reference(place: Place) -> Value {
-    json!({ "$ref": format!("#/$defs/{}", name(place)) })
+fn reference(section: Section) -> Value {
+    json!({ "$ref": format!("#/$defs/{}", name(section)) })
 }
 
 /// `100/minute`, `5 per 15m`, `10/s`.
@@ -134,7 +138,7 @@ fn up_to(max: u32) -> String {
     let digits = max.to_string();
     let shorter = format!("[0-9]{{1,{}}}", digits.len() - 1);
     let mut ways = vec![shorter];
-    // Equal up to here, smaller here, and anything behind.
+    // Equal up to here, smaller here, and anything after.
     for (at, digit) in digits.char_indices() {
         let (before, behind) = (&digits[..at], digits.len() - at - 1);
         let smaller = digit.to_digit(10).and_then(|digit| digit.checked_sub(1));
@@ -148,7 +152,7 @@ fn up_to(max: u32) -> String {
     ways.join("|")
 }
 
-/// Words in any case, in the regular expressions that JSON Schema has.
+/// Words in any case, in the regular expressions of JSON Schema.
 fn any_case(words: &[&str]) -> String {
     let words: Vec<String> = words
         .iter()
@@ -161,12 +165,12 @@ fn any_case(words: &[&str]) -> String {
     words.join("|")
 }
 
-const fn name(place: Place) -> &'static str {
-    match place {
-        Place::Domain => "domain",
-        Place::Descriptor => "descriptor",
-        Place::RateLimit => "rate_limit",
-        Place::Replaces => "replaces",
+const fn name(section: Section) -> &'static str {
+    match section {
+        Section::Domain => "domain",
+        Section::Descriptor => "descriptor",
+        Section::RateLimit => "rate_limit",
+        Section::Replaces => "replaces",
     }
 }
 

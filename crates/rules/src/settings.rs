@@ -1,7 +1,7 @@
 //! A program's own settings in YAML, with the same diagnostics as rules.
 //!
-//! Whoever reads asks for each key that it knows, with a type and a default; what is there and was
-//! never asked for is a mistake that names the nearest key that was.
+//! The caller asks for each key that it knows, with a type and a default. A key in the file that it
+//! never asked for is an error, which names the nearest known key.
 
 use std::cell::{RefCell, RefMut};
 use std::num::NonZeroU32;
@@ -9,7 +9,7 @@ use std::num::NonZeroU32;
 use tollgate_core::{Sharing, Span};
 
 use crate::diagnostic::Diagnostic;
-use crate::findings::{Findings, Mark, quoted};
+use crate::findings::{Findings, Mark, quote};
 use crate::scalar;
 use crate::sharing;
 use crate::source::Source;
@@ -19,30 +19,30 @@ use crate::yaml::{Body, Documents, Node};
 /// How unlike two keys may be, and one still be taken for a slip of the other.
 const SLIPS_MAX: usize = 3;
 
-/// A map in a settings file, and the keys that were asked for so far.
+/// A map in a settings file, and the keys that were read so far.
 #[derive(Debug)]
 pub struct Settings<'n> {
-    /// The way to this map, with a dot behind it; empty at the top.
+    /// The path of this map, with a dot after it; empty at the top.
     path: String,
-    /// `None` for a map that is not there: every key has its default.
+    /// `None` for a missing map: every key has its default.
     node: Option<&'n Node>,
     asked: RefCell<Vec<&'static str>>,
     findings: &'n RefCell<Findings>,
-    /// The keys at the top below which no message repeats the file's words.
+    /// The keys at the top below which no message shows the file's text.
     secrets: &'static [&'static str],
-    /// Whether this map stands below one of those keys.
+    /// Whether this map is below one of those keys.
     is_secret: bool,
 }
 
 /// Reads a settings file: one document, a map.
 ///
-/// `secrets` are keys at the top of the file. No message repeats a key or a value that stands below
-/// one of them, where a password may be written in the wrong place. The caller decides which
-/// excerpts ([`Diagnostic::text`]) it shows.
+/// `secrets` are keys at the top of the file. No message shows a key or a value below one of them,
+/// since it may be a misplaced password. The caller decides which excerpts ([`Diagnostic::text`])
+/// to show.
 ///
 /// # Errors
 ///
-/// Every mistake of the file, by line.
+/// All diagnostics of the file, by line.
 pub fn settings<T>(
     source: &Source,
     secrets: &'static [&'static str],
@@ -53,7 +53,7 @@ pub fn settings<T>(
     findings.hide_text(!secrets.is_empty());
     let documents = Documents::read(source, 0, &mut findings);
     if let Some(second) = documents.list.get(1) {
-        let message = "a settings file is one document, and here another begins".to_owned();
+        let message = "a settings file is one document, but here a second one begins".to_owned();
         let help = "join them, or remove one";
         findings.error(second.root.mark, "second-document", message, help);
     }
@@ -62,9 +62,9 @@ pub fn settings<T>(
     }
     let findings = RefCell::new(findings);
     let root = documents.list.first().map(|document| &*document.root);
-    let top = Settings::over(String::new(), root, &findings, secrets, false);
+    let top = Settings::new(String::new(), root, &findings, secrets, false);
     let taken = take(&top);
-    top.report_strangers();
+    top.report_unknown_keys();
     let findings = findings.into_inner();
     let (diagnostics, _) = findings.finish(std::slice::from_ref(source));
     if diagnostics.iter().any(Diagnostic::is_error) {
@@ -81,12 +81,11 @@ impl<'n> Settings<'n> {
         let path = format!("{}{key}.", self.path);
         let below = self.below(path, self.get(key), self.hides(key));
         let taken = take(&below);
-        below.report_strangers();
+        below.report_unknown_keys();
         taken
     }
 
-    /// The maps below the names that stand in the map below `key`, each handed to `take` with its
-    /// name.
+    /// The maps below the names in the map `key`, each passed to `take` with its name.
     pub fn each<T>(
         &self,
         key: &'static str,
@@ -104,18 +103,18 @@ impl<'n> Settings<'n> {
             let path = format!("{}{shown}.", named.path);
             let below = named.below(path, Some(node), named.is_secret);
             let taken = take(name, &below);
-            below.report_strangers();
+            below.report_unknown_keys();
             Some(taken)
         });
         each.collect()
     }
 
-    /// Whether anything stands below `key`.
+    /// Whether `key` has a value.
     pub fn has(&self, key: &'static str) -> bool {
         self.get(key).is_some()
     }
 
-    /// Whether a map stands below `key`.
+    /// Whether `key` has a map.
     pub fn is_map(&self, key: &'static str) -> bool {
         self.get(key)
             .is_some_and(|node| matches!(node.body, Body::Map(_)))
@@ -149,8 +148,8 @@ impl<'n> Settings<'n> {
 
     /// A length of time, such as `1m30s`, in `range`, both ends included.
     pub fn span(&self, key: &'static str, default: Span, (min, max): (Span, Span)) -> Span {
-        let span = self.parsed(key, "10s", |text| {
-            let span = window::window(text).map_err(|bad| bad.shown().to_owned())?;
+        let span = self.parse(key, "10s", |text| {
+            let span = window::window(text).map_err(|bad| bad.describe().to_owned())?;
             if span < min || span > max {
                 return Err(format!("is outside {min} to {max}"));
             }
@@ -166,8 +165,8 @@ impl<'n> Settings<'n> {
         scalar::text(node, key, &mut findings).map(|text| text.value)
     }
 
-    /// Text that `parse` makes something of, or says what is wrong with it: "is no address".
-    pub fn parsed<T>(
+    /// Text that `parse` converts, or returns what is wrong with it: "is no address".
+    pub fn parse<T>(
         &self,
         key: &'static str,
         example: &str,
@@ -178,7 +177,7 @@ impl<'n> Settings<'n> {
         match parse(&text.value) {
             Ok(parsed) => Some(parsed),
             Err(why) => {
-                let shown = self.findings_about(key).quoted(&text.value);
+                let shown = self.findings_about(key).quote(&text.value);
                 let message = format!("{shown} {why}");
                 self.wrong(node.mark, message, &format!("write `{key}: {example}`"));
                 None
@@ -189,18 +188,17 @@ impl<'n> Settings<'n> {
     /// One of `words`.
     pub fn choice(&self, key: &'static str, words: &[&'static str]) -> Option<&'static str> {
         let example = words.join("` or `");
-        self.parsed(key, &example, |text| {
+        self.parse(key, &example, |text| {
             let found = words.iter().find(|word| **word == text);
             found.copied().ok_or_else(|| "is none of these".to_owned())
         })
     }
 
-    /// `mode`, `on_store_error` and `nodes`, with the words and values that they have in rules.
-    /// Each that is not there is as in `default`.
+    /// `mode`, `on_store_error` and `nodes`, as in rules. A missing one is as in `default`.
     pub fn sharing(&self, default: Sharing) -> Sharing {
         let mode = self.choice("mode", &sharing::MODES);
         let on_store_error = self.choice("on_store_error", &sharing::ON_STORE_ERROR);
-        // 0 is out of range, and so stands for a number that is not there or is wrong.
+        // 0 is out of range, and so represents a number that is missing or wrong.
         let nodes = self.count("nodes", 0, sharing::NODES);
         Sharing {
             mode: mode.and_then(sharing::mode).unwrap_or(default.mode),
@@ -227,20 +225,20 @@ impl<'n> Settings<'n> {
         texts.map(|text| text.value).collect()
     }
 
-    /// Whether `key` is written and `null` stands behind it, or nothing.
+    /// Whether `key` is set to `null` or to nothing.
     pub fn is_off(&self, key: &'static str) -> bool {
         self.entry(key).is_some_and(|(_, value)| value.is_null())
     }
 
     /// Reports something wrong with the value of `key`, or with its absence.
-    pub fn complain(&self, key: &'static str, message: String, help: &str) {
+    pub fn report_error(&self, key: &'static str, message: String, help: &str) {
         let at = self.entry(key).map(|(_, value)| value.mark);
         let mark = at.or(self.node.map(|node| node.mark));
         self.wrong(mark.unwrap_or(Mark::top(0)), message, help);
     }
 
     fn below(&self, path: String, node: Option<&'n Node>, is_secret: bool) -> Settings<'n> {
-        Settings::over(path, node, self.findings, self.secrets, is_secret)
+        Settings::new(path, node, self.findings, self.secrets, is_secret)
     }
 
     /// Whether the value of `key` is left out of messages.
@@ -248,14 +246,15 @@ impl<'n> Settings<'n> {
         self.is_secret || self.path.is_empty() && self.secrets.contains(&key)
     }
 
-    /// Where mistakes in the value of `key` are reported.
+    /// Where errors in the value of `key` are reported.
     fn findings_about(&self, key: &str) -> RefMut<'_, Findings> {
         let mut findings = self.findings.borrow_mut();
         findings.hide_text(self.hides(key));
         findings
     }
 
-    fn over(
+    /// The settings in `node`, which must be a map.
+    fn new(
         path: String,
         node: Option<&'n Node>,
         findings: &'n RefCell<Findings>,
@@ -272,7 +271,7 @@ impl<'n> Settings<'n> {
         };
         match settings.node {
             Some(node) if !matches!(node.body, Body::Map(_)) => {
-                let message = format!("settings are a map, and this is {}", node.kind());
+                let message = format!("this must be a map, and is {}", node.kind());
                 settings.wrong(node.mark, message, "write `key: value`, one key a line");
                 Settings {
                     node: None,
@@ -303,7 +302,8 @@ impl<'n> Settings<'n> {
         entries.map(|(key, value)| (&**key, &**value))
     }
 
-    fn report_strangers(&self) {
+    /// Reports the keys that the caller never asked for.
+    fn report_unknown_keys(&self) {
         let mut known = self.asked.borrow().clone();
         known.sort_unstable();
         known.dedup();
@@ -319,11 +319,11 @@ impl<'n> Settings<'n> {
             let message = if is_hidden && !self.secrets.is_empty() {
                 "unknown key".to_owned()
             } else {
-                format!("unknown key {}", quoted(text))
+                format!("unknown key {}", quote(text))
             };
             let help = match nearest(text, &known) {
                 Some(key) => format!("did you mean `{}{key}`?", self.path),
-                None => format!("there are `{}`", known.join("`, `")),
+                None => format!("the keys are `{}`", known.join("`, `")),
             };
             let mut findings = self.findings.borrow_mut();
             findings.error(key.mark, "unknown-key", message, help);

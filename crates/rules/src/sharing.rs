@@ -1,5 +1,5 @@
-//! The words that say how nodes share a limit, and which of them holds: a rule's, else its
-//! domain's, else the one that whoever loads the rules gives.
+//! The settings for how instances share a limit. A rule's setting wins over its domain's, and that
+//! over the default of the caller who loads the rules.
 
 use std::num::NonZeroU32;
 
@@ -11,11 +11,10 @@ use crate::draft::Spanned;
 pub(crate) const MODES: [&str; 3] = ["strict", "leased", "write_back"];
 /// What `on_store_error` takes.
 pub(crate) const ON_STORE_ERROR: [&str; 4] = ["allow", "deny", "error", "local"];
-/// The least and the most that `nodes` takes.
+/// The range of `nodes`.
 pub(crate) const NODES: (u32, u32) = (1, u32::MAX);
 
-/// What one place says: a rule, or the top of a domain. Each word by itself; those that are not
-/// there are looked for further out.
+/// The settings of a rule, or of a domain. A missing one is inherited.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SharingDraft {
     pub(crate) mode: Option<Spanned<Mode>>,
@@ -43,7 +42,7 @@ pub(crate) fn on_store_error(word: &str) -> Option<OnStoreError> {
 // === impl SharingDraft ===
 
 impl SharingDraft {
-    /// What holds here if `outer` holds around.
+    /// The settings in effect, inherited from `outer` where they are missing.
     pub(crate) fn within(&self, outer: Sharing) -> Sharing {
         Sharing {
             mode: self.mode.map_or(outer.mode, |mode| mode.value),

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// The largest rules file. A larger one is read up to here and then refused by the parser.
+/// The largest rules file. A larger one is read up to here and then rejected by the parser.
 pub const FILE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The most bytes of all files of one load.
 pub const LOAD_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -91,6 +91,7 @@ pub fn read_paths(paths: &[PathBuf]) -> Result<Vec<Source>, ReadError> {
     Ok(sources)
 }
 
+/// The rules files of a directory, sorted by name.
 fn files_in(directory: &Path) -> Result<Vec<PathBuf>, ReadError> {
     let failed = |source| ReadError::Io {
         path: directory.to_owned(),

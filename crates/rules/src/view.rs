@@ -7,26 +7,26 @@ use tollgate_core::{ChargeDenied, Enforcement, Limit, RuleName, Sharing};
 use crate::domain::RuleLimit;
 use crate::rule_set::RuleSet;
 
-/// One rule, as it is in force.
+/// One rule in effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleView {
     /// Which.
     pub rule: Arc<RuleName>,
-    /// The file that it stands in: [`crate::Source::name`].
+    /// The file that defines it: [`crate::Source::name`].
     pub file: Arc<str>,
-    /// The line of its key there, from 1.
+    /// The line of its key in the file, from 1.
     pub line: u32,
-    /// How much may pass; `None` if it is unlimited.
+    /// The limit; `None` if the rule is unlimited.
     pub limit: Option<Limit>,
-    /// The same in words, as [`Limit`] is shown, or `unlimited`.
+    /// The limit as text, or `unlimited`.
     pub text: String,
     /// Whether requests with different values have different counters.
     pub distinguishes: bool,
-    /// What its refusal does.
+    /// What happens when it denies.
     pub enforcement: Enforcement,
-    /// Which denied requests are charged to it; `None` if the file does not say it.
+    /// Which denied requests are charged to it; `None` if the file does not set it.
     pub charge_denied: Option<ChargeDenied>,
-    /// How nodes share it.
+    /// How instances share it.
     pub sharing: Sharing,
     /// How often its limit was changed since the process began.
     pub changes: usize,

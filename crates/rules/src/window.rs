@@ -3,22 +3,22 @@
 use tollgate_core::{ParseSpanError, Span};
 
 use crate::findings::Findings;
-use crate::place::UNITS;
+use crate::section::UNITS;
 
 /// Why a text is no length of time, or no short form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Bad {
     /// Nothing is written.
     Empty,
-    /// A number without a unit behind it.
+    /// A number without a unit after it.
     NoUnit,
     /// A unit without a number before it, or something else than a number.
     NoNumber,
     /// A number with a point.
     NotWhole,
-    /// No such unit behind a number, as in `15min`.
+    /// An unknown unit after a number, as in `15min`.
     Unit(String),
-    /// No such unit in a short form, as in `60/min`.
+    /// An unknown unit in a short form, as in `60/min`.
     UnitName(String),
     /// Longer than a span can be.
     TooLong,
@@ -115,19 +115,19 @@ impl Bad {
     pub(crate) fn message(&self, text: &str, findings: &Findings) -> String {
         match self {
             Bad::Unit(name) | Bad::UnitName(name) => {
-                let (name, text) = (findings.quoted(name.trim()), findings.quoted(text));
+                let (name, text) = (findings.quote(name.trim()), findings.quote(text));
                 format!("unknown unit {name} in {text}")
             }
             Bad::TooLarge(count) => {
-                let count = findings.quoted(count);
+                let count = findings.quote(count);
                 format!("{count} is too large; the maximum is {}", u32::MAX)
             }
-            _ => format!("{} {}", findings.quoted(text), self.shown()),
+            _ => format!("{} {}", findings.quote(text), self.describe()),
         }
     }
 
     /// What is wrong, to follow the text itself: "`15` has no unit".
-    pub(crate) const fn shown(&self) -> &'static str {
+    pub(crate) const fn describe(&self) -> &'static str {
         match self {
             Bad::Empty => "is empty",
             Bad::NoUnit => "has no unit",
@@ -141,7 +141,7 @@ impl Bad {
         }
     }
 
-    /// What was probably meant, if that can be told.
+    /// What was probably meant, if that is clear.
     pub(crate) fn help(&self) -> Option<String> {
         let (name, is_short) = match self {
             Bad::Unit(name) => (name, true),

@@ -1,12 +1,12 @@
-//! YAML text into trees of nodes that know where they stand.
+//! Parses YAML text into trees of nodes with their positions.
 //!
-//! Every way to make a small file large or deep is bounded: bytes, nesting, and nodes after aliases
-//! and merge keys are expanded. An alias shares the nodes of its anchor, so expanding costs nothing
-//! but is counted as if it were written out, because whoever walks the tree walks it again.
+//! Everything that makes a small file large or deep is bounded: bytes, nesting, and nodes after
+//! aliases and merge keys are expanded. An alias shares the nodes of its anchor, so expansion costs
+//! no memory, but it is counted as if written out, because every later pass visits it again.
 
 use std::sync::Arc;
 
-use crate::findings::{Findings, Mark, Mistakes};
+use crate::findings::{FindingRange, Findings, Mark};
 use crate::source::{FILE_BYTES_MAX, Source};
 
 use builder::Builder;
@@ -18,17 +18,17 @@ mod text;
 pub const DEPTH_MAX: usize = 100;
 /// The most nodes of one file after aliases are expanded.
 pub const NODES_MAX: usize = 1_000_000;
-/// How many bytes of text count as one node more: an alias to a long text is copied as well.
+/// How many bytes of text count as one more node: an alias to a long text is copied as well.
 const TEXT_WEIGHT: usize = 64;
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) mark: Mark,
     pub(crate) body: Body,
-    /// Nodes in here, this one included, aliases expanded, long texts weighed.
+    /// Nodes in this one, itself included, aliases expanded, long texts weighed.
     size: usize,
-    /// Lists and maps around the innermost node, this one included.
+    /// The depth of nesting, this node included.
     depth: usize,
 }
 
@@ -70,21 +70,21 @@ pub(crate) struct Documents {
 /// One document, whose domain is not known yet.
 pub(crate) struct Document {
     pub(crate) root: Arc<Node>,
-    /// The mistakes that were found in its YAML.
-    pub(crate) mistakes: Mistakes,
+    /// The findings in its YAML.
+    pub(crate) range: FindingRange,
 }
 
 // === impl Documents ===
 
 impl Documents {
-    /// Reads as many documents as there are before the first mistake in the YAML itself.
+    /// Reads all documents before the first syntax error.
     pub(crate) fn read(source: &Source, file: usize, findings: &mut Findings) -> Documents {
         let mut documents = Documents {
             list: Vec::new(),
             whole: false,
         };
-        let Some(text) = text::checked(source, file, findings) else {
-            findings.spoil_file(&source.name);
+        let Some(text) = text::check(source, file, findings) else {
+            findings.reject_file(&source.name);
             return documents;
         };
         let mut builder = Builder::new(file, findings);
@@ -92,16 +92,16 @@ impl Documents {
             documents.whole = true;
             return documents;
         }
-        // The mistake may stand before or after the name of the domain that it is in.
+        // The error may be before or after the name of its domain.
         let domains = text::domains_after(text, builder.document_line);
-        let mistakes = builder.findings.since(builder.mistakes);
-        findings.cut();
+        let range = builder.findings.since(builder.range);
+        findings.mark_incomplete();
         if domains.is_empty() {
-            findings.spoil_file(&source.name);
+            findings.reject_file(&source.name);
         }
         for domain in domains {
-            findings.belong(mistakes, &domain);
-            findings.spoil_domain(&domain);
+            findings.belong(range, &domain);
+            findings.reject_domain(&domain);
         }
         documents
     }
@@ -131,7 +131,7 @@ impl Node {
         }
     }
 
-    /// Whether nothing is written here, or `null` or `~`.
+    /// Whether the value is empty, `null` or `~`.
     pub(crate) fn is_null(&self) -> bool {
         self.scalar()
             .is_some_and(|scalar| scalar.looks() == Looks::Null)
@@ -140,8 +140,8 @@ impl Node {
     fn new(mark: Mark, body: Body) -> Node {
         let (size, depth) = match &body {
             Body::Scalar(scalar) => (1 + scalar.text.len() / TEXT_WEIGHT, 0),
-            Body::List(items) => measured(items.iter()),
-            Body::Map(entries) => measured(entries.iter().flat_map(|(key, value)| [key, value])),
+            Body::List(items) => measure(items.iter()),
+            Body::Map(entries) => measure(entries.iter().flat_map(|(key, value)| [key, value])),
         };
         Node {
             mark,
@@ -152,7 +152,7 @@ impl Node {
     }
 }
 
-fn measured<'n>(below: impl Iterator<Item = &'n Arc<Node>>) -> (usize, usize) {
+fn measure<'n>(below: impl Iterator<Item = &'n Arc<Node>>) -> (usize, usize) {
     below.fold((1, 1), |(size, depth), node| {
         (size.saturating_add(node.size), depth.max(node.depth + 1))
     })

@@ -196,7 +196,7 @@ impl Config {
         let rules = top.texts("rules");
         if rules.is_empty() {
             let message = "no rules are named".to_owned();
-            top.complain("rules", message, "write `rules: [rules.yaml]`");
+            top.report_error("rules", message, "write `rules: [rules.yaml]`");
         }
         let (store, sharing) = Place::take_default(top, directory);
         Config {
@@ -238,7 +238,7 @@ impl Listen {
     fn take(map: &Settings<'_>) -> Listen {
         let default = Listen::default();
         let at = |key, default: Option<SocketAddr>| {
-            let address = map.parsed(key, "127.0.0.1:8080", |text| {
+            let address = map.parse(key, "127.0.0.1:8080", |text| {
                 text.parse()
                     .map_err(|_| "is no address and port".to_owned())
             });
@@ -255,7 +255,7 @@ impl Listen {
         };
         if listen.grpc.is_none() && listen.http.is_none() {
             let message = "both `grpc` and `http` are off: nobody could ask".to_owned();
-            map.complain("grpc", message, "give one of them an address");
+            map.report_error("grpc", message, "give one of them an address");
         }
         listen
     }
@@ -266,11 +266,11 @@ impl Listen {
 impl Memory {
     fn take(map: &Settings<'_>) -> Memory {
         Memory {
-            max_keys: map.parsed("max_keys", "1000000", |text| match text.parse() {
+            max_keys: map.parse("max_keys", "1000000", |text| match text.parse() {
                 Ok(keys) if keys > 0 => Ok(keys),
                 _ => Err("is no number of keys from 1 on".to_owned()),
             }),
-            max_bytes: map.parsed("max_bytes", "512MiB", |text| match bytes(text)? {
+            max_bytes: map.parse("max_bytes", "512MiB", |text| match bytes(text)? {
                 bytes if bytes >= MAX_BYTES_MIN => Ok(bytes),
                 _ => Err("is less than 1MiB".to_owned()),
             }),

@@ -130,7 +130,7 @@ fn a_rule_that_was_forgotten_and_comes_back_is_answered() {
     limiter.reload(&rules("7/day")).unwrap();
     let ask = || limiter.check("shop", &[("user", "ann")]).unwrap();
     assert!(ask().is_allowed());
-    let others = (0..=tollgate_rules::REMEMBERED_MAX)
+    let others = (0..=tollgate_rules::REMOVED_RULES_MAX)
         .map(|rule| format!("  - key: k{rule}\n    rate_limit: 1/day\n"));
     let others = format!(
         "domain: others\ndescriptors:\n{}",

@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 use tollgate_core::{Answer, Decision, Enforcement, Limited, Mode, Sharing, Span, Status, Wait};
 use tollgate_redis::{Held, Out};
-use tollgate_rules::escaped;
+use tollgate_rules::escape;
 
 use super::Which;
 use crate::complaint::counted;
@@ -87,7 +87,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut keys = self.keys.iter();
         for found in &self.descriptors {
-            writeln!(f, "{}: {}", escaped(&self.domain), escaped(&found.shown))?;
+            writeln!(f, "{}: {}", escape(&self.domain), escape(&found.shown))?;
             match &found.status {
                 Status::NoLimit => row(f, "rule", "none, or one that another rule replaces")?,
                 Status::Unlimited { rule } => {
@@ -116,7 +116,7 @@ impl fmt::Display for Report {
 }
 
 fn row(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Display) -> fmt::Result {
-    writeln!(f, "  {name:<9} {}", escaped(&value.to_string()))
+    writeln!(f, "  {name:<9} {}", escape(&value.to_string()))
 }
 
 // === impl Found ===

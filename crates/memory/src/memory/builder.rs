@@ -101,7 +101,8 @@ impl<C: Clock> Builder<C> {
         Builder { keys, ..self }
     }
 
-    /// As [`Builder::build`], if the system has as much memory; otherwise the bytes that it has not.
+    /// As [`Builder::build`], if the system has as much memory; otherwise the bytes that it has
+    /// not.
     ///
     /// # Errors
     ///

@@ -1,13 +1,13 @@
 //! Values that look like regular expressions, which they are not.
 
 use crate::draft::DescriptorDraft;
-use crate::findings::{Findings, quoted};
+use crate::findings::{Findings, quote};
 
-/// What hardly stands in a value that is meant literally.
+/// Texts that are unlikely in a literal value.
 const SIGNS: [&str; 8] = ["\\d", "\\w", "\\s", "\\.", "\\/", "[0-9", "[a-z", "(?:"];
 
 /// Warns about a value that was probably meant as a regular expression.
-pub(super) fn checked(descriptor: &DescriptorDraft, findings: &mut Findings) {
+pub(super) fn check(descriptor: &DescriptorDraft, findings: &mut Findings) {
     let Some(value) = &descriptor.value else {
         return;
     };
@@ -21,12 +21,12 @@ pub(super) fn checked(descriptor: &DescriptorDraft, findings: &mut Findings) {
     };
     let message = format!(
         "{} looks like a regular expression, and is {compared}",
-        quoted(text)
+        quote(text)
     );
     let help = match as_wildcard(text) {
         Some(meant) => format!(
             "write {}, or leave it if it is meant literally",
-            quoted(&meant)
+            quote(&meant)
         ),
         None => "write the text itself, with `*` for any text".to_owned(),
     };
@@ -50,7 +50,7 @@ fn repeats_any(text: &str) -> bool {
     })
 }
 
-/// The wildcard that matches what the expression does, if that is easy to tell.
+/// The wildcard that matches what the expression does, if that is easy to find.
 fn as_wildcard(text: &str) -> Option<String> {
     let (open_start, open_end) = (!text.starts_with('^'), !text.ends_with('$'));
     let inner = text.strip_prefix('^').unwrap_or(text);
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regular_expressions_are_told_from_text() {
+    fn regular_expressions_are_recognised() {
         for text in [
             "^/api/.*",
             "/api$",

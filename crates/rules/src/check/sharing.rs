@@ -1,20 +1,20 @@
-//! Modes that do not suit a limit, and numbers of nodes that nobody asks for.
+//! Warnings about modes that do not suit a limit, and about `nodes` without effect.
 
 use tollgate_core::{Algorithm, Limit, Mode, OnStoreError, Sharing};
 
 use crate::draft::{DescriptorDraft, DomainDraft, RateLimitDraft};
 use crate::findings::{Findings, Mark};
 
-/// A limit of the domain, and what else decides how nodes share it.
+/// A limit of the domain, with what determines how instances share it.
 struct Shared<'d> {
     descriptor: &'d DescriptorDraft,
     rate_limit: &'d RateLimitDraft,
     limit: &'d Limit,
 }
 
-/// Warns about the words of a domain, and of each of its limits, that change nothing. `outer` is
-/// what holds around the domain.
-pub(super) fn checked(draft: &DomainDraft, outer: Sharing, findings: &mut Findings) {
+/// Warns about settings of a domain, and of each of its limits, that have no effect. `outer` is
+/// what the domain inherits.
+pub(super) fn check(draft: &DomainDraft, outer: Sharing, findings: &mut Findings) {
     let mut limits = Vec::new();
     collect(&draft.descriptors, &mut limits);
     let holds = draft.sharing.within(outer);
@@ -22,7 +22,7 @@ pub(super) fn checked(draft: &DomainDraft, outer: Sharing, findings: &mut Findin
         shared.check_mode(findings);
         let words = &shared.rate_limit.sharing;
         if let Some(nodes) = words.nodes
-            && !asks_for_nodes(words.within(holds))
+            && !uses_nodes(words.within(holds))
         {
             useless_nodes(nodes.mark, findings);
         }
@@ -30,10 +30,10 @@ pub(super) fn checked(draft: &DomainDraft, outer: Sharing, findings: &mut Findin
     check_mode(draft, &limits, findings);
     if let Some(nodes) = draft.sharing.nodes
         && !limits.is_empty()
-        && !asks_for_nodes(holds)
+        && !uses_nodes(holds)
         && !limits.iter().any(|shared| {
             let words = &shared.rate_limit.sharing;
-            words.nodes.is_none() && asks_for_nodes(words.within(holds))
+            words.nodes.is_none() && uses_nodes(words.within(holds))
         })
     {
         useless_nodes(nodes.mark, findings);
@@ -55,8 +55,8 @@ fn collect<'d>(descriptors: &'d [DescriptorDraft], into: &mut Vec<Shared<'d>>) {
     }
 }
 
-/// A domain's mode goes for many limits: those that it does not suit are told at once, except bans,
-/// which nobody means by it.
+/// A domain's mode applies to many limits: those that it does not suit are reported together,
+/// except limits of 0, to which it cannot be meant to apply.
 fn check_mode(draft: &DomainDraft, limits: &[Shared<'_>], findings: &mut Findings) {
     let Some(mode) = draft.sharing.mode else {
         return;
@@ -64,13 +64,13 @@ fn check_mode(draft: &DomainDraft, limits: &[Shared<'_>], findings: &mut Finding
     let mut unsuited = limits.iter().filter_map(|shared| {
         let is_ban = shared.limit.capacity() == 0;
         let has_own = shared.rate_limit.sharing.mode.is_some();
-        let why = shared.unsuited(mode.value)?;
+        let why = shared.explain_unsuitable(mode.value)?;
         (!is_ban && !has_own).then_some((shared, why))
     });
     let Some((first, (why, help))) = unsuited.next() else {
         return;
     };
-    let place = findings.place(first.descriptor.key.mark, mode.mark);
+    let place = findings.describe_position(first.descriptor.key.mark, mode.mark);
     let which = match unsuited.count() {
         0 => format!("the limit {place}, which is"),
         others => format!("{} limits, the first {place}, which are", others + 1),
@@ -79,18 +79,18 @@ fn check_mode(draft: &DomainDraft, limits: &[Shared<'_>], findings: &mut Finding
         "`mode: {}` does not suit {which} decided strictly: {why}",
         mode.value
     );
-    let help = format!("{help}; or say so with `mode: strict` in the limit");
+    let help = format!("{help}; or write `mode: strict` in the limit");
     findings.warning(mode.mark, "unsuitable-mode", message, help);
 }
 
-/// Whether anybody asks how many nodes there are: only for a node's share of a limit.
-fn asks_for_nodes(holds: Sharing) -> bool {
+/// Whether the number of instances matters: only for a local share of the limit.
+fn uses_nodes(holds: Sharing) -> bool {
     holds.on_store_error == OnStoreError::Local
 }
 
 fn useless_nodes(mark: Mark, findings: &mut Findings) {
     let message = "`nodes` has no effect without `on_store_error: local`";
-    let help = "write `on_store_error: local`, or remove it; if the settings say so, check with \
+    let help = "write `on_store_error: local`, or remove it; if the settings have it, check with \
                 `--config`";
     findings.warning(mark, "no-effect", message.to_owned(), help);
 }
@@ -102,7 +102,7 @@ impl Shared<'_> {
         let Some(mode) = self.rate_limit.sharing.mode else {
             return;
         };
-        if let Some((why, help)) = self.unsuited(mode.value) {
+        if let Some((why, help)) = self.explain_unsuitable(mode.value) {
             let message = format!(
                 "`mode: {}` does not suit this limit, which is decided strictly: {why}",
                 mode.value
@@ -112,26 +112,26 @@ impl Shared<'_> {
         }
     }
 
-    /// Why this limit is decided strictly whatever the mode says, and what to do about it.
-    fn unsuited(&self, mode: Mode) -> Option<(&'static str, &'static str)> {
+    /// Why this limit is decided strictly whatever its mode, and what to do about it.
+    fn explain_unsuitable(&self, mode: Mode) -> Option<(&'static str, &'static str)> {
         if mode == Mode::Strict {
             return None;
         }
         if self.limit.capacity() == 0 {
             return Some((
-                "it admits nothing, so there is nothing to share",
+                "it allows nothing, so there is nothing to share",
                 "remove `mode`",
             ));
         }
         if !mode.suits(self.limit.algorithm()) {
             return Some(match self.limit.algorithm() {
                 Algorithm::LeakyBucket => (
-                    "of a leaky_bucket requests leave one at a time, and only the store knows \
-                     whose turn it is",
+                    "a leaky_bucket releases one request at a time, and only the store knows which \
+                     is next",
                     "use `algorithm: token_bucket`",
                 ),
                 _ => (
-                    "a sliding_log promises an exact count, and a report comes too late for that",
+                    "a sliding_log counts exactly, and a later report is too late for that",
                     "use `mode: leased` or `algorithm: sliding_window`",
                 ),
             });

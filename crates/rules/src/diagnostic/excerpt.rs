@@ -6,7 +6,7 @@ use super::Diagnostic;
 
 /// The most characters of a line that are shown.
 const SHOWN_MAX: usize = 100;
-/// How many characters before the mistake stay in sight when a line is cut.
+/// How many characters before the position stay visible when a line is cut.
 const BEFORE_MAX: usize = 30;
 /// How many columns a tab is shown as.
 const TAB: &str = "    ";
@@ -20,6 +20,7 @@ pub(super) struct Excerpt {
 // === impl Excerpt ===
 
 impl Excerpt {
+    /// The part of the line around the diagnostic, at most [`SHOWN_MAX`] characters.
     pub(super) fn of(diagnostic: &Diagnostic) -> Excerpt {
         let start = index(diagnostic.column).saturating_sub(1);
         let length = index(diagnostic.length).max(1);
@@ -42,12 +43,12 @@ impl Excerpt {
             } else {
                 " "
             };
-            excerpt.push(&shown(character), mark);
+            excerpt.push(&escape_char(character), mark);
         }
         if rest.next().is_some() {
             excerpt.push("…", " ");
         }
-        // A mistake at the end of a line, where there is no character.
+        // An error at the end of a line, where there is no character.
         while excerpt.carets.trim_end().is_empty() {
             excerpt.push(" ", "^");
         }
@@ -66,11 +67,11 @@ impl Excerpt {
 
 /// A file's own words made fit for a terminal: control characters and those that change the
 /// direction of text are written out, and a tab is four blanks.
-pub fn escaped(text: &str) -> String {
-    text.chars().map(shown).collect()
+pub fn escape(text: &str) -> String {
+    text.chars().map(escape_char).collect()
 }
 
-fn shown(character: char) -> String {
+fn escape_char(character: char) -> String {
     match character {
         '\t' => TAB.to_owned(),
         character if !is_printable(character) => character.escape_unicode().to_string(),

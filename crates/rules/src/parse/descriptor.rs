@@ -1,9 +1,9 @@
 //! One descriptor.
 
 use crate::draft::{DescriptorDraft, Flags, Spanned};
-use crate::findings::{Mark, quoted};
-use crate::place::Place;
+use crate::findings::{Mark, quote};
 use crate::scalar;
+use crate::section::Section;
 use crate::yaml::Node;
 
 use super::metadata::metadata;
@@ -23,11 +23,11 @@ impl Reader<'_> {
                 self.findings
                     .error(node.mark, "too-many-rules", message, help);
             }
-            self.findings.spoil();
+            self.findings.reject();
             return None;
         }
         let before = self.findings.mark();
-        let table = Table::read(node, Place::Descriptor, self.findings)?;
+        let table = Table::read(node, Section::Descriptor, self.findings)?;
         let key = self.key(&table);
         let value = self.value(&table);
         let above = self.path_bytes;
@@ -57,13 +57,13 @@ impl Reader<'_> {
         })
     }
 
-    /// Counts what a rule here needs to know its way from the top by.
+    /// Adds a key and a value to the size of all paths, and reports those that are too long.
     fn lengthen(&mut self, key: Option<&Spanned<String>>, value: Option<&Spanned<String>>) {
         for text in [key, value].into_iter().flatten() {
             self.path_bytes += text.value.len();
             if text.value.len() > TEXT_BYTES_MAX {
                 let message = format!("a key or value of more than {TEXT_BYTES_MAX} bytes");
-                let help = "write a shorter one; a `*` stands for any text";
+                let help = "write a shorter one; a `*` matches any text";
                 self.findings.error(text.mark, "too-long", message, help);
             }
         }
@@ -78,7 +78,7 @@ impl Reader<'_> {
                 let help = "write shorter ones, or fewer levels";
                 self.findings.error(key.mark, "too-long", message, help);
             }
-            _ => self.findings.spoil(),
+            _ => self.findings.reject(),
         }
     }
 
@@ -106,7 +106,7 @@ impl Reader<'_> {
         let value = scalar::text(node, "value", self.findings)?;
         if value.value.is_empty() {
             let message = "an empty value means any value".to_owned();
-            let help = "remove `value` to say so clearly";
+            let help = "remove `value` to make that clear";
             self.findings
                 .warning(value.mark, "empty-value", message, help);
             return None;
@@ -128,6 +128,7 @@ impl Reader<'_> {
         }
     }
 
+    /// Reports `share_threshold` on a value without a wildcard.
     fn check_share(
         &mut self,
         flags: &Flags,
@@ -143,7 +144,7 @@ impl Reader<'_> {
         let message = format!(
             "share_threshold can only be used with wildcard values (containing '*'), \
              but found key {}",
-            quoted(&key.value)
+            quote(&key.value)
         );
         let help = "write `value: \"*\"` for one counter over all values, or remove the flag";
         self.findings

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use crate::findings::{Findings, quoted};
+use crate::findings::{Findings, quote};
 use crate::yaml::{Body, Looks, Node, Pair, Scalar};
 
 /// The map below `metadata`.
@@ -35,7 +35,7 @@ fn free(node: &Node, findings: &mut Findings) -> Value {
         Body::Scalar(scalar) => plain(scalar).unwrap_or_else(|| {
             let message = format!(
                 "error parsing metadata: {} is no number that JSON has",
-                quoted(&scalar.text)
+                quote(&scalar.text)
             );
             let help = "put it in quotes";
             findings.error(node.mark, "metadata", message, help);

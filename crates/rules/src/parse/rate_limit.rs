@@ -3,9 +3,9 @@
 use tollgate_core::{Algorithm, Anchor, InvalidLimit, Limit, Segments, Span};
 
 use crate::draft::{RateLimitDraft, Spanned};
-use crate::findings::{Mark, quoted};
-use crate::place::{ALGORITHMS, ANCHORS, BELONGS, NOT_IF_UNLIMITED, Place};
+use crate::findings::{Mark, quote};
 use crate::scalar;
+use crate::section::{ALGORITHMS, ANCHORS, BELONGS, NOT_IF_UNLIMITED, Section};
 use crate::sharing::SharingDraft;
 use crate::window::{self, Bad};
 use crate::yaml::{Body, Node};
@@ -13,22 +13,18 @@ use crate::yaml::{Body, Node};
 use super::Reader;
 use super::table::{Table, nearest_word};
 
-/// What a wrong unit is helped with.
 const UNIT_HELP: &str = "write one of second, minute, hour, day, week, month, year; \
                          for other lengths use `window: 15m` in place of `unit`";
-/// What a wrong window is helped with.
 const WINDOW_HELP: &str = "write whole numbers with ns, us, ms, s, m, h, d or w, or sums of them: \
                            `500ms`, `15m`, `1h30m`";
-
-/// What a wrong short form is helped with.
 const SHORT_FORM_HELP: &str = "write `rate_limit: 100/minute`, `5 per 15m`, or a map with \
                                `requests_per_unit` and `unit`";
 
 // === impl Reader ===
 
 impl Reader<'_> {
-    /// The limit behind the `rate_limit` at `key`. One with mistakes is taken as unlimited, so that
-    /// nothing follows from them; its domain is not loaded.
+    /// The limit of the `rate_limit` at `key`. One with errors is taken as unlimited, so that no
+    /// further errors follow from them; its domain is not loaded.
     pub(super) fn rate_limit(&mut self, key: Mark, node: &Node) -> RateLimitDraft {
         let mut draft = RateLimitDraft {
             limit: None,
@@ -41,12 +37,11 @@ impl Reader<'_> {
             draft.limit = self.short_form(&scalar.text, node.mark);
             return draft;
         }
-        let Some(table) = Table::read(node, Place::RateLimit, self.findings) else {
+        let Some(table) = Table::read(node, Section::RateLimit, self.findings) else {
             return draft;
         };
-        draft.name = table
-            .get("name")
-            .and_then(|node| scalar::text(node, "name", self.findings));
+        let name = table.get("name");
+        draft.name = name.and_then(|node| scalar::text(node, "name", self.findings));
         draft.replaces = self.replaces(&table, draft.name.as_ref());
         (draft.charge_denied, draft.sharing) = (self.charge_denied(&table), self.sharing(&table));
         let unlimited = table
@@ -71,9 +66,10 @@ impl Reader<'_> {
             }
         };
         self.warn_zero(count, mark);
-        self.valid(Limit::fixed_window(count, window), mark)
+        self.validate(Limit::fixed_window(count, window), mark)
     }
 
+    /// The names in `replaces`.
     fn replaces(
         &mut self,
         table: &Table<'_>,
@@ -85,7 +81,7 @@ impl Reader<'_> {
         let items = self.items(list, "replaces").unwrap_or_default();
         let mut names = Vec::with_capacity(items.len());
         for item in items {
-            let Some(item_table) = Table::read(item, Place::Replaces, self.findings) else {
+            let Some(item_table) = Table::read(item, Section::Replaces, self.findings) else {
                 continue;
             };
             let name = match item_table.get("name") {
@@ -95,7 +91,7 @@ impl Reader<'_> {
             match name {
                 Some(name) if own.is_some_and(|own| own.value == name.value) => {
                     let message = "replaces should not contain name of same descriptor".to_owned();
-                    let help = "a limit cannot stand aside for itself: remove this item";
+                    let help = "a limit cannot replace itself: remove this item";
                     self.findings
                         .error(name.mark, "replaces-itself", message, help);
                 }
@@ -111,6 +107,7 @@ impl Reader<'_> {
         names
     }
 
+    /// Reports keys that contradict `unlimited`.
     fn check_unlimited(&mut self, table: &Table<'_>) {
         for key in ["unit", "window"] {
             if let Some((mark, _)) = table.entry(key) {
@@ -120,10 +117,10 @@ impl Reader<'_> {
                     .error(mark, "unlimited-with-limit", message, help);
             }
         }
-        let unit_is_told = |key: &str| matches!(key, "unit" | "window");
+        let unit_is_reported = |key: &str| matches!(key, "unit" | "window");
         for key in NOT_IF_UNLIMITED
             .into_iter()
-            .filter(|key| !unit_is_told(key))
+            .filter(|key| !unit_is_reported(key))
         {
             if let Some((mark, _)) = table.entry(key) {
                 let message = format!("an unlimited rule has no `{key}`");
@@ -140,6 +137,7 @@ impl Reader<'_> {
         }
     }
 
+    /// The limit of a map; `None` if a part of it is missing or wrong.
     fn limit(&mut self, key: Mark, table: &Table<'_>) -> Option<Limit> {
         let count = self.requests_per_unit(key, table);
         let window = self.window(key, table);
@@ -157,7 +155,7 @@ impl Reader<'_> {
             }
             _ => count_mark,
         };
-        let limit = self.valid(limit, mark)?;
+        let limit = self.validate(limit, mark)?;
         let limit = match room {
             None => limit,
             Some((mark, room)) => {
@@ -166,12 +164,12 @@ impl Reader<'_> {
                     let help = "write at least 1";
                     self.findings.warning(mark, "denies-all", message, help);
                 }
-                self.valid(limit.with_burst(room), mark)?
+                self.validate(limit.with_burst(room), mark)?
             }
         };
         match soft {
             None => Some(limit),
-            Some((mark, percent)) => self.valid(limit.with_soft(percent), mark),
+            Some((mark, percent)) => self.validate(limit.with_soft(percent), mark),
         }
     }
 
@@ -182,7 +180,7 @@ impl Reader<'_> {
             }
             let message = "`rate_limit` has no `requests_per_unit`".to_owned();
             let help = "write `requests_per_unit: N`; 0 denies everything, \
-                        `unlimited: true` admits everything";
+                        `unlimited: true` allows everything";
             self.findings
                 .error(key, "missing-requests-per-unit", message, help);
             return None;
@@ -195,7 +193,7 @@ impl Reader<'_> {
     fn window(&mut self, key: Mark, table: &Table<'_>) -> Option<(Mark, Span)> {
         match (table.get("unit"), table.entry("window")) {
             (Some(_), Some((mark, _))) => {
-                let message = "`window` and `unit` say the same thing".to_owned();
+                let message = "`window` and `unit` both set the window".to_owned();
                 self.findings
                     .error(mark, "unit-and-window", message, "keep one of them");
                 None
@@ -214,7 +212,7 @@ impl Reader<'_> {
     fn unit(&mut self, node: &Node) -> Option<(Mark, Span)> {
         let name = scalar::text(node, "unit", self.findings)?;
         let Some(span) = window::unit(&name.value) else {
-            let message = format!("invalid rate limit unit {}", quoted(&name.value));
+            let message = format!("invalid rate limit unit {}", quote(&name.value));
             let help = match (window::meant_unit(&name.value), window::window(&name.value)) {
                 (_, Ok(_)) => format!(
                     "write `window: {}` in place of `unit`",
@@ -229,6 +227,7 @@ impl Reader<'_> {
         Some((name.mark, span))
     }
 
+    /// The length of time in `window`.
     fn window_text(&mut self, node: &Node) -> Option<(Mark, Span)> {
         let Some(scalar) = node.scalar() else {
             let message = format!("`window` is a length of time, and this is {}", node.kind());
@@ -253,6 +252,7 @@ impl Reader<'_> {
         }
     }
 
+    /// The algorithm with its parameters; reports parameters of others.
     fn algorithm(&mut self, table: &Table<'_>) -> Option<Algorithm> {
         let name = self.choice(table, "algorithm", &ALGORITHMS)?;
         let mut fits = true;
@@ -292,7 +292,7 @@ impl Reader<'_> {
             .error(mark, "parameter-of-another-algorithm", message, help);
     }
 
-    /// One of `words`; the first of them if the key is not there.
+    /// One of `words`; the first of them if the key is missing.
     fn choice(
         &mut self,
         table: &Table<'_>,
@@ -316,7 +316,7 @@ impl Reader<'_> {
         if let Some(word) = words.iter().find(|word| **word == name.value) {
             return Some(word);
         }
-        let message = format!("no such `{key}`: {}", quoted(&name.value));
+        let message = format!("no such `{key}`: {}", quote(&name.value));
         let help = match nearest_word(&name.value, words) {
             Some(word) => format!("did you mean `{word}`?"),
             None => format!("write one of {}", words.join(", ")),
@@ -325,7 +325,7 @@ impl Reader<'_> {
         None
     }
 
-    /// The burst or queue, if one is there and can be read; the outer `None` is a mistake.
+    /// The burst or queue, if it is set and can be read; the outer `None` is an error.
     fn room(&mut self, table: &Table<'_>) -> Option<Option<(Mark, u32)>> {
         for key in ["burst", "queue"] {
             if let Some(node) = table.get(key) {
@@ -336,7 +336,7 @@ impl Reader<'_> {
         Some(None)
     }
 
-    /// The soft part, if one is there and can be read; the outer `None` is a mistake.
+    /// The soft part, if it is set and can be read; the outer `None` is an error.
     fn soft(&mut self, table: &Table<'_>) -> Option<Option<(Mark, u32)>> {
         let Some(node) = table.get("soft") else {
             return Some(None);
@@ -351,7 +351,7 @@ impl Reader<'_> {
             return Some(Some((node.mark, percent)));
         }
         let message = match node.scalar() {
-            Some(_) => format!("{} is no percentage", quoted(text)),
+            Some(_) => format!("{} is no percentage", quote(text)),
             None => format!("`soft` is a percentage, and this is {}", node.kind()),
         };
         let help = if is_number && !text.ends_with('%') {
@@ -366,12 +366,12 @@ impl Reader<'_> {
     fn warn_zero(&mut self, count: u32, mark: Mark) {
         if count == 0 {
             let message = "a limit of 0 denies everything".to_owned();
-            let help = "this is right for a ban; to admit everything write `unlimited: true`";
+            let help = "this is right for a ban; to allow everything write `unlimited: true`";
             self.findings.warning(mark, "denies-all", message, help);
         }
     }
 
-    fn valid(&mut self, limit: Result<Limit, InvalidLimit>, mark: Mark) -> Option<Limit> {
+    fn validate(&mut self, limit: Result<Limit, InvalidLimit>, mark: Mark) -> Option<Limit> {
         match limit {
             Ok(limit) => Some(limit),
             Err(invalid) => {

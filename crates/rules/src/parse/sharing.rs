@@ -1,4 +1,4 @@
-//! How nodes share a limit: the same words at the top of a domain and in a rule.
+//! How instances share a limit: the same keys at the top of a domain and in a rule.
 
 use std::num::NonZeroU32;
 
@@ -6,8 +6,8 @@ use tollgate_core::ChargeDenied;
 
 use crate::draft::{DomainDraft, Spanned};
 use crate::findings::Findings;
-use crate::place::CHARGE_DENIED;
 use crate::scalar;
+use crate::section::CHARGE_DENIED;
 use crate::sharing::{MODES, NODES, ON_STORE_ERROR, SharingDraft, mode, on_store_error};
 
 use super::Reader;
@@ -16,7 +16,7 @@ use super::table::Table;
 // === impl Reader ===
 
 impl Reader<'_> {
-    /// What is said here; a word with a mistake is as if it was not there, and its domain is not
+    /// Reads the settings of one level; an invalid one counts as missing, and its domain is not
     /// loaded.
     pub(super) fn sharing(&mut self, table: &Table<'_>) -> SharingDraft {
         SharingDraft {
@@ -35,7 +35,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Which denied requests are charged: a word, or a flag as in Envoy's terms.
+    /// Which denied requests are charged: a name, or a flag as in Envoy's terms.
     pub(super) fn charge_denied(&mut self, table: &Table<'_>) -> Option<Spanned<ChargeDenied>> {
         let key = "charge_denied";
         let node = table.get(key)?;
@@ -69,7 +69,7 @@ impl Reader<'_> {
     }
 }
 
-/// What several documents of one domain say together; twice the same is no mistake.
+/// Joins the settings of several documents of one domain; the same value twice is no error.
 pub(super) fn join(into: &mut DomainDraft, other: &DomainDraft, findings: &mut Findings) {
     join_word(
         &mut into.charge_denied,
@@ -97,8 +97,8 @@ fn join_word<T: PartialEq>(
     if let (Some(first), Some(second)) = (&*into, &other)
         && first.value != second.value
     {
-        let message = format!("another document of this domain says `{key}` otherwise");
-        let help = format!("say `{key}` in one of them");
+        let message = format!("another document of this domain sets `{key}` differently");
+        let help = format!("set `{key}` in one of them");
         findings.error(second.mark, "contradiction", message, help);
     }
     *into = into.take().or(other);

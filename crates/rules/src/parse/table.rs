@@ -1,10 +1,10 @@
 //! A map whose keys are known.
 
-use crate::findings::{Findings, Mark, quoted};
-use crate::place::{Field, Form, PLACES, Place};
+use crate::findings::{Findings, Mark, quote};
+use crate::section::{Field, Form, SECTIONS, Section};
 use crate::yaml::{Body, Looks, Node};
 
-/// How unlike two words may be, and one still be taken for a slip of the other.
+/// How far apart two words may be for one to be taken for a misspelling of the other.
 const SLIPS_MAX: usize = 3;
 
 /// The known keys of a map and their values.
@@ -18,15 +18,19 @@ pub(super) struct Table<'n> {
 // === impl Table ===
 
 impl<'n> Table<'n> {
-    /// Reads a map at `place`; what does not belong there is reported and left out.
-    pub(super) fn read(node: &'n Node, place: Place, findings: &mut Findings) -> Option<Table<'n>> {
+    /// Reads a map of this section; unknown keys are reported and left out.
+    pub(super) fn read(
+        node: &'n Node,
+        section: Section,
+        findings: &mut Findings,
+    ) -> Option<Table<'n>> {
         let Body::Map(entries) = &node.body else {
             let message = format!(
                 "{} must be a map, and this is {}",
-                place.noun(),
+                section.noun(),
                 node.kind()
             );
-            let first = place.fields().next().map_or("", |field| field.key);
+            let first = section.fields().next().map_or("", |field| field.key);
             let help = format!("write it as `{first}: …`, one key a line");
             findings.error(node.mark, "type", message, help);
             return None;
@@ -37,7 +41,7 @@ impl<'n> Table<'n> {
             misspelt: Vec::new(),
         };
         for (key, value) in entries {
-            match place.field(key_text(key)) {
+            match section.field(key_text(key)) {
                 Some(field) if field.form != Form::Reserved => {
                     if value.is_null() {
                         empty(key, findings);
@@ -45,7 +49,7 @@ impl<'n> Table<'n> {
                     table.entries.push((field, key, value));
                 }
                 found => {
-                    let meant = stranger(key, place, found.is_some(), findings);
+                    let meant = stranger(key, section, found.is_some(), findings);
                     table.misspelt.extend(meant);
                 }
             }
@@ -53,19 +57,19 @@ impl<'n> Table<'n> {
         Some(table)
     }
 
-    /// The value of a key; `None` if it is not there or nothing is written behind it.
+    /// The value of a key; `None` if it is missing or empty.
     pub(super) fn get(&self, key: &str) -> Option<&'n Node> {
         self.entry(key).map(|(_, value)| value)
     }
 
-    /// The place of a key that has a value, and the value.
+    /// The position of a key that has a value, and the value.
     pub(super) fn entry(&self, key: &str) -> Option<(Mark, &'n Node)> {
         let mut entries = self.entries.iter();
         let (_, key, value) = entries.find(|(field, _, _)| field.key == key)?;
         (!value.is_null()).then_some((key.mark, *value))
     }
 
-    /// Whether a key is not there because it is misspelt: then that was said, and is enough.
+    /// Whether a key is missing because it is misspelt, which is reported already.
     pub(super) fn misspells(&self, key: &str) -> bool {
         self.misspelt.contains(&key)
     }
@@ -84,24 +88,24 @@ fn key_text(key: &Node) -> &str {
 }
 
 fn empty(key: &Node, findings: &mut Findings) {
-    let message = format!("{} has no value", quoted(key_text(key)));
-    let help = "as it stands, it is as if it was not there: give it a value or remove it";
+    let message = format!("{} has no value", quote(key_text(key)));
+    let help = "without a value it has no effect: give it one or remove it";
     findings.warning(key.mark, "no-value", message, help);
 }
 
-/// Reports a key that has no meaning at `place`; returns the key of `place` that it was taken for.
+/// Reports a key that `section` does not have; returns the key of `section` that it resembles.
 fn stranger(
     key: &Node,
-    place: Place,
+    section: Section,
     reserved: bool,
     findings: &mut Findings,
 ) -> Option<&'static str> {
     let text = key_text(key);
-    let shown = quoted(text);
+    let shown = quote(text);
     let looks = key.scalar().map(crate::yaml::Scalar::looks);
     if !matches!(looks, None | Some(Looks::Text)) {
         let message = format!("config error, key is not of type string: {shown}");
-        findings.error(key.mark, "key-type", message, valid(place));
+        findings.error(key.mark, "key-type", message, describe_valid_keys(section));
         return None;
     }
     if reserved {
@@ -110,50 +114,52 @@ fn stranger(
         findings.error(key.mark, "reserved-key", message, help);
         return None;
     }
-    let elsewhere = PLACES.iter().filter(|other| other.field(text).is_some());
-    let elsewhere: Vec<&str> = elsewhere.map(|other| other.shown()).collect();
+    let elsewhere = SECTIONS.iter().filter(|other| other.field(text).is_some());
+    let elsewhere: Vec<&str> = elsewhere.map(|other| other.describe()).collect();
     if !elsewhere.is_empty() {
-        let message = format!("{shown} does not belong in {}", place.noun());
+        let message = format!("{shown} does not belong in {}", section.noun());
         let help = format!("it belongs {}", elsewhere.join(", or "));
         findings.error(key.mark, "misplaced-key", message, help);
         return None;
     }
     let message = format!("config error, unknown key {shown}");
-    let near = nearest(text, place);
+    let near = nearest(text, section);
     let help = match near {
         Some((field, Some(other))) => {
-            format!("did you mean `{field}`? It belongs {}", other.shown())
+            format!("did you mean `{field}`? It belongs {}", other.describe())
         }
         Some((field, None)) => format!("did you mean `{field}`?"),
-        None => valid(place),
+        None => describe_valid_keys(section),
     };
     findings.error(key.mark, "unknown-key", message, help);
     near.and_then(|(field, other)| other.is_none().then_some(field))
 }
 
-fn valid(place: Place) -> String {
-    let fields = place.fields().filter(|field| field.form != Form::Reserved);
+fn describe_valid_keys(section: Section) -> String {
+    let fields = section
+        .fields()
+        .filter(|field| field.form != Form::Reserved);
     let keys: Vec<String> = fields.map(|field| format!("`{}`", field.key)).collect();
-    format!("{} takes {}", place.noun(), keys.join(", "))
+    format!("{} takes {}", section.noun(), keys.join(", "))
 }
 
-/// The key most like `text`, and its place if that is another one; of equals those of `place` win.
-fn nearest(text: &str, place: Place) -> Option<(&'static str, Option<Place>)> {
-    let others = PLACES.into_iter().filter(|other| *other != place);
-    let places = std::iter::once(place).chain(others);
+/// The key most like `text`, and its section if that is another one. Keys of `section` win ties.
+fn nearest(text: &str, section: Section) -> Option<(&'static str, Option<Section>)> {
+    let others = SECTIONS.into_iter().filter(|other| *other != section);
+    let places = std::iter::once(section).chain(others);
     let fields = places.flat_map(|at| at.fields().map(move |field| (at, field.key)));
     let near = fields.filter_map(|(at, key)| {
         let slips = slips(text, key);
         let allowed = SLIPS_MAX.min(key.len() / 2);
-        (slips <= allowed).then_some((slips, key, (at != place).then_some(at)))
+        (slips <= allowed).then_some((slips, key, (at != section).then_some(at)))
     });
     let (_, key, at) = near.min_by_key(|(slips, _, _)| *slips)?;
     Some((key, at))
 }
 
-/// How many letters one must change to get from one word to the other.
+/// How many letters must change to get from one word to the other.
 fn slips(text: &str, word: &str) -> usize {
-    // Compared in full, a long text would take long; it is no slip of a short word.
+    // Compared in full, a long text would take long; it is no misspelling of a short word.
     if text.len() > 2 * word.len() + SLIPS_MAX {
         return usize::MAX;
     }

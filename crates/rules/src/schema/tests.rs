@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 mod validator;
 
 use super::*;
-use crate::rule_set::{Options, RuleSet};
+use crate::options::Options;
+use crate::rule_set::RuleSet;
 use crate::source::Source;
 
 /// What a key takes that is right for it, in YAML.
@@ -21,7 +22,7 @@ fn example(form: Form) -> Vec<String> {
         Form::Choice(words) => words.iter().map(|word| (*word).to_owned()).collect(),
         Form::Window => vec!["1h30m".to_owned()],
         Form::Percent => vec!["10%".to_owned()],
-        Form::List(Place::Replaces) => vec!["[{name: x}]".to_owned()],
+        Form::List(Section::Replaces) => vec!["[{name: x}]".to_owned()],
         Form::List(_) => vec!["[]".to_owned()],
         Form::RateLimit => vec!["100/minute".to_owned(), "5 per 15m".to_owned()],
         Form::Free => vec!["{any: thing}".to_owned()],
@@ -29,7 +30,7 @@ fn example(form: Form) -> Vec<String> {
     }
 }
 
-/// Codes of mistakes that are about the key itself, not about what goes with it.
+/// Codes of diagnostics about the key itself, not about its combination with others.
 const ABOUT_THE_KEY: [&str; 10] = [
     "unknown-key",
     "misplaced-key",
@@ -43,14 +44,16 @@ const ABOUT_THE_KEY: [&str; 10] = [
     "list-item",
 ];
 
-/// Whether the parser takes `key: value` at `place`.
-fn parser_takes(place: Place, key: &str, value: &str) -> bool {
+/// Whether the parser accepts `key: value` in this section.
+fn parser_takes(place: Section, key: &str, value: &str) -> bool {
     let line = format!("{key}: {value}");
     let text = match place {
-        Place::Domain => line,
-        Place::Descriptor => format!("domain: d\ndescriptors: [{{{line}}}]"),
-        Place::RateLimit => format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{{line}}}}}]"),
-        Place::Replaces => {
+        Section::Domain => line,
+        Section::Descriptor => format!("domain: d\ndescriptors: [{{{line}}}]"),
+        Section::RateLimit => {
+            format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{{line}}}}}]")
+        }
+        Section::Replaces => {
             format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{replaces: [{{{line}}}]}}}}]")
         }
     };
@@ -62,12 +65,12 @@ fn parser_takes(place: Place, key: &str, value: &str) -> bool {
 #[test]
 fn the_parser_takes_what_the_schema_has_and_nothing_else() {
     let schema = schema();
-    let all: BTreeSet<&str> = PLACES
+    let all: BTreeSet<&str> = SECTIONS
         .iter()
         .flat_map(|place| place.fields().map(|field| field.key))
         .chain(["burts", "limit"])
         .collect();
-    for place in PLACES {
+    for place in SECTIONS {
         let properties = &schema["$defs"][name(place)]["properties"];
         for key in &all {
             let in_schema = properties.get(key).is_some();
@@ -81,23 +84,23 @@ fn the_parser_takes_what_the_schema_has_and_nothing_else() {
 }
 
 #[test]
-fn the_parser_refuses_what_the_schema_does() {
+fn the_parser_rejects_what_the_schema_does() {
     let wrong = [
-        (Place::Domain, "domain", "[a]"),
-        (Place::Domain, "charge_denied", "maybe"),
-        (Place::RateLimit, "charge_denied", "'true'"),
-        (Place::Domain, "descriptors", "{}"),
-        (Place::Descriptor, "value", "1.5"),
-        (Place::Descriptor, "descriptors", "[x]"),
-        (Place::Descriptor, "shadow_mode", "'true'"),
-        (Place::RateLimit, "requests_per_unit", "4294967296"),
-        (Place::RateLimit, "requests_per_unit", "'1'"),
-        (Place::RateLimit, "segments", "0"),
-        (Place::RateLimit, "unit", "minutes"),
-        (Place::RateLimit, "window", "15"),
-        (Place::RateLimit, "algorithm", "Token_Bucket"),
-        (Place::RateLimit, "soft", "10"),
-        (Place::RateLimit, "replaces", "[x]"),
+        (Section::Domain, "domain", "[a]"),
+        (Section::Domain, "charge_denied", "maybe"),
+        (Section::RateLimit, "charge_denied", "'true'"),
+        (Section::Domain, "descriptors", "{}"),
+        (Section::Descriptor, "value", "1.5"),
+        (Section::Descriptor, "descriptors", "[x]"),
+        (Section::Descriptor, "shadow_mode", "'true'"),
+        (Section::RateLimit, "requests_per_unit", "4294967296"),
+        (Section::RateLimit, "requests_per_unit", "'1'"),
+        (Section::RateLimit, "segments", "0"),
+        (Section::RateLimit, "unit", "minutes"),
+        (Section::RateLimit, "window", "15"),
+        (Section::RateLimit, "algorithm", "Token_Bucket"),
+        (Section::RateLimit, "soft", "10"),
+        (Section::RateLimit, "replaces", "[x]"),
     ];
     for (place, key, value) in wrong {
         let value_in_full = if key == "segments" {
@@ -106,7 +109,7 @@ fn the_parser_refuses_what_the_schema_does() {
             value.to_owned()
         };
         let takes = parser_takes(place, key, &value_in_full);
-        // A window that does not divide is no mistake of the key.
+        // A window that cannot be divided is not the key's error.
         let is_limit_of_buckets = matches!(key, "window") && takes && value != "15";
         assert!(!takes || is_limit_of_buckets, "{key}: {value} in {place:?}");
     }
@@ -123,7 +126,7 @@ fn every_reference_leads_somewhere_and_every_key_is_explained() {
         let target = rest.split('"').next().unwrap();
         assert!(schema["$defs"].get(target).is_some(), "{target}");
     }
-    for place in PLACES {
+    for place in SECTIONS {
         let fields = place.fields().filter(|field| field.form != Form::Reserved);
         for field in fields {
             assert!(field.about.ends_with(['.', '`']), "{}", field.key);

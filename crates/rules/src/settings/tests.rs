@@ -15,7 +15,7 @@ fn read(text: &str) -> Result<Taken, Vec<Diagnostic>> {
             let range = (Span::ZERO, Span::MINUTE);
             (number, limits.span("timeout", Span::SECOND, range))
         });
-        let port = top.parsed("port", "8080", |text| {
+        let port = top.parse("port", "8080", |text| {
             text.parse().map_err(|_| "is no port".to_owned())
         });
         (
@@ -65,8 +65,8 @@ fn every_mistake_is_reported_at_its_place() {
 }
 
 #[test]
-fn what_is_no_map_is_said_to_be_none() {
-    let list = ["1:1: settings are a map, and this is a list; write `key: value`, one key a line"];
+fn a_value_that_must_be_a_map_is_reported() {
+    let list = ["1:1: this must be a map, and is a list; write `key: value`, one key a line"];
     assert_eq!(complaints("- a\n"), list);
     assert_eq!(complaints("a: 1\n---\nb: 1\n").len(), 2);
     assert_eq!(complaints("limits: 5\n").len(), 1);
@@ -130,13 +130,13 @@ fn sharing_has_the_words_of_rules() {
         })
     };
     assert_eq!(read("").unwrap(), default);
-    let told = read("mode: write_back\non_store_error: local\nnodes: 3\n").unwrap();
+    let sharing = read("mode: write_back\non_store_error: local\nnodes: 3\n").unwrap();
     let expected = Sharing {
         mode: Mode::WriteBack,
         on_store_error: OnStoreError::Local,
         nodes: NonZeroU32::new(3),
     };
-    assert_eq!(told, expected);
+    assert_eq!(sharing, expected);
     let wrong = read("mode: fast\nnodes: 0\n").unwrap_err();
     let lines: Vec<u32> = wrong.iter().map(|found| found.line).collect();
     assert_eq!(lines, [1, 2]);

@@ -1,26 +1,26 @@
-//! Events of the YAML parser into nodes, within the budgets.
+//! Turns events of the YAML parser into nodes, within the budgets.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 
-use crate::findings::{Findings, Mark, Mistakes};
+use crate::findings::{FindingRange, Findings, Mark};
 
 use super::{Body, DEPTH_MAX, Document, NODES_MAX, Node, Pair, Scalar, narrow, text};
 
-/// Builds nodes out of events.
+/// Builds nodes from events.
 pub(super) struct Builder<'f> {
     file: usize,
     pub(super) findings: &'f mut Findings,
     open: Vec<Open>,
     anchors: HashMap<usize, Arc<Node>>,
-    /// Nodes so far, aliases expanded.
+    /// Nodes read, aliases expanded.
     nodes: usize,
     /// The line that the present document begins at.
     pub(super) document_line: u32,
-    /// Where the present document's mistakes begin.
-    pub(super) mistakes: Mistakes,
+    /// Where the findings of the current document begin.
+    pub(super) range: FindingRange,
 }
 
 /// A list or map that has not ended.
@@ -41,7 +41,7 @@ impl<'f> Builder<'f> {
     pub(super) fn new(file: usize, findings: &'f mut Findings) -> Builder<'f> {
         Builder {
             file,
-            mistakes: findings.mark(),
+            range: findings.mark(),
             findings,
             open: Vec::new(),
             anchors: HashMap::new(),
@@ -56,9 +56,9 @@ impl<'f> Builder<'f> {
             let (event, span) = event.map_err(|error| self.syntax(text, &error))?;
             let mark = self.mark(span);
             if let Some(root) = self.event(event, mark)? {
-                let mistakes = self.findings.since(self.mistakes);
-                list.push(Document { root, mistakes });
-                self.mistakes = self.findings.mark();
+                let range = self.findings.since(self.range);
+                list.push(Document { root, range });
+                self.range = self.findings.mark();
                 self.anchors.clear();
                 self.document_line = mark.line;
             }
@@ -85,6 +85,7 @@ impl<'f> Builder<'f> {
         }
     }
 
+    /// Begins a list or a map.
     fn begin(
         &mut self,
         is_map: bool,
@@ -97,7 +98,7 @@ impl<'f> Builder<'f> {
         if let Some(tag) = tag
             && !(tag.is_yaml_core_schema() && tag.suffix == expected)
         {
-            self.strange_tag(tag, mark);
+            self.report_unknown_tag(tag, mark);
         }
         self.open.push(Open {
             mark,
@@ -146,7 +147,7 @@ impl<'f> Builder<'f> {
 
     fn alias(&mut self, anchor: usize, mark: Mark) -> Result<Option<Arc<Node>>, Unreadable> {
         let Some(node) = self.anchors.get(&anchor).cloned() else {
-            let message = "an alias stands inside its own anchor".to_owned();
+            let message = "an alias is inside its own anchor".to_owned();
             let help = "a value cannot contain itself: write it out";
             return Err(self.stop(mark, "alias-of-itself", message, help));
         };
@@ -155,7 +156,7 @@ impl<'f> Builder<'f> {
         Ok(self.attach(node))
     }
 
-    /// Pairs keys and values, refuses a key twice, and takes in the maps below `<<`.
+    /// Pairs keys and values, reports duplicate keys, and merges the maps of `<<`.
     fn entries(&mut self, items: Vec<Arc<Node>>) -> Result<Vec<Pair>, Unreadable> {
         let mut entries: Vec<Pair> = Vec::with_capacity(items.len() / 2);
         let mut lines: HashMap<String, u32> = HashMap::new();
@@ -175,7 +176,7 @@ impl<'f> Builder<'f> {
             if let Some(line) = lines.get(&scalar.text) {
                 let message = format!(
                     "{} is written twice; the first is in line {line}",
-                    self.findings.quoted(&scalar.text)
+                    self.findings.quote(&scalar.text)
                 );
                 let help = "keep one of them";
                 self.findings
@@ -191,7 +192,7 @@ impl<'f> Builder<'f> {
         Ok(entries)
     }
 
-    /// Adds the entries of a merge key's maps, of which the ones that are there already win.
+    /// Merges the entries of a merge key's maps; entries that exist already win.
     fn merge(
         &mut self,
         value: &Node,
@@ -216,7 +217,7 @@ impl<'f> Builder<'f> {
             }
             _ => {
                 let message = format!("`<<` takes a map, and this is {}", value.kind());
-                let help = "write `<<: *anchor`, where `&anchor` stands before a map";
+                let help = "write `<<: *anchor`, with `&anchor` before a map";
                 self.findings.error(value.mark, "merge-type", message, help);
             }
         }
@@ -230,10 +231,10 @@ impl<'f> Builder<'f> {
             Some(tag) if tag.is_yaml_core_schema() => match tag.suffix.as_str() {
                 "str" => plain = false,
                 "int" | "bool" | "float" | "null" => plain = true,
-                _ => self.strange_tag(tag, mark),
+                _ => self.report_unknown_tag(tag, mark),
             },
             Some(tag) if tag.handle.is_empty() && tag.suffix == "!" => plain = false,
-            Some(tag) => self.strange_tag(tag, mark),
+            Some(tag) => self.report_unknown_tag(tag, mark),
         }
         Scalar {
             text: text.to_owned(),
@@ -241,9 +242,9 @@ impl<'f> Builder<'f> {
         }
     }
 
-    fn strange_tag(&mut self, tag: &Tag, mark: Mark) {
-        let shown = self.findings.quoted(&tag.to_string());
-        let message = format!("the tag {shown} means nothing here");
+    fn report_unknown_tag(&mut self, tag: &Tag, mark: Mark) {
+        let shown = self.findings.quote(&tag.to_string());
+        let message = format!("the tag {shown} has no meaning here");
         let help = "leave it out; text that looks like a number goes in quotes";
         self.findings.error(mark, "tag", message, help);
     }
@@ -265,6 +266,7 @@ impl<'f> Builder<'f> {
         Err(self.stop(mark, "too-many-values", message, help))
     }
 
+    /// Reports a syntax error with a hint at its cause.
     fn syntax(&mut self, text: &str, error: &ScanError) -> Unreadable {
         let marker = error.marker();
         let end = Span::new(*marker, *marker);

@@ -1,4 +1,4 @@
-//! What can be said about a file's text without a YAML parser.
+//! Checks of a file's text that need no YAML parser.
 
 use crate::findings::{Findings, Mark};
 use crate::source::{FILE_BYTES_MAX, Source};
@@ -6,7 +6,7 @@ use crate::source::{FILE_BYTES_MAX, Source};
 use super::Looks;
 
 /// The file's text, if it is text and not too long.
-pub(super) fn checked<'s>(
+pub(super) fn check<'s>(
     source: &'s Source,
     file: usize,
     findings: &mut Findings,
@@ -29,7 +29,7 @@ pub(super) fn checked<'s>(
     }
 }
 
-/// The place just behind `valid` text.
+/// The position just after `valid` text.
 pub(super) fn end_of(valid: &[u8], file: usize) -> Mark {
     let text = String::from_utf8_lossy(valid);
     let line = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
@@ -52,8 +52,8 @@ pub(super) fn tab_in_indentation(text: &str, line: u32) -> Option<u32> {
     Some(super::narrow(tab + 1))
 }
 
-/// The names behind `domain:` at the beginning of lines from `line` on: which domains a text that
-/// cannot be parsed was meant to hold, as well as one can tell.
+/// The names after `domain:` at the beginning of lines from `line` on: a guess at the domains of a
+/// text that cannot be parsed.
 pub(super) fn domains_after(text: &str, line: u32) -> Vec<String> {
     let before = usize::try_from(line)
         .unwrap_or(usize::MAX)

@@ -73,7 +73,7 @@ fn a_link_in_a_directory_that_leads_nowhere_is_an_error() {
     std::os::unix::fs::symlink("gone.yaml", folder.0.join("b.yaml")).unwrap();
     let error = read_paths(std::slice::from_ref(&folder.0)).unwrap_err();
     assert!(error.to_string().ends_with("b.yaml"), "{error}");
-    // What is no file of rules is nobody's loss.
+    // Other files are ignored.
     fs::remove_file(folder.0.join("b.yaml")).unwrap();
     for name in ["b.txt", ".b.yaml"] {
         std::os::unix::fs::symlink("gone.yaml", folder.0.join(name)).unwrap();

@@ -1,10 +1,10 @@
 //! The rules as their users see them: files in, diagnostics and decisions out.
 #![allow(clippy::unwrap_used)]
 
-mod desk;
+mod diagnostics;
 mod files;
+mod fixture;
 mod matching;
-mod mistakes;
 mod mutation;
 mod reload;
 mod replacing;

@@ -3,7 +3,7 @@
 use tollgate_core::Cost;
 use tollgate_rules::{Options, RuleSet, Source};
 
-use crate::desk::{Numbers, request};
+use crate::fixture::{Numbers, request};
 
 /// A file with something of everything.
 const SEED: &str = r#"
@@ -122,7 +122,7 @@ fn no_file_is_too_strange() {
     let mut previous = RuleSet::default();
     let request = request(&[&[("user", "ab"), ("path", "/")], &[("user", "x")]]);
     assert_eq!(request.cost, Cost::ONE);
-    let (mut loads, mut refusals) = (0, 0);
+    let (mut loads, mut rejections) = (0, 0);
     for seed in 0..4_000 {
         let mut chance = Chance(seed);
         let mut text = SEED.as_bytes().to_vec();
@@ -138,7 +138,7 @@ fn no_file_is_too_strange() {
             assert!(shown.chars().all(is_plain), "seed {seed}: {shown:?}");
         }
         loads += usize::from(!loaded.rules.is_empty());
-        refusals += usize::from(loaded.has_errors());
+        rejections += usize::from(loaded.has_errors());
         assert!(
             loaded.has_errors() || !loaded.rules.is_empty(),
             "seed {seed}"
@@ -149,7 +149,7 @@ fn no_file_is_too_strange() {
     }
     // The mutants are neither all right nor all wrong.
     assert!(
-        loads > 400 && refusals > 400,
-        "{loads} loaded, {refusals} refused"
+        loads > 400 && rejections > 400,
+        "{loads} loaded, {rejections} rejected"
     );
 }

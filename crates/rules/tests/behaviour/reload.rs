@@ -3,32 +3,32 @@
 use tollgate_core::Span;
 use tollgate_rules::{Options, RuleSet, Source};
 
-use crate::desk::{Desk, domain, load};
+use crate::fixture::{Fixture, domain, load};
 
 fn limit(count: u32, unit: &str) -> String {
     domain(&format!("{{key: a, rate_limit: {count}/{unit}}}"))
 }
 
-fn spent(rules: &str, units: usize) -> Desk {
-    let mut desk = Desk::new(load(rules).rules);
+fn exhaust(rules: &str, units: usize) -> Fixture {
+    let mut fixture = Fixture::new(load(rules).rules);
     for _ in 0..units {
-        assert!(desk.passes(&[("a", "1")]));
+        assert!(fixture.is_allowed(&[("a", "1")]));
     }
-    desk
+    fixture
 }
 
 #[test]
 fn an_unchanged_rule_keeps_its_state() {
-    let mut desk = spent(&limit(3, "hour"), 3);
-    let changes = desk.reload(load(&limit(3, "hour")));
+    let mut fixture = exhaust(&limit(3, "hour"), 3);
+    let changes = fixture.reload(load(&limit(3, "hour")));
     assert_eq!(changes, tollgate_rules::Changes::default());
-    assert!(!desk.passes(&[("a", "1")]));
+    assert!(!fixture.is_allowed(&[("a", "1")]));
 }
 
 #[test]
 fn a_changed_limit_keeps_what_was_consumed() {
-    let mut desk = spent(&limit(3, "hour"), 3);
-    let changes = desk.reload(load(&limit(5, "hour")));
+    let mut fixture = exhaust(&limit(3, "hour"), 3);
+    let changes = fixture.reload(load(&limit(5, "hour")));
     assert_eq!(changes.changed.len(), 1);
     assert_eq!(changes.changed[0].rule.path, "a");
     assert_eq!(
@@ -38,53 +38,57 @@ fn a_changed_limit_keeps_what_was_consumed() {
         ),
         (3, 5)
     );
-    assert!(desk.passes(&[("a", "1")]) && desk.passes(&[("a", "1")]));
-    assert!(!desk.passes(&[("a", "1")]));
+    assert!(fixture.is_allowed(&[("a", "1")]) && fixture.is_allowed(&[("a", "1")]));
+    assert!(!fixture.is_allowed(&[("a", "1")]));
 }
 
 #[test]
 fn a_changed_window_counts_what_was_used_as_used_now() {
-    let mut desk = spent(&limit(3, "hour"), 3);
-    desk.reload(load(&limit(3, "day")));
-    assert!(!desk.passes(&[("a", "1")]));
-    desk.wait(Span::DAY);
-    assert!(desk.passes(&[("a", "1")]));
+    let mut fixture = exhaust(&limit(3, "hour"), 3);
+    fixture.reload(load(&limit(3, "day")));
+    assert!(!fixture.is_allowed(&[("a", "1")]));
+    fixture.wait(Span::DAY);
+    assert!(fixture.is_allowed(&[("a", "1")]));
 }
 
 #[test]
 fn changes_add_up_over_several_reloads() {
-    let mut desk = spent(&limit(3, "hour"), 3);
+    let mut fixture = exhaust(&limit(3, "hour"), 3);
     for count in [4, 5, 6] {
-        desk.reload(load(&limit(count, "hour")));
+        fixture.reload(load(&limit(count, "hour")));
     }
-    let passed = (0..10).filter(|_| desk.passes(&[("a", "1")])).count();
+    let passed = (0..10)
+        .filter(|_| fixture.is_allowed(&[("a", "1")]))
+        .count();
     assert_eq!(passed, 3);
-    assert_eq!(desk.rules.rules().next().unwrap().changes, 3);
+    assert_eq!(fixture.rules.rules().next().unwrap().changes, 3);
 }
 
 #[test]
 fn a_rule_that_comes_back_with_another_limit_converts() {
-    let mut desk = spent(&limit(3, "hour"), 3);
-    let changes = desk.reload(load("domain: other\n"));
+    let mut fixture = exhaust(&limit(3, "hour"), 3);
+    let changes = fixture.reload(load("domain: other\n"));
     assert_eq!(
         (changes.removed, changes.added),
         (vec!["d".into()], vec!["other".into()])
     );
-    assert!(desk.passes(&[("a", "1")]));
-    let changes = desk.reload(load(&limit(5, "hour")));
+    assert!(fixture.is_allowed(&[("a", "1")]));
+    let changes = fixture.reload(load(&limit(5, "hour")));
     assert_eq!(changes.changed.len(), 1);
-    let passed = (0..10).filter(|_| desk.passes(&[("a", "1")])).count();
+    let passed = (0..10)
+        .filter(|_| fixture.is_allowed(&[("a", "1")]))
+        .count();
     assert_eq!(passed, 2);
 }
 
 #[test]
 fn a_rule_that_was_unlimited_for_a_while_is_the_same_rule() {
-    let mut desk = spent(&limit(3, "hour"), 3);
-    desk.reload(load(&domain("{key: a, rate_limit: {unlimited: true}}")));
-    assert!(desk.passes(&[("a", "1")]));
-    desk.reload(load(&limit(4, "hour")));
-    assert!(desk.passes(&[("a", "1")]));
-    assert!(!desk.passes(&[("a", "1")]));
+    let mut fixture = exhaust(&limit(3, "hour"), 3);
+    fixture.reload(load(&domain("{key: a, rate_limit: {unlimited: true}}")));
+    assert!(fixture.is_allowed(&[("a", "1")]));
+    fixture.reload(load(&limit(4, "hour")));
+    assert!(fixture.is_allowed(&[("a", "1")]));
+    assert!(!fixture.is_allowed(&[("a", "1")]));
 }
 
 #[test]
@@ -163,10 +167,10 @@ fn a_merged_domain_is_not_cut_by_a_broken_file() {
 fn sharing_or_not_is_another_counter() {
     let shared = domain("{key: a, value: x*, share_threshold: true, rate_limit: 1/s}");
     let apart = domain("{key: a, value: x*, rate_limit: 1/s}");
-    let mut desk = Desk::new(load(&shared).rules);
-    let before = desk.key(&[("a", "x")]);
-    desk.reload(load(&apart));
-    assert_ne!(before, desk.key(&[("a", "x")]));
+    let mut fixture = Fixture::new(load(&shared).rules);
+    let before = fixture.key(&[("a", "x")]);
+    fixture.reload(load(&apart));
+    assert_ne!(before, fixture.key(&[("a", "x")]));
 }
 
 #[test]

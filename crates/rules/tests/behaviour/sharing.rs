@@ -1,11 +1,11 @@
-//! How nodes share a limit: rule, else domain, else whoever loads the rules.
+//! How instances share a limit: rule, else domain, else the default of the load.
 
 use std::num::NonZeroU32;
 
 use tollgate_core::{Mode, OnStoreError, Sharing, Span};
 use tollgate_rules::{Changes, Options, RuleSet, Source};
 
-use crate::desk::{Desk, Pairs, clean, domain, load, overriding, request};
+use crate::fixture::{Fixture, Pairs, clean, domain, load, overriding, request};
 
 const OUTER: Sharing = Sharing {
     mode: Mode::WriteBack,
@@ -14,13 +14,13 @@ const OUTER: Sharing = Sharing {
 };
 
 /// How the rule that `pairs` meets is shared.
-fn met(rules: &RuleSet, pairs: Pairs<'_>) -> Sharing {
-    let desk = Desk::new(rules.clone());
+fn sharing_of(rules: &RuleSet, pairs: Pairs<'_>) -> Sharing {
+    let fixture = Fixture::new(rules.clone());
     let request = request(&[pairs]);
-    desk.resolve(&request).charges()[0].sharing
+    fixture.resolve(&request).charges()[0].sharing
 }
 
-fn loaded(text: &str, sharing: Sharing) -> RuleSet {
+fn load_within(text: &str, sharing: Sharing) -> RuleSet {
     let options = Options {
         sharing,
         ..Options::default()
@@ -33,8 +33,8 @@ fn loaded(text: &str, sharing: Sharing) -> RuleSet {
 #[test]
 fn without_a_word_it_is_the_default() {
     let text = domain("{key: a, rate_limit: 5/minute}");
-    assert_eq!(met(&clean(&text), &[("a", "1")]), Sharing::default());
-    assert_eq!(met(&loaded(&text, OUTER), &[("a", "1")]), OUTER);
+    assert_eq!(sharing_of(&clean(&text), &[("a", "1")]), Sharing::default());
+    assert_eq!(sharing_of(&load_within(&text, OUTER), &[("a", "1")]), OUTER);
 }
 
 #[test]
@@ -44,24 +44,24 @@ fn each_word_is_looked_for_by_itself_from_the_inside_out() {
                   {key: a, descriptors: [{key: b, rate_limit: {requests_per_unit: 5, unit: day, \
                    on_store_error: deny}}]}";
     let text = format!("mode: strict\non_store_error: local\n{}", domain(limits));
-    let rules = loaded(&text, OUTER);
+    let rules = load_within(&text, OUTER);
     let of_domain = Sharing {
         mode: Mode::Strict,
         on_store_error: OnStoreError::Local,
         nodes: NonZeroU32::new(9),
     };
-    assert_eq!(met(&rules, &[("none", "1")]), of_domain);
+    assert_eq!(sharing_of(&rules, &[("none", "1")]), of_domain);
     let own = Sharing {
         mode: Mode::Leased,
         nodes: NonZeroU32::new(2),
         ..of_domain
     };
-    assert_eq!(met(&rules, &[("own", "1")]), own);
+    assert_eq!(sharing_of(&rules, &[("own", "1")]), own);
     let below = Sharing {
         on_store_error: OnStoreError::Deny,
         ..of_domain
     };
-    assert_eq!(met(&rules, &[("a", "1"), ("b", "2")]), below);
+    assert_eq!(sharing_of(&rules, &[("a", "1"), ("b", "2")]), below);
     let views: Vec<Sharing> = rules.rules().map(|view| view.sharing).collect();
     assert_eq!(views, [own, of_domain, below]);
 }
@@ -72,9 +72,9 @@ fn a_limit_of_the_request_takes_the_domain_s() {
         "mode: leased\non_store_error: local\nnodes: 3\n{}",
         domain("{key: a, rate_limit: 5/day}")
     );
-    let desk = Desk::new(loaded(&text, OUTER));
+    let fixture = Fixture::new(load_within(&text, OUTER));
     let request = overriding(&[("x", "1")], 7, Span::MINUTE);
-    let resolved = desk.resolve(&request);
+    let resolved = fixture.resolve(&request);
     let expected = Sharing {
         mode: Mode::Leased,
         on_store_error: OnStoreError::Local,
@@ -90,26 +90,26 @@ fn a_changed_word_alone_keeps_what_was_used() {
             "{{key: a, rate_limit: {{requests_per_unit: 3, unit: hour, {words}}}}}"
         ))
     };
-    let mut desk = Desk::new(clean(&limit("mode: strict")));
-    let key = desk.key(&[("a", "1")]);
+    let mut fixture = Fixture::new(clean(&limit("mode: strict")));
+    let key = fixture.key(&[("a", "1")]);
     for _ in 0..3 {
-        assert!(desk.passes(&[("a", "1")]));
+        assert!(fixture.is_allowed(&[("a", "1")]));
     }
     for words in [
         "mode: leased",
         "on_store_error: local, nodes: 4",
         "on_store_error: allow",
     ] {
-        let changes = desk.reload(load(&limit(words)));
+        let changes = fixture.reload(load(&limit(words)));
         assert_eq!(changes, Changes::default(), "{words}");
-        assert!(!desk.passes(&[("a", "1")]), "{words}");
-        assert_eq!(desk.key(&[("a", "1")]), key, "{words}");
+        assert!(!fixture.is_allowed(&[("a", "1")]), "{words}");
+        assert_eq!(fixture.key(&[("a", "1")]), key, "{words}");
     }
     assert_eq!(
-        met(&desk.rules, &[("a", "1")]).on_store_error,
+        sharing_of(&fixture.rules, &[("a", "1")]).on_store_error,
         OnStoreError::Allow
     );
-    assert_eq!(met(&desk.rules, &[("a", "1")]).mode, Mode::Strict);
+    assert_eq!(sharing_of(&fixture.rules, &[("a", "1")]).mode, Mode::Strict);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn documents_of_one_domain_agree() {
     for agreeing in ["", "mode: leased\n", "on_store_error: allow\n"] {
         let loaded = parse(agreeing);
         assert!(loaded.diagnostics.is_empty(), "{agreeing}");
-        assert_eq!(met(&loaded.rules, &[("a", "1")]).mode, Mode::Leased);
+        assert_eq!(sharing_of(&loaded.rules, &[("a", "1")]).mode, Mode::Leased);
     }
     let loaded = parse("mode: strict\n");
     let [mistake] = &loaded.diagnostics[..] else {

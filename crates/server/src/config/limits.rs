@@ -34,7 +34,7 @@ pub(super) fn take(map: &Settings<'_>) -> Limits {
         let default = u32::try_from(default).expect("the defaults are small");
         usize::try_from(map.count(key, default, (1, max))).expect("32 bits fit")
     };
-    let size = |key, default| map.parsed(key, "64KiB", size).unwrap_or(default);
+    let size = |key, default| map.parse(key, "64KiB", size).unwrap_or(default);
     let some = Span::from_millis(1);
     let age = Span::from(default.connection_age);
     let header_bytes = size("header_bytes", 16 * 1024);
@@ -91,7 +91,7 @@ fn complain(limits: &Limits, map: &Settings<'_>) {
     ] {
         if bytes < largest {
             let message = format!("`{key}` is smaller than the largest request, {largest} bytes");
-            map.complain(
+            map.report_error(
                 key,
                 message,
                 "enlarge it, or reduce `message_bytes` and `body_bytes`",

@@ -102,7 +102,7 @@ impl Place {
                 let message = "this is no store".to_owned();
                 let help = "write `store: memory`, `store: redis://localhost:6379` or \
                     `store: {redis: {url: 'redis://localhost:6379'}}`";
-                top.complain(key, message, help);
+                top.report_error(key, message, help);
                 Place::Memory
             }
         };
@@ -111,7 +111,7 @@ impl Place {
 
     /// The short form: a URL, and every other setting has its default.
     fn at_url(map: &Settings<'_>, key: &'static str, text: &str) -> Place {
-        let told = |(message, help): (&str, &str)| map.complain(key, message.to_owned(), help);
+        let told = |(message, help): (&str, &str)| map.report_error(key, message.to_owned(), help);
         let url = Url::parse(text).map_err(told).ok();
         url.map_or(Place::Memory, |url| Place::Redis(Box::new(url.config())))
     }
@@ -127,7 +127,7 @@ impl Place {
             }
             let message = "`redis` does not say where Redis is".to_owned();
             let help = "write `redis: {url: 'redis://localhost:6379'}`";
-            store.complain("redis", message, help);
+            store.report_error("redis", message, help);
             return Some(Place::Memory);
         }
         if !is_redis {
@@ -135,7 +135,7 @@ impl Place {
         }
         if is_memory {
             let message = "a store is in memory or in Redis, and this is both".to_owned();
-            store.complain("memory", message, "remove `memory` or `redis`");
+            store.report_error("memory", message, "remove `memory` or `redis`");
         }
         let config = store.map("redis", |redis| redis_at(redis, directory));
         Some(Place::Redis(Box::new(config)))
@@ -151,7 +151,7 @@ impl OtherStore {
         top.each("stores", |name, store| {
             if stores.len() == STORES_MAX {
                 let message = format!("more than {STORES_MAX} stores");
-                store.complain("domains", message, "let one store serve more domains");
+                store.report_error("domains", message, "let one store serve more domains");
             }
             let other = OtherStore {
                 name: name.to_owned(),
@@ -159,7 +159,7 @@ impl OtherStore {
                 place: Place::take(store, directory).unwrap_or_else(|| {
                     let message = "this store has no place".to_owned();
                     let help = "write `redis: {url: …}` below it, or `memory: true`";
-                    store.complain("redis", message, help);
+                    store.report_error("redis", message, help);
                     Place::Memory
                 }),
             };
@@ -167,7 +167,7 @@ impl OtherStore {
                 let message = "a store's name is a label: 1 to 63 of a-z, 0-9, _ and -, and not \
                     `default`"
                     .to_owned();
-                store.complain("domains", message, "write such as `payments`");
+                store.report_error("domains", message, "write such as `payments`");
             }
             stores.push(other);
         });
@@ -188,14 +188,14 @@ fn domains(store: &Settings<'_>, before: &[OtherStore]) -> Vec<String> {
         let other = other.map(|other| other.name.as_str());
         if let Some(other) = other.or(domains.contains(&domain).then_some("this one")) {
             let message = format!("a domain is named twice: first by {other}");
-            store.complain("domains", message, "let one store serve it, once");
+            store.report_error("domains", message, "let one store serve it, once");
             continue;
         }
         domains.push(domain);
     }
     if domains.is_empty() {
         let message = "this store serves no domain".to_owned();
-        store.complain("domains", message, "write `domains: [shop]`");
+        store.report_error("domains", message, "write `domains: [shop]`");
     }
     domains
 }
@@ -203,7 +203,8 @@ fn domains(store: &Settings<'_>, before: &[OtherStore]) -> Vec<String> {
 /// A `redis` map.
 fn redis_at(redis: &Settings<'_>, directory: &Path) -> RedisConfig {
     let url = redis.secret("url").and_then(|text| {
-        let told = |(message, help): (&str, &str)| redis.complain("url", message.to_owned(), help);
+        let told =
+            |(message, help): (&str, &str)| redis.report_error("url", message.to_owned(), help);
         Url::parse(&text).map_err(told).ok()
     });
     let (servers, of_sentinels) = servers(redis, url.as_ref(), directory);
@@ -211,7 +212,7 @@ fn redis_at(redis: &Settings<'_>, directory: &Path) -> RedisConfig {
     let (username, password) = signs_in(redis, url, directory);
     let (sentinel_username, sentinel_password) = of_sentinels;
     let default = RedisConfig::new(servers);
-    let prefix = redis.parsed("prefix", "'tg:'", |text| {
+    let prefix = redis.parse("prefix", "'tg:'", |text| {
         if text.contains(['{', '}']) {
             return Err("has a brace, which would choose the slot of every key".to_owned());
         }
@@ -243,10 +244,10 @@ fn servers(redis: &Settings<'_>, url: Option<&Url>, directory: &Path) -> (Server
     let ways = ["url", "cluster", "sentinel"];
     let written: Vec<_> = ways.into_iter().filter(|key| redis.has(key)).collect();
     match *written {
-        [] => redis.complain("url", "no server is named".to_owned(), help),
+        [] => redis.report_error("url", "no server is named".to_owned(), help),
         [_, second, ..] => {
             let message = format!("`{}` and `{second}` both name servers", written[0]);
-            redis.complain(second, message, help);
+            redis.report_error(second, message, help);
         }
         [_] => {}
     }
@@ -256,7 +257,7 @@ fn servers(redis: &Settings<'_>, url: Option<&Url>, directory: &Path) -> (Server
             if master.is_empty() {
                 let message = "the master has no name".to_owned();
                 let help = "write `master: NAME`, as in `sentinel monitor NAME`";
-                sentinel.complain("master", message, help);
+                sentinel.report_error("master", message, help);
             }
             let addresses = addresses(sentinel, "addresses");
             let servers = Servers::Sentinel { addresses, master };
@@ -275,12 +276,12 @@ fn addresses(map: &Settings<'_>, key: &'static str) -> Vec<String> {
     let addresses = map.texts(key);
     let help = format!("write `{key}: ['host:6379']`");
     if addresses.is_empty() {
-        map.complain(key, "no server is named".to_owned(), &help);
+        map.report_error(key, "no server is named".to_owned(), &help);
     }
     // A URL may hold a password, so the address is not repeated.
     if let Some(bad) = addresses.iter().position(|address| !is_address(address)) {
         let message = format!("address {} is no host and port", bad + 1);
-        map.complain(key, message, &help);
+        map.report_error(key, message, &help);
     }
     addresses
 }

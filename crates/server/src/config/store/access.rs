@@ -24,7 +24,7 @@ pub(super) fn encryption(redis: &Settings<'_>, url: Option<&Url>, directory: &Pa
     let is_encrypted = redis.flag("tls", by_url);
     if by_url && !is_encrypted {
         let message = "`rediss://` is with TLS, and this is without".to_owned();
-        redis.complain("tls", message, "write `redis://`, or leave out `tls`");
+        redis.report_error("tls", message, "write `redis://`, or leave out `tls`");
     }
     is_encrypted.then(Tls::default)
 }
@@ -36,7 +36,7 @@ fn certified(tls: &Settings<'_>, directory: &Path) -> Tls {
     let told = |key: &'static str, part: &Tls, message: &str, help: &str| {
         if let Err(invalid) = part.check() {
             let why = invalid.source().map(|why| format!(": {why}"));
-            tls.complain(key, format!("{message}{}", why.unwrap_or_default()), help);
+            tls.report_error(key, format!("{message}{}", why.unwrap_or_default()), help);
         }
     };
     let identity = identity(tls, directory);
@@ -81,12 +81,12 @@ fn identity(tls: &Settings<'_>, directory: &Path) -> Option<Identity> {
         (None, None) => None,
         (Some(_), None) => {
             let message = "a certificate without its key".to_owned();
-            tls.complain("cert", message, "add `key: FILE`");
+            tls.report_error("cert", message, "add `key: FILE`");
             None
         }
         (None, Some(_)) => {
             let message = "a key without its certificate".to_owned();
-            tls.complain("key", message, "add `cert: FILE`");
+            tls.report_error("key", message, "add `cert: FILE`");
             None
         }
     }
@@ -98,7 +98,7 @@ pub(super) fn signs_in(redis: &Settings<'_>, url: Option<Url>, directory: &Path)
     let written = redis.secret("password").map(|password| {
         if password.is_empty() {
             let message = "the password is empty".to_owned();
-            redis.complain("password", message, "write it, or leave out the key");
+            redis.report_error("password", message, "write it, or leave out the key");
         }
         Secret::new(password)
     });
@@ -108,7 +108,7 @@ pub(super) fn signs_in(redis: &Settings<'_>, url: Option<Url>, directory: &Path)
             // Not its name: a password may stand in its place.
             let message = format!("the file with the password {why}");
             let help = "name a file that holds the password and nothing else";
-            redis.complain("password_file", message, help);
+            redis.report_error("password_file", message, help);
             Secret::new("")
         })
     });
@@ -121,17 +121,17 @@ pub(super) fn signs_in(redis: &Settings<'_>, url: Option<Url>, directory: &Path)
     };
     if let Some((key, ways)) = told_twice {
         let message = format!("{ways} both tell a password");
-        redis.complain(key, message, "remove one of them");
+        redis.report_error(key, message, "remove one of them");
     }
     let (url_username, url_password) = url.map_or((None, None), |url| (url.username, url.password));
     if url_username.is_some() && username.is_some() {
         let message = "`url` and `username` both name a user".to_owned();
-        redis.complain("username", message, "remove one of them");
+        redis.report_error("username", message, "remove one of them");
     }
     let password = in_file.or(written).or(url_password);
     if username.is_some() && password.is_none() {
         let message = "a user without a password".to_owned();
-        redis.complain("username", message, "add `password_file` or `password`");
+        redis.report_error("username", message, "add `password_file` or `password`");
     }
     (username.or(url_username), password)
 }

@@ -254,7 +254,7 @@ const REDIS: [(&str, &str); 29] = [
         "{sentinel: {master: m}}",
         "write `addresses: ['host:6379']`",
     ),
-    ("{sentinel: 's:1'}", "settings are a map, and this is text"),
+    ("{sentinel: 's:1'}", "this must be a map, and is text"),
     (
         "{url: 'rediss://h', tls: false}",
         "write `redis://`, or leave out `tls`",

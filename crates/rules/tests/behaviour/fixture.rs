@@ -1,4 +1,4 @@
-//! Rules, a plain store and a clock that stands still until it is moved.
+//! Rules, a plain store and a manual clock.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -9,12 +9,12 @@ use tollgate_core::{
 };
 use tollgate_rules::{Changes, Loaded, Options, Resolved, RuleSet, Source};
 
-/// A number for each key that was ever asked for: no two share one.
+/// A number for each key.
 #[derive(Default)]
 pub(crate) struct Numbers(RefCell<HashMap<Vec<Vec<u8>>, u128>>);
 
-/// Where requests are asked and answered.
-pub(crate) struct Desk {
+/// Resolves, decides and answers requests.
+pub(crate) struct Fixture {
     pub(crate) rules: RuleSet,
     pub(crate) numbers: Numbers,
     ledger: Ledger,
@@ -33,7 +33,7 @@ impl KeyHasher for Numbers {
     }
 }
 
-/// What was read, which must hold no mistake at all.
+/// The rules in a text without any error or warning.
 pub(crate) fn clean(text: &str) -> RuleSet {
     let loaded = load(text);
     let shown: Vec<String> = loaded.diagnostics.iter().map(|d| d.to_string()).collect();
@@ -41,7 +41,7 @@ pub(crate) fn clean(text: &str) -> RuleSet {
     loaded.rules
 }
 
-/// What was read from one file.
+/// Loads one file.
 pub(crate) fn load(text: &str) -> Loaded {
     RuleSet::parse(&[Source::new("rules.yaml", text)], &Options::default())
 }
@@ -77,9 +77,9 @@ pub(crate) fn request<'a>(descriptors: &[Pairs<'a>]) -> Request<'a> {
     }
 }
 
-impl Desk {
-    pub(crate) fn new(rules: RuleSet) -> Desk {
-        Desk {
+impl Fixture {
+    pub(crate) fn new(rules: RuleSet) -> Fixture {
+        Fixture {
             rules,
             numbers: Numbers::default(),
             ledger: Ledger::default(),
@@ -87,9 +87,9 @@ impl Desk {
         }
     }
 
-    /// A desk with the descriptors of [`domain`].
-    pub(crate) fn of(descriptors: &str) -> Desk {
-        Desk::new(clean(&domain(descriptors)))
+    /// A fixture with the descriptors of [`domain`].
+    pub(crate) fn of(descriptors: &str) -> Fixture {
+        Fixture::new(clean(&domain(descriptors)))
     }
 
     pub(crate) fn wait(&mut self, span: Span) {
@@ -106,13 +106,13 @@ impl Desk {
         resolved.answer(&verdict.unwrap())
     }
 
-    /// Whether a request with one descriptor passes.
-    pub(crate) fn passes(&mut self, pairs: Pairs<'_>) -> bool {
+    /// Whether a request with one descriptor is allowed.
+    pub(crate) fn is_allowed(&mut self, pairs: Pairs<'_>) -> bool {
         self.answer(&request(&[pairs])).is_allowed()
     }
 
-    /// The path of the rule that each descriptor meets; `-` for none, `*` before unlimited ones.
-    pub(crate) fn met(&self, descriptors: &[Pairs<'_>]) -> Vec<String> {
+    /// The path of each descriptor's rule; `-` for none, `*` before unlimited ones.
+    pub(crate) fn matched_rules(&self, descriptors: &[Pairs<'_>]) -> Vec<String> {
         let request = request(descriptors);
         let resolved = self.resolve(&request);
         let verdict = Ledger::default().decide(Now::at(self.now), &resolved.charges());
@@ -125,14 +125,14 @@ impl Desk {
         names.collect()
     }
 
-    /// The key that one descriptor is counted under.
+    /// The key that one descriptor counts.
     pub(crate) fn key(&self, pairs: Pairs<'_>) -> Key {
         let request = request(&[pairs]);
         let resolved = self.resolve(&request);
         resolved.charges()[0].key
     }
 
-    /// Takes over new rules.
+    /// Puts new rules into effect.
     pub(crate) fn reload(&mut self, loaded: Loaded) -> Changes {
         let (rules, changes) = loaded.succeed(&self.rules);
         self.rules = rules;
@@ -140,7 +140,7 @@ impl Desk {
     }
 }
 
-/// A descriptor that brings its own limit along.
+/// A descriptor with a limit of its own.
 pub(crate) fn overriding<'a>(pairs: Pairs<'a>, count: u32, window: Span) -> Request<'a> {
     let mut request = request(&[pairs]);
     request.descriptors[0].limit = Some(Override { count, window });

@@ -1,10 +1,10 @@
-//! Which keys stand where in a rules file. The parser and the JSON Schema both read this table.
+//! The keys of each map in a rules file. The parser and the JSON Schema both read this table.
 
 use crate::sharing::{MODES, NODES, ON_STORE_ERROR};
 
 /// A map in a rules file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Section {
     /// The top of a document: one domain.
     Domain,
     /// An item of `descriptors`.
@@ -32,9 +32,9 @@ pub(crate) enum Form {
     Flag,
     /// A whole number from the first to the second.
     Count(u32, u32),
-    /// One of these words, in any case.
+    /// One of these names, in any case.
     Unit(&'static [&'static str]),
-    /// One of these words.
+    /// One of these names.
     Choice(&'static [&'static str]),
     /// `15m`, `1h30m`.
     Window,
@@ -43,12 +43,12 @@ pub(crate) enum Form {
     /// One of [`CHARGE_DENIED`], or a flag: `true` is `always`, `false` is `never`.
     ChargeDenied,
     /// A list of maps.
-    List(Place),
+    List(Section),
     /// A map, or the short form `100/minute`.
     RateLimit,
     /// Any map.
     Free,
-    /// A word that will mean something one day.
+    /// A key that is reserved for a later version.
     Reserved,
 }
 
@@ -100,23 +100,25 @@ const fn field(key: &'static str, form: Form, about: &'static str) -> Field {
 const MODE_FIELD: Field = field(
     "mode",
     Form::Choice(&MODES),
-    "How nodes that share a store decide. strict: the store is asked each time. leased: a node \
-     takes units ahead. write_back: a node reports afterwards, and may admit too much. A rule's \
-     own wins over its domain's. Default: what the settings say, else strict.",
+    "How instances that share a store decide. strict: every decision asks the store. leased: an \
+     instance leases units and decides locally. write_back: an instance counts locally and reports \
+     later, so more may be allowed than the limit. A rule's setting wins over its domain's. \
+     Default: from the settings, else strict.",
 );
 const ON_STORE_ERROR_FIELD: Field = field(
     "on_store_error",
     Form::Choice(&ON_STORE_ERROR),
-    "What happens when a shared store has no answer. local: the node decides on its share of the \
-     limit. allow: the request passes. deny: it is denied, and told that the store is unavailable. \
-     error: gRPC UNAVAILABLE or HTTP 503. A rule's own wins over its domain's. Default: what the \
-     settings say, else local.",
+    "What happens when a shared store does not answer. local: the instance decides on its share of \
+     the limit. allow: the request is allowed. deny: it is denied, with the reason that the store \
+     is unavailable. error: gRPC UNAVAILABLE or HTTP 503. A rule's setting wins over its domain's. \
+     Default: from the settings, else local.",
 );
 const NODES_FIELD: Field = field(
     "nodes",
     Form::Count(NODES.0, NODES.1),
-    "How many nodes share the limit, for a node's share of it in `on_store_error: local`. A rule's \
-     own wins over its domain's. Default: what the settings say, else the store counts them.",
+    "How many instances share the limit, for an instance's share of it in `on_store_error: local`. \
+     A rule's setting wins over its domain's. Default: from the settings, else the instances that \
+     the store counts.",
 );
 
 const CHARGE_DENIED_FIELD: Field = field(
@@ -124,7 +126,7 @@ const CHARGE_DENIED_FIELD: Field = field(
     Form::ChargeDenied,
     "Which denied requests are charged to the limit, until it is exhausted. never (false): none. \
      excess: those that cost more than 1, which usually report what was already consumed. always \
-     (true): all. A rule's own wins over its domain's. Default: excess for requests in Envoy's \
+     (true): all. A rule's setting wins over its domain's. Default: excess for requests in Envoy's \
      protocol, never for all others.",
 );
 
@@ -132,8 +134,8 @@ const DOMAIN: [Field; 6] = [
     field("domain", Form::Text, "Which requests these rules are for."),
     field(
         "descriptors",
-        Form::List(Place::Descriptor),
-        "What is looked for in the first entry of a request's descriptors.",
+        Form::List(Section::Descriptor),
+        "The rules for the first entry of a request's descriptors.",
     ),
     CHARGE_DENIED_FIELD,
     MODE_FIELD,
@@ -146,33 +148,33 @@ const DESCRIPTOR: [Field; 10] = [
     field(
         "value",
         Form::Text,
-        "The value of the entry; `*` stands for any text. Without it any value matches, and each \
+        "The value of the entry; `*` matches any text. Without it any value matches, and each \
          has its own counter.",
     ),
     field(
         "rate_limit",
         Form::RateLimit,
-        "How much may pass. Without it, nothing is limited here.",
+        "The limit. Without it, nothing is limited here.",
     ),
     field(
         "descriptors",
-        Form::List(Place::Descriptor),
-        "What is looked for in the next entry.",
+        Form::List(Section::Descriptor),
+        "The rules for the next entry.",
     ),
     field(
         "shadow_mode",
         Form::Flag,
-        "The limit is judged and counted, and never refuses. Default: false.",
+        "The limit is evaluated and counted, but never denies. Default: false.",
     ),
     field(
         "quota_mode",
         Form::Flag,
-        "The limit refuses only if every limit of this kind in the request does. Default: false.",
+        "The limit denies only if every quota limit of the request does. Default: false.",
     ),
     field(
         "share_threshold",
         Form::Flag,
-        "All values that match `value` share one counter. Needs a `*` in it. Default: false.",
+        "All values that match `value` share one counter. `value` needs a `*`. Default: false.",
     ),
     field(
         "detailed_metric",
@@ -187,7 +189,7 @@ const DESCRIPTOR: [Field; 10] = [
     field(
         "metadata",
         Form::Free,
-        "Returned to the asker while the limit admits.",
+        "Returned to the client while the limit allows its requests.",
     ),
 ];
 
@@ -195,24 +197,24 @@ const RATE_LIMIT: [Field; 18] = [
     field(
         "requests_per_unit",
         Form::Count(0, u32::MAX),
-        "How many units may pass in a window. 0 denies everything.",
+        "How many units are allowed in a window. 0 denies everything.",
     ),
-    field("unit", Form::Unit(&UNIT_WORDS), "The window: one of these."),
+    field("unit", Form::Unit(&UNIT_WORDS), "The window."),
     field(
         "window",
         Form::Window,
-        "The window, in place of `unit`: `15m`, `1h30m`; ns, us, ms, s, m, h, d, w.",
+        "The window, in section of `unit`: `15m`, `1h30m`; ns, us, ms, s, m, h, d, w.",
     ),
     field(
         "unlimited",
         Form::Flag,
-        "Nothing is counted and nothing refused. Default: false.",
+        "Nothing is counted and nothing denied. Default: false.",
     ),
-    field("name", Form::Text, "What this limit is called."),
+    field("name", Form::Text, "The name of this limit."),
     field(
         "replaces",
-        Form::List(Place::Replaces),
-        "Limits of these names step aside if a request meets this one.",
+        Form::List(Section::Replaces),
+        "Limits with these names are ignored if this one applies to a request.",
     ),
     field(
         "algorithm",
@@ -222,7 +224,7 @@ const RATE_LIMIT: [Field; 18] = [
     field(
         "burst",
         Form::Count(0, u32::MAX),
-        "token_bucket: how many may pass at once. Default: requests_per_unit.",
+        "token_bucket: how many units are allowed at once. Default: requests_per_unit.",
     ),
     field(
         "queue",
@@ -232,7 +234,7 @@ const RATE_LIMIT: [Field; 18] = [
     field(
         "segments",
         Form::Count(1, 60),
-        "sliding_window: into how many parts the window is cut. Default: 1.",
+        "sliding_window: how many segments the window has. Default: 1.",
     ),
     field(
         "anchor",
@@ -242,7 +244,7 @@ const RATE_LIMIT: [Field; 18] = [
     field(
         "soft",
         Form::Percent,
-        "How much more than the limit is admitted, and marked: `10%`.",
+        "How much above the limit is allowed and marked: `10%`.",
     ),
     field("elastic", Form::Reserved, ""),
     field("priority", Form::Reserved, ""),
@@ -254,24 +256,24 @@ const RATE_LIMIT: [Field; 18] = [
 
 const REPLACES: [Field; 1] = [field("name", Form::Text, "The name of a limit.")];
 
-/// Every place, from the top down.
-pub(crate) const PLACES: [Place; 4] = [
-    Place::Domain,
-    Place::Descriptor,
-    Place::RateLimit,
-    Place::Replaces,
+/// Every section, from the top down.
+pub(crate) const SECTIONS: [Section; 4] = [
+    Section::Domain,
+    Section::Descriptor,
+    Section::RateLimit,
+    Section::Replaces,
 ];
 
-// === impl Place ===
+// === impl Section ===
 
-impl Place {
-    /// The keys that stand here, reserved words included.
+impl Section {
+    /// The keys of this map, reserved ones included.
     pub(crate) fn fields(self) -> impl Iterator<Item = &'static Field> {
         let fields: &'static [Field] = match self {
-            Place::Domain => &DOMAIN,
-            Place::Descriptor => &DESCRIPTOR,
-            Place::RateLimit => &RATE_LIMIT,
-            Place::Replaces => &REPLACES,
+            Section::Domain => &DOMAIN,
+            Section::Descriptor => &DESCRIPTOR,
+            Section::RateLimit => &RATE_LIMIT,
+            Section::Replaces => &REPLACES,
         };
         fields.iter()
     }
@@ -282,22 +284,22 @@ impl Place {
     }
 
     /// Where this is, for people.
-    pub(crate) const fn shown(self) -> &'static str {
+    pub(crate) const fn describe(self) -> &'static str {
         match self {
-            Place::Domain => "at the top of the document, beside `domain`",
-            Place::Descriptor => "in a descriptor, beside `key`",
-            Place::RateLimit => "inside `rate_limit`",
-            Place::Replaces => "in an item of `replaces`",
+            Section::Domain => "at the top of the document, beside `domain`",
+            Section::Descriptor => "in a descriptor, beside `key`",
+            Section::RateLimit => "inside `rate_limit`",
+            Section::Replaces => "in an item of `replaces`",
         }
     }
 
-    /// What a map here is called.
+    /// What a map of this kind is called.
     pub(crate) const fn noun(self) -> &'static str {
         match self {
-            Place::Domain => "a document",
-            Place::Descriptor => "a descriptor",
-            Place::RateLimit => "`rate_limit`",
-            Place::Replaces => "an item of `replaces`",
+            Section::Domain => "a document",
+            Section::Descriptor => "a descriptor",
+            Section::RateLimit => "`rate_limit`",
+            Section::Replaces => "an item of `replaces`",
         }
     }
 }

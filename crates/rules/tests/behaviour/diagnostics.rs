@@ -1,8 +1,8 @@
-//! What users get wrong in rules files, and what they are told: one snapshot for each mistake.
+//! Typical errors in rules files, with one snapshot of the diagnostic for each.
 
 use tollgate_rules::{Diagnostic, Loaded, Options, RuleSet, Source};
 
-/// A descriptor that is right, with the lines given below its `rate_limit`.
+/// A valid descriptor, with the lines given below its `rate_limit`.
 fn limit(lines: &str) -> String {
     let mut text = "domain: shop\ndescriptors:\n  - key: user\n    rate_limit:\n".to_owned();
     for line in lines.lines() {
@@ -20,7 +20,7 @@ fn shown(diagnostics: &[Diagnostic]) -> String {
     shown.join("\n")
 }
 
-/// Compares what is said about one file with the snapshot of that name.
+/// Compares the diagnostics of one file with the snapshot of that name.
 fn check(name: &str, text: impl Into<Vec<u8>>) -> Loaded {
     let loaded = load(&[Source::new("rules.yaml", text)]);
     snapshot(name, &shown(&loaded.diagnostics));
@@ -34,7 +34,7 @@ fn snapshot(name: &str, shown: &str) {
 }
 
 /// One clear diagnostic, and the domain is not loaded.
-fn refused(name: &str, text: impl Into<Vec<u8>>) {
+fn rejected(name: &str, text: impl Into<Vec<u8>>) {
     let loaded = check(name, text);
     let errors = loaded.diagnostics.iter().filter(|found| found.is_error());
     assert_eq!(errors.count(), 1, "{name}: one error");
@@ -42,7 +42,7 @@ fn refused(name: &str, text: impl Into<Vec<u8>>) {
 }
 
 /// One warning, and the domain is loaded.
-fn warned(name: &str, text: impl Into<Vec<u8>>) {
+fn accepted_with_warning(name: &str, text: impl Into<Vec<u8>>) {
     let loaded = check(name, text);
     assert!(!loaded.has_errors(), "{name}: no error");
     assert_eq!(loaded.diagnostics.len(), 1, "{name}: one warning");
@@ -51,102 +51,102 @@ fn warned(name: &str, text: impl Into<Vec<u8>>) {
 
 #[test]
 fn keys() {
-    refused(
+    rejected(
         "unknown-key",
         limit("unit: minute\nrequest_per_unit: 5\nrequests_per_unit: 5"),
     );
-    refused(
+    rejected(
         "unknown-key-of-another-place",
         "domain: shop\ndescriptors:\n  - key: user\n    request_per_unit: 5\n",
     );
-    refused(
+    rejected(
         "unknown-key-unlike-any",
         "domain: shop\ndescriptors:\n  - key: user\n    colour: red\n",
     );
-    refused(
+    rejected(
         "misplaced-key",
         limit("unit: minute\nrequests_per_unit: 5\nshadow_mode: true"),
     );
-    refused(
+    rejected(
         "misplaced-key-on-descriptor",
         "domain: shop\ndescriptors:\n  - key: user\n    unit: minute\n",
     );
-    refused("float-key", "domain: shop\n0.25: x\n");
-    refused(
+    rejected("float-key", "domain: shop\n0.25: x\n");
+    rejected(
         "number-key",
         limit("unit: minute\nrequests_per_unit: 5\n1: x"),
     );
-    refused("map-as-key", "domain: shop\n? {a: b}\n: x\n");
-    refused(
+    rejected("map-as-key", "domain: shop\n? {a: b}\n: x\n");
+    rejected(
         "duplicate-key",
         limit("unit: minute\nrequests_per_unit: 5\nunit: hour"),
     );
     for word in ["elastic", "priority"] {
         let lines = format!("unit: minute\nrequests_per_unit: 5\n{word}: 1");
-        refused(&format!("reserved-{word}"), limit(&lines));
+        rejected(&format!("reserved-{word}"), limit(&lines));
     }
 }
 
 #[test]
 fn units_and_windows() {
-    refused("wrong-unit", limit("unit: minutes\nrequests_per_unit: 5"));
-    refused(
+    rejected("wrong-unit", limit("unit: minutes\nrequests_per_unit: 5"));
+    rejected(
         "unit-like-nothing",
         limit("unit: foo\nrequests_per_unit: 5"),
     );
-    refused("window-as-unit", limit("unit: 15m\nrequests_per_unit: 5"));
-    refused("missing-unit", limit("requests_per_unit: 5"));
-    refused(
+    rejected("window-as-unit", limit("unit: 15m\nrequests_per_unit: 5"));
+    rejected("missing-unit", limit("requests_per_unit: 5"));
+    rejected(
         "unit-and-window",
         limit("unit: minute\nwindow: 1m\nrequests_per_unit: 5"),
     );
-    refused(
+    rejected(
         "window-without-unit",
         limit("window: 15\nrequests_per_unit: 5"),
     );
-    refused(
+    rejected(
         "window-unknown-unit",
         limit("window: 15x\nrequests_per_unit: 5"),
     );
-    refused(
+    rejected(
         "window-fraction",
         limit("window: 1.5h\nrequests_per_unit: 5"),
     );
-    refused("window-zero", limit("window: 0s\nrequests_per_unit: 5"));
-    refused(
+    rejected("window-zero", limit("window: 0s\nrequests_per_unit: 5"));
+    rejected(
         "window-too-long",
         limit("window: 367d\nrequests_per_unit: 5"),
     );
-    refused(
+    rejected(
         "window-immense",
         limit("window: 99999999999999999999w\nrequests_per_unit: 5"),
     );
-    refused("window-list", limit("window: [15m]\nrequests_per_unit: 5"));
+    rejected("window-list", limit("window: [15m]\nrequests_per_unit: 5"));
 }
 
 #[test]
 fn numbers() {
-    refused("missing-requests-per-unit", limit("unit: minute"));
+    rejected("missing-requests-per-unit", limit("unit: minute"));
     let count = |count: &str| limit(&format!("unit: minute\nrequests_per_unit: {count}"));
-    refused("two-to-the-64", count("18446744073709551616"));
-    refused("two-to-the-32", count("4294967296"));
-    refused("negative", count("-1"));
-    refused("fraction", count("0.25"));
-    refused("quoted-number", count("\"10\""));
-    refused("word-for-number", count("many"));
-    refused("leading-zero", count("010"));
-    refused("list-for-number", count("[1]"));
-    warned("zero-denies-all", count("0"));
+    rejected("two-to-the-64", count("18446744073709551616"));
+    rejected("two-to-the-32", count("4294967296"));
+    rejected("negative", count("-1"));
+    rejected("fraction", count("0.25"));
+    rejected("quoted-number", count("\"10\""));
+    rejected("word-for-number", count("many"));
+    rejected("leading-zero", count("010"));
+    rejected("list-for-number", count("[1]"));
+    accepted_with_warning("zero-denies-all", count("0"));
     let short = |limit: &str| format!("domain: a\ndescriptors: [{{key: b, rate_limit: {limit}}}]");
-    refused("short-form-plural", short("60/minutes"));
-    refused("short-form-abbreviation", short("60/min"));
-    refused("short-form-too-large", short("5000000000/minute"));
-    refused("short-form-no-number", short("some/minute"));
-    refused(
+    rejected("short-form-plural", short("60/minutes"));
+    rejected("short-form-abbreviation", short("60/min"));
+    rejected("short-form-too-large", short("5000000000/minute"));
+    rejected("short-form-no-number", short("some/minute"));
+    rejected(
         "short-form",
         "domain: a\ndescriptors: [{key: b, rate_limit: 100}]",
     );
-    refused(
+    rejected(
         "short-form-unit",
         "domain: a\ndescriptors: [{key: b, rate_limit: 5 per fortnight}]",
     );
@@ -155,64 +155,64 @@ fn numbers() {
 #[test]
 fn algorithms() {
     let with = |lines: &str| limit(&format!("requests_per_unit: 100\nunit: second\n{lines}"));
-    refused("no-such-algorithm", with("algorithm: token-bucket"));
-    refused("burst-of-a-window", with("burst: 5"));
-    refused(
+    rejected("no-such-algorithm", with("algorithm: token-bucket"));
+    rejected("burst-of-a-window", with("burst: 5"));
+    rejected(
         "burst-of-a-leaky-bucket",
         with("algorithm: leaky_bucket\nburst: 5"),
     );
-    refused("queue-of-a-log", with("algorithm: sliding_log\nqueue: 5"));
-    refused(
+    rejected("queue-of-a-log", with("algorithm: sliding_log\nqueue: 5"));
+    rejected(
         "segments-of-a-bucket",
         with("algorithm: token_bucket\nsegments: 5"),
     );
-    refused(
+    rejected(
         "segments-not-dividing",
         with("algorithm: sliding_window\nsegments: 7"),
     );
-    refused(
+    rejected(
         "segments-too-many",
         with("algorithm: sliding_window\nsegments: 61"),
     );
-    refused("anchor", with("anchor: epoch"));
-    refused("soft-without-per-cent", with("soft: 10"));
-    refused("soft-word", with("soft: much"));
-    refused(
+    rejected("anchor", with("anchor: epoch"));
+    rejected("soft-without-per-cent", with("soft: 10"));
+    rejected("soft-word", with("soft: much"));
+    rejected(
         "soft-too-large",
         limit("requests_per_unit: 4294967295\nunit: second\nsoft: 1%"),
     );
-    refused(
+    rejected(
         "too-fast-bucket",
         limit("requests_per_unit: 20000000\nunit: second\nalgorithm: token_bucket"),
     );
-    refused(
+    rejected(
         "too-slow-bucket",
         limit("requests_per_unit: 1\nunit: year\nalgorithm: token_bucket\nburst: 101"),
     );
-    warned("burst-zero", with("algorithm: token_bucket\nburst: 0"));
+    accepted_with_warning("burst-zero", with("algorithm: token_bucket\nburst: 0"));
 }
 
 #[test]
 fn unlimited_and_replaces() {
-    refused(
+    rejected(
         "unlimited-with-unit",
         limit("unlimited: true\nunit: minute"),
     );
-    refused("unlimited-with-burst", limit("unlimited: true\nburst: 1"));
-    warned(
+    rejected("unlimited-with-burst", limit("unlimited: true\nburst: 1"));
+    accepted_with_warning(
         "unlimited-with-requests",
         limit("unlimited: true\nrequests_per_unit: 5"),
     );
-    refused(
+    rejected(
         "replaces-itself",
         limit("unlimited: true\nname: a\nreplaces: [{name: a}]"),
     );
-    refused(
+    rejected(
         "replaces-empty",
         limit("unlimited: true\nreplaces: [{name: ''}]"),
     );
-    refused("replaces-scalars", limit("unlimited: true\nreplaces: [a]"));
-    warned(
+    rejected("replaces-scalars", limit("unlimited: true\nreplaces: [a]"));
+    accepted_with_warning(
         "replaces-nobody",
         limit("unlimited: true\nreplaces: [{name: ghost}]"),
     );
@@ -220,23 +220,23 @@ fn unlimited_and_replaces() {
 
 #[test]
 fn descriptors() {
-    refused(
+    rejected(
         "duplicate-rule",
         "domain: a\ndescriptors:\n  - {key: b, value: c, rate_limit: 1/s}\n\
          \x20 - {key: b, value: c}\n",
     );
-    refused("missing-key", "domain: a\ndescriptors:\n  - value: c\n");
-    refused("list-of-scalars", "domain: a\ndescriptors:\n  - a\n");
-    refused("map-for-list", "domain: a\ndescriptors:\n  key: b\n");
-    refused(
+    rejected("missing-key", "domain: a\ndescriptors:\n  - value: c\n");
+    rejected("list-of-scalars", "domain: a\ndescriptors:\n  - a\n");
+    rejected("map-for-list", "domain: a\ndescriptors:\n  key: b\n");
+    rejected(
         "float-value",
         "domain: a\ndescriptors:\n  - key: b\n    value: 1.0\n",
     );
-    refused(
+    rejected(
         "flag-word",
         "domain: a\ndescriptors:\n  - {key: b, shadow_mode: sure}\n",
     );
-    refused(
+    rejected(
         "flag-quoted",
         "domain: a\ndescriptors:\n  - {key: b, shadow_mode: 'yes'}\n",
     );
@@ -245,20 +245,20 @@ fn descriptors() {
         format!("domain: a\ndescriptors:\n  - {{key: b, rate_limit: {{{fields}}}}}\n")
     };
     let text = "domain: a\ndescriptors:\n  - kye: b\n    rate_limit: 1/s\n";
-    refused("misspelt-key", text);
-    refused("misspelt-domain", "domian: a\ndescriptors: []\n");
-    refused("misspelt-unit", limit("uint: minute, requests_per_unit: 5"));
-    refused("misspelt-window", limit("windw: 5m, requests_per_unit: 5"));
-    refused("misspelt-count", limit("unit: minute, request_per_unit: 5"));
-    refused(
+    rejected("misspelt-key", text);
+    rejected("misspelt-domain", "domian: a\ndescriptors: []\n");
+    rejected("misspelt-unit", limit("uint: minute, requests_per_unit: 5"));
+    rejected("misspelt-window", limit("windw: 5m, requests_per_unit: 5"));
+    rejected("misspelt-count", limit("unit: minute, request_per_unit: 5"));
+    rejected(
         "share-threshold-without-wildcard",
         "domain: a\ndescriptors:\n  - {key: b, value: c, share_threshold: true, rate_limit: 1/s}\n",
     );
-    refused(
+    rejected(
         "metadata-list",
         "domain: a\ndescriptors:\n  - {key: b, rate_limit: 1/s, metadata: [1]}\n",
     );
-    refused(
+    rejected(
         "metadata-infinite",
         "domain: a\ndescriptors:\n  - {key: b, rate_limit: 1/s, metadata: {x: .inf}}\n",
     );
@@ -267,52 +267,52 @@ fn descriptors() {
 #[test]
 fn what_has_no_effect() {
     let descriptors = |items: &str| format!("domain: a\ndescriptors:\n{items}");
-    warned(
+    accepted_with_warning(
         "bare-key-behind-star",
         descriptors("  - {key: b, value: '*', rate_limit: 1/s}\n  - {key: b, rate_limit: 2/s}\n"),
     );
-    warned(
+    accepted_with_warning(
         "wildcard-behind-wider-one",
         descriptors(
             "  - {key: b, value: a*, rate_limit: 1/s}\n  - {key: b, value: ab*, rate_limit: 2/s}\n",
         ),
     );
-    warned(
+    accepted_with_warning(
         "flag-of-old-yaml",
         descriptors("  - {key: b, shadow_mode: Yes, rate_limit: 1/s}\n"),
     );
-    warned(
+    accepted_with_warning(
         "star-in-key",
         descriptors("  - {key: b*, rate_limit: 1/s}\n"),
     );
-    warned(
+    accepted_with_warning(
         "looks-like-regex",
         descriptors("  - {key: path, value: ^/api/.*, rate_limit: 1/s}\n"),
     );
-    warned("nothing-at-all", descriptors("  - key: b\n"));
-    warned(
+    accepted_with_warning("nothing-at-all", descriptors("  - key: b\n"));
+    accepted_with_warning(
         "no-value",
         descriptors("  - {key: b, value: c, rate_limit: }\n"),
     );
-    warned(
+    accepted_with_warning(
         "shadow-without-limit",
         descriptors("  - {key: b, value: c, shadow_mode: true}\n"),
     );
-    warned(
+    accepted_with_warning(
         "shadow-and-quota",
         descriptors("  - {key: b, shadow_mode: true, quota_mode: true, rate_limit: 1/s}\n"),
     );
-    warned(
+    accepted_with_warning(
         "two-metrics",
         descriptors(
             "  - {key: b, detailed_metric: true, value_to_metric: true, rate_limit: 1/s}\n",
         ),
     );
-    warned(
+    accepted_with_warning(
         "metric-of-exact-value",
         descriptors("  - {key: b, value: c, value_to_metric: true, rate_limit: 1/s}\n"),
     );
-    warned(
+    accepted_with_warning(
         "empty-value",
         descriptors("  - {key: b, value: '', rate_limit: 1/s}\n"),
     );
@@ -340,24 +340,24 @@ fn a_mistake_in_the_domain_hides_no_other() {
 
 #[test]
 fn files() {
-    refused("empty-file", "");
-    refused("comment-only", "# nothing here yet\n");
-    refused(
+    rejected("empty-file", "");
+    rejected("comment-only", "# nothing here yet\n");
+    rejected(
         "missing-domain",
         "descriptors:\n  - {key: b, rate_limit: 1/s}\n",
     );
-    refused("empty-domain", "domain: ''\n");
-    refused("not-a-map", "just words\n");
-    refused("tabs", "domain: a\ndescriptors:\n\t- key: b\n");
-    refused("not-yaml", "domain: \"a\ndescriptors:\n  - key: b\n");
-    refused("unclosed-bracket", "domain: a\ndescriptors: [{key: b}\n");
-    refused(
+    rejected("empty-domain", "domain: ''\n");
+    rejected("not-a-map", "just words\n");
+    rejected("tabs", "domain: a\ndescriptors:\n\t- key: b\n");
+    rejected("not-yaml", "domain: \"a\ndescriptors:\n  - key: b\n");
+    rejected("unclosed-bracket", "domain: a\ndescriptors: [{key: b}\n");
+    rejected(
         "not-utf-8",
         b"domain: a\ndescriptors:\n  - key: \xff\n".to_vec(),
     );
-    refused("control-characters", "domain: a\n\u{1b}[2J: x\n");
-    refused("strange-tag", "domain: !secret a\n");
-    refused(
+    rejected("control-characters", "domain: a\n\u{1b}[2J: x\n");
+    rejected("strange-tag", "domain: !secret a\n");
+    rejected(
         "two-documents-with-one-domain",
         "domain: a\n---\ndomain: a\n",
     );
@@ -365,31 +365,31 @@ fn files() {
         "domain: a\ndescriptors: [{}{{key: b, x: 1}}]\n",
         " ".repeat(300)
     );
-    refused("long-line", long);
+    rejected("long-line", long);
 }
 
 #[test]
 fn words_of_a_shared_store() {
     let five = "unit: minute\nrequests_per_unit: 5";
-    refused("no-such-mode", limit(&format!("{five}\nmode: Leased")));
-    refused("no-such-mode-at-all", limit(&format!("{five}\nmode: fast")));
-    refused(
+    rejected("no-such-mode", limit(&format!("{five}\nmode: Leased")));
+    rejected("no-such-mode-at-all", limit(&format!("{five}\nmode: fast")));
+    rejected(
         "no-such-on-store-error",
         limit(&format!("{five}\non_store_error: fail")),
     );
-    refused("no-nodes", limit(&format!("{five}\nnodes: 0")));
-    refused(
+    rejected("no-nodes", limit(&format!("{five}\nnodes: 0")));
+    rejected(
         "mode-of-a-descriptor",
         "domain: shop\ndescriptors:\n  - {key: b, rate_limit: 1/s, mode: leased}\n",
     );
     for word in ["mode: leased", "on_store_error: local", "nodes: 2"] {
         let (key, _) = word.split_once(':').unwrap();
-        warned(
+        accepted_with_warning(
             &format!("unlimited-with-{key}"),
             limit(&format!("unlimited: true\n{word}")),
         );
     }
-    warned(
+    accepted_with_warning(
         "nodes-that-nobody-asks-for",
         limit(&format!("{five}\nnodes: 2\non_store_error: deny")),
     );
@@ -404,7 +404,7 @@ fn words_of_a_shared_store() {
         )]);
         assert_eq!(shown(&loaded.diagnostics), "", "{used}");
     }
-    warned(
+    accepted_with_warning(
         "nodes-that-nobody-asks-for-in-a-domain",
         format!("nodes: 2\non_store_error: error\n{}", limit(five)),
     );
@@ -413,17 +413,17 @@ fn words_of_a_shared_store() {
 #[test]
 fn modes_that_do_not_suit() {
     let five = "unit: minute\nrequests_per_unit: 5";
-    warned(
+    accepted_with_warning(
         "leased-leaky-bucket",
         limit(&format!("{five}\nalgorithm: leaky_bucket\nmode: leased")),
     );
-    warned(
+    accepted_with_warning(
         "write-back-leaky-bucket",
         limit(&format!(
             "{five}\nalgorithm: leaky_bucket\nmode: write_back\nnodes: 3\non_store_error: local"
         )),
     );
-    warned(
+    accepted_with_warning(
         "write-back-log",
         limit(&format!("{five}\nalgorithm: sliding_log\nmode: write_back")),
     );
@@ -438,9 +438,9 @@ fn modes_that_do_not_suit() {
         "mode: leased\ndomain: shop\ndescriptors:\n  - {{key: a, rate_limit: {{{leaky}}}}}\n\
          \x20 - {{key: b, rate_limit: 5/day}}\n"
     );
-    warned("one-unsuited-of-a-domain", &*rules);
+    accepted_with_warning("one-unsuited-of-a-domain", &*rules);
     let more = format!("{rules}  - {{key: c, rate_limit: {{{leaky}}}}}\n");
-    warned("some-unsuited-of-a-domain", more);
+    accepted_with_warning("some-unsuited-of-a-domain", more);
     let said = rules.replace("unit: day}", "unit: day, mode: strict}");
     assert_eq!(shown(&load(&[Source::new("a", said)]).diagnostics), "");
     for suits in [
@@ -475,8 +475,8 @@ fn bombs() {
         let items = vec![below; 9].join(", ");
         laughs.push_str(&format!("x{level}: &x{level} [{items}]\n"));
     }
-    refused("billion-laughs", laughs);
-    refused("deep-nesting", "[".repeat(10_000));
+    rejected("billion-laughs", laughs);
+    rejected("deep-nesting", "[".repeat(10_000));
     let mut deep = "domain: a\n".to_owned();
     for level in 0..200 {
         deep.push_str(&"  ".repeat(level));
@@ -484,18 +484,18 @@ fn bombs() {
         deep.push_str(&"  ".repeat(level));
         deep.push_str("- key: b\n");
     }
-    refused("deep-descriptors", deep);
-    refused("alias-of-itself", "domain: a\ndescriptors: &d [*d]\n");
-    refused(
+    rejected("deep-descriptors", deep);
+    rejected("alias-of-itself", "domain: a\ndescriptors: &d [*d]\n");
+    rejected(
         "unquoted-star",
         "domain: a\ndescriptors:\n  - key: b\n    value: *\n",
     );
-    refused("alias-of-nothing", "domain: a\ndescriptors: *d\n");
-    refused("too-large", vec![b'#'; tollgate_rules::FILE_BYTES_MAX + 1]);
+    rejected("alias-of-nothing", "domain: a\ndescriptors: *d\n");
+    rejected("too-large", vec![b'#'; tollgate_rules::FILE_BYTES_MAX + 1]);
 }
 
 #[test]
-fn every_mistake_of_all_files_is_told_at_once() {
+fn every_error_of_all_files_is_reported_at_once() {
     let sources = [
         Source::new(
             "b.yaml",
@@ -525,7 +525,7 @@ fn a_diagnostic_is_an_object_for_programs() {
 }
 
 #[test]
-fn mistakes_beyond_the_bound_are_counted() {
+fn errors_beyond_the_bound_are_counted() {
     let mut text = "domain: a\n".to_owned();
     for key in 0..tollgate_rules::DIAGNOSTICS_MAX + 7 {
         text.push_str(&format!("strange_{key}: 1\n"));
@@ -536,7 +536,7 @@ fn mistakes_beyond_the_bound_are_counted() {
         tollgate_rules::DIAGNOSTICS_MAX + 1
     );
     let last = loaded.diagnostics.last().map(|last| last.message.as_str());
-    assert_eq!(last, Some("7 more mistakes are not shown"));
+    assert_eq!(last, Some("7 more errors are not shown"));
 }
 
 /// Found by the fuzzer: the parser counts a line too many at such an end.
