@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::chore::{Chore, no_arguments};
 use crate::step::{Outcome, Step, Tests};
-use crate::{asan, attack, deny, loom, simulate, stress, tools};
+use crate::{asan, attack, deny, loom, package, simulate, stress, tools};
 
 pub(crate) const CHORE: Chore = Chore {
     name: "ci",
@@ -33,6 +33,7 @@ fn run(args: &[String]) -> Result<(), String> {
     let clippy_fuzz = ["clippy", "-p", "tollgate-fuzz", "--all-targets"];
     let libfuzzer = ["--features", "libfuzzer", "--", "-D", "warnings"];
     let doc = ["doc", "--workspace", "--no-deps"];
+    let [library_packages, packages] = package::steps();
     let steps = [
         Step::cargo("format", &["fmt", "--all", "--check"]),
         Step::cargo("lints", &clippy),
@@ -41,6 +42,8 @@ fn run(args: &[String]) -> Result<(), String> {
         Step::cargo("tests", &["test", "--workspace", "--no-fail-fast"])
             .env("TOLLGATE_ENVOY", envoy),
         Step::cargo("documentation", &doc).env("RUSTDOCFLAGS", "-D warnings"),
+        library_packages,
+        packages,
         deny::step(),
         loom::step(),
         asan::step(),

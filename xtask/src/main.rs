@@ -25,6 +25,7 @@ mod simulate;
 mod deny;
 
 mod miri;
+mod package;
 
 mod fuzz;
 
@@ -36,7 +37,7 @@ use std::process::ExitCode;
 
 use chore::Chore;
 
-const CHORES: [Chore; 11] = [
+const CHORES: [Chore; 12] = [
     ci::CHORE,
     loom::CHORE,
     asan::CHORE,
@@ -45,6 +46,7 @@ const CHORES: [Chore; 11] = [
     simulate::CHORE,
     deny::CHORE,
     miri::CHORE,
+    package::CHORE,
     fuzz::CHORE,
     bench::CHORE,
     map::CHORE,

@@ -1,10 +1,13 @@
-//! Tollgate's words and algorithms.
+//! Tollgate's terms and algorithms.
 //!
-//! What a limit, a cost and a decision are, and what every algorithm does with them, as pure
-//! functions: given what is remembered, what happens to this cost at this moment, and what is
-//! remembered next? Every store runs these functions, or proves that it does the same.
+//! This crate defines limits, costs and decisions, and each algorithm as a pure function: given the
+//! stored state, what happens to this cost at this moment, and what is the new state? Every store
+//! runs these functions, or passes a suite of tests that shows that it does the same.
 //!
-//! Knows nothing about clocks, threads, files, networks or other crates.
+//! It knows nothing about clocks, threads, files, networks or other crates. A program that limits
+//! rates depends on the `tollgate` crate; this one is for other stores and protocols.
+
+#![deny(missing_docs)]
 
 mod span;
 

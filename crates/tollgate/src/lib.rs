@@ -1,6 +1,4 @@
-//! An exact, bounded, fast rate limiter.
-//!
-//! # Ten lines to a decision
+//! A rate limiter: exact, of bounded memory, lock-free.
 //!
 //! ```
 //! use tollgate::{Limit, Limiter};
@@ -8,73 +6,165 @@
 //! let limiter = Limiter::new(Limit::per_second(10).burst(20));
 //! let decision = limiter.check("alice");
 //! if decision.is_allowed() {
-//!     println!("go on, {} more", decision.remaining());
+//!     println!("200, {} left", decision.remaining());
 //! } else {
-//!     println!("429, Retry-After: {:?}", decision.retry_after());
+//!     println!("429, Retry-After: {:?}", decision.retry_after_secs());
 //! }
 //! ```
 //!
-//! # Guide
+//! | you have | use |
+//! |---|---|
+//! | one limit, many keys | [`Limiter`] |
+//! | one limit, one counter | [`Limiter::single`] |
+//! | several limits, the same key | [`Limits`] |
+//! | several limits, different keys | [`Limiter::sibling`] and [`check_all`] |
+//! | limits in a file | `RuleLimiter` (feature `rules`) |
 //!
-//! **A limit** is N units in a window, counted by an [`Algorithm`]: a token bucket unless told
-//! otherwise. [`Limit::per_second`] and its like are for numbers in the source: what cannot be had
-//! panics, in a constant at compile time. For numbers from elsewhere [`Limit::new`],
-//! [`Limit::token_bucket`], [`Limit::with_burst`] return an [`InvalidLimit`] that says why.
+//! # Limits
+//!
+//! A limit is N units in a window, counted by an [`Algorithm`]: by default a token bucket.
+//! [`Limit::per_second`] and its like are for numbers in the source: an impossible limit panics,
+//! in a constant at compile time. For numbers from elsewhere, [`Limit::new`],
+//! [`Limit::token_bucket`] and [`Limit::with_burst`] return [`InvalidLimit`]. A limit is also read
+//! from text.
 //!
 //! ```
 //! use std::time::Duration;
 //! use tollgate::{Algorithm, Limit};
 //!
 //! const API: Limit = Limit::per_second(10).burst(20);
-//! const LOGIN: Limit = Limit::per(3, Duration::from_secs(900)).counted_by(Algorithm::SlidingLog);
+//! const LOGIN: Limit =
+//!     Limit::per(3, Duration::from_secs(900)).counted_by(Algorithm::SlidingLog);
 //! const MAIL: Limit = Limit::per_minute(30).counted_by(Algorithm::LeakyBucket).burst(5);
+//!
 //! assert!(Limit::token_bucket(20_000_000, Duration::from_secs(1)).is_err());
+//! assert_eq!("3 per 15m sliding_log".parse(), Ok(LOGIN));
 //! ```
 //!
-//! **A key** is anything that can be hashed: a name, a number, an address, a tuple of them. Its
-//! hash is keyed at random in each limiter, so nobody can aim at another's counter.
+//! [`Limiter::set_limit`] replaces a limit while it is in use; what was consumed stays consumed.
 //!
-//! **A decision** says whether the request may pass, and in both cases what
-//! [`remaining`](Decision::remaining) is and when everything is back
-//! ([`reset_after`](Decision::reset_after)). A refusal says when to come back
-//! ([`retry_after`](Decision::retry_after)): alone you are admitted then, and not a nanosecond
-//! sooner. A request that costs more than the limit ever holds is refused without a wait.
+//! # Decisions
 //!
-//! **Several limits** on one request are all or nothing: [`check_all`]. Units that were not used go
-//! back with [`Limiter::refund`]; [`Limiter::peek`] asks without charging;
-//! [`Limiter::check_batch`] and [`Limiter::check_each`] decide for many keys at once, twice as fast
-//! as one by one.
+//! A [`Decision`] is a value in both cases: [`Decision::remaining`] is the largest cost that would
+//! be allowed now, [`Decision::reset_after`] says when the whole budget is back. A denial says when
+//! to try again: [`Decision::retry_after`] exactly, [`Decision::retry_after_secs`] for a
+//! `Retry-After` header. If no other request comes, the same request is allowed then, and is denied
+//! one nanosecond earlier. A request that costs more than the limit ever allows is denied without a
+//! time. [`Decision::into_result`] makes a denial an error, for `?`.
 //!
-//! **Waiting** instead of refusing: `until_ready` (feature `async`, on tokio) and
-//! [`Limiter::until_n_ready_with`] (any timer). Fair, cancel-safe, without polling.
+//! [`Limiter::peek`] charges nothing, [`Limiter::refund`] gives units back, [`Limiter::reset`] all
+//! of them. [`Limiter::check_batch`] and [`Limiter::check_each`] decide on many keys at once, twice
+//! as fast as one by one.
 //!
-//! **A rules file** in place of limits in the source: `RuleLimiter` (feature `rules`, on by
-//! default), with reload.
+//! # Several limits
 //!
-//! **Memory** is fixed when a limiter is built: [`BYTES_PER_KEY`] bytes for each of `max_keys`. A
-//! key that has recovered is forgotten for free. Only when there are more live keys than that, one
-//! is given up, and counted ([`Stats::evicted_keys`]).
+//! All or nothing: a request is allowed only if every limit allows it, and only then is any of them
+//! charged.
 //!
-//! **Tests** give the limiter a clock that stands still:
+//! ```
+//! use tollgate::{Limit, Limits};
+//!
+//! let limits = Limits::builder()
+//!     .limit("second", Limit::per_second(10))
+//!     .limit("hour", Limit::per_hour(1_000))
+//!     .build();
+//! let decision = limits.check("alice");
+//! assert!(decision.is_allowed());
+//! assert_eq!(decision.remaining(), Some(9));
+//! ```
+//!
+//! # Waiting
+//!
+//! `until_ready` (feature `async`, on tokio) and [`Limiter::until_ready_with`] (any timer) wait
+//! instead of denying: in order of arrival, safe to cancel, without polling, at the full rate of
+//! the limit although timers fire late. [`until_all_ready_with`] waits for several limits.
+//!
+//! # Keys
+//!
+//! A key is anything that implements `Hash`: a name, a number, an address, a tuple of them. Keys
+//! are not stored, only 64 bits of their hash, keyed at random in each limiter, so nobody can aim at
+//! the counter of another. Two keys share a counter if `Hash` says the same of them: numbers of any
+//! type count by their value, while an address and the same address in another type differ.
+//!
+//! ```
+//! use std::net::{IpAddr, Ipv4Addr};
+//! use tollgate::{Limit, Limiter};
+//!
+//! let limiter = Limiter::new(Limit::per_hour(1));
+//! assert!(limiter.check(&1_u32).is_allowed());
+//! assert!(!limiter.check(&1_u64).is_allowed(), "the same number");
+//! assert!(limiter.check("ann").is_allowed());
+//! assert!(!limiter.check(&"ann".to_owned()).is_allowed(), "the same text");
+//!
+//! let address = Ipv4Addr::new(192, 0, 2, 7);
+//! assert!(limiter.check(&address).is_allowed());
+//! assert!(limiter.check(&IpAddr::from(address)).is_allowed(), "another type");
+//! assert!(limiter.check(&address.to_ipv6_mapped()).is_allowed(), "another type");
+//! ```
+//!
+//! # Memory
+//!
+//! Memory is fixed when a limiter is built. [`BYTES_PER_KEY`] (24) bytes for each of
+//! [`Builder::max_keys`] are allocated and touched at once: 24 MB for the default of a million. A
+//! key whose state fits into one word takes no more: token and leaky buckets, and fixed windows
+//! aligned to the clock. Other states take blocks of 64 bytes from an arena while the key is
+//! remembered:
+//!
+//! | algorithm | bytes a key, all told |
+//! |---|---|
+//! | token bucket, leaky bucket, fixed window on the clock | 24 |
+//! | fixed window from the first request, sliding window up to 11 segments | 88 |
+//! | sliding window of 60 segments | 344 |
+//! | sliding log | 88, and about 5 for each unit in the window |
+//!
+//! The arena is address space: 256 bytes for each of `max_keys` and 16 MB at least, more for a
+//! limit that can take more, up to 4 GiB. Only what is used is ever touched, so the process grows by
+//! it when states are large: a sliding log of many units on many keys may well take hundreds of
+//! megabytes. [`Builder::max_bytes`] bounds all of it, and [`Stats::bytes_max`] is that bound, not
+//! what is in use.
+//!
+//! Idle keys cost nothing to evict. Live keys are evicted only when the memory is full, least
+//! valuable first, and every such eviction is counted ([`Stats::evicted_keys`]).
+//!
+//! # Tests
+//!
+//! Give the limiter a clock that stands still, or make decisions by hand:
 //!
 //! ```
 //! use std::sync::Arc;
-//! use tollgate::{Limit, Limiter, ManualClock, Span};
+//! use std::time::Duration;
+//! use tollgate::{Decision, Limit, Limiter, ManualClock};
 //!
 //! let clock = Arc::new(ManualClock::default());
 //! let limiter = Limiter::builder(Limit::per_second(1)).clock(Arc::clone(&clock)).build();
 //! assert!(limiter.check("alice").is_allowed());
 //! assert!(!limiter.check("alice").is_allowed());
-//! clock.advance(Span::SECOND);
+//! clock.advance(Duration::from_secs(1));
 //! assert!(limiter.check("alice").is_allowed());
+//!
+//! let denied = Decision::denied(Duration::from_secs(3));
+//! assert_eq!(denied.retry_after_secs(), Some(3));
 //! ```
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `async` | no | `until_ready` on tokio's timer, `TokioClock` for tests |
+//! | `rules` | no | `RuleLimiter`: limits from a YAML file, with reload |
+//! | `serde` | no | [`Limit`] and [`Span`] as text |
+//!
+//! The minimum Rust version is 1.95; a patch release never raises it.
 //!
 //! # Trade-offs
 //!
-//! * The memory is taken when the limiter is built, whether keys come or not.
-//! * At a single hot key from many threads everybody changes one word; nothing here spreads it out.
+//! * The memory for keys is taken when the limiter is built, used or not.
+//! * All threads that check one hot key change one word; it is not spread over processors.
 //! * A `check` does not stand in the line of those who wait in `until_ready`, and may come between.
+//! * The keys cannot be listed.
 //! * No `no_std`.
+
+#![deny(missing_docs)]
 
 mod limiter;
 
@@ -117,6 +207,11 @@ pub use tollgate_memory::{
 };
 #[cfg(feature = "rules")]
 pub use tollgate_rules::{Changed, Changes, Diagnostic, ReadError, RuleSet, Severity, Source};
+
+/// The examples of this crate's README, as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct CrateReadme;
 
 /// The examples of the README, as doc tests.
 #[cfg(doctest)]
