@@ -37,7 +37,7 @@ impl<E: Entries + Default> Account<E> {
         Account::fresh_with(limit, E::default)
     }
 
-    /// [`Account::migrate_with`] entries that need no place of their own.
+    /// [`Account::migrate_with`] entries that need no memory of their own.
     pub fn migrate(self, charge: &Charge<'_>, revision: u8, now: Now) -> Account<E> {
         self.migrate_with(charge, revision, now, E::default)
     }

@@ -1,4 +1,4 @@
-//! What is told about a request, whichever door it came through.
+//! The answer to a request, whichever protocol it came by.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use crate::span::Span;
 use crate::verdict::{DenialReason, RequestDenial};
 
 /// The answer to one [`crate::Request`].
-#[must_use = "an answer nobody reads enforces nothing"]
+#[must_use = "an answer that is not read enforces nothing"]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// One for each descriptor, in their order.
     pub statuses: Vec<Status>,
     /// Why the request is denied, `by` the index of a status; `None` if it is allowed.
     pub denial: Option<RequestDenial>,
-    /// How long the request is to be held, or was to be if nobody holds it.
+    /// How long the request is to be held. Protocols that hold no request report it.
     pub delay: Span,
 }
 
@@ -26,7 +26,7 @@ pub struct Answer {
 pub enum Status {
     /// No rule with a limit matched, or a rule that another one replaces.
     NoLimit,
-    /// The rule that matched admits without counting.
+    /// The rule that matched allows without counting.
     Unlimited {
         /// Which rule.
         rule: Arc<RuleName>,
@@ -44,11 +44,11 @@ pub struct Limited {
     pub limit: Limit,
     /// What it said.
     pub decision: Decision,
-    /// What its refusal does.
+    /// What its denial does.
     pub enforcement: Enforcement,
 }
 
-/// How a rule is called, in answers, logs and metrics.
+/// The name of a rule, in answers, logs and metrics.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RuleName {
     /// The domain that it belongs to.
@@ -84,7 +84,7 @@ impl Answer {
             .is_some_and(|denial| denial.reason == DenialReason::StoreUnavailable)
     }
 
-    /// Whether the request passes in the soft part of a limit.
+    /// Whether the request is allowed in the soft part of a limit.
     pub fn is_over_soft(&self) -> bool {
         self.is_allowed()
             && self.limited().any(|limited| match limited.decision {
@@ -118,7 +118,7 @@ impl Limited {
         !self.decision.is_allowed() && !matches!(self.enforcement, Enforcement::Shadow)
     }
 
-    /// What remains, as it is told: a shadow limit that would refuse says 0.
+    /// What remains, as it is reported: 0 for a shadow limit that would deny.
     pub const fn remaining(&self) -> u32 {
         match (&self.decision, self.enforcement) {
             (Decision::Deny(_), Enforcement::Shadow) => 0,

@@ -17,7 +17,7 @@ use crate::usage::Usage;
 ///
 /// # Example
 ///
-/// A queue of ten that lets two a second go: who comes fourth waits for three turns.
+/// A queue of ten that releases two a second: the fourth request waits for three turns.
 ///
 /// ```
 /// use tollgate_core::{Bucket, Cost, Decision, Limit, Moment, OnDenial, Span, step};
@@ -35,7 +35,7 @@ use crate::usage::Usage;
 pub struct Bucket {
     full_at: Moment,
     /// Of the limit that charged last; `None` if the word alone is known, which is then read at the
-    /// price of whoever asks.
+    /// price of the limit that is decided on.
     terms: Option<Terms>,
 }
 
@@ -49,7 +49,7 @@ struct Terms {
 // === impl Bucket ===
 
 impl Bucket {
-    /// The bucket that is full again at `full_at`, whoever charged it.
+    /// The bucket that is full again at `full_at`, whatever limit charged it.
     pub const fn full_at(full_at: Moment) -> Bucket {
         Bucket {
             full_at,
@@ -108,7 +108,7 @@ impl Bucket {
         }
     }
 
-    /// The debt of all that `limit` admits.
+    /// The debt of all that `limit` allows.
     #[inline]
     fn room(self, limit: &Limit) -> Span {
         match self.terms {

@@ -9,29 +9,28 @@ use crate::sharing::{Mode, Sharing};
 
 /// The most charges that one request may carry.
 pub const CHARGES_MAX: usize = 128;
-/// The most former limits that a rule remembers: half of what a revision can tell apart, so that
+/// The most former limits that a rule remembers: half of the revisions that are distinguishable, so that
 /// the other half is recognised as later ([`LimitHistory::is_later`]).
 ///
 /// A state that is older than that is read as if its limit had not changed.
 pub const LIMIT_HISTORY_MAX: usize = 127;
 
-/// One limit, the key it counts and what is asked of it: the question that crosses the seam to a
-/// store.
+/// One limit, the key that it counts, and the cost: what a store decides on.
 #[derive(Clone, Copy, Debug)]
 pub struct Charge<'a> {
     /// What is counted.
     pub key: Key,
-    /// How much may pass.
+    /// How much is allowed.
     pub limit: &'a Limit,
     /// The limits that this rule had before.
     pub history: &'a LimitHistory,
-    /// What is asked for.
+    /// The units that the request consumes.
     pub cost: Cost,
-    /// What a refusal by this limit does.
+    /// What a denial by this limit does.
     pub enforcement: Enforcement,
-    /// What the request's refusal costs this limit.
+    /// What the request's denial costs this limit.
     pub on_denial: OnDenial,
-    /// How several nodes share the limit.
+    /// How several instances share the limit.
     pub sharing: Sharing,
     /// Whether the limit is known to be the one in effect. Otherwise, which is the default, a
     /// decision that meets a state made under a later limit of the rule ends with
@@ -39,19 +38,19 @@ pub struct Charge<'a> {
     pub is_current: bool,
 }
 
-/// What a limit's refusal does to the request.
+/// What a limit's denial does to the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Enforcement {
-    /// Refuses it.
+    /// Denies it.
     #[default]
     Enforce,
-    /// Nothing: it is judged, and charged only if it admits.
+    /// Nothing: it is judged, and charged only if it allows the request.
     Shadow,
-    /// Refuses it only if every limit of this kind in the request refuses.
+    /// Denies it only if every limit of this kind in the request denies it.
     Quota,
 }
 
-/// What a refused request costs a limit that it met.
+/// What a denied request costs a limit that it met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnDenial {
     /// Nothing.
@@ -103,7 +102,7 @@ impl<'a> Charge<'a> {
         }
     }
 
-    /// The same charge of a limit that nodes share so.
+    /// The same charge of a limit that instances share this way.
     pub const fn shared(self, sharing: Sharing) -> Charge<'a> {
         Charge { sharing, ..self }
     }
@@ -114,8 +113,8 @@ impl<'a> Charge<'a> {
         !self.is_current && self.history.is_later(revision)
     }
 
-    /// What this limit's own refusal costs it if it is the only one on the request: the refusal of
-    /// a shadow limit refuses no request.
+    /// What this limit's own denial costs it if it is the only one on the request: the denial of a
+    /// shadow limit denies no request.
     pub const fn on_own_denial(&self) -> OnDenial {
         match self.enforcement {
             Enforcement::Shadow => OnDenial::Keep,
@@ -187,7 +186,7 @@ impl LimitHistory {
     ///
     /// Revisions wrap, so this is an order by the shorter way round: a state that met none of the
     /// last 128 changes looks later than it is, as does one of a rule that was removed and
-    /// forgotten since. Whoever finds that there are no later rules says so with
+    /// forgotten since. A caller that finds no later rules says so with
     /// [`Charge::is_current`], and then the state is read as if its limit had not changed.
     pub const fn is_later(&self, revision: u8) -> bool {
         revision.wrapping_sub(self.revision).wrapping_sub(1) <= i8::MAX.cast_unsigned()

@@ -1,8 +1,6 @@
 //! What a request asks for.
 
-/// Units that a request asks for, gives back, or only asks about.
-///
-/// Requests, bytes, tokens, points: what a unit is, the rules' author knows.
+/// Units that a request consumes, gives back, or only asks about: requests, bytes, tokens, points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cost {
     /// Takes this many units if they are there. `Take(0)` is a peek, answered like a cost of 1.

@@ -19,7 +19,7 @@ use crate::span::Span;
 /// assert_eq!(denied.retry_after_secs(), Some(2));
 /// assert_eq!(denied.into_result().unwrap_err().to_string(), "denied; try again in 1s500ms");
 /// ```
-#[must_use = "a decision nobody reads enforces nothing"]
+#[must_use = "a decision that is not read enforces nothing"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// The cost fits.
@@ -28,7 +28,7 @@ pub enum Decision {
     Deny(Denial),
 }
 
-/// The cost fits; what is left after this decision.
+/// The cost fits; the state of the limit after this decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
     /// The largest cost that would be allowed now, rounded down.

@@ -4,7 +4,7 @@
 ///
 /// A key is made by the store that will count it ([`crate::KeyHasher`]), from parts whose borders
 /// are part of the hash, so that `("a", "bc")` and `("ab", "c")` differ. The in-process store keys
-/// its hash at random, so that nobody can aim a collision; a shared store uses a hash that is
+/// its hash at random, so that collisions cannot be aimed at; a shared store uses a hash that is
 /// collision resistant without a secret. Each says how many of the bits it fills, and what the
 /// chance of an accident is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

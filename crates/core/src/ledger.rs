@@ -13,9 +13,9 @@ use crate::sliding_window::SlidingWindow;
 use crate::store::StoreError;
 use crate::verdict::{Bill, Line, Verdict};
 
-/// Every key ever charged, in a map that never forgets.
+/// Every key ever charged, in a map that never evicts.
 ///
-/// For tests, documentation and experiments: it is exact and it grows for ever.
+/// For tests, documentation and experiments: it is exact and grows without bound.
 ///
 /// # Example
 ///

@@ -1,4 +1,4 @@
-//! How much may pass: a limit, valid by construction.
+//! A limit: how many units are allowed in which time. Valid by construction.
 
 mod invalid;
 
@@ -16,7 +16,7 @@ pub use parse::ParseLimitError;
 
 /// The longest window: 366 days.
 pub const WINDOW_MAX: Span = Span::DAY.times(366);
-/// The shortest time in which a bucket may win back a unit; rounding it up costs at most 1 %.
+/// The shortest time in which a bucket may refill a unit; rounding it up costs at most 1 %.
 pub const INTERVAL_MIN: Span = Span::from_nanos(100);
 /// The longest time that a bucket may need from empty to full: 100 years of 365 days.
 pub const REFILL_MAX: Span = Span::DAY.times(36_500);
@@ -26,15 +26,15 @@ pub const SEGMENTS_MAX: u8 = 60;
 /// How the units of a limit are counted over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
-    /// One counter a window; up to twice the limit can pass around a window's end.
+    /// One counter a window; up to twice the limit is allowed around a window's end.
     FixedWindow(Anchor),
-    /// Every admitted unit is remembered for exactly one window. Exact.
+    /// Every allowed unit is stored for exactly one window. Exact.
     SlidingLog,
     /// Windows cut into this many segments; the oldest counts for the part still inside.
     SlidingWindow(Segments),
     /// A bucket of tokens that refills one token at a time (GCRA).
     TokenBucket,
-    /// A queue that lets one request go at a time; a grant carries a delay.
+    /// A queue that releases one request at a time; a grant carries a delay.
     LeakyBucket,
 }
 
@@ -195,7 +195,7 @@ impl Limit {
         Limit::new(Algorithm::TokenBucket, count, window)
     }
 
-    /// A queue of `count` that lets `count` per `window` go, one at a time.
+    /// A queue of `count` that releases `count` per `window`, one at a time.
     ///
     /// # Errors
     ///
@@ -221,7 +221,7 @@ impl Limit {
         .with_soft(self.soft_percent)
     }
 
-    /// The same limit, admitting `percent` more of its capacity and marking what lies above.
+    /// The same limit with a soft part: `percent` more of its capacity is allowed and marked.
     ///
     /// # Errors
     ///
@@ -250,7 +250,7 @@ impl Limit {
         })
     }
 
-    /// Fixes the interval of a bucket, rounded up: an inexact limit admits less, never more.
+    /// Fixes the interval of a bucket, rounded up: an inexact limit allows less, never more.
     const fn paced(self) -> Result<Limit, InvalidLimit> {
         if self.count == 0 {
             return Ok(self);
@@ -301,7 +301,7 @@ impl Limit {
         self.capacity
     }
 
-    /// The time in which a bucket wins back one unit, rounded up to whole nanoseconds.
+    /// The time in which a bucket refills one unit, rounded up to whole nanoseconds.
     pub const fn interval(&self) -> Option<Span> {
         if self.interval.is_zero() {
             None

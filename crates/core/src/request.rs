@@ -1,10 +1,10 @@
-//! Who is asking, for what: the facts of a request as descriptors.
+//! A request: what it is about, as descriptors.
 
 use crate::charge::ChargeDenied;
 use crate::cost::Cost;
 use crate::span::Span;
 
-/// A question to the rules: what every door makes of its request.
+/// A request to the rules, whichever protocol it came by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Request<'a> {
     /// Which rules apply. Never empty: listeners reject an empty domain. One that is not UTF-8 has
@@ -45,7 +45,7 @@ pub struct Entry<'a> {
     pub value: &'a [u8],
 }
 
-/// A limit that the asker brings along: `count` units per `window`, in a fixed window.
+/// A limit that the request brings along: `count` units per `window`, in a fixed window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Override {
     /// Units per window.

@@ -1,4 +1,4 @@
-//! Sliding logs: when each admitted unit was admitted.
+//! Sliding logs: when each allowed unit was allowed.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use crate::moment::Moment;
 use crate::span::Span;
 use crate::usage::Usage;
 
-/// Units that were admitted together.
+/// Units that were allowed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// When.
@@ -36,7 +36,7 @@ pub trait Entries {
     fn age(&mut self, span: Span);
 }
 
-/// The admitted units of one window, each with its moment: exact, and as large as its limit.
+/// The allowed units of one window, each with its moment: exact, and as large as its limit.
 ///
 /// # Example
 ///
@@ -58,7 +58,7 @@ pub trait Entries {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlidingLog<E = Plain> {
-    /// Where the units are written down.
+    /// Where the units are stored.
     pub entries: E,
 }
 

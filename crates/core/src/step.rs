@@ -8,7 +8,7 @@ use crate::moment::Moment;
 use crate::span::Span;
 use crate::usage::Usage;
 
-/// What happens to `cost` at `now`, given what we remember; `usage` becomes what to remember next.
+/// What happens to `cost` at `now`, given the stored state; `usage` becomes the new state.
 ///
 /// Pure: the caller owns the clock and the atomicity. Every store runs this, or proves that it does
 /// the same. `now` is on the limit's own [`crate::Timeline`].
@@ -28,12 +28,12 @@ pub fn step<U: Usage>(
         }
         Cost::Take(units) | Cost::Peek(units) => units,
     };
-    if let Some(wait) = refusal(usage, limit, now, units) {
+    if let Some(wait) = wait_for(usage, limit, now, units) {
         if on_denial == OnDenial::Keep || !charges(cost) {
             return Decision::Deny(denial(usage, limit, now, wait));
         }
         usage.penalise(limit, now, exhausting(limit, units));
-        let wait = refusal(usage, limit, now, units).unwrap_or(wait);
+        let wait = wait_for(usage, limit, now, units).unwrap_or(wait);
         return Decision::Deny(denial(usage, limit, now, wait));
     }
     if !charges(cost) {
@@ -46,7 +46,12 @@ pub fn step<U: Usage>(
 
 /// When `units` fit, if they do not fit now; a cost of 0 is judged as a cost of 1.
 #[inline]
-pub(crate) fn refusal<U: Usage>(usage: &U, limit: &Limit, now: Moment, units: u64) -> Option<Wait> {
+pub(crate) fn wait_for<U: Usage>(
+    usage: &U,
+    limit: &Limit,
+    now: Moment,
+    units: u64,
+) -> Option<Wait> {
     let units = units.max(1);
     if units > u64::from(limit.capacity()) {
         return Some(Wait::Never);

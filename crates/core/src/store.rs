@@ -1,4 +1,4 @@
-//! The seam between a question and the state that answers it.
+//! The interface of stores, which keep the state that decisions are made on.
 
 use std::fmt;
 use std::future::Future;
@@ -8,8 +8,8 @@ use crate::key::Key;
 use crate::span::Span;
 use crate::verdict::{TooManyCharges, Verdict};
 
-/// How often a request is resolved before its decision is given up because each time other rules
-/// had come into effect meanwhile ([`StoreError::Superseded`]).
+/// How often a request is resolved before its decision fails because each time other rules had
+/// come into effect meanwhile ([`StoreError::Superseded`]).
 pub const RESOLUTIONS_MAX: usize = 8;
 
 /// Makes keys, in the way that one store needs them.
@@ -18,15 +18,15 @@ pub trait KeyHasher {
     fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Key;
 }
 
-/// Whoever remembers what was consumed.
+/// Keeps what was consumed, and decides on requests.
 ///
-/// The question crosses this seam, not the state, so that a store may be another machine.
+/// Charges go in and a verdict comes out, so the state may be on another machine.
 pub trait Store: KeyHasher + Send + Sync {
     /// All or nothing over `charges`, at the store's own time.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] is broken machinery; a refusal is a [`Verdict`].
+    /// [`StoreError`] is a failure of the store; a denial is a [`Verdict`].
     fn decide(
         &self,
         charges: &[Charge<'_>],
@@ -45,7 +45,7 @@ pub enum StoreError {
     /// was decided. Nothing was charged. Resolve the request again with the present rules; if they
     /// are the same as before, say so with [`Charge::is_current`].
     Superseded,
-    /// The store's memory is spent on other large states, and none of them could be given up.
+    /// The store's memory is full of other large states, and none of them could be evicted.
     /// Nothing was charged.
     Full,
     /// The store cannot keep one of the limits. Nothing was charged.

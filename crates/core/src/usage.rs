@@ -1,25 +1,25 @@
-//! What a limit remembers about a key, and the one order in which it is asked.
+//! What a limit stores about a key, and the order in which it is asked.
 
 use crate::limit::Limit;
 use crate::moment::Moment;
 use crate::span::Span;
 
-/// What one limit remembers about one key: the units consumed that still count.
+/// What one limit stores about one key: the units consumed that still count.
 ///
 /// Every algorithm is an implementation of this trait, pure: the caller owns the moment and the
 /// atomicity. [`Usage::settle`] comes first; the other calls mean "at the moment of the last
 /// settling". A fresh key is `Default`.
 pub trait Usage {
-    /// Forgets what no longer counts at `now`.
+    /// Drops what no longer counts at `now`.
     ///
     /// A usage written by a clock ahead of `now` is moved back as a whole, its newest part to
-    /// `now`, so that it neither wins time nor locks the key for longer than the limit remembers.
+    /// `now`, so that it neither gains time nor locks the key for longer than the limit's own memory.
     fn settle(&mut self, limit: &Limit, now: Moment);
 
     /// The earliest moment at which this can have been written.
     fn not_before(&self, limit: &Limit) -> Moment;
 
-    /// Whether this was written by a clock ahead of `now`, which [`Usage::settle`] would mend. A
+    /// Whether this was written by a clock ahead of `now`, which [`Usage::settle`] would correct. A
     /// store whose clock never goes back reads it again instead.
     #[inline]
     fn is_ahead(&self, limit: &Limit, now: Moment) -> bool {
@@ -42,7 +42,7 @@ pub trait Usage {
         limit.capacity() - self.remaining(limit, now) > limit.nominal()
     }
 
-    /// How long a request that is admitted now is held before its turn.
+    /// How long a request that is allowed now is held before its turn.
     fn delay(&self, _limit: &Limit, _now: Moment) -> Span {
         Span::ZERO
     }
@@ -50,7 +50,7 @@ pub trait Usage {
     /// Consumes `units`, which fit.
     fn take(&mut self, limit: &Limit, now: Moment, units: u32);
 
-    /// Consumes `units` of a refused request, which do not all fit, up to "exhausted now".
+    /// Consumes `units` of a denied request, which do not all fit, up to "exhausted now".
     fn penalise(&mut self, limit: &Limit, now: Moment, units: u32) {
         let left = self.remaining(limit, now);
         self.take(limit, now, units.min(left));

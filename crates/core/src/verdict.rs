@@ -8,11 +8,11 @@ use crate::decision::{Decision, Wait};
 use crate::limit::Limit;
 use crate::moment::Now;
 use crate::span::Span;
-use crate::step::{denial, exhausting, fitting, grant, refusal};
+use crate::step::{denial, exhausting, fitting, grant, wait_for};
 use crate::usage::Usage;
 
 /// The answer to one request: what each of its limits said, and what follows.
-#[must_use = "a verdict nobody reads enforces nothing"]
+#[must_use = "a verdict that is not read enforces nothing"]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// What each charge's limit said, in the order of the charges. In a denied request the limits
@@ -28,13 +28,13 @@ pub struct RequestDenial {
     /// The index of what denied it: of a charge in a [`Verdict`], of a status in a
     /// [`crate::Answer`]. If several denied it, the first of those with the longest wait.
     pub by: usize,
-    /// How long until the same request is allowed if nobody else comes.
+    /// How long until the same request is allowed if no other request comes.
     pub wait: Wait,
     /// Whether a limit is exceeded at all.
     pub reason: DenialReason,
 }
 
-/// Why a request is denied: by a limit, or because nobody knows what the limit would say.
+/// Why a request is denied: by a limit, or because the store that knows has no answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DenialReason {
     /// The request does not fit its limit.
@@ -57,7 +57,7 @@ pub struct Bill<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
     /// The charge on this counter whose limit has the least capacity, of those the first: its key,
-    /// limit, past and enforcement hold for the line.
+    /// limit, history and enforcement hold for the line.
     pub charge: Charge<'a>,
     /// The limit with the largest capacity: the counter is kept under it, so that a smaller one
     /// never erases what a larger one has counted.
@@ -91,10 +91,10 @@ impl Verdict {
         if let (Decision::Allow(grant), Enforcement::Shadow) = (&mut decision, charge.enforcement) {
             grant.delay = Span::ZERO;
         }
-        let refuses = charge.enforcement != Enforcement::Shadow;
+        let is_enforced = charge.enforcement != Enforcement::Shadow;
         let denial = decision
             .wait()
-            .filter(|_| refuses)
+            .filter(|_| is_enforced)
             .map(|wait| RequestDenial {
                 by: 0,
                 wait,
@@ -162,17 +162,17 @@ impl<'a> Bill<'a> {
         for (line, usage) in self.lines.iter().zip(usages.iter_mut()) {
             usage.settle(line.widest, now.on(line.widest.timeline()));
         }
-        // Before anything is judged: a wait is honest only if nothing comes back after it is told.
+        // Before anything is judged: a retry time is exact only if nothing is given back after it was computed.
         self.refund(usages, now);
         let waits = self.waits(usages, now);
         let of_lines = self.longest_of_lines(&waits);
-        let refused = self.refused_by(&of_lines);
-        let delays = match refused {
+        let denied = self.denied_by(&of_lines);
+        let delays = match denied {
             None => self.take(usages, &of_lines, now),
             Some(_) => self.penalise(usages, now),
         };
-        // Charging a refusal makes waits longer and may close limits that had admitted it.
-        let waits_after = if refused.is_some() {
+        // Charging a denied request makes waits longer, and may exhaust limits that had allowed it.
+        let waits_after = if denied.is_some() {
             self.waits(usages, now)
         } else {
             waits.clone()
@@ -186,7 +186,7 @@ impl<'a> Bill<'a> {
             }
         };
         let decisions = self.judges.iter().enumerate().map(decide).collect();
-        let denial = refused.map(|line| RequestDenial {
+        let denial = denied.map(|line| RequestDenial {
             by: self.judged_by(line, &waits),
             wait: self.longest(&waits_after).unwrap_or(Wait::For(Span::ZERO)),
             reason: DenialReason::Exceeded,
@@ -194,19 +194,19 @@ impl<'a> Bill<'a> {
         Verdict { decisions, denial }
     }
 
-    /// When each charge's limit admits what its line asks for, if not now.
+    /// When each charge's limit allows what its line asks for, if not now.
     fn waits<U: Usage>(&self, usages: &[U], now: Now) -> Vec<Option<Wait>> {
         let wait = |(line, limit): &(usize, &Limit)| {
             let (usage, line) = (&usages[*line], &self.lines[*line]);
             let units = line.take.saturating_add(line.peek);
             line.judged
-                .then(|| refusal(usage, limit, now.on(limit.timeline()), units))
+                .then(|| wait_for(usage, limit, now.on(limit.timeline()), units))
                 .flatten()
         };
         self.judges.iter().map(wait).collect()
     }
 
-    /// When all the limits of a line admit, line by line.
+    /// When all the limits of a line allow the request, line by line.
     fn longest_of_lines(&self, waits: &[Option<Wait>]) -> Vec<Option<Wait>> {
         let mut longest = vec![None; self.lines.len()];
         for ((line, _), wait) in self.judges.iter().zip(waits) {
@@ -215,7 +215,7 @@ impl<'a> Bill<'a> {
         longest
     }
 
-    /// The charge by which a line refuses: the first of those with the longest wait.
+    /// The charge by which a line denies: the first of those with the longest wait.
     fn judged_by(&self, line: usize, waits: &[Option<Wait>]) -> usize {
         let charges = self.judges.iter().enumerate();
         let charges = charges.filter(|(_, (of, _))| *of == line);
@@ -223,8 +223,8 @@ impl<'a> Bill<'a> {
         by.map_or(0, |(charge, _)| charge)
     }
 
-    /// The first line of those that refuse the request whose wait is the longest.
-    fn refused_by(&self, waits: &[Option<Wait>]) -> Option<usize> {
+    /// The first line of those that deny the request whose wait is the longest.
+    fn denied_by(&self, waits: &[Option<Wait>]) -> Option<usize> {
         let enforced = self
             .of(Enforcement::Enforce)
             .filter(|line| waits[*line].is_some());
@@ -243,7 +243,7 @@ impl<'a> Bill<'a> {
 
     fn longest(&self, waits: &[Option<Wait>]) -> Option<Wait> {
         let waits = self.longest_of_lines(waits);
-        self.refused_by(&waits).and_then(|line| waits[line])
+        self.denied_by(&waits).and_then(|line| waits[line])
     }
 
     fn of(&self, enforcement: Enforcement) -> impl Iterator<Item = usize> + Clone {
@@ -253,7 +253,7 @@ impl<'a> Bill<'a> {
             .map(|(index, _)| index)
     }
 
-    /// Charges every line that admits, and says how long each holds the request.
+    /// Charges every line that allows the request, and says how long each holds it.
     fn take<U: Usage>(&self, usages: &mut [U], waits: &[Option<Wait>], now: Now) -> Vec<Span> {
         let mut delays = vec![Span::ZERO; self.lines.len()];
         for (index, line) in self.lines.iter().enumerate() {
@@ -271,7 +271,7 @@ impl<'a> Bill<'a> {
         delays
     }
 
-    /// Charges a refused request to the lines that ask for it; nothing is delayed.
+    /// Charges a denied request to the lines that ask for it; nothing is delayed.
     fn penalise<U: Usage>(&self, usages: &mut [U], now: Now) -> Vec<Span> {
         for (line, usage) in self.lines.iter().zip(usages) {
             if line.penalty > 0 {
@@ -296,7 +296,7 @@ impl<'a> Bill<'a> {
 // === impl Line ===
 
 impl<'a> Line<'a> {
-    /// Units to be taken if the request is admitted.
+    /// Units to be taken if the request is allowed.
     pub const fn take(&self) -> u64 {
         self.take
     }

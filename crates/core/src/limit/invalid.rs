@@ -1,4 +1,4 @@
-//! Why there can be no such limit, in words for whoever wrote it.
+//! Why there can be no such limit.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::span::Span;
 pub enum InvalidLimit {
     /// The window is zero or longer than [`crate::WINDOW_MAX`].
     Window(Span),
-    /// A bucket would win back more than one unit in [`INTERVAL_MIN`].
+    /// A bucket would refill more than one unit in [`INTERVAL_MIN`].
     TooFast {
         /// Units per window, as asked.
         count: u32,

@@ -42,7 +42,7 @@ impl Limit {
     ///
     /// # Panics
     ///
-    /// If `count` is above 600 000 000: a bucket wins back at most one unit in 100 ns.
+    /// If `count` is above 600 000 000: a bucket refills at most one unit in 100 ns.
     #[track_caller]
     pub const fn per_minute(count: u32) -> Limit {
         Limit::bucket(count, Span::MINUTE)
@@ -82,7 +82,7 @@ impl Limit {
         valid(self.with_burst(burst))
     }
 
-    /// The same limit, admitting `percent` more of its capacity and marking what lies above.
+    /// The same limit with a soft part: `percent` more of its capacity is allowed and marked.
     ///
     /// # Panics
     ///

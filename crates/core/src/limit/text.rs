@@ -1,4 +1,4 @@
-//! Limits in words, for people: in answers, logs and summaries.
+//! The text of limits, in answers, logs and summaries.
 
 use std::fmt;
 
