@@ -40,6 +40,27 @@ fn keys_far_apart(subject: &mut Driven) -> [Key; 2] {
 /// something in another, may have been charged: its caller is told so.
 #[test]
 fn one_fails_and_one_is_lost() {
+    let (error, remaining) = trouble_at_the_confirmation(|masters| {
+        masters[0].ask(&["CONFIG", "SET", "maxmemory", "1"]);
+        masters[1].ask(&["CLIENT", "PAUSE", "60000", "WRITE"]);
+    });
+    assert_eq!(remaining, 9, "it was charged: {error}");
+    assert!(matches!(error, StoreError::TimedOut { .. }), "{error}");
+}
+
+/// What was charged in one slot goes back when another one cannot charge: nothing is charged.
+#[test]
+fn one_fails_and_the_other_takes_it_back() {
+    let (error, remaining) = trouble_at_the_confirmation(|masters| {
+        masters[0].ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    });
+    assert_eq!(remaining, 10, "it was given back: {error}");
+    assert!(matches!(error, StoreError::Unreachable { .. }), "{error}");
+}
+
+/// Takes a unit of a key in each of two slots, whose masters get into trouble once both have
+/// reserved; the error, and what remains of the second key.
+fn trouble_at_the_confirmation(trouble: impl Fn([&testbed::Redis; 2])) -> (StoreError, u32) {
     let cluster = testbed::Cluster::start();
     let config = Config::cluster(cluster.addresses());
     let mut subject = Driven {
@@ -77,13 +98,11 @@ fn one_fails_and_one_is_lost() {
             }
             tokio::task::yield_now().await;
         }
-        masters[0].ask(&["CONFIG", "SET", "maxmemory", "1"]);
-        masters[1].ask(&["CLIENT", "PAUSE", "60000", "WRITE"]);
+        trouble(masters);
         asking.await.expect_err("nothing can be confirmed")
     });
     masters[1].ask(&["CLIENT", "UNPAUSE"]);
     let seen = (0..TRIES).find_map(|_| peek(&peeks[1..]));
     let remaining = seen.expect("it answers again").decisions[0].remaining();
-    assert_eq!(remaining, 9, "it was charged: {error}");
-    assert!(matches!(error, StoreError::TimedOut { .. }), "{error}");
+    (error, remaining)
 }
