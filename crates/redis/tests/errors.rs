@@ -89,36 +89,68 @@ async fn error_replies_open_the_breaker_and_are_told() {
         ),
     ];
     let redis = testbed::Redis::start();
-    for (fault, code, remedy) in FAULTS {
-        let store = Redis::connect(&Config::single(redis.address())).unwrap();
-        decides(&store).await;
-        redis.ask(fault);
-        let told = until_away(&store).await;
-        assert!(
-            matches!(&told[..], [(told, text)] if *told == code && text.contains(code)),
-            "{code}: {told:?}"
-        );
-        let errors = store.error_replies();
-        assert_eq!(
-            (&*errors[0].node, errors[0].code),
-            (&*redis.address(), code)
-        );
-        // A key of which nothing is held is not said to be whole.
-        let limit = limit();
-        let unseen = Charge::new(key(&store, usize::MAX), &limit, Cost::ONE);
-        let looked = store.inspect(&unseen).await;
-        assert!(
-            matches!(&looked, Err(StoreError::Unreachable { .. })),
-            "{code}: {looked:?}"
-        );
-        redis.ask(remedy);
-        until_up(&store).await;
-        decides(&store).await;
-        let latest = Instant::now() + PATIENCE;
-        while let Err(error) = store.inspect(&unseen).await {
-            assert!(Instant::now() < latest, "{error}");
-            sleep(Duration::from_millis(5)).await;
-        }
+    for fault in FAULTS {
+        is_told(&redis, fault).await;
+    }
+}
+
+/// A disk on which nothing can be saved.
+#[tokio::test]
+async fn a_server_that_cannot_save_is_told() {
+    let setup = testbed::Setup::with(&["--dir", "/proc", "--save", "3600 1"]);
+    let redis = testbed::Redis::start_with(&setup);
+    let remedy = &["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"];
+    is_told(&redis, (&["BGSAVE"], "MISCONF", remedy)).await;
+}
+
+/// Whatever it held may be outdated: it says so itself, before anybody asks for its role.
+#[tokio::test]
+async fn a_replica_without_its_primary_is_told() {
+    let redis = testbed::Redis::start();
+    redis.ask(&["CONFIG", "SET", "replica-serve-stale-data", "no"]);
+    let store = Redis::connect(&Config::single(redis.address())).unwrap();
+    decides(&store).await;
+    redis.ask(&["REPLICAOF", "127.0.0.1", "1"]);
+    let told = until_away(&store).await;
+    assert!(
+        matches!(&told[..], [("MASTERDOWN", text)] if text.contains("MASTERDOWN")),
+        "{told:?}"
+    );
+    redis.ask(&["REPLICAOF", "NO", "ONE"]);
+    until_up(&store).await;
+    decides(&store).await;
+}
+
+/// What goes wrong is told, opens the breaker, and ends it when it is mended.
+async fn is_told(redis: &testbed::Redis, (fault, code, remedy): Fault) {
+    let store = Redis::connect(&Config::single(redis.address())).unwrap();
+    decides(&store).await;
+    redis.ask(fault);
+    let told = until_away(&store).await;
+    assert!(
+        matches!(&told[..], [(told, text)] if *told == code && text.contains(code)),
+        "{code}: {told:?}"
+    );
+    let errors = store.error_replies();
+    assert_eq!(
+        (&*errors[0].node, errors[0].code),
+        (&*redis.address(), code)
+    );
+    // A key of which nothing is held is not said to be whole.
+    let limit = limit();
+    let unseen = Charge::new(key(&store, usize::MAX), &limit, Cost::ONE);
+    let looked = store.inspect(&unseen).await;
+    assert!(
+        matches!(&looked, Err(StoreError::Unreachable { .. })),
+        "{code}: {looked:?}"
+    );
+    redis.ask(remedy);
+    until_up(&store).await;
+    decides(&store).await;
+    let latest = Instant::now() + PATIENCE;
+    while let Err(error) = store.inspect(&unseen).await {
+        assert!(Instant::now() < latest, "{error}");
+        sleep(Duration::from_millis(5)).await;
     }
 }
 

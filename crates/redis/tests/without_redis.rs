@@ -1,11 +1,14 @@
 //! Decisions that Redis is not asked for: keys that it denied lately.
 #![allow(clippy::unwrap_used)]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tollgate_core::{Charge, Cost, KeyHasher, Limit, Span, Verdict, Wait};
 use tollgate_redis::{Config, Redis};
 use tollgate_testbed as testbed;
+
+/// Longer than anything takes here.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn patient(address: String) -> Redis {
     let config = Config {
@@ -65,6 +68,36 @@ async fn a_hot_refused_key_costs_redis_nothing() {
             store.decide(&[charge]).await.unwrap().is_allowed(),
             "{limit:?}"
         );
+    }
+}
+
+/// What another instance gives back is not seen here at once, but long before the wait is over.
+#[tokio::test]
+async fn a_refund_or_a_reset_elsewhere_ends_it() {
+    let redis = testbed::Redis::start();
+    let [here, elsewhere] = [0, 1].map(|_| patient(redis.address()));
+    let limit = Limit::sliding_log(1, Span::DAY).unwrap();
+    for name in [&b"refund"[..], b"reset"] {
+        let key = here.key([&b"given back"[..], b"", name].into_iter());
+        let charge = Charge::new(key, &limit, Cost::ONE);
+        assert!(elsewhere.decide(&[charge]).await.unwrap().is_allowed());
+        assert!(!here.decide(&[charge]).await.unwrap().is_allowed());
+        let asked = here.counts().questions;
+        let refused = here.decide(&[charge]).await.unwrap();
+        assert_eq!(here.counts().questions, asked, "it is remembered");
+        assert!(wait(&refused) > PATIENCE, "{:?}", wait(&refused));
+        if name == b"reset" {
+            assert!(elsewhere.reset(key).await.unwrap());
+        } else {
+            let cost = Cost::Refund(1);
+            let refund = elsewhere.decide(&[Charge { cost, ..charge }]).await;
+            assert!(refund.unwrap().is_allowed());
+        }
+        let latest = Instant::now() + PATIENCE;
+        while !here.decide(&[charge]).await.unwrap().is_allowed() {
+            assert!(Instant::now() < latest, "it is still remembered");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 }
 

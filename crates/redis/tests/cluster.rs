@@ -1,0 +1,105 @@
+//! A Cluster that changes: what is known of it follows, whether anybody asks or not.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Span};
+use tollgate_redis::{Config, Redis};
+use tollgate_testbed as testbed;
+
+/// Longer than anything takes here.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Keys, of which some lie in every third of the slots.
+const KEYS: u8 = 64;
+
+fn store(cluster: &testbed::Cluster, addresses: usize) -> Redis {
+    let mut all = cluster.addresses();
+    all.truncate(addresses);
+    Redis::connect(&Config::cluster(all)).unwrap()
+}
+
+fn key(store: &Redis, number: u8) -> Key {
+    store.key([&b"cluster"[..], b"", &[number]].into_iter())
+}
+
+/// Asks until there is an answer.
+async fn decides(store: &Redis, key: Key) {
+    let limit = Limit::token_bucket(1_000, Span::HOUR).unwrap();
+    let charge = Charge::new(key, &limit, Cost::ONE);
+    let latest = Instant::now() + PATIENCE;
+    while let Err(error) = store.decide(&[charge]).await {
+        assert!(Instant::now() < latest, "{error}");
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+async fn all_decide(store: &Redis) {
+    for number in 0..KEYS {
+        decides(store, key(store, number)).await;
+    }
+}
+
+async fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let latest = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < latest, "{what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Nobody asks for anything: neither while a master is away, nor when its replica has taken over.
+#[tokio::test]
+async fn an_idle_store_is_up_again_after_a_failover() {
+    let cluster = testbed::Cluster::start();
+    let store = store(&cluster, usize::MAX);
+    all_decide(&store).await;
+    assert!(store.is_up(), "{:?}", store.trouble());
+    let dead = cluster.master_of(0);
+    let former = dead.port();
+    dead.kill();
+    wait_until("the dead master is not noticed", || !store.is_up()).await;
+    let serves = |cluster: &testbed::Cluster| {
+        let node = cluster.serving(0);
+        node.is_some_and(|node| node.port() != former)
+    };
+    wait_until("no replica takes over", || serves(&cluster)).await;
+    wait_until("the failover is not noticed", || store.is_up()).await;
+    all_decide(&store).await;
+}
+
+/// Nodes that do not know their own addresses redirect to a port of the host that was asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redirection_without_a_host_leads_to_the_same_host() {
+    let cluster = testbed::Cluster::start();
+    for node in cluster.nodes() {
+        node.ask(&[
+            "CONFIG",
+            "SET",
+            "cluster-preferred-endpoint-type",
+            "unknown-endpoint",
+        ]);
+    }
+    let store = store(&cluster, 1);
+    all_decide(&store).await;
+    let slot = |number| {
+        let name = store.name_of(key(&store, number));
+        let slot = cluster.nodes()[0].ask(&["CLUSTER", "KEYSLOT", &name]);
+        slot.trim().parse::<u16>().unwrap()
+    };
+    // The keys in the first slots of the first master: those are the ones that move.
+    let from = cluster.master_of(0);
+    let to = cluster.master_of(16_383);
+    let moved = (0..KEYS).filter(|number| slot(*number) < 2_000);
+    let moved: Vec<u8> = moved.collect();
+    assert!(!moved.is_empty());
+    let before = store.counts().redirections;
+    tokio::task::block_in_place(|| cluster.move_slots(2_000, from, to));
+    let said = from.ask(&["GET", &store.name_of(key(&store, moved[0]))]);
+    let port = to.port();
+    assert!(said.contains(&format!(" :{port}")), "{said}");
+    for number in moved {
+        decides(&store, key(&store, number)).await;
+    }
+    assert!(store.counts().redirections > before);
+}
