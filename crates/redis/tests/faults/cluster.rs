@@ -35,14 +35,11 @@ async fn a_replica_takes_over_from_a_dead_master() {
             cluster.serving(0).is_some_and(|node| node.port() != former)
         });
     });
-    let failed_over = Instant::now();
     // Every key's slot, not only those that `settle` asks for.
     tokio::time::sleep(Duration::from_secs(2)).await;
     traffic.settle().await;
     let record = traffic.end().await;
     record.tell("a Cluster's master is killed", fault);
-    let late = record.outage(failed_over);
-    assert!(late < Duration::from_secs(2), "{late:?} after the failover");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
