@@ -37,7 +37,7 @@ const POLLS: &str = "waits for a condition of a real process, between looks, up 
 const VIRTUAL: &str = "in virtual time";
 const LOAD: &str = "asks real servers at a given rate, or leaves a fault or a lease its time";
 /// The files whose tests may sleep, and why.
-const SLEEPS: [(&str, &str); 25] = [
+const SLEEPS: [(&str, &str); 26] = [
     ("crates/engine/tests/fallback.rs", POLLS),
     ("crates/engine/tests/toy_store.rs", VIRTUAL),
     ("crates/redis/src/driver/tests.rs", VIRTUAL),
@@ -45,6 +45,7 @@ const SLEEPS: [(&str, &str); 25] = [
     ("crates/redis/src/session/tests.rs", VIRTUAL),
     ("crates/redis/src/trouble/tests.rs", VIRTUAL),
     ("crates/redis/tests/access.rs", POLLS),
+    ("crates/redis/tests/cluster.rs", POLLS),
     ("crates/redis/tests/deaths/node.rs", POLLS),
     ("crates/redis/tests/errors.rs", POLLS),
     ("crates/redis/tests/exact.rs", POLLS),

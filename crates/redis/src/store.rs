@@ -26,7 +26,7 @@ use crate::simulated::Surroundings;
 use crate::stats::{Counts, Stats};
 use crate::told::{self, Told};
 use crate::watch::Watch;
-use crate::write_back::{self, Table};
+use crate::write_back::{self, Here, Table};
 
 /// The shared store: any number of processes, one budget.
 ///
@@ -220,9 +220,10 @@ impl Redis {
     async fn decide_on(&self, charges: &[Charge<'_>], spend: Spend) -> Result<Verdict, StoreError> {
         // One budget, whoever is asked in the course of it.
         let mut began = None;
-        if let Some(verdict) = self.decide_here(charges, &mut began).await? {
-            return Ok(verdict);
-        }
+        let _aside = match self.decide_here(charges, &mut began).await? {
+            Here::Decided(verdict) => return Ok(verdict),
+            Here::Not(aside) => aside,
+        };
         let since = began.unwrap_or_else(Instant::now);
         self.decide_there(charges, spend, since).await
     }

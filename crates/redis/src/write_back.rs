@@ -71,6 +71,9 @@
 //! ([`KEYS_MAX`]): first what is known of their keys is reported, then Redis decides. A request
 //! over several limits that are all counted here is decided here, all or nothing, once Redis has
 //! told the count of each.
+//!
+//! While a request is on its way that Redis decides, nobody counts its keys here: whoever did would
+//! not know of what it takes. Redis decides all other requests on them as well until it is over.
 
 mod keeper;
 
@@ -89,7 +92,7 @@ pub(crate) use keeper::keep;
 use report::Report;
 pub use table::KEYS_MAX;
 use table::Outcome;
-pub(crate) use table::Table;
+pub(crate) use table::{SetAside, Table};
 
 use crate::apart::Refunds;
 use crate::fit::Fitted;
@@ -99,8 +102,15 @@ use crate::told::coarsen;
 
 /// How long to wait, while everything is reported, for what is on its way.
 const PAUSE: Duration = Duration::from_millis(1);
-/// How often one request reports and tries again.
+/// How often one request reports and tries again; for each of its keys, before Redis decides.
 const ASKS_MAX: usize = 4;
+
+/// Whether a request is decided on this node's own count.
+pub(crate) enum Here<'t> {
+    Decided(Verdict),
+    /// Redis is to decide. While it does, nobody counts the keys here.
+    Not(Option<SetAside<'t>>),
+}
 
 /// Whether a node can count for itself what this charge takes.
 fn is_counted_here(charge: &Charge<'_>) -> bool {
@@ -110,20 +120,19 @@ fn is_counted_here(charge: &Charge<'_>) -> bool {
 }
 
 impl Redis {
-    /// Decides on this node's own count; nothing, if Redis is to be asked.
+    /// Decides on this node's own count, unless Redis is to be asked.
     pub(crate) async fn decide_here(
         &self,
         charges: &[Charge<'_>],
         began: &mut Option<Instant>,
-    ) -> Result<Option<Verdict>, StoreError> {
+    ) -> Result<Here<'_>, StoreError> {
         let mode = |charge: &Charge<'_>| charge.sharing.mode;
         if !charges.iter().any(|charge| mode(charge) == Mode::WriteBack) {
-            return Ok(None);
+            return Ok(Here::Not(None));
         }
         if !charges.iter().all(is_counted_here) {
-            self.give_up(charges, *began.get_or_insert_with(Instant::now))
-                .await;
-            return Ok(None);
+            let since = *began.get_or_insert_with(Instant::now);
+            return self.give_up(charges, true, since).await;
         }
         for _ in 0..ASKS_MAX {
             let outcome = match charges {
@@ -131,24 +140,23 @@ impl Redis {
                 _ => self.table().decide_all(charges)?,
             };
             let outcome = match outcome {
-                Outcome::Decided(verdict) => return Ok(Some(verdict)),
+                Outcome::Decided(verdict) => return Ok(Here::Decided(verdict)),
                 outcome => outcome,
             };
             let since = *began.get_or_insert_with(Instant::now);
             match (outcome, charges) {
-                (Outcome::NoRoom, _) => break,
+                (Outcome::NotHere, _) => break,
                 (Outcome::Redis(fitted), [charge]) => {
                     return self
                         .decide_and_learn(charge, &fitted, since)
                         .await
-                        .map(Some);
+                        .map(Here::Decided);
                 }
                 (outcome, _) => self.learn(outcome, since).await?,
             }
         }
-        self.give_up(charges, *began.get_or_insert_with(Instant::now))
-            .await;
-        Ok(None)
+        let since = *began.get_or_insert_with(Instant::now);
+        self.give_up(charges, false, since).await
     }
 
     /// Has Redis decide, and goes on from its answer here.
@@ -161,6 +169,8 @@ impl Redis {
         let learning = self.table().learn(charge.key);
         let told = self.ask_one(charge, fitted, since).await?;
         if told.is_blocked() {
+            let keys = std::iter::once(charge.key);
+            let _not_here_meanwhile = self.table().set_aside(keys, false);
             drop(learning);
             return self.decide_apart(&[*charge], Refunds::Done, since).await;
         }
@@ -185,7 +195,7 @@ impl Redis {
     async fn learn(&self, outcome: Outcome, since: Instant) -> Result<(), StoreError> {
         let deadline = since + self.reach().patience();
         match outcome {
-            Outcome::Decided(_) | Outcome::NoRoom | Outcome::Redis(_) => Ok(()),
+            Outcome::Decided(_) | Outcome::NotHere | Outcome::Redis(_) => Ok(()),
             Outcome::Wait(told) => match timeout_at(deadline, told).await {
                 Ok(()) => Ok(()),
                 Err(_) => Err(StoreError::TimedOut {
@@ -214,18 +224,23 @@ impl Redis {
         }
     }
 
-    /// Reports what is known of these keys before Redis decides. If that fails, the decision will
-    /// find out.
-    async fn give_up(&self, charges: &[Charge<'_>], since: Instant) {
-        for _ in 0..ASKS_MAX {
-            let keys = charges.iter().map(|charge| charge.key);
-            let Some(outcome) = self.table().give_up(keys) else {
-                return;
+    /// Reports what is known of these keys before Redis decides. If that fails, Redis does not know
+    /// what was admitted here, and is not asked.
+    async fn give_up(
+        &self,
+        charges: &[Charge<'_>],
+        is_foreign: bool,
+        since: Instant,
+    ) -> Result<Here<'_>, StoreError> {
+        let keys = || charges.iter().map(|charge| charge.key);
+        let aside = self.table().set_aside(keys(), is_foreign);
+        for _ in 0..ASKS_MAX * charges.len() {
+            let Some(outcome) = self.table().give_up(keys()) else {
+                return Ok(Here::Not(Some(aside)));
             };
-            if self.learn(outcome, since).await.is_err() {
-                return;
-            }
+            self.learn(outcome, since).await?;
         }
+        Err(StoreError::Contended)
     }
 
     /// Reports everything, what is on its way included; gives up at the deadline.

@@ -266,8 +266,6 @@ impl Account {
         let tab = &self.tabs[counter];
         let capacity = plan.capacity();
         let rivals = match plan.mode {
-            // A request that meets limits of several modes is decided by Redis, beside that.
-            Mode::WriteBack if self.plan.counters.len() > 1 => self.instances + 1,
             Mode::WriteBack => self.instances,
             Mode::Strict | Mode::Leased => 1,
         };

@@ -1,5 +1,7 @@
 //! The keys that this node counts itself: bounded, and forgotten when they fall idle.
 
+mod aside;
+
 mod entry;
 
 mod learning;
@@ -12,8 +14,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+use aside::Aside;
 use entry::{Entry, Readiness};
-pub(crate) use learning::Learning;
+pub(crate) use learning::{Learning, SetAside};
 use shard::Shard;
 use tokio::sync::futures::OwnedNotified;
 use tollgate_core::{Account, Bill, Charge, Key, Limit, Moment, Now, Span, StoreError, Verdict};
@@ -60,8 +63,21 @@ pub(crate) enum Outcome {
     Redis(Fitted),
     /// A script call that concerns a key is on its way: try again then.
     Wait(OwnedNotified),
-    /// Have Redis decide: no more keys can be counted here.
-    NoRoom,
+    /// Have Redis decide: no more keys can be counted here, or Redis is deciding on one of these
+    /// with a request that cannot be decided here.
+    NotHere,
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    /// Of a request that could be decided here, on a key that is set aside.
+    fn aside(aside: &Aside) -> Outcome {
+        match aside.has_foreign() {
+            true => Outcome::NotHere,
+            false => Outcome::Wait(aside.over()),
+        }
+    }
 }
 
 // === impl Table ===
@@ -116,13 +132,16 @@ impl Table {
         if !shard.entries.contains_key(&charge.key) {
             let fitted = Fitted::new(charge.limit).map_err(unfit)?;
             if !shard.admit(charge.key, charge.limit, fitted, now) {
-                return Ok(Outcome::NoRoom);
+                return Ok(Outcome::NotHere);
             }
+        }
+        if let Some(aside) = shard.aside.get(&charge.key) {
+            return Ok(Outcome::aside(aside));
         }
         let is_behind = self.is_behind(&shard);
         let Shard { entries, dirty, .. } = &mut *shard;
         let Some(entry) = entries.get_mut(&charge.key) else {
-            return Ok(Outcome::NoRoom);
+            return Ok(Outcome::NotHere);
         };
         match entry.readiness(charge.limit, now, self.lasts) {
             Readiness::Ready if is_behind && entry.is_new_line(now, self.lasts) => {
@@ -165,10 +184,18 @@ impl Table {
             let key = line.charge.key;
             let shard = &mut *shards.of(key);
             if !shard.entries.contains_key(&key) && !shard.admit(key, limit, *fitted, now) {
-                return Ok(Outcome::NoRoom);
+                return Ok(Outcome::NotHere);
+            }
+            match shard.aside.get(&key).map(Outcome::aside) {
+                None => {}
+                Some(Outcome::Wait(over)) => {
+                    waits = Some(Outcome::Wait(over));
+                    continue;
+                }
+                Some(outcome) => return Ok(outcome),
             }
             let Some(entry) = shard.entries.get_mut(&key) else {
-                return Ok(Outcome::NoRoom);
+                return Ok(Outcome::NotHere);
             };
             match entry.readiness(limit, now, self.lasts) {
                 Readiness::Ready => {}
@@ -227,6 +254,16 @@ impl Table {
         }
         shards.of(keys[0]).decided += 1;
         verdict
+    }
+
+    /// Redis decides on these keys, with a request that could be decided here or is foreign to it:
+    /// until the result is dropped, nobody counts them here.
+    pub(crate) fn set_aside(
+        &self,
+        keys: impl Iterator<Item = Key>,
+        is_foreign: bool,
+    ) -> SetAside<'_> {
+        SetAside::new(self, keys.collect(), is_foreign)
     }
 
     /// Has everything reported that is known of these keys, and forgets what Redis told: it is

@@ -359,7 +359,7 @@ fn a_key_without_room_is_asked_for() {
         learn(&table, &write_back(number, &limit));
     }
     let more = write_back(1 << 100, &limit);
-    assert!(matches!(ask(&table, &more), Outcome::NoRoom));
+    assert!(matches!(ask(&table, &more), Outcome::NotHere));
     // Those that rest make room for others.
     told.store(11_000_000, Ordering::SeqCst);
     assert!(matches!(ask(&table, &more), Outcome::Redis(_)));

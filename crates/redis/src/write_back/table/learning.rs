@@ -13,6 +13,14 @@ pub(crate) struct Learning<'t> {
     is_over: bool,
 }
 
+/// Keeps keys from being counted here for as long as it lives: see [`super::aside`].
+#[derive(Debug)]
+pub(crate) struct SetAside<'t> {
+    table: &'t Table,
+    keys: Vec<Key>,
+    is_foreign: bool,
+}
+
 // === impl Learning ===
 
 impl<'t> Learning<'t> {
@@ -45,5 +53,76 @@ impl Drop for Learning<'_> {
         if !self.is_over {
             self.table.forget(self.key);
         }
+    }
+}
+
+// === impl SetAside ===
+
+impl<'t> SetAside<'t> {
+    pub(super) fn new(table: &'t Table, keys: Vec<Key>, is_foreign: bool) -> SetAside<'t> {
+        for key in &keys {
+            let mut shard = table.shards.of(*key);
+            shard.aside.entry(*key).or_default().begin(is_foreign);
+        }
+        SetAside {
+            table,
+            keys,
+            is_foreign,
+        }
+    }
+}
+
+impl Drop for SetAside<'_> {
+    fn drop(&mut self) {
+        for key in &self.keys {
+            let mut shard = self.table.shards.of(*key);
+            let Some(aside) = shard.aside.get_mut(key) else {
+                continue;
+            };
+            if aside.end(self.is_foreign)
+                && let Some(aside) = shard.aside.remove(key)
+            {
+                drop(shard);
+                aside.ring();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tollgate_core::{Cost, Limit, Mode, Sharing, Span};
+
+    use super::super::Outcome;
+    use super::*;
+
+    const KEY: Key = Key::from_bits(7);
+
+    #[test]
+    fn nobody_learns_a_count_that_lacks_what_redis_is_deciding() {
+        let table = Table::under_test(None, Span::SECOND);
+        let limit = Limit::token_bucket(10, Span::SECOND).unwrap();
+        let charge = Charge::new(KEY, &limit, Cost::ONE);
+        let charge = charge.shared(Sharing::in_mode(Mode::WriteBack));
+        let ask = || table.decide(&charge).unwrap();
+        let both = || table.decide_all(&[charge]).unwrap();
+        assert!(matches!(ask(), Outcome::Redis(_)));
+        let learning = table.learn(KEY);
+        let aside = |is_foreign| table.set_aside([KEY].into_iter(), is_foreign);
+        let foreign = aside(true);
+        // Not even from an answer that was on its way.
+        learning.decided(Account::fresh(&limit), &charge, 0);
+        assert!(matches!(ask(), Outcome::NotHere));
+        assert!(matches!(both(), Outcome::NotHere));
+        assert!(table.give_up([KEY].into_iter()).is_none());
+        let other = aside(false);
+        drop(foreign);
+        // What remains will be over soon: nobody else is decided by Redis until then.
+        assert!(matches!(ask(), Outcome::Wait(_)));
+        assert!(matches!(both(), Outcome::Wait(_)));
+        drop(other);
+        assert!(matches!(ask(), Outcome::Redis(_)));
     }
 }

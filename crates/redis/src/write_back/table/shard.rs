@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use tollgate_core::{Key, Limit, Moment};
 
+use super::aside::Aside;
 use super::entry::Entry;
 use crate::fit::Fitted;
 use crate::key_map::KeyMap;
@@ -24,6 +25,9 @@ pub(super) struct Shard {
     /// that this round has still to report.
     pub(super) dirty: VecDeque<Key>,
     due: VecDeque<Key>,
+    /// Keys that Redis decides on, with requests that are on their way: no more than there are
+    /// callers.
+    pub(super) aside: KeyMap<Aside>,
     /// All keys, those that were looked at longest ago first.
     ring: VecDeque<Key>,
     /// Decisions that were made.
