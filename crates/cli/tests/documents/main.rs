@@ -122,6 +122,22 @@ fn every_setting_is_described() {
 }
 
 #[test]
+fn every_chore_is_described() {
+    let page = read("CONTRIBUTING.md");
+    let mut chores = 0;
+    for entry in fs::read_dir(root().join("xtask/src")).unwrap() {
+        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+        let Some((_, chore)) = text.split_once("CHORE: Chore = Chore {") else {
+            continue;
+        };
+        let name = chore.split('"').nth(1).unwrap();
+        assert!(page.contains(&format!("cargo xtask {name}")), "{name}");
+        chores += 1;
+    }
+    assert!(chores > 0, "no chore in xtask/src");
+}
+
+#[test]
 fn lines_are_short() {
     for page in pages() {
         for (number, line) in read(&page).lines().enumerate() {
