@@ -48,7 +48,7 @@ impl Both {
         self.our_clock.advance(Span::from_nanos(nanos));
     }
 
-    /// The waits of both for one unit; `None` for who admits.
+    /// The waits of both for one unit; `None` if the request is allowed.
     fn ask(&self, key: u32) -> (Option<Duration>, Option<Duration>) {
         let theirs = self.governor.check_key(&key).err();
         let theirs = theirs.map(|not_until| not_until.wait_time_from(self.governor_clock.now()));
@@ -61,11 +61,11 @@ fn positive(number: u32) -> NonZeroU32 {
 }
 
 #[test]
-fn both_admit_the_same_at_the_same_moments() {
+fn both_allow_the_same_at_the_same_moments() {
     let quota = Quota::per_second(positive(10)).allow_burst(positive(20));
     let both = Both::new(quota, Limit::per_second(10).burst(20));
     let mut state = 1_u64;
-    let mut refused = 0;
+    let mut denied = 0;
     for _ in 0..20_000 {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -73,16 +73,13 @@ fn both_admit_the_same_at_the_same_moments() {
         both.advance((state >> 33) % 80_000_000);
         let (theirs, ours) = both.ask(u32::try_from(state >> 63).unwrap());
         assert_eq!(theirs, ours);
-        refused += u32::from(ours.is_some());
+        denied += u32::from(ours.is_some());
     }
-    assert!(
-        (1_000..19_000).contains(&refused),
-        "{refused} of both kinds"
-    );
+    assert!((1_000..19_000).contains(&denied), "{denied} of both kinds");
 }
 
 #[test]
-fn a_refusal_costs_nothing_in_both() {
+fn a_denial_costs_nothing_in_both() {
     let both = Both::new(Quota::per_second(positive(1)), Limit::per_second(1));
     assert_eq!(both.ask(1), (None, None));
     for _ in 0..9 {
@@ -104,7 +101,7 @@ fn three_per_second_is_rounded_against_the_caller() {
 }
 
 #[test]
-fn what_cannot_be_paced_is_an_error() {
+fn a_rate_that_is_too_fast_is_an_error() {
     let quota = Quota::per_second(positive(700_000_000));
     assert_eq!(quota.replenish_interval(), Duration::from_nanos(1));
     let ours = Limit::token_bucket(700_000_000, Span::SECOND);
@@ -135,11 +132,7 @@ fn memory_does_not_grow() {
     }
     both.advance(Span::MINUTE.as_nanos());
     assert_eq!(both.governor.len(), 100_000, "keys stay");
-    assert_eq!(
-        both.ours.stats().live_keys,
-        0,
-        "keys are forgotten by themselves"
-    );
+    assert_eq!(both.ours.stats().live_keys, 0, "idle keys are no live keys");
     both.governor.retain_recent();
     assert!(both.governor.is_empty(), "until they are asked to leave");
     assert_eq!(both.ours.stats().bytes_max, built);
@@ -147,14 +140,25 @@ fn memory_does_not_grow() {
 }
 
 #[test]
-fn zero_refuses_everything() {
+fn zero_denies_everything() {
     let limiter = Limiter::builder(Limit::per_second(0)).max_keys(10).build();
     assert_eq!(limiter.check("ann").wait(), Some(Wait::Never));
 }
 
 #[test]
 fn one_key_is_a_direct_limiter() {
-    let limiter = Limiter::builder(Limit::per_hour(2)).max_keys(1).build();
-    let admitted = (0..3).filter(|_| limiter.check(&()).is_allowed());
-    assert_eq!(admitted.count(), 2);
+    let limiter = Limiter::single(Limit::per_hour(2));
+    let allowed = (0..3).filter(|_| limiter.check().is_allowed());
+    assert_eq!(allowed.count(), 2);
+}
+
+#[test]
+fn texts_make_the_same_limits_as_quotas() {
+    let quota = Quota::per_minute(positive(30)).allow_burst(positive(5));
+    let limit: Limit = "30/minute burst 5".parse().unwrap();
+    assert_eq!(limit, Limit::per_minute(30).burst(5));
+    let both = Both::new(quota, limit);
+    (0..5).for_each(|_| assert_eq!(both.ask(1), (None, None)));
+    let two_seconds = Some(Duration::from_secs(2));
+    assert_eq!(both.ask(1), (two_seconds, two_seconds));
 }
