@@ -13,8 +13,8 @@ fn main() -> Result<(), JointError> {
     for user in ["ann", "bob"].repeat(5) {
         let joint = check_all(&[per_user.ask(user), per_address.ask(&address)])?;
         match joint.denied_by() {
-            None => eprintln!("{user}: passes"),
-            Some(limit) => eprintln!("{user}: refused {limit}, {:?}", joint.retry_after()),
+            None => eprintln!("{user}: allowed"),
+            Some(limit) => eprintln!("{user}: denied {limit}, {:?}", joint.retry_after()),
         }
     }
     Ok(())

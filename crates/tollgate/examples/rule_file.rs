@@ -21,8 +21,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let asked = [("path", "/login"), ("remote_address", "192.0.2.7")];
         let answer = limiter.check("shop", &asked)?;
         match answer.denied_by() {
-            None => eprintln!("passes"),
-            Some(by) => eprintln!("refused by {}: {}", by.rule.shown(), by.limit),
+            None => eprintln!("allowed"),
+            Some(by) => eprintln!("denied by {}: {}", by.rule.shown(), by.limit),
         }
     }
     Ok(())

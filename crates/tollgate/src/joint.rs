@@ -50,7 +50,7 @@ pub struct Ask<'l, C = SystemClock> {
 ///
 /// It owns the names of the limits, so it can travel with the request, for instance in the
 /// extensions of an HTTP request.
-#[must_use = "a decision nobody reads enforces nothing"]
+#[must_use = "a decision that is not read enforces nothing"]
 #[derive(Clone, Debug)]
 pub struct JointDecision {
     names: Arc<[Arc<str>]>,

@@ -129,8 +129,8 @@ impl<C: Clock> Limiter<C> {
     /// Gives units back: of a request that did not happen, or cost less than was taken. Returns
     /// what remains then.
     ///
-    /// Never beyond a full budget. Of a sliding log the newest units are given back. Wakes who
-    /// waits for the key.
+    /// Never beyond a full budget. Of a sliding log the newest units are given back. Wakes the
+    /// first waiter for the key.
     ///
     /// # Example
     ///
@@ -145,8 +145,8 @@ impl<C: Clock> Limiter<C> {
         self.refund_key(self.keys.of(key), units)
     }
 
-    /// Gives everything back that `key` has used: it is as if it had never been seen. Wakes who
-    /// waits for the key.
+    /// Gives everything back that `key` has used: it is as if it had never been seen. Wakes the
+    /// first waiter for the key.
     ///
     /// # Example
     ///
@@ -179,7 +179,7 @@ impl<C: Clock> Limiter<C> {
     }
 
     /// As [`Limiter::check_batch`], calling `on_decision` with each decision in place of storing
-    /// it: the fastest way, as parts of a decision that nobody reads are not computed.
+    /// it: the fastest way, as parts of a decision that are not read are not computed.
     ///
     /// All decisions are made at the time at which this was called: `keys` should not take long to
     /// be produced. Up to 16 keys are taken from `keys` ahead of the one that is decided, so an
@@ -325,7 +325,7 @@ impl<C: Clock> Limiter<C> {
     }
 
     /// Turns a failure into a denial where it is asked for: a decision that has to be in memory is
-    /// computed whole, the parts that nobody reads included.
+    /// computed whole, including the parts that are not read.
     #[inline(always)]
     fn or_recover(&self, answer: Result<Decision, StoreError>, key: Key, cost: Cost) -> Decision {
         match answer {

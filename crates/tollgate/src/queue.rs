@@ -1,11 +1,11 @@
-//! Who waits for a key, in order of arrival.
+//! The waiters for each key, in order of arrival.
 //!
-//! A line for each key that somebody waits for. Only the first in a line asks the limit and sleeps;
-//! the others are not woken before they are first. Leaving, whether served or dropped, wakes the
-//! next, and so do units that come back. Whoever is allowed by a leaky bucket leaves the line and
+//! There is a line for each key that has waiters. Only the first in a line asks the limit and
+//! sleeps; the others are not woken before they are first. Leaving the line, allowed or dropped,
+//! wakes the next, and so do units that come back. Whoever is allowed by a leaky bucket leaves the line and
 //! is held beside the others until its turn, so that turns cost no more than one timer together. A
-//! lock is held for as long as it takes to look at a line, and while the one who comes to an empty
-//! line asks: otherwise two who come at once could overtake each other.
+//! lock is held for as long as it takes to look at a line, and during the first attempt of a waiter
+//! that comes to an empty line: otherwise two that come at once could overtake each other.
 
 mod line;
 
@@ -52,7 +52,7 @@ pub(crate) struct Place<'q> {
     ticket: u64,
 }
 
-/// A turn in the line of a key; dropping it leaves the turn to those behind.
+/// A turn in a leaky bucket, held for the request that was allowed.
 pub(crate) struct HeldPlace<'q> {
     seat: Seat<'q>,
     key: Key,
@@ -62,11 +62,11 @@ pub(crate) struct HeldPlace<'q> {
 /// One of [`WAITING_MAX`]; dropping it gives it back.
 struct Seat<'q>(&'q Queues);
 
-/// What came of entering a line.
+/// The result of entering a line.
 pub(crate) enum Entered<'q, T> {
-    /// Nobody was waiting, and the first attempt was enough.
+    /// The line was empty, and the first attempt was enough.
     Done(T),
-    /// Nobody was waiting; allowed, and held until its turn.
+    /// The line was empty; allowed, and held until its turn.
     Held(T, HeldPlace<'q>),
     /// The first attempt was denied, or others wait already.
     Behind(Place<'q>),
@@ -92,11 +92,11 @@ impl Queues {
 
     /// Whether all lines are empty, as far as this thread can see without a lock.
     pub(crate) fn are_empty(&self) -> bool {
-        // Relaxed: who joins at the same moment has not come earlier.
+        // Relaxed: a waiter that joins at the same moment has not come earlier.
         self.waiting.load(Ordering::Relaxed) == 0
     }
 
-    /// Makes the first attempt if nobody waits for `key`, and otherwise joins the line.
+    /// Makes the first attempt if `key` has no waiters, and otherwise joins the line.
     pub(crate) fn enter<T>(
         &self,
         key: Key,
@@ -137,9 +137,9 @@ impl Queues {
         }
     }
 
-    /// Units of `key` came back: whoever waits for them asks again.
+    /// Units of `key` came back: the first in its line asks again.
     ///
-    /// Either this sees the seat of one who waits, or that one's attempt sees the units: a seat is
+    /// Either this sees the seat of a waiter, or the waiter's attempt sees the units: a seat is
     /// taken before the attempt and looked for after the refund, with a fence between in both.
     pub(crate) fn refund(&self, key: Key) {
         fence(Ordering::SeqCst);
@@ -169,7 +169,7 @@ impl Queues {
         taken.ok().map(|_| Seat(self))
     }
 
-    /// Changes the line of `key`, if there is one, and removes it if nobody is left in it.
+    /// Changes the line of `key`, if there is one, and removes it if it is empty then.
     fn change<T>(&self, key: Key, change: impl FnOnce(&mut Line) -> (T, Released)) -> Option<T> {
         let mut lines = self.lines(key);
         let line = lines.get_mut(&key)?;
@@ -193,7 +193,7 @@ impl Queues {
 // === impl Place ===
 
 impl<'q> Place<'q> {
-    /// Waits until nobody is in front; returns the moment from which on units may be taken.
+    /// Waits until this is the first in line; returns the moment from which on units may be taken.
     pub(crate) async fn first(&self) -> Moment {
         poll_fn(|context| self.poll(|line| line.is_first(self.ticket, context))).await;
         let mut from = Moment::ZERO;
@@ -279,7 +279,7 @@ impl HeldPlace<'_> {
         queues.change(self.key, |line| ((), line.go(self.ticket)));
     }
 
-    /// Leaves the turn to those behind; the turn that nobody has any more, if it is still to come.
+    /// Passes the turn on to those behind; returns the turn that is free then, if it is still to come.
     pub(crate) fn cancel(&self, now: Moment) -> Option<Turn> {
         let queues = self.seat.0;
         let free = queues.change(self.key, |line| line.cancel(self.ticket, now));

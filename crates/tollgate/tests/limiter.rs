@@ -28,10 +28,10 @@ fn a_decision_says_what_remains_and_when_to_come_back() {
     assert_eq!((first.is_allowed(), first.remaining()), (true, 2));
     assert_eq!(first.reset_after(), Duration::from_secs(20));
     assert_eq!(limiter.check_n("ann", 2).remaining(), 0);
-    let refused = limiter.check("ann");
-    assert!(!refused.is_allowed());
-    assert_eq!(refused.retry_after(), Some(Duration::from_secs(20)));
-    assert_eq!(refused.reset_after(), Duration::from_secs(60));
+    let denied = limiter.check("ann");
+    assert!(!denied.is_allowed());
+    assert_eq!(denied.retry_after(), Some(Duration::from_secs(20)));
+    assert_eq!(denied.reset_after(), Duration::from_secs(60));
     clock.advance(Span::from_secs(20).minus(Span::NANOSECOND));
     assert!(!limiter.check("ann").is_allowed());
     clock.advance(Span::NANOSECOND);
@@ -41,10 +41,10 @@ fn a_decision_says_what_remains_and_when_to_come_back() {
 #[test]
 fn what_never_fits_has_no_wait() {
     let (_, builder) = small(Limit::per_minute(3));
-    let refused = builder.build().check_n("ann", 4);
-    assert_eq!(refused.wait(), Some(Wait::Never));
-    assert_eq!(refused.retry_after(), None);
-    assert_eq!(refused.remaining(), 3);
+    let denied = builder.build().check_n("ann", 4);
+    assert_eq!(denied.wait(), Some(Wait::Never));
+    assert_eq!(denied.retry_after(), None);
+    assert_eq!(denied.remaining(), 3);
 }
 
 #[test]
@@ -81,26 +81,26 @@ fn keys_are_anything_that_can_be_hashed() {
 }
 
 #[test]
-fn several_limits_charge_all_or_none_and_name_who_refused() {
+fn several_limits_charge_all_or_none_and_name_what_denied() {
     let (clock, builder) = small(Limit::per_minute(2));
     let minute = builder.name("minute").build();
     let hour = minute.sibling("hour", Limit::per_hour(3));
     let ask = || check_all(&[minute.ask("ann"), hour.ask("ann")]).unwrap();
     assert_eq!(ask().remaining(), Some(1));
     assert!(ask().is_allowed());
-    let refused = ask();
-    assert_eq!(refused.denied_by(), Some("minute"));
-    assert_eq!(refused.retry_after(), Some(Duration::from_secs(30)));
+    let denied = ask();
+    assert_eq!(denied.denied_by(), Some("minute"));
+    assert_eq!(denied.retry_after(), Some(Duration::from_secs(30)));
     assert_eq!(
         hour.peek("ann", 1).remaining(),
         1,
-        "the refusal cost nothing here"
+        "the denial cost nothing here"
     );
     clock.advance(Span::MINUTE);
     assert!(ask().is_allowed());
-    let refused = ask();
-    assert_eq!(refused.denied_by(), Some("hour"));
-    let names: Vec<&str> = refused.decisions().map(|(name, _)| name).collect();
+    let denied = ask();
+    assert_eq!(denied.denied_by(), Some("hour"));
+    let names: Vec<&str> = denied.decisions().map(|(name, _)| name).collect();
     assert_eq!(names, ["minute", "hour"]);
     assert!(check_all::<TestClock>(&[]).unwrap().is_allowed());
 }
@@ -169,7 +169,7 @@ fn another_limit_keeps_what_was_consumed() {
 }
 
 #[test]
-fn a_store_without_room_refuses_and_counts_it() {
+fn a_store_without_room_denies_and_counts_it() {
     let log = Limit::per_hour(100_000).counted_by(Algorithm::SlidingLog);
     let clock = Arc::new(ManualClock::default());
     clock.advance(Span::DAY);
@@ -183,8 +183,8 @@ fn a_store_without_room_refuses_and_counts_it() {
     });
     assert!(full.is_some(), "100 000 stamps do not fit in 30 kB");
     assert_eq!(limiter.failures(), 1);
-    let refused = limiter.check("ann");
-    assert_eq!(refused.retry_after(), Some(Duration::from_secs(1)));
+    let denied = limiter.check("ann");
+    assert_eq!(denied.retry_after(), Some(Duration::from_secs(1)));
     assert!(limiter.try_check("ann", 1).is_err());
 }
 

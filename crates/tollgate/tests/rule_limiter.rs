@@ -28,16 +28,16 @@ fn limiter(sources: &[Source]) -> (Arc<ManualClock>, RuleLimiter<Arc<ManualClock
 #[test]
 fn each_value_is_counted_by_itself() {
     let (clock, limiter) = limiter(&rules("2/minute"));
-    let admitted = |user| {
+    let allowed = |user| {
         limiter
             .check("shop", &[("user", user)])
             .unwrap()
             .is_allowed()
     };
-    assert!(admitted("ann") && admitted("ann") && admitted("bob"));
-    assert!(!admitted("ann"));
+    assert!(allowed("ann") && allowed("ann") && allowed("bob"));
+    assert!(!allowed("ann"));
     clock.advance(Span::MINUTE);
-    assert!(admitted("ann"));
+    assert!(allowed("ann"));
 }
 
 #[test]
@@ -55,8 +55,8 @@ fn what_no_rule_matches_is_admitted() {
             .unwrap()
             .is_allowed()
     );
-    let refused = limiter.check("shop", &[("user", "ann")]).unwrap();
-    assert_eq!(refused.denial.unwrap().wait, Wait::Never);
+    let denied = limiter.check("shop", &[("user", "ann")]).unwrap();
+    assert_eq!(denied.denial.unwrap().wait, Wait::Never);
 }
 
 #[test]
@@ -64,11 +64,8 @@ fn a_nested_rule_is_asked_with_all_its_entries() {
     let (_, limiter) = limiter(&rules("2/minute"));
     let login = [("path", "/login"), ("user", "ann")];
     assert!(limiter.check("shop", &login).unwrap().is_allowed());
-    let refused = limiter.check("shop", &login).unwrap();
-    assert_eq!(
-        refused.denied_by().unwrap().rule.shown(),
-        "path_/login.user"
-    );
+    let denied = limiter.check("shop", &login).unwrap();
+    assert_eq!(denied.denied_by().unwrap().rule.shown(), "path_/login.user");
 }
 
 #[test]
@@ -84,13 +81,13 @@ fn a_reload_keeps_what_was_consumed() {
     }
     let changes = limiter.reload(&rules("7/minute")).unwrap();
     assert_eq!(changes.changed.len(), 1);
-    let admitted = |_: &u32| {
+    let allowed = |_: &u32| {
         limiter
             .check("shop", &[("user", "ann")])
             .unwrap()
             .is_allowed()
     };
-    assert_eq!((0..5).filter(admitted).count(), 2);
+    assert_eq!((0..5).filter(allowed).count(), 2);
     assert_eq!(limiter.rules().domains().collect::<Vec<_>>(), ["shop"]);
 }
 
@@ -122,7 +119,7 @@ fn a_reload_under_load_loses_nothing() {
     assert_eq!(allowed, 200);
 }
 
-/// A rule that comes back when nobody remembers it any more begins at its first revision again, and
+/// A rule that comes back when it is no longer remembered begins at its first revision again, and
 /// the state of a later one is there: nothing but the rules themselves can tell.
 #[test]
 fn a_rule_that_was_forgotten_and_comes_back_is_answered() {

@@ -1,4 +1,4 @@
-//! Sixty-four threads at once: as many are admitted as one thread would see, for every algorithm.
+//! Sixty-four threads at once: as many are allowed as one thread would see, for every algorithm.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
@@ -30,26 +30,26 @@ fn limiter(algorithm: Algorithm) -> Limiter<Arc<ManualClock>> {
     Limiter::builder(limit).max_keys(1_000).clock(clock).build()
 }
 
-/// What `ask` admits of all that the threads ask, at once.
-fn admitted(ask: impl Fn() -> u64 + Sync) -> u64 {
-    let (start, admitted) = (Barrier::new(THREADS), AtomicU64::new(0));
+/// What `ask` allows of all that the threads ask, at once.
+fn allowed(ask: impl Fn() -> u64 + Sync) -> u64 {
+    let (start, allowed) = (Barrier::new(THREADS), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 start.wait();
                 let own: u64 = (0..ASKED_BY_EACH).map(|_| ask()).sum();
-                admitted.fetch_add(own, Ordering::Relaxed);
+                allowed.fetch_add(own, Ordering::Relaxed);
             });
         }
     });
-    admitted.into_inner()
+    allowed.into_inner()
 }
 
 #[test]
 fn single_units() {
     for algorithm in algorithms() {
         let limiter = limiter(algorithm);
-        let passed = admitted(|| u64::from(limiter.check("hot").is_allowed()));
+        let passed = allowed(|| u64::from(limiter.check("hot").is_allowed()));
         assert_eq!(passed, u64::from(COUNT), "{algorithm:?}");
         assert_eq!(limiter.failures(), 0);
     }
@@ -59,7 +59,7 @@ fn single_units() {
 fn several_units_and_refunds() {
     for algorithm in algorithms() {
         let limiter = limiter(algorithm);
-        let passed = admitted(|| {
+        let passed = allowed(|| {
             if !limiter.check_n("hot", 5).is_allowed() {
                 return 0;
             }
@@ -70,7 +70,7 @@ fn several_units_and_refunds() {
         assert_eq!(passed + u64::from(left), u64::from(COUNT), "{algorithm:?}");
         assert!(
             left < 5,
-            "{algorithm:?}: {left} are left, and 5 were refused"
+            "{algorithm:?}: {left} are left, and 5 were denied"
         );
     }
 }
@@ -80,8 +80,8 @@ fn several_limits() {
     for algorithm in algorithms() {
         let wide = limiter(algorithm);
         let narrow = wide.sibling("narrow", Limit::per_hour(COUNT / 2).counted_by(algorithm));
-        let passed = admitted(|| {
-            // Both orders: whoever took one and waited for the other would be stuck.
+        let passed = allowed(|| {
+            // Both orders: a thread that took one and waited for the other would be stuck.
             let asks = [wide.ask("hot"), narrow.ask("hot")];
             let back = [narrow.ask("hot"), wide.ask("hot")];
             let joint = check_all(&asks).expect("the store answers").is_allowed();
@@ -98,7 +98,7 @@ fn batches() {
     for algorithm in algorithms() {
         let limiter = limiter(algorithm);
         let keys: Vec<u8> = (0..40).map(|number| number % 4).collect();
-        let passed = admitted(|| {
+        let passed = allowed(|| {
             let decisions = limiter.check_batch(&keys);
             let allowed = decisions.iter().filter(|decision| decision.is_allowed());
             u64::try_from(allowed.count()).unwrap_or(0)

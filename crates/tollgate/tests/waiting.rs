@@ -84,7 +84,7 @@ in_virtual_time! {
         let expected = [0, 0, 100, 200, 300, 400, 500, 600];
         let expected: Vec<(usize, u128)> = expected.into_iter().enumerate().collect();
         assert_eq!(queue.finished().await, expected);
-        assert_eq!(queue.sleeps.get(), 6, "nobody polls");
+        assert_eq!(queue.sleeps.get(), 6, "no polling");
     }
 
     async fn a_leaky_bucket_lets_one_go_at_a_time() {
@@ -177,7 +177,7 @@ in_virtual_time! {
         assert_eq!(queue.finished().await, [(0, 0), (1, 1_000), (2, 2_000)]);
     }
 
-    async fn nobody_may_wait_in_a_leaky_bucket_and_nothing_is_charged() {
+    async fn without_waiting_a_leaky_bucket_charges_nothing() {
         let leaky = Limit::per_second(1).counted_by(Algorithm::LeakyBucket).burst(3);
         let builder = Limiter::builder(leaky).max_waiting(0).max_keys(100);
         let limiter = builder.clock(TokioClock::new()).build();
@@ -203,7 +203,7 @@ in_virtual_time! {
         assert_eq!(queue.finished().await, [(0, 0), (1, 1_000)]);
     }
 
-    async fn nobody_leaves_early_though_the_timer_rings_early() {
+    async fn no_request_leaves_early_if_the_timer_fires_early() {
         let leaky = Limit::per_second(2).counted_by(Algorithm::LeakyBucket).burst(3);
         let limiter = limiter(leaky);
         assert!(limiter.check("key").is_allowed());
@@ -222,7 +222,7 @@ in_virtual_time! {
         let mut queue = Queue::of(limiter(leaky), 1_000).await;
         let served = queue.finished().await;
         let last = served.iter().map(|(_, after)| *after).max();
-        // The last is due after 49.95 ms; a timer of tokio's rings up to a tick later.
+        // The last is due after 49.95 ms; a timer of tokio's fires up to a tick later.
         assert!((50..=51).contains(&last.unwrap()), "{last:?}");
         assert_eq!(queue.sleeps.get(), 999, "each sleeps once");
     }
@@ -246,7 +246,7 @@ in_virtual_time! {
         assert_eq!(queue.finished().await, [(0, 0), (2, 500), (3, 1_000)]);
     }
 
-    async fn a_turn_before_one_that_was_told_is_not_given_back() {
+    async fn a_turn_before_one_that_was_promised_is_not_given_back() {
         let leaky = Limit::per_second(2).counted_by(Algorithm::LeakyBucket).burst(10);
         let mut queue = Queue::of(limiter(leaky), 2).await;
         assert_eq!(queue.limiter.check("key").delay(), Duration::from_secs(1));

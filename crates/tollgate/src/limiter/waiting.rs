@@ -283,7 +283,7 @@ impl<C: Clock> Limiter<C> {
         self.outcome_of(decision, units, &limit, now)
     }
 
-    /// What a decision that was made at `now` or a little later means for the one who waits.
+    /// What a decision that was made at `now` or a little later means for the waiter.
     fn outcome_of(
         &self,
         decision: Result<Decision, StoreError>,
@@ -314,10 +314,10 @@ impl<C: Clock> Limiter<C> {
         }
     }
 
-    /// Gives the units of a turn back to the bucket, if nobody has been given a later one.
+    /// Gives the units of a turn back to the bucket, unless a later turn was given to a `check`.
     ///
-    /// If somebody has, by a `check`, the units stay taken until the turn is over: were they given
-    /// back, the next request would be told to leave together with the last one.
+    /// If one was, the units stay taken until the turn is over: were they given
+    /// back, the next request would be given the same turn as the last one.
     fn give_back(&self, key: Key, turn: Turn) {
         let newest = self.decide(key, Cost::Peek(1));
         let limit = self.limit();
@@ -326,7 +326,7 @@ impl<C: Clock> Limiter<C> {
         if ends.since(turn.ends) >= interval {
             return;
         }
-        // Counted if it fails; nobody is left to be told.
+        // Counted if it fails; the request is gone.
         let _refunded = self.decide(key, Cost::Refund(turn.units));
         self.queues.refund(key);
     }

@@ -1,11 +1,11 @@
-//! Those who wait for one key: in line until they are allowed, then held until their turn.
+//! The waiters for one key: in line until they are allowed, then held until their turn.
 
 use std::collections::VecDeque;
 use std::task::{Context, Waker};
 
 use tollgate_core::Moment;
 
-/// Everybody who waits for one key.
+/// All waiters for one key.
 #[derive(Default)]
 pub(super) struct Line {
     /// Not allowed yet, first come first.
@@ -33,20 +33,20 @@ pub(crate) struct Turn {
 struct Waiter {
     ticket: u64,
     arrived: Moment,
-    /// Whom to wake when this one is first, or units come back; `None` until it was polled.
+    /// Woken when this waiter is first, or units come back; `None` until it was polled.
     waker: Option<Waker>,
 }
 
 struct Held {
     ticket: u64,
     turn: Turn,
-    /// Whom to wake when the turn comes earlier; `None` until it was polled.
+    /// Woken when the turn comes earlier; `None` until it was polled.
     waker: Option<Waker>,
 }
 
 /// Wakers that are to be called, or dropped, once the lock is released: both may run anything.
 #[derive(Default)]
-#[must_use = "a waker that nobody calls leaves its task asleep"]
+#[must_use = "a waker that is not called leaves its task asleep"]
 pub(super) struct Released {
     to_wake: Vec<Waker>,
     to_drop: Vec<Waker>,
@@ -67,7 +67,7 @@ impl Line {
         self.waiting.len() + self.held.len()
     }
 
-    /// A place behind all who wait.
+    /// A place at the end of the line.
     pub(super) fn join(&mut self, arrived: Moment) -> u64 {
         if self.waiting.is_empty() {
             self.has_refund = false;
@@ -184,11 +184,10 @@ impl Line {
     }
 
     /// A held request is gone before its turn: each behind it that takes as many units moves up to
-    /// the turn before its own. The turn that nobody has any more is returned, if it is still to
-    /// come.
+    /// the turn before its own. The turn that is free then is returned, if it is still to come.
     ///
-    /// Turns change hands and no unit goes back to the bucket meanwhile, so that whoever comes next
-    /// cannot be given a turn that is taken.
+    /// Turns change hands and no unit goes back to the bucket meanwhile, so that the next
+    /// request cannot be given a turn that is taken.
     pub(super) fn cancel(&mut self, ticket: u64, now: Moment) -> (Option<Turn>, Released) {
         let mut released = Released::default();
         let Some(at) = self.held_at(ticket) else {
