@@ -1,7 +1,7 @@
-//! What all connections of the process may take up together.
+//! What all connections of the process may use together.
 //!
-//! Every connection may always have a little, so that those who behave are served while others
-//! fill the rest. What a connection takes beyond that comes out of a pool, which is bounded.
+//! Every connection has a small guaranteed amount, so that well-behaved clients are served while
+//! others exhaust the rest. What a connection uses beyond that comes out of a bounded pool.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,12 +11,12 @@ use crate::limits::Limits;
 pub(crate) const BYTES_GUARANTEED: usize = 16 * 1024;
 /// Calls at once that every gRPC connection may have.
 pub(crate) const STREAMS_GUARANTEED: usize = 8;
-/// What a call that waits for its message takes, about.
+/// The approximate size of a call that waits for its message.
 const STREAM_BYTES: usize = 8 * 1024;
-/// What an open connection takes, about.
+/// The approximate size of an open connection.
 const CONNECTION_BYTES: usize = 32 * 1024;
-/// A connection is given at most this part of the streams that are left, so that those who come
-/// later find some.
+/// A connection gets at most this part of the remaining streams, so that later connections find
+/// some.
 const STREAMS_PART: usize = 4;
 
 /// The pools.
@@ -49,7 +49,7 @@ impl Budget {
         }
     }
 
-    /// Bytes that are taken out of the pool now.
+    /// Bytes in use out of the pool.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -59,31 +59,31 @@ impl Budget {
         self.streams.load(Ordering::Relaxed)
     }
 
-    /// About how many bytes connections have freed until now; wraps round.
+    /// Approximately how many bytes connections have freed so far; wraps around.
     pub fn freed(&self) -> usize {
         self.freed.load(Ordering::Relaxed)
     }
 
-    /// Adds `bytes` to the `held` ones of a connection; whether there was room.
-    pub(crate) fn hold(&self, held: &AtomicUsize, bytes: usize) -> bool {
+    /// Adds `bytes` to the reserved ones of a connection; whether there was room.
+    pub(crate) fn reserve(&self, reserved: &AtomicUsize, bytes: usize) -> bool {
         // Relaxed everywhere: the counts publish nothing else.
-        let before = held.fetch_add(bytes, Ordering::Relaxed);
+        let before = reserved.fetch_add(bytes, Ordering::Relaxed);
         let after = before + bytes;
         if after <= BYTES_GUARANTEED {
             return true;
         }
         let pooled = beyond(after) - beyond(before);
-        let in_all = self.bytes.fetch_add(pooled, Ordering::Relaxed) + pooled;
-        if after <= self.bytes_per_connection && in_all <= self.bytes_max {
+        let total = self.bytes.fetch_add(pooled, Ordering::Relaxed) + pooled;
+        if after <= self.bytes_per_connection && total <= self.bytes_max {
             return true;
         }
-        self.release(held, bytes);
+        self.release(reserved, bytes);
         false
     }
 
-    /// Takes back what [`Budget::hold`] added.
-    pub(crate) fn release(&self, held: &AtomicUsize, bytes: usize) {
-        let before = held.fetch_sub(bytes, Ordering::Relaxed);
+    /// Releases what [`Budget::reserve`] added.
+    pub(crate) fn release(&self, reserved: &AtomicUsize, bytes: usize) {
+        let before = reserved.fetch_sub(bytes, Ordering::Relaxed);
         let pooled = beyond(before) - beyond(before - bytes);
         if pooled > 0 {
             self.bytes.fetch_sub(pooled, Ordering::Relaxed);
@@ -106,7 +106,7 @@ impl Budget {
         guaranteed + pooled
     }
 
-    /// Takes back what [`Budget::take_streams`] promised.
+    /// Returns what [`Budget::take_streams`] promised.
     pub(crate) fn return_streams(&self, promised: usize) {
         let guaranteed = STREAMS_GUARANTEED.min(self.streams_per_connection);
         let pooled = promised - guaranteed;
@@ -122,8 +122,8 @@ impl Budget {
 }
 
 /// The part of a connection's bytes that comes out of the pool.
-const fn beyond(held: usize) -> usize {
-    held.saturating_sub(BYTES_GUARANTEED)
+const fn beyond(reserved: usize) -> usize {
+    reserved.saturating_sub(BYTES_GUARANTEED)
 }
 
 #[cfg(test)]
@@ -141,19 +141,19 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_always_has_a_little_and_never_too_much() {
+    fn a_connection_has_a_guaranteed_amount_and_a_maximum() {
         let budget = budget();
         let [first, second, third] = [const { AtomicUsize::new(0) }; 3];
-        assert!(budget.hold(&first, 80_000));
-        assert!(!budget.hold(&first, 1));
-        assert!(!budget.hold(&second, 60_000));
+        assert!(budget.reserve(&first, 80_000));
+        assert!(!budget.reserve(&first, 1));
+        assert!(!budget.reserve(&second, 60_000));
         assert_eq!(second.load(Ordering::Relaxed), 0);
-        for held in [&second, &third] {
-            assert!(budget.hold(held, BYTES_GUARANTEED));
+        for reserved in [&second, &third] {
+            assert!(budget.reserve(reserved, BYTES_GUARANTEED));
         }
         budget.release(&first, 80_000);
         assert_eq!(budget.bytes(), 0);
-        assert!(budget.hold(&second, 60_000));
+        assert!(budget.reserve(&second, 60_000));
         budget.release(&second, 60_000 + BYTES_GUARANTEED);
         budget.release(&third, BYTES_GUARANTEED);
         assert_eq!(budget.bytes(), 0);

@@ -1,4 +1,4 @@
-//! What is known of one connection, shared by its socket, its requests and its listener.
+//! The state of one connection, shared by its socket, its requests and its listener.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -9,60 +9,60 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use crate::budget::Budget;
-use crate::turn::Turn;
+use crate::quantum::Quantum;
 
-/// Three periods: answers that wait since the present one, the one before, and those of the next.
+/// Three periods: the present one, the one before, and the next.
 const PERIODS: usize = 3;
 
 /// What a connection is counted under: an IPv4 address, or an IPv6 /64.
 ///
-/// Whoever has one address of a /64 has all of them. An IPv4 address in an IPv6 one is the former.
+/// One host usually has a whole /64. An IPv4 address that is mapped into IPv6 counts as IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Source(IpAddr);
 
-/// Why a connection was closed by us.
+/// Why this side closed a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Close {
-    /// Its place was needed, and it was idle.
+    /// Its permit was needed, and it was idle.
     Idle,
     /// Too many frames of this type.
     Flood(&'static str),
-    /// The peer took nothing of what was written.
+    /// The peer read nothing of what was written.
     SlowReader,
-    /// The peer left no room for its answers.
+    /// The peer opened no window for its responses.
     UnreadAnswers,
-    /// It did not end although it was asked to.
+    /// It did not close in time when it was drained.
     Drained,
 }
 
-/// What a connection is to do.
+/// What a connection must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// Finish what is in flight, then end.
     Drain,
     /// End at once.
-    Cut,
+    Close,
 }
 
 /// A connection.
 #[derive(Debug)]
 pub struct Connection {
     peer: SocketAddr,
-    /// Whether it is only told about health.
+    /// Whether only health checks are served.
     is_reserved: bool,
     budget: Arc<Budget>,
-    turn: Turn,
+    quantum: Quantum,
     opened: Instant,
-    /// Milliseconds from `opened` to the last request that was there as a whole.
-    asked: AtomicU64,
-    /// Bytes of requests that have not come to their end.
-    held: AtomicUsize,
-    /// Whether every response says that the connection ends.
+    /// Milliseconds from `opened` to the last request that arrived completely.
+    last_request: AtomicU64,
+    /// Bytes of requests that are not complete.
+    reserved_bytes: AtomicUsize,
+    /// Whether every response announces the end of the connection.
     ends: AtomicBool,
     order: AtomicU8,
-    ordered: Notify,
+    notify: Notify,
     close: OnceLock<Close>,
-    /// Answers that the peer has left no room for, by the period in which they were written.
+    /// Responses that wait for the peer, by the period in which they were written.
     unread: [AtomicU32; PERIODS],
     period: AtomicUsize,
     /// Milliseconds from `opened` to the order to drain, or 0.
@@ -95,13 +95,13 @@ impl Connection {
             peer,
             is_reserved,
             budget,
-            turn: Turn::new(turn_bytes),
+            quantum: Quantum::new(turn_bytes),
             opened: now,
-            asked: AtomicU64::new(0),
-            held: AtomicUsize::new(0),
+            last_request: AtomicU64::new(0),
+            reserved_bytes: AtomicUsize::new(0),
             ends: AtomicBool::new(is_reserved),
             order: AtomicU8::new(0),
-            ordered: Notify::new(),
+            notify: Notify::new(),
             close: OnceLock::new(),
             unread: [const { AtomicU32::new(0) }; PERIODS],
             period: AtomicUsize::new(1),
@@ -117,25 +117,25 @@ impl Connection {
         Source::of(self.peer.ip())
     }
 
-    /// Whether it is only told about health.
+    /// Whether only health checks are served.
     pub const fn is_reserved(&self) -> bool {
         self.is_reserved
     }
 
-    /// Its turn.
-    pub const fn turn(&self) -> &Turn {
-        &self.turn
+    /// Its quantum.
+    pub const fn quantum(&self) -> &Quantum {
+        &self.quantum
     }
 
-    /// A request has come as a whole.
-    pub fn has_asked(&self, now: Instant) {
-        self.asked.store(self.millis(now), Ordering::Relaxed);
+    /// A request has arrived completely.
+    pub fn record_request(&self, now: Instant) {
+        self.last_request.store(self.millis(now), Ordering::Relaxed);
     }
 
-    /// How long no request has come.
-    pub(crate) fn idle(&self, now: Instant) -> Duration {
-        let asked = self.asked.load(Ordering::Relaxed);
-        Duration::from_millis(self.millis(now).saturating_sub(asked))
+    /// How long no request has arrived.
+    pub(crate) fn idle_time(&self, now: Instant) -> Duration {
+        let last_request = self.last_request.load(Ordering::Relaxed);
+        Duration::from_millis(self.millis(now).saturating_sub(last_request))
     }
 
     pub(crate) fn age(&self) -> Duration {
@@ -151,44 +151,44 @@ impl Connection {
         u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Holds bytes of an unfinished request; whether there is room for them.
-    pub fn hold(&self, bytes: usize) -> bool {
-        self.budget.hold(&self.held, bytes)
+    /// Reserves bytes for an unfinished request; whether there is room for them.
+    pub fn reserve(&self, bytes: usize) -> bool {
+        self.budget.reserve(&self.reserved_bytes, bytes)
     }
 
-    /// Holds them no more.
+    /// Releases reserved bytes.
     pub fn release(&self, bytes: usize) {
-        self.budget.release(&self.held, bytes);
+        self.budget.release(&self.reserved_bytes, bytes);
     }
 
-    /// Whether responses say that the connection ends.
+    /// Whether responses announce the end of the connection.
     pub fn ends(&self) -> bool {
         self.ends.load(Ordering::Relaxed)
     }
 
-    /// From now on responses say that the connection ends.
-    pub(crate) fn end_with_the_next_answer(&self) {
+    /// From now on responses announce the end of the connection.
+    pub(crate) fn end_after_next_response(&self) {
         self.ends.store(true, Ordering::Relaxed);
     }
 
-    /// Remembers why the connection is closed, if nothing was said before.
-    pub(crate) fn note(&self, close: Close) {
-        let _said_before = self.close.set(close);
+    /// Records why the connection is closed; the first reason counts.
+    pub(crate) fn record_close(&self, close: Close) {
+        let _earlier_reason = self.close.set(close);
     }
 
-    /// Why it was closed, if it was by us.
+    /// Why this side closed it, if it did.
     pub(crate) fn closed(&self) -> Option<Close> {
         self.close.get().copied()
     }
 
-    /// Asks the connection to end; once is enough.
+    /// Asks the connection to end; further calls do nothing.
     pub fn drain(&self) {
-        self.end_with_the_next_answer();
+        self.end_after_next_response();
         let now = self.age_millis().max(1);
         let order = Ordering::Relaxed;
         if self.drained.compare_exchange(0, now, order, order).is_ok() {
             self.order.fetch_max(1, Ordering::Relaxed);
-            self.ordered.notify_one();
+            self.notify.notify_one();
         }
     }
 
@@ -201,36 +201,36 @@ impl Connection {
         Some(Duration::from_millis(self.age_millis() - drained))
     }
 
-    /// Ends the connection.
-    pub(crate) fn cut(&self, why: Close) {
-        self.note(why);
+    /// Closes the connection.
+    pub(crate) fn close(&self, why: Close) {
+        self.record_close(why);
         self.order.store(2, Ordering::Relaxed);
-        self.ordered.notify_one();
+        self.notify.notify_one();
     }
 
     /// Waits for the next order.
-    pub(crate) async fn ordered(&self) -> Order {
-        self.ordered.notified().await;
+    pub(crate) async fn next_order(&self) -> Order {
+        self.notify.notified().await;
         match self.order.load(Ordering::Relaxed) {
-            2 => Order::Cut,
+            2 => Order::Close,
             _ => Order::Drain,
         }
     }
 
-    /// Part of an answer waits for the peer from now on; returns what to say when it no longer
-    /// does.
-    pub fn begin_answer(&self) -> usize {
+    /// Part of a response waits for the peer from now on. Returns the period, for
+    /// [`Connection::end_response`].
+    pub fn begin_response(&self) -> usize {
         let period = self.period.load(Ordering::Relaxed) % PERIODS;
         self.unread[period].fetch_add(1, Ordering::Relaxed);
         period
     }
 
-    /// It no longer waits.
-    pub fn end_answer(&self, period: usize) {
+    /// That part no longer waits.
+    pub fn end_response(&self, period: usize) {
         self.unread[period].fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Begins a new period; whether an answer has waited for all of the one that ends.
+    /// Begins a new period; whether a response has waited throughout the one that ends.
     pub(crate) fn next_period(&self) -> bool {
         let ended = self.period.fetch_add(1, Ordering::Relaxed);
         self.unread[(ended - 1) % PERIODS].load(Ordering::Relaxed) > 0
@@ -261,11 +261,11 @@ impl Close {
 impl fmt::Display for Close {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Close::Idle => f.write_str("it was idle and its place was needed"),
+            Close::Idle => f.write_str("it was idle and its permit was needed"),
             Close::Flood(kind) => write!(f, "it sent too many {kind} frames"),
             Close::SlowReader => f.write_str("it did not read within `write_timeout`"),
             Close::UnreadAnswers => {
-                f.write_str("it left no room for its answers within `write_timeout`")
+                f.write_str("it opened no window for its responses within `write_timeout`")
             }
             Close::Drained => f.write_str("it did not end within `drain_timeout`"),
         }
@@ -296,32 +296,32 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_waits_for_a_whole_period_is_noticed() {
+    fn a_response_that_waits_for_a_whole_period_is_noticed() {
         let connection = connection();
-        let read = connection.begin_answer();
-        connection.end_answer(read);
-        let unread = connection.begin_answer();
+        let read = connection.begin_response();
+        connection.end_response(read);
+        let unread = connection.begin_response();
         assert!(!connection.next_period());
-        connection.end_answer(connection.begin_answer());
+        connection.end_response(connection.begin_response());
         assert!(connection.next_period());
-        connection.end_answer(unread);
+        connection.end_response(unread);
         for _ in 0..7 {
-            let read = connection.begin_answer();
+            let read = connection.begin_response();
             assert!(!connection.next_period());
-            connection.end_answer(read);
+            connection.end_response(read);
         }
     }
 
     #[tokio::test]
-    async fn an_order_comes_however_late_it_is_waited_for() {
+    async fn an_order_arrives_however_late_it_is_awaited() {
         let connection = connection();
         connection.drain();
         connection.drain();
         assert!(connection.ends());
-        assert_eq!(connection.ordered().await, Order::Drain);
-        connection.cut(Close::Drained);
-        connection.cut(Close::Idle);
-        assert_eq!(connection.ordered().await, Order::Cut);
+        assert_eq!(connection.next_order().await, Order::Drain);
+        connection.close(Close::Drained);
+        connection.close(Close::Idle);
+        assert_eq!(connection.next_order().await, Order::Close);
         assert_eq!(connection.closed(), Some(Close::Drained));
     }
 }

@@ -1,9 +1,9 @@
 //! The frames of an HTTP/2 connection, counted as they come in.
 //!
-//! Frames that carry no part of a request cost their sender nothing and us an answer each. A
-//! connection may send some at once, more for each request, and more as time goes by: enough for
-//! keepalive, window updates and cancelled calls of any client that also asks something. Whoever
-//! sends more is cut off. The library underneath has bounds for most floods and none for these.
+//! Frames that carry no part of a request cost their sender nothing, and the service a response
+//! each. A connection may send a burst of them, more for each request, and more as time passes:
+//! enough for keepalive, window updates and cancelled calls of any client that also sends requests.
+//! A connection that sends more is closed. The HTTP library bounds most floods, and not these.
 
 use std::time::Instant;
 
@@ -11,8 +11,8 @@ use std::time::Instant;
 const HEAD_BYTES: usize = 9;
 /// What a client sends before its first frame.
 const PREFACE_BYTES: usize = 24;
-/// Frames without a request that come with a request: window updates, priority, a reset.
-const EARNED_BY_REQUEST: u32 = 4;
+/// Frames without a request that each request allows: window updates, priority, a reset.
+const FRAMES_PER_REQUEST: u32 = 4;
 /// A tenth of the allowance is added each second.
 const REFILL_PART: u32 = 10;
 
@@ -36,11 +36,11 @@ pub(crate) struct Frames {
     head: [u8; HEAD_BYTES],
     head_bytes: usize,
     control: Allowance,
-    /// Streams that their sender reset: those that were not worth asking for.
+    /// Streams that the peer itself resets.
     resets: Allowance,
 }
 
-/// So many at once, refilled with time.
+/// A token bucket of frames.
 #[derive(Debug)]
 struct Allowance {
     most: u32,
@@ -51,7 +51,7 @@ struct Allowance {
 // === impl Frames ===
 
 impl Frames {
-    /// For a connection that may send so many frames without a request at once.
+    /// For a connection that may send a burst of so many frames without a request.
     pub(crate) fn new(control_frames: u32, now: Instant) -> Frames {
         let allowance = Allowance {
             most: control_frames,
@@ -98,7 +98,7 @@ impl Frames {
         self.skip = usize::try_from(length).unwrap_or(usize::MAX);
         let name = match kind {
             HEADERS => {
-                self.control.earn(EARNED_BY_REQUEST);
+                self.control.earn(FRAMES_PER_REQUEST);
                 return Ok(());
             }
             DATA if length > 0 => return Ok(()),
@@ -137,7 +137,7 @@ impl Allowance {
         let millis = u64::try_from(millis).unwrap_or(u64::MAX);
         let each_second = u64::from((self.most / REFILL_PART).max(1));
         let refill = millis.saturating_mul(each_second) / 1000;
-        // What is less than one goes on growing.
+        // Less than one frame stays, and grows until the next refill.
         if refill > 0 {
             self.refilled = now;
             self.earn(u32::try_from(refill).unwrap_or(u32::MAX).min(self.most));
@@ -166,7 +166,7 @@ mod tests {
         frames
     }
 
-    /// How many of these fit before the connection is cut off.
+    /// How many of these fit before the connection is closed.
     fn fit(frames: &mut Frames, frame: &[u8], now: Instant) -> usize {
         (0..100_000)
             .find(|_| frames.read(frame, now).is_err())
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_flood_is_cut_off_and_requests_are_not() {
+    fn every_kind_of_flood_is_detected_and_requests_are_not() {
         let now = Instant::now();
         for (kind, payload, name) in [
             (PING, 8, "PING"),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn time_brings_more() {
+    fn the_allowance_refills_with_time() {
         let now = Instant::now();
         let mut frames = frames(now);
         assert_eq!(fit(&mut frames, &frame(PING, 8), now), 100);

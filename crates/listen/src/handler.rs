@@ -1,4 +1,4 @@
-//! What a listener is given by whoever serves behind it.
+//! What a listener needs from the service behind it.
 
 use std::convert::Infallible;
 use std::error::Error;

@@ -1,24 +1,24 @@
-//! What clients can take up, and for how long.
+//! Limits on clients.
 
 use std::time::Duration;
 
-/// What clients can take up, and for how long.
+/// How much of the service clients can use, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// `connections`: at once, for each of the listeners `grpc` and `http`. When all are taken, a
-    /// new one takes the place of the one that has been idle longest, or is only told about
-    /// health. 1024.
+    /// new one replaces the one that has been idle longest, or is only served health checks.
+    /// 1024.
     pub connections: usize,
     /// `connections_per_address`: at once from one IPv4 address or one IPv6 /64, for each of these
     /// listeners. 256.
     pub connections_per_address: usize,
     /// `admin_connections`: at once, for the listener `admin`. 64.
     pub admin_connections: usize,
-    /// `connection_age`: after this time a connection is asked to end. 1 h.
+    /// `connection_age`: after this time a connection is asked to close. 1 h.
     pub connection_age: Duration,
     /// `streams_per_connection`: calls at once on one gRPC connection. 256.
     pub streams_per_connection: u32,
-    /// `streams`: calls at once on all gRPC connections, beyond a few that each may always have.
+    /// `streams`: calls at once on all gRPC connections, beyond a few that each has guaranteed.
     /// 4096.
     pub streams: usize,
     /// `header_bytes`: the head of an HTTP request, or the metadata of a gRPC call. 16 KiB.
@@ -28,31 +28,31 @@ pub struct Limits {
     pub message_bytes: usize,
     /// `body_bytes`: the largest HTTP body that is read. 256 KiB.
     pub body_bytes: usize,
-    /// `buffer_per_connection`: bytes of requests that have not come to their end, and of gRPC
-    /// messages that are not answered, on one connection. 16 MiB.
+    /// `buffer_per_connection`: bytes of incomplete requests and of gRPC messages without a
+    /// response, on one connection. 16 MiB.
     pub buffer_per_connection: usize,
-    /// `buffer`: the same on all connections, beyond a little that each may always have. 64 MiB.
+    /// `buffer`: the same on all connections, beyond those that each has guaranteed. 64 MiB.
     pub buffer: usize,
-    /// `turn_bytes`: bytes of requests that are read and decided on for one connection before the
-    /// others have their turn. 32 KiB.
+    /// `turn_bytes`: bytes of requests that are read and decided on for one connection before other
+    /// connections are served: its quantum. 32 KiB.
     pub turn_bytes: usize,
     /// `control_frames`: frames without a request (PING, SETTINGS, RST_STREAM and the like) that a
     /// gRPC connection may send at once; a tenth of them is added each second. 1000.
     pub control_frames: u32,
-    /// `header_timeout`: until a request's head is there, and how long a connection may idle. 10 s.
+    /// `header_timeout`: until a request's head has arrived, and how long a connection may be idle. 10 s.
     pub header_timeout: Duration,
-    /// `body_timeout`: until a request's body or message is there. 10 s.
+    /// `body_timeout`: until a request's body or message has arrived. 10 s.
     pub body_timeout: Duration,
-    /// `write_timeout`: how long a peer may take nothing of its answer. 10 s.
+    /// `write_timeout`: how long a peer may read nothing of its response. 10 s.
     pub write_timeout: Duration,
-    /// `ping_interval`: how often a gRPC peer is asked if it is there. 30 s.
+    /// `ping_interval`: how often a gRPC peer is sent a PING. 30 s.
     pub ping_interval: Duration,
-    /// `ping_timeout`: how long it may take to say so. 10 s.
+    /// `ping_timeout`: how long the peer may take to answer it. 10 s.
     pub ping_timeout: Duration,
-    /// `stop_delay`: how long the service says that it is not ready before it closes its doors, so
-    /// that a load balancer can look elsewhere. 0 s.
+    /// `stop_delay`: how long readiness checks fail before the listeners close, so that a load
+    /// balancer stops sending requests. 0 s.
     pub stop_delay: Duration,
-    /// `drain_timeout`: how long requests in flight may take once the doors are closed. 10 s.
+    /// `drain_timeout`: how long requests in flight may take once the listeners are closed. 10 s.
     pub drain_timeout: Duration,
 }
 

@@ -1,14 +1,14 @@
-//! How many files and connections the system lets this process have open.
+//! How many files and connections the system allows this process to have open.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tracing::warn;
 
-use crate::connections::RESERVED;
 use crate::limits::Limits;
+use crate::permits::RESERVED;
 
-/// For everything that is no client's connection: listeners, rules, logs, stores in Redis.
+/// Reserved for everything but clients' connections: listeners, rules, logs, stores in Redis.
 const OTHERS: usize = 256;
-/// Fewer connections than this are no service.
+/// The fewest connections that a listener gets.
 const CONNECTIONS_MIN: usize = 16;
 
 /// The present limit; `None` if there is none.
@@ -16,17 +16,17 @@ pub fn limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Raises the limit as far as the system lets us.
+/// Raises the limit as far as the system allows.
 pub fn raise() {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         limit.current = limit.maximum;
-        // Where the system does not let us, the present limit is what `fit` goes by.
+        // Where the system does not allow it, `fit` uses the present limit.
         let _as_it_was = setrlimit(Resource::Nofile, limit);
     }
 }
 
-/// The limits with no more connections than there may be open files, which the log says.
+/// `limits` with no more connections than open files allow; a reduction is logged.
 pub fn fit(limits: Limits, listeners: usize) -> Limits {
     let fitted = fit_to(limits, listeners, limit());
     if fitted != limits {

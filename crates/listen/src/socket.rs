@@ -1,5 +1,5 @@
-//! A connection's socket: it gives up on a peer who does not take what it asked for, stops reading
-//! at the end of the connection's turn, and counts the frames that come in.
+//! A connection's socket: it closes if the peer does not read, pauses reading at the end of the
+//! connection's quantum, and counts incoming frames.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
@@ -14,16 +14,16 @@ use tokio::time::{Sleep, sleep};
 use crate::connection::{Close, Connection};
 use crate::frames::Frames;
 
-/// A socket on which no single write waits longer than `patience`.
+/// A socket on which no single write waits longer than `write_timeout`.
 ///
-/// Otherwise a peer that asks and never reads holds its connection for ever.
+/// Otherwise a peer that sends requests and never reads would keep its connection for ever.
 #[derive(Debug)]
 pub(crate) struct Socket {
     stream: TcpStream,
     connection: Arc<Connection>,
     /// Of HTTP/2.
     frames: Option<Frames>,
-    patience: Duration,
+    write_timeout: Duration,
     /// Since when a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
 }
@@ -35,29 +35,29 @@ impl Socket {
         stream: TcpStream,
         connection: Arc<Connection>,
         frames: Option<Frames>,
-        patience: Duration,
+        write_timeout: Duration,
     ) -> Socket {
         Socket {
             stream,
             connection,
             frames,
-            patience,
+            write_timeout,
             waiting: None,
         }
     }
 
-    /// Passes on what a write says, and an error once it has waited too long.
-    fn judge<T>(&mut self, cx: &mut Context<'_>, poll: Poll<Result<T>>) -> Poll<Result<T>> {
+    /// Returns the outcome of a write, or an error once it has waited too long.
+    fn check_timeout<T>(&mut self, cx: &mut Context<'_>, poll: Poll<Result<T>>) -> Poll<Result<T>> {
         if poll.is_ready() {
             self.waiting = None;
             return poll;
         }
-        let patience = self.patience;
+        let write_timeout = self.write_timeout;
         let waiting = self
             .waiting
-            .get_or_insert_with(|| Box::pin(sleep(patience)));
+            .get_or_insert_with(|| Box::pin(sleep(write_timeout)));
         ready!(waiting.as_mut().poll(cx));
-        self.connection.note(Close::SlowReader);
+        self.connection.record_close(Close::SlowReader);
         Poll::Ready(Err(Error::from(ErrorKind::TimedOut)))
     }
 }
@@ -69,16 +69,16 @@ impl AsyncRead for Socket {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<Result<()>> {
         let this = self.get_mut();
-        ready!(this.connection.turn().poll_read(cx));
+        ready!(this.connection.quantum().poll_read(cx));
         let before = buf.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(cx, buf))?;
         let read = &buf.filled()[before..];
-        this.connection.turn().has_read(read.len());
+        this.connection.quantum().record_read(read.len());
         if let Some(frames) = &mut this.frames
             && let Err(flood) = frames.read(read, Instant::now())
         {
-            this.connection.note(Close::Flood(flood.0));
-            return Poll::Ready(Err(Error::other("a flood of frames without a request")));
+            this.connection.record_close(Close::Flood(flood.0));
+            return Poll::Ready(Err(Error::other("too many frames without a request")));
         }
         Poll::Ready(Ok(()))
     }
@@ -88,13 +88,13 @@ impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
         let this = self.get_mut();
         let poll = Pin::new(&mut this.stream).poll_write(cx, buf);
-        this.judge(cx, poll)
+        this.check_timeout(cx, poll)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let this = self.get_mut();
         let poll = Pin::new(&mut this.stream).poll_flush(cx);
-        this.judge(cx, poll)
+        this.check_timeout(cx, poll)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
@@ -108,7 +108,7 @@ impl AsyncWrite for Socket {
     ) -> Poll<Result<usize>> {
         let this = self.get_mut();
         let poll = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
-        this.judge(cx, poll)
+        this.check_timeout(cx, poll)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Warnings that clients can cause as often as they like, written now and then.
+//! Warnings that clients can cause as often as they like, logged at a bounded rate.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! The admin door: metrics, and what is loaded.
+//! The admin listener: metrics, and the rules in effect.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use tokio::task::spawn_blocking;
 use tollgate_core::Enforcement;
 use tollgate_engine::Engine;
 use tollgate_http::Problem;
-use tollgate_listen::Stopping;
+use tollgate_listen::ShutdownSignal;
 use tollgate_rules::RuleView;
 
-use crate::http::{healthz, otherwise, readiness};
+use crate::http::{healthz, readiness, with_fallback_routes};
 use crate::metrics::Metrics;
 use crate::reply;
 
-/// The name of this door in the configuration and in metrics.
+/// The name of this listener in the settings and in metrics.
 pub(crate) const NAME: &str = "admin";
 
 /// The media type of the text form of OpenMetrics.
@@ -29,33 +29,37 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 /// The media type of Prometheus's text format.
 const PLAIN_METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-struct Desk {
+struct AdminState {
     engine: Arc<Engine>,
     metrics: Arc<Metrics>,
-    stopping: Stopping,
+    shutdown: ShutdownSignal,
 }
 
-/// The routes of this door.
-pub(crate) fn routes(engine: Arc<Engine>, metrics: Arc<Metrics>, stopping: Stopping) -> Router {
-    let desk = Desk {
+/// The routes of this listener.
+pub(crate) fn routes(
+    engine: Arc<Engine>,
+    metrics: Arc<Metrics>,
+    shutdown: ShutdownSignal,
+) -> Router {
+    let state = AdminState {
         engine,
         metrics: Arc::clone(&metrics),
-        stopping,
+        shutdown,
     };
     let routes = Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(scrape))
         .route("/v1/rules", get(rules))
-        .with_state(Arc::new(desk));
-    otherwise(routes, NAME, metrics)
+        .with_state(Arc::new(state));
+    with_fallback_routes(routes, NAME, metrics)
 }
 
-async fn readyz(State(desk): State<Arc<Desk>>) -> Response {
-    readiness(&desk.stopping)
+async fn readyz(State(state): State<Arc<AdminState>>) -> Response {
+    readiness(&state.shutdown)
 }
 
-async fn scrape(State(desk): State<Arc<Desk>>, headers: HeaderMap) -> Response {
+async fn scrape(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Response {
     // Prometheus asks for OpenMetrics by name; people and promtool do not.
     let accepted = headers.get_all(ACCEPT).iter();
     let is_open = accepted.into_iter().any(|accept| {
@@ -64,8 +68,8 @@ async fn scrape(State(desk): State<Arc<Desk>>, headers: HeaderMap) -> Response {
     });
     // A store may have to count its keys one by one.
     let text = spawn_blocking(move || match is_open {
-        true => (OPEN_METRICS, desk.metrics.text()),
-        false => (PLAIN_METRICS, desk.metrics.plain_text()),
+        true => (OPEN_METRICS, state.metrics.text()),
+        false => (PLAIN_METRICS, state.metrics.plain_text()),
     });
     match text.await {
         Ok((media_type, text)) => reply::reply(StatusCode::OK, media_type, text),
@@ -77,15 +81,15 @@ async fn scrape(State(desk): State<Arc<Desk>>, headers: HeaderMap) -> Response {
     }
 }
 
-async fn rules(State(desk): State<Arc<Desk>>) -> Response {
-    let rules = desk.engine.rules();
-    let list: Vec<Value> = rules.rules().map(|view| shown(&view)).collect();
+async fn rules(State(state): State<Arc<AdminState>>) -> Response {
+    let rules = state.engine.rules();
+    let list: Vec<Value> = rules.rules().map(|view| rule_json(&view)).collect();
     let domains: Vec<&str> = rules.domains().collect();
     let body = json!({"domains": domains, "rules": list});
     reply::json(StatusCode::OK, &body)
 }
 
-fn shown(view: &RuleView) -> Value {
+fn rule_json(view: &RuleView) -> Value {
     let enforcement = match view.enforcement {
         Enforcement::Enforce => "enforce",
         Enforcement::Shadow => "shadow",

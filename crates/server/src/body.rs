@@ -1,4 +1,4 @@
-//! The bodies of requests and answers, held to their connection's bounds.
+//! The bodies of requests and responses, within the limits of their connection.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,51 +10,51 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
-use tollgate_listen::{Connection, Stopping};
+use tollgate_listen::{Connection, ShutdownSignal};
 use tonic::Status;
 
 /// What bodies fail with.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The body of a request. Its bytes are counted until it is dropped, and its end comes when the
-/// connection's turn has room for what is done with it then.
+/// The body of a request. Its bytes are reserved until it is dropped, and its end is delivered once
+/// the request fits the connection's quantum.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
     incoming: Incoming,
     connection: Arc<Connection>,
-    held: usize,
+    reserved: usize,
     state: State,
 }
 
 #[derive(Debug)]
 enum State {
     Reading,
-    /// All of it is there: what is left to hand over waits for the connection's turn.
+    /// All of it has arrived: its end waits for the connection's quantum.
     Waiting(Option<Frame<Bytes>>),
     Ended,
 }
 
-/// The body of an answer. It notices when the peer does not take it, and an answer without an end
-/// of its own ends when the service stops.
-pub(crate) struct AnswerBody {
+/// The body of a response. It records whether the peer reads it, and a response without an end of
+/// its own ends on shutdown.
+pub(crate) struct ResponseBody {
     body: Body,
     connection: Arc<Connection>,
-    /// What is told when the part that was handed over last has been taken.
+    /// The period of the part that was sent last, until the peer has room for the next one.
     period: Option<usize>,
-    /// For answers that may never end.
+    /// For responses that may never end.
     stop: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 /// There is no room for more bytes of unfinished requests.
 ///
-/// Found in the chain of what a body's error says; gRPC finds its status the same way.
+/// It is found in the chain of a body's error; gRPC finds its status the same way.
 pub(crate) fn no_room() -> Status {
     Status::resource_exhausted(
         "too many bytes of unfinished requests; finish them, use fewer connections, or retry",
     )
 }
 
-/// Whether a body failed for want of room.
+/// Whether a body failed because there was no room for it.
 pub(crate) fn is_no_room(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -68,8 +68,8 @@ pub(crate) fn is_no_room(error: &(dyn std::error::Error + 'static)) -> bool {
 
 /// All of a body, or as much of it as `is_enough` says.
 ///
-/// What comes in one piece, as nearly every body does, is not copied. Of several pieces none is
-/// kept, as each keeps the whole buffer in memory that it came in.
+/// A body in one piece, as nearly every body is, is not copied. Of several pieces none is kept,
+/// because each keeps the whole buffer in memory in which it arrived.
 pub(crate) async fn whole<B>(
     mut body: B,
     is_enough: impl Fn(&[u8]) -> bool,
@@ -100,12 +100,12 @@ impl RequestBody {
     pub(crate) fn new(incoming: Incoming, connection: Arc<Connection>) -> RequestBody {
         let is_empty = incoming.is_end_stream();
         if is_empty {
-            connection.has_asked(Instant::now());
+            connection.record_request(Instant::now());
         }
         RequestBody {
             incoming,
             connection,
-            held: 0,
+            reserved: 0,
             state: if is_empty {
                 State::Ended
             } else {
@@ -130,11 +130,11 @@ impl RequestBody {
             Some(Ok(frame)) => frame,
         };
         let bytes = frame.data_ref().map_or(0, Bytes::len);
-        if !self.connection.hold(bytes) {
+        if !self.connection.reserve(bytes) {
             self.state = State::Ended;
             return Poll::Ready(Some(Err(no_room().into())));
         }
-        self.held += bytes;
+        self.reserved += bytes;
         if self.incoming.is_end_stream() {
             self.state = State::Waiting(Some(frame));
             return self.poll_waiting(cx);
@@ -149,10 +149,10 @@ impl RequestBody {
         let State::Waiting(frame) = &mut self.state else {
             return Poll::Ready(None);
         };
-        ready!(self.connection.turn().poll_decide(self.held, cx));
+        ready!(self.connection.quantum().poll_decide(self.reserved, cx));
         let frame = frame.take();
         self.state = State::Ended;
-        self.connection.has_asked(Instant::now());
+        self.connection.record_request(Instant::now());
         Poll::Ready(frame.map(Ok))
     }
 }
@@ -192,16 +192,16 @@ impl HttpBody for RequestBody {
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
-        self.connection.release(self.held);
+        self.connection.release(self.reserved);
     }
 }
 
-// === impl AnswerBody ===
+// === impl ResponseBody ===
 
-impl AnswerBody {
-    /// An answer that ends by itself.
-    pub(crate) const fn new(body: Body, connection: Arc<Connection>) -> AnswerBody {
-        AnswerBody {
+impl ResponseBody {
+    /// A response that ends by itself.
+    pub(crate) const fn new(body: Body, connection: Arc<Connection>) -> ResponseBody {
+        ResponseBody {
             body,
             connection,
             period: None,
@@ -209,20 +209,20 @@ impl AnswerBody {
         }
     }
 
-    /// The same, ended when the service stops.
-    pub(crate) fn until_stop(mut self, mut stopping: Stopping) -> AnswerBody {
-        self.stop = Some(Box::pin(async move { stopping.wait().await }));
+    /// The same, ended on shutdown.
+    pub(crate) fn until_stop(mut self, mut shutdown: ShutdownSignal) -> ResponseBody {
+        self.stop = Some(Box::pin(async move { shutdown.wait().await }));
         self
     }
 
-    fn was_taken(&mut self) {
+    fn end_wait(&mut self) {
         if let Some(period) = self.period.take() {
-            self.connection.end_answer(period);
+            self.connection.end_response(period);
         }
     }
 }
 
-impl HttpBody for AnswerBody {
+impl HttpBody for ResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -231,13 +231,13 @@ impl HttpBody for AnswerBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.get_mut();
-        // Whoever asks for the next part has found room for the last one.
-        this.was_taken();
+        // The peer has room for the next part, so it has read the last one.
+        this.end_wait();
         let polled = Pin::new(&mut this.body).poll_frame(cx);
         if let Poll::Ready(Some(Ok(frame))) = &polled
             && frame.is_data()
         {
-            this.period = Some(this.connection.begin_answer());
+            this.period = Some(this.connection.begin_response());
         }
         if polled.is_pending()
             && let Some(stop) = &mut this.stop
@@ -262,8 +262,8 @@ impl HttpBody for AnswerBody {
     }
 }
 
-impl Drop for AnswerBody {
+impl Drop for ResponseBody {
     fn drop(&mut self) {
-        self.was_taken();
+        self.end_wait();
     }
 }

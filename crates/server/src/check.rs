@@ -90,7 +90,7 @@ pub(crate) fn verdict(request: &Request<'_>, answer: &Answer) -> Response {
     if let Some(refused) = answer.denial {
         let by = answer.denied_by().map(|limited| limited.rule.shown());
         members.insert("deniedBy".to_owned(), json!(by));
-        members.insert("retryAfter".to_owned(), json!(waited(refused.wait)));
+        members.insert("retryAfter".to_owned(), json!(wait_text(refused.wait)));
     } else if !answer.delay.is_zero() {
         members.insert("delay".to_owned(), json!(duration(answer.delay)));
     }
@@ -100,7 +100,10 @@ pub(crate) fn verdict(request: &Request<'_>, answer: &Answer) -> Response {
     let is_matched = |status: &Status| !matches!(status, Status::NoLimit);
     let matched = answer.statuses.iter().any(is_matched);
     members.insert("matched".to_owned(), json!(matched));
-    let limits = answer.statuses.iter().map(|status| told(status, answer));
+    let limits = answer
+        .statuses
+        .iter()
+        .map(|status| status_json(status, answer));
     members.insert("limits".to_owned(), limits.collect());
     let media_type = problem.map_or("application/json", |_| MEDIA_TYPE);
     let body = format!("{}\n", Value::Object(members));
@@ -110,15 +113,15 @@ pub(crate) fn verdict(request: &Request<'_>, answer: &Answer) -> Response {
 }
 
 /// One entry a descriptor, in their order.
-fn told(status: &Status, answer: &Answer) -> Value {
+fn status_json(status: &Status, answer: &Answer) -> Value {
     match status {
         Status::NoLimit => json!({"outcome": "no_limit"}),
-        Status::Unlimited { rule } => named(rule, json!({"outcome": "unlimited"})),
-        Status::Limited(limited) => named(&limited.rule, judged(limited, answer)),
+        Status::Unlimited { rule } => with_rule(rule, json!({"outcome": "unlimited"})),
+        Status::Limited(limited) => with_rule(&limited.rule, limited_json(limited, answer)),
     }
 }
 
-fn named(rule: &RuleName, mut entry: Value) -> Value {
+fn with_rule(rule: &RuleName, mut entry: Value) -> Value {
     entry["rule"] = json!(rule.path);
     if let Some(name) = &rule.name {
         entry["name"] = json!(name);
@@ -126,7 +129,7 @@ fn named(rule: &RuleName, mut entry: Value) -> Value {
     entry
 }
 
-fn judged(limited: &Limited, answer: &Answer) -> Value {
+fn limited_json(limited: &Limited, answer: &Answer) -> Value {
     let outcome = match (&limited.decision, limited.enforcement) {
         (Decision::Allow(_), _) => "allowed",
         (Decision::Deny(_), Enforcement::Shadow) => "shadow_denied",
@@ -144,7 +147,7 @@ fn judged(limited: &Limited, answer: &Answer) -> Value {
         "reset": duration(limited.decision.reset()),
     });
     match limited.decision {
-        Decision::Deny(Denial { wait, .. }) => entry["wait"] = json!(waited(wait)),
+        Decision::Deny(Denial { wait, .. }) => entry["wait"] = json!(wait_text(wait)),
         Decision::Allow(Grant {
             delay, over_soft, ..
         }) => {
@@ -159,7 +162,7 @@ fn judged(limited: &Limited, answer: &Answer) -> Value {
     entry
 }
 
-fn waited(wait: Wait) -> String {
+fn wait_text(wait: Wait) -> String {
     match wait {
         Wait::For(span) => duration(span),
         Wait::Never => "never".to_owned(),

@@ -170,7 +170,7 @@ impl Config {
         )
     }
 
-    /// The settings, by their keys at the top, that `other` has otherwise.
+    /// The settings, by their keys at the top, whose values differ in `other`.
     pub(crate) fn differences(&self, other: &Config) -> Vec<&'static str> {
         let store = (&self.store, &self.sharing) != (&other.store, &other.sharing);
         let differ = [

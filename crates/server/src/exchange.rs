@@ -1,5 +1,5 @@
-//! Between a connection and the routes of its listener: every request and every answer, held to the
-//! connection's bounds.
+//! Between a connection and the routes of its listener: checks every request, and limits every
+//! request and response.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -18,20 +18,20 @@ use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use tokio::time::timeout;
-use tollgate_listen::{Connection, Door, Handler, Limits, Speaks, Stopping};
+use tollgate_listen::{Connection, Handler, Limits, Listener, Protocol, ShutdownSignal};
 use tonic::Status;
 
-use crate::body::{AnswerBody, RequestBody, is_no_room, no_room, whole};
+use crate::body::{RequestBody, ResponseBody, is_no_room, no_room, whole};
 use crate::grpc::{DECIDE_PATH, late};
 use crate::head::{Rejection, check_grpc, check_http1};
-use crate::metrics::{DoorName, Metrics};
+use crate::metrics::{ListenerName, Metrics};
 use crate::reply::{Failure, problem};
 
-/// No field that is read is longer.
+/// The longest field that is kept.
 const FIELD_BYTES_KEPT: usize = 1024;
-/// Calls whose messages are answered one by one as they come.
+/// Calls whose messages are answered one by one.
 const STREAM_PATHS: &str = "/grpc.reflection.";
-/// The metadata that anybody here reads.
+/// The metadata that this service reads.
 const METADATA_READ: [HeaderName; 9] = [
     CONTENT_TYPE,
     CONTENT_LENGTH,
@@ -43,19 +43,19 @@ const METADATA_READ: [HeaderName; 9] = [
     HeaderName::from_static("grpc-accept-encoding"),
     HeaderName::from_static("grpc-message-type"),
 ];
-/// What a connection without a place of its own may ask.
+/// What a connection with a reserved permit may request.
 const HEALTH_PATHS: [&str; 3] = ["/healthz", "/readyz", "/grpc.health.v1.Health/Check"];
 
 /// Serves the connections of one listener.
 #[derive(Clone)]
-pub(crate) struct Exchanges {
-    speaks: Speaks,
-    door: DoorName,
+pub(crate) struct ExchangeHandler {
+    protocol: Protocol,
+    door: ListenerName,
     router: TowerToHyperService<Router>,
     metrics: Arc<Metrics>,
-    stopping: Stopping,
-    /// How long a message may take to come.
-    patience: Duration,
+    shutdown: ShutdownSignal,
+    /// How long a message may take to arrive.
+    body_timeout: Duration,
     /// The largest message that is read.
     message_bytes: usize,
 }
@@ -63,37 +63,37 @@ pub(crate) struct Exchanges {
 /// Serves the requests of one connection.
 #[derive(Clone)]
 pub(crate) struct Exchange {
-    all: Exchanges,
+    all: ExchangeHandler,
     connection: Arc<Connection>,
 }
 
-type Answering =
-    Pin<Box<dyn Future<Output = Result<Response<AnswerBody>, Infallible>> + Send + 'static>>;
+type ResponseFuture =
+    Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Infallible>> + Send + 'static>>;
 
-// === impl Exchanges ===
+// === impl ExchangeHandler ===
 
-impl Exchanges {
+impl ExchangeHandler {
     pub(crate) fn new(
-        door: &Door,
+        door: &Listener,
         router: Router,
         limits: &Limits,
         metrics: &Arc<Metrics>,
-        stopping: &Stopping,
-    ) -> Exchanges {
-        Exchanges {
-            speaks: door.speaks(),
+        shutdown: &ShutdownSignal,
+    ) -> ExchangeHandler {
+        ExchangeHandler {
+            protocol: door.protocol(),
             door: door.name(),
             router: TowerToHyperService::new(router),
             metrics: Arc::clone(metrics),
-            stopping: stopping.clone(),
-            patience: limits.body_timeout,
+            shutdown: shutdown.clone(),
+            body_timeout: limits.body_timeout,
             message_bytes: limits.message_bytes,
         }
     }
 }
 
-impl Handler for Exchanges {
-    type Body = AnswerBody;
+impl Handler for ExchangeHandler {
+    type Body = ResponseBody;
     type Service = Exchange;
 
     fn service(&self, connection: &Arc<Connection>) -> Exchange {
@@ -123,20 +123,20 @@ impl Handler for Exchanges {
 // === impl Exchange ===
 
 impl Service<Request<Incoming>> for Exchange {
-    type Response = Response<AnswerBody>;
+    type Response = Response<ResponseBody>;
     type Error = Infallible;
-    type Future = Answering;
+    type Future = ResponseFuture;
 
-    fn call(&self, request: Request<Incoming>) -> Answering {
+    fn call(&self, request: Request<Incoming>) -> ResponseFuture {
         let is_health = HEALTH_PATHS.contains(&request.uri().path());
         if self.connection.is_reserved() && !is_health {
             let answer = self.finish(self.overloaded(), false);
             return Box::pin(std::future::ready(Ok(answer)));
         }
         let (head, body) = request.into_parts();
-        let checked = match self.all.speaks {
-            Speaks::Http1 => check_http1(&head),
-            Speaks::Http2 => check_grpc(&head),
+        let checked = match self.all.protocol {
+            Protocol::Http1 => check_http1(&head),
+            Protocol::Http2 => check_grpc(&head),
         };
         if let Err(rejection) = checked {
             let answer = self.reject(&rejection);
@@ -145,7 +145,7 @@ impl Service<Request<Incoming>> for Exchange {
         let body = RequestBody::new(body, Arc::clone(&self.connection));
         let request = Request::from_parts(head, body);
         let this = self.clone();
-        if self.all.speaks == Speaks::Http1 {
+        if self.all.protocol == Protocol::Http1 {
             return Box::pin(async move {
                 let Ok(response) = this.all.router.call(request).await;
                 Ok(this.finish(response, false))
@@ -156,7 +156,7 @@ impl Service<Request<Incoming>> for Exchange {
         Box::pin(async move {
             let response = if is_stream {
                 let (parts, body) = request.into_parts();
-                let request = Request::from_parts(copy_of_what_is_read(parts), body);
+                let request = Request::from_parts(copy_read_fields(parts), body);
                 let Ok(response) = this.all.router.call(request).await;
                 response
             } else {
@@ -168,28 +168,28 @@ impl Service<Request<Incoming>> for Exchange {
 }
 
 impl Exchange {
-    /// What everybody is told who has no place, unless they ask about health.
+    /// The response to a connection with a reserved permit, unless it is a health check.
     fn overloaded(&self) -> Response<Body> {
         let detail = "the service has no free connection; use fewer, or retry in a second";
         self.all.metrics.failed(self.all.door, "overloaded");
-        match self.all.speaks {
-            Speaks::Http1 => {
+        match self.all.protocol {
+            Protocol::Http1 => {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
                 let failure = Failure::new("overloaded", status, detail);
                 problem(&failure.problem)
             }
-            Speaks::Http2 => Status::unavailable(detail).into_http(),
+            Protocol::Http2 => Status::unavailable(detail).into_http(),
         }
     }
 
-    /// The answer to a request that is not looked at beyond its head.
-    fn reject(&self, rejection: &Rejection) -> Response<AnswerBody> {
+    /// The response to a request whose head is rejected.
+    fn reject(&self, rejection: &Rejection) -> Response<ResponseBody> {
         self.all.metrics.failed(self.all.door, rejection.kind());
         self.finish(rejection.response(), false)
     }
 
-    /// Answers a call once its message is there as a whole: what waits for one takes no more memory
-    /// than has come of it. Its bytes count until it is answered.
+    /// Answers a call once its message has arrived completely: a call that waits uses no more memory
+    /// than what has arrived. Its bytes stay reserved until it is answered.
     async fn collect(&self, request: Request<RequestBody>) -> Response<Body> {
         let (mut parts, mut body) = request.into_parts();
         let is_enough = |message: &[u8]| self.is_too_large(message);
@@ -198,8 +198,8 @@ impl Exchange {
         let message = match at_once {
             Poll::Ready(message) => Ok(message),
             Poll::Pending => {
-                parts = copy_of_what_is_read(parts);
-                timeout(self.all.patience, message).await
+                parts = copy_read_fields(parts);
+                timeout(self.all.body_timeout, message).await
             }
         };
         let status = match message {
@@ -219,14 +219,14 @@ impl Exchange {
             Ok(Err(error)) => Status::cancelled(format!("the message broke off: {error}")),
             Err(_) => {
                 self.all.metrics.failed(self.all.door, "timeout");
-                late(self.all.patience)
+                late(self.all.body_timeout)
             }
         };
         status.into_http()
     }
 
-    /// Whether a message says that it is larger than any that is read: then it is refused for that,
-    /// and the rest of it is not waited for.
+    /// Whether a message announces more than the largest size: then it is rejected, and the rest of
+    /// it is not awaited.
     fn is_too_large(&self, message: &[u8]) -> bool {
         let [_, a, b, c, d, ..] = *message else {
             return false;
@@ -235,29 +235,29 @@ impl Exchange {
         usize::try_from(length).map_or(true, |length| length > self.all.message_bytes)
     }
 
-    fn finish(&self, response: Response<Body>, is_open_ended: bool) -> Response<AnswerBody> {
+    fn finish(&self, response: Response<Body>, is_unbounded: bool) -> Response<ResponseBody> {
         let connection = Arc::clone(&self.connection);
-        let mut response = response.map(|body| AnswerBody::new(body, connection));
-        if is_open_ended {
-            let stopping = self.all.stopping.clone();
-            response = response.map(|body| body.until_stop(stopping));
+        let mut response = response.map(|body| ResponseBody::new(body, connection));
+        if is_unbounded {
+            let shutdown = self.all.shutdown.clone();
+            response = response.map(|body| body.until_stop(shutdown));
         }
-        let ends = self.connection.ends() || !self.all.stopping.is_ready();
-        if ends && self.all.speaks == Speaks::Http1 {
+        let ends = self.connection.ends() || !self.all.shutdown.is_ready();
+        if ends && self.all.protocol == Protocol::Http1 {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
         }
-        if self.connection.is_reserved() && self.all.speaks == Speaks::Http2 {
+        if self.connection.is_reserved() && self.all.protocol == Protocol::Http2 {
             self.connection.drain();
         }
         response
     }
 }
 
-/// Whether there is one message, or the beginning of one: the routes say what is wrong with that.
+/// Whether there is one message, or the beginning of one, which the routes reject.
 ///
-/// By themselves they would skip every message but the first, and call it an internal error if
-/// there is none.
+/// The routes alone would skip every message but the first, and call it an internal error if there
+/// is none.
 fn is_one_message(body: &[u8]) -> bool {
     match *body {
         [] => false,
@@ -269,11 +269,11 @@ fn is_one_message(body: &[u8]) -> bool {
     }
 }
 
-/// What is read of a call's head, copied.
+/// Copies the fields of a call's head that are read.
 ///
-/// A call may wait for its message, and every field of its head keeps the buffer in memory that it
-/// came in.
-fn copy_of_what_is_read(mut head: Parts) -> Parts {
+/// A call may wait for its message, and every field of its head keeps the buffer in memory in which
+/// it arrived.
+fn copy_read_fields(mut head: Parts) -> Parts {
     let mut copy = HeaderMap::with_capacity(METADATA_READ.len());
     for name in METADATA_READ {
         let value = head.headers.get(&name);
@@ -284,7 +284,7 @@ fn copy_of_what_is_read(mut head: Parts) -> Parts {
     }
     head.headers = copy;
     let path = PathAndQuery::try_from(head.uri.path().to_owned());
-    // A path came in, so a copy of it is one.
+    // A copy of a valid path is valid.
     head.uri = path.map_or_else(|_| Uri::from_static("/"), Uri::from);
     head
 }
@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metadata_that_nobody_reads_is_dropped() {
+    fn metadata_that_is_not_read_is_dropped() {
         let kept = [("content-type", "application/grpc"), ("te", "trailers")];
         let large = HeaderValue::from_bytes(&[b'x'; 4000]).expect("x is allowed");
         let mut request = Request::builder().uri("http://h/a/b?c");
@@ -305,7 +305,7 @@ mod tests {
             .header("x-large", large.clone())
             .header("host", large);
         let (head, ()) = request.body(()).expect("a request").into_parts();
-        let head = copy_of_what_is_read(head);
+        let head = copy_read_fields(head);
         assert_eq!(head.headers.len(), kept.len());
         assert!(
             kept.iter()

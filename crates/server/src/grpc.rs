@@ -1,4 +1,4 @@
-//! The gRPC door: Envoy's rate limit service, health and reflection.
+//! The gRPC listener: Envoy's rate limit service, health and reflection.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,14 +21,14 @@ use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::reply::store_unavailable;
 
-/// The name of this door in the configuration and in metrics.
+/// The name of this listener in the settings and in metrics.
 pub(crate) const NAME: &str = "grpc";
 /// The call that decides.
 pub(crate) const DECIDE_PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-/// The largest message to health and reflection, which ask by name: room for it is made as soon as
-/// its length is known.
+/// The largest message to health and reflection, which holds a name: its buffer is allocated as
+/// soon as its length is known.
 const NAME_BYTES_MAX: usize = 4 * 1024;
-/// What health is told of: everything, the name that Envoy's service has, and ours.
+/// The services of health checks: everything, the name that Envoy's service has, and Tollgate's.
 const HEALTH_SERVICES: [&str; 3] = ["", "ratelimit", SERVICE];
 
 #[allow(missing_docs, unused_qualifications, unreachable_pub)]
@@ -49,18 +49,18 @@ struct Calls {
     options: Options,
 }
 
-/// Tells gRPC's health checks whether the service takes requests.
+/// Answers gRPC's health checks.
 #[derive(Debug)]
 pub(crate) struct Health(HealthReporter);
 
-/// The routes of this door.
+/// The routes of this listener.
 pub(crate) async fn routes(
     engine: Arc<Engine>,
     metrics: Arc<Metrics>,
     options: Options,
     limits: &Limits,
 ) -> (Router, Health) {
-    let (patience, message_bytes) = (limits.body_timeout, limits.message_bytes);
+    let (body_timeout, message_bytes) = (limits.body_timeout, limits.message_bytes);
     let calls = Calls {
         engine,
         metrics: Arc::clone(&metrics),
@@ -75,14 +75,14 @@ pub(crate) async fn routes(
     };
     let known = "both sets of descriptors are compiled in";
     let reflection_v1 = reflection().build_v1().expect(known);
-    // Most clients ask in the older version first, and some in no other.
+    // Most clients use the older version first, and some no other.
     let reflection_v1alpha = reflection().build_v1alpha().expect(known);
     let routes = Routes::new(calls)
         .add_service(health.max_decoding_message_size(NAME_BYTES_MAX))
         .add_service(reflection_v1.max_decoding_message_size(NAME_BYTES_MAX))
         .add_service(reflection_v1alpha.max_decoding_message_size(NAME_BYTES_MAX));
     let guard = move |request: HttpRequest, next: Next| {
-        guarded(request, next, Arc::clone(&metrics), patience)
+        guard(request, next, Arc::clone(&metrics), body_timeout)
     };
     let router = routes.prepare().into_axum_router().layer(from_fn(guard));
     let health = Health(reporter);
@@ -90,15 +90,15 @@ pub(crate) async fn routes(
     (router, health)
 }
 
-/// Bounds the time until a call's message is read and answered, and counts calls that fail.
-async fn guarded(
+/// ConnectionLimits the time until a call's message is read and answered, and counts calls that fail.
+async fn guard(
     request: HttpRequest,
     next: Next,
     metrics: Arc<Metrics>,
-    patience: Duration,
+    body_timeout: Duration,
 ) -> HttpResponse {
-    let response = timeout(patience, next.run(request)).await;
-    let response = response.unwrap_or_else(|_| late(patience).into_http());
+    let response = timeout(body_timeout, next.run(request)).await;
+    let response = response.unwrap_or_else(|_| late(body_timeout).into_http());
     if let Some(status) = Status::from_header_map(response.headers())
         && status.code() != Code::Ok
     {
@@ -107,9 +107,9 @@ async fn guarded(
     response
 }
 
-/// What a client is told whose message did not come.
-pub(crate) fn late(patience: Duration) -> Status {
-    let text = format!("the message did not come within {patience:?}; send it at once");
+/// The status of a call whose message did not arrive in time.
+pub(crate) fn late(body_timeout: Duration) -> Status {
+    let text = format!("the message did not come within {body_timeout:?}; send it at once");
     Status::deadline_exceeded(text)
 }
 
@@ -130,7 +130,7 @@ impl RateLimitService for Calls {
     }
 }
 
-/// The one place that says which code an error of the store has.
+/// The code of a store's error. No other place decides it.
 fn store_failed(error: StoreError) -> Status {
     match error {
         StoreError::TooManyCharges(_) => Status::invalid_argument(error.to_string()),
@@ -157,7 +157,7 @@ impl Health {
         self.set(ServingStatus::Serving).await;
     }
 
-    /// From now on the service takes no more requests.
+    /// From now on the service accepts no more requests.
     pub(crate) async fn not_serving(&self) {
         self.set(ServingStatus::NotServing).await;
     }

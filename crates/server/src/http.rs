@@ -1,4 +1,4 @@
-//! The HTTP door: Envoy's `/json`, our `/v1/check`, health, and the description of all that.
+//! The HTTP listener: Envoy's `/json`, Tollgate's `/v1/check`, health checks and their description.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,45 +11,49 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use tollgate_core::{Cost, Request};
 use tollgate_engine::{Decided, Engine};
-use tollgate_listen::Stopping;
+use tollgate_listen::ShutdownSignal;
 
 use crate::check::{Check, verdict};
-use crate::metrics::{DoorName, Metrics};
+use crate::metrics::{ListenerName, Metrics};
 use crate::options::Options;
 use crate::reply::{Failure, body, problem, reply};
 
-/// The name of this door in the configuration and in metrics.
+/// The name of this listener in the settings and in metrics.
 pub(crate) const NAME: &str = "http";
 
 const OPENAPI: &str = include_str!("openapi.json");
 
-/// What the routes of this door share.
-pub(crate) struct Desk {
+/// What the routes of this listener share.
+pub(crate) struct AppState {
     pub(crate) engine: Arc<Engine>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) options: Options,
-    pub(crate) stopping: Stopping,
-    /// How long a body may take to come.
-    pub(crate) patience: Duration,
+    pub(crate) shutdown: ShutdownSignal,
+    /// How long a body may take to arrive.
+    pub(crate) body_timeout: Duration,
     /// The largest body that is read.
     pub(crate) body_bytes: usize,
 }
 
-/// The routes of this door.
-pub(crate) fn routes(desk: Desk) -> Router {
-    let metrics = Arc::clone(&desk.metrics);
+/// The routes of this listener.
+pub(crate) fn routes(state: AppState) -> Router {
+    let metrics = Arc::clone(&state.metrics);
     let routes = Router::new()
         .route("/json", post(envoy))
         .route("/v1/check", post(check))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/openapi.json", get(openapi))
-        .with_state(Arc::new(desk));
-    otherwise(routes, NAME, metrics)
+        .with_state(Arc::new(state));
+    with_fallback_routes(routes, NAME, metrics)
 }
 
-/// What a door says to paths and methods that it does not have.
-pub(crate) fn otherwise(routes: Router, door: DoorName, metrics: Arc<Metrics>) -> Router {
+/// Adds the responses to paths and methods that a listener does not have.
+pub(crate) fn with_fallback_routes(
+    routes: Router,
+    door: ListenerName,
+    metrics: Arc<Metrics>,
+) -> Router {
     let missing = Arc::clone(&metrics);
     routes
         .fallback(move |uri: Uri| {
@@ -71,23 +75,23 @@ pub(crate) fn otherwise(routes: Router, door: DoorName, metrics: Arc<Metrics>) -
         })
 }
 
-fn failed(metrics: &Metrics, door: DoorName, failure: &Failure) -> Response {
+fn failed(metrics: &Metrics, door: ListenerName, failure: &Failure) -> Response {
     metrics.failed(door, failure.kind);
     problem(&failure.problem)
 }
 
-/// The process is there.
+/// Liveness: the process runs.
 pub(crate) async fn healthz() -> Response {
     reply(StatusCode::OK, "text/plain", "OK\n".to_owned())
 }
 
-async fn readyz(State(desk): State<Arc<Desk>>) -> Response {
-    readiness(&desk.stopping)
+async fn readyz(State(state): State<Arc<AppState>>) -> Response {
+    readiness(&state.shutdown)
 }
 
-/// Whether the service wants requests.
-pub(crate) fn readiness(stopping: &Stopping) -> Response {
-    if stopping.is_ready() {
+/// Readiness: whether the service accepts requests.
+pub(crate) fn readiness(shutdown: &ShutdownSignal) -> Response {
+    if shutdown.is_ready() {
         return reply(StatusCode::OK, "text/plain", "OK\n".to_owned());
     }
     let status = StatusCode::SERVICE_UNAVAILABLE;
@@ -98,28 +102,28 @@ async fn openapi() -> Response {
     reply(StatusCode::OK, "application/json", OPENAPI.to_owned())
 }
 
-async fn envoy(State(desk): State<Arc<Desk>>, request: HttpRequest) -> Response {
-    let answered = desk.envoy(request).await;
-    answered.unwrap_or_else(|failure| failed(&desk.metrics, NAME, &failure))
+async fn envoy(State(state): State<Arc<AppState>>, request: HttpRequest) -> Response {
+    let answered = state.envoy(request).await;
+    answered.unwrap_or_else(|failure| failed(&state.metrics, NAME, &failure))
 }
 
-async fn check(State(desk): State<Arc<Desk>>, request: HttpRequest) -> Response {
-    let answered = desk.check(request).await;
-    answered.unwrap_or_else(|failure| failed(&desk.metrics, NAME, &failure))
+async fn check(State(state): State<Arc<AppState>>, request: HttpRequest) -> Response {
+    let answered = state.check(request).await;
+    answered.unwrap_or_else(|failure| failed(&state.metrics, NAME, &failure))
 }
 
-// === impl Desk ===
+// === impl AppState ===
 
-impl Desk {
+impl AppState {
     /// Envoy's service answers 200, 429 or 400 here, and 400 also when its store fails; ours says
-    /// 503 then, so that nobody takes a broken store for a broken request.
+    /// 503 then, so that a broken store is not mistaken for a broken request.
     async fn envoy(&self, request: HttpRequest) -> Result<Response, Failure> {
-        let body = body(request, self.body_bytes, self.patience).await?;
+        let body = body(request, self.body_bytes, self.body_timeout).await?;
         let message =
             tollgate_rls::read(&body).map_err(|error| Failure::bad_request(error.to_string()))?;
         let request = tollgate_rls::request(&message)?;
         self.metrics.left_out(NAME, &message);
-        self.permit(&request)?;
+        self.check_refund(&request)?;
         let decided = self.decide(&request).await?;
         let mut json = self.options.json(&request, &decided);
         json.push(b'\n');
@@ -138,10 +142,10 @@ impl Desk {
 
     async fn check(&self, request: HttpRequest) -> Result<Response, Failure> {
         is_json(request.headers())?;
-        let body = body(request, self.body_bytes, self.patience).await?;
+        let body = body(request, self.body_bytes, self.body_timeout).await?;
         let check = Check::read(&body)?;
         let request = check.request()?;
-        self.permit(&request)?;
+        self.check_refund(&request)?;
         let decided = self.decide(&request).await?;
         Ok(verdict(&request, &decided.answer))
     }
@@ -153,8 +157,8 @@ impl Desk {
         Ok(decided)
     }
 
-    /// Refuses a refund, unless the operator lets HTTP clients give units back.
-    fn permit(&self, request: &Request<'_>) -> Result<(), Failure> {
+    /// Rejects a refund, unless the operator allows HTTP clients to return units.
+    fn check_refund(&self, request: &Request<'_>) -> Result<(), Failure> {
         let own = request.descriptors.iter().filter_map(|asked| asked.cost);
         let mut costs = own.chain([request.cost]);
         if self.options.allow_refund || !costs.any(|cost| matches!(cost, Cost::Refund(_))) {
@@ -166,7 +170,7 @@ impl Desk {
     }
 }
 
-/// Takes JSON, and what `curl -d` and simple clients call it; nothing else.
+/// Accepts JSON, and the media types that `curl -d` and simple clients send with it; nothing else.
 fn is_json(headers: &HeaderMap) -> Result<(), Failure> {
     let Some(value) = headers.get(CONTENT_TYPE) else {
         return Ok(());

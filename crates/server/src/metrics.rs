@@ -29,17 +29,17 @@ mod text;
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
-    latency: Family<DoorLabel, Histogram, fn() -> Histogram>,
+    latency: Family<ListenerLabel, Histogram, fn() -> Histogram>,
     errors: Family<ErrorLabel, Counter>,
-    left_out: Family<DoorLabel, Counter>,
-    connections: Family<DoorLabel, Gauge>,
+    left_out: Family<ListenerLabel, Counter>,
+    connections: Family<ListenerLabel, Gauge>,
     closed: Family<ClosedLabel, Counter>,
 }
 
 /// A door, by its name in the configuration.
-pub(crate) type DoorName = &'static str;
+pub(crate) type ListenerName = &'static str;
 
-type DoorLabel = [(&'static str, DoorName); 1];
+type ListenerLabel = [(&'static str, ListenerName); 1];
 type ErrorLabel = [(&'static str, &'static str); 2];
 type ClosedLabel = [(&'static str, &'static str); 2];
 
@@ -112,19 +112,19 @@ impl Metrics {
     }
 
     /// Counts the time of one decision.
-    pub(crate) fn decided(&self, door: DoorName, took: Duration) {
+    pub(crate) fn decided(&self, door: ListenerName, took: Duration) {
         let histogram = self.latency.get_or_create(&[("door", door)]);
         histogram.observe(took.as_secs_f64());
     }
 
     /// Counts a request that got an error.
-    pub(crate) fn failed(&self, door: DoorName, kind: &'static str) {
+    pub(crate) fn failed(&self, door: ListenerName, kind: &'static str) {
         let labels = [("door", door), ("kind", kind)];
         self.errors.get_or_create(&labels).inc();
     }
 
     /// Counts the descriptors of a request that are not decided on; the log says it once.
-    pub(crate) fn left_out(&self, door: DoorName, message: &RateLimitRequest) {
+    pub(crate) fn left_out(&self, door: ListenerName, message: &RateLimitRequest) {
         static SAID: Once = Once::new();
         let count = tollgate_rls::left_out(message);
         if count == 0 {
@@ -143,12 +143,12 @@ impl Metrics {
     }
 
     /// The gauge of a door's open connections.
-    pub(crate) fn connections(&self, door: DoorName) -> Gauge {
+    pub(crate) fn connections(&self, door: ListenerName) -> Gauge {
         self.connections.get_or_create(&[("door", door)]).clone()
     }
 
     /// Counts a connection that the service closed.
-    pub(crate) fn closed(&self, door: DoorName, reason: &'static str) {
+    pub(crate) fn closed(&self, door: ListenerName, reason: &'static str) {
         let labels = [("door", door), ("reason", reason)];
         self.closed.get_or_create(&labels).inc();
     }

@@ -1,4 +1,4 @@
-//! What the operator chose about the way that doors take and tell.
+//! The operator's choices about requests and responses.
 
 use serde_json::{Map, Value};
 use tollgate_core::Request;
@@ -6,20 +6,20 @@ use tollgate_engine::Decided;
 use tollgate_http::{DELAY_MS, Problem, STORE, STORE_UNAVAILABLE};
 use tollgate_rls::{HeaderValue, RateLimitResponse, Struct};
 
-/// Choices that the doors share.
+/// Choices that all listeners share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// HTTP clients may give units back.
+    /// HTTP clients may return units.
     pub(crate) allow_refund: bool,
-    /// Envoy is told the metadata of the rules.
+    /// Envoy receives the metadata of the rules.
     pub(crate) dynamic_metadata: bool,
 }
 
 // === impl Options ===
 
 impl Options {
-    /// The answer in Envoy's words. Those have none for a delay, nor for a store that is away, so
-    /// these are headers that Envoy adds; the latter is the body of Envoy's 429 as well.
+    /// The answer in Envoy's protocol, which has no fields for a delay and for an unavailable store.
+    /// They become headers that Envoy adds; the latter is the body of Envoy's 429 as well.
     pub(crate) fn response(&self, request: &Request<'_>, decided: &Decided) -> RateLimitResponse {
         let header = |key: &http::HeaderName, value: String| HeaderValue {
             key: key.as_str().to_owned(),
@@ -52,7 +52,7 @@ impl Options {
     }
 }
 
-/// What is told to whoever is denied only because the store has no answer.
+/// The text for a request that is denied only because the store has no answer.
 fn unavailable(decided: &Decided) -> Option<String> {
     let problem = Problem::refusal(&decided.answer)?;
     let is_unavailable = decided.answer.is_store_unavailable();

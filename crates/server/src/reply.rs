@@ -49,11 +49,12 @@ pub(crate) fn problem(problem: &Problem) -> Response {
 ///
 /// # Errors
 ///
-/// 413 for more than `bytes_max`, 408 if it has not come within `patience`, 400 if it breaks off.
+/// 413 for more than `bytes_max`, 408 if it has not arrived within `body_timeout`, 400 if it breaks
+/// off.
 pub(crate) async fn body(
     request: axum::extract::Request,
     bytes_max: usize,
-    patience: Duration,
+    body_timeout: Duration,
 ) -> Result<Bytes, Failure> {
     let announced = request.headers().get(CONTENT_LENGTH);
     let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
@@ -61,7 +62,7 @@ pub(crate) async fn body(
         return Err(too_large(bytes_max));
     }
     let body: Limited<Body> = Limited::new(request.into_body(), bytes_max);
-    match timeout(patience, whole(body, |_| false)).await {
+    match timeout(body_timeout, whole(body, |_| false)).await {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(error)) if is_no_room(&*error) => {
             let detail = no_room().message().to_owned();
@@ -74,7 +75,7 @@ pub(crate) async fn body(
             Err(Failure::bad_request(detail))
         }
         Err(_) => {
-            let detail = format!("the body did not come within {patience:?}; send it at once");
+            let detail = format!("the body did not come within {body_timeout:?}; send it at once");
             Err(Failure::new("timeout", StatusCode::REQUEST_TIMEOUT, detail))
         }
     }
@@ -85,7 +86,7 @@ fn too_large(bytes_max: usize) -> Failure {
     Failure::new("too_large", StatusCode::PAYLOAD_TOO_LARGE, detail)
 }
 
-/// What a store's error is called in metrics.
+/// The label of a store's error in metrics.
 pub(crate) const fn store_kind(error: &StoreError) -> &'static str {
     match error {
         StoreError::TooManyCharges(_) => "too_many_limits",
@@ -99,8 +100,8 @@ pub(crate) const fn store_kind(error: &StoreError) -> &'static str {
     }
 }
 
-/// What a client is told of a store that has no answer. Not where the store is: that is for the
-/// log and the metrics.
+/// The text for a client whose request the store did not answer. It does not say where the store
+/// is: that is for the log and the metrics.
 pub(crate) fn store_unavailable(error: &StoreError) -> String {
     match error {
         StoreError::Unreachable { .. } => {

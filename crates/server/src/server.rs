@@ -13,14 +13,17 @@ use tollgate_core::{Clock, Sharing};
 use tollgate_engine::{
     Engine, ORDERS_MAX, Order, Outcome, Reloader, Stores, watch_rules, watch_stores,
 };
-use tollgate_listen::{Bounds, Budget, Door, Limits, Speaks, Stop, Stopping, open_files, phase};
+use tollgate_listen::{
+    Budget, ConnectionLimits, Limits, Listener, Protocol, Shutdown, ShutdownSignal, open_files,
+    shutdown_channel,
+};
 use tollgate_memory::SystemClock;
 use tollgate_redis::InvalidConfig;
 use tollgate_rules::{Diagnostic, ReadError};
 use tracing::{info, warn};
 
 use crate::config::Config;
-use crate::exchange::Exchanges;
+use crate::exchange::ExchangeHandler;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::reclaim::reclaim;
@@ -63,28 +66,28 @@ pub struct Running {
     admin: Option<SocketAddr>,
     health: Option<grpc::Health>,
     orders: mpsc::Sender<Order>,
-    stop: Stop,
+    shutdown: Shutdown,
     limits: Limits,
     doors: JoinSet<()>,
-    keeper: JoinHandle<()>,
-    vigil: JoinHandle<()>,
-    reclaiming: JoinHandle<()>,
+    rule_watch: JoinHandle<()>,
+    store_health: JoinHandle<()>,
+    memory_reclaim: JoinHandle<()>,
     stores: Arc<Stores>,
 }
 
 /// The doors, listening and not yet serving.
-struct Doors {
-    grpc: Option<Door>,
-    http: Option<Door>,
-    admin: Option<Door>,
+struct Listeners {
+    grpc: Option<Listener>,
+    http: Option<Listener>,
+    admin: Option<Listener>,
 }
 
 /// What all listeners share.
-struct Common {
+struct Context {
     engine: Arc<Engine>,
     metrics: Arc<Metrics>,
     budget: Arc<Budget>,
-    stopping: Stopping,
+    shutdown: ShutdownSignal,
 }
 
 /// Runs the service until SIGTERM or SIGINT, a second of which ends it at once; SIGHUP reads rules
@@ -139,52 +142,52 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
     if engine.rules().is_empty() {
         return Err(ServeError::NoRules(diagnostics));
     }
-    let doors = Doors::open(config).await?;
-    let (stop, stopping) = phase();
+    let doors = Listeners::open(config).await?;
+    let (stop, shutdown) = shutdown_channel();
     let (orders, received) = mpsc::channel(ORDERS_MAX);
-    let keeper = tokio::spawn(watch_rules(reloader, received, until(&stopping)));
+    let rule_watch = tokio::spawn(watch_rules(reloader, received, until(&shutdown)));
     let stores = Arc::clone(engine.stores());
-    let vigil = tokio::spawn(watch_stores(Arc::clone(&stores), until(&stopping)));
-    let reclaiming = tokio::spawn(reclaim(Arc::clone(&budget), stopping.clone()));
+    let store_health = tokio::spawn(watch_stores(Arc::clone(&stores), until(&shutdown)));
+    let memory_reclaim = tokio::spawn(reclaim(Arc::clone(&budget), shutdown.clone()));
     let mut running = Running {
-        grpc: doors.grpc.as_ref().map(Door::address),
-        http: doors.http.as_ref().map(Door::address),
-        admin: doors.admin.as_ref().map(Door::address),
+        grpc: doors.grpc.as_ref().map(Listener::address),
+        http: doors.http.as_ref().map(Listener::address),
+        admin: doors.admin.as_ref().map(Listener::address),
         health: None,
         orders,
-        stop,
+        shutdown: stop,
         limits,
         doors: JoinSet::new(),
-        keeper,
-        vigil,
-        reclaiming,
+        rule_watch,
+        store_health,
+        memory_reclaim,
         stores,
     };
-    let common = Common {
+    let context = Context {
         engine,
         metrics,
         budget,
-        stopping,
+        shutdown,
     };
-    running.admit(doors, config, &common).await;
+    running.serve_all(doors, config, &context).await;
     Ok(running)
 }
 
 /// Ready once it is time to stop.
-fn until(stopping: &Stopping) -> impl Future<Output = ()> + Send + 'static {
-    let mut stopping = stopping.clone();
-    async move { stopping.wait().await }
+fn until(shutdown: &ShutdownSignal) -> impl Future<Output = ()> + Send + 'static {
+    let mut shutdown = shutdown.clone();
+    async move { shutdown.wait().await }
 }
 
-// === impl Doors ===
+// === impl Listeners ===
 
-impl Doors {
-    async fn open(config: &Config) -> Result<Doors, ServeError> {
+impl Listeners {
+    async fn open(config: &Config) -> Result<Listeners, ServeError> {
         let listen = config.listen;
-        Ok(Doors {
-            grpc: open(grpc::NAME, listen.grpc, Speaks::Http2).await?,
-            http: open(http::NAME, listen.http, Speaks::Http1).await?,
-            admin: open(admin::NAME, listen.admin, Speaks::Http1).await?,
+        Ok(Listeners {
+            grpc: open(grpc::NAME, listen.grpc, Protocol::Http2).await?,
+            http: open(http::NAME, listen.http, Protocol::Http1).await?,
+            admin: open(admin::NAME, listen.admin, Protocol::Http1).await?,
         })
     }
 }
@@ -192,12 +195,12 @@ impl Doors {
 async fn open(
     door: &'static str,
     address: Option<SocketAddr>,
-    speaks: Speaks,
-) -> Result<Option<Door>, ServeError> {
+    protocol: Protocol,
+) -> Result<Option<Listener>, ServeError> {
     let Some(address) = address else {
         return Ok(None);
     };
-    match Door::open(door, address, speaks).await {
+    match Listener::open(door, address, protocol).await {
         Ok(opened) => {
             info!(door, address = %opened.address(), "listening");
             Ok(Some(opened))
@@ -241,69 +244,75 @@ impl Running {
     /// doors, finishes what is in flight within [`Limits::drain_timeout`], and gives back what it
     /// has leased and reports what it has counted within [`crate::CLOSE_WITHIN`].
     pub async fn stop(mut self) {
-        self.stop.unready();
+        self.shutdown.fail_readiness();
         if let Some(health) = &self.health {
             health.not_serving().await;
         }
         sleep(self.limits.stop_delay).await;
-        self.stop.stop();
+        self.shutdown.begin_drain();
         while self.doors.join_next().await.is_some() {}
         // They hear the same and have nothing to finish.
-        let _ = (&mut self.keeper).await;
-        let _ = (&mut self.vigil).await;
-        let _ = (&mut self.reclaiming).await;
+        let _ = (&mut self.rule_watch).await;
+        let _ = (&mut self.store_health).await;
+        let _ = (&mut self.memory_reclaim).await;
         Arc::clone(&self.stores).close().await;
     }
 
-    async fn admit(&mut self, doors: Doors, config: &Config, common: &Common) {
+    async fn serve_all(&mut self, doors: Listeners, config: &Config, context: &Context) {
         let options = Options {
             allow_refund: config.allow_refund,
             dynamic_metadata: config.dynamic_metadata,
         };
         let limits = self.limits;
-        let (engine, counted) = (|| common.engine.clone(), || common.metrics.clone());
+        let (engine, counted) = (|| context.engine.clone(), || context.metrics.clone());
         if let Some(door) = doors.grpc {
             let made = grpc::routes(engine(), counted(), options, &limits).await;
             let (router, health) = made;
             self.health = Some(health);
-            self.admit_through(door, router, Bounds::deciding(&limits), common);
+            self.serve_on(door, router, ConnectionLimits::deciding(&limits), context);
         }
         if let Some(door) = doors.http {
-            let router = http::routes(http::Desk {
+            let router = http::routes(http::AppState {
                 engine: engine(),
                 metrics: counted(),
                 options,
-                stopping: common.stopping.clone(),
-                patience: limits.body_timeout,
+                shutdown: context.shutdown.clone(),
+                body_timeout: limits.body_timeout,
                 body_bytes: limits.body_bytes,
             });
-            self.admit_through(door, router, Bounds::deciding(&limits), common);
+            self.serve_on(door, router, ConnectionLimits::deciding(&limits), context);
         }
         if let Some(door) = doors.admin {
-            let router = admin::routes(engine(), counted(), common.stopping.clone());
-            self.admit_through(door, router, Bounds::admin(&limits), common);
+            let router = admin::routes(engine(), counted(), context.shutdown.clone());
+            self.serve_on(door, router, ConnectionLimits::admin(&limits), context);
         }
     }
 
-    fn admit_through(&mut self, door: Door, router: axum::Router, bounds: Bounds, common: &Common) {
-        let Common {
+    fn serve_on(
+        &mut self,
+        door: Listener,
+        router: axum::Router,
+        bounds: ConnectionLimits,
+        context: &Context,
+    ) {
+        let Context {
             metrics,
             budget,
-            stopping,
+            shutdown,
             ..
-        } = common;
-        let handler = Exchanges::new(&door, router, &self.limits, metrics, stopping);
-        let (budget, stopping) = (Arc::clone(budget), stopping.clone());
+        } = context;
+        let handler = ExchangeHandler::new(&door, router, &self.limits, metrics, shutdown);
+        let (budget, shutdown) = (Arc::clone(budget), shutdown.clone());
         self.doors
-            .spawn(door.serve(handler, bounds, self.limits, budget, stopping));
+            .spawn(door.serve(handler, bounds, self.limits, budget, shutdown));
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.keeper.abort();
-        self.vigil.abort();
-        self.reclaiming.abort();
+        self.rule_watch.abort();
+        self.store_health.abort();
+        self.memory_reclaim.abort();
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) struct SettingsFile {
 enum Found {
     /// Nothing.
     Same,
-    /// These settings, some otherwise.
+    /// Other settings than those in effect.
     Changed(Box<Config>),
     /// It cannot be used.
     Unusable(String),

@@ -1,7 +1,7 @@
-//! What becomes of a connection that came through a door.
+//! Accepts connections and serves each of them.
 //!
-//! A head that does not come in time, a peer that does not read, one that leaves no room for its
-//! answers and one that does not answer pings all lose their place, and so does whoever floods us.
+//! A connection is closed if a request's head does not arrive in time, if the peer does not read,
+//! does not answer pings, opens no window for its responses, or sends a flood of frames.
 
 use std::future::poll_fn;
 use std::io::ErrorKind;
@@ -20,53 +20,54 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::{debug, warn};
 
 use crate::budget::Budget;
-use crate::closing::{LATE, NOT_HTTP1, NOT_HTTP2, is_the_protocol, kind, reason};
 use crate::connection::{Close, Connection, Order};
-use crate::connections::{Admission, Connections, Place};
-use crate::door::{Door, Speaks};
 use crate::frames::Frames;
 use crate::handler::Handler;
 use crate::limits::Limits;
-use crate::phase::Stopping;
+use crate::listener::{Listener, Protocol};
+use crate::permits::{Connections, Permit, PermitKind};
+use crate::raw_responses::{LATE, NOT_HTTP1, NOT_HTTP2, is_protocol_error, kind, reason};
+use crate::shutdown::ShutdownSignal;
 use crate::socket::Socket;
 use crate::throttle::Throttle;
 
-/// The most bytes of one gRPC connection that wait to be looked at.
+/// The most bytes of one gRPC connection that wait to be read.
 const CONNECTION_WINDOW_BYTES: u32 = 256 * 1024;
 /// The same of one call.
 const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
-/// The most bytes of one answer that wait to be written.
+/// The most bytes of one response that wait to be written.
 const SEND_BYTES: usize = 64 * 1024;
-/// What a client's fields may take in the table that HTTP/2 compresses them with. Each field there
-/// may keep a buffer of 16 KiB in memory.
+/// The size of HTTP/2's dynamic header table. Each field in it may keep a buffer of 16 KiB in
+/// memory.
 const FIELD_TABLE_BYTES: u32 = 1024;
-/// Streams that their sender reset before they were looked at: with more of them a connection is
-/// cut off.
+/// The most streams that the peer may reset before they are accepted; with more of them the
+/// connection is closed.
 const RESETS_MAX: usize = 100;
-/// Streams that were refused because they broke the protocol, or were more than were promised.
-const REFUSALS_MAX: usize = 1000;
+/// The most streams that this side may reset, because they break the protocol or exceed the
+/// promised number.
+const LOCAL_RESETS_MAX: usize = 1000;
 /// What every HTTP/2 connection begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// How often a preface is looked at that comes in pieces.
+/// How often a preface that arrives in pieces is checked.
 const PREFACE_POLL: Duration = Duration::from_millis(20);
-/// How long no connection is taken after the machine had none to give.
+/// How long to pause after the system could not accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long a connection without a place of its own may take to ask about health.
-const RESERVED_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a connection with a reserved permit may take to send its health check.
+const RESERVED_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What each connection needs.
+/// What every connection of a listener needs.
 #[derive(Clone)]
-pub(crate) struct Reception<H> {
-    speaks: Speaks,
+pub(crate) struct Acceptor<H> {
+    protocol: Protocol,
     name: &'static str,
     handler: H,
     limits: Limits,
     budget: Arc<Budget>,
-    stopping: Stopping,
+    shutdown: ShutdownSignal,
     warnings: Arc<Warnings>,
 }
 
-/// Each kind of line that clients can cause.
+/// One throttle for each kind of log line that clients can cause.
 #[derive(Debug, Default)]
 struct Warnings {
     full: Throttle,
@@ -75,11 +76,11 @@ struct Warnings {
     broken: Throttle,
 }
 
-/// An open connection, as the handler counts them.
+/// Counts an open connection until it is dropped.
 struct Counted<H: Handler>(H);
 
-/// Whether the peer was gone before it was taken, which is no trouble of ours.
-fn is_the_guests(error: &std::io::Error) -> bool {
+/// Whether the peer closed the connection before it was accepted, which is not an error here.
+fn is_aborted_by_peer(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted
@@ -101,57 +102,57 @@ impl<H: Handler> Drop for Counted<H> {
     }
 }
 
-// === impl Reception ===
+// === impl Acceptor ===
 
-impl<H: Handler> Reception<H> {
+impl<H: Handler> Acceptor<H> {
     pub(crate) fn new(
-        door: &Door,
+        listener: &Listener,
         handler: H,
         limits: Limits,
         budget: Arc<Budget>,
-        stopping: Stopping,
-    ) -> Reception<H> {
-        Reception {
-            speaks: door.speaks(),
-            name: door.name(),
+        shutdown: ShutdownSignal,
+    ) -> Acceptor<H> {
+        Acceptor {
+            protocol: listener.protocol(),
+            name: listener.name(),
             handler,
             limits,
             budget,
-            stopping,
+            shutdown,
             warnings: Arc::default(),
         }
     }
 
-    /// Takes connections until it is time to stop.
+    /// Accepts connections until shutdown.
     pub(crate) async fn accept(
         &self,
         listener: &TcpListener,
         connections: &Arc<Connections>,
-        guests: &mut JoinSet<()>,
+        tasks: &mut JoinSet<()>,
     ) {
-        let mut stopping = self.stopping.clone();
-        let mut looks = interval(self.limits.write_timeout);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut shutdown = self.shutdown.clone();
+        let mut checks = interval(self.limits.write_timeout);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let guest = tokio::select! {
-                guest = listener.accept() => guest,
-                _ = looks.tick() => {
-                    self.look_after(connections);
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = checks.tick() => {
+                    self.expire_connections(connections);
                     continue;
                 }
-                () = stopping.wait() => return,
+                () = shutdown.wait() => return,
             };
-            while guests.try_join_next().is_some() {}
-            match guest {
+            while tasks.try_join_next().is_some() {}
+            match accepted {
                 Ok((stream, peer)) => {
-                    let (place, admission) = connections.admit(peer, Instant::now());
-                    self.note(admission, peer);
-                    guests.spawn(self.clone().receive(stream, place));
+                    let (permit, kind) = connections.acquire(peer, Instant::now());
+                    self.log_full(kind, peer);
+                    tasks.spawn(self.clone().serve(stream, permit));
                 }
-                Err(error) if is_the_guests(&error) => {}
+                Err(error) if is_aborted_by_peer(&error) => {}
                 Err(error) => {
                     if let Some(withheld) = self.warnings.cannot_accept.allow() {
-                        warn!(door = self.name, %error, withheld, "cannot take a connection");
+                        warn!(door = self.name, %error, withheld, "cannot accept a connection");
                     }
                     sleep(ACCEPT_PAUSE).await;
                 }
@@ -159,39 +160,39 @@ impl<H: Handler> Reception<H> {
         }
     }
 
-    /// Ends connections that are too old, and those whose peers leave no room for their answers.
-    fn look_after(&self, connections: &Connections) {
+    /// Closes connections that are too old, and those whose peers open no window for responses.
+    fn expire_connections(&self, connections: &Connections) {
         let limits = &self.limits;
         for connection in connections.all() {
             if connection.next_period() {
-                connection.cut(Close::UnreadAnswers);
+                connection.close(Close::UnreadAnswers);
             } else if let Some(drained) = connection.drained() {
                 if drained > limits.drain_timeout {
-                    connection.cut(Close::Drained);
+                    connection.close(Close::Drained);
                 }
             } else if connection.is_reserved() || connection.age() > limits.connection_age {
-                self.end_well(&connection);
+                self.close_gracefully(&connection);
             }
         }
     }
 
-    /// Asks a connection to end without the loss of a request.
-    fn end_well(&self, connection: &Connection) {
-        match self.speaks {
-            // An idle one would be closed while the next request may be on its way. It is closed
-            // after that, or when it has idled for too long.
-            Speaks::Http1 => connection.end_with_the_next_answer(),
-            // HTTP/2 tells the peer which calls still count.
-            Speaks::Http2 => connection.drain(),
+    /// Asks a connection to close without losing a request.
+    fn close_gracefully(&self, connection: &Connection) {
+        match self.protocol {
+            // Closing an idle connection could lose a request that is on its way. It is closed
+            // after its next response, or when it has been idle for too long.
+            Protocol::Http1 => connection.end_after_next_response(),
+            // GOAWAY tells the peer which streams are still served.
+            Protocol::Http2 => connection.drain(),
         }
     }
 
-    /// Tells the operator that there was no free place.
-    fn note(&self, admission: Admission, peer: SocketAddr) {
-        let what = match admission {
-            Admission::Free => return,
-            Admission::Replaced => "an idle connection was closed for a new one",
-            Admission::Reserved => "a new connection is only told about health",
+    /// Logs that no permit was free.
+    fn log_full(&self, kind: PermitKind, peer: SocketAddr) {
+        let what = match kind {
+            PermitKind::Free => return,
+            PermitKind::Replaced => "an idle connection was closed for a new one",
+            PermitKind::Reserved => "a new connection is only served health checks",
         };
         if let Some(withheld) = self.warnings.full.allow() {
             let peer = peer.ip();
@@ -204,14 +205,15 @@ impl<H: Handler> Reception<H> {
         }
     }
 
-    async fn receive(self, stream: TcpStream, place: Place) {
+    /// Serves a connection until it ends.
+    async fn serve(self, stream: TcpStream, permit: Permit) {
         let _counted = Counted::new(self.handler.clone());
-        // An answer is one small write: waiting for more to send only delays it.
+        // A response is one small write: waiting for more to send only delays it.
         let _ = stream.set_nodelay(true);
-        let connection = Arc::clone(&place.connection);
-        match self.speaks {
-            Speaks::Http1 => self.http1(stream, &connection).await,
-            Speaks::Http2 => {
+        let connection = Arc::clone(&permit.connection);
+        match self.protocol {
+            Protocol::Http1 => self.http1(stream, &connection).await,
+            Protocol::Http2 => {
                 let streams = self.budget.take_streams();
                 self.http2(stream, &connection, streams).await;
                 self.budget.return_streams(streams);
@@ -229,32 +231,33 @@ impl<H: Handler> Reception<H> {
         }
     }
 
-    /// How long a connection may be silent before it has asked.
-    fn head_patience(&self, connection: &Connection) -> Duration {
-        let patience = self.limits.header_timeout;
+    /// How long a connection may take to send the head of a request.
+    fn header_timeout(&self, connection: &Connection) -> Duration {
+        let limit = self.limits.header_timeout;
         if connection.is_reserved() {
-            return patience.min(RESERVED_PATIENCE);
+            return limit.min(RESERVED_TIMEOUT);
         }
-        patience
+        limit
     }
 
+    /// Serves a connection that speaks HTTP/1.
     async fn http1(&self, stream: TcpStream, known: &Arc<Connection>) {
         let socket = Socket::new(stream, Arc::clone(known), None, self.limits.write_timeout);
         let mut connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            // Who has sent all its requests may say so, and waits for the answers.
+            // A client may close its side after the last request, and wait for the responses.
             .half_close(true)
-            .header_read_timeout(self.head_patience(known))
+            .header_read_timeout(self.header_timeout(known))
             .max_buf_size(usize::try_from(self.limits.header_bytes).expect("32 bits fit"))
             .serve_connection(TokioIo::new(socket), self.handler.service(known));
         let shut_down = http1::Connection::graceful_shutdown;
-        let Some(Err(error)) = serve(&mut connection, known, shut_down).await else {
+        let Some(Err(error)) = drive(&mut connection, known, shut_down).await else {
             return;
         };
         debug!(%error, "connection ended");
         let parts = connection.into_parts();
         let mut socket = parts.io.into_inner();
-        // On a connection that only idles, nobody asked.
+        // An idle connection has not begun a request.
         if error.is_timeout() && !parts.read_buf.is_empty() {
             self.handler.failed("timeout");
             let _ = socket.write_all(LATE).await;
@@ -268,8 +271,9 @@ impl<H: Handler> Reception<H> {
         }
     }
 
+    /// Serves a connection that speaks HTTP/2 with prior knowledge.
     async fn http2(&self, mut stream: TcpStream, known: &Arc<Connection>, streams: usize) {
-        match timeout(self.head_patience(known), is_http2(&stream)).await {
+        match timeout(self.header_timeout(known), is_http2(&stream)).await {
             Ok(Ok(true)) => {}
             Ok(Ok(false)) => {
                 let _ = stream.write_all(NOT_HTTP2).await;
@@ -294,16 +298,16 @@ impl<H: Handler> Reception<H> {
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_send_buf_size(SEND_BYTES)
             .max_pending_accept_reset_streams(RESETS_MAX)
-            .max_local_error_reset_streams(REFUSALS_MAX)
+            .max_local_error_reset_streams(LOCAL_RESETS_MAX)
             .keep_alive_interval(limits.ping_interval)
             .keep_alive_timeout(limits.ping_timeout)
             .serve_connection(TokioIo::new(socket), self.handler.service(known));
         let shut_down = http2::Connection::graceful_shutdown;
-        let Some(Err(error)) = serve(&mut connection, known, shut_down).await else {
+        let Some(Err(error)) = drive(&mut connection, known, shut_down).await else {
             return;
         };
         debug!(%error, "connection ended");
-        if known.closed().is_none() && is_the_protocol(&error) {
+        if known.closed().is_none() && is_protocol_error(&error) {
             self.handler.closed("protocol");
             if let Some(withheld) = self.warnings.broken.allow() {
                 let (peer, reason) = (known.peer(), reason(&error));
@@ -314,46 +318,46 @@ impl<H: Handler> Reception<H> {
     }
 }
 
-/// What a connection ends with: `None` if we ended it. Each poll of it is a turn of its own.
-async fn serve<C: Future + Unpin>(
+/// Drives a connection to its end: `None` if this side closed it. Each poll is a new quantum.
+async fn drive<C: Future + Unpin>(
     connection: &mut C,
     known: &Connection,
     shut_down: fn(Pin<&mut C>),
 ) -> Option<C::Output> {
     loop {
-        let turns = poll_fn(|cx| {
-            known.turn().begin(cx);
+        let polled = poll_fn(|cx| {
+            known.quantum().begin(cx);
             Pin::new(&mut *connection).poll(cx)
         });
         let order = tokio::select! {
             biased;
-            ended = turns => return Some(ended),
-            order = known.ordered() => order,
+            ended = polled => return Some(ended),
+            order = known.next_order() => order,
         };
         shut_down(Pin::new(connection));
-        if order == Order::Cut {
-            // Says goodbye, as far as that takes no waiting.
+        if order == Order::Close {
+            // Sends what the shutdown has queued, as far as that needs no waiting.
             poll_fn(|cx| Poll::Ready(Pin::new(&mut *connection).poll(cx).is_ready())).await;
             return None;
         }
     }
 }
 
-/// Waits for the first bytes and says if they begin HTTP/2; an error if the peer goes away.
+/// Waits for the first bytes and says whether they begin HTTP/2; an error if the peer closes.
 async fn is_http2(stream: &TcpStream) -> std::io::Result<bool> {
-    let mut seen = [0; PREFACE.len()];
+    let mut first = [0; PREFACE.len()];
     loop {
-        let length = stream.peek(&mut seen).await?;
+        let length = stream.peek(&mut first).await?;
         if length == 0 {
             return Err(ErrorKind::UnexpectedEof.into());
         }
-        if !PREFACE.starts_with(&seen[..length]) {
+        if !PREFACE.starts_with(&first[..length]) {
             return Ok(false);
         }
         if length == PREFACE.len() {
             return Ok(true);
         }
-        // What is there stays there until it is read, so waiting for "readable" would not wait.
+        // Peeked bytes stay readable, so waiting for readiness would return at once.
         sleep(PREFACE_POLL).await;
     }
 }

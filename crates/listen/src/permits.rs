@@ -1,8 +1,9 @@
-//! The connections of one listener: who is let in, and who makes room.
+//! Connection permits of one listener: how many connections are open, and which one makes room.
 //!
-//! A listener never stops accepting. While it is full, the connection that has been idle longest
-//! is closed for a new one; if none is idle, the new one has one of a few reserved places, where it
-//! is told about health and nothing else. The same holds for one address that has too many.
+//! A listener never stops accepting. When it has no free permit, the connection that has been idle
+//! longest is closed for a new one. If none is idle, the new connection gets one of a few reserved
+//! permits, with which only health checks are served. The same applies to an address that has too
+//! many connections.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -13,16 +14,16 @@ use crate::budget::Budget;
 use crate::connection::{Close, Connection, Source};
 use crate::limits::Limits;
 
-/// Places beyond `connections`, for questions about health.
+/// Permits beyond `connections`, for health checks.
 pub(crate) const RESERVED: usize = 16;
-/// A connection that has asked within this time is not idle.
+/// A connection that has sent a request within this time is not idle.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 /// The most connections that are compared when one must make room.
 const COMPARED_MAX: usize = 1024;
 
-/// How many connections there may be.
+/// How many connections a listener may have.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct ConnectionLimits {
     /// In all.
     pub connections: usize,
     /// From one address or network.
@@ -32,7 +33,7 @@ pub struct Bounds {
 /// The open connections of a listener.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    bounds: Bounds,
+    bounds: ConnectionLimits,
     turn_bytes: usize,
     budget: Arc<Budget>,
     open: Mutex<Open>,
@@ -40,47 +41,47 @@ pub(crate) struct Connections {
 
 #[derive(Debug, Default)]
 struct Open {
-    /// Those with a place of their own, and holes.
-    places: Vec<Option<Arc<Connection>>>,
-    holes: Vec<usize>,
+    /// Those with an ordinary permit; closed ones leave `None`.
+    slots: Vec<Option<Arc<Connection>>>,
+    free: Vec<usize>,
     by_source: HashMap<Source, Vec<usize>>,
     reserved: Vec<Arc<Connection>>,
-    /// Where the next comparison begins.
+    /// Where the next search for an idle connection begins.
     hand: usize,
 }
 
-/// What became of a new connection.
+/// Which permit a new connection got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Admission {
-    /// There was a place.
+pub(crate) enum PermitKind {
+    /// One was free.
     Free,
-    /// An idle one made room for it.
+    /// That of an idle connection, which is closed.
     Replaced,
-    /// There was no room: it is told about health alone.
+    /// A reserved one: only health checks are served.
     Reserved,
 }
 
-/// A connection's place, given back when dropped.
+/// A connection's permit, released when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Permit {
     connections: Arc<Connections>,
     pub(crate) connection: Arc<Connection>,
 }
 
-// === impl Bounds ===
+// === impl ConnectionLimits ===
 
-impl Bounds {
-    /// Those of the listeners that decide.
-    pub const fn deciding(limits: &Limits) -> Bounds {
-        Bounds {
+impl ConnectionLimits {
+    /// For a listener that decides requests.
+    pub const fn deciding(limits: &Limits) -> ConnectionLimits {
+        ConnectionLimits {
             connections: limits.connections,
             per_source: limits.connections_per_address,
         }
     }
 
-    /// Those of the listener for the operator, who may use all of it from one address.
-    pub const fn admin(limits: &Limits) -> Bounds {
-        Bounds {
+    /// For the operator's listener, all of which one address may use.
+    pub const fn admin(limits: &Limits) -> ConnectionLimits {
+        ConnectionLimits {
             connections: limits.admin_connections,
             per_source: limits.admin_connections,
         }
@@ -90,7 +91,11 @@ impl Bounds {
 // === impl Connections ===
 
 impl Connections {
-    pub(crate) fn new(bounds: Bounds, turn_bytes: usize, budget: Arc<Budget>) -> Connections {
+    pub(crate) fn new(
+        bounds: ConnectionLimits,
+        turn_bytes: usize,
+        budget: Arc<Budget>,
+    ) -> Connections {
         Connections {
             bounds,
             turn_bytes,
@@ -99,16 +104,16 @@ impl Connections {
         }
     }
 
-    /// Lets a new connection in.
-    pub(crate) fn admit(
+    /// Finds a permit for a new connection.
+    pub(crate) fn acquire(
         self: &Arc<Connections>,
         peer: SocketAddr,
         now: Instant,
-    ) -> (Place, Admission) {
+    ) -> (Permit, PermitKind) {
         let source = Source::of(peer.ip());
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let admission = open.make_room(self.bounds, source, now);
-        let is_reserved = admission == Admission::Reserved;
+        let kind = open.make_room(self.bounds, source, now);
+        let is_reserved = kind == PermitKind::Reserved;
         let connection = Connection::new(
             peer,
             is_reserved,
@@ -120,11 +125,11 @@ impl Connections {
         open.insert(source, Arc::clone(&connection));
         drop(open);
         let connections = Arc::clone(self);
-        let place = Place {
+        let permit = Permit {
             connections,
             connection,
         };
-        (place, admission)
+        (permit, kind)
     }
 
     /// How many there are, reserved ones included.
@@ -137,8 +142,8 @@ impl Connections {
     /// All of them.
     pub(crate) fn all(&self) -> Vec<Arc<Connection>> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let placed = open.places.iter().flatten();
-        placed.chain(&open.reserved).cloned().collect()
+        let ordinary = open.slots.iter().flatten();
+        ordinary.chain(&open.reserved).cloned().collect()
     }
 }
 
@@ -146,32 +151,32 @@ impl Connections {
 
 impl Open {
     fn len(&self) -> usize {
-        self.places.len() - self.holes.len()
+        self.slots.len() - self.free.len()
     }
 
-    /// Closes an idle connection if there is no place for one from `source`.
-    fn make_room(&mut self, bounds: Bounds, source: Source, now: Instant) -> Admission {
+    /// Closes an idle connection if no permit is free for one from `source`.
+    fn make_room(&mut self, bounds: ConnectionLimits, source: Source, now: Instant) -> PermitKind {
         let of_source = self.by_source.get(&source).map_or(0, Vec::len);
         let idlest = if of_source >= bounds.per_source {
             self.idlest_of(source, now)
         } else if self.len() >= bounds.connections {
             self.idlest(now)
         } else {
-            return Admission::Free;
+            return PermitKind::Free;
         };
         let Some(idlest) = idlest else {
             self.free_reserved();
-            return Admission::Reserved;
+            return PermitKind::Reserved;
         };
         if let Some(connection) = self.take(idlest) {
-            connection.cut(Close::Idle);
+            connection.close(Close::Idle);
         }
-        Admission::Replaced
+        PermitKind::Replaced
     }
 
     /// The connection that has been idle longest, of as many as may be compared.
     fn idlest(&mut self, now: Instant) -> Option<usize> {
-        let count = self.places.len();
+        let count = self.slots.len();
         let compared = count.min(COMPARED_MAX);
         let indices = (self.hand..self.hand + compared).map(|index| index % count.max(1));
         let idlest = self.idlest_among(indices, now);
@@ -186,16 +191,16 @@ impl Open {
 
     fn idlest_among(&self, indices: impl Iterator<Item = usize>, now: Instant) -> Option<usize> {
         let idle = indices.filter_map(|index| {
-            let idle = self.places.get(index)?.as_ref()?.idle(now);
+            let idle = self.slots.get(index)?.as_ref()?.idle_time(now);
             (idle >= IDLE_AFTER).then_some((idle, index))
         });
         idle.max().map(|(_, index)| index)
     }
 
-    /// Makes room among the reserved places: whoever has one and has not asked yet is too late.
+    /// Frees a reserved permit: the oldest has had its time for a health check.
     fn free_reserved(&mut self) {
         if self.reserved.len() >= RESERVED {
-            self.reserved.remove(0).cut(Close::Idle);
+            self.reserved.remove(0).close(Close::Idle);
         }
     }
 
@@ -204,18 +209,18 @@ impl Open {
             self.reserved.push(connection);
             return;
         }
-        let index = self.holes.pop().unwrap_or_else(|| {
-            self.places.push(None);
-            self.places.len() - 1
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
         });
-        self.places[index] = Some(connection);
+        self.slots[index] = Some(connection);
         self.by_source.entry(source).or_default().push(index);
     }
 
-    /// Empties a place.
+    /// Frees the permit at an index.
     fn take(&mut self, index: usize) -> Option<Arc<Connection>> {
-        let connection = self.places.get_mut(index)?.take()?;
-        self.holes.push(index);
+        let connection = self.slots.get_mut(index)?.take()?;
+        self.free.push(index);
         let source = connection.source();
         if let Some(indices) = self.by_source.get_mut(&source) {
             indices.retain(|other| *other != index);
@@ -231,7 +236,7 @@ impl Open {
         self.reserved.retain(|other| !is_it(other));
         let indices = self.by_source.get(&connection.source());
         let index = indices.and_then(|indices| {
-            let is_there = |index: &&usize| self.places[**index].as_ref().is_some_and(is_it);
+            let is_there = |index: &&usize| self.slots[**index].as_ref().is_some_and(is_it);
             indices.iter().find(is_there).copied()
         });
         if let Some(index) = index {
@@ -240,7 +245,7 @@ impl Open {
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         let open = self.connections.open.lock();
         open.unwrap_or_else(PoisonError::into_inner)
@@ -255,7 +260,7 @@ mod tests {
     use super::*;
 
     fn connections(connections: usize, per_source: usize) -> Arc<Connections> {
-        let bounds = Bounds {
+        let bounds = ConnectionLimits {
             connections,
             per_source,
         };
@@ -268,62 +273,62 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_just_come_keeps_its_place_and_health_is_still_told() {
+    fn new_connections_keep_their_permits_and_health_checks_are_still_served() {
         let (all, now) = (connections(3, 2), Instant::now());
-        let mut places = Vec::new();
+        let mut permits = Vec::new();
         for (number, expected) in [
-            (1, Admission::Free),
-            (1, Admission::Free),
-            // One address has what it may have.
-            (1, Admission::Reserved),
-            (2, Admission::Free),
+            (1, PermitKind::Free),
+            (1, PermitKind::Free),
+            // One address has all that it may have.
+            (1, PermitKind::Reserved),
+            (2, PermitKind::Free),
             // The listener is full.
-            (3, Admission::Reserved),
+            (3, PermitKind::Reserved),
         ] {
-            let (place, admission) = all.admit(peer(number), now);
-            assert_eq!(admission, expected, "{number}");
+            let (permit, kind) = all.acquire(peer(number), now);
+            assert_eq!(kind, expected, "{number}");
             assert_eq!(
-                place.connection.is_reserved(),
-                expected == Admission::Reserved
+                permit.connection.is_reserved(),
+                expected == PermitKind::Reserved
             );
-            places.push(place);
+            permits.push(permit);
         }
         assert_eq!(all.len(), 5);
-        // A place that is given back is free again.
-        places.remove(0);
-        assert_eq!(all.admit(peer(3), now).1, Admission::Free);
-        drop(places);
+        // A permit that is released is free again.
+        permits.remove(0);
+        assert_eq!(all.acquire(peer(3), now).1, PermitKind::Free);
+        drop(permits);
         assert_eq!(all.len(), 0);
         assert!(all.open.lock().unwrap().by_source.is_empty());
     }
 
     #[test]
-    fn reserved_places_are_bounded_and_the_oldest_makes_room() {
+    fn reserved_permits_are_bounded_and_the_oldest_makes_room() {
         let (all, now) = (connections(1, 1), Instant::now());
-        let _kept = all.admit(peer(0), now);
-        let reserved: Vec<Place> = (0..2 * RESERVED)
-            .map(|_| all.admit(peer(1), now).0)
+        let _kept = all.acquire(peer(0), now);
+        let reserved: Vec<Permit> = (0..2 * RESERVED)
+            .map(|_| all.acquire(peer(1), now).0)
             .collect();
         assert_eq!(all.len(), 1 + RESERVED);
-        let cut = |place: &&Place| place.connection.closed() == Some(Close::Idle);
+        let cut = |permit: &&Permit| permit.connection.closed() == Some(Close::Idle);
         assert_eq!(reserved.iter().filter(cut).count(), RESERVED);
         assert!(cut(&&reserved[0]) && !cut(&&reserved[2 * RESERVED - 1]));
     }
 
     #[test]
-    fn an_idle_one_makes_room_and_the_one_that_asks_stays() {
+    fn an_idle_connection_makes_room_and_an_active_one_stays() {
         let (all, now) = (connections(3, 2), Instant::now());
-        let places = [1, 1, 2].map(|number| all.admit(peer(number), now).0);
+        let permits = [1, 1, 2].map(|number| all.acquire(peer(number), now).0);
         let now = now + Duration::from_secs(5);
-        places[1].connection.has_asked(now);
-        let (second, admission) = all.admit(peer(1), now);
-        assert_eq!(admission, Admission::Replaced);
-        assert_eq!(places[0].connection.closed(), Some(Close::Idle));
-        let (_third, admission) = all.admit(peer(3), now);
-        assert_eq!(admission, Admission::Replaced);
-        assert_eq!(places[2].connection.closed(), Some(Close::Idle));
-        for place in [&places[1], &second] {
-            assert_eq!(place.connection.closed(), None);
+        permits[1].connection.record_request(now);
+        let (second, kind) = all.acquire(peer(1), now);
+        assert_eq!(kind, PermitKind::Replaced);
+        assert_eq!(permits[0].connection.closed(), Some(Close::Idle));
+        let (_third, kind) = all.acquire(peer(3), now);
+        assert_eq!(kind, PermitKind::Replaced);
+        assert_eq!(permits[2].connection.closed(), Some(Close::Idle));
+        for permit in [&permits[1], &second] {
+            assert_eq!(permit.connection.closed(), None);
         }
     }
 }

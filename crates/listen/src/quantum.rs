@@ -1,69 +1,70 @@
-//! A connection's turn: how much it may do before the others have theirs.
+//! A connection's quantum: how much it may do before other connections are served.
 //!
-//! The scheduler polls tasks one after the other, so a task that stops after a bounded amount of
-//! work gives every other connection its turn. A turn begins whenever the connection's own task is
-//! polled. Within one, only so many bytes are read, and only so many bytes of requests are handed
-//! over to be decided on; what comes later waits in line for the next.
+//! This is round robin scheduling: the runtime polls tasks one after the other, so a task that
+//! stops after a bounded amount of work lets every other connection proceed. A quantum begins
+//! whenever the connection's own task is polled. Within it, only so many bytes are read, and only
+//! so many bytes of requests are decided on; further requests wait for the next quantum.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// What is left of a connection's turn.
+/// What is left of a connection's quantum.
 #[derive(Debug)]
-pub struct Turn {
+pub struct Quantum {
     bytes: usize,
     to_read: AtomicUsize,
     to_decide: AtomicUsize,
     task: OnceLock<Waker>,
-    has_line: AtomicBool,
+    has_waiting: AtomicBool,
     /// At most one for each stream.
-    line: Mutex<VecDeque<(Waker, usize)>>,
+    waiting: Mutex<VecDeque<(Waker, usize)>>,
 }
 
-// === impl Turn ===
+// === impl Quantum ===
 
-impl Turn {
-    pub(crate) fn new(bytes: usize) -> Turn {
-        Turn {
+impl Quantum {
+    pub(crate) fn new(bytes: usize) -> Quantum {
+        Quantum {
             bytes,
             to_read: AtomicUsize::new(bytes),
             to_decide: AtomicUsize::new(bytes),
             task: OnceLock::new(),
-            has_line: AtomicBool::new(false),
-            line: Mutex::default(),
+            has_waiting: AtomicBool::new(false),
+            waiting: Mutex::default(),
         }
     }
 
-    /// A new turn, for the task of the connection.
+    /// Begins a new quantum, in the task of the connection.
     pub(crate) fn begin(&self, cx: &Context<'_>) {
         self.task.get_or_init(|| cx.waker().clone());
         self.to_read.store(self.bytes, Ordering::Relaxed);
         self.to_decide.store(self.bytes, Ordering::Relaxed);
-        if self.has_line.load(Ordering::Acquire) {
-            self.call_up();
+        if self.has_waiting.load(Ordering::Acquire) {
+            self.wake_waiting();
         }
     }
 
-    /// Calls up those in line, as many as a turn has room for.
-    fn call_up(&self) {
-        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut called = 0;
-        while called < self.bytes
-            && let Some((waker, bytes)) = line.pop_front()
+    /// Wakes waiting requests, as many as fit a quantum.
+    fn wake_waiting(&self) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut woken = 0;
+        while woken < self.bytes
+            && let Some((waker, bytes)) = waiting.pop_front()
         {
-            called += bytes.max(1);
+            woken += bytes.max(1);
             waker.wake();
         }
-        self.has_line.store(!line.is_empty(), Ordering::Release);
-        // Those that are left need another turn, even if the peer sends nothing.
-        if !line.is_empty() {
+        self.has_waiting
+            .store(!waiting.is_empty(), Ordering::Release);
+        // The others need another quantum, even if the peer sends nothing.
+        if !waiting.is_empty() {
             self.wake_task();
         }
     }
 
-    /// Whether the turn has room for reading; otherwise the task is polled again after the others.
+    /// Ready if the quantum has bytes left to read; otherwise the task is polled again after others.
     pub(crate) fn poll_read(&self, cx: &Context<'_>) -> Poll<()> {
         if self.to_read.load(Ordering::Relaxed) > 0 {
             return Poll::Ready(());
@@ -72,20 +73,20 @@ impl Turn {
         Poll::Pending
     }
 
-    /// So many bytes were read.
-    pub(crate) fn has_read(&self, bytes: usize) {
+    /// Counts bytes that were read.
+    pub(crate) fn record_read(&self, bytes: usize) {
         take(&self.to_read, bytes);
     }
 
-    /// Waits for room for a request of so many bytes. The first of a turn always has it.
+    /// Waits until a request of so many bytes fits. The first one of a quantum always does.
     pub fn poll_decide(&self, bytes: usize, cx: &Context<'_>) -> Poll<()> {
         if take(&self.to_decide, bytes) {
             return Poll::Ready(());
         }
-        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
-        line.push_back((cx.waker().clone(), bytes));
-        self.has_line.store(true, Ordering::Release);
-        drop(line);
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.push_back((cx.waker().clone(), bytes));
+        self.has_waiting.store(true, Ordering::Release);
+        drop(waiting);
         self.wake_task();
         Poll::Pending
     }
@@ -130,40 +131,40 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_a_turn_waits_for_the_next() {
-        let turn = Turn::new(100);
+    fn what_does_not_fit_a_quantum_waits_for_the_next() {
+        let quantum = Quantum::new(100);
         let (task, stream) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
         let (task_waker, stream_waker) = (Arc::clone(&task).into(), Arc::clone(&stream).into());
         let of_task = Context::from_waker(&task_waker);
         let of_stream = Context::from_waker(&stream_waker);
-        turn.begin(&of_task);
-        assert!(turn.poll_decide(60, &of_stream).is_ready());
-        assert!(turn.poll_decide(60, &of_stream).is_ready());
+        quantum.begin(&of_task);
+        assert!(quantum.poll_decide(60, &of_stream).is_ready());
+        assert!(quantum.poll_decide(60, &of_stream).is_ready());
         for _ in 0..5 {
-            assert!(turn.poll_decide(60, &of_stream).is_pending());
+            assert!(quantum.poll_decide(60, &of_stream).is_pending());
         }
         assert_eq!((task.times(), stream.times()), (5, 0));
-        // Two of sixty are called up in each turn, and the task comes again for the rest.
-        turn.begin(&of_task);
+        // Each quantum wakes two requests of sixty bytes, and the task is polled again for the others.
+        quantum.begin(&of_task);
         assert_eq!((task.times(), stream.times()), (6, 2));
-        turn.begin(&of_task);
-        turn.begin(&of_task);
+        quantum.begin(&of_task);
+        quantum.begin(&of_task);
         assert_eq!((task.times(), stream.times()), (7, 5));
     }
 
     #[test]
-    fn reading_stops_at_the_end_of_a_turn_and_goes_on_in_the_next() {
-        let turn = Turn::new(100);
+    fn reading_stops_at_the_end_of_a_quantum_and_continues_in_the_next() {
+        let quantum = Quantum::new(100);
         let task = Arc::new(Woken::default());
         let waker = Arc::clone(&task).into();
         let cx = Context::from_waker(&waker);
-        turn.begin(&cx);
-        turn.has_read(99);
-        assert!(turn.poll_read(&cx).is_ready());
-        turn.has_read(8000);
-        assert!(turn.poll_read(&cx).is_pending());
+        quantum.begin(&cx);
+        quantum.record_read(99);
+        assert!(quantum.poll_read(&cx).is_ready());
+        quantum.record_read(8000);
+        assert!(quantum.poll_read(&cx).is_pending());
         assert_eq!(task.times(), 1);
-        turn.begin(&cx);
-        assert!(turn.poll_read(&cx).is_ready());
+        quantum.begin(&cx);
+        assert!(quantum.poll_read(&cx).is_ready());
     }
 }

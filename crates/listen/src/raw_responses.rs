@@ -1,23 +1,23 @@
-//! What a connection ends with that ends without a request that could be answered.
+//! Last bytes of a connection that ends without a request that could be answered.
 
 use std::error::Error;
 
-/// For a head that does not come in time.
+/// For a head that does not arrive in time.
 pub(crate) const LATE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n\
     content-type: text/plain\r\ncontent-length: 47\r\n\r\n\
     the request's head did not come in time: retry\n";
-/// For HTTP/1 where HTTP/2 is spoken.
+/// For HTTP/1 on a listener of HTTP/2.
 pub(crate) const NOT_HTTP2: &[u8] =
     b"HTTP/1.1 505 HTTP Version Not Supported\r\nconnection: close\r\n\
     content-type: text/plain\r\ncontent-length: 61\r\n\r\n\
     this port speaks gRPC over HTTP/2 without TLS, nothing else.\n";
-/// For HTTP/2 where HTTP/1 is spoken: empty SETTINGS, which every server begins with, and a GOAWAY
-/// of 51 bytes. No stream was looked at, and the reason is HTTP_1_1_REQUIRED.
+/// For HTTP/2 on a listener of HTTP/1: empty SETTINGS, which every server begins with, and a GOAWAY
+/// of 51 bytes. No stream was accepted, and the reason is HTTP_1_1_REQUIRED.
 pub(crate) const NOT_HTTP1: &[u8] = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00\
     \x00\x00\x33\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x0d\
     this port speaks HTTP/1.1; gRPC has another";
 
-/// What an HTTP/1 error is counted as that no route has seen; `None` for no mistake of the peer.
+/// The kind of an HTTP/1 error that no route has seen; `None` if the peer did nothing wrong.
 ///
 /// The library has answered most of them already, with 400, 414 or 431. These answers have no body:
 /// it writes them itself, and offers neither a hook for that nor a way to withhold them.
@@ -33,15 +33,15 @@ pub(crate) fn kind(error: &hyper::Error) -> Option<&'static str> {
     }
 }
 
-/// Whether the peer broke the rules, and did not just go away.
-pub(crate) fn is_the_protocol(error: &hyper::Error) -> bool {
+/// Whether the peer violated the protocol, and did not just close the connection.
+pub(crate) fn is_protocol_error(error: &hyper::Error) -> bool {
     let is_io = error
         .source()
         .is_some_and(|source| source.is::<std::io::Error>());
     !(is_io || error.is_closed() || error.is_timeout() || error.is_incomplete_message())
 }
 
-/// What the library says.
+/// The library's description.
 pub(crate) fn reason(error: &hyper::Error) -> String {
     let source = error.source();
     source.map_or_else(|| error.to_string(), ToString::to_string)

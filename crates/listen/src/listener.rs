@@ -1,7 +1,8 @@
-//! A door: a socket that listens, and its end.
+//! A listener: a socket that accepts connections, and its graceful shutdown.
 //!
-//! A door never stops accepting: `connections.rs` says who makes room when it is full. When it is
-//! time to stop, a door closes at once, and what is in flight has a bounded time to finish.
+//! A listener never stops accepting while it is full: `permits.rs` decides which connection makes
+//! room. On shutdown the socket closes at once, and requests in flight have a bounded time to
+//! finish.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,34 +12,34 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::warn;
 
+use crate::accept::Acceptor;
 use crate::budget::Budget;
-use crate::connections::{Bounds, Connections};
 use crate::handler::Handler;
 use crate::limits::Limits;
-use crate::phase::Stopping;
-use crate::reception::Reception;
+use crate::permits::{ConnectionLimits, Connections};
+use crate::shutdown::ShutdownSignal;
 
-/// What is spoken behind a door.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaks {
+pub enum Protocol {
     /// HTTP/1.0 and HTTP/1.1.
     Http1,
     /// HTTP/2 with prior knowledge, as gRPC has it.
     Http2,
 }
 
-/// An open door.
+/// An open listener.
 #[derive(Debug)]
-pub struct Door {
+pub struct Listener {
     name: &'static str,
     listener: TcpListener,
     address: SocketAddr,
-    speaks: Speaks,
+    protocol: Protocol,
 }
 
-// === impl Door ===
+// === impl Listener ===
 
-impl Door {
+impl Listener {
     /// Listens on `address`; port 0 is any free one.
     ///
     /// # Errors
@@ -47,15 +48,15 @@ impl Door {
     pub async fn open(
         name: &'static str,
         address: SocketAddr,
-        speaks: Speaks,
-    ) -> std::io::Result<Door> {
+        protocol: Protocol,
+    ) -> std::io::Result<Listener> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        Ok(Door {
+        Ok(Listener {
             name,
             listener,
             address,
-            speaks,
+            protocol,
         })
     }
 
@@ -64,9 +65,9 @@ impl Door {
         self.name
     }
 
-    /// What is spoken behind it.
-    pub const fn speaks(&self) -> Speaks {
-        self.speaks
+    /// Its protocol.
+    pub const fn protocol(&self) -> Protocol {
+        self.protocol
     }
 
     /// Where it listens.
@@ -74,30 +75,31 @@ impl Door {
         self.address
     }
 
-    /// Serves until it is time to stop, and then until nothing is in flight or
-    /// [`Limits::drain_timeout`] is over.
+    /// Serves until shutdown, and then until nothing is in flight or [`Limits::drain_timeout`] has
+    /// passed.
     pub async fn serve<H: Handler>(
         self,
         handler: H,
-        bounds: Bounds,
+        connection_limits: ConnectionLimits,
         limits: Limits,
         budget: Arc<Budget>,
-        stopping: Stopping,
+        shutdown: ShutdownSignal,
     ) {
-        let connections = Connections::new(bounds, limits.turn_bytes, Arc::clone(&budget));
+        let connections =
+            Connections::new(connection_limits, limits.turn_bytes, Arc::clone(&budget));
         let connections = Arc::new(connections);
-        let mut guests = JoinSet::new();
-        let reception = Reception::new(&self, handler, limits, budget, stopping);
-        reception
-            .accept(&self.listener, &connections, &mut guests)
+        let mut tasks = JoinSet::new();
+        let acceptor = Acceptor::new(&self, handler, limits, budget, shutdown);
+        acceptor
+            .accept(&self.listener, &connections, &mut tasks)
             .await;
         drop(self.listener);
         for connection in connections.all() {
             connection.drain();
         }
-        let all_gone = async { while guests.join_next().await.is_some() {} };
-        if timeout(limits.drain_timeout, all_gone).await.is_err() {
-            let open = guests.len();
+        let drained = async { while tasks.join_next().await.is_some() {} };
+        if timeout(limits.drain_timeout, drained).await.is_err() {
+            let open = tasks.len();
             warn!(
                 door = self.name,
                 open, "connections cut off at the end of the drain"
