@@ -16,12 +16,13 @@ use tollgate_http::Problem;
 use tollgate_listen::ShutdownSignal;
 use tollgate_rules::RuleView;
 
+use crate::config::ListenerKind;
 use crate::http::{healthz, readiness, with_fallback_routes};
 use crate::metrics::Metrics;
 use crate::reply;
 
 /// The name of this listener in the settings and in metrics.
-pub(crate) const NAME: &str = "admin";
+pub(crate) const NAME: &str = ListenerKind::Admin.name();
 
 /// The media type of the text form of OpenMetrics.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

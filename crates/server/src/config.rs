@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use tollgate_core::Sharing;
@@ -10,10 +9,12 @@ use tollgate_listen::Limits;
 use tollgate_rules::{Diagnostic, ReadError, Settings, Source, read_paths, settings};
 
 mod limits;
+mod listen;
 mod secret;
 mod store;
 mod url;
 
+pub use listen::{Listen, ListenerKind};
 pub use store::{OtherStore, Place, STORES_MAX};
 
 /// The smallest store.
@@ -30,8 +31,8 @@ pub struct Config {
     pub rules: Vec<PathBuf>,
     /// `merge_domains`: several documents may add to one domain. `false`.
     pub merge_domains: bool,
-    /// `listen`.
-    pub listen: Listen,
+    /// `listen`. All kinds, at their default addresses.
+    pub listen: Vec<Listen>,
     /// `memory`.
     pub memory: Memory,
     /// `store`: of every domain that no other store serves. In memory.
@@ -49,17 +50,6 @@ pub struct Config {
     pub allow_refund: bool,
     /// `dynamic_metadata`: Envoy is told what was asked and the rules' `metadata`. `false`.
     pub dynamic_metadata: bool,
-}
-
-/// Where the doors are; `None` for one that stays closed, `null` in a file. Port 0 is any free one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listen {
-    /// `grpc`: Envoy's rate limit service. `127.0.0.1:8081`.
-    pub grpc: Option<SocketAddr>,
-    /// `http`: `/json` and `/v1/check`. `127.0.0.1:8080`.
-    pub http: Option<SocketAddr>,
-    /// `admin`: metrics and rules; nobody is asked for a password. `127.0.0.1:6070`.
-    pub admin: Option<SocketAddr>,
 }
 
 /// How large the store in memory is. Without either, a million keys.
@@ -123,7 +113,7 @@ impl Config {
             file: None,
             rules,
             merge_domains: false,
-            listen: Listen::default(),
+            listen: Listen::defaults(),
             memory: Memory::default(),
             store: Place::default(),
             sharing: Sharing::default(),
@@ -203,7 +193,7 @@ impl Config {
             file: None,
             rules: rules.iter().map(|path| directory.join(path)).collect(),
             merge_domains: top.flag("merge_domains", false),
-            listen: top.map("listen", Listen::take),
+            listen: top.map("listen", Listen::take_all),
             memory: top.map("memory", Memory::take),
             store,
             sharing,
@@ -213,51 +203,6 @@ impl Config {
             allow_refund: top.flag("allow_refund", false),
             dynamic_metadata: top.flag("dynamic_metadata", false),
         }
-    }
-}
-
-// === impl Listen ===
-
-impl Default for Listen {
-    fn default() -> Listen {
-        let at = |port| Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-        Listen {
-            grpc: at(8081),
-            http: at(8080),
-            admin: at(6070),
-        }
-    }
-}
-
-impl Listen {
-    /// How many listeners there are that decide.
-    pub(crate) fn deciding(&self) -> usize {
-        usize::from(self.grpc.is_some()) + usize::from(self.http.is_some())
-    }
-
-    fn take(map: &Settings<'_>) -> Listen {
-        let default = Listen::default();
-        let at = |key, default: Option<SocketAddr>| {
-            let address = map.parse(key, "127.0.0.1:8080", |text| {
-                text.parse()
-                    .map_err(|_| "is no address and port".to_owned())
-            });
-            match address {
-                Some(address) => Some(address),
-                None if map.is_off(key) => None,
-                None => default,
-            }
-        };
-        let listen = Listen {
-            grpc: at("grpc", default.grpc),
-            http: at("http", default.http),
-            admin: at("admin", default.admin),
-        };
-        if listen.grpc.is_none() && listen.http.is_none() {
-            let message = "both `grpc` and `http` are off: nobody could ask".to_owned();
-            map.report_error("grpc", message, "give one of them an address");
-        }
-        listen
     }
 }
 

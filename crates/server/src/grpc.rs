@@ -17,12 +17,13 @@ use tonic::{Code, Request, Response, Status};
 use tonic_health::ServingStatus;
 use tonic_health::server::{HealthReporter, health_reporter};
 
+use crate::config::ListenerKind;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::reply::store_unavailable;
 
 /// The name of this listener in the settings and in metrics.
-pub(crate) const NAME: &str = "grpc";
+pub(crate) const NAME: &str = ListenerKind::Grpc.name();
 /// The call that decides.
 pub(crate) const DECIDE_PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 /// The largest message to health and reflection, which holds a name: its buffer is allocated as

@@ -14,12 +14,13 @@ use tollgate_engine::{Decided, Engine};
 use tollgate_listen::ShutdownSignal;
 
 use crate::check::{Check, verdict};
+use crate::config::ListenerKind;
 use crate::metrics::{ListenerName, Metrics};
 use crate::options::Options;
 use crate::reply::{Failure, body, problem, reply};
 
 /// The name of this listener in the settings and in metrics.
-pub(crate) const NAME: &str = "http";
+pub(crate) const NAME: &str = ListenerKind::Http.name();
 
 const OPENAPI: &str = include_str!("openapi.json");
 

@@ -1,14 +1,14 @@
 //! Tollgate's service: gRPC, HTTP, admin and metrics.
 //!
-//! [`serve`] is `tollgate serve`: it reads a [`Config`], opens the doors that it names, and runs
-//! until it is told to stop. [`start`] does the same and hands over a [`Running`], for tests and
-//! for programs with their own `main`.
+//! [`serve`] is `tollgate serve`: it opens the listeners that a [`Config`] names, and runs until a
+//! signal ends it. [`start`] does the same and returns a [`Running`], for tests and for programs
+//! with their own `main`.
 //!
 //! * gRPC: Envoy's rate limit service, health and reflection.
 //! * HTTP: `/json` as Envoy's service has it, `/v1/check`, health, and `/openapi.json`.
 //! * admin: `/metrics`, `/v1/rules` and `/healthz`.
 //!
-//! Knows nothing about YAML, and of HTTP only sockets and routes.
+//! Knows nothing about YAML, and nothing about sockets: those are `tollgate-listen`'s.
 
 mod config;
 
@@ -45,10 +45,13 @@ mod admin;
 
 mod reload;
 
+mod listener;
+
 mod server;
 
 pub use config::{
-    Config, ConfigError, Listen, Log, LogFormat, LogLevel, Memory, OtherStore, Place, STORES_MAX,
+    Config, ConfigError, Listen, ListenerKind, Log, LogFormat, LogLevel, Memory, OtherStore, Place,
+    STORES_MAX,
 };
 pub use log::{init as init_log, log_start_error};
 pub use reclaim::fit_address_space;

@@ -42,11 +42,16 @@ fn everything_can_be_said() {
         file: None,
         rules: vec![PathBuf::from("/etc/tollgate/r")],
         merge_domains: true,
-        listen: Listen {
-            grpc: None,
-            http: Some("[::1]:80".parse().unwrap()),
-            admin: Some("0.0.0.0:0".parse().unwrap()),
-        },
+        listen: vec![
+            Listen {
+                kind: ListenerKind::Http,
+                address: "[::1]:80".parse().unwrap(),
+            },
+            Listen {
+                kind: ListenerKind::Admin,
+                address: "0.0.0.0:0".parse().unwrap(),
+            },
+        ],
         memory: Memory {
             max_keys: Some(5000),
             max_bytes: Some(2 << 30),
@@ -111,7 +116,7 @@ fn mistakes_name_their_place_and_the_remedy() {
         ),
         (
             "rules: r\nlisten: {http: null, grpc: null}\n",
-            "nobody could ask",
+            "no request could arrive",
         ),
         (
             "rules: r\nmemory: {max_keys: 0}\n",

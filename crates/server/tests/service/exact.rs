@@ -3,6 +3,7 @@
 use crate::crowd::Crowd;
 use crate::house::House;
 use crate::http_client;
+use tollgate_server::ListenerKind;
 
 const CROWD: Crowd = Crowd {
     clients: 64,
@@ -92,11 +93,34 @@ async fn two_limits_are_charged_both_or_not_at_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn both_doors_at_once_share_one_limit() {
+async fn both_listeners_at_once_share_one_limit() {
     let house = House::on(&rules("token_bucket", 1)).await;
     let (grpc, http) = tokio::join!(
         CROWD.admitted_by_grpc(&house, ONE),
         CROWD.admitted_by_http(&house, "/json", ONE)
     );
     assert_eq!(grpc + http, COUNT);
+}
+
+#[tokio::test]
+async fn several_listeners_of_a_kind_share_one_limit() {
+    let rules = "domain: d\ndescriptors: [{key: user, rate_limit: 2/day}]\n";
+    let house = House::with(rules, |config| {
+        config
+            .listen
+            .retain(|listen| listen.kind == ListenerKind::Http);
+        config.listen.push(config.listen[0]);
+    });
+    let house = house.await;
+    let addresses: Vec<_> = house.running.addresses().collect();
+    assert_eq!(addresses.len(), 2);
+    let mut statuses = Vec::new();
+    for (kind, address) in addresses.iter().chain(&addresses) {
+        assert_eq!(*kind, ListenerKind::Http);
+        let mut client = http_client::Client::to(*address).await;
+        statuses.push(client.post("/json", ONE).await.status);
+    }
+    assert_eq!(statuses, [200, 200, 429, 429]);
+    // No listener of another kind was opened.
+    assert_eq!(house.running.address(ListenerKind::Grpc), None);
 }

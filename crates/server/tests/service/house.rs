@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tollgate_core::{Moment, Span};
 use tollgate_memory::ManualClock;
-use tollgate_server::{Config, Running, ServeError, start};
+use tollgate_server::{Config, ListenerKind, Running, ServeError, start};
 
 /// A running service, its rules, and its time.
 pub(crate) struct House {
@@ -40,10 +40,9 @@ impl House {
         change: impl FnOnce(&mut Config),
     ) -> Result<House, ServeError> {
         let mut config = Config::new(vec![path]);
-        let free = Some("127.0.0.1:0".parse().unwrap());
-        config.listen.grpc = free;
-        config.listen.http = free;
-        config.listen.admin = free;
+        for listen in &mut config.listen {
+            listen.address = "127.0.0.1:0".parse().unwrap();
+        }
         config.memory.max_keys = Some(10_000);
         change(&mut config);
         // Noon of some day, so that neither a window's end nor a bucket's refill is near.
@@ -58,15 +57,15 @@ impl House {
     }
 
     pub(crate) fn http(&self) -> SocketAddr {
-        self.running.http().unwrap()
+        self.running.address(ListenerKind::Http).unwrap()
     }
 
     pub(crate) fn grpc(&self) -> SocketAddr {
-        self.running.grpc().unwrap()
+        self.running.address(ListenerKind::Grpc).unwrap()
     }
 
     pub(crate) fn admin(&self) -> SocketAddr {
-        self.running.admin().unwrap()
+        self.running.address(ListenerKind::Admin).unwrap()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

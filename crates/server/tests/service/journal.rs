@@ -143,7 +143,12 @@ async fn secrets_are_in_no_log_no_metric_and_no_answer() {
     let config = Config::read(&path("tollgate.yaml")).unwrap();
     let clock = tollgate_memory::SystemClock::new();
     let running = tollgate_server::start(&config, clock).await.unwrap();
-    let mut http = Client::to(running.http().unwrap()).await;
+    let mut http = Client::to(
+        running
+            .address(tollgate_server::ListenerKind::Http)
+            .unwrap(),
+    )
+    .await;
     let mut seen = format!("{config:?} {running:?}");
     for status in [200, 200, 200, 200, 200, 429] {
         let reply = http.post("/v1/check", GOOD).await;
@@ -151,7 +156,12 @@ async fn secrets_are_in_no_log_no_metric_and_no_answer() {
         seen.push_str(&reply.body);
     }
     journal.until("Redis is there").await;
-    let mut admin = Client::to(running.admin().unwrap()).await;
+    let mut admin = Client::to(
+        running
+            .address(tollgate_server::ListenerKind::Admin)
+            .unwrap(),
+    )
+    .await;
     for path in ["/metrics", "/v1/rules"] {
         seen.push_str(&admin.get(path).await.body);
     }

@@ -1,0 +1,115 @@
+//! `listen`: the service's listeners and their addresses.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use tollgate_listen::{ConnectionLimits, Limits, Protocol};
+use tollgate_rules::Settings;
+
+/// One listener of the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// What it serves.
+    pub kind: ListenerKind,
+    /// Where; port 0 is any free one.
+    pub address: SocketAddr,
+}
+
+/// What a listener serves.
+///
+/// A new kind of listener needs a variant here, and its routes in `server/src/listener.rs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListenerKind {
+    /// `grpc`: Envoy's rate limit service. `127.0.0.1:8081`.
+    Grpc,
+    /// `http`: `/json` and `/v1/check`. `127.0.0.1:8080`.
+    Http,
+    /// `admin`: metrics and rules, without authentication. `127.0.0.1:6070`.
+    Admin,
+}
+
+// === impl Listen ===
+
+impl Listen {
+    /// Every kind of listener, at its default address.
+    pub fn defaults() -> Vec<Listen> {
+        let default = |kind: ListenerKind| Listen {
+            kind,
+            address: kind.default_address(),
+        };
+        ListenerKind::ALL.map(default).to_vec()
+    }
+
+    /// Reads the map: a kind that it does not name has its default address, and `null` turns one
+    /// off.
+    pub(super) fn take_all(map: &Settings<'_>) -> Vec<Listen> {
+        let listen = ListenerKind::ALL.into_iter().filter_map(|kind| {
+            let key = kind.name();
+            let address = map.parse(key, "127.0.0.1:8080", |text| {
+                text.parse()
+                    .map_err(|_| "is no address and port".to_owned())
+            });
+            match address {
+                Some(address) => Some(Listen { kind, address }),
+                None if map.is_off(key) => None,
+                None => Some(Listen {
+                    kind,
+                    address: kind.default_address(),
+                }),
+            }
+        });
+        let listen: Vec<Listen> = listen.collect();
+        if !listen.iter().any(|listen| listen.kind.decides()) {
+            let message = "both `grpc` and `http` are off: no request could arrive".to_owned();
+            map.report_error("grpc", message, "give one of them an address");
+        }
+        listen
+    }
+}
+
+// === impl ListenerKind ===
+
+impl ListenerKind {
+    /// Every kind, in the order in which listeners are opened.
+    pub const ALL: [ListenerKind; 3] =
+        [ListenerKind::Grpc, ListenerKind::Http, ListenerKind::Admin];
+
+    /// Its name in the settings, in logs and in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ListenerKind::Grpc => "grpc",
+            ListenerKind::Http => "http",
+            ListenerKind::Admin => "admin",
+        }
+    }
+
+    /// Whether requests are decided there.
+    pub const fn decides(self) -> bool {
+        match self {
+            ListenerKind::Grpc | ListenerKind::Http => true,
+            ListenerKind::Admin => false,
+        }
+    }
+
+    pub(crate) const fn protocol(self) -> Protocol {
+        match self {
+            ListenerKind::Grpc => Protocol::Http2,
+            ListenerKind::Http | ListenerKind::Admin => Protocol::Http1,
+        }
+    }
+
+    pub(crate) const fn connection_limits(self, limits: &Limits) -> ConnectionLimits {
+        match self.decides() {
+            true => ConnectionLimits::deciding(limits),
+            false => ConnectionLimits::admin(limits),
+        }
+    }
+
+    fn default_address(self) -> SocketAddr {
+        let port = match self {
+            ListenerKind::Grpc => 8081,
+            ListenerKind::Http => 8080,
+            ListenerKind::Admin => 6070,
+        };
+        SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+    }
+}

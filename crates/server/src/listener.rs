@@ -1,0 +1,133 @@
+//! The service's listeners: opened first, then served, each with the routes of its kind.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use tokio::task::JoinSet;
+use tollgate_engine::Engine;
+use tollgate_listen::{Budget, Limits, Listener, ShutdownSignal};
+use tracing::info;
+
+use crate::config::{Listen, ListenerKind};
+use crate::exchange::ExchangeHandler;
+use crate::metrics::Metrics;
+use crate::options::Options;
+use crate::server::ServeError;
+use crate::{admin, grpc, http};
+
+/// Listeners that accept connections and do not serve them yet.
+pub(crate) struct Opened(Vec<(ListenerKind, Listener)>);
+
+/// What all listeners share.
+pub(crate) struct Context {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) options: Options,
+    pub(crate) limits: Limits,
+    pub(crate) shutdown: ShutdownSignal,
+}
+
+/// Listeners that serve.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    addresses: Vec<(ListenerKind, SocketAddr)>,
+    /// What answers gRPC's health checks, for each listener that has them.
+    health: Vec<grpc::Health>,
+    tasks: JoinSet<()>,
+}
+
+// === impl Opened ===
+
+impl Opened {
+    /// Opens every listener, so that an address that is taken is an error before any is served.
+    pub(crate) async fn open(listen: &[Listen]) -> Result<Opened, ServeError> {
+        let mut opened = Vec::with_capacity(listen.len());
+        for Listen { kind, address } in listen.iter().copied() {
+            let listener = kind.name();
+            let open = Listener::open(listener, address, kind.protocol());
+            let open = open.await.map_err(|source| ServeError::Listen {
+                listener,
+                address,
+                source,
+            })?;
+            info!(door = listener, address = %open.address(), "listening");
+            opened.push((kind, open));
+        }
+        Ok(Opened(opened))
+    }
+
+    /// Serves every listener until shutdown.
+    pub(crate) async fn serve(self, context: &Context) -> Serving {
+        let mut serving = Serving {
+            addresses: Vec::new(),
+            health: Vec::new(),
+            tasks: JoinSet::new(),
+        };
+        for (kind, listener) in self.0 {
+            let router = serving.routes(kind, context).await;
+            serving.addresses.push((kind, listener.address()));
+            let Context {
+                metrics,
+                limits,
+                shutdown,
+                ..
+            } = context;
+            let handler = ExchangeHandler::new(&listener, router, limits, metrics, shutdown);
+            let budget = Arc::clone(&context.budget);
+            serving.tasks.spawn(listener.serve(
+                handler,
+                kind.connection_limits(limits),
+                *limits,
+                budget,
+                shutdown.clone(),
+            ));
+        }
+        serving
+    }
+}
+
+// === impl Serving ===
+
+impl Serving {
+    /// What each listener serves, and where.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (ListenerKind, SocketAddr)> {
+        self.addresses.iter().copied()
+    }
+
+    /// Answers gRPC's health checks with "not serving" from now on.
+    pub(crate) async fn fail_health_checks(&self) {
+        for health in &self.health {
+            health.not_serving().await;
+        }
+    }
+
+    /// Waits until all listeners have closed and drained their connections.
+    pub(crate) async fn drained(&mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+
+    /// The routes of a kind of listener.
+    async fn routes(&mut self, kind: ListenerKind, context: &Context) -> Router {
+        let (engine, metrics) = (Arc::clone(&context.engine), Arc::clone(&context.metrics));
+        let (limits, shutdown) = (&context.limits, context.shutdown.clone());
+        match kind {
+            ListenerKind::Grpc => {
+                let routes = grpc::routes(engine, metrics, context.options, limits).await;
+                let (router, health) = routes;
+                self.health.push(health);
+                router
+            }
+            ListenerKind::Http => http::routes(http::AppState {
+                engine,
+                metrics,
+                options: context.options,
+                shutdown,
+                body_timeout: limits.body_timeout,
+                body_bytes: limits.body_bytes,
+            }),
+            ListenerKind::Admin => admin::routes(engine, metrics, shutdown),
+        }
+    }
+}
