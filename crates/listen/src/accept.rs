@@ -152,7 +152,7 @@ impl<H: Handler> Acceptor<H> {
                 Err(error) if is_aborted_by_peer(&error) => {}
                 Err(error) => {
                     if let Some(withheld) = self.warnings.cannot_accept.allow() {
-                        warn!(door = self.name, %error, withheld, "cannot accept a connection");
+                        warn!(listener = self.name, %error, withheld, "cannot accept a connection");
                     }
                     sleep(ACCEPT_PAUSE).await;
                 }
@@ -197,7 +197,7 @@ impl<H: Handler> Acceptor<H> {
         if let Some(withheld) = self.warnings.full.allow() {
             let peer = peer.ip();
             warn!(
-                door = self.name,
+                listener = self.name,
                 %peer,
                 withheld,
                 "`limits.connections` or `connections_per_address` is reached: {what}"
@@ -227,7 +227,7 @@ impl<H: Handler> Acceptor<H> {
             && let Some(withheld) = self.warnings.closed.allow()
         {
             let peer = connection.peer();
-            warn!(door = self.name, %peer, withheld, "connection closed: {close}");
+            warn!(listener = self.name, %peer, withheld, "connection closed: {close}");
         }
     }
 
@@ -311,8 +311,8 @@ impl<H: Handler> Acceptor<H> {
             self.handler.closed("protocol");
             if let Some(withheld) = self.warnings.broken.allow() {
                 let (peer, reason) = (known.peer(), reason(&error));
-                let door = self.name;
-                warn!(door, %peer, withheld, reason, "connection closed: HTTP/2 broken");
+                let listener = self.name;
+                warn!(listener, %peer, withheld, reason, "connection closed: HTTP/2 broken");
             }
         }
     }

@@ -101,7 +101,7 @@ impl Listener {
         if timeout(limits.drain_timeout, drained).await.is_err() {
             let open = tasks.len();
             warn!(
-                door = self.name,
+                listener = self.name,
                 open, "connections cut off at the end of the drain"
             );
         }

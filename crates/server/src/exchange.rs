@@ -50,7 +50,7 @@ const HEALTH_PATHS: [&str; 3] = ["/healthz", "/readyz", "/grpc.health.v1.Health/
 #[derive(Clone)]
 pub(crate) struct ExchangeHandler {
     protocol: Protocol,
-    door: ListenerName,
+    listener: ListenerName,
     router: TowerToHyperService<Router>,
     metrics: Arc<Metrics>,
     shutdown: ShutdownSignal,
@@ -74,15 +74,15 @@ type ResponseFuture =
 
 impl ExchangeHandler {
     pub(crate) fn new(
-        door: &Listener,
+        listener: &Listener,
         router: Router,
         limits: &Limits,
         metrics: &Arc<Metrics>,
         shutdown: &ShutdownSignal,
     ) -> ExchangeHandler {
         ExchangeHandler {
-            protocol: door.protocol(),
-            door: door.name(),
+            protocol: listener.protocol(),
+            listener: listener.name(),
             router: TowerToHyperService::new(router),
             metrics: Arc::clone(metrics),
             shutdown: shutdown.clone(),
@@ -104,19 +104,19 @@ impl Handler for ExchangeHandler {
     }
 
     fn opened(&self) {
-        self.metrics.connections(self.door).inc();
+        self.metrics.connections(self.listener).inc();
     }
 
     fn ended(&self) {
-        self.metrics.connections(self.door).dec();
+        self.metrics.connections(self.listener).dec();
     }
 
     fn closed(&self, reason: &'static str) {
-        self.metrics.closed(self.door, reason);
+        self.metrics.closed(self.listener, reason);
     }
 
     fn failed(&self, kind: &'static str) {
-        self.metrics.failed(self.door, kind);
+        self.metrics.failed(self.listener, kind);
     }
 }
 
@@ -171,7 +171,7 @@ impl Exchange {
     /// The response to a connection with a reserved permit, unless it is a health check.
     fn overloaded(&self) -> Response<Body> {
         let detail = "the service has no free connection; use fewer, or retry in a second";
-        self.all.metrics.failed(self.all.door, "overloaded");
+        self.all.metrics.failed(self.all.listener, "overloaded");
         match self.all.protocol {
             Protocol::Http1 => {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
@@ -184,7 +184,7 @@ impl Exchange {
 
     /// The response to a request whose head is rejected.
     fn reject(&self, rejection: &Rejection) -> Response<ResponseBody> {
-        self.all.metrics.failed(self.all.door, rejection.kind());
+        self.all.metrics.failed(self.all.listener, rejection.kind());
         self.finish(rejection.response(), false)
     }
 
@@ -204,7 +204,7 @@ impl Exchange {
         };
         let status = match message {
             Ok(Ok(message)) if !self.is_too_large(&message) && !is_one_message(&message) => {
-                self.all.metrics.failed(self.all.door, "bad_request");
+                self.all.metrics.failed(self.all.listener, "bad_request");
                 Status::unimplemented("this method takes exactly one message")
             }
             Ok(Ok(message)) => {
@@ -213,12 +213,12 @@ impl Exchange {
                 return response;
             }
             Ok(Err(error)) if is_no_room(&*error) => {
-                self.all.metrics.failed(self.all.door, "no_room");
+                self.all.metrics.failed(self.all.listener, "no_room");
                 no_room()
             }
             Ok(Err(error)) => Status::cancelled(format!("the message broke off: {error}")),
             Err(_) => {
-                self.all.metrics.failed(self.all.door, "timeout");
+                self.all.metrics.failed(self.all.listener, "timeout");
                 late(self.all.body_timeout)
             }
         };

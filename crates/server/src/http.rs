@@ -52,7 +52,7 @@ pub(crate) fn routes(state: AppState) -> Router {
 /// Adds the responses to paths and methods that a listener does not have.
 pub(crate) fn with_fallback_routes(
     routes: Router,
-    door: ListenerName,
+    listener: ListenerName,
     metrics: Arc<Metrics>,
 ) -> Router {
     let missing = Arc::clone(&metrics);
@@ -63,7 +63,7 @@ pub(crate) fn with_fallback_routes(
                 uri.path()
             );
             let failure = Failure::new("not_found", StatusCode::NOT_FOUND, detail);
-            std::future::ready(failed(&missing, door, &failure))
+            std::future::ready(failed(&missing, listener, &failure))
         })
         .method_not_allowed_fallback(move |method: Method, uri: Uri| {
             let detail = format!(
@@ -72,12 +72,12 @@ pub(crate) fn with_fallback_routes(
             );
             let status = StatusCode::METHOD_NOT_ALLOWED;
             let failure = Failure::new("method_not_allowed", status, detail);
-            std::future::ready(failed(&metrics, door, &failure))
+            std::future::ready(failed(&metrics, listener, &failure))
         })
 }
 
-fn failed(metrics: &Metrics, door: ListenerName, failure: &Failure) -> Response {
-    metrics.failed(door, failure.kind);
+fn failed(metrics: &Metrics, listener: ListenerName, failure: &Failure) -> Response {
+    metrics.failed(listener, failure.kind);
     problem(&failure.problem)
 }
 

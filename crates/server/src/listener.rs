@@ -52,7 +52,7 @@ impl Opened {
                 address,
                 source,
             })?;
-            info!(door = listener, address = %open.address(), "listening");
+            info!(listener, address = %open.address(), "listening");
             opened.push((kind, open));
         }
         Ok(Opened(opened))

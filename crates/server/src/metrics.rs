@@ -36,7 +36,7 @@ pub(crate) struct Metrics {
     closed: Family<ClosedLabel, Counter>,
 }
 
-/// A door, by its name in the configuration.
+/// A listener, by its name in the settings.
 pub(crate) type ListenerName = &'static str;
 
 type ListenerLabel = [(&'static str, ListenerName); 1];
@@ -65,7 +65,7 @@ impl Metrics {
         );
         registry.register(
             "request_errors",
-            "Requests that got an error in place of an answer, by door and kind",
+            "Requests that got an error in place of an answer, by listener and kind",
             metrics.errors.clone(),
         );
         registry.register(
@@ -80,7 +80,7 @@ impl Metrics {
         );
         registry.register(
             "connections_closed",
-            "Connections that the service closed, by door and reason",
+            "Connections that the service closed, by listener and reason",
             metrics.closed.clone(),
         );
         registry.register_collector(Box::new(reloads::Scrape(Arc::clone(engine))));
@@ -112,29 +112,29 @@ impl Metrics {
     }
 
     /// Counts the time of one decision.
-    pub(crate) fn decided(&self, door: ListenerName, took: Duration) {
-        let histogram = self.latency.get_or_create(&[("door", door)]);
+    pub(crate) fn decided(&self, listener: ListenerName, took: Duration) {
+        let histogram = self.latency.get_or_create(&[("listener", listener)]);
         histogram.observe(took.as_secs_f64());
     }
 
     /// Counts a request that got an error.
-    pub(crate) fn failed(&self, door: ListenerName, kind: &'static str) {
-        let labels = [("door", door), ("kind", kind)];
+    pub(crate) fn failed(&self, listener: ListenerName, kind: &'static str) {
+        let labels = [("listener", listener), ("kind", kind)];
         self.errors.get_or_create(&labels).inc();
     }
 
     /// Counts the descriptors of a request that are not decided on; the log says it once.
-    pub(crate) fn left_out(&self, door: ListenerName, message: &RateLimitRequest) {
+    pub(crate) fn left_out(&self, listener: ListenerName, message: &RateLimitRequest) {
         static SAID: Once = Once::new();
         let count = tollgate_rls::left_out(message);
         if count == 0 {
             return;
         }
-        let left_out = self.left_out.get_or_create(&[("door", door)]);
+        let left_out = self.left_out.get_or_create(&[("listener", listener)]);
         left_out.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
         SAID.call_once(|| {
             warn!(
-                door,
+                listener,
                 count,
                 "a request has more than {DESCRIPTORS_MAX} descriptors; only the first are \
                  decided on. See tollgate_descriptors_left_out_total"
@@ -142,14 +142,16 @@ impl Metrics {
         });
     }
 
-    /// The gauge of a door's open connections.
-    pub(crate) fn connections(&self, door: ListenerName) -> Gauge {
-        self.connections.get_or_create(&[("door", door)]).clone()
+    /// The gauge of a listener's open connections.
+    pub(crate) fn connections(&self, listener: ListenerName) -> Gauge {
+        self.connections
+            .get_or_create(&[("listener", listener)])
+            .clone()
     }
 
     /// Counts a connection that the service closed.
-    pub(crate) fn closed(&self, door: ListenerName, reason: &'static str) {
-        let labels = [("door", door), ("reason", reason)];
+    pub(crate) fn closed(&self, listener: ListenerName, reason: &'static str) {
+        let labels = [("listener", listener), ("reason", reason)];
         self.closed.get_or_create(&labels).inc();
     }
 }

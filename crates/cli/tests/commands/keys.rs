@@ -36,9 +36,9 @@ fn at(redis: &Redis) -> TempDir {
 
 fn serving(directory: &Path) -> (Service, String) {
     let mut service = Service::start(directory);
-    let listening = service.logged(|line| line["door"] == "http");
+    let listening = service.logged(|line| line["listener"] == "http");
     let address = listening["address"].as_str().unwrap().to_owned();
-    service.logged(|line| line["door"] == "admin");
+    service.logged(|line| line["listener"] == "admin");
     (service, address)
 }
 

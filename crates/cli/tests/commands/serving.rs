@@ -6,9 +6,9 @@ use crate::house::{RULES, SETTINGS, Service, ask, directory, run};
 fn serve_answers_reloads_and_ends_with_0() {
     let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", SETTINGS)]);
     let mut service = Service::start(directory.path());
-    let listening = service.logged(|line| line["door"] == "http");
+    let listening = service.logged(|line| line["listener"] == "http");
     let address = listening["address"].as_str().unwrap().to_owned();
-    service.logged(|line| line["door"] == "admin");
+    service.logged(|line| line["listener"] == "admin");
     assert!(ask(&address).starts_with("HTTP/1.1 200"));
     assert!(ask(&address).starts_with("HTTP/1.1 429"));
     service.signal("-HUP");
@@ -103,7 +103,7 @@ fn a_second_signal_stops_at_once() {
     let settings = format!("{SETTINGS}limits: {{stop_delay: 1h}}\n");
     let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", &settings)]);
     let mut service = Service::start(directory.path());
-    service.logged(|line| line["door"] == "admin");
+    service.logged(|line| line["listener"] == "admin");
     service.signal("-TERM");
     service.logged(|line| line["message"] == "stopping; another signal stops at once");
     service.signal("-INT");

@@ -1,4 +1,4 @@
-//! A service as a process, and a client of its door.
+//! A service as a process, and a client of its listener.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};

@@ -47,7 +47,7 @@ async fn a_full_listener_tells_about_health_and_nothing_else() {
     assert!(reply.problem(503).contains("no free connection"));
     // Whoever was there first goes on, and the operator can look.
     assert_eq!(kept.post("/json", GOOD).await.status, 200);
-    let line = r#"tollgate_request_errors_total{door="http",kind="overloaded"} 1"#;
+    let line = r#"tollgate_request_errors_total{listener="http",kind="overloaded"} 1"#;
     assert!(metric(&house, line).await);
 }
 
@@ -199,7 +199,7 @@ async fn answers_that_nobody_makes_room_for_are_not_kept_for_ever() {
     );
     let answers = kinds.iter().filter(|kind| **kind == HEADERS).count();
     assert_eq!(answers, 100, "every question was answered");
-    let line = r#"tollgate_connections_closed_total{door="grpc",reason="unread_answers"} 1"#;
+    let line = r#"tollgate_connections_closed_total{listener="grpc",reason="unread_answers"} 1"#;
     assert!(metric(&house, line).await);
     reader.write_all(&question(3)).await.unwrap();
 }
@@ -218,7 +218,7 @@ async fn floods_are_cut_off() {
         let end = timeout(PATIENCE, answer_until_the_end(&mut stream)).await;
         assert!(end.is_ok(), "{kind} {flags}");
     }
-    let line = r#"tollgate_connections_closed_total{door="grpc",reason="flood"} 3"#;
+    let line = r#"tollgate_connections_closed_total{listener="grpc",reason="flood"} 3"#;
     assert!(metric(&house, line).await);
     grpc_client::Client::to(house.grpc())
         .await

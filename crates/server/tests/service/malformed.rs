@@ -14,7 +14,7 @@ use crate::http_client::Client;
 const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 1000/day}]\n";
 const GOOD: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}"#;
 
-/// The service still answers at both doors.
+/// The service still answers at both listeners.
 async fn goes_on(house: &House) {
     let mut client = Client::to(house.http()).await;
     assert_eq!(client.post("/json", GOOD).await.status, 200);
@@ -157,7 +157,7 @@ async fn sizes_that_a_client_chooses_are_limited_like_any_others() {
     }
     let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
     assert!(
-        metrics.contains("descriptors_left_out_total{door=\"grpc\"} 146"),
+        metrics.contains("descriptors_left_out_total{listener=\"grpc\"} 146"),
         "{metrics}"
     );
 }
@@ -313,7 +313,7 @@ async fn slow_senders_lose_their_place() {
     let mut halting = Client::to(house.grpc()).await;
     halting.send(b"PRI * HT").await;
     assert!(halting.is_closed().await);
-    // With two places at each door, four slow ones would have taken them all.
+    // With two places at each listener, four slow ones would have taken them all.
     drop(body);
     goes_on(&house).await;
 }

@@ -54,8 +54,8 @@ async fn decisions_are_counted_by_domain_rule_and_outcome() {
         r#"tollgate_decisions_total{domain="d",rule="free",outcome="unlimited"} 4"#,
         r#"tollgate_decisions_total{domain="d",rule="",outcome="no_limit"} 4"#,
         r#"tollgate_decisions_total{domain="",rule="",outcome="unknown_domain"} 1"#,
-        r#"tollgate_request_errors_total{door="http",kind="bad_request"} 1"#,
-        r#"tollgate_decision_seconds_count{door="http"} 6"#,
+        r#"tollgate_request_errors_total{listener="http",kind="bad_request"} 1"#,
+        r#"tollgate_decision_seconds_count{listener="http"} 6"#,
         "tollgate_keys 1",
         "tollgate_keys_evicted_total 0",
         "tollgate_rules 4",
@@ -73,7 +73,7 @@ async fn grpc_errors_are_counted_by_kind() {
     let client = grpc_client::Client::to(house.grpc()).await;
     client.ask(r#"{"domain":"d"}"#).await.unwrap_err();
     let text = metrics(&house).await;
-    let line = r#"tollgate_request_errors_total{door="grpc",kind="bad_request"} 1"#;
+    let line = r#"tollgate_request_errors_total{listener="grpc",kind="bad_request"} 1"#;
     assert!(text.lines().any(|found| found == line), "{text}");
 }
 

@@ -24,9 +24,9 @@ const GOOD: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value
 const DECIDE_PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 const CHECK_HEALTH_PATH: &str = "/grpc.health.v1.Health/Check";
 
-async fn errors(house: &House, door: &str, kind: &str) -> Option<u32> {
+async fn errors(house: &House, listener: &str, kind: &str) -> Option<u32> {
     let text = Client::to(house.admin()).await.get("/metrics").await.body;
-    let name = format!("tollgate_request_errors_total{{door=\"{door}\",kind=\"{kind}\"}} ");
+    let name = format!("tollgate_request_errors_total{{listener=\"{listener}\",kind=\"{kind}\"}} ");
     let line = text.lines().find_map(|line| line.strip_prefix(&name));
     line.map(|count| count.parse().unwrap())
 }

@@ -27,7 +27,7 @@ async fn check(house: &House, domain: &str) -> Value {
     client.post("/v1/check", &question).await.json()["limits"][0].clone()
 }
 
-/// Asks the admin door until `domain` has one rule of `count`.
+/// Asks the admin listener until `domain` has one rule of `count`.
 async fn until(house: &House, domain: &str, count: u32) {
     let latest = Instant::now() + NOTICED_WITHIN;
     loop {

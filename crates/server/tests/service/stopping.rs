@@ -79,7 +79,7 @@ async fn reflection_knows_the_service_in_both_versions() {
 }
 
 #[tokio::test]
-async fn before_the_doors_close_nothing_is_ready_and_everything_answers() {
+async fn before_the_listeners_close_nothing_is_ready_and_everything_answers() {
     let house = House::with(RULES, |config| {
         config.limits.stop_delay = Duration::from_secs(1);
         config.limits.drain_timeout = Duration::from_secs(1);
@@ -155,7 +155,7 @@ async fn whoever_watches_health_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn clients_that_keep_their_connections_are_moved_before_the_doors_close() {
+async fn clients_that_keep_their_connections_are_moved_before_the_listeners_close() {
     let house = House::with(RULES, |config| {
         config.limits.stop_delay = Duration::from_secs(3600);
     })

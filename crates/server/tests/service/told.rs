@@ -1,4 +1,4 @@
-//! What each door says about a decision.
+//! What each listener says about a decision.
 
 use serde_json::{Value, json};
 use tollgate_core::Span;
