@@ -39,7 +39,8 @@ pub struct Limits {
     /// `control_frames`: frames without a request (PING, SETTINGS, RST_STREAM and the like) that a
     /// gRPC connection may send at once; a tenth of them is added each second. 1000.
     pub control_frames: u32,
-    /// `header_timeout`: until a request's head has arrived, and how long a connection may be idle. 10 s.
+    /// `header_timeout`: until a request's head has arrived, and how long a connection may be idle.
+    /// 10 s.
     pub header_timeout: Duration,
     /// `body_timeout`: until a request's body or message has arrived. 10 s.
     pub body_timeout: Duration,

@@ -64,7 +64,7 @@ impl Quantum {
         }
     }
 
-    /// Ready if the quantum has bytes left to read; otherwise the task is polled again after others.
+    /// Ready if the quantum has bytes left to read; otherwise the task is polled again later.
     pub(crate) fn poll_read(&self, cx: &Context<'_>) -> Poll<()> {
         if self.to_read.load(Ordering::Relaxed) > 0 {
             return Poll::Ready(());
@@ -144,7 +144,7 @@ mod tests {
             assert!(quantum.poll_decide(60, &of_stream).is_pending());
         }
         assert_eq!((task.times(), stream.times()), (5, 0));
-        // Each quantum wakes two requests of sixty bytes, and the task is polled again for the others.
+        // Each quantum wakes two requests of sixty bytes; the task is polled again for the others.
         quantum.begin(&of_task);
         assert_eq!((task.times(), stream.times()), (6, 2));
         quantum.begin(&of_task);

@@ -188,8 +188,8 @@ impl Exchange {
         self.finish(rejection.response(), false)
     }
 
-    /// Answers a call once its message has arrived completely: a call that waits uses no more memory
-    /// than what has arrived. Its bytes stay reserved until it is answered.
+    /// Answers a call once its message has arrived completely: a call that waits uses no more
+    /// memory than what has arrived. Its bytes stay reserved until it is answered.
     async fn collect(&self, request: Request<RequestBody>) -> Response<Body> {
         let (mut parts, mut body) = request.into_parts();
         let is_enough = |message: &[u8]| self.is_too_large(message);

@@ -91,7 +91,7 @@ pub(crate) async fn routes(
     (router, health)
 }
 
-/// ConnectionLimits the time until a call's message is read and answered, and counts calls that fail.
+/// Limits the time until a call's message is read and answered, and counts calls that fail.
 async fn guard(
     request: HttpRequest,
     next: Next,

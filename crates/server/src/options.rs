@@ -18,7 +18,7 @@ pub(crate) struct Options {
 // === impl Options ===
 
 impl Options {
-    /// The answer in Envoy's protocol, which has no fields for a delay and for an unavailable store.
+    /// The answer in Envoy's protocol, which has no fields for a delay and an unavailable store.
     /// They become headers that Envoy adds; the latter is the body of Envoy's 429 as well.
     pub(crate) fn response(&self, request: &Request<'_>, decided: &Decided) -> RateLimitResponse {
         let header = |key: &http::HeaderName, value: String| HeaderValue {

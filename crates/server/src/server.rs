@@ -187,9 +187,9 @@ impl Running {
         outcome.await.unwrap_or(Outcome::Failed)
     }
 
-    /// Ends the service gracefully: fails readiness checks, waits for [`Limits::stop_delay`], closes
-    /// its listeners, finishes what is in flight within [`Limits::drain_timeout`], returns what it
-    /// has leased and reports what it has counted within [`crate::CLOSE_WITHIN`].
+    /// Ends the service gracefully: fails readiness checks, waits for [`Limits::stop_delay`],
+    /// closes its listeners, finishes what is in flight within [`Limits::drain_timeout`], returns
+    /// what it has leased and reports what it has counted within [`crate::CLOSE_WITHIN`].
     pub async fn stop(mut self) {
         self.shutdown.fail_readiness();
         self.listeners.fail_health_checks().await;

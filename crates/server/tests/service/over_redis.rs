@@ -215,7 +215,12 @@ async fn a_limit_that_redis_cannot_keep_is_a_mistake_at_its_place() {
     let error = refused(rules(700_000)).await;
     assert!(matches!(error, ServeError::NoRules(_)));
     let text = error.to_string();
-    for words in ["unfit-limit", "rules.yaml:2:", "500000 per 1s", "in memory"] {
+    for words in [
+        "unfit-limit",
+        "rules.yaml:2:",
+        "500000 per 1s",
+        "from memory",
+    ] {
         assert!(text.contains(words), "{words}: {text}");
     }
     let house = House::with(&rules(500_000), |config| config.store = at(&redis)).await;
