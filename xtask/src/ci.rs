@@ -18,6 +18,8 @@ fn run(args: &[String]) -> Result<(), String> {
     let start = Instant::now();
     tools::ensure_debian("redis-server", "redis-server")?;
     tools::ensure_debian("openssl", "openssl")?;
+    // For the commands of the documents.
+    tools::ensure_debian("curl", "curl")?;
     // For servers whose clock is wrong.
     tools::ensure_debian("faketime", "faketime")?;
     tools::ensure_cargo(deny::PROGRAM, deny::VERSION)?;

@@ -80,7 +80,12 @@ impl Ground {
     pub(crate) fn start(&mut self, command: &str) -> bool {
         let is_named = |name: &str| command.split_whitespace().any(|word| word == name);
         let ready = READY.iter().find(|(name, _)| is_named(name));
-        let (_, ready) = ready.unwrap_or_else(|| panic!("when is it ready? {command}"));
+        let (name, ready) = ready.unwrap_or_else(|| panic!("when is it ready? {command}"));
+        let (status, _) = self.run(&format!("command -v {name} && command -v curl"));
+        assert_eq!(
+            status, 0,
+            "`{name}` or `curl` is missing: `cargo xtask ci` installs them"
+        );
         let (folder, programs) = (self.path().display(), self.programs());
         let command = self.here(command);
         let script = format!("cd '{folder}'; export PATH='{programs}'; exec {command}");
