@@ -25,6 +25,6 @@ pub(crate) fn step() -> Step {
         "loom",
     ];
     Step::cargo("model checker", &test)
-        .env("RUSTFLAGS", "--cfg loom")
+        .env("RUSTFLAGS", "--cfg tollgate_loom")
         .env("CARGO_TARGET_DIR", target("loom"))
 }

@@ -94,17 +94,16 @@ impl Model {
         let naive = self.of(one.charge.key);
         let (remaining, reset) = (naive.remaining(now), naive.reset(now));
         match before {
-            None => Decision::Allow(Grant {
+            None => Decision::Allow(
+                Grant::new(remaining, reset)
+                    .with_delay(delay)
+                    .with_over_soft(naive.is_over_soft(now)),
+            ),
+            Some(_) => Decision::Deny(Denial::new(
+                self.wait(one, now).expect("a refusal never makes room"),
                 remaining,
                 reset,
-                delay,
-                over_soft: naive.is_over_soft(now),
-            }),
-            Some(_) => Decision::Deny(Denial {
-                wait: self.wait(one, now).expect("a refusal never makes room"),
-                remaining,
-                reset,
-            }),
+            )),
         }
     }
 

@@ -241,7 +241,7 @@ impl Rule {
             Algorithm::SlidingWindow(segments) => {
                 window + Span::from_nanos(window.as_nanos() / u64::from(segments.get()))
             }
-            Algorithm::FixedWindow(_) | Algorithm::SlidingLog => window,
+            _ => window,
         }
     }
 

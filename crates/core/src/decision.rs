@@ -30,6 +30,7 @@ pub enum Decision {
 
 /// The cost fits; the state of the limit after this decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Grant {
     /// The largest cost that would be allowed now, rounded down.
     pub remaining: u32,
@@ -44,6 +45,7 @@ pub struct Grant {
 
 /// The cost does not fit; nothing was charged unless `charge_denied` asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Denial {
     /// When the same cost is allowed.
     pub wait: Wait,
@@ -161,6 +163,18 @@ impl Grant {
             delay: Span::ZERO,
             over_soft: false,
         }
+    }
+
+    /// The same grant, held by a leaky bucket for so long.
+    #[must_use]
+    pub const fn with_delay(self, delay: Span) -> Grant {
+        Grant { delay, ..self }
+    }
+
+    /// The same grant, in the soft part of its limit or not.
+    #[must_use]
+    pub const fn with_over_soft(self, over_soft: bool) -> Grant {
+        Grant { over_soft, ..self }
     }
 }
 

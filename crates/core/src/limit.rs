@@ -25,6 +25,7 @@ pub const SEGMENTS_MAX: u8 = 60;
 
 /// How the units of a limit are counted over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Algorithm {
     /// One counter a window; up to twice the limit is allowed around a window's end.
     FixedWindow(Anchor),
@@ -40,6 +41,7 @@ pub enum Algorithm {
 
 /// When a fixed window begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Anchor {
     /// At multiples of the window since 1970 in UTC.
     Clock,

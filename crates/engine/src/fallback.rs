@@ -249,20 +249,13 @@ fn share(limit: &Limit, instances: u32) -> Limit {
 }
 
 fn allowed(charge: &Charge<'_>) -> Decision {
-    Decision::Allow(Grant {
-        remaining: charge.limit.capacity(),
-        ..Grant::default()
-    })
+    Decision::Allow(Grant::new(charge.limit.capacity(), Span::ZERO))
 }
 
 /// Denies every charge that says so; the first of them is named.
 fn denied(charges: &[Charge<'_>], by: usize) -> Verdict {
     let decide = |charge: &Charge<'_>| match charge.sharing.on_store_error {
-        OnStoreError::Deny => Decision::Deny(Denial {
-            wait: Wait::For(DENIED_FOR),
-            remaining: 0,
-            reset: DENIED_FOR,
-        }),
+        OnStoreError::Deny => Decision::Deny(Denial::new(Wait::For(DENIED_FOR), 0, DENIED_FOR)),
         OnStoreError::Allow | OnStoreError::Error | OnStoreError::Local => allowed(charge),
     };
     Verdict {

@@ -18,7 +18,7 @@ pub(crate) const BLOCKS_MAX: usize = (1 << 30) - 1;
 pub(crate) struct BlockId(u32);
 
 #[derive(Debug)]
-#[cfg_attr(loom, derive(Default))]
+#[cfg_attr(tollgate_loom, derive(Default))]
 struct Block {
     link: AtomicU32,
     bytes: bytes::Bytes,
@@ -166,23 +166,23 @@ impl Arena {
 }
 
 /// Zeroed blocks, whose pages the operating system maps when they are first used.
-#[cfg(not(loom))]
+#[cfg(not(tollgate_loom))]
 #[expect(unsafe_code, reason = "safe Rust would touch every page")]
 fn zeroed(count: usize) -> Box<[Block]> {
     // SAFETY: a block is atomics of integers only, for which all zeroes are a valid value.
     unsafe { Box::new_zeroed_slice(count).assume_init() }
 }
 
-#[cfg(loom)]
+#[cfg(tollgate_loom)]
 fn zeroed(count: usize) -> Box<[Block]> {
     (0..count).map(|_| Block::default()).collect()
 }
 
-#[cfg(not(loom))]
+#[cfg(not(tollgate_loom))]
 #[path = "arena/bytes.rs"]
 mod bytes;
 
-#[cfg(loom)]
+#[cfg(tollgate_loom)]
 #[path = "arena/model.rs"]
 mod bytes;
 

@@ -67,10 +67,10 @@ mod table;
 
 mod line;
 
-#[cfg(not(loom))]
+#[cfg(not(tollgate_loom))]
 mod lines;
 
-#[cfg(loom)]
+#[cfg(tollgate_loom)]
 #[path = "lines/model.rs"]
 mod lines;
 

@@ -6,10 +6,10 @@ use crate::pair::{Pair, SlotValue};
 use crate::tag::{Heat, Tag};
 
 /// Slots in a line.
-#[cfg(not(loom))]
+#[cfg(not(tollgate_loom))]
 pub(crate) const SLOTS: usize = 4;
 /// The model checker explores two buckets of two lines of one slot: more only take longer.
-#[cfg(loom)]
+#[cfg(tollgate_loom)]
 pub(crate) const SLOTS: usize = 1;
 
 /// One cache line of slots.

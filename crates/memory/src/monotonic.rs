@@ -85,7 +85,7 @@ fn is_counter(clock: &quanta::Clock) -> bool {
     before != 0 && (before..=after).contains(&raw)
 }
 
-#[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, tollgate_loom))))]
 #[inline]
 #[expect(unsafe_code, reason = "the only way to read it inline")]
 fn counter() -> u64 {
@@ -95,7 +95,7 @@ fn counter() -> u64 {
 }
 
 /// Other processors' counters are read through `quanta`.
-#[cfg(not(all(target_arch = "x86_64", not(any(miri, loom)))))]
+#[cfg(not(all(target_arch = "x86_64", not(any(miri, tollgate_loom)))))]
 #[inline]
 const fn counter() -> u64 {
     0

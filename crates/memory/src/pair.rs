@@ -6,15 +6,15 @@
 
 use crate::tag::Tag;
 
-#[cfg(all(not(loom), target_arch = "x86_64", not(miri)))]
+#[cfg(all(not(tollgate_loom), target_arch = "x86_64", not(miri)))]
 #[path = "pair/x86_64.rs"]
 mod cell;
 
-#[cfg(all(not(loom), not(all(target_arch = "x86_64", not(miri)))))]
+#[cfg(all(not(tollgate_loom), not(all(target_arch = "x86_64", not(miri)))))]
 #[path = "pair/portable.rs"]
 mod cell;
 
-#[cfg(loom)]
+#[cfg(tollgate_loom)]
 #[path = "pair/model.rs"]
 mod cell;
 

@@ -1,8 +1,8 @@
-//! The atomics of this crate: the standard library's, or the model checker's under `--cfg loom`.
+//! The atomics of this crate: the standard library's, or the model checker's under `--cfg tollgate_loom`.
 
-#[cfg(loom)]
+#[cfg(tollgate_loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
-#[cfg(not(loom))]
+#[cfg(not(tollgate_loom))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
 use tollgate_core::StoreError;
@@ -11,29 +11,29 @@ use tollgate_core::StoreError;
 ///
 /// A lock is held for well under a microsecond, unless its owner was suspended meanwhile. All waits
 /// together last for about a second at most.
-#[cfg(not(loom))]
+#[cfg(not(tollgate_loom))]
 pub(crate) const WAITS_MAX: u32 = SPINS_MAX + YIELDS_MAX + SLEEPS_MAX;
-#[cfg(loom)]
+#[cfg(tollgate_loom)]
 pub(crate) const WAITS_MAX: u32 = 1 << 13;
 /// How many of these waits spin.
-#[cfg(not(loom))]
+#[cfg(not(tollgate_loom))]
 const SPINS_MAX: u32 = 64;
 /// How many after those yield the processor.
-#[cfg(not(loom))]
+#[cfg(not(tollgate_loom))]
 const YIELDS_MAX: u32 = 256;
 /// How many after those sleep, so that many waiting threads leave the processors to the lock's
 /// owner.
-#[cfg(not(loom))]
+#[cfg(not(tollgate_loom))]
 const SLEEPS_MAX: u32 = 1 << 13;
-#[cfg(not(loom))]
+#[cfg(not(tollgate_loom))]
 const SLEEP: std::time::Duration = std::time::Duration::from_micros(100);
 /// How many spin-loop hints the first retries back off for.
-#[cfg(not(loom))]
+#[cfg(not(tollgate_loom))]
 const SPINS_AT_FIRST: u32 = 16;
 /// After how many retries that doubles, and how often: enough for sixty processors.
-#[cfg(not(loom))]
+#[cfg(not(tollgate_loom))]
 const RETRIES_A_DOUBLING: u32 = 4;
-#[cfg(not(loom))]
+#[cfg(not(tollgate_loom))]
 const DOUBLINGS_MAX: u32 = 4;
 
 /// A bounded wait for another thread: spins, then yields, then sleeps.
@@ -47,12 +47,12 @@ pub(crate) struct Backoff {
 /// To fetch its cache line from another processor takes longer than ten decisions on it: if all
 /// threads retry at once, the line does nothing but travel.
 pub(crate) fn back_off(retry: u32) {
-    #[cfg(loom)]
+    #[cfg(tollgate_loom)]
     {
         let _ = retry;
         loom::thread::yield_now();
     }
-    #[cfg(not(loom))]
+    #[cfg(not(tollgate_loom))]
     for _ in 0..SPINS_AT_FIRST << (retry / RETRIES_A_DOUBLING).min(DOUBLINGS_MAX) {
         std::hint::spin_loop();
     }
@@ -67,9 +67,9 @@ impl Backoff {
             return Err(StoreError::Contended);
         }
         self.waits += 1;
-        #[cfg(loom)]
+        #[cfg(tollgate_loom)]
         loom::thread::yield_now();
-        #[cfg(not(loom))]
+        #[cfg(not(tollgate_loom))]
         if self.waits < SPINS_MAX {
             std::hint::spin_loop();
         } else if self.waits < SPINS_MAX + YIELDS_MAX {

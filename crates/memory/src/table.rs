@@ -44,14 +44,14 @@ const WORDS_SHIFT: u32 = 13;
 const ROOMY_MAX: usize = SLOTS;
 /// The fewest buckets. With these, a decision on the most keys that a request may have never finds
 /// that it has locked all slots of the next key itself.
-#[cfg(not(loom))]
+#[cfg(not(tollgate_loom))]
 const BUCKETS_MIN: usize = tollgate_core::CHARGES_MAX;
-#[cfg(loom)]
+#[cfg(tollgate_loom)]
 const BUCKETS_MIN: usize = 2;
 /// Locks that serialise insertions.
-#[cfg(not(loom))]
+#[cfg(not(tollgate_loom))]
 const INSERT_LOCKS: usize = 1024;
-#[cfg(loom)]
+#[cfg(tollgate_loom)]
 const INSERT_LOCKS: usize = 2;
 /// Bytes of a page of memory, where it is smallest.
 const PAGE: usize = 4096;
@@ -378,7 +378,7 @@ fn spread(bits: u64, lines: usize) -> usize {
     usize::try_from((u128::from(bits) * lines) >> 64).unwrap_or(0)
 }
 
-#[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, tollgate_loom))))]
 #[inline]
 #[expect(unsafe_code, reason = "the only way to prefetch")]
 fn prefetch(line: *const Line) {
@@ -387,7 +387,7 @@ fn prefetch(line: *const Line) {
     unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.cast()) }
 }
 
-#[cfg(not(all(target_arch = "x86_64", not(any(miri, loom)))))]
+#[cfg(not(all(target_arch = "x86_64", not(any(miri, tollgate_loom)))))]
 #[inline]
 fn prefetch(_line: *const Line) {}
 

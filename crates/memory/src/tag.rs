@@ -58,7 +58,7 @@ impl Tag {
         (high & FINGERPRINT).max(1)
     }
 
-    #[cfg(not(loom))]
+    #[cfg(not(tollgate_loom))]
     pub(crate) const fn from_bits(bits: u64) -> Tag {
         Tag(bits)
     }
@@ -80,7 +80,7 @@ impl Tag {
         fingerprint as u32
     }
 
-    #[cfg(any(loom, miri, not(target_arch = "x86_64")))]
+    #[cfg(any(tollgate_loom, miri, not(target_arch = "x86_64")))]
     pub(crate) const fn has_low(self, low: u32) -> bool {
         Tag::low(self.0) == low
     }

@@ -41,6 +41,8 @@ pub enum InvalidForRedis {
         /// The capacity, as asked.
         capacity: u32,
     },
+    /// There is no script for the limit's algorithm.
+    NoScript(Algorithm),
     /// With its interval rounded up, the limit is none.
     Invalid(InvalidLimit),
 }
@@ -104,6 +106,7 @@ impl Fitted {
             Algorithm::SlidingWindow(segments) => (Kind::Sliding, segments.get()),
             Algorithm::TokenBucket => return Fitted::bucket(limit, Kind::Token),
             Algorithm::LeakyBucket => return Fitted::bucket(limit, Kind::Leaky),
+            other => return Err(InvalidForRedis::NoScript(other)),
         };
         if kind == Kind::Log && limit.capacity() > LOG_UNITS_MAX {
             return Err(InvalidForRedis::LogTooLarge {
@@ -207,6 +210,7 @@ impl fmt::Display for InvalidForRedis {
                 "a sliding log of {capacity} units is above the {LOG_UNITS_MAX} that Redis keeps: \
                  use sliding_window"
             ),
+            InvalidForRedis::NoScript(algorithm) => write!(f, "Redis has no {algorithm}"),
             InvalidForRedis::Invalid(invalid) => write!(f, "in whole microseconds, {invalid}"),
         }
     }

@@ -24,19 +24,11 @@ fn limited(name: &str, limit: Limit, decision: Decision) -> Status {
 }
 
 fn grant(remaining: u32, reset_ms: u64) -> Decision {
-    Decision::Allow(Grant {
-        remaining,
-        reset: Span::from_millis(reset_ms),
-        ..Grant::default()
-    })
+    Decision::Allow(Grant::new(remaining, Span::from_millis(reset_ms)))
 }
 
 fn denied(wait: Wait, reset_ms: u64) -> Decision {
-    Decision::Deny(Denial {
-        wait,
-        remaining: 0,
-        reset: Span::from_millis(reset_ms),
-    })
+    Decision::Deny(Denial::new(wait, 0, Span::from_millis(reset_ms)))
 }
 
 fn admitted(statuses: Vec<Status>) -> Answer {

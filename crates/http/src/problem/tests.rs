@@ -17,11 +17,7 @@ fn over(path: &str, enforcement: Enforcement) -> Status {
             name: None,
         }),
         limit: Limit::fixed_window(1, Span::MINUTE).unwrap(),
-        decision: Decision::Deny(Denial {
-            wait: Wait::For(Span::SECOND),
-            remaining: 0,
-            reset: Span::SECOND,
-        }),
+        decision: Decision::Deny(Denial::new(Wait::For(Span::SECOND), 0, Span::SECOND)),
         enforcement,
     })
 }

@@ -185,17 +185,12 @@ impl FlatDecision {
     fn into_decision(self) -> Decision {
         let (remaining, reset) = (self.remaining, self.reset);
         match self.wait {
-            None => Decision::Allow(Grant {
-                remaining,
-                reset,
-                delay: self.delay,
-                over_soft: self.over_soft,
-            }),
-            Some(wait) => Decision::Deny(Denial {
-                wait,
-                remaining,
-                reset,
-            }),
+            None => Decision::Allow(
+                Grant::new(remaining, reset)
+                    .with_delay(self.delay)
+                    .with_over_soft(self.over_soft),
+            ),
+            Some(wait) => Decision::Deny(Denial::new(wait, remaining, reset)),
         }
     }
 }

@@ -28,11 +28,7 @@ fn limited(limit: Limit, decision: Decision, enforcement: Enforcement) -> Status
 }
 
 fn denied(wait: Span) -> Decision {
-    Decision::Deny(Denial {
-        wait: Wait::For(wait),
-        remaining: 2,
-        reset: Span::from_nanos(1),
-    })
+    Decision::Deny(Denial::new(Wait::For(wait), 2, Span::from_nanos(1)))
 }
 
 fn told(answer: &Answer) -> Value {
@@ -41,11 +37,7 @@ fn told(answer: &Answer) -> Value {
 
 #[test]
 fn every_status_is_told_in_its_place() {
-    let grant = Grant {
-        remaining: 7,
-        reset: Span::from_millis(800),
-        ..Grant::default()
-    };
+    let grant = Grant::new(7, Span::from_millis(800));
     let minute = Limit::fixed_window(9, Span::MINUTE).unwrap();
     let odd = Limit::token_bucket(10, Span::MINUTE.times(15)).unwrap();
     let answer = Answer {
@@ -82,11 +74,7 @@ fn every_status_is_told_in_its_place() {
 #[test]
 fn a_ban_is_not_taken_for_no_limit() {
     let ban = Limit::fixed_window(0, Span::DAY.times(7)).unwrap();
-    let deny = Decision::Deny(Denial {
-        wait: Wait::Never,
-        remaining: 0,
-        reset: Span::ZERO,
-    });
+    let deny = Decision::Deny(Denial::new(Wait::Never, 0, Span::ZERO));
     let answer = Answer {
         statuses: vec![limited(ban, deny, Enforcement::Enforce)],
         denial: Some(RequestDenial {
@@ -109,10 +97,7 @@ fn a_ban_is_not_taken_for_no_limit() {
 #[test]
 fn a_response_comes_back_from_both_its_forms() {
     let reset = Span::from_nanos(u64::MAX);
-    let grant = Grant {
-        reset,
-        ..Grant::default()
-    };
+    let grant = Grant::new(0, reset);
     let year = Limit::fixed_window(u32::MAX, Span::DAY.times(365)).unwrap();
     let answer = Answer {
         statuses: vec![limited(year, Decision::Allow(grant), Enforcement::Quota)],

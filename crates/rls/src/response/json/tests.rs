@@ -105,17 +105,9 @@ fn decision(random: &mut Random) -> Decision {
     let unit = random.pick(&[1, 1_000, 1_000_000, 1_000_000_000]);
     let reset = Span::from_nanos(random.any_size(u64::MAX / unit)).times(unit);
     if random.chance(50) {
-        return Decision::Allow(Grant {
-            remaining,
-            reset,
-            ..Grant::default()
-        });
+        return Decision::Allow(Grant::new(remaining, reset));
     }
-    Decision::Deny(Denial {
-        wait: Wait::Never,
-        remaining,
-        reset,
-    })
+    Decision::Deny(Denial::new(Wait::Never, remaining, reset))
 }
 
 fn number(random: &mut Random) -> u32 {
