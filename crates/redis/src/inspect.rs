@@ -11,20 +11,11 @@ use crate::fit::{Fitted, GRAIN};
 use crate::keys;
 use crate::question::{Plain, Question};
 use crate::resp::{Malformed, Reply};
-use crate::script::Scripts;
+use crate::script::look;
 use crate::seen::moment;
 use crate::store::{Redis, malformed, unfit};
 use crate::told::Told;
 
-/// What `general.lua` reads and writes with, and what it answers: to be replaced by those who
-/// look.
-const CALLS: &str = "local call, pack, read, byte = redis.call,";
-const LOOKS: &str = "local call, pack, read, byte = looking,";
-const ANSWERS: &str = "return table.concat(answers)";
-/// After the answer: how long the state is and how long it lives, and its beginning, where units
-/// stand that are held.
-const TELLS: &str = "return { table.concat(answers), redis.call('STRLEN', KEYS[1]), \
-    redis.call('PTTL', KEYS[1]), redis.call('GETRANGE', KEYS[1], 0, 5001) }";
 /// What a state begins with if units are held beside it (see `general.lua`); then the number of
 /// places follows (1), and in each a name (8), units (5) and an end (7).
 const HELD: u8 = 128;
@@ -88,7 +79,7 @@ impl Redis {
                 "a bill is a question to the general script",
             )));
         };
-        let (script, name) = (script(), self.name_of(charge.key));
+        let (script, name) = (look(), self.name_of(charge.key));
         let words: [&[u8]; 5] = [
             b"EVAL",
             script.as_bytes(),
@@ -148,13 +139,6 @@ impl Redis {
             _ => Err(malformed(Malformed("DEL tells no number"))),
         }
     }
-}
-
-/// `general.lua` for those who look.
-fn script() -> String {
-    let Scripts { general, .. } = Scripts::new();
-    let script = include_str!("script/look.lua").to_owned();
-    script + &general.replace(CALLS, LOOKS).replace(ANSWERS, TELLS)
 }
 
 /// What the script has seen.
@@ -261,16 +245,6 @@ mod tests {
             (reserved.units, reserved.holders, reserved.ends),
             (7, 1, micros(100))
         );
-    }
-
-    #[test]
-    fn the_script_has_what_is_replaced_once() {
-        let Scripts { general, .. } = Scripts::new();
-        assert_eq!(general.matches(CALLS).count(), 1);
-        assert_eq!(general.matches(ANSWERS).count(), 1);
-        assert!(general.trim_end().ends_with(ANSWERS));
-        // The time is what is left.
-        assert_eq!(general.matches("redis.call").count(), 2);
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! The scripts, and the calls that run them.
 
+mod text;
+
 use bytes::BytesMut;
 use tollgate_core::Key;
 
 use crate::keys;
 use crate::question::{General, Plain, Rate};
 use crate::resp;
+pub(crate) use text::{ClockOf, Scripts, look};
 
 /// The most limits in one call of the script for plain requests.
 pub(crate) const RATES_MAX: usize = 255;
@@ -17,13 +20,6 @@ pub(crate) enum Which {
     General,
 }
 
-/// The text of both scripts.
-#[derive(Clone, Debug)]
-pub(crate) struct Scripts {
-    pub(crate) plain: String,
-    pub(crate) general: String,
-}
-
 /// Under which names one connection's server knows the scripts, and what keys begin with.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Caller {
@@ -33,36 +29,6 @@ pub(crate) struct Caller {
     /// The moment that the scripts take for now, in microseconds: under test only.
     #[cfg(test)]
     pub(crate) now: Option<std::sync::Arc<std::sync::atomic::AtomicU64>>,
-}
-
-// === impl Scripts ===
-
-impl Scripts {
-    /// The scripts as they are: the time is Redis's own, whatever anybody says.
-    pub(crate) fn new() -> Scripts {
-        Scripts {
-            plain: include_str!("script/plain.lua").to_owned(),
-            general: include_str!("script/general.lua").to_owned(),
-        }
-    }
-
-    /// Other scripts, which take the time from their arguments and let keys live for a century.
-    #[cfg(test)]
-    pub(crate) fn under_test() -> Scripts {
-        let told = |text: String| {
-            let told = text
-                .replace("redis.call('TIME')", "{ ARGV[2], ARGV[3] }")
-                .replace("local origin = 0", "local origin = 3153600000000");
-            assert_eq!(told.matches("ARGV[3]").count(), 1);
-            assert_eq!(told.matches("origin = 3").count(), 1);
-            told
-        };
-        let Scripts { plain, general } = Scripts::new();
-        Scripts {
-            plain: told(plain),
-            general: told(general),
-        }
-    }
 }
 
 // === impl Caller ===

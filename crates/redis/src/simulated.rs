@@ -14,7 +14,7 @@ use tollgate_core::Moment;
 
 use crate::config::{Config, InvalidConfig};
 pub use crate::connection::Stream;
-use crate::script::{Caller, Scripts};
+use crate::script::{Caller, ClockOf, Scripts};
 use crate::store::Redis;
 
 /// Opens byte streams in place of TCP.
@@ -85,7 +85,12 @@ impl Redis {
             prefix: config.prefix.clone(),
             ..Caller::default()
         };
-        Redis::with(config, Scripts::new(), &caller, Some(surroundings))
+        Redis::with(
+            config,
+            Scripts::new(ClockOf::Redis),
+            &caller,
+            Some(surroundings),
+        )
     }
 }
 

@@ -21,7 +21,7 @@ use crate::question::{self, Question};
 use crate::reach::{Asked, Reach};
 use crate::refusals::Refusals;
 use crate::resp::Malformed;
-use crate::script::{Caller, Scripts};
+use crate::script::{Caller, ClockOf, Scripts};
 use crate::simulated::Surroundings;
 use crate::stats::{Counts, Stats};
 use crate::told::{self, Told};
@@ -70,7 +70,7 @@ impl Redis {
             prefix: config.prefix.clone(),
             ..Caller::default()
         };
-        Redis::with(config, Scripts::new(), &caller, None)
+        Redis::with(config, Scripts::new(ClockOf::Redis), &caller, None)
     }
 
     /// A store that runs these scripts.

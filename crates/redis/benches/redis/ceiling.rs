@@ -17,7 +17,8 @@ pub(crate) struct Ceiling {
 /// redis-benchmark cannot send bytes of zero, so the question stands in the script itself, and what
 /// is sent is as long: the same work as in the real one.
 pub(crate) fn measure(redis: &Redis, calls: u32) -> Ceiling {
-    let script = include_str!("../../src/script/plain.lua");
+    let clock = include_str!("../../src/script/clock.lua");
+    let script = [clock, include_str!("../../src/script/plain.lua")].concat();
     let escaped: String = question()
         .iter()
         .map(|byte| format!("\\{byte:03}"))

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::fit::Fitted;
 use crate::lane::Lane;
 use crate::question::Question;
-use crate::script::Scripts;
+use crate::script::{ClockOf, Scripts};
 use crate::simulated::{Connecting, Transport};
 use crate::stats::Stats;
 
@@ -38,7 +38,7 @@ async fn a_report_in_the_queue_makes_no_question_wait_for_longer() {
         let driver = Driver {
             opener: Opener::new(
                 &Config::single("h:1"),
-                Scripts::new(),
+                Scripts::new(ClockOf::Redis),
                 Some(Arc::new(Silent)),
             )
             .unwrap(),

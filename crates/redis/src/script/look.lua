@@ -1,27 +1,27 @@
--- Stands before `general.lua` when somebody only looks: what the script reads is Redis's, what it
+-- In place of `calls.lua` when somebody only looks: what the script reads is Redis's, what it
 -- writes is kept here and forgotten with the call. So a look settles and converts a state in the same
 -- way as a decision, and changes nothing: not even if the looker's rules are not those in force.
 
-local kept = {}
+local overlay = {}
 
 local function text(name)
-  if kept[name] == nil then kept[name] = redis.call('GET', name) end
-  return kept[name]
+  if overlay[name] == nil then overlay[name] = redis.call('GET', name) end
+  return overlay[name]
 end
 
-local function looking(command, name, a, b)
+local function call(command, name, a, b)
   if command == 'GET' then return text(name) end
   local now = text(name) or ''
   if command == 'STRLEN' then return #now end
   if command == 'GETRANGE' then return string.sub(now, a + 1, b < 0 and b or b + 1) end
   if command == 'SET' then
-    kept[name] = a
+    overlay[name] = a
   elseif command == 'DEL' then
-    kept[name] = false
+    overlay[name] = false
   elseif command == 'APPEND' then
-    kept[name] = now .. a
+    overlay[name] = now .. a
   elseif command == 'SETRANGE' then
-    kept[name] = string.sub(now, 1, a) .. b .. string.sub(now, a + #b + 1)
+    overlay[name] = string.sub(now, 1, a) .. b .. string.sub(now, a + #b + 1)
   end
 end
 

@@ -11,9 +11,6 @@
 
 local call, pack, read, byte, min = redis.call, struct.pack, struct.unpack, string.byte, math.min
 local floor, ceil, max = math.floor, math.ceil, math.max
-local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
-local origin = 0
 
 -- As in `general.lua`: the kind of a window, what a key begins with of which units are held, the
 -- bytes of each hold, how far ahead a lease can end, and how many of them a key has.

@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::connection::{Hello, Opener};
 use crate::fit::Fitted;
 use crate::lane::Lane;
-use crate::script::{Caller, Scripts};
+use crate::script::{Caller, ClockOf, Scripts};
 use crate::stats::Stats;
 
 /// How long an asker waits.
@@ -61,7 +61,8 @@ fn stuck() -> (Lane, Arc<Stats>, oneshot::Receiver<End>) {
     let (told, ended) = oneshot::channel();
     let lane = Lane::new(PATIENCE, Arc::clone(&stats), |shared| async move {
         let driver = Driver {
-            opener: Opener::new(&Config::single("h:1"), Scripts::new(), None).unwrap(),
+            opener: Opener::new(&Config::single("h:1"), Scripts::new(ClockOf::Redis), None)
+                .unwrap(),
             place: Place::Fixed("h:1".into()),
             caller: Caller::default(),
             batch: 64,

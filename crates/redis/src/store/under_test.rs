@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Redis;
 use crate::config::{Config, InvalidConfig};
-use crate::script::{Caller, Scripts};
+use crate::script::{Caller, ClockOf, Scripts};
 
 impl Redis {
     /// A store whose time the test tells.
@@ -16,7 +16,7 @@ impl Redis {
             now: Some(Arc::clone(&now)),
             ..Caller::default()
         };
-        let mut redis = Redis::with(config, Scripts::under_test(), &caller, None)?;
+        let mut redis = Redis::with(config, Scripts::new(ClockOf::Caller), &caller, None)?;
         redis.now = Some(now);
         // The test says when leases are looked after.
         redis.keeper.abort();

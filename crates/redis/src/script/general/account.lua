@@ -1,0 +1,163 @@
+
+-- The account of a key: its state, what is held beside it, and what is kept of another shape.
+
+-- Reads a state of `line`'s kind or another. The shorter forms are those of earlier versions, which
+-- left out what they took to be the same for all who ask.
+local function decode(a, state, line)
+  a.kind, a.raw = byte(state), state
+  ALGORITHMS[a.kind].decode(a, state, line)
+end
+
+-- The state for the reply: leases as if they were charged.
+local function encode_for_reply(a)
+  if a.leased == 0 and a.raw then return a.raw end
+  return ALGORITHMS[a.kind].encode(a, a.leased)
+end
+
+local function settle(a, line) ALGORITHMS[a.kind].settle(a, line) end
+
+local function remaining(a, line)
+  return max(ALGORITHMS[a.kind].remaining(a, line) - a.leased, 0)
+end
+
+local function fits(a, line, units)
+  return units <= line.cap and ALGORITHMS[a.kind].fits(a, line, units + a.leased)
+end
+
+local function take(a, line, units)
+  if units == 0 then return end
+  a.dirty, a.is_fresh, a.raw = true, false, nil
+  charge_other(a, units)
+  ALGORITHMS[a.kind].take(a, line, units)
+end
+
+local function charge_denied(a, line, units)
+  local charge = ALGORITHMS[a.kind].charge_denied
+  if charge then return charge(a, line, units) end
+  take(a, line, min(units, remaining(a, line)))
+end
+
+local function refund(a, line, units)
+  a.dirty, a.raw = true, nil
+  charge_other(a, -units)
+  ALGORITHMS[a.kind].refund(a, line, units)
+end
+
+-- Charges what leases held, at the moments at which they ended.
+local function take_ended(a)
+  local algorithm = ALGORITHMS[a.kind]
+  -- Even if there is nothing else: as of then, not as of now.
+  if a.is_fresh and (is_bucket(a.kind) or a.kind == SLIDING) then a.at, a.is_fresh = 0, false end
+  table.sort(a.ended, ends_first)
+  for _, lease in ipairs(a.ended) do
+    local units, ended = lease[1], lease[2]
+    a.raw = nil
+    charge_other(a, units)
+    algorithm.take_ended(a, units, ended)
+  end
+  a.ended = nil
+end
+
+-- What is kept of an account that is migrated to another shape; nothing if there is nothing.
+local function summarize(a, units)
+  if units == 0 then return nil end
+  local kept, at = ALGORITHMS[a.kind].summarize(a, units)
+  return { kind = a.kind, segments = a.segments, span = a.span, units = kept, at = at }
+end
+
+-- Migrates an account to the shape that `line` has. The units stay what they are: only what is
+-- charged later, or a limit that is at least as large in every way, sets another price to those of
+-- a bucket. An account of another shape becomes what was known of this one, or else all that was
+-- used counts as used now, up to the new capacity.
+local function migrate(a, line)
+  local kind, other = line.kind, a.other
+  if a.kind == kind and is_bucket(kind) and not a.is_fresh then
+    local grows = line.span < a.span and line.cap >= a.cap
+    if grows and line.span > 0 and not a.mark then ALGORITHMS[kind].set_terms(a, line) end
+    return
+  end
+  local is_known = other and other.kind == kind
+    and (is_bucket(kind) or other.span == line.span and other.segments == line.segments)
+  local is_same = a.kind == kind and a.span == line.span and a.segments == line.segments
+  if is_same and not (is_known and a.is_fresh) then return end
+  unmark(a)
+  local units = ALGORITHMS[a.kind].used(a)
+  local kept = summarize(a, units)
+  a.other = nil
+  begin(a, line)
+  if is_known then
+    ALGORITHMS[kind].restore(a, other)
+  else
+    take(a, line, min(units, line.cap))
+  end
+  a.other, a.raw = kept or not is_known and other or nil, nil
+  a.dirty, a.is_fresh = a.dirty or units > 0 or is_known, a.is_fresh and not is_known
+end
+
+-- What is stored: of a log only what stands in front of its entries.
+local function read_stored(key, kind)
+  if kind ~= LOG then return call('GET', key) end
+  local state = call('GETRANGE', key, 0, LOG_HEADER - 1)
+  local front = byte(state) == HELD and 2 + HOLD * byte(state, 2) or 0
+  if front > 0 then state = call('GETRANGE', key, 0, front + LOG_HEADER - 1) end
+  local first = byte(state, front + 1)
+  if first and first ~= LOG then state = call('GET', key) end
+  return state ~= '' and state
+end
+
+local function open_account(key, line)
+  -- All fields at once: a table that grows is allocated again and again.
+  local a = {
+    key = key, segments = 0, prefix = 0, holds = {}, holding = 0, held = 0, leased = 0, kind = 0,
+    span = 0, cap = 0, at = 0, used = 0, full_at = 0, raw = false, stored = false, other = false,
+    ended = false, dirty = false, is_fresh = false, mark = false, before = false, marked_at = 0,
+  }
+  local state = read_stored(key, line.kind)
+  if state then
+    a.stored = true
+    if byte(state) == HELD then
+      load_holds(a, state)
+      a.prefix = 2 + HOLD * byte(state, 2)
+      state = string.sub(state, a.prefix + 1)
+    end
+  end
+  if state and state ~= '' then
+    decode(a, state, line)
+  else
+    begin(a, line)
+    -- Leases alone do not say under which limit they were granted.
+    a.is_fresh, a.dirty = true, a.dirty or a.leased > 0
+  end
+  if a.kind ~= LOG then a.prefix = 0 end
+  return a
+end
+
+local accounts = {}
+
+-- The account of a line, settled, under the limit that the rule has now.
+local function account(key, line)
+  local a = accounts[key]
+  if not a then
+    a = open_account(key, line)
+    accounts[key] = a
+  end
+  migrate(a, line)
+  if a.ended then take_ended(a) end
+  settle(a, line)
+  return a
+end
+
+local function save(a)
+  local algorithm = ALGORITHMS[a.kind]
+  if algorithm.save then return algorithm.save(a) end
+  local state = algorithm.encode(a, 0)
+  if a.mark and state == '' and a.before == 0 then a.mark = nil end
+  local front, last = encode_holds(a, count_places(a))
+  if state ~= '' then last = max(last, algorithm.expires_at(a)) end
+  state = front .. state
+  if state ~= '' then
+    call('SET', a.key, state, 'PXAT', milliseconds(last))
+  elseif a.stored then
+    call('DEL', a.key)
+  end
+end

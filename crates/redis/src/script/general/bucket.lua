@@ -1,0 +1,119 @@
+
+-- Token and leaky buckets: the moment at which the bucket is full again (GCRA's theoretical arrival
+-- time), the time of one unit, and the capacity under which the units were charged.
+
+LOADERS[TOKEN] = function()
+  local function clear(a) a.at = now end
+
+  -- Earlier versions left out the capacity, and had less room for the time of a unit.
+  local function decode(a, state, line)
+    local _
+    if #state < 18 then
+      _, a.at, a.span = read(#state == 12 and '>BI7I4' or '>BI7I6', state)
+      a.cap, a.raw = line.cap, nil
+    else
+      _, a.at, a.span, a.cap = read('>BI7I6I4', state)
+    end
+  end
+
+  local function encode(a, extra)
+    local at = a.at + extra * a.span
+    if at <= now then return '' end
+    return pack('>BI7I6I4', a.kind, at, a.span, a.cap)
+  end
+
+  local function expires_at(a) return a.at end
+
+  -- By its own terms: a smaller limit that looks must not lower what a larger one has counted.
+  local function settle(a, line)
+    local latest = now + (a.mark or a.cap) * a.span
+    if a.mark then
+      if a.marked_at > now then a.at, a.dirty, a.raw = a.at - (a.marked_at - now), true, nil end
+      a.marked_at = now
+      if a.at <= latest then unmark(a) end
+    elseif a.at > latest then
+      a.at, a.dirty, a.raw = latest, true, nil
+    end
+    a.full_at = a.at
+    if a.at <= now then a.at, a.span, a.cap = now, line.span, line.cap end
+  end
+
+  -- Sets the price and the capacity of a bucket's debt to those of `line`: the same units, a part
+  -- of one rounded up. A debt that would be too long to be stored stays as it is.
+  local function set_terms(a, line)
+    local debt, span = max(a.at - now, 0), line.span
+    if a.span ~= span then
+      local whole = floor(debt / a.span) * span
+      if span == 0 or whole > DEBT_MAX then return end
+      local part, rest = scale(span, debt % a.span, a.span)
+      a.at, a.span = now + whole + part + (rest > 0 and 1 or 0), span
+    end
+    a.cap, a.dirty, a.raw = line.cap, true, nil
+  end
+
+  local function used(a) return a.at > now and ceil((a.at - now) / a.span) or 0 end
+
+  local function fits(a, line, units) return a.at - now <= (line.cap - units) * a.span end
+
+  local function remaining(a, line) return line.cap - used(a) end
+
+  local function take(a, line, units)
+    set_terms(a, line)
+    a.at = a.at + units * a.span
+    -- Units that nobody judged under this limit may be more than it allows.
+    if not a.mark and a.at - now > a.cap * a.span then a.cap = min(used(a), USED_MAX) end
+  end
+
+  local function take_ended(a, units, ended) a.at = max(a.at, ended) + units * a.span end
+
+  local function refund(a, _, units) a.at = max(a.at - min(units, WORD - 1) * a.span, now) end
+
+  -- To the end of the capacity, a part of a unit included.
+  local function charge_denied(a, line, units)
+    if a.at - now >= (line.cap - a.leased) * a.span then return end
+    charge_other(a, units)
+    set_terms(a, line)
+    a.at = max(a.at, now + min(a.at - now + units * a.span, (line.cap - a.leased) * a.span))
+  end
+
+  local function report(a, line, units, at, base)
+    set_terms(a, line)
+    if a.full_at > now then a.full_at = a.at end
+    local span = a.span
+    local full_at, longest = a.full_at, floor(DEBT_MAX / max(span, 1))
+    -- Expired, as full again, and there is more than that to know: when it was.
+    if a.is_fresh and full_at <= now then full_at = min(base, now) end
+    units = min(units, longest)
+    at = min(at, now + min(max(units, line.cap), longest) * span)
+    a.at = min(max(full_at + units * span, at, now), now + DEBT_MAX)
+    a.full_at = a.at
+  end
+
+  local function mark_debt(a, cap)
+    if a.at > now + cap * a.span then mark(a, cap, 0, now) end
+  end
+
+  local function leases_end_at(a, leases)
+    if #leases > 1 then table.sort(leases, ends_first) end
+    local at = a.at
+    for _, one in ipairs(leases) do at = max(at, one[2]) + one[1] * a.span end
+    return at
+  end
+
+  local function summarize(a) return a.cap, a.at end
+
+  local function restore(a, kept) a.at, a.span, a.cap = kept.at, kept.span, kept.units end
+
+  local function kept_until(kept) return kept.at end
+
+  local function latest(kept) return now + kept.units * kept.span end
+
+  return {
+    clear = clear, decode = decode, encode = encode, expires_at = expires_at, settle = settle,
+    used = used, fits = fits, remaining = remaining, take = take, take_ended = take_ended,
+    refund = refund, charge_denied = charge_denied, report = report, mark_debt = mark_debt,
+    leases_end_at = leases_end_at, summarize = summarize, restore = restore,
+    kept_until = kept_until, latest = latest, set_terms = set_terms,
+  }
+end
+LOADERS[LEAKY] = LOADERS[TOKEN]

@@ -1,0 +1,130 @@
+
+-- Fixed windows: the end of one window and the units used in it. A window begins with the clock's,
+-- or with its first request.
+
+LOADERS[FIXED_CLOCK] = function()
+  -- The end of a window that begins, or of the clock's that is current, now.
+  local function fresh_end(kind, span)
+    return kind == FIXED_CLOCK and now - now % span + span or now + span
+  end
+
+  -- The end of the window of the clock in which a lease ends.
+  local function window_end(span, till) return till - 1 - (till - 1) % span + span end
+
+  local function clear(a, line) a.at = fresh_end(a.kind, line.span) end
+
+  -- Earlier versions left out the window's length.
+  local function decode(a, state, line)
+    if #state < 18 then
+      state, a.raw = state .. pack('>I6', line.span), nil
+    end
+    local _
+    _, a.at, a.used, a.span = read('>BI7I4I6', state)
+  end
+
+  local function encode(a, extra)
+    local used = a.used + extra
+    -- A window that its first request began lasts as long as units of it are leased.
+    if used == 0 and (a.kind == FIXED_CLOCK or a.leased == 0) then return '' end
+    return pack('>BI7I4I6', a.kind, a.at, used, a.span)
+  end
+
+  local function expires_at(a)
+    if not a.mark then return a.at end
+    -- What is beyond the capacity takes windows of its own, leases included.
+    local over = max(a.used + a.leased - a.mark, 0)
+    return a.at + ceil(over / max(a.mark, 1)) * a.span + LATE
+  end
+
+  -- Begins the current window, with what was used beyond the capacity of those before, each of
+  -- which pays its capacity back; remembers what was used in the last one.
+  local function roll(a, line, fresh)
+    local cap, span = a.mark or line.cap, line.span
+    local passed = floor((now - a.at) / span)
+    if passed == 0 then
+      a.before, a.marked_at = a.used, a.at
+    else
+      a.before, a.marked_at = max(a.used - passed * cap, 0), a.at + passed * span
+    end
+    local over = a.mark and max(a.before - cap, 0) or 0
+    a.at = over > 0 and a.marked_at + span or fresh
+    a.used, a.raw = over, nil
+  end
+
+  local function settle(a, line)
+    local fresh = fresh_end(a.kind, line.span)
+    if a.at <= now and a.used > 0 then
+      roll(a, line, fresh)
+    elseif a.at <= now or a.used == 0 and a.leased == 0 then
+      a.at, a.used = fresh, 0
+    elseif a.at > fresh or a.kind == FIXED_CLOCK and a.at < fresh then
+      a.at, a.dirty, a.raw = fresh, true, nil
+    end
+  end
+
+  local function used(a) return a.at > now and a.used or 0 end
+
+  local function fits(a, line, units) return a.used + units <= line.cap end
+
+  local function remaining(a, line) return line.cap - a.used end
+
+  local function take(a, _, units) a.used = a.used + units end
+
+  local function take_ended(a, units, ended)
+    if a.kind == FIXED_FIRST then
+      -- At the end of its window at the latest, and that one is over then.
+      a.used = a.used + units
+      return
+    end
+    -- If that window is over, only what was beyond the capacity still counts.
+    local ends = window_end(a.span, ended)
+    if ends > now and a.at ~= ends then a.at, a.used = ends, 0 end
+    if a.at == ends then a.used = a.used + units end
+  end
+
+  local function refund(a, line, units)
+    a.used = max(a.used - units, 0)
+    -- A window that its first request got back entirely has not begun.
+    if a.used == 0 and a.leased == 0 then begin(a, line) end
+  end
+
+  -- Charges units of the window that ends at `ends`.
+  local function report(a, line, units, ends)
+    if ends > now then
+      if a.used == 0 and a.leased == 0 and a.kind == FIXED_FIRST then a.at = min(ends, a.at) end
+      a.used = min(a.used + units, USED_MAX)
+      return
+    end
+    -- Of a window that is over only what was beyond its capacity counts.
+    if not a.before or a.before == 0 then a.before, a.marked_at = 0, ends end
+    if ends <= a.marked_at and ends > a.marked_at - line.span then
+      local over = max(a.before - line.cap, 0)
+      a.before = min(a.before + units, USED_MAX)
+      a.used = min(a.used + max(a.before - line.cap, 0) - over, USED_MAX)
+    end
+  end
+
+  local function mark_debt(a, cap)
+    if a.used > 0 or a.before then mark(a, cap, a.before or 0, a.marked_at or 0) end
+  end
+
+  local function leases_end_at(a, _, last)
+    return a.kind == FIXED_CLOCK and window_end(a.span, last) or last
+  end
+
+  local function summarize(a, units) return units, a.at end
+
+  local function restore(a, kept) a.at, a.used = kept.at, kept.units end
+
+  local function kept_until(kept) return kept.at end
+
+  local function latest(kept) return fresh_end(kept.kind, kept.span) end
+
+  return {
+    clear = clear, decode = decode, encode = encode, expires_at = expires_at, settle = settle,
+    used = used, fits = fits, remaining = remaining, take = take, take_ended = take_ended,
+    refund = refund, report = report, mark_debt = mark_debt, leases_end_at = leases_end_at,
+    summarize = summarize, restore = restore, kept_until = kept_until, latest = latest,
+  }
+end
+LOADERS[FIXED_FIRST] = LOADERS[FIXED_CLOCK]

@@ -1,0 +1,108 @@
+
+-- Units that are held beside the account. Reservations belong to requests over several slots,
+-- until all of their slots agree: whatever is judged meanwhile must fit beside them, and when they
+-- end they are gone. Leases belong to an instance that spends them without a call: they count as
+-- consumed, and what is not returned when they end is charged as of then. A lease's name begins
+-- above 127, a reservation's with how long it lasts at most: two to the power of so many
+-- milliseconds. So if the clock goes back, none stays for longer than it was made for.
+--
+-- They stand in front of the state: a byte that no state begins with, the number of places (1), and
+-- in each place a name (8), units (5) and an end (7). So `plain.lua` answers for no key of which
+-- units are held, and such a key lives until the last of them has ended.
+
+local HELD, HOLD = 128, 20
+
+-- Instances that decide on their own count report what they have allowed, beyond the capacity as
+-- well. What lies beyond it is paid back: nothing is allowed until it is. Then a mark takes one
+-- of the places, so that nobody caps the account: four bytes of 255, with which no name begins,
+-- and the capacity (4); the units of the window before (5) and its end (7), of a fixed window; of
+-- others the end is the moment at which the mark was made.
+
+local MARK = '\255\255\255\255'
+
+local function mark(a, cap, before, at)
+  a.mark, a.before, a.marked_at = cap, before, at
+end
+
+local function unmark(a)
+  if a.mark then a.mark, a.dirty = nil, true end
+end
+
+local function is_lease(id) return byte(id) > 127 and byte(id) < OTHER end
+
+local function hold(a, id, units, till)
+  a.holds[id], a.holding = { units, till }, a.holding + 1
+  if is_lease(id) then a.leased = a.leased + units else a.held = a.held + units end
+end
+
+local function release(a, id)
+  local one = a.holds[id]
+  if not one then return end
+  if is_lease(id) then a.leased = a.leased - one[1] else a.held = a.held - one[1] end
+  a.holds[id], a.holding, a.dirty = nil, a.holding - 1, true
+end
+
+-- Reads what is held; leases that have ended are charged once the account is known.
+local function load_holds(a, state)
+  for from = 3, 2 + HOLD * byte(state, 2), HOLD do
+    local id, units, till = read('>c8I5I7', state, from)
+    local first = byte(id)
+    local latest = now + (is_lease(id) and LEASE_LASTS or 1000 * 2 ^ first)
+    if first == 255 then
+      mark(a, read('>I4', id, 5), units, till)
+    elseif first > OTHER then
+      load_other(a, id, units, till)
+    elseif till > latest then
+      hold(a, id, units, latest)
+      a.dirty = true
+    elseif till > now then
+      hold(a, id, units, till)
+    else
+      a.dirty = true
+      if is_lease(id) then
+        a.ended = a.ended or {}
+        a.ended[#a.ended + 1] = { units, till }
+      end
+    end
+  end
+end
+
+local function ends_first(one, other) return one[2] < other[2] end
+
+-- Until when leases matter that nobody returns: until what each is charged with as of its end has
+-- expired.
+local function leases_end_at(a)
+  local leases, last = {}, 0
+  for id, one in pairs(a.holds) do
+    if is_lease(id) then
+      leases[#leases + 1], last = one, max(last, one[2])
+    end
+  end
+  return ALGORITHMS[a.kind].leases_end_at(a, leases, last)
+end
+
+-- How many places are needed.
+local function count_places(a)
+  return a.holding + (a.mark and 1 or 0) + (a.other and 1 or 0)
+end
+
+-- What is held, in so many places, and until when it matters.
+local function encode_holds(a, places)
+  if places == 0 then return '', 0 end
+  local parts, last = { string.char(HELD, places) }, 0
+  if a.mark then
+    parts[#parts + 1] = MARK .. pack('>I4I5I7', a.mark, a.before, a.marked_at)
+    if a.before > 0 then last = a.marked_at + LATE end
+  end
+  if a.other then
+    parts[#parts + 1] = encode_other(a.other)
+    last = max(last, kept_until(a.other))
+  end
+  for id, one in pairs(a.holds) do
+    parts[#parts + 1] = pack('>c8I5I7', id, one[1], one[2])
+    last = max(last, one[2])
+  end
+  if a.leased > 0 then last = max(last, leases_end_at(a)) end
+  parts[#parts + 1] = string.rep('\0', HOLD * (places - count_places(a)))
+  return table.concat(parts), last
+end

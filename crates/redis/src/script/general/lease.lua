@@ -1,0 +1,33 @@
+
+-- Charges what an instance has spent of its lease, and takes the rest back; also all of what was
+-- granted under the name of the next lease, by a call whose reply was lost. Then decides the
+-- request, and grants a lease beside it: as many units as are wanted, but only up to a quarter of
+-- what is left, so that the other instances find three times as much, and none if that is less than
+-- `least`.
+local function lease(line, id, till, spent, want, least, fresh_id)
+  local a, mine = line.account, line.account.holds[id]
+  if mine then
+    release(a, id)
+    take(a, line, min(spent, mine[1]))
+  end
+  release(a, fresh_id)
+  local status, states, granted = ALLOWED, {}, 0
+  local denied, blocked, all_over = judge({ line }, states)
+  if denied or all_over then
+    status = DENIED
+  elseif blocked then
+    status = BLOCKED
+  end
+  if status ~= BLOCKED then charge({ line }, status == DENIED) end
+  if is_fixed(a.kind) then till = min(till, a.at) end
+  if status == ALLOWED and not line.denied and line.role ~= UNJUDGED and a.holding < LEASES_MAX then
+    granted = min(want, floor((remaining(a, line) - a.held) / 4))
+    if granted < least then granted = 0 end
+  end
+  if granted > 0 then
+    hold(a, fresh_id, granted, till)
+    a.dirty = true
+  end
+  states[2] = pack('>I5I5', granted, till - now)
+  reply(status, states)
+end

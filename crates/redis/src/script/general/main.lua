@@ -1,0 +1,30 @@
+
+while position <= #requests do
+  local step, count, id, lasts, spent, want, least, fresh_id
+  step, count, position = read('>BB', requests, position)
+  if step > 0 and step < REPORT then id, lasts, position = read('>c8I5', requests, position) end
+  if step == LEASE then
+    spent, want, least, fresh_id, position = read('>I5I5I5c8', requests, position)
+  end
+  local lines = {}
+  for i = 1, step == REPORT and 0 or count do
+    lines[i] = next_line()
+    if step == RESERVE or step == CONFIRM then
+      lines[i].times, lines[i].denied_times, position = read('>I4I4', requests, position)
+    end
+  end
+  if step == REPORT then
+    report(count)
+  elseif step == LEASE then
+    lease(lines[1], id, now + lasts, spent, want, least, fresh_id)
+  elseif step == RESERVE then
+    reserve(lines, id, now + lasts)
+  elseif step == CONFIRM then
+    confirm(lines, id)
+  else
+    decide(lines)
+  end
+end
+for _, a in pairs(accounts) do
+  if a.dirty then save(a) end
+end

@@ -1,0 +1,35 @@
+
+-- Write-back: charges what an instance has allowed on its own count, whether it fits or not, as of
+-- when it did.
+local function next_report()
+  local line, base, parts = {}
+  line.kind, line.segments, line.cap, line.span, base, parts, position =
+    read('>BBI4I6I7B', requests, position)
+  place = place + 1
+  local a = account(KEYS[place], line)
+  local algorithm = ALGORITHMS[a.kind]
+  for _ = 1, parts do
+    local at, units
+    at, units, position = read('>I7I5', requests, position)
+    a.dirty, a.raw = true, nil
+    charge_other(a, units)
+    algorithm.report(a, line, units, at, base)
+  end
+  if parts > 0 then algorithm.mark_debt(a, line.cap) end
+  return a, line.cap
+end
+
+-- Charges the reports, and replies with what each account has now.
+local function report(count)
+  local states = {}
+  for i = 1, count do
+    local a, cap = next_report()
+    local used = a.used
+    if is_fixed(a.kind) and not a.mark and used + a.leased > cap then
+      -- Counted by a larger limit, and not owed to the windows that follow.
+      a.used, a.raw = max(cap - a.leased, 0), nil
+    end
+    states[i], a.used = encode_for_reply(a), used
+  end
+  reply(ALLOWED, states)
+end

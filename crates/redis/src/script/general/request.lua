@@ -1,0 +1,63 @@
+
+-- The lines of requests, and what is decided about them.
+
+local requests, position, place = ARGV[1], 1, 0
+local replies = { pack('>I7', now) }
+
+local function next_line()
+  local line = {}
+  line.kind, line.segments, line.role, line.cap, line.span, line.units, line.take, line.denied_cost,
+    line.refund, position = read('>BBBI4I6I5I5I5I5', requests, position)
+  place = place + 1
+  line.account = account(KEYS[place], line)
+  return line
+end
+
+-- Judges the lines of a request: whether it is denied for sure, whether a reservation of another
+-- request is all that is in the way, and whether all of its quotas are over.
+local function judge(lines, states)
+  local denied, blocked, quotas, quotas_over = false, false, 0, 0
+  for i, line in ipairs(lines) do
+    local a, role, units = line.account, line.role, line.units
+    local log_reply = ALGORITHMS[a.kind].reply
+    if not log_reply then states[i] = encode_for_reply(a) end
+    if line.refund > 0 then refund(a, line, line.refund) end
+    line.denied = role ~= UNJUDGED and not fits(a, line, units)
+    if role ~= UNJUDGED and a.held > 0 and not line.denied then
+      blocked = blocked or not fits(a, line, units + a.held)
+    end
+    if log_reply then states[i] = log_reply(a, line) end
+    if role == QUOTA then quotas = quotas + 1 end
+    if line.denied and role == ENFORCE then denied = true end
+    if line.denied and role == QUOTA then quotas_over = quotas_over + 1 end
+  end
+  return denied, blocked, quotas > 0 and quotas == quotas_over
+end
+
+local function charge(lines, denied)
+  for _, line in ipairs(lines) do
+    if not denied then
+      if not line.denied then take(line.account, line, line.take) end
+    elseif line.denied_cost > 0 then
+      charge_denied(line.account, line, line.denied_cost)
+    end
+  end
+end
+
+local function reply(status, states)
+  replies[#replies + 1] = status
+  for _, state in ipairs(states) do
+    replies[#replies + 1] = pack('>I2', #state)
+    replies[#replies + 1] = state
+  end
+end
+
+-- All of a request, which has its keys in one slot.
+local function decide(lines)
+  local states = {}
+  local denied, blocked, all_over = judge(lines, states)
+  denied = denied or all_over
+  if blocked and not denied then return reply(BLOCKED, states) end
+  charge(lines, denied)
+  reply(denied and DENIED or ALLOWED, states)
+end

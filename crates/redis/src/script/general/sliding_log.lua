@@ -1,0 +1,195 @@
+
+-- Sliding logs: a header, then one entry of 11 bytes for each moment at which units were allowed,
+-- with the sum of all units up to it (modulo 2^32). Entries are found by bisection, added at the
+-- end, and expire by being counted as dead; the dead are cleared away once they are the half.
+
+LOADERS[LOG] = function()
+  local HEADER, ENTRY = LOG_HEADER, 11
+
+  local function encode_header(a)
+    return pack('>BI6I7I4I4', LOG, a.span, a.shift, a.dead, a.base)
+  end
+
+  local function read_entry(a, index)
+    local from = a.prefix + HEADER + ENTRY * index
+    local at, sum = read('>I7I4', call('GETRANGE', a.key, from, from + ENTRY - 1))
+    return at - a.shift, sum
+  end
+
+  -- The first entry from `low` on for which `holds`, which stays true once it is; `high` if none.
+  local function find_entry(a, low, high, holds)
+    local step = 1
+    while low + step <= high and not holds(read_entry(a, low + step - 1)) do
+      low = low + step
+      step = step * 2
+    end
+    high = min(high, low + step - 1)
+    while low < high do
+      local middle = floor((low + high) / 2)
+      if holds(read_entry(a, middle)) then high = middle else low = middle + 1 end
+    end
+    return low
+  end
+
+  -- The moment at which the `need` oldest units have left.
+  local function units_left_at(a, need)
+    local function is_enough(_, sum) return (sum - a.base) % WORD >= need end
+    return (read_entry(a, find_entry(a, a.dead, a.n, is_enough))) + a.span
+  end
+
+  -- What stands in front of the log is written last, by `save`.
+  local function write_log(a, entries)
+    call('SET', a.key, string.rep('\0', a.prefix) .. encode_header(a) .. entries)
+  end
+
+  local function clear(a)
+    a.n, a.shift, a.dead, a.base, a.sum, a.last_at = 0, 0, 0, 0, 0, 0
+  end
+
+  local function decode(a, state)
+    local _
+    _, a.span, a.shift, a.dead, a.base = read('>BI6I7I4I4', state)
+    a.raw = nil
+    a.n = (call('STRLEN', a.key) - a.prefix - HEADER) / ENTRY
+    a.last_at, a.sum = read_entry(a, a.n - 1)
+  end
+
+  local function settle(a)
+    if a.n == 0 then return end
+    if a.last_at > now then
+      a.shift = a.shift + a.last_at - now
+      a.last_at, a.dirty = now, true
+    end
+    local function is_inside(at) return now - at < a.span end
+    local first = find_entry(a, a.dead, a.n, is_inside)
+    if first == a.n then
+      a.n, a.used = 0, 0
+      return
+    end
+    if first > a.dead then
+      local _, sum = read_entry(a, first - 1)
+      a.base, a.dead = sum, first
+    end
+    a.used = (a.sum - a.base) % WORD
+  end
+
+  local function used(a)
+    settle(a)
+    return a.used
+  end
+
+  local function fits(a, line, units) return a.used + units <= line.cap end
+
+  local function remaining(a, line) return line.cap - a.used end
+
+  -- At a moment that is not before the newest entry.
+  local function append(a, units, at)
+    a.used, a.dirty = a.used + units, true
+    if a.n == 0 then
+      a.n, a.shift, a.dead, a.base, a.sum = 1, 0, 0, 0, units
+      write_log(a, pack('>I7I4', at, units))
+    else
+      local same = a.last_at == at
+      a.sum = (a.sum + units) % WORD
+      local entry = pack('>I7I4', at + a.shift, a.sum)
+      if same then
+        call('SETRANGE', a.key, a.prefix + HEADER + ENTRY * (a.n - 1), entry)
+      else
+        call('APPEND', a.key, entry)
+        a.n = a.n + 1
+      end
+    end
+    a.last_at, a.stored = at, true
+  end
+
+  local function take(a, _, units) append(a, units, now) end
+
+  local function take_ended(a, units, ended)
+    settle(a)
+    if ended + a.span <= now then return end
+    append(a, units, a.n > 0 and max(ended, a.last_at) or ended)
+  end
+
+  local function refund(a, _, units)
+    if a.used == 0 then return end
+    a.dirty = true
+    if units >= a.used then
+      a.n, a.used = 0, 0
+      return
+    end
+    a.used = a.used - units
+    local function is_enough(_, sum) return (sum - a.base) % WORD >= a.used end
+    local last = find_entry(a, a.dead, a.n, is_enough)
+    a.last_at = read_entry(a, last)
+    a.sum = (a.base + a.used) % WORD
+    local whole = ''
+    if last > a.dead then
+      local from = a.prefix + HEADER
+      whole = call('GETRANGE', a.key, from + ENTRY * a.dead, from + ENTRY * last - 1)
+    end
+    a.n, a.dead = last - a.dead + 1, 0
+    write_log(a, whole .. pack('>I7I4', a.last_at + a.shift, a.sum))
+  end
+
+  local function leases_end_at(a, _, last) return last + a.span end
+
+  -- All units, at the moment of the newest.
+  local function summarize(a, units) return units, a.last_at end
+
+  local function restore(a, kept) append(a, kept.units, kept.at) end
+
+  local function kept_until(kept) return kept.at + kept.span end
+
+  local function latest() return now end
+
+  -- The entries of a log stay where they are as long as what is held has its places.
+  local function save(a)
+    local places, needed, live = (a.prefix > 0 and a.prefix - 2 or 0) / HOLD, count_places(a)
+    local moves = a.n == 0 or a.dead >= 32 and a.dead * 2 >= a.n
+    if moves and needed == 0 then
+      places = 0
+    elseif needed > places then
+      places, moves = min(max(4, 2 * needed), 255), true
+    end
+    if moves then
+      live = a.n > 0 and call('GETRANGE', a.key, a.prefix + HEADER + ENTRY * a.dead, -1) or ''
+      a.n, a.dead = max(a.n - a.dead, 0), 0
+    end
+    local front, last = encode_holds(a, places)
+    a.prefix = #front
+    if a.n > 0 then
+      front, last = front .. encode_header(a), max(last, a.last_at + a.span)
+    end
+    if moves and front == '' then
+      if a.stored then call('DEL', a.key) end
+    elseif moves then
+      call('SET', a.key, front .. live, 'PXAT', milliseconds(last))
+    else
+      call('SETRANGE', a.key, 0, front)
+      call('PEXPIREAT', a.key, milliseconds(last))
+    end
+  end
+
+  -- What the reply says of a log in place of its entries: units, the newest, and when enough have
+  -- left for the request to fit, before and after it is charged for its denial.
+  local function reply(a, line)
+    local used, newest = a.used + a.leased, a.leased > 0 and now or a.last_at
+    if used == 0 and line.denied_cost == 0 then return '' end
+    local before, after, lacking = 0, 0, used + line.units - line.cap
+    local function left(need) return need <= a.used and units_left_at(a, need) or now + a.span end
+    if line.role ~= UNJUDGED and line.units <= line.cap then
+      if lacking > 0 then before = left(lacking) end
+      -- Even if this line allows: another one may deny, and this one be charged for it.
+      lacking = lacking + min(line.denied_cost, max(line.cap - used, 0))
+      if lacking > 0 then after = left(lacking) end
+    end
+    return pack('>BI4I7I7I7', LOG, used, newest, before, after)
+  end
+
+  return {
+    clear = clear, decode = decode, settle = settle, used = used, fits = fits,
+    remaining = remaining, take = take, take_ended = take_ended, refund = refund,
+    leases_end_at = leases_end_at, summarize = summarize, restore = restore,
+    kept_until = kept_until, latest = latest, save = save, reply = reply,
+  }
+end

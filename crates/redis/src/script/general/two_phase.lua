@@ -1,0 +1,52 @@
+
+-- Two-phase commit: decisions over several slots, in rounds of requests that have the same lines.
+
+-- How many requests the units of a line fit for, beside what others hold: at most as many as ask.
+local function count_fitting(a, line, id)
+  if line.denied then return 0 end
+  if line.role == UNJUDGED then return line.times end
+  if a.holding >= HOLDS_MAX and not a.holds[id] then return 0 end
+  if not fits(a, line, line.units + a.held) then return 0 end
+  if line.take == 0 then return line.times end
+  return min(line.times, 1 + floor((remaining(a, line) - a.held - line.units) / line.take))
+end
+
+-- The part of a round of requests that has its keys here: holds units for as many requests as they
+-- fit for, line by line, and says for how many. Whoever sees all parts judges the requests.
+local function reserve(lines, id, till)
+  local states, any = {}, false
+  -- What an earlier try of this round holds.
+  for _, line in ipairs(lines) do release(line.account, id) end
+  local denied = judge(lines, states)
+  for i, line in ipairs(lines) do
+    local a = line.account
+    local count = count_fitting(a, line, id)
+    if count > 0 and line.take > 0 then
+      -- Lines of other costs may be on the same key.
+      local before = a.holds[id] and a.holds[id][1] or 0
+      release(a, id)
+      hold(a, id, before + count * line.take, till)
+      a.dirty = true
+    end
+    any = any or count > 0
+    states[i] = pack('>I4', count) .. states[i]
+  end
+  reply(denied and DENIED or any and ALLOWED or BLOCKED, states)
+end
+
+-- Charges what was reserved for the requests that are allowed, all of it or, if some has expired,
+-- nothing; releases the rest, and charges the lines that ask for it for the denied requests.
+local function confirm(lines, id)
+  for _, line in ipairs(lines) do
+    if line.times > 0 and line.take > 0 and not line.account.holds[id] then
+      return reply(DENIED, {})
+    end
+  end
+  for _, line in ipairs(lines) do release(line.account, id) end
+  for _, line in ipairs(lines) do take(line.account, line, line.take * line.times) end
+  for _, line in ipairs(lines) do
+    local cost = min(line.denied_cost * line.denied_times, UNITS_MAX)
+    if cost > 0 then charge_denied(line.account, line, cost) end
+  end
+  reply(ALLOWED, {})
+end

@@ -1,0 +1,109 @@
+//! The text of the scripts, put together from the files of this folder.
+
+/// Whose clock a script reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClockOf {
+    /// That of the Redis node on which it runs.
+    Redis,
+    /// The caller's, as its second and third argument: seconds and microseconds since 1970.
+    #[cfg(test)]
+    Caller,
+}
+
+/// The text of the scripts that decide.
+#[derive(Clone, Debug)]
+pub(crate) struct Scripts {
+    pub(crate) plain: String,
+    pub(crate) general: String,
+}
+
+const REDIS_CLOCK: &str = include_str!("clock.lua");
+#[cfg(test)]
+const CALLER_CLOCK: &str = include_str!("given_clock.lua");
+const PLAIN: &str = include_str!("plain.lua");
+/// Redis's commands, and the reply of a decision.
+const CALLS: &str = include_str!("calls.lua");
+const REPLY: &str = include_str!("reply.lua");
+/// The same for a look, which changes nothing.
+const LOOK: &str = include_str!("look.lua");
+const LOOK_REPLY: &str = include_str!("look_reply.lua");
+/// The general script, between the calls and the reply. Each file uses those before it.
+const GENERAL: [&str; 13] = [
+    include_str!("general/preamble.lua"),
+    include_str!("general/shapes.lua"),
+    include_str!("general/holds.lua"),
+    include_str!("general/fixed_window.lua"),
+    include_str!("general/bucket.lua"),
+    include_str!("general/sliding_window.lua"),
+    include_str!("general/sliding_log.lua"),
+    include_str!("general/account.lua"),
+    include_str!("general/request.lua"),
+    include_str!("general/two_phase.lua"),
+    include_str!("general/lease.lua"),
+    include_str!("general/report.lua"),
+    include_str!("general/main.lua"),
+];
+
+// === impl Scripts ===
+
+impl Scripts {
+    /// The scripts that read this clock.
+    pub(crate) fn new(clock: ClockOf) -> Scripts {
+        Scripts {
+            plain: [clock.text(), PLAIN].concat(),
+            general: general(clock, CALLS, REPLY),
+        }
+    }
+}
+
+/// The general script of somebody who only looks: it changes nothing, and replies with the size,
+/// lifetime and beginning of the state as well.
+pub(crate) fn look() -> String {
+    general(ClockOf::Redis, LOOK, LOOK_REPLY)
+}
+
+fn general(clock: ClockOf, calls: &str, reply: &str) -> String {
+    [clock.text(), calls, &GENERAL.concat(), reply].concat()
+}
+
+// === impl ClockOf ===
+
+impl ClockOf {
+    const fn text(self) -> &'static str {
+        match self {
+            ClockOf::Redis => REDIS_CLOCK,
+            #[cfg(test)]
+            ClockOf::Caller => CALLER_CLOCK,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_runs_no_command_that_changes_anything() {
+        let writes = ["'SET'", "'DEL'", "'APPEND'", "'SETRANGE'", "'PEXPIREAT'"];
+        let script = look();
+        for line in script.lines().filter(|line| line.contains("redis.call(")) {
+            assert!(!writes.iter().any(|write| line.contains(write)), "{line}");
+        }
+        assert_eq!(script.matches("local call = redis.call").count(), 0);
+    }
+
+    #[test]
+    fn only_the_clock_differs_for_the_callers_time() {
+        let (redis, caller) = (Scripts::new(ClockOf::Redis), Scripts::new(ClockOf::Caller));
+        let rest = |script: &str, clock: &str| script.strip_prefix(clock).map(str::to_owned);
+        assert_eq!(
+            rest(&redis.general, REDIS_CLOCK),
+            rest(&caller.general, CALLER_CLOCK)
+        );
+        assert_eq!(
+            rest(&redis.plain, REDIS_CLOCK),
+            rest(&caller.plain, CALLER_CLOCK)
+        );
+        assert!(!caller.general.contains("'TIME'") && !caller.plain.contains("'TIME'"));
+    }
+}
