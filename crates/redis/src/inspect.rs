@@ -16,8 +16,8 @@ use crate::seen::moment;
 use crate::store::{Redis, malformed, unfit};
 use crate::told::Told;
 
-/// What a state begins with if units are held beside it (see `general.lua`); then the number of
-/// places follows (1), and in each a name (8), units (5) and an end (7).
+/// What a state begins with if units are held beside it (see `script/general/holds.lua`); then the
+/// number of places follows (1), and in each a name (8), units (5) and an end (7).
 const HELD: u8 = 128;
 const HOLD_BYTES: usize = 20;
 /// What names of leases begin with; those of reservations begin with less, and what begins with

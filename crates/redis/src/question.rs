@@ -6,7 +6,7 @@
 //! window; then of each request the limit's place from 1 on (1), the units that must fit (4) and
 //! those to be taken (4), and if it leases, what follows the number of lines below.
 //!
-//! To `general.lua`: of each request the step (1) and the number of lines (1); of a step that
+//! To the general script: of each request the step (1) and the number of lines (1); of a step that
 //! reserves, confirms or leases the name (8) and how long it lasts (5); of one that
 //! leases the units spent (5), those wanted (5), the least that is worth it (5) and the name of
 //! what is leased (8); of each line
@@ -31,7 +31,7 @@ const UNJUDGED: u8 = 3;
 pub(crate) enum Question {
     /// One bucket or window aligned to the clock: for `plain.lua`.
     Plain(Plain),
-    /// Anything: for `general.lua`.
+    /// Anything: for the general script.
     General(General),
 }
 

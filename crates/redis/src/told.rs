@@ -72,7 +72,7 @@ impl Told {
         }))
     }
 
-    /// Reads the answers of `general.lua` to questions that are told so many states each.
+    /// Reads the answers of the general script to questions that are told so many states each.
     pub(crate) fn general(
         mut answer: Bytes,
         states: impl Iterator<Item = usize>,

@@ -1,6 +1,6 @@
--- In place of `calls.lua` when somebody only looks: what the script reads is Redis's, what it
--- writes is kept here and forgotten with the call. So a look settles and converts a state in the same
--- way as a decision, and changes nothing: not even if the looker's rules are not those in force.
+-- In place of `calls.lua` when somebody only looks: the script reads from Redis, and what it writes
+-- stays in this overlay until the call ends. So a look settles and migrates a state as a decision
+-- does, and changes nothing, even if the looker's rules are not those in effect.
 
 local overlay = {}
 

@@ -1,19 +1,19 @@
 -- Decides requests that meet one limit each, a bucket or a window aligned to the clock, and take or
--- judge units, or lease them. The same as `general.lua` does with them, in a fraction of the time:
--- functions are dear in a script, which makes them anew in every call.
+-- judge units, or lease them. It decides as the general script does, in a fraction of the time: it
+-- has no functions, which a script would create in every call.
 --
 -- KEYS     the key of each request
 -- ARGV[1]  the limits, then the requests, packed (see `question.rs`)
--- Answers with the time and, for each request, what was remembered (7 bytes): of a bucket the
--- moment at which it is full again, of a window the units used in it, leases included; of a request
--- that leases, what it got as well (5) and for how long (5). All ones ask for `general.lua`: the
--- limit has changed, units are reserved or beyond the limit, or a lease has ended.
+-- Replies with the time and, for each request, the state before it (7 bytes): of a bucket the moment
+-- at which it is full again, of a window the units used in it, leases included; of a request that
+-- leases, the units granted as well (5) and for how long (5). All ones ask for the general script:
+-- the limit has changed, units are reserved or beyond the limit, or a lease has ended.
 
 local call, pack, read, byte, min = redis.call, struct.pack, struct.unpack, string.byte, math.min
 local floor, ceil, max = math.floor, math.ceil, math.max
 
--- As in `general.lua`: the kind of a window, what a key begins with of which units are held, the
--- bytes of each hold, how far ahead a lease can end, and how many of them a key has.
+-- As in the general script: the kind of a window, the first byte of a state beside which units are
+-- held, the bytes of each hold, how far ahead a lease can end, and how many of them a key has.
 local FIXED_CLOCK, HELD, HOLD, LEASE_LASTS, LEASES_MAX = 1, 128, 20, 10000000, 100
 
 local questions = ARGV[1]
@@ -28,7 +28,7 @@ if #KEYS == 1 and plain == 1 then
   if state then
     local known, at, was, its
     if #state ~= 18 then
-      -- That is for `general.lua`.
+      -- That is for the general script.
     elseif ends then
       known, at, was, its = read('>BI7I4I6', state)
       is_plain = known == kind and (at <= now or at == ends and its == span and was <= room)
@@ -96,14 +96,14 @@ for i = 1, #KEYS do
         state = string.sub(state, last + 1)
       end
       if #state ~= 18 then
-        -- That is for `general.lua`, or nothing.
+        -- That is for the general script, or nothing.
       elseif ends[which] then
         kind, at, was, its = read('>BI7I4I6', state)
       else
         kind, at, its = read('>BI7I6', state)
       end
       if not word then
-        -- That is for `general.lua`.
+        -- That is for the general script.
       elseif state == '' then
         -- Nothing beside what is held is nothing; but until now maybe under another limit.
         words[key], changed[key] = word, which

@@ -1,9 +1,9 @@
 //! What this node tells Redis of the keys that it counts itself.
 //!
-//! Packed for `general.lua`: the step (1) and the number of lines (1); of each line the limit's
-//! kind (1), segments (1), capacity (4) and span (6), the base (7) and the number of parts (1); of
-//! each part its place in time (7) and its units (5). Numbers are unsigned, the highest byte
-//! first.
+//! Packed for the general script: the step (1) and the number of lines (1); of each line the
+//! limit's kind (1), segments (1), capacity (4) and span (6), the base (7) and the number of parts
+//! (1); of each part its place in time (7) and its units (5). Numbers are unsigned, the highest
+//! byte first.
 
 use bytes::BufMut;
 use tollgate_core::{Key, Moment};

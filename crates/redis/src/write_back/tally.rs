@@ -1,8 +1,8 @@
 //! What one key has consumed as far as this node knows, beyond its limit as well.
 //!
-//! The algorithms are core's. What is added is debt: what the nodes together admitted beyond a
-//! limit stays in the count, and nothing is admitted until it is paid back. `general.lua` counts in
-//! the same way.
+//! The algorithms are core's. What is added is debt: what the instances together allowed beyond a
+//! limit stays in the count, and nothing is allowed until it is paid back. The general script counts
+//! in the same way.
 
 use tollgate_core::{Account, Bucket, FixedWindow, Limit, Moment, SlidingWindow, Span, Usage};
 
