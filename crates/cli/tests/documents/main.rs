@@ -60,6 +60,11 @@ fn replay() {
 }
 
 #[test]
+fn list_of_examples() {
+    try_page("examples/README.md");
+}
+
+#[test]
 fn envoy() {
     try_page("examples/envoy/README.md");
 }
