@@ -9,8 +9,8 @@ use crate::sharing::{Mode, Sharing};
 
 /// The most charges that one request may carry.
 pub const CHARGES_MAX: usize = 128;
-/// The most former limits that a rule remembers: half of the revisions that are distinguishable, so that
-/// the other half is recognised as later ([`LimitHistory::is_later`]).
+/// The most former limits that a rule remembers: half of the revisions that are distinguishable, so
+/// that the other half is recognised as later ([`LimitHistory::is_later`]).
 ///
 /// A state that is older than that is read as if its limit had not changed.
 pub const LIMIT_HISTORY_MAX: usize = 127;

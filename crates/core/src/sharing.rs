@@ -23,8 +23,8 @@ pub enum Mode {
     /// Each is made by the store. Exact.
     #[default]
     Strict,
-    /// An instance leases units of warm keys, and spends them without asking. Never over-admits; may
-    /// deny while another instance holds units.
+    /// An instance leases units of warm keys, and spends them without asking. Never over-admits;
+    /// may deny while another instance holds units.
     Leased,
     /// An instance decides on its local counts, and reports them at intervals. Over-admits, by what
     /// the instances allow within one interval.
@@ -54,8 +54,8 @@ pub enum OnStoreError {
 // === impl Sharing ===
 
 impl Sharing {
-    /// Shared in this mode, by as many instances as are counted; each decides on its share while the
-    /// store has no answer.
+    /// Shared in this mode, by as many instances as are counted; each decides on its share while
+    /// the store has no answer.
     pub const fn in_mode(mode: Mode) -> Sharing {
         Sharing {
             mode,

@@ -13,7 +13,8 @@ pub trait Usage {
     /// Drops what no longer counts at `now`.
     ///
     /// A usage written by a clock ahead of `now` is moved back as a whole, its newest part to
-    /// `now`, so that it neither gains time nor locks the key for longer than the limit's own memory.
+    /// `now`, so that it neither gains time nor locks the key for longer than the limit's own
+    /// memory.
     fn settle(&mut self, limit: &Limit, now: Moment);
 
     /// The earliest moment at which this can have been written.

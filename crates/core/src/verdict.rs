@@ -162,7 +162,8 @@ impl<'a> Bill<'a> {
         for (line, usage) in self.lines.iter().zip(usages.iter_mut()) {
             usage.settle(line.widest, now.on(line.widest.timeline()));
         }
-        // Before anything is judged: a retry time is exact only if nothing is given back after it was computed.
+        // Before anything is judged: a retry time is exact only if nothing is given back after it
+        // was computed.
         self.refund(usages, now);
         let waits = self.waits(usages, now);
         let of_lines = self.longest_of_lines(&waits);

@@ -1,4 +1,5 @@
-//! The atomics of this crate: the standard library's, or the model checker's under `--cfg tollgate_loom`.
+//! The atomics of this crate: the standard library's, or the model checker's under
+//! `--cfg tollgate_loom`.
 
 #[cfg(tollgate_loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};

@@ -1,10 +1,11 @@
 //! The store's own code under a model checker, which tries the orders in which threads can go on
 //! and the stale values that they can read.
 //!
-//! Two or three threads on a table of two buckets of two slots; under `cfg(tollgate_loom)` the atomics are
-//! the checker's and the arena's bytes are plain memory in which it finds every race. `cargo xtask
-//! loom` runs it; in any other build this file is empty. All orders are tried, but where a bound is
-//! named.
+//! Two or three threads on a table of two buckets of two slots; under `cfg(tollgate_loom)` the
+//! atomics are the checker's and the arena's bytes are plain memory in which it finds every race.
+//! `cargo xtask loom` runs it; in any other build this file is empty. All orders are tried, but
+//! where a bound is named.
+
 #![cfg(tollgate_loom)]
 #![allow(clippy::unwrap_used)]
 

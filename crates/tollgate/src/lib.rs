@@ -82,9 +82,9 @@
 //! # Keys
 //!
 //! A key is anything that implements `Hash`: a name, a number, an address, a tuple of them. Keys
-//! are not stored, only 64 bits of their hash, keyed at random in each limiter, so nobody can aim at
-//! the counter of another. Two keys share a counter if `Hash` says the same of them: numbers of any
-//! type count by their value, while an address and the same address in another type differ.
+//! are not stored, only 64 bits of their hash, keyed at random in each limiter, so nobody can aim
+//! at the counter of another. Two keys share a counter if `Hash` says the same of them: numbers of
+//! any type count by their value, while an address and the same address in another type differ.
 //!
 //! ```
 //! use std::net::{IpAddr, Ipv4Addr};
@@ -118,8 +118,8 @@
 //! | sliding log | 88, and about 5 for each unit in the window |
 //!
 //! The arena is address space: 256 bytes for each of `max_keys` and 16 MB at least, more for a
-//! limit that can take more, up to 4 GiB. Only what is used is ever touched, so the process grows by
-//! it when states are large: a sliding log of many units on many keys may well take hundreds of
+//! limit that can take more, up to 4 GiB. Only what is used is ever touched, so the process grows
+//! by it when states are large: a sliding log of many units on many keys may well take hundreds of
 //! megabytes. [`Builder::max_bytes`] bounds all of it, and [`Stats::bytes_max`] is that bound, not
 //! what is in use.
 //!

@@ -2,10 +2,11 @@
 //!
 //! There is a line for each key that has waiters. Only the first in a line asks the limit and
 //! sleeps; the others are not woken before they are first. Leaving the line, allowed or dropped,
-//! wakes the next, and so do units that come back. Whoever is allowed by a leaky bucket leaves the line and
-//! is held beside the others until its turn, so that turns cost no more than one timer together. A
-//! lock is held for as long as it takes to look at a line, and during the first attempt of a waiter
-//! that comes to an empty line: otherwise two that come at once could overtake each other.
+//! wakes the next, and so do units that come back. Whoever is allowed by a leaky bucket leaves the
+//! line and is held beside the others until its turn, so that turns cost no more than one timer
+//! together. A lock is held for as long as it takes to look at a line, and during the first attempt
+//! of a waiter that comes to an empty line: otherwise two that come at once could overtake each
+//! other.
 
 mod line;
 
@@ -279,7 +280,8 @@ impl HeldPlace<'_> {
         queues.change(self.key, |line| ((), line.go(self.ticket)));
     }
 
-    /// Passes the turn on to those behind; returns the turn that is free then, if it is still to come.
+    /// Passes the turn on to those behind; returns the turn that is free then, if it is still to
+    /// come.
     pub(crate) fn cancel(&self, now: Moment) -> Option<Turn> {
         let queues = self.seat.0;
         let free = queues.change(self.key, |line| line.cancel(self.ticket, now));

@@ -88,8 +88,8 @@ impl<C: Clock> Builder<C> {
         }
     }
 
-    /// All memory that the limiter may use, in bytes. Without `max_keys` half of it is for keys, half
-    /// for states that are larger than a word; with it, these have what the keys leave, and a
+    /// All memory that the limiter may use, in bytes. Without `max_keys` half of it is for keys,
+    /// half for states that are larger than a word; with it, these have what the keys leave, and a
     /// sixteenth at least.
     pub fn max_bytes(self, bytes: usize) -> Builder<C> {
         Builder {
@@ -107,8 +107,8 @@ impl<C: Clock> Builder<C> {
         }
     }
 
-    /// Another clock than the machine's: in tests a [`crate::ManualClock`], by value, by reference or
-    /// in an [`Arc`].
+    /// Another clock than the machine's: in tests a [`crate::ManualClock`], by value, by reference
+    /// or in an [`Arc`].
     pub fn clock<D: Clock>(self, clock: D) -> Builder<D> {
         Builder {
             limit: self.limit,
@@ -158,8 +158,8 @@ impl fmt::Display for BuildError {
         match self {
             BuildError::TooLarge { bytes } => write!(
                 f,
-                "the system has not the {bytes} bytes that the limiter is to have; lower `max_keys` \
-                 or set `max_bytes`"
+                "the system has not the {bytes} bytes that the limiter is to have; lower \
+                 `max_keys` or set `max_bytes`"
             ),
             BuildError::TooManyLimits { limits, max } => {
                 write!(

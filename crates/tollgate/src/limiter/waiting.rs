@@ -121,7 +121,7 @@ impl<C: Clock> Limiter<C> {
             .await
     }
 
-    /// As [`Limiter::until_ready`], on any timer; see [`Limiter::until_n_ready_with`].
+    /// As `until_ready`, on any timer; see [`Limiter::until_n_ready_with`].
     ///
     /// # Errors
     ///
