@@ -84,6 +84,19 @@ pub struct LimitHistory {
     limits: Vec<Limit>,
 }
 
+// === impl Enforcement ===
+
+impl Enforcement {
+    /// Its name in reports: `enforce`, `shadow` or `quota`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Enforcement::Enforce => "enforce",
+            Enforcement::Shadow => "shadow",
+            Enforcement::Quota => "quota",
+        }
+    }
+}
+
 // === impl Charge ===
 
 impl<'a> Charge<'a> {

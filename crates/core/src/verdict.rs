@@ -224,8 +224,11 @@ impl<'a> Bill<'a> {
         by.map_or(0, |(charge, _)| charge)
     }
 
-    /// The first line of those that deny the request whose wait is the longest.
-    fn denied_by(&self, waits: &[Option<Wait>]) -> Option<usize> {
+    /// The line that denies the request, given for each line when its limits allow it, if not now:
+    /// the first of those with the longest wait. `None` if the request is allowed.
+    ///
+    /// Public for stores that cannot settle all lines at one moment.
+    pub fn denied_by(&self, waits: &[Option<Wait>]) -> Option<usize> {
         let enforced = self
             .of(Enforcement::Enforce)
             .filter(|line| waits[*line].is_some());

@@ -19,7 +19,7 @@ const VALUE_PATH_BYTES_MAX: usize = 512;
 /// Stands for every name beyond the maximum.
 const OTHER: &str = "(other)";
 
-/// The outcomes of one descriptor. The order is that of [`Outcome`].
+/// The outcomes of one descriptor. The order is that of [`DescriptorOutcome`].
 const OUTCOMES: [&str; 10] = [
     "allowed",
     "over_soft",
@@ -33,9 +33,9 @@ const OUTCOMES: [&str; 10] = [
     "unknown_domain",
 ];
 
-/// The outcome of one descriptor.
-#[derive(Clone, Copy, Debug)]
-enum Outcome {
+/// The outcome of one descriptor of a request, as metrics and `/v1/check` report it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DescriptorOutcome {
     /// Allowed and charged.
     Allowed,
     /// Allowed and charged, in the soft part.
@@ -206,11 +206,13 @@ impl Series {
         answer: &Answer,
     ) {
         let Some(of_domain) = domain.and_then(|name| self.domains.get(name)) else {
-            decisions.unknown_domain.add(Outcome::UnknownDomain);
+            decisions
+                .unknown_domain
+                .add(DescriptorOutcome::UnknownDomain);
             return;
         };
         for (index, status) in answer.statuses.iter().enumerate() {
-            let outcome = Outcome::of(status, answer);
+            let outcome = DescriptorOutcome::of(status, answer);
             let (Status::Unlimited { rule } | Status::Limited(Limited { rule, .. })) = status
             else {
                 of_domain.no_limit.add(outcome);
@@ -233,39 +235,52 @@ fn address(rule: &Arc<RuleName>) -> usize {
     Arc::as_ptr(rule).addr()
 }
 
-// === impl Outcome ===
+// === impl DescriptorOutcome ===
 
-impl Outcome {
-    fn of(status: &Status, answer: &Answer) -> Outcome {
-        let Status::Limited(limited) = status else {
-            return match status {
-                Status::Unlimited { .. } => Outcome::Unlimited,
-                _ => Outcome::NoLimit,
-            };
-        };
-        match (limited.decision, limited.enforcement) {
-            (Decision::Deny(_), Enforcement::Shadow) => Outcome::ShadowDenied,
-            (Decision::Deny(_), Enforcement::Quota) if answer.is_allowed() => Outcome::QuotaOver,
-            (Decision::Deny(_), _) if answer.is_store_unavailable() => Outcome::StoreUnavailable,
-            (Decision::Deny(_), _) => Outcome::Denied,
-            (Decision::Allow(_), _) if !answer.is_allowed() => Outcome::Uncharged,
-            (Decision::Allow(grant), _) if grant.over_soft => Outcome::OverSoft,
-            (Decision::Allow(_), _) => Outcome::Allowed,
+impl DescriptorOutcome {
+    /// The outcome of a descriptor with this status in this answer.
+    pub fn of(status: &Status, answer: &Answer) -> DescriptorOutcome {
+        match status {
+            Status::NoLimit => DescriptorOutcome::NoLimit,
+            Status::Unlimited { .. } => DescriptorOutcome::Unlimited,
+            Status::Limited(limited) => DescriptorOutcome::of_limited(limited, answer),
         }
+    }
+
+    /// The outcome of a descriptor that meets a limit.
+    pub fn of_limited(limited: &Limited, answer: &Answer) -> DescriptorOutcome {
+        match (limited.decision, limited.enforcement) {
+            (Decision::Deny(_), Enforcement::Shadow) => DescriptorOutcome::ShadowDenied,
+            (Decision::Deny(_), Enforcement::Quota) if answer.is_allowed() => {
+                DescriptorOutcome::QuotaOver
+            }
+            (Decision::Deny(_), _) if answer.is_store_unavailable() => {
+                DescriptorOutcome::StoreUnavailable
+            }
+            (Decision::Deny(_), _) => DescriptorOutcome::Denied,
+            (Decision::Allow(_), _) if !answer.is_allowed() => DescriptorOutcome::Uncharged,
+            (Decision::Allow(grant), _) if grant.over_soft => DescriptorOutcome::OverSoft,
+            (Decision::Allow(_), _) => DescriptorOutcome::Allowed,
+        }
+    }
+
+    /// Its name in metrics and in `/v1/check`.
+    pub const fn name(self) -> &'static str {
+        OUTCOMES[self.index()]
     }
 
     const fn index(self) -> usize {
         match self {
-            Outcome::Allowed => 0,
-            Outcome::OverSoft => 1,
-            Outcome::Uncharged => 2,
-            Outcome::Denied => 3,
-            Outcome::StoreUnavailable => 4,
-            Outcome::QuotaOver => 5,
-            Outcome::ShadowDenied => 6,
-            Outcome::Unlimited => 7,
-            Outcome::NoLimit => 8,
-            Outcome::UnknownDomain => 9,
+            DescriptorOutcome::Allowed => 0,
+            DescriptorOutcome::OverSoft => 1,
+            DescriptorOutcome::Uncharged => 2,
+            DescriptorOutcome::Denied => 3,
+            DescriptorOutcome::StoreUnavailable => 4,
+            DescriptorOutcome::QuotaOver => 5,
+            DescriptorOutcome::ShadowDenied => 6,
+            DescriptorOutcome::Unlimited => 7,
+            DescriptorOutcome::NoLimit => 8,
+            DescriptorOutcome::UnknownDomain => 9,
         }
     }
 }
@@ -273,7 +288,7 @@ impl Outcome {
 // === impl Tally ===
 
 impl Tally {
-    fn add(&self, outcome: Outcome) {
+    fn add(&self, outcome: DescriptorOutcome) {
         // Relaxed: a count publishes nothing else.
         self.0[outcome.index()].fetch_add(1, Ordering::Relaxed);
     }

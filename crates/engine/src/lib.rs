@@ -29,7 +29,7 @@ mod watch;
 mod store_health;
 
 pub use any_shared::AnyShared;
-pub use decisions::{Decisions, VALUE_SERIES_MAX};
+pub use decisions::{Decisions, DescriptorOutcome, VALUE_SERIES_MAX};
 pub use engine::{Decided, Engine};
 pub use fallback::{DENIED_FOR, Fallback, FallbackCounts};
 pub use reload::{Outcome, Reloader, Reloads, RuleSource, Why};

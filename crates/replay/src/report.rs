@@ -158,21 +158,13 @@ impl RuleTotals {
         }
     }
 
-    const fn mode(&self) -> &'static str {
-        match self.enforcement {
-            Enforcement::Enforce => "enforce",
-            Enforcement::Shadow => "shadow",
-            Enforcement::Quota => "quota",
-        }
-    }
-
     fn to_json(&self) -> Value {
         json!({
             "domain": self.rule.domain,
             "rule": self.rule.shown(),
             "path": self.rule.path,
             "limit": self.limit,
-            "mode": self.mode(),
+            "mode": self.enforcement.name(),
             "judged": self.judged,
             "over": self.over,
             "denied": self.denied,
@@ -261,7 +253,7 @@ impl Summary<'_> {
         let [judged, over, denied] = ["judged", "over", "denied"];
         writeln!(f, "\n{judged:>12} {over:>12} {denied:>12}  rule")?;
         for totals in &self.report.rules {
-            let (rule, mode) = (&totals.rule, totals.mode());
+            let (rule, mode) = (&totals.rule, totals.enforcement.name());
             let mode = if mode == "enforce" {
                 String::new()
             } else {

@@ -10,7 +10,6 @@ use http::header::ACCEPT;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
-use tollgate_core::Enforcement;
 use tollgate_engine::Engine;
 use tollgate_http::Problem;
 use tollgate_listen::ShutdownSignal;
@@ -91,16 +90,11 @@ async fn rules(State(state): State<Arc<AdminState>>) -> Response {
 }
 
 fn rule_json(view: &RuleView) -> Value {
-    let enforcement = match view.enforcement {
-        Enforcement::Enforce => "enforce",
-        Enforcement::Shadow => "shadow",
-        Enforcement::Quota => "quota",
-    };
     let mut json = json!({
         "domain": view.rule.domain,
         "rule": view.rule.path,
         "text": view.text,
-        "enforcement": enforcement,
+        "enforcement": view.enforcement.name(),
         "chargeDenied": view.charge_denied.map(|said| said.to_string()),
         "changes": view.changes,
     });

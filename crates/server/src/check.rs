@@ -5,9 +5,10 @@ use serde::Deserialize;
 use serde::de::Error;
 use serde_json::{Map, Value, json};
 use tollgate_core::{
-    Answer, ChargeDenied, Cost, Decision, Denial, Descriptor, Enforcement, Escaped, Grant, Limited,
-    Request, RuleName, Status, Wait,
+    Answer, ChargeDenied, Cost, Decision, Denial, Descriptor, Escaped, Grant, Limited, Request,
+    RuleName, Status, Wait,
 };
+use tollgate_engine::DescriptorOutcome;
 use tollgate_http::{MEDIA_TYPE, Problem};
 use tollgate_rls::duration;
 
@@ -130,16 +131,14 @@ fn with_rule(rule: &RuleName, mut entry: Value) -> Value {
 }
 
 fn limited_json(limited: &Limited, answer: &Answer) -> Value {
-    let outcome = match (&limited.decision, limited.enforcement) {
-        (Decision::Allow(_), _) => "allowed",
-        (Decision::Deny(_), Enforcement::Shadow) => "shadow_denied",
-        (Decision::Deny(_), Enforcement::Quota) if answer.is_allowed() => "quota_over",
-        (Decision::Deny(_), _) if answer.is_store_unavailable() => "store_unavailable",
-        (Decision::Deny(_), _) => "denied",
+    // What is charged, and whether in the soft part, is in other members.
+    let outcome = match DescriptorOutcome::of_limited(limited, answer) {
+        DescriptorOutcome::OverSoft | DescriptorOutcome::Uncharged => DescriptorOutcome::Allowed,
+        outcome => outcome,
     };
     let limit = &limited.limit;
     let mut entry = json!({
-        "outcome": outcome,
+        "outcome": outcome.name(),
         "limit": limit.count(),
         "window": limit.window().to_string(),
         "algorithm": limit.algorithm().to_string(),

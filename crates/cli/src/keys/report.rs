@@ -69,11 +69,7 @@ impl Report {
             if let (Status::Limited(limited), Some(key)) = (&found.status, keys.next()) {
                 json.insert("limit".to_owned(), limited.limit.to_string().into());
                 json.insert("capacity".to_owned(), limited.limit.capacity().into());
-                let enforcement = match limited.enforcement {
-                    Enforcement::Enforce => "enforce",
-                    Enforcement::Shadow => "shadow",
-                    Enforcement::Quota => "quota",
-                };
+                let enforcement = limited.enforcement.name();
                 json.insert("enforcement".to_owned(), enforcement.into());
                 json.insert("key".to_owned(), key.to_json());
             }

@@ -30,12 +30,12 @@ fn a_value_that_looks_like_a_rule_makes_no_second_series() {
     let decisions = Decisions::default();
     let series = decisions.track(&rules);
     let view = rules.rules().next().unwrap();
-    series.rules[&address(&view.rule)].add(Outcome::Allowed);
+    series.rules[&address(&view.rule)].add(DescriptorOutcome::Allowed);
     let domain = Arc::clone(&series.domains["d"].name);
     decisions
         .of_values(&domain, &view.rule.path)
         .unwrap()
-        .add(Outcome::Allowed);
+        .add(DescriptorOutcome::Allowed);
     let mut found = Vec::new();
     let visited = decisions.visit(|domain, rule, outcome, count| {
         found.push(format!("{domain} {rule} {outcome} {count}"));
@@ -56,13 +56,16 @@ fn a_reload_goes_on_counting_and_forgets_what_is_gone() {
     let before = parse(both);
     let series = decisions.track(&before);
     for view in before.rules() {
-        series.rules[&address(&view.rule)].add(Outcome::Allowed);
+        series.rules[&address(&view.rule)].add(DescriptorOutcome::Allowed);
     }
     let after = parse(one);
     let series = decisions.track(&after);
     let view = after.rules().next().unwrap();
     let tally = &series.rules[&address(&view.rule)];
-    assert_eq!(tally.0[Outcome::Allowed.index()].load(Ordering::Relaxed), 1);
+    assert_eq!(
+        tally.0[DescriptorOutcome::Allowed.index()].load(Ordering::Relaxed),
+        1
+    );
     // The domain's own two and that of the rule that is left.
     assert_eq!(decisions.rules.read().unwrap().len(), 3);
 }

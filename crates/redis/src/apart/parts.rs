@@ -72,27 +72,6 @@ impl<'a> Apart<'a> {
         waits.collect()
     }
 
-    /// The first of those lines that refuse the request whose wait is the longest: as in core's
-    /// `Bill`, which cannot see lines of several clocks at once.
-    pub(super) fn refused_by(&self, waits: &[Option<Wait>]) -> Option<usize> {
-        let of = |enforcement| {
-            let lines = self.bill.lines().iter().enumerate();
-            lines
-                .filter(move |(_, line)| {
-                    line.judged().is_some() && line.charge.enforcement == enforcement
-                })
-                .map(|(index, _)| index)
-        };
-        let enforced = of(Enforcement::Enforce).filter(|line| waits[*line].is_some());
-        let all_over = of(Enforcement::Quota).all(|line| waits[line].is_some());
-        let quota = of(Enforcement::Quota).filter(|_| all_over);
-        // One quota that opens again is enough, so only the first to open counts.
-        let quota = quota.min_by_key(|line| waits[*line]);
-        enforced
-            .chain(quota)
-            .min_by_key(|line| (std::cmp::Reverse(waits[*line]), *line))
-    }
-
     /// The lines that an allowed request is charged to.
     pub(super) fn charged(&self, waits: &[Option<Wait>]) -> impl Iterator<Item = usize> {
         let takes = |line: &usize| waits[*line].is_none() && self.line(*line).take() > 0;
@@ -120,7 +99,7 @@ impl<'a> Apart<'a> {
         let denial = refused.map(|line| {
             let key = self.line(line).charge.key;
             let by = self.charges.iter().position(|charge| charge.key == key);
-            let longest = self.refused_by(&waits).and_then(|line| waits[line]);
+            let longest = self.bill.denied_by(&waits).and_then(|line| waits[line]);
             RequestDenial {
                 by: by.unwrap_or(0),
                 wait: longest.unwrap_or(Wait::For(Span::ZERO)),

@@ -298,7 +298,7 @@ impl Ledger {
         };
         let before: Vec<&Memory> = told.iter().map(|told| &told.before).collect();
         let waits = request.waits(&before);
-        if let Some(refused) = request.refused_by(&waits) {
+        if let Some(refused) = request.bill.denied_by(&waits) {
             let mut memories: Vec<Memory> = before.into_iter().cloned().collect();
             let verdict = request.verdict(&mut memories, Some(refused));
             return verdict.map_or_else(Fate::malformed, Fate::Denied);
