@@ -1,4 +1,4 @@
-//! What the program is told.
+//! The program's arguments.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -34,6 +34,7 @@ pub(crate) struct Arguments {
 // === impl Arguments ===
 
 impl Arguments {
+    /// Parses the command line.
     pub(crate) fn parse(words: &[String]) -> Result<Arguments, String> {
         let mut arguments = Arguments {
             help: false,

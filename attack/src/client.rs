@@ -48,11 +48,15 @@ pub(crate) async fn run(target: Target) {
     times.sort_unstable();
     let part = |percent: usize| times.get(times.len() * percent / 100).copied();
     let micros = |percent| part(percent).unwrap_or_default().as_micros();
-    let told: Vec<&str> = errors.iter().take(3).map(String::as_str).collect();
+    let examples: Vec<&str> = errors.iter().take(3).map(String::as_str).collect();
     let (half, most, asked) = (micros(50), micros(99), times.len());
     #[expect(clippy::print_stdout, reason = "the attacking process reads it")]
     {
-        println!("{half} {most} {asked} {} {}", errors.len(), told.join("; "));
+        println!(
+            "{half} {most} {asked} {} {}",
+            errors.len(),
+            examples.join("; ")
+        );
     }
 }
 
@@ -92,6 +96,7 @@ async fn ask_grpc(to: SocketAddr, seen: Seen) {
     }
 }
 
+/// Sends one gRPC call and reads its answer.
 async fn ask_once(stream: &mut TcpStream, id: u32) -> Result<()> {
     let mut out = Vec::new();
     frame(&mut out, kind::HEADERS, flag::END_HEADERS, id, &call(&[]));
@@ -124,6 +129,7 @@ async fn ask_once(stream: &mut TcpStream, id: u32) -> Result<()> {
     }
 }
 
+/// Asks over HTTP again and again and records each answer, with a new connection after errors.
 async fn ask_http(to: SocketAddr, seen: Seen) {
     let question = request("POST", "/v1/check", QUESTION);
     loop {

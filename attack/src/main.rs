@@ -53,6 +53,7 @@ fn run_client(addresses: &[String]) -> Result<(), String> {
     Ok(())
 }
 
+/// Runs the attacks that the arguments select and prints a row for each.
 #[expect(clippy::print_stdout, reason = "the report is for people")]
 fn run(arguments: &Arguments) -> Result<(), String> {
     if arguments.help {

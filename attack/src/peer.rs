@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::frames::{HEAD_BYTES, Head, flag, frame, hello, kind};
 
 /// How long anything may take before it counts as an error.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 /// An answer that is longer is none of ours.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
@@ -33,7 +33,7 @@ pub(crate) async fn connect_h2(from: Ipv4Addr, to: SocketAddr, window: u32) -> R
 
 /// Waits, but not for ever.
 pub(crate) async fn within<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    timeout(PATIENCE, work)
+    timeout(TIMEOUT, work)
         .await
         .unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
 }

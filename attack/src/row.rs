@@ -52,7 +52,7 @@ struct Client {
     p99: u64,
     asked: u64,
     errors: u64,
-    told: String,
+    examples: String,
 }
 
 /// Runs one attack against a service of its own.
@@ -137,7 +137,7 @@ impl Client {
             p99,
             asked,
             errors,
-            told: words.next().unwrap_or_default().to_owned(),
+            examples: words.next().unwrap_or_default().to_owned(),
         }
     }
 }
@@ -163,8 +163,10 @@ attack                     space requests errors p50 ms p99 ms <50  before    pe
             ));
         }
         if self.client.asked == 0 || self.client.errors > 0 {
-            let Client { errors, told, .. } = &self.client;
-            fault(format!("the client had {errors} errors: {told}"));
+            let Client {
+                errors, examples, ..
+            } = &self.client;
+            fault(format!("the client had {errors} errors: {examples}"));
         }
         if self.peak > self.before + BUDGET_KIB {
             let grown = (self.peak - self.before) >> 10;
@@ -263,6 +265,6 @@ mod tests {
             (client.p50, client.p99, client.asked, client.errors),
             (900, 2100, 30, 2)
         );
-        assert_eq!(client.told, "grpc: cut off; http: status 503");
+        assert_eq!(client.examples, "grpc: cut off; http: status 503");
     }
 }

@@ -37,6 +37,7 @@ pub(crate) struct Asked {
 // === impl Asked ===
 
 impl Asked {
+    /// Parses the command line.
     pub(crate) fn from_args(
         mut args: impl Iterator<Item = String>,
     ) -> Result<Asked, Box<dyn Error>> {
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn errors_are_reported() {
         assert!(
             asked("--json")
                 .expect_err("no path")

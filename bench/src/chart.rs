@@ -35,6 +35,7 @@ pub(crate) fn svg(measured: &[Measured]) -> String {
     )
 }
 
+/// Draws the bars of one scenario.
 fn panel(out: &mut String, scenario: &str, records: &[&Record], top: &mut usize) -> fmt::Result {
     let is_memory = records.iter().all(|record| record.ops_per_second.is_none());
     let unit = if is_memory {

@@ -16,17 +16,16 @@ pub(crate) use quota::Quota;
 pub(crate) use ratelimit::Ratelimit;
 pub(crate) use tollgate::{Tollgate, TollgateBatch};
 
-/// Decisions that are asked for at once by whoever can.
+/// Batched decisions, for contenders that have them.
 pub(crate) const BATCH: usize = 64;
 
-/// Whether requests pass.
+/// Whether requests are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// 10 000 an hour, and a burst that no run exhausts: every key stays in debt, none is
-    /// forgotten.
-    Admitted,
-    /// One an hour: each key's first request passes and no other.
-    Refused,
+    /// 10 000 an hour, and a burst that no run exhausts: every key stays live.
+    Allowed,
+    /// One an hour: only each key's first request is allowed.
+    Denied,
 }
 
 /// A rate limiter with many keys.
@@ -52,16 +51,16 @@ pub(crate) trait Contender<K>: Sync {
 impl Outcome {
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Outcome::Admitted => "admitted",
-            Outcome::Refused => "refused",
+            Outcome::Allowed => "admitted",
+            Outcome::Denied => "refused",
         }
     }
 
     /// Units an hour, and at once.
     pub(crate) const fn per_hour_and_burst(self) -> (u32, u32) {
         match self {
-            Outcome::Admitted => (10_000, u32::MAX),
-            Outcome::Refused => (1, 1),
+            Outcome::Allowed => (10_000, u32::MAX),
+            Outcome::Denied => (1, 1),
         }
     }
 

@@ -19,10 +19,10 @@ pub(crate) struct Drive {
     /// Decisions of all threads a second.
     pub(crate) per_second: f64,
     /// Of these, how many passed.
-    pub(crate) admitted_share: f64,
+    pub(crate) allowed_share: f64,
 }
 
-/// A contender whose type is forgotten, so that all of them stand in one list.
+/// A contender as a trait object, so that all of them fit into one list.
 pub(crate) trait Entrant: Sync {
     fn name(&self) -> &'static str;
 
@@ -130,7 +130,7 @@ impl<C: Contender<K>, K: BenchKey> Entrant for Entry<'_, C, K> {
         reason = "a float is exact far beyond the decisions of a window"
     )]
     fn drive(&self, window: Duration) -> Drive {
-        let admitted = AtomicU64::new(0);
+        let allowed = AtomicU64::new(0);
         let decided = AtomicU64::new(0);
         let rates = self.on_all_threads(window, |sequence, over| {
             let began = Instant::now();
@@ -146,13 +146,13 @@ impl<C: Contender<K>, K: BenchKey> Entrant for Entry<'_, C, K> {
             }
             let done = done * u64::try_from(BATCH).unwrap_or(1);
             decided.fetch_add(done, Ordering::Relaxed);
-            admitted.fetch_add(passed, Ordering::Relaxed);
+            allowed.fetch_add(passed, Ordering::Relaxed);
             done as f64 / began.elapsed().as_secs_f64()
         });
         let decided = decided.into_inner().max(1);
         Drive {
             per_second: rates.iter().sum(),
-            admitted_share: admitted.into_inner() as f64 / decided as f64,
+            allowed_share: allowed.into_inner() as f64 / decided as f64,
         }
     }
 

@@ -159,13 +159,13 @@ mod tests {
             one("governor", 10.0),
             one("quota", 20.0),
         ];
-        let told: Vec<String> = figures(&measured).iter().map(Figure::to_string).collect();
-        assert!(told[0].ends_with("3.0000     reached"), "{}", told[0]);
+        let shown: Vec<String> = figures(&measured).iter().map(Figure::to_string).collect();
+        assert!(shown[0].ends_with("3.0000     reached"), "{}", shown[0]);
         assert!(
-            told[1].ends_with("1.5000     MISSED by 50.0 %"),
+            shown[1].ends_with("1.5000     MISSED by 50.0 %"),
             "{}",
-            told[1]
+            shown[1]
         );
-        assert!(told[2].ends_with("not measured"), "{}", told[2]);
+        assert!(shown[2].ends_with("not measured"), "{}", shown[2]);
     }
 }

@@ -63,6 +63,7 @@ impl Flood {
         }
     }
 
+    /// Measures every contender.
     pub(crate) fn measure(&self) -> Vec<Measured> {
         let mut measured = match self.target {
             Target::Tollgate(count) => self.measure_ours(&[Limit::per_hour(count)]),
@@ -92,6 +93,7 @@ impl Flood {
         vec![measured]
     }
 
+    /// Measures Tollgate with one limit for the hammered keys and others for the flood.
     fn measure_ours(&self, limits: &[Limit]) -> Measured {
         let [first, others @ ..] = limits else {
             return Measured::default();
@@ -113,16 +115,16 @@ impl Flood {
                 "{evicted} keys evicted, {} failures",
                 limiters[0].failures()
             ),
-            ..run.told(before, MAX_KEYS)
+            ..run.measured(before, MAX_KEYS)
         }
     }
 
     fn measure_peer<C: Contender<u64>>(&self) -> Measured {
         let before = resident_bytes();
-        let peer = C::build(1, Outcome::Refused);
+        let peer = C::build(1, Outcome::Denied);
         let run = self.run(|key| peer.check(&key));
         let keys = usize::try_from(self.new_keys).unwrap_or(1);
-        let mut measured = run.told(before, keys);
+        let mut measured = run.measured(before, keys);
         measured.note = format!("grows to {} MB", run.resident_after / 1_000_000);
         measured
     }
@@ -133,7 +135,7 @@ impl Flood {
         // Both threads stand still while memory is looked at.
         let [full, after_full, end, after_end] = [3; 4].map(Barrier::new);
         let began = Instant::now();
-        let mut admitted: Vec<(u64, u64)> = Vec::new();
+        let mut allowed: Vec<(u64, u64)> = Vec::new();
         let (mut resident_full, mut resident_after) = (0, 0);
         std::thread::scope(|scope| {
             let thread = |number: u64| {
@@ -154,7 +156,7 @@ impl Flood {
                     }
                     end.wait();
                     after_end.wait();
-                    hammers.admitted
+                    hammers.allowed
                 })
             };
             let threads: Vec<_> = (0..THREADS).map(thread).collect();
@@ -165,22 +167,22 @@ impl Flood {
             resident_after = resident_bytes();
             after_end.wait();
             for thread in threads {
-                admitted.extend(thread.join().expect("no contender panics"));
+                allowed.extend(thread.join().expect("no contender panics"));
             }
         });
         Run {
             seconds: began.elapsed().as_secs_f64(),
             decisions: self.new_keys + self.new_keys / NEW_PER_HAMMER,
-            admitted,
+            allowed,
             resident_full,
             resident_after,
         }
     }
 }
 
-/// The keys with which one thread hammers, and how often each was admitted.
+/// The keys with which one thread hammers, and how often each was allowed.
 struct Hammers {
-    admitted: Vec<(u64, u64)>,
+    allowed: Vec<(u64, u64)>,
     next: usize,
 }
 
@@ -190,14 +192,14 @@ impl Hammers {
     fn of(thread: u64) -> Hammers {
         // By fours, so that both threads meet all of up to four limits.
         let own = (0..HAMMERS).filter(|key| key / 4 % THREADS == thread);
-        let admitted = own.map(|key| (key, 0)).collect();
-        Hammers { admitted, next: 0 }
+        let allowed = own.map(|key| (key, 0)).collect();
+        Hammers { allowed, next: 0 }
     }
 
     fn strike(&mut self, check: impl Fn(u64) -> bool) {
-        let (key, admitted) = &mut self.admitted[self.next];
-        *admitted += u64::from(check(*key));
-        self.next = (self.next + 1) % self.admitted.len();
+        let (key, allowed) = &mut self.allowed[self.next];
+        *allowed += u64::from(check(*key));
+        self.next = (self.next + 1) % self.allowed.len();
     }
 }
 
@@ -205,7 +207,7 @@ impl Hammers {
 struct Run {
     seconds: f64,
     decisions: u64,
-    admitted: Vec<(u64, u64)>,
+    allowed: Vec<(u64, u64)>,
     resident_full: u64,
     resident_after: u64,
 }
@@ -219,18 +221,18 @@ impl Run {
             allowed: 0,
             beyond: 0,
         };
-        for (key, admitted) in &self.admitted {
+        for (key, allowed) in &self.allowed {
             let limit = limit_of(*key);
             let interval = limit.interval().map_or(f64::INFINITY, seconds);
             let refilled = (self.seconds / interval).floor();
             let allowed = u64::from(limit.capacity()) + whole(refilled);
             excess.allowed += allowed;
-            excess.beyond += admitted.saturating_sub(allowed);
+            excess.beyond += allowed.saturating_sub(allowed);
         }
         excess
     }
 
-    fn told(&self, before: u64, keys: usize) -> Measured {
+    fn measured(&self, before: u64, keys: usize) -> Measured {
         let keys = u64::try_from(keys).unwrap_or(1);
         let resident = self.resident_after.saturating_sub(before);
         Measured {

@@ -50,6 +50,7 @@ impl InTurn {
         }
     }
 
+    /// Measures every contender in turn, in rounds.
     pub(crate) fn measure(self, effort: &Effort) -> Vec<Measured> {
         let mut rates = [const { Vec::new() }; 3];
         for _ in 0..effort.rounds {
@@ -65,14 +66,15 @@ impl InTurn {
         };
         let able = names.into_iter().zip(rates.map(median));
         let mut measured: Vec<Measured> = able
-            .map(|(name, rate)| self.told(name, Some(rate), ""))
+            .map(|(name, rate)| self.measured(name, Some(rate), ""))
             .collect();
         for name in ["quota", "ratelimit", "dashmap"] {
-            measured.push(self.told(name, None, "cannot be waited for"));
+            measured.push(self.measured(name, None, "cannot be waited for"));
         }
         measured
     }
 
+    /// How many tasks a second get their turn.
     fn rate<W: Waits>(self, window: Duration) -> f64 {
         let (tasks, pace) = match self {
             InTurn::Ready => (
@@ -118,7 +120,7 @@ impl InTurn {
         per_second(served.load(Ordering::Relaxed), began.elapsed())
     }
 
-    fn told(self, contender: &str, rate: Option<f64>, note: &str) -> Measured {
+    fn measured(self, contender: &str, rate: Option<f64>, note: &str) -> Measured {
         Measured {
             record: Record {
                 scenario: self.name().to_owned(),

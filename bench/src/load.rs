@@ -44,7 +44,7 @@ impl Effort {
 // === impl Load ===
 
 impl Load {
-    /// What the scenario is called: `1M-u64-uniform-admitted-2t`.
+    /// What the scenario is called: `1M-u64-uniform-allowed-2t`.
     pub(crate) fn name(&self) -> String {
         let keys = match self.keys {
             1 => "hot".to_owned(),
@@ -69,6 +69,7 @@ impl Load {
         }
     }
 
+    /// Measures every contender with one type of keys.
     fn measure_with<K: BenchKey>(&self, effort: &Effort) -> Vec<Measured> {
         let sequences = Sequences::<K>::draw(self.keys, self.distribution, self.threads);
         let numbers = Sequences::<u64>::draw(self.keys, self.distribution, self.threads);
@@ -91,7 +92,7 @@ impl Load {
         }
         let measured = entrants.iter().zip(drives).zip(times);
         let mut measured: Vec<Measured> = measured
-            .map(|((entrant, drives), times)| self.told(entrant.name(), drives, times.as_ref()))
+            .map(|((entrant, drives), times)| self.measured(entrant.name(), drives, times.as_ref()))
             .collect();
         if self.keys > 1 {
             measured.push(self.cannot("ratelimit", "no keys"));
@@ -100,7 +101,7 @@ impl Load {
         measured
     }
 
-    /// Everybody who can do this, warm.
+    /// Every contender that can do this, warmed up.
     fn entrants<'k, K: BenchKey>(
         &self,
         sequences: &'k Sequences<K>,
@@ -145,7 +146,7 @@ impl Load {
         entrants
     }
 
-    fn told(&self, contender: &str, drives: Vec<Drive>, times: Option<&Histogram>) -> Measured {
+    fn measured(&self, contender: &str, drives: Vec<Drive>, times: Option<&Histogram>) -> Measured {
         let within = |share| times.and_then(|times| times.within(BasisPoints(share)));
         let median = median(drives);
         Measured {
@@ -156,7 +157,7 @@ impl Load {
                 p9999_ns: within(9_999),
                 ..self.record(contender)
             },
-            admitted_share: Some(median.admitted_share),
+            allowed_share: Some(median.allowed_share),
             ..Measured::default()
         }
     }

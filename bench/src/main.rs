@@ -4,7 +4,7 @@
 //! inherits another's memory. In it the contenders take turns, round after round, and the median of
 //! the rounds counts: whatever else the machine does meets all of them alike.
 //!
-//! * Keys are drawn in advance and the same for everybody; u64 keys are numbers, strings have 17
+//! * Keys are drawn in advance and the same for all; u64 keys are numbers, strings have 17
 //!   characters, of four addresses one is IPv6. A thread walks through its own sequence.
 //! * Threads are pinned to cores in turn. Every contender is warm: each key has asked before.
 //! * Latencies are of one decision in eight, between two readings of the processor's counter; the
@@ -87,6 +87,7 @@ fn run_one(out: &mut impl Write, name: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Runs the selected scenarios, each in a process of its own, and prints their results.
 fn run_all(out: &mut impl Write, asked: &Asked) -> Result<(), Box<dyn Error>> {
     let scenarios = asked.scenarios();
     if scenarios.is_empty() {
@@ -107,7 +108,7 @@ fn run_all(out: &mut impl Write, asked: &Asked) -> Result<(), Box<dyn Error>> {
         );
         match in_own_process(&scenario.name()) {
             Ok(of_one) => measured.extend(of_one),
-            // What the others come to is told all the same.
+            // The others are reported all the same.
             Err(error) => failed.push(error),
         }
     }

@@ -25,9 +25,10 @@ pub(crate) struct Measured {
     pub(crate) record: Record,
     /// What stands in the cell if the contender cannot do this, or what else is to be known.
     pub(crate) note: String,
-    /// Of the decisions, how many admitted.
-    pub(crate) admitted_share: Option<f64>,
-    /// Live keys that were forgotten.
+    /// Of the decisions, how many allowed.
+    #[serde(rename = "admitted_share")]
+    pub(crate) allowed_share: Option<f64>,
+    /// Live keys that were evicted.
     pub(crate) lost_keys: Option<u64>,
     /// Units that passed beyond the limit, as a share of those that the limit allows.
     pub(crate) excess: Option<f64>,

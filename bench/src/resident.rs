@@ -1,4 +1,4 @@
-//! Scenarios of memory: how many bytes are resident for each key, and who was forgotten.
+//! Scenarios of memory: how many resident bytes each key takes, and how many keys were evicted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::record::{Measured, Record};
 /// becomes resident.
 const BYTES_PER_KEY: usize = 256;
 const BYTES_PER_NUMBER: usize = 8;
-/// Of so many keys every admitted moment is written down beside, to hold the store to it.
+/// Of so many keys every allowed moment is written down beside, to hold the store to it.
 const WITNESSES: usize = 16;
 
 /// Whose memory is measured, in a process of its own.
@@ -26,7 +26,7 @@ pub(crate) struct Resident {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Holder {
-    /// One of Tollgate's algorithms with N per hour, all of them admitted and remembered.
+    /// One of Tollgate's algorithms with N per hour, all of them allowed and remembered.
     Tollgate(Algorithm, u32),
     Governor,
     Quota,
@@ -51,6 +51,7 @@ impl Resident {
         format!("memory-{keys}-{}", self.holder.counted())
     }
 
+    /// Measures how much resident memory grows for each key.
     pub(crate) fn measure(&self) -> Vec<Measured> {
         // Made before memory is looked at: the requests' own, no contender's.
         let names: Vec<String> = (0..self.keys).map(String::of).collect();
@@ -71,7 +72,7 @@ impl Resident {
             keys: self.keys,
             key_kind: KeyKind::String.name().to_owned(),
             distribution: "each once".to_owned(),
-            outcome: Outcome::Admitted.name().to_owned(),
+            outcome: Outcome::Allowed.name().to_owned(),
             threads: 1,
             ..measured.record
         };
@@ -79,7 +80,7 @@ impl Resident {
     }
 
     fn measure_peer<C: Contender<String>>(&self, names: &[String], before: u64) -> Measured {
-        let peer = C::build(self.keys, Outcome::Admitted);
+        let peer = C::build(self.keys, Outcome::Allowed);
         for name in names {
             std::hint::black_box(peer.check(name));
         }
@@ -107,7 +108,7 @@ impl Resident {
         }
     }
 
-    /// Admits all N units of every key over less than the hour, so that everything is remembered:
+    /// Allows all N units of every key over less than the hour, so that everything is remembered:
     /// every stamp of a log, every counter of a window.
     fn fill(&self, limiter: &TestLimiter, clock: &ManualClock, names: &[String]) -> Witness {
         let limit = limiter.limit();
@@ -197,7 +198,7 @@ impl Holder {
         }
     }
 
-    /// Everybody, and of ours every algorithm.
+    /// Every contender, and of ours every algorithm.
     pub(crate) fn all() -> Vec<Holder> {
         let segments = |count| Segments::new(count).expect("1 to 60 are allowed");
         let ours = [
@@ -232,7 +233,7 @@ impl Witness {
         self.granted.entry(id).or_default().push(now(clock));
     }
 
-    /// Whether each key's oldest units leave at their own nanosecond: one earlier refuses.
+    /// Whether each key's oldest units leave at their own nanosecond: one earlier denies.
     fn confirm(&self, limiter: &TestLimiter, clock: &ManualClock) -> String {
         let window = limiter.limit().window().as_nanos();
         let mut leaving: Vec<(u64, usize)> = Vec::new();

@@ -2,7 +2,7 @@
 
 use tollgate::Algorithm;
 
-use crate::contender::Outcome::{self, Admitted, Refused};
+use crate::contender::Outcome::{self, Allowed, Denied};
 use crate::flood::{Flood, Target};
 use crate::in_turn::InTurn;
 use crate::keys::Distribution::{self, Uniform, Zipf};
@@ -33,10 +33,10 @@ impl Scenario {
         };
         let log = Holder::Tollgate(Algorithm::SlidingLog, 500);
         vec![
-            load(1_000_000, KeyKind::U64, Admitted),
-            load(1_000_000, KeyKind::String, Admitted),
-            load(1, KeyKind::U64, Refused),
-            load(1, KeyKind::U64, Admitted),
+            load(1_000_000, KeyKind::U64, Allowed),
+            load(1_000_000, KeyKind::String, Allowed),
+            load(1, KeyKind::U64, Denied),
+            load(1, KeyKind::U64, Allowed),
             resident(Holder::Tollgate(Algorithm::TokenBucket, 100), 1_000_000),
             resident(Holder::Governor, 1_000_000),
             resident(Holder::Quota, 1_000_000),
@@ -54,7 +54,7 @@ impl Scenario {
         let mut all = Scenario::quick();
         let mut add = |keys: &[u64], kind, distributions: &[Distribution], threads: &[usize]| {
             for (keys, distribution) in product(keys, distributions) {
-                for (outcome, threads) in product(&[Admitted, Refused], threads) {
+                for (outcome, threads) in product(&[Allowed, Denied], threads) {
                     all.push(Scenario::load(keys, kind, distribution, outcome, threads));
                 }
             }
@@ -93,7 +93,7 @@ impl Scenario {
         })
     }
 
-    /// What one process is told to measure.
+    /// What one process measures.
     pub(crate) fn name(&self) -> String {
         match self {
             Scenario::Load(load) => load.name(),

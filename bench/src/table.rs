@@ -34,6 +34,7 @@ impl fmt::Display for Table<'_> {
 }
 
 impl Table<'_> {
+    /// Writes the row of one contender.
     fn line(&self, f: &mut fmt::Formatter<'_>, measured: &Measured) -> fmt::Result {
         let record = &measured.record;
         write!(f, "  {:<15}", record.contender)?;

@@ -22,6 +22,7 @@ const BY_HAND: [&str; 2] = [
     ".envoy.service.ratelimit.v3.RateLimitRequest",
 ];
 
+/// Compiles the protocol, with byte strings in place of those that need not be UTF-8.
 fn main() -> Result<(), Box<dyn error::Error>> {
     println!("cargo:rerun-if-changed=proto");
     let mut descriptors = protox::compile([PROTO], ["proto"])?;

@@ -7,8 +7,8 @@ use tollgate_core::{Cost, Request};
 ///
 /// # Panics
 ///
-/// If reading does, if what was read and written is not read as the same, or if a mistake is not
-/// told as the client's.
+/// If reading panics, if a request that was read and written is not read as the same, or if an
+/// error is not reported as the client's.
 pub fn check(input: &[u8]) {
     match tollgate_server::fuzzed::check(input, written) {
         Ok(document) => {

@@ -63,7 +63,7 @@ fn limits() -> [Limit; 7] {
     ]
 }
 
-/// Every reply in what arrives piece by piece, as it is shown, and the mistake that ends it.
+/// Every reply in the pieces that arrive, as text, and the error that ends them.
 fn read(pieces: &[&[u8]]) -> Vec<String> {
     let (mut input, mut replies) = (BytesMut::new(), Vec::new());
     for piece in pieces {

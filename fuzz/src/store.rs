@@ -97,6 +97,7 @@ fn spans(verdict: &Verdict) -> Vec<Span> {
     spans
 }
 
+/// A limit from the script's bytes.
 fn limit(script: &mut Script<'_>) -> Limit {
     let segments = Segments::new(script.byte() % 60 + 1).unwrap_or(Segments::ONE);
     let algorithm = script.pick([
@@ -115,7 +116,7 @@ fn limit(script: &mut Script<'_>) -> Limit {
         Algorithm::SlidingWindow(segments) => length.saturating_mul(u64::from(segments.get())),
         _ => length,
     });
-    // What cannot be represented is refused when a rule is loaded.
+    // What cannot be represented is rejected when a rule is loaded.
     let Ok(limit) = Limit::new(algorithm, count, window) else {
         return Limit::sliding_log(3, Span::from_nanos(10)).expect("a small log");
     };

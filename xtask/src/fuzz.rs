@@ -76,7 +76,7 @@ fn fuzz(name: &str, seconds: u64) -> Result<(), String> {
         .args(["--".into(), format!("-max_total_time={seconds}")])
         .args(["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1"])
         .env("RUSTC_BOOTSTRAP", "1")
-        // Linking the whole program anew for each target takes longer than it fuzzes.
+        // Linking the whole program for each target takes longer than it fuzzes.
         .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
         .run()

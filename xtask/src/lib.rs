@@ -14,3 +14,5 @@ pub mod module;
 pub mod file_graph;
 
 pub mod architecture;
+
+pub mod lexicon;

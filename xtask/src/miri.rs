@@ -29,7 +29,7 @@ fn run(args: &[String]) -> Result<(), String> {
         "-p",
         "tollgate-memory",
     ];
-    // The store reads the machine's clocks, which Miri keeps away unless it is told.
+    // The store reads the machine's clocks, from which Miri isolates programs by default.
     Step::new("miri", "cargo")
         .args(test)
         .env("MIRIFLAGS", "-Zmiri-disable-isolation")

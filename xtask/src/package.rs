@@ -1,4 +1,5 @@
-//! What would be published: every published crate packaged, the library's compiled from its package.
+//! What would be published: every published crate packaged, the library's compiled from its
+//! package.
 
 use crate::chore::{Chore, no_arguments};
 use crate::step::Step;

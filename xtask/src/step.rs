@@ -22,7 +22,7 @@ pub(crate) struct Outcome {
     pub(crate) problem: Option<String>,
 }
 
-/// Tests that ran, as the test programs told it.
+/// The counts of tests, as the test programs printed them.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Tests {
     pub(crate) passed: u64,

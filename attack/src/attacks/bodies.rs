@@ -41,6 +41,7 @@ pub(super) fn unfinished_reflection(target: Target) -> Attacking {
     unfinished(target, REFLECT)
 }
 
+/// Opens streams whose bodies never end, on many connections.
 fn unfinished(target: Target, path: &'static [u8]) -> Attacking {
     crowd(GRPC_CONNECTIONS, move |number| async move {
         let mut stream = connect_h2(source(number), target.grpc, 65_535).await?;
@@ -146,6 +147,7 @@ impl Windows {
         out
     }
 
+    /// Handles a frame of the service: its window updates and the end of a stream.
     fn hear(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
         let number = |bytes: &[u8]| {
             let bytes = bytes.try_into().unwrap_or([0; 4]);

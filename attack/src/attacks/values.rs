@@ -46,6 +46,7 @@ pub(super) fn strange_values(target: Target) -> Attacking {
     })
 }
 
+/// Sends values that are not UTF-8, too long or too many, as JSON.
 async fn over_http(number: u32, target: Target) -> std::io::Result<()> {
     let mut stream = connect(source(number), target.http).await?;
     let of_value = |value: &str| {

@@ -6,7 +6,7 @@ use ratelimit::Ratelimiter;
 
 use super::{Contender, Outcome};
 
-/// A bucket for everybody: it takes part where there is one key.
+/// A single bucket for all keys: it takes part only where there is one key.
 pub(crate) struct Ratelimit(Ratelimiter);
 
 // === impl Ratelimit ===

@@ -39,9 +39,9 @@ impl<K: Hash> Contender<K> for TollgateBatch {
 
     #[inline(always)]
     fn check_many(&self, keys: &[K]) -> u64 {
-        let mut admitted = 0;
-        let count = |decision: Decision| admitted += u64::from(decision.is_allowed());
+        let mut allowed = 0;
+        let count = |decision: Decision| allowed += u64::from(decision.is_allowed());
         self.0.0.check_each(keys, count);
-        admitted
+        allowed
     }
 }

@@ -23,7 +23,7 @@ pub fn worked_example_1_fixed_window_lets_double_through<S: Subject>(
 ) {
     let mut only = Only::new(fresh(), Limit::fixed_window(3, Span::MINUTE));
     for millis in [30_000, 45_000, 59_999, 60_000, 65_000, 70_000] {
-        assert!(only.ask(millis).is_allowed(), "refused at {millis} ms");
+        assert!(only.ask(millis).is_allowed(), "denied at {millis} ms");
     }
     assert!(!only.ask(70_000).is_allowed());
 }
@@ -55,7 +55,7 @@ pub fn worked_example_3_sliding_log_of_two_a_second<S: Subject>(
 }
 
 /// #4: previous 1, current 2, half-way: floor(0.5) + 2 + 1 = 3 of 4.
-pub fn worked_example_4_sliding_window_admits<S: Subject>(
+pub fn worked_example_4_sliding_window_allows<S: Subject>(
     _taste: &Taste,
     mut fresh: impl FnMut() -> S,
 ) {
@@ -70,7 +70,7 @@ pub fn worked_example_4_sliding_window_admits<S: Subject>(
 
 /// #5: previous 9, at 15 s: floor(6.75) = 6, so of 10 a fourth fits and a fifth does not.
 ///
-/// The literature's "current 5" counts refused requests; ours are not counted, so that no sequence
+/// The literature's "current 5" counts denied requests; ours are not counted, so that no sequence
 /// of questions leads there. Core's tests make that very state.
 pub fn worked_example_5_sliding_window_denies<S: Subject>(
     _taste: &Taste,
@@ -115,7 +115,7 @@ pub fn worked_example_7_leaky_bucket_queues_ten<S: Subject>(
     }
 }
 
-/// #8: 10 a second, offered from 1 to 100 a second, what is refused queues and asks again.
+/// #8: 10 a second, offered from 1 to 100 a second, what is denied queues and asks again.
 pub fn worked_example_8_phases<S: Subject>(_taste: &Taste, mut fresh: impl FnMut() -> S) {
     let phases = [1, 2, 5, 10, 20, 25, 50, 100];
     let limits = [
@@ -175,8 +175,8 @@ impl<S: Subject> Only<S> {
         self.subject.decide(Now::at(NOON + after_noon), &[charge])
     }
 
-    /// How many of `rate` a second are served in 10 s from `start` on; the first in the queue asks
-    /// again when it was told to.
+    /// How many of `rate` a second are served in 10 s from `start` on; the first in the queue
+    /// asks again at its retry time.
     fn serve(&mut self, start: u64, rate: u64) -> u64 {
         let start = Span::from_millis(start);
         let gap = Span::from_nanos(Span::SECOND.as_nanos() / rate);
@@ -213,5 +213,5 @@ impl<S: Subject> Only<S> {
 }
 
 fn wait(verdict: &Verdict) -> Wait {
-    verdict.denial.expect("the request is refused").wait
+    verdict.denial.expect("the request is denied").wait
 }

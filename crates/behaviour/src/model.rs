@@ -100,14 +100,14 @@ impl Model {
                     .with_over_soft(naive.is_over_soft(now)),
             ),
             Some(_) => Decision::Deny(Denial::new(
-                self.wait(one, now).expect("a refusal never makes room"),
+                self.wait(one, now).expect("a denial never makes room"),
                 remaining,
                 reset,
             )),
         }
     }
 
-    /// The first moment at which the same request would be admitted as a whole.
+    /// The first moment at which the same request would be allowed as a whole.
     fn whole_wait(&self, asked: &[Asked<'_>], now: Now) -> Wait {
         let fits = |one: &Asked<'_>, wait: Span| {
             let then = Now {
@@ -116,7 +116,7 @@ impl Model {
             };
             self.of(one.charge.key).fits(then, one.units())
         };
-        let admits = |wait: Span| {
+        let allows = |wait: Span| {
             let enforced = of(asked, Enforcement::Enforce).all(|(_, one)| fits(one, wait));
             let mut quotas = of(asked, Enforcement::Quota).peekable();
             enforced && (quotas.peek().is_none() || quotas.any(|(_, one)| fits(one, wait)))
@@ -126,10 +126,10 @@ impl Model {
             Wait::For(span) => Some(span),
             Wait::Never => None,
         });
-        let first = candidates.filter(|span| admits(*span)).min();
+        let first = candidates.filter(|span| allows(*span)).min();
         if let Some(span) = first {
             assert!(
-                !admits(span.minus(Span::NANOSECOND)),
+                !allows(span.minus(Span::NANOSECOND)),
                 "not the first moment"
             );
         }
@@ -137,6 +137,7 @@ impl Model {
     }
 }
 
+/// Adds up the charges on each key.
 fn gathered<'a>(charges: &[Charge<'a>]) -> Vec<Asked<'a>> {
     let mut asked: Vec<Asked<'a>> = Vec::new();
     for charge in charges {
@@ -166,7 +167,7 @@ fn gathered<'a>(charges: &[Charge<'a>]) -> Vec<Asked<'a>> {
     asked
 }
 
-/// Those that are judged and whose refusal does `enforcement`, with their places.
+/// Those that are judged and whose denial does `enforcement`, with their places.
 fn of<'s, 'a>(
     asked: &'s [Asked<'a>],
     enforcement: Enforcement,
@@ -175,7 +176,7 @@ fn of<'s, 'a>(
     places.filter(move |(_, one)| one.judged && one.charge.enforcement == enforcement)
 }
 
-/// Who refuses the request: the first with the longest wait.
+/// Who denies the request: the first with the longest wait.
 fn blamed(asked: &[Asked<'_>], waits: &[Option<Wait>]) -> Option<usize> {
     let enforced = of(asked, Enforcement::Enforce).map(|(index, _)| index);
     let mut refusing: Vec<usize> = enforced.filter(|index| waits[*index].is_some()).collect();

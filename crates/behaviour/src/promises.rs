@@ -13,7 +13,7 @@ use crate::trace::{Trace, later};
 /// Traces that one promise is tried on.
 const CASES: u64 = 60;
 
-/// 2: with what was refused left out, all other answers are the same.
+/// 2: with what was denied left out, all other answers are the same.
 pub fn a_denied_request_changes_nothing<S: Subject>(taste: &Taste, mut fresh: impl FnMut() -> S) {
     check("a_denied_request_changes_nothing", CASES, |random| {
         let mut trace = Trace::new(*taste, random);
@@ -25,7 +25,7 @@ pub fn a_denied_request_changes_nothing<S: Subject>(taste: &Taste, mut fresh: im
     });
 }
 
-/// 2, over several limits: the limits that would have admitted are not charged either.
+/// 2, over several limits: the limits that would have allowed are not charged either.
 pub fn a_denied_request_charges_no_limit_at_all<S: Subject>(
     taste: &Taste,
     mut fresh: impl FnMut() -> S,
@@ -44,7 +44,7 @@ pub fn a_denied_request_charges_no_limit_at_all<S: Subject>(
             assert_eq!(verdict.is_allowed(), passed <= 2);
             let remaining = verdict.decisions[1].remaining();
             assert_eq!(remaining, 10 - u32::min(passed, 2));
-            let by = verdict.denial.map(|refusal| refusal.by);
+            let by = verdict.denial.map(|denial| denial.by);
             assert_eq!(by, (passed > 2).then_some(0));
         }
     }
@@ -61,7 +61,7 @@ pub fn a_peek_changes_nothing<S: Subject>(taste: &Taste, mut fresh: impl FnMut()
     });
 }
 
-/// 2: under `charge_denied` a refusal exhausts, and the wait is told afterwards.
+/// 2: under `charge_denied` a denial exhausts the limit, and the retry time is computed afterwards.
 pub fn charge_denied_exhausts<S: Subject>(taste: &Taste, mut fresh: impl FnMut() -> S) {
     for algorithm in algorithms() {
         let mut subject = fresh();
@@ -72,7 +72,7 @@ pub fn charge_denied_exhausts<S: Subject>(taste: &Taste, mut fresh: impl FnMut()
             let mut ask = |cost| subject.decide(taste.start, &[rule.charge(key, cost)]);
             assert!(ask(Cost::Take(2)).is_allowed());
             let denied = ask(Cost::Take(units));
-            let wait = denied.denial.map(|refusal| refusal.wait);
+            let wait = denied.denial.map(|denial| denial.wait);
             assert_eq!(wait == Some(Wait::Never), units > 4, "{rule:?}");
             assert_eq!(denied.decisions[0].remaining(), 0, "{rule:?}");
             let again = ask(Cost::Peek(units));
@@ -102,7 +102,7 @@ pub fn a_denied_debit_ends_the_budget<S: Subject>(taste: &Taste, mut fresh: impl
     }
 }
 
-/// 3: admitted after exactly the wait, refused one grain earlier; over several limits as well.
+/// 3: allowed after exactly the wait, denied one grain earlier; over several limits as well.
 pub fn the_wait_is_honest<S: Subject>(taste: &Taste, mut fresh: impl FnMut() -> S) {
     check("the_wait_is_honest", CASES, |random| {
         Trace::new(*taste, random).run_waiting(random, &mut fresh());
@@ -121,7 +121,7 @@ pub fn a_wall_clock_that_steps_locks_no_key<S: Subject>(
     });
 }
 
-/// 4: a cost above the capacity is told so, and charges nothing.
+/// 4: a cost above the capacity never fits, and charges nothing.
 pub fn a_cost_above_the_capacity_never_fits<S: Subject>(
     taste: &Taste,
     mut fresh: impl FnMut() -> S,
@@ -133,7 +133,7 @@ pub fn a_cost_above_the_capacity_never_fits<S: Subject>(
         let (key, capacity) = (subject.key("only"), rule.limit.capacity());
         for units in [u64::from(capacity) + 1, random.between(1 << 32, u64::MAX)] {
             let verdict = subject.decide(taste.start, &[rule.charge(key, Cost::Take(units))]);
-            let wait = verdict.denial.map(|refusal| refusal.wait);
+            let wait = verdict.denial.map(|denial| denial.wait);
             assert_eq!(wait, Some(Wait::Never), "{units} of {rule:?}");
             assert_eq!(verdict.decisions[0].remaining(), capacity);
         }
@@ -154,7 +154,7 @@ pub fn zero_per_window_denies_everything<S: Subject>(taste: &Taste, mut fresh: i
             .flat_map(|n| [Cost::Take(n), Cost::Peek(n)])
         {
             let verdict = subject.decide(taste.start, &[rule.charge(key, cost)]);
-            let wait = verdict.denial.map(|refusal| refusal.wait);
+            let wait = verdict.denial.map(|denial| denial.wait);
             assert_eq!(wait, Some(Wait::Never), "{cost:?} of {rule:?}");
             assert_eq!(verdict.decisions[0].remaining(), 0);
         }
@@ -223,13 +223,13 @@ pub fn a_change_of_capacity_keeps_what_was_consumed<S: Subject>(
             let peek = rule.charge(key, Cost::Peek(1));
             subject.decide(taste.start, &[peek]).decisions[0].remaining()
         };
-        let told = [20, 6, 8, 4, 5].map(&mut remaining_of);
-        assert_eq!(told, [14, 0, 2, 0, 0], "from {old:?} to {new:?}");
+        let outcome = [20, 6, 8, 4, 5].map(&mut remaining_of);
+        assert_eq!(outcome, [14, 0, 2, 0, 0], "from {old:?} to {new:?}");
     }
 }
 
-/// Shadow limits never refuse; quotas refuse only all together.
-pub fn shadow_and_quota_refuse_as_told<S: Subject>(taste: &Taste, mut fresh: impl FnMut() -> S) {
+/// Shadow limits never deny; quotas deny only all together.
+pub fn shadow_and_quota_deny_as_specified<S: Subject>(taste: &Taste, mut fresh: impl FnMut() -> S) {
     for (one, other) in pairs() {
         let mut subject = fresh();
         let keys = ["one", "other"].map(|name| subject.key(name));
@@ -239,7 +239,7 @@ pub fn shadow_and_quota_refuse_as_told<S: Subject>(taste: &Taste, mut fresh: imp
                 .iter_mut()
                 .for_each(|rule| rule.enforcement = enforcement);
             let charges = [0, 1].map(|at| rules[at].charge(keys[at], Cost::ONE));
-            told(&subject.decide(taste.start, &charges))
+            outcome(&subject.decide(taste.start, &charges))
         };
         assert_eq!(ask(Enforcement::Shadow), (true, [Some(0), Some(2)]));
         // The first is over: it is not charged, and the other one is.
@@ -262,7 +262,7 @@ pub fn charges_on_one_key_are_added_up<S: Subject>(taste: &Taste, mut fresh: imp
                 rule.charge(key, Cost::Take(units)),
                 rule.charge(key, Cost::Take(1)),
             ];
-            told(&subject.decide(taste.start, &charges))
+            outcome(&subject.decide(taste.start, &charges))
         };
         assert_eq!(ask(2), (true, [Some(2), Some(2)]));
         assert_eq!(ask(2), (false, [None, None]));
@@ -292,11 +292,11 @@ pub fn each_limit_on_one_key_judges_by_itself<S: Subject>(
             4 => [small, large],
             _ => [large, small],
         };
-        assert_eq!(told(&ask(&order)), (true, remains(Some(2), Some(98))));
-        assert_eq!(told(&ask(&order)), (true, remains(Some(0), Some(96))));
+        assert_eq!(outcome(&ask(&order)), (true, remains(Some(2), Some(98))));
+        assert_eq!(outcome(&ask(&order)), (true, remains(Some(0), Some(96))));
         let denied = ask(&order);
-        assert_eq!(told(&denied), (false, remains(None, Some(96))));
-        let by = denied.denial.map(|refusal| order[refusal.by].limit.count());
+        assert_eq!(outcome(&denied), (false, remains(None, Some(96))));
+        let by = denied.denial.map(|denial| order[denial.by].limit.count());
         assert_eq!(by, Some(4));
         // The small one has erased nothing of what the large one counts.
         assert!((0..96).all(|_| ask(&[&large]).is_allowed()));
@@ -304,8 +304,8 @@ pub fn each_limit_on_one_key_judges_by_itself<S: Subject>(
     }
 }
 
-/// Whether it passes, and what remains where a limit admits.
-fn told(verdict: &Verdict) -> (bool, [Option<u32>; 2]) {
+/// Whether it passes, and what remains where a limit allows.
+fn outcome(verdict: &Verdict) -> (bool, [Option<u32>; 2]) {
     let remaining = [0, 1].map(|at: usize| match verdict.decisions[at] {
         Decision::Allow(grant) => Some(grant.remaining),
         Decision::Deny(_) => None,

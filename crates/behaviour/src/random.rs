@@ -22,7 +22,7 @@ pub fn check(name: &'static str, cases: u64, mut case: impl FnMut(&mut Random)) 
     let cases = cases * wish("TOLLGATE_CASES").unwrap_or(1);
     let seeds = wish("TOLLGATE_SEED").map_or(0..cases, |seed| seed..seed + 1);
     for seed in seeds {
-        let _told = Case { name, seed };
+        let _case = Case { name, seed };
         case(&mut Random::new(seed));
     }
 }

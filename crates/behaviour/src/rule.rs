@@ -32,16 +32,16 @@ pub enum Scale {
     Extreme,
 }
 
-/// One rule: a limit, those that it had before, and what its refusal does.
+/// One rule: a limit, those that it had before, and what its rejection does.
 #[derive(Clone, Debug)]
 pub struct Rule {
     /// What its limit is now.
     pub limit: Limit,
     /// What its limits were.
     pub history: LimitHistory,
-    /// What its refusal does.
+    /// What its rejection does.
     pub enforcement: Enforcement,
-    /// What a refusal costs it.
+    /// What a rejection costs it.
     pub charge_denied: ChargeDenied,
     /// How several nodes share the limit.
     pub sharing: Sharing,
@@ -77,7 +77,7 @@ impl Taste {
 
     /// A limit of any algorithm.
     pub fn limit(&self, random: &mut Random) -> Limit {
-        // What cannot be represented is refused: draw again.
+        // What cannot be represented is rejected: draw again.
         let drawn = std::iter::repeat_with(|| match self.scale {
             Scale::Small => self.small(random),
             Scale::Extreme => extreme(random),
@@ -85,6 +85,7 @@ impl Taste {
         drawn.flatten().next().expect("the sequence has no end")
     }
 
+    /// A random limit of few units; `None` if it cannot be represented.
     fn small(&self, random: &mut Random) -> Option<Limit> {
         let algorithm = algorithm(random);
         let count = if random.chance(4) {
@@ -143,7 +144,7 @@ impl Taste {
         near.ok().filter(|_| random.chance(70)).unwrap_or(other)
     }
 
-    /// A cost for a limit, seldom far more than it ever admits.
+    /// A cost for a limit, seldom far more than it ever allows.
     pub fn cost(&self, limit: &Limit, random: &mut Random) -> Cost {
         let capacity = u64::from(limit.capacity());
         let units = match random.between(0, 19) {

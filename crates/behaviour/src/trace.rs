@@ -56,7 +56,7 @@ impl Trace {
         }
     }
 
-    /// Refusals cost nothing, in all rules.
+    /// Denials cost nothing, in all rules.
     pub(crate) fn keep_on_denial(&mut self) {
         for rule in &mut self.rules {
             rule.charge_denied = ChargeDenied::Never;
@@ -116,7 +116,7 @@ impl Trace {
         }
     }
 
-    /// Asks, and after each refusal with a wait asks again, too early and in time.
+    /// Asks, and after each denial with a wait asks again, too early and in time.
     ///
     /// # Panics
     ///
@@ -128,15 +128,15 @@ impl Trace {
             let asked = self.question(random);
             let charges = self.charges(&asked, |name| subject.key(name));
             let verdict = subject.decide(self.now, &charges);
-            let refusal = verdict.denial.map(|refusal| refusal.wait);
-            if let Some(Wait::For(wait)) = refusal {
+            let denial = verdict.denial.map(|denial| denial.wait);
+            if let Some(Wait::For(wait)) = denial {
                 let memory = asked.iter().map(|one| self.rules[one.rule].memory());
                 assert!(
                     Some(wait) <= memory.max(),
                     "locked for {wait}: {charges:#?}"
                 );
             }
-            if let Some(Wait::For(wait)) = refusal
+            if let Some(Wait::For(wait)) = denial
                 && wait.as_nanos() <= LATEST_NANOS.saturating_sub(self.now.utc.as_nanos())
             {
                 self.wait(subject, &charges, wait);
@@ -193,6 +193,7 @@ impl Trace {
         self.now.utc = self.now.utc + span + forward;
     }
 
+    /// Sometimes sets the wall clock forward or back.
     fn step_wall_clock(&mut self, random: &mut Random) {
         if !self.steps || !random.chance(15) {
             return;
@@ -281,8 +282,8 @@ pub fn with_grain(mut verdict: Verdict, grain: Span) -> Verdict {
             }
         }
     }
-    if let Some(refusal) = &mut verdict.denial {
-        coarse(&mut refusal.wait);
+    if let Some(denial) = &mut verdict.denial {
+        coarse(&mut denial.wait);
     }
     verdict
 }

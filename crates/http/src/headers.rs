@@ -7,20 +7,19 @@ use tollgate_core::{Answer, Wait};
 
 use crate::policy::{Policy, policies};
 
-/// What is left of each limit, and for how long.
+/// What remains of each limit, and for how long.
 pub const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
-/// The limits themselves.
+/// The limits of the answer.
 pub const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-/// How long the request is to be held before it goes on, in milliseconds, rounded up; absent if it
-/// need not be held.
+/// How long to delay the request, in milliseconds, rounded up; absent if there is no delay.
 pub const DELAY_MS: HeaderName = HeaderName::from_static("x-tollgate-delay-ms");
-/// `unavailable` in a denial for which no limit was asked: the shared store has no answer, and the
-/// limit denies requests meanwhile. Absent in every other answer.
+/// `unavailable` in a denial for which no limit was evaluated: the shared store did not answer, and
+/// the limit denies requests meanwhile. Absent in every other answer.
 pub const STORE: HeaderName = HeaderName::from_static("x-tollgate-store");
-/// What [`STORE`] says.
+/// The value of [`STORE`].
 pub const STORE_UNAVAILABLE: &str = "unavailable";
 
-/// 200 for a request that may pass, 429 for one that may not.
+/// 200 for an allowed request, 429 for a denied one.
 pub const fn status(answer: &Answer) -> StatusCode {
     if answer.is_allowed() {
         StatusCode::OK
@@ -29,8 +28,8 @@ pub const fn status(answer: &Answer) -> StatusCode {
     }
 }
 
-/// What `Retry-After` says: the wait in whole seconds, rounded up and never 0; `None` for a request
-/// that was not refused, or never will be admitted.
+/// The value of `Retry-After`: the wait in whole seconds, rounded up and never 0; `None` for a
+/// request that was allowed, or that never fits.
 pub fn retry_after_secs(answer: &Answer) -> Option<u64> {
     match answer.denial?.wait {
         Wait::For(wait) => Some(wait.as_secs_ceil().max(1)),
@@ -38,8 +37,8 @@ pub fn retry_after_secs(answer: &Answer) -> Option<u64> {
     }
 }
 
-/// What `x-tollgate-delay-ms` says: how long an admitted request is to be held, in milliseconds,
-/// rounded up; `None` for one that need not be held, or was refused.
+/// The value of `x-tollgate-delay-ms`: how long to delay an allowed request, in milliseconds,
+/// rounded up; `None` for one without a delay, and for a denied one.
 pub const fn delay_ms(answer: &Answer) -> Option<u64> {
     if answer.is_allowed() && !answer.delay.is_zero() {
         Some(answer.delay.as_nanos().div_ceil(1_000_000))
@@ -50,15 +49,15 @@ pub const fn delay_ms(answer: &Answer) -> Option<u64> {
 
 /// Adds the headers of an answer.
 ///
-/// `RateLimit: "name";r=R;t=T` has what remains and for how many seconds that is all: the wait of a
-/// limit that refuses, the reset of another; rounded up. `RateLimit-Policy: "name";q=N;w=W` has the
-/// limit and its window in seconds. The draft knows whole seconds only, at least one: another
-/// window is rounded up, which tells the client of less than it may have and never of more. A
-/// bucket that holds another number than N says so in `tollgate-burst`.
+/// `RateLimit: "name";r=R;t=T` has the remaining units and for how many seconds that is all: the
+/// retry time of a limit that denies, the reset of another; rounded up. `RateLimit-Policy:
+/// "name";q=N;w=W` has the limit and its window in seconds. The draft has whole seconds only, at
+/// least one. Another window is rounded up, so a client never expects more than it may have. A
+/// bucket whose capacity is not N has it in `tollgate-burst`.
 ///
-/// A name is the rule's own, or else where it stands; what cannot stand in a header, and `%`, is
-/// percent-encoded. Nothing is added for an answer in which no limit counted. If the store is
-/// unavailable nobody knows what remains: `RateLimit` is left out, and [`STORE`] says why.
+/// A name is the rule's own, or else its path; characters that a header cannot contain, and `%`,
+/// are percent-encoded. Nothing is added for an answer in which no limit counted. If the store is
+/// unavailable, what remains is unknown: `RateLimit` is left out, and [`STORE`] has the reason.
 pub fn headers(answer: &Answer, headers: &mut HeaderMap) {
     let policies = policies(answer);
     if answer.is_store_unavailable() {

@@ -3,7 +3,7 @@
 //! * [`status`]: 200 or 429.
 //! * [`headers`]: `RateLimit` and `RateLimit-Policy` as in draft-ietf-httpapi-ratelimit-headers-11,
 //!   `Retry-After`, `x-tollgate-delay-ms` and `x-tollgate-store`.
-//! * [`Problem`]: a refusal or an error as `application/problem+json` (RFC 9457).
+//! * [`Problem`]: a denial or an error as `application/problem+json` (RFC 9457).
 //!
 //! Pure functions from an [`tollgate_core::Answer`]. Knows nothing about sockets, rules or stores.
 

@@ -9,23 +9,23 @@ pub const POLICIES_MAX: usize = 16;
 /// The longest name of a policy, in bytes; a longer one is cut at the end of a character.
 pub const NAME_BYTES_MAX: usize = 128;
 
-/// A limit, and how its client stands with it.
+/// A limit, and what remains of it for the client.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Policy<'a> {
-    /// As [`name`] encodes it.
+    /// Encoded by [`name`].
     pub(crate) name: String,
     pub(crate) limit: &'a Limit,
     pub(crate) remaining: u32,
-    /// How long nothing beyond `remaining` can be had: the wait of a limit that is over, and the
-    /// reset of another.
+    /// How long nothing beyond `remaining` is available: the retry time of a limit that denies, and
+    /// the reset of another.
     pub(crate) effective: Span,
 }
 
-/// The policies of an answer: the one that refused first, the others in the order of the
+/// The policies of an answer: the one that denied first, the others in the order of the
 /// descriptors, at most [`POLICIES_MAX`].
 ///
-/// Shadow limits are left out, because a client that is told of them may act on them. One rule that
-/// counts several keys of a request is one policy, and its scarcest key speaks for it.
+/// Shadow limits are left out, because a client could act on them. A rule that counts several keys
+/// of a request is one policy, with the values of its scarcest key.
 pub(crate) fn policies(answer: &Answer) -> Vec<Policy<'_>> {
     let enforced = answer
         .limited()
@@ -46,11 +46,11 @@ pub(crate) fn policies(answer: &Answer) -> Vec<Policy<'_>> {
     policies
 }
 
-/// The name under which a limit appears in headers and in `violated-policies`, so that a client
-/// can look one up in the other.
+/// The name of a limit in headers and in `violated-policies`, so that a client can match the two.
 ///
 /// Headers are ASCII, so everything but visible ASCII and spaces is percent-encoded, byte by byte
-/// of its UTF-8. `%` itself is encoded too: otherwise the rules `ü` and `%c3%bc` had one name.
+/// of its UTF-8. `%` itself is encoded too: otherwise the rules `ü` and `%c3%bc` would have the
+/// same name.
 pub(crate) fn name(limited: &Limited) -> String {
     let mut out = String::new();
     for byte in shown(limited).bytes() {
@@ -63,7 +63,7 @@ pub(crate) fn name(limited: &Limited) -> String {
     out
 }
 
-/// The name of a limit for people to read: not encoded.
+/// The name of a limit for people: not encoded.
 pub(crate) fn shown(limited: &Limited) -> &str {
     let shown = limited.rule.shown();
     &shown[..shown.floor_char_boundary(NAME_BYTES_MAX)]

@@ -1,4 +1,4 @@
-//! What went wrong, for programs and for people (RFC 9457).
+//! Problem documents (RFC 9457).
 
 use http::StatusCode;
 use serde_json::json;
@@ -8,18 +8,18 @@ use crate::policy::{POLICIES_MAX, name, shown};
 
 /// The media type of a problem document.
 pub const MEDIA_TYPE: &str = "application/problem+json";
-/// The problem type of a refusal.
+/// The problem type of a denial.
 pub const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
-/// The problem type of a denial while the shared store has no answer.
+/// The problem type of a denial while the shared store does not answer.
 pub const REDUCED_CAPACITY: &str =
     "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
 /// A problem document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What kind of problem this is: a URI, or `about:blank` for what the status says already.
+    /// The kind of problem: a URI, or `about:blank` if the status says it all.
     pub kind: &'static str,
-    /// The kind in words, the same for every problem of it.
+    /// A summary of the kind, the same for every problem of it.
     pub title: &'static str,
     /// The response's status.
     pub status: StatusCode,
@@ -43,8 +43,8 @@ impl Problem {
         }
     }
 
-    /// The refusal that an answer is; `None` if it is none.
-    pub fn refusal(answer: &Answer) -> Option<Problem> {
+    /// The problem of a denied answer; `None` if it is allowed.
+    pub fn denial(answer: &Answer) -> Option<Problem> {
         let wait = answer.denial?.wait;
         if answer.is_store_unavailable() {
             return Some(Problem::store_unavailable(wait));
@@ -54,7 +54,7 @@ impl Problem {
             Wait::For(wait) => {
                 // As in `Retry-After`.
                 let secs = wait.as_secs_ceil().max(1);
-                format!("limit \"{by}\" is exceeded; the same request is admitted in {secs} s")
+                format!("limit \"{by}\" is exceeded; the same request is allowed in {secs} s")
             }
             Wait::Never
                 if answer
@@ -64,7 +64,7 @@ impl Problem {
                 format!("limit \"{by}\" is 0, so it denies everything")
             }
             Wait::Never => {
-                format!("limit \"{by}\" never admits that much at once; ask for less")
+                format!("limit \"{by}\" never allows that much at once; request less")
             }
         };
         let over = answer.limited().filter(|limited| limited.is_over());
@@ -84,7 +84,7 @@ impl Problem {
         })
     }
 
-    /// A denial that no limit is the reason of.
+    /// A denial for which no limit is the reason.
     fn store_unavailable(wait: Wait) -> Problem {
         let again = match wait {
             Wait::For(wait) => format!("; try again in {} s", wait.as_secs_ceil().max(1)),

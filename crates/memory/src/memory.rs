@@ -105,7 +105,7 @@ impl<C: Clock> Memory<C> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Contended`], [`StoreError::Superseded`] or [`StoreError::Full`]; a refusal is
+    /// [`StoreError::Contended`], [`StoreError::Superseded`] or [`StoreError::Full`]; a denial is
     /// a [`Decision`].
     #[inline(always)]
     pub fn check(&self, charge: &Charge<'_>) -> Result<Decision, StoreError> {

@@ -44,7 +44,7 @@ fn filled(blocks: usize) -> (Store, Key, u32) {
 }
 
 #[test]
-fn a_log_that_fills_the_arena_is_told_so_and_keeps_what_it_has() {
+fn a_log_that_fills_the_arena_gets_an_error_and_keeps_its_entries() {
     let (store, key, units) = filled(1_000);
     assert!(units > 10_000, "{units}");
     for _ in 0..1_000 {

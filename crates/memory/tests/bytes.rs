@@ -82,7 +82,7 @@ fn the_table_is_what_was_asked_for() {
 
 /// A key that is no longer remembered gives its blocks back when its slot or memory is wanted.
 #[test]
-fn a_forgotten_log_is_memory_again() {
+fn the_memory_of_an_expired_log_is_reused() {
     let log = Limit::sliding_log(100, Span::MINUTE).unwrap();
     let store = Memory::builder().max_bytes(2 << 20).build();
     for round in 0..20_u64 {

@@ -115,8 +115,8 @@ fn random_traces_agree() {
     }
 }
 
-/// Requests that bring limits of their own to one key. Buckets have none: whoever changes one says
-/// what it was before.
+/// Requests that bring limits of their own to one key. Buckets have none: a changed
+/// bucket needs its history.
 #[test]
 fn limits_that_disagree_are_judged_as_the_ledger_judges() {
     for seed in 0..300 {

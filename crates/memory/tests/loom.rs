@@ -266,7 +266,7 @@ fn eviction_against_update() {
         let others: Vec<u32> = others.collect();
         assert!(others.iter().all(|used| *used <= 1), "{others:?}");
         let lost = others.iter().filter(|used| **used == 0).count();
-        // Forgotten before its second charge (and inserted again), after it, or not at all.
+        // Evicted before its second charge (and inserted again), after it, or not at all.
         let losses = lost + usize::from(kept < 2);
         assert_eq!(store.evicted_keys(), u64::try_from(losses).unwrap());
         assert_eq!(store.stats().live_keys, 4);

@@ -279,7 +279,7 @@ fn below_the_bound_every_unit_is_accounted_for() {
                 let limit = &account.limit;
                 assert!(kept <= account.count(), "{kept} units of {limit:?}");
                 assert_eq!(used(&store, account.key, limit), kept, "{limit:?}");
-                // Refused although there was room: a charge that was never made has been counted.
+                // Denied although there was room: a charge that was never made has been counted.
                 let denied_early = account.was_full.load(Ordering::Relaxed) && !refunds;
                 assert!(
                     !denied_early || kept == account.count(),

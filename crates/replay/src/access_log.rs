@@ -131,6 +131,7 @@ struct Head<'a> {
     rest: &'a [u8],
 }
 
+/// Splits the part before the quoted request: address, user and time.
 fn head(line: &[u8]) -> Result<Head<'_>, BadLine> {
     let mut why = BadLine::Format;
     for bracket in memchr::memchr_iter(b'[', line) {

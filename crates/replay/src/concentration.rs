@@ -93,6 +93,7 @@ impl Concentration {
         found
     }
 
+    /// Looks for a key that takes most of a rule's requests.
     fn rule(&self, of_rule: &[Meeting], found: &mut Found) {
         let (mut events, mut keys, mut most) = (0, 0_u64, (0, 0));
         for of_key in of_rule.chunk_by(|one, other| one.key == other.key) {

@@ -59,6 +59,7 @@ impl<'w> DecisionLines<'w> {
         self.out.flush()
     }
 
+    /// Formats one decision.
     fn line(&mut self, decided: &Decided<'_>) -> io::Result<()> {
         let (text, answer) = (&mut self.text, decided.answer);
         let Place { input, line } = decided.place;
@@ -74,7 +75,7 @@ impl<'w> DecisionLines<'w> {
             string(client, text)?;
         }
         write!(text, ",\"allowed\":{allowed},")?;
-        match answer.denial.map(|refused| refused.wait) {
+        match answer.denial.map(|denied| denied.wait) {
             Some(Wait::For(wait)) => write!(text, "\"retryAfter\":\"{}s\",", seconds(wait))?,
             Some(Wait::Never) => text.extend_from_slice(b"\"retryAfter\":\"never\","),
             None => {}
@@ -85,11 +86,11 @@ impl<'w> DecisionLines<'w> {
         if answer.is_over_soft() {
             text.extend_from_slice(b"\"overSoft\":true,");
         }
-        if let (Some(refused), Some(limited)) = (answer.denial, answer.denied_by()) {
+        if let (Some(denied), Some(limited)) = (answer.denial, answer.denied_by()) {
             text.extend_from_slice(b"\"deniedBy\":");
             serde_json::to_writer(&mut *text, limited.rule.shown())?;
             text.extend_from_slice(b",\"deniedKey\":");
-            if let Some(descriptor) = decided.request.descriptors.get(refused.by) {
+            if let Some(descriptor) = decided.request.descriptors.get(denied.by) {
                 entries(descriptor, text)?;
             }
             text.push(b',');

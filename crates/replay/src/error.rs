@@ -9,7 +9,7 @@ use crate::foreign::{Foreign, Guess};
 use crate::skipped::Skipped;
 use crate::traffic::LINES_MAX;
 
-/// Why a replay did not come to its end. Lines that cannot be read and requests that are refused
+/// Why a replay did not come to its end. Lines that cannot be read and requests that are rejected
 /// are no errors.
 #[derive(Debug)]
 #[non_exhaustive]

@@ -51,7 +51,7 @@ pub enum Guess {
 
 impl Foreign {
     /// Fails if an input with these first bytes cannot be read.
-    pub(crate) fn refuse(head: &[u8]) -> Result<(), Foreign> {
+    pub(crate) fn reject(head: &[u8]) -> Result<(), Foreign> {
         const MAGIC: [(&[u8], Foreign); 6] = [
             (b"\xfd7zXZ\0", Foreign::Xz),
             (b"\x28\xb5\x2f\xfd", Foreign::Zstd),
@@ -168,7 +168,7 @@ mod tests {
             (b"\x001\x00.\x002\x00.", Err(Foreign::Utf16)),
         ];
         for (head, expected) in table {
-            assert_eq!(Foreign::refuse(head), expected, "{head:?}");
+            assert_eq!(Foreign::reject(head), expected, "{head:?}");
         }
     }
 

@@ -48,10 +48,10 @@ impl<'i> Lines<'i> {
         let input: Box<dyn BufRead + 'i> = if head.starts_with(&GZIP_MAGIC) {
             let unpacked = MultiGzDecoder::new(BufReader::with_capacity(CHUNK_BYTES, whole));
             let (head, whole) = headed(unpacked)?;
-            Foreign::refuse(&head).map_err(NoLines::Foreign)?;
+            Foreign::reject(&head).map_err(NoLines::Foreign)?;
             Box::new(BufReader::with_capacity(CHUNK_BYTES, whole))
         } else {
-            Foreign::refuse(&head).map_err(NoLines::Foreign)?;
+            Foreign::reject(&head).map_err(NoLines::Foreign)?;
             Box::new(BufReader::with_capacity(CHUNK_BYTES, whole))
         };
         Ok(Lines {

@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-/// A slot that holds nothing; so many strings cannot be told apart.
+/// An empty slot, so this number cannot be a string's.
 const EMPTY: u32 = u32::MAX;
 /// The fewest slots of a table that is not empty.
 const SLOTS_MIN: usize = 64;

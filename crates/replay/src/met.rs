@@ -45,11 +45,11 @@ impl<'r> Cache<'r> {
 impl<'r> Met<'r> {
     fn of(resolved: Resolved<'r>) -> Met<'r> {
         let charges = resolved.charges().len();
-        let everybody_passes = Verdict {
+        let all_passes = Verdict {
             decisions: vec![Decision::Allow(Grant::default()); charges],
             denial: None,
         };
-        let answer = resolved.answer(&everybody_passes);
+        let answer = resolved.answer(&all_passes);
         let statuses = answer.statuses.into_iter().enumerate();
         let limited = statuses.filter_map(|(index, status)| match status {
             Status::Limited(limited) => Some((index, limited.rule)),

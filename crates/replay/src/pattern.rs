@@ -101,7 +101,7 @@ pub enum InvalidPattern {
     UnknownField {
         /// As written.
         field: String,
-        /// The field that was probably meant, if that can be told.
+        /// The field that was probably meant, if that is clear.
         meant: Option<&'static str>,
     },
     /// A `{` without its `}`, or the reverse.
@@ -185,6 +185,7 @@ fn entry(text: &str) -> Result<(String, Vec<Piece>), InvalidPattern> {
     }
 }
 
+/// Splits a pattern's value into text and fields.
 fn pieces(value: &str) -> Result<Vec<Piece>, InvalidPattern> {
     let brace = || InvalidPattern::Brace {
         value: value.to_owned(),

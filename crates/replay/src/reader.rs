@@ -26,6 +26,7 @@ pub(crate) enum Reader<'f> {
 // === impl Reader ===
 
 impl Reader<'_> {
+    /// The reader of a format.
     pub(crate) fn of(format: &Format) -> Reader<'_> {
         match format {
             Format::Trace => Reader::Trace {

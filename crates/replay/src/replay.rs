@@ -56,13 +56,13 @@ impl Default for Options {
 /// Decides all events of `traffic` by `rules`, in order of time, each at its own moment.
 ///
 /// Events at the same moment are decided in the order of the input. Each decision is written to
-/// `decisions` as a line of JSON, if that is wanted, in pieces of many lines. `progress` is told
-/// now and then how many events are decided, and says whether to go on.
+/// `decisions`, if given, as a line of JSON, in pieces of many lines. `progress` is called now and
+/// then with the number of decided events, and returns whether to continue.
 ///
 /// # Errors
 ///
-/// [`Error::Write`] if a decision cannot be written, [`Error::Stopped`] if `progress` said so, and
-/// [`Error::Store`] if a bounded store is too small to decide at all.
+/// [`Error::Write`] if a decision cannot be written, [`Error::Stopped`] if `progress` returned so,
+/// and [`Error::Store`] if a bounded store is too small to decide at all.
 pub fn replay(
     traffic: &mut Traffic,
     rules: &RuleSet,

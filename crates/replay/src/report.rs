@@ -215,6 +215,7 @@ impl fmt::Display for Summary<'_> {
 }
 
 impl Summary<'_> {
+    /// Writes the counts of the whole replay.
     fn totals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let report = self.report;
         let mut line = |count, one, many| {
@@ -246,6 +247,7 @@ impl Summary<'_> {
         Ok(())
     }
 
+    /// Writes a row for each rule.
     fn rules(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.report.rules.is_empty() {
             return Ok(());
@@ -273,6 +275,7 @@ impl Summary<'_> {
         Ok(())
     }
 
+    /// Writes why lines were skipped, the most frequent reason first.
     fn skipped(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let skipped = self.traffic.skipped();
         if skipped.count > 0 {

@@ -19,7 +19,7 @@ pub struct Skipped {
     /// How many.
     pub count: u64,
     /// Why, and how many for each reason, the most first; at most [`REASONS_MAX`] and one more.
-    /// Columns are left out of reasons here, so that alike mistakes are one.
+    /// Columns are left out of reasons here, so that equal errors are counted together.
     pub reasons: Vec<(String, u64)>,
     /// The first of them, at most [`SKIPPED_SHOWN_MAX`].
     pub first: Vec<SkippedLine>,
@@ -55,6 +55,7 @@ impl Skipped {
         }
     }
 
+    /// Counts a reason, if there is room for it.
     fn tally(&mut self, reason: &str) {
         let reason = match reason.rsplit_once(" at column ") {
             Some((reason, column)) if column.bytes().all(|byte| byte.is_ascii_digit()) => reason,

@@ -52,6 +52,7 @@ impl Tally {
         tally
     }
 
+    /// Counts one decided event.
     pub(crate) fn add(
         &mut self,
         event: &Event,
@@ -74,7 +75,7 @@ impl Tally {
             let totals = &mut self.report.rules[rule];
             totals.judged += 1;
             let is_shadow = totals.enforcement == Enforcement::Shadow;
-            let denies = verdict.denial.is_some_and(|refusal| refusal.by == index);
+            let denies = verdict.denial.is_some_and(|denial| denial.by == index);
             match decision {
                 Decision::Allow(grant) => over_soft |= grant.over_soft,
                 Decision::Deny(_) => totals.over += 1,
@@ -165,6 +166,7 @@ fn shown(traffic: &Traffic, request: u32, descriptor: usize) -> Vec<(String, Str
     })
 }
 
+/// The warnings that the counts give rise to.
 fn warnings(
     report: &Report,
     found: &crate::concentration::Found,

@@ -1,8 +1,8 @@
 //! Moments as they are written in logs and traces, read exactly: no double, no rounding.
 //!
 //! All of them are nanoseconds since 1970 in UTC, from 0 to 2^64 - 1 (the year 2554). What lies
-//! outside, or is finer than a nanosecond, is refused. A leap second (`:60`) is read as POSIX reads
-//! it: as the first second of the next minute.
+//! outside, or is finer than a nanosecond, is rejected. A leap second (`:60`) is read as POSIX
+//! reads it: as the first second of the next minute.
 
 use std::fmt;
 

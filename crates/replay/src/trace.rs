@@ -102,7 +102,7 @@ impl BadEvent {
     fn json(error: serde_json::Error) -> BadEvent {
         let invalid = InvalidJson::from(error);
         let reason = invalid.reason().to_owned();
-        // Of a trace, the line is told with its input.
+        // In a trace, the line is reported with its input.
         BadEvent::Json(match invalid.column() {
             0 => reason,
             column => format!("{reason} at column {column}"),
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_line_says_why_it_is_no_event() {
-        let refused = [
+        let rejected = [
             ("", "the line is blank"),
             (
                 "[]",
@@ -183,7 +183,7 @@ mod tests {
                 "`at`: the time is finer than a nanosecond",
             ),
         ];
-        for (line, why) in refused {
+        for (line, why) in rejected {
             let bad = read(line).map_err(|bad| bad.to_string());
             assert_eq!(bad, Err(why.to_owned()), "{line}");
         }

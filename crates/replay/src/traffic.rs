@@ -156,6 +156,7 @@ impl Traffic {
         Ok(())
     }
 
+    /// Reads one line: an event, or a reason to skip it.
     fn add(&mut self, reader: &mut Reader<'_>, line: &Line<'_>) -> Result<(), Error> {
         let found = reader.event(line, &mut self.requests);
         let input = self

@@ -185,7 +185,7 @@ fn mixed() -> String {
 }
 
 #[test]
-fn a_report_counts_by_rule_and_names_who_was_refused() {
+fn a_report_counts_by_rule_and_names_who_was_denied() {
     let (report, _, traffic) = trace(&mixed());
     let rule = |rule: &str, limit: &str, mode: &str, counts: [u64; 3]| {
         json!({"domain": "web", "rule": rule, "limit": limit, "mode": mode,
@@ -305,9 +305,9 @@ fn no_events_at_all_make_an_empty_report() {
 }
 
 #[test]
-fn an_unnamed_rule_refuses_by_its_place_in_the_file() {
-    let refused = ask("1", "soft", "12");
-    let (_, decisions, _) = trace(&refused);
+fn an_unnamed_rule_denies_by_its_place_in_the_file() {
+    let denied = ask("1", "soft", "12");
+    let (_, decisions, _) = trace(&denied);
     assert!(
         decisions.contains("\"retryAfter\":\"never\",\"deniedBy\":\"soft\""),
         "{decisions}"
@@ -380,7 +380,7 @@ fn the_report_names_as_many_keys_as_are_wanted() {
 }
 
 #[test]
-fn whoever_stops_a_replay_is_told_how_far_it_came() {
+fn a_stopped_replay_reports_how_far_it_came() {
     let events: String = (0..40_000)
         .map(|at| ask(&at.to_string(), "free", "1"))
         .collect();

@@ -57,7 +57,7 @@ fn remaining(decision: &Value) -> &Value {
 }
 
 #[test]
-fn row_1_fixed_windows_admit_twice_the_limit_around_their_end() {
+fn row_1_fixed_windows_allow_twice_the_limit_around_their_end() {
     let noon = 12 * 3_600_000;
     let millis = [30_000, 45_000, 59_000, 60_000, 65_000, 70_000, 71_000].map(|at| noon + at);
     let decisions = decided("unit: minute, requests_per_unit: 3", &millis);
@@ -96,7 +96,7 @@ fn rows_4_and_5_a_sliding_window_weighs_the_previous_one() {
     assert_eq!(allowed(&decisions), [true; 4]);
     assert_eq!(remaining(&decisions[3]), 1);
     let mut millis: Vec<u64> = (0..9).collect();
-    // The fifth of the example's current window cannot be admitted by 15 s: with four the estimate
+    // The fifth of the example's current window cannot be allowed by 15 s: with four the estimate
     // is floor(6.75) + 4 + 1, which is one too many as well.
     millis.extend([60_000, 60_001, 66_667, 73_334, 75_000]);
     let limit = "algorithm: sliding_window, unit: minute, requests_per_unit: 10";
@@ -124,12 +124,12 @@ fn row_7_a_leaky_bucket_tells_the_delay() {
         .iter()
         .map(|decision| decision.get("delay"))
         .collect();
-    let told = [
+    let expected = [
         "0.5s", "1s", "1.5s", "2s", "2.5s", "3s", "3.5s", "4s", "4.5s",
     ]
     .map(|s| json!(s));
     assert_eq!(delays[0], None);
-    assert_eq!(delays[1..], told.iter().map(Some).collect::<Vec<_>>());
+    assert_eq!(delays[1..], expected.iter().map(Some).collect::<Vec<_>>());
     assert_eq!(decisions[10]["retryAfter"], "0.5s");
     assert_eq!(decisions[10].get("delay"), None);
 }

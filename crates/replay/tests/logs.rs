@@ -73,7 +73,7 @@ fn go_on(_: u64) -> ControlFlow<()> {
 }
 
 #[test]
-fn one_address_for_everybody_is_a_warning() {
+fn one_address_for_all_clients_is_a_warning() {
     let warnings = |name: &str, descriptor: &str, limit: &str| {
         let mut traffic = traffic(name, LogKind::Combined, &[descriptor]);
         let rules = by_client(limit);
@@ -158,11 +158,11 @@ fn a_sliding_log_decides_every_log_as_a_plain_list_does() {
         ),
     ] {
         agree(limit, || {
-            let mut admitted: Vec<u64> = Vec::new();
+            let mut allowed: Vec<u64> = Vec::new();
             Box::new(move |now| {
-                admitted.retain(|at| now - at < window);
-                let fits = admitted.len() < count;
-                admitted.extend(fits.then_some(now));
+                allowed.retain(|at| now - at < window);
+                let fits = allowed.len() < count;
+                allowed.extend(fits.then_some(now));
                 fits
             })
         });
@@ -221,10 +221,10 @@ fn agree(limit: &str, model: impl Fn() -> Model) {
             .map(|(line, at, client)| (line, models.entry(client).or_insert_with(&model)(at)))
             .collect();
         assert!(decided == expected, "{name} under {limit}");
-        let admitted = expected.iter().filter(|(_, admitted)| *admitted).count();
+        let allowed = expected.iter().filter(|(_, allowed)| *allowed).count();
         assert_eq!(
             report.allowed,
-            u64::try_from(admitted).unwrap(),
+            u64::try_from(allowed).unwrap(),
             "{name} under {limit}"
         );
     }

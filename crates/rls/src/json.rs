@@ -12,7 +12,7 @@ use crate::json::values::{NUMBERS, value};
 use crate::rate_limit_descriptor::{Entry, RateLimitOverride};
 use crate::{RateLimitDescriptor, RateLimitRequest};
 
-/// Why a text is no request in JSON: what, and at which line and column.
+/// Why a text is not a request in JSON, with line and column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidJson {
     reason: String,
@@ -21,10 +21,10 @@ pub struct InvalidJson {
 }
 
 /// Reads a request as proto3 does: names in camel case or as in the `.proto` file; numbers also as
-/// strings and as `1.0`; enums by name or number; `null` for a member that is not set.
+/// strings and as `1.0`; enums by name or number; `null` for a missing member.
 ///
-/// An unknown member is an error, as in Envoy's own service, and so is one that is there twice. The
-/// strings of domain, keys and values may hold any bytes.
+/// An unknown member is an error, as in Envoy's own service, and so is a duplicate one. The strings
+/// of domain, keys and values may contain any bytes.
 ///
 /// # Errors
 ///
@@ -108,7 +108,7 @@ impl Members for RateLimitOverride {
 // === impl InvalidJson ===
 
 impl InvalidJson {
-    /// What is wrong, without the place.
+    /// What is wrong, without the position.
     pub fn reason(&self) -> &str {
         &self.reason
     }
@@ -128,7 +128,7 @@ impl From<serde_json::Error> for InvalidJson {
         let place = format!(" at line {line} column {column}");
         let reason = text.strip_suffix(&place).unwrap_or(&text);
         InvalidJson {
-            // serde's own words for a number that no type of Rust can hold.
+            // serde's message for a number that no type of Rust can represent.
             reason: match reason {
                 "number out of range" => NUMBERS.to_owned(),
                 reason => reason.to_owned(),

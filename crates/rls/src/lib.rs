@@ -35,8 +35,7 @@ pub use request::{
 };
 pub use response::{Times, duration, json, response, write_members};
 
-/// The protocol described in its own terms, an encoded `FileDescriptorSet`: what gRPC reflection
-/// hands out.
+/// An encoded `FileDescriptorSet` of the protocol, for gRPC reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
 /// The name of the protocol's one service.

@@ -1,7 +1,7 @@
 //! The protocol's messages, as compiled from `proto/`.
 //!
-//! Only what Tollgate reads or writes of them; a field that we do not know is skipped in the binary
-//! form, and refused in JSON.
+//! They have only the fields that Tollgate reads or writes; an unknown field is skipped in the
+//! binary form, and rejected in JSON.
 
 #![allow(missing_docs, unreachable_pub, unused_qualifications)]
 #![allow(clippy::all, clippy::as_conversions)]

@@ -1,4 +1,4 @@
-//! A request of the protocol, checked and in Tollgate's words.
+//! Converts a request of the protocol, and checks it.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use crate::{RateLimitDescriptor, RateLimitRequest, RateLimitUnit};
 
 /// The longest domain, in bytes.
 pub const DOMAIN_BYTES_MAX: usize = 1024;
-/// The most descriptors of a request that are decided on.
+/// The most descriptors of a request that are evaluated.
 pub const DESCRIPTORS_MAX: usize = 128;
 /// The most entries in a descriptor of `/v1/check`, and of a replay's pattern.
 pub const ENTRIES_MAX: usize = 32;
-/// The largest cost: more than fits in any limit.
+/// The largest cost: more than any limit's capacity.
 pub const COST_MAX: u64 = 4_294_967_295;
 
-// A descriptor meets at most one limit.
+// At most one limit applies to a descriptor.
 const _: () = assert!(DESCRIPTORS_MAX <= CHARGES_MAX);
 
 /// Why a request cannot be decided.
@@ -63,7 +63,7 @@ pub enum InvalidRequest {
         /// The cost.
         units: u64,
     },
-    /// A limit brought along whose unit is not one of the protocol's.
+    /// A limit in the request whose unit is not one of the protocol's.
     UnknownUnit {
         /// Which descriptor, from 0.
         descriptor: usize,
@@ -72,21 +72,21 @@ pub enum InvalidRequest {
     },
 }
 
-/// The request in Tollgate's words, without a copy of its texts.
+/// Converts a request, without copying its texts.
 ///
-/// `hits_addend` 0 on the request means 1; on a descriptor it stands in place of the request's, and
-/// 0 is a peek. `is_negative_hits` turns what the descriptor costs into a refund. A denied cost
-/// above 1 is charged unless the rules say otherwise: so Envoy reports what was consumed.
+/// `hits_addend` 0 on the request means 1; on a descriptor it replaces the request's, and 0 is a
+/// peek. `is_negative_hits` turns the descriptor's cost into a refund. A denied cost above 1 is
+/// charged unless the rules say otherwise, because Envoy reports consumption that way.
 ///
-/// Whatever a client can put into a request is decided on, because Envoy lets a request pass if the
-/// answer is an error: keys and values of any bytes and any length, any number of entries, and a
-/// cost above [`COST_MAX`] as [`COST_MAX`], which fits in no limit. Of more than
-/// [`DESCRIPTORS_MAX`] descriptors the first are decided on, and only they have a status;
-/// [`left_out`] says how many are not.
+/// Every request that a client can cause is decided, because Envoy allows a request if the answer
+/// is an error: keys and values of any bytes and any length, any number of entries, and a cost
+/// above [`COST_MAX`] as [`COST_MAX`], which fits in no limit. Of more than [`DESCRIPTORS_MAX`]
+/// descriptors the first are evaluated, and only they have a status; [`left_out`] returns how many
+/// are left out.
 ///
 /// # Errors
 ///
-/// [`InvalidRequest`] is the first thing that is wrong, in the order of the request.
+/// [`InvalidRequest`] is the first error, in the order of the request.
 pub fn request(message: &RateLimitRequest) -> Result<Request<'_>, InvalidRequest> {
     let hits = message.hits_addend.max(1);
     let descriptors = message.descriptors.iter().enumerate();
@@ -111,11 +111,11 @@ pub fn left_out(message: &RateLimitRequest) -> usize {
     message.descriptors.len().saturating_sub(DESCRIPTORS_MAX)
 }
 
-/// Holds a request of another protocol than Envoy's to the maxima of this module.
+/// Checks a request of another protocol than Envoy's against the maxima of this module.
 ///
 /// # Errors
 ///
-/// [`InvalidRequest`] is the first thing that is wrong, in the order of the request.
+/// [`InvalidRequest`] is the first error, in the order of the request.
 pub fn examine(request: &Request<'_>) -> Result<(), InvalidRequest> {
     examine_domain(request)?;
     if request.descriptors.len() > DESCRIPTORS_MAX {
@@ -198,7 +198,7 @@ fn cost(message: &RateLimitDescriptor, hits: u32) -> Option<Cost> {
         return own.map(Cost::Take);
     }
     match own.unwrap_or(u64::from(hits)) {
-        // Nothing is nothing, whatever its sign: a peek.
+        // Zero units, whatever the sign: a peek.
         0 => Some(Cost::Take(0)),
         units => Some(Cost::Refund(units)),
     }

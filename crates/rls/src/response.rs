@@ -1,4 +1,4 @@
-//! An answer in the protocol's words.
+//! Converts an answer to the protocol's response.
 
 mod json;
 
@@ -13,14 +13,14 @@ use crate::rate_limit_response::{Code, DescriptorStatus, RateLimit};
 
 pub use json::{json, write_members};
 
-/// The answer as the protocol tells it: a code for each descriptor and one for the request.
+/// The protocol's response: a code for each descriptor and one for the request.
 ///
-/// Limit, remaining and reset are told whenever a limit judged, also when it admits. A limit that
-/// was refused in the shadow says `OK` with nothing remaining. No code is ever `UNKNOWN`, which
-/// Envoy takes for a broken service.
+/// Limit, remaining and reset are set for every limit that was evaluated, also when it allows. A
+/// shadow limit that would deny has the code `OK` with nothing remaining. No code is ever
+/// `UNKNOWN`, which Envoy takes for a broken service.
 ///
-/// `duration_until_reset` is whole seconds, rounded up: Envoy truncates it, and a client that waits
-/// as long as the header says must not come too early.
+/// `duration_until_reset` is in whole seconds, rounded up: Envoy truncates it, and a client that
+/// waits for the time in the header must not come too early.
 pub fn response(answer: &Answer) -> RateLimitResponse {
     RateLimitResponse {
         overall_code: overall_code(answer).into(),
@@ -43,7 +43,7 @@ pub enum Times {
     Exact,
 }
 
-/// What [`duration`] writes.
+/// The text of [`duration`].
 struct Seconds(Span);
 
 impl fmt::Display for Seconds {
@@ -80,21 +80,21 @@ fn code(status: &Status) -> Code {
 }
 
 fn status(status: &Status) -> DescriptorStatus {
-    let told = DescriptorStatus {
+    let reported = DescriptorStatus {
         code: code(status).into(),
         ..DescriptorStatus::default()
     };
     match status {
-        Status::NoLimit => told,
+        Status::NoLimit => reported,
         Status::Unlimited { .. } => DescriptorStatus {
             limit_remaining: u32::MAX,
-            ..told
+            ..reported
         },
         Status::Limited(limited) => DescriptorStatus {
             current_limit: Some(current_limit(limited)),
             limit_remaining: limited.remaining(),
             duration_until_reset: Some(whole(limited.decision.reset())),
-            ..told
+            ..reported
         },
     }
 }
@@ -107,7 +107,7 @@ fn current_limit(limited: &Limited) -> RateLimit {
     }
 }
 
-/// The protocol's name for a window; `UNKNOWN` for those that it has no name for.
+/// The protocol's name for a window; `UNKNOWN` for one without a name.
 fn unit(limit: &Limit) -> Unit {
     const UNITS: [(Span, Unit); 7] = [
         (Span::SECOND, Unit::Second),

@@ -61,8 +61,8 @@ where
             Err(StoreError::Superseded) if self.left > 1 => {
                 let latest = load();
                 ControlFlow::Continue(Attempt {
-                    // If there are no later rules, the state is of a rule that was removed, and
-                    // forgotten since: these rules decide.
+                    // If there are no later rules, the state is of a removed rule whose limit
+                    // is no longer stored: these rules decide.
                     is_current: Arc::ptr_eq(&self.rules, &latest),
                     rules: latest,
                     left: self.left - 1,

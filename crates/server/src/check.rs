@@ -78,7 +78,7 @@ impl Check {
 
 /// The answer to a question: 200, or 429 with a problem document that has the same members.
 pub(crate) fn verdict(request: &Request<'_>, answer: &Answer) -> Response {
-    let problem = Problem::refusal(answer);
+    let problem = Problem::denial(answer);
     let mut members = Map::new();
     if let Some(Value::Object(of_problem)) = problem.as_ref().map(Problem::json) {
         members = of_problem;

@@ -54,7 +54,7 @@ impl Options {
 
 /// The text for a request that is denied only because the store has no answer.
 fn unavailable(decided: &Decided) -> Option<String> {
-    let problem = Problem::refusal(&decided.answer)?;
+    let problem = Problem::denial(&decided.answer)?;
     let is_unavailable = decided.answer.is_store_unavailable();
     is_unavailable.then(|| format!("{}\n", problem.detail))
 }

@@ -1,23 +1,23 @@
-//! A clock that is wrong, for one server.
+//! A server whose clock is wrong.
 
 use std::path::PathBuf;
 
-/// How to get the library that tells a program another time.
+/// How to get the library that fakes a program's clock.
 const MISSING: &str = "no libfaketime, which gives a server a wrong clock: apt-get install \
                        faketime, or name the library in TOLLGATE_FAKETIME";
 
-/// The words before a command that starts it with a clock so many seconds ahead, or behind if
-/// negative. Timers of the command run as ever.
+/// The command prefix that starts a program with a clock so many seconds ahead, or behind if
+/// negative. Timers of the program run as usual.
 pub(crate) fn wrong_by(seconds: i32) -> Vec<String> {
-    // The C library's allocator takes the place of Redis's own, which asks for the time before the
-    // faked clock is ready.
+    // The C library's allocator replaces Redis's own, which reads the clock before the faked one is
+    // ready.
     let preload = format!("LD_PRELOAD={} libc.so.6", library().display());
     let shift = format!("FAKETIME={seconds:+}s");
     let words = ["env", &preload, &shift, "FAKETIME_DONT_FAKE_MONOTONIC=1"];
     words.map(str::to_owned).into()
 }
 
-/// Where the library is: named by `TOLLGATE_FAKETIME`, or where Debian or Fedora put it.
+/// The path of the library: `TOLLGATE_FAKETIME`, or where Debian or Fedora put it.
 fn library() -> PathBuf {
     if let Some(named) = std::env::var_os("TOLLGATE_FAKETIME") {
         return PathBuf::from(named);

@@ -1,4 +1,4 @@
-//! A Redis Cluster: three masters, each with a replica.
+//! A Redis Cluster: three primaries, each with a replica.
 
 use std::process::{Command, Stdio};
 use std::thread;
@@ -8,9 +8,9 @@ use crate::redis::{Redis, Setup};
 
 /// The servers of a cluster.
 pub const NODES: usize = 6;
-/// The masters among them.
+/// How many of them are primaries.
 pub const MASTERS: usize = 3;
-/// How long a cluster may take to be whole.
+/// How long a cluster may take to form.
 const WHOLE_WITHIN: Duration = Duration::from_secs(30);
 
 /// A running cluster.
@@ -22,11 +22,11 @@ pub struct Cluster {
 // === impl Cluster ===
 
 impl Cluster {
-    /// A cluster in which every slot is served, and every master has its replica in step.
+    /// A cluster in which every slot is served, and every primary has a synchronised replica.
     ///
     /// # Panics
     ///
-    /// If Redis is not installed, or the cluster does not become whole.
+    /// If Redis is not installed, or the cluster does not form.
     pub fn start() -> Cluster {
         let setup = Setup::with(&[
             "--cluster-enabled",
@@ -48,7 +48,7 @@ impl Cluster {
         cluster
     }
 
-    /// All nodes, masters and replicas, in the order in which they were started.
+    /// All nodes, primaries and replicas, in the order in which they were started.
     pub fn nodes(&self) -> &[Redis] {
         &self.nodes
     }
@@ -58,7 +58,7 @@ impl Cluster {
         self.nodes.iter().map(Redis::address).collect()
     }
 
-    /// The node that serves `slot` now.
+    /// The Redis node that serves `slot` now.
     ///
     /// # Panics
     ///
@@ -67,7 +67,7 @@ impl Cluster {
         self.serving(slot).expect("the slot is served")
     }
 
-    /// The node that serves `slot` now, if one does.
+    /// The Redis node that serves `slot` now, if there is one.
     pub fn serving(&self, slot: u16) -> Option<&Redis> {
         self.nodes.iter().find(|node| {
             let ranges = slots_of(node);
@@ -77,8 +77,8 @@ impl Cluster {
         })
     }
 
-    /// Moves `count` slots from the master `from` to the master `to` (their places among the
-    /// masters), as an operator does, and comes back when they have moved.
+    /// Moves `count` slots from the primary `from` to the primary `to` (their indexes among the
+    /// primaries), as an operator does, and returns when they have moved.
     ///
     /// # Panics
     ///
@@ -110,11 +110,11 @@ impl Cluster {
         );
     }
 
-    /// Looks again and again until `holds`.
+    /// Polls until `holds` returns true.
     ///
     /// # Panics
     ///
-    /// If it does not hold within half a minute.
+    /// If it does not within half a minute.
     pub fn wait_until(&self, what: &str, holds: impl Fn(&Cluster) -> bool) {
         let start = Instant::now();
         while !holds(self) {
@@ -137,8 +137,8 @@ impl Cluster {
 
     fn run(&self, words: &[String]) {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let told = tell(&words);
-        assert!(told.is_ok(), "redis-cli {words:?} failed: {told:?}");
+        let reply = tell(&words);
+        assert!(reply.is_ok(), "redis-cli {words:?} failed: {reply:?}");
     }
 }
 
@@ -146,7 +146,7 @@ fn succeeds(words: &[&str]) -> bool {
     tell(words).is_ok()
 }
 
-/// Has `redis-cli` do this; what it says, if it fails.
+/// Runs `redis-cli`; returns its output if it fails.
 fn tell(words: &[&str]) -> Result<(), String> {
     let output = Command::new("redis-cli")
         .args(words)
@@ -159,7 +159,7 @@ fn tell(words: &[&str]) -> Result<(), String> {
     }
 }
 
-/// The ranges of slots that a node says it serves itself.
+/// The ranges of slots that a node reports as its own.
 fn slots_of(node: &Redis) -> Vec<(u16, u16)> {
     let nodes = node.ask(&["CLUSTER", "NODES"]);
     let own = nodes.lines().find(|line| line.contains("myself"));

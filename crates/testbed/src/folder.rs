@@ -1,12 +1,12 @@
-//! A folder that goes when its owner does.
+//! A folder that is removed with its owner.
 
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the names of all folders begin with, before the number of their process.
+/// The prefix of all folders' names, before the number of their process.
 const PREFIX: &str = "tollgate-";
-/// The running processes, by their numbers.
+/// The directory of running processes, by their numbers.
 const PROCESSES: &str = "/proc";
 
 /// An empty folder of this process; removed when dropped.
@@ -20,7 +20,7 @@ impl Folder {
     ///
     /// # Panics
     ///
-    /// If there is no place for it.
+    /// If it cannot be created.
     pub fn new() -> Folder {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         static SWEPT: Once = Once::new();
@@ -28,13 +28,13 @@ impl Folder {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("{PREFIX}{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        // Whoever had our process' number before may have ended without dropping its folder.
+        // An earlier process with our number may have ended without dropping its folder.
         let _nobody_did = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path).expect("the temporary folder is writable");
         Folder(path)
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -45,8 +45,8 @@ impl Folder {
     }
 }
 
-/// Removes the folders of processes that are no more: what a test holds to its process' end, such
-/// as a server that all its tests share, nobody drops.
+/// Removes the folders of processes that have ended: what lives until the end of a test's process,
+/// such as a server that all its tests share, is never dropped.
 fn sweep() {
     let processes = Path::new(PROCESSES);
     if !processes.join(std::process::id().to_string()).exists() {

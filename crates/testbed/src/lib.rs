@@ -1,10 +1,10 @@
-//! Real servers for tests, and a network between them that fails as told.
+//! Real servers for tests, and a network between them with injected faults.
 //!
 //! Every server listens on a free port of 127.0.0.1, keeps its files in a folder of its own, and
-//! ends with the value that stands for it: also when a test panics, and when the test's process is
-//! killed.
+//! ends when its value is dropped: also when a test panics, and when the test's process is killed.
 //!
-//! For tests and benchmarks only: it panics where a server cannot be had, and says what to install.
+//! For tests and benchmarks only: it panics where a server is not available, and says what to
+//! install.
 
 mod process;
 

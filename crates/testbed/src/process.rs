@@ -5,10 +5,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-/// How long a server may take to say that it is ready.
+/// How long a server may take to get ready.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
-/// Starts the server, tells its number, and waits for our end of the pipe to close: that happens
+/// Starts the server, prints its number, and waits for our end of the pipe to close, which happens
 /// even if we are killed.
 const WATCHDOG: &str = r#"
 sh -c 'echo $$; exec "$@"' sh "$@" </dev/null & server=$!
@@ -30,7 +30,7 @@ pub struct Process {
 
 impl Process {
     /// Starts `program` and waits until it has written a line that contains `ready`; `None` if it
-    /// ended before, as it does when somebody else took its port.
+    /// ended before, as it does when another process took its port.
     ///
     /// # Panics
     ///
@@ -55,7 +55,7 @@ impl Process {
         }
     }
 
-    /// The process' number.
+    /// The process's number.
     pub fn number(&self) -> &str {
         &self.number
     }

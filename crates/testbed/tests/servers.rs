@@ -41,10 +41,10 @@ fn a_server_may_be_late_or_early() {
         );
         // Scripts and expiries go by the same clock.
         let script = "redis.call('SET', 'key', 1, 'EX', 100) return redis.call('TIME')[1]";
-        let told: u64 = wrong.ask(&["EVAL", script, "0"]).parse().expect("a number");
+        let reply: u64 = wrong.ask(&["EVAL", script, "0"]).parse().expect("a number");
         let expires: u64 = wrong.ask(&["EXPIRETIME", "key"]).parse().expect("a number");
-        assert!(told.abs_diff(wrong.clock()) <= 1, "{told}");
-        assert!(expires.abs_diff(told + 100) <= 1, "{expires} {told}");
+        assert!(reply.abs_diff(wrong.clock()) <= 1, "{reply}");
+        assert!(expires.abs_diff(reply + 100) <= 1, "{expires} {reply}");
     }
 }
 
@@ -79,7 +79,7 @@ fn a_server_speaks_tls_only() {
 }
 
 #[test]
-fn the_proxy_delays_cuts_and_refuses() {
+fn the_proxy_delays_cuts_and_rejects() {
     let redis = Redis::start();
     let proxy = Proxy::to(&redis.address());
     assert_eq!(ping(&proxy.address()).expect("no faults yet"), "+PONG\r\n");

@@ -129,7 +129,7 @@ impl Naive {
         }
     }
 
-    /// Consumes `units` of a refused request, up to "exhausted now".
+    /// Consumes `units` of a denied request, up to "exhausted now".
     pub fn exhaust(&mut self, now: Now, units: u64) {
         let (at, full) = (self.moment(now), Ratio::whole(self.capacity()));
         let used = self.used(at);

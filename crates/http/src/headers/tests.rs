@@ -31,7 +31,7 @@ fn denied(wait: Wait, reset_ms: u64) -> Decision {
     Decision::Deny(Denial::new(wait, 0, Span::from_millis(reset_ms)))
 }
 
-fn admitted(statuses: Vec<Status>) -> Answer {
+fn allowed_answer(statuses: Vec<Status>) -> Answer {
     Answer {
         statuses,
         denial: None,
@@ -39,18 +39,18 @@ fn admitted(statuses: Vec<Status>) -> Answer {
     }
 }
 
-fn refused(statuses: Vec<Status>, by: usize, wait: Wait) -> Answer {
+fn denied_answer(statuses: Vec<Status>, by: usize, wait: Wait) -> Answer {
     Answer {
         denial: Some(RequestDenial {
             by,
             wait,
             reason: DenialReason::Exceeded,
         }),
-        ..admitted(statuses)
+        ..allowed_answer(statuses)
     }
 }
 
-fn told(answer: &Answer) -> HeaderMap {
+fn headers_of(answer: &Answer) -> HeaderMap {
     let mut map = HeaderMap::new();
     headers(answer, &mut map);
     map
@@ -63,7 +63,7 @@ fn minute(count: u32) -> Limit {
 #[test]
 fn a_grant_names_every_limit() {
     let burst = Limit::token_bucket(5, Span::SECOND).unwrap();
-    let map = told(&admitted(vec![
+    let map = headers_of(&allowed_answer(vec![
         limited("minutely", minute(10), grant(9, 59_001)),
         Status::NoLimit,
         limited("burst", burst.with_burst(20).unwrap(), grant(19, 200)),
@@ -77,13 +77,13 @@ fn a_grant_names_every_limit() {
 }
 
 #[test]
-fn a_refusal_comes_first_and_says_when_to_ask_again() {
+fn a_denial_comes_first_and_says_when_to_ask_again() {
     let wait = Wait::For(Span::from_millis(19_001));
     let statuses = vec![
         limited("a", minute(10), grant(9, 1)),
         limited("b", minute(3), denied(wait, 50_000)),
     ];
-    let map = told(&refused(statuses, 1, wait));
+    let map = headers_of(&denied_answer(statuses, 1, wait));
     assert_eq!(map[RATE_LIMIT], r#""b";r=0;t=20, "a";r=9;t=1"#);
     assert_eq!(map[header::RETRY_AFTER], "20");
 }
@@ -92,20 +92,20 @@ fn a_refusal_comes_first_and_says_when_to_ask_again() {
 fn retry_after_is_never_zero_and_absent_when_waiting_never_helps() {
     let after = |wait| {
         let statuses = vec![limited("a", minute(1), denied(wait, 0))];
-        retry_after_secs(&refused(statuses, 0, wait))
+        retry_after_secs(&denied_answer(statuses, 0, wait))
     };
     assert_eq!(after(Wait::For(Span::ZERO)), Some(1));
     assert_eq!(after(Wait::For(Span::NANOSECOND)), Some(1));
     assert_eq!(after(Wait::For(Span::SECOND)), Some(1));
     assert_eq!(after(Wait::For(Span::from_millis(1_001))), Some(2));
     assert_eq!(after(Wait::Never), None);
-    assert_eq!(retry_after_secs(&admitted(Vec::new())), None);
-    let never = refused(
+    assert_eq!(retry_after_secs(&allowed_answer(Vec::new())), None);
+    let never = denied_answer(
         vec![limited("a", minute(1), denied(Wait::Never, 7_000))],
         0,
         Wait::Never,
     );
-    let map = told(&never);
+    let map = headers_of(&never);
     assert!(!map.contains_key(header::RETRY_AFTER));
     assert_eq!(map[RATE_LIMIT], r#""a";r=0;t=7"#);
 }
@@ -114,7 +114,7 @@ fn retry_after_is_never_zero_and_absent_when_waiting_never_helps() {
 fn odd_windows_round_up_to_whole_seconds() {
     for (millis, secs) in [(1, 1), (999, 1), (1_000, 1), (1_001, 2), (90_500, 91)] {
         let limit = Limit::sliding_log(2, Span::from_millis(millis)).unwrap();
-        let map = told(&admitted(vec![limited("w", limit, grant(1, 0))]));
+        let map = headers_of(&allowed_answer(vec![limited("w", limit, grant(1, 0))]));
         assert_eq!(map[RATE_LIMIT_POLICY], format!("\"w\";q=2;w={secs}"));
     }
 }
@@ -122,7 +122,7 @@ fn odd_windows_round_up_to_whole_seconds() {
 #[test]
 fn names_are_strings_of_structured_fields_and_cannot_break_out() {
     let name = |text: &str| {
-        let map = told(&admitted(vec![limited(text, minute(1), grant(1, 0))]));
+        let map = headers_of(&allowed_answer(vec![limited(text, minute(1), grant(1, 0))]));
         map[RATE_LIMIT].to_str().unwrap().to_owned()
     };
     assert_eq!(name(r#"a"b\c"#), r#""a\"b\\c";r=1;t=0"#);
@@ -135,9 +135,9 @@ fn names_are_strings_of_structured_fields_and_cannot_break_out() {
 fn headers_and_problems_name_a_rule_alike_and_no_two_rules_share_a_name() {
     let names = |rule: &str| {
         let wait = Wait::For(Span::SECOND);
-        let answer = refused(vec![limited(rule, minute(1), denied(wait, 0))], 0, wait);
-        let problem = crate::Problem::refusal(&answer).unwrap();
-        let policy = told(&answer)[RATE_LIMIT_POLICY]
+        let answer = denied_answer(vec![limited(rule, minute(1), denied(wait, 0))], 0, wait);
+        let problem = crate::Problem::denial(&answer).unwrap();
+        let policy = headers_of(&answer)[RATE_LIMIT_POLICY]
             .to_str()
             .unwrap()
             .to_owned();
@@ -166,45 +166,45 @@ fn headers_and_problems_name_a_rule_alike_and_no_two_rules_share_a_name() {
 }
 
 #[test]
-fn shadow_limits_are_not_told() {
+fn shadow_limits_are_not_in_the_headers() {
     let mut status = limited("s", minute(1), denied(Wait::Never, 0));
     if let Status::Limited(limited) = &mut status {
         limited.enforcement = Enforcement::Shadow;
     }
-    assert!(told(&admitted(vec![status])).is_empty());
+    assert!(headers_of(&allowed_answer(vec![status])).is_empty());
 }
 
 #[test]
 fn one_rule_is_one_policy_and_its_scarcest_key_speaks() {
     let statuses = [5, 2, 4].map(|remaining| limited("a", minute(9), grant(remaining, 1_000)));
-    let map = told(&admitted(statuses.to_vec()));
+    let map = headers_of(&allowed_answer(statuses.to_vec()));
     assert_eq!(map[RATE_LIMIT], r#""a";r=2;t=1"#);
     assert_eq!(map[RATE_LIMIT_POLICY], r#""a";q=9;w=60"#);
 }
 
 #[test]
-fn the_number_of_policies_is_bounded_and_the_refusal_is_among_them() {
+fn the_number_of_policies_is_bounded_and_the_denial_is_among_them() {
     let wait = Wait::For(Span::SECOND);
     let mut statuses: Vec<Status> = (0..100)
         .map(|index| limited(&format!("l{index}"), minute(9), grant(1, 0)))
         .collect();
     statuses[99] = limited("last", minute(9), denied(wait, 0));
-    let map = told(&refused(statuses, 99, wait));
+    let map = headers_of(&denied_answer(statuses, 99, wait));
     let text = map[RATE_LIMIT].to_str().unwrap();
     assert!(text.starts_with("\"last\";r=0;t=1, \"l0\""), "{text}");
     assert_eq!(text.split(", ").count(), crate::POLICIES_MAX);
 }
 
 #[test]
-fn a_delay_is_told_in_milliseconds_rounded_up() {
-    let mut answer = admitted(Vec::new());
-    assert!(told(&answer).is_empty());
+fn a_delay_is_in_milliseconds_rounded_up() {
+    let mut answer = allowed_answer(Vec::new());
+    assert!(headers_of(&answer).is_empty());
     answer.delay = Span::from_nanos(500_000_001);
-    assert_eq!(told(&answer)[DELAY_MS], "501");
+    assert_eq!(headers_of(&answer)[DELAY_MS], "501");
     answer.denial = Some(RequestDenial {
         by: 0,
         reason: DenialReason::Exceeded,
         wait: Wait::Never,
     });
-    assert!(told(&answer).is_empty());
+    assert!(headers_of(&answer).is_empty());
 }

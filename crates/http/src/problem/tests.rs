@@ -22,7 +22,7 @@ fn over(path: &str, enforcement: Enforcement) -> Status {
     })
 }
 
-fn refusal(wait: Wait) -> Problem {
+fn denial(wait: Wait) -> Problem {
     denied(wait, DenialReason::Exceeded)
 }
 
@@ -42,28 +42,28 @@ fn denied(wait: Wait, reason: DenialReason) -> Problem {
         }),
         delay: Span::ZERO,
     };
-    Problem::refusal(&answer).unwrap()
+    Problem::denial(&answer).unwrap()
 }
 
 #[test]
-fn a_refusal_names_its_limits() {
+fn a_denial_names_its_limits() {
     let expected = json!({
         "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
         "title": "Request cannot be satisfied as assigned quota has been exceeded",
         "status": 429,
-        "detail": "limit \"second\" is exceeded; the same request is admitted in 2 s",
+        "detail": "limit \"second\" is exceeded; the same request is allowed in 2 s",
         "violated-policies": ["second", "first"],
     });
     let wait = Wait::For(Span::from_millis(1_500));
-    assert_eq!(refusal(wait).json(), expected);
+    assert_eq!(denial(wait).json(), expected);
 }
 
 #[test]
-fn what_never_fits_is_not_told_to_wait() {
-    let detail = refusal(Wait::Never).detail;
+fn a_denial_that_never_fits_has_no_retry_time() {
+    let detail = denial(Wait::Never).detail;
     assert_eq!(
         detail,
-        "limit \"second\" never admits that much at once; ask for less"
+        "limit \"second\" never allows that much at once; request less"
     );
 }
 
@@ -85,7 +85,7 @@ fn a_limit_of_0_does_not_ask_for_less() {
         }),
         delay: Span::ZERO,
     };
-    let detail = Problem::refusal(&answer).unwrap().detail;
+    let detail = Problem::denial(&answer).unwrap().detail;
     assert_eq!(detail, "limit \"banned\" is 0, so it denies everything");
 }
 
@@ -108,7 +108,7 @@ fn an_admission_is_no_problem() {
         denial: None,
         delay: Span::ZERO,
     };
-    assert_eq!(Problem::refusal(&answer), None);
+    assert_eq!(Problem::denial(&answer), None);
 }
 
 #[test]

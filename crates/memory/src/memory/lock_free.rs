@@ -81,7 +81,7 @@ impl<C: Clock> Memory<C> {
             if commit(slot, current, usage.encode(), now.as_nanos(), &decision) {
                 return Ok(decision);
             }
-            // Another thread committed first, so somebody made progress: start over.
+            // Another thread committed first, so there was progress: start over.
             back_off(retries);
             retries = retries.saturating_add(1);
         }

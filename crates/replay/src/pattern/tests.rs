@@ -52,8 +52,8 @@ fn bytes_that_are_no_text_stay_apart() {
 }
 
 #[test]
-fn a_mistake_says_what_to_write_instead() {
-    let mistakes = [
+fn a_error_says_what_to_write_instead() {
+    let errors = [
         (
             "c={cleint}",
             "there is no field `cleint`; did you mean `client`? fields: client, user, \
@@ -88,9 +88,9 @@ fn a_mistake_says_what_to_write_instead() {
             "`={client}` has no key; write `key={field}` or `key=text`",
         ),
     ];
-    for (pattern, message) in mistakes {
-        let mistake = pattern.parse::<Pattern>().unwrap_err();
-        assert_eq!(mistake.to_string(), message);
+    for (pattern, message) in errors {
+        let error = pattern.parse::<Pattern>().unwrap_err();
+        assert_eq!(error.to_string(), message);
     }
     let many = vec!["k=v"; ENTRIES_MAX + 1].join(",");
     assert_eq!(

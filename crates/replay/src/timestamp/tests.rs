@@ -15,8 +15,8 @@ fn access_log_times_are_read_with_their_zone() {
 }
 
 #[test]
-fn access_log_times_that_are_none_are_refused() {
-    let refused: [(&[u8], BadMoment); 10] = [
+fn access_log_times_that_are_none_are_rejected() {
+    let rejected: [(&[u8], BadMoment); 10] = [
         (b"", BadMoment::Form),
         (b"17/May/2015:10:05:03", BadMoment::Form),
         (b"17/Mai/2015:10:05:03 +0000", BadMoment::Form),
@@ -28,7 +28,7 @@ fn access_log_times_that_are_none_are_refused() {
         (b"17/May/2015:24:05:03 +0000", BadMoment::Calendar),
         (b"31/Dec/1969:23:59:59 +0000", BadMoment::Early),
     ];
-    for (text, why) in refused {
+    for (text, why) in rejected {
         assert_eq!(clf(text), Err(why), "{}", text.escape_ascii());
     }
 }
@@ -54,8 +54,8 @@ fn numbers_of_seconds_are_exact() {
 }
 
 #[test]
-fn numbers_out_of_range_are_refused_not_rounded() {
-    let refused = [
+fn numbers_out_of_range_are_rejected_not_rounded() {
+    let rejected = [
         ("-1", BadMoment::Early),
         ("-0.000000001", BadMoment::Early),
         ("0.0000000001", BadMoment::Fine),
@@ -71,7 +71,7 @@ fn numbers_out_of_range_are_refused_not_rounded() {
         ("1e", BadMoment::Form),
         ("NaN", BadMoment::Form),
     ];
-    for (text, why) in refused {
+    for (text, why) in rejected {
         assert_eq!(seconds(text), Err(why), "{text}");
     }
 }
@@ -94,8 +94,8 @@ fn rfc_3339_is_read_exactly() {
 }
 
 #[test]
-fn what_is_not_rfc_3339_is_refused() {
-    let refused = [
+fn what_is_not_rfc_3339_is_rejected() {
+    let rejected = [
         ("", BadMoment::Form),
         ("1431857103", BadMoment::Form),
         ("2015-05-17", BadMoment::Form),
@@ -111,7 +111,7 @@ fn what_is_not_rfc_3339_is_refused() {
         ("2554-07-21T23:34:33.709551616Z", BadMoment::Late),
         ("2015-05-17T10:05:03.0000000001Z", BadMoment::Fine),
     ];
-    for (text, why) in refused {
+    for (text, why) in rejected {
         assert_eq!(rfc3339(text), Err(why), "{text}");
     }
 }

@@ -164,7 +164,7 @@ fn inputs_without_an_event_say_what_they_seem_to_be() {
 }
 
 #[test]
-fn what_is_packed_otherwise_is_refused_at_once() {
+fn what_is_packed_otherwise_is_rejected_at_once() {
     let mut traffic = log("c={client}");
     for (head, expected) in [
         (&b"\xfd7zXZ\0\0\x04"[..], "access.log is compressed with xz"),
@@ -178,7 +178,7 @@ fn what_is_packed_otherwise_is_refused_at_once() {
 }
 
 #[test]
-fn requests_that_the_service_would_refuse_are_skipped_with_its_reason() {
+fn requests_that_the_service_would_reject_are_skipped_with_its_reason() {
     let mut traffic = Traffic::new(Format::Trace);
     let input = r#"{"at":1,"domain":"","descriptors":[{"entries":[{"key":"k"}]}]}
 {"at":1,"domain":"d"}

@@ -9,7 +9,7 @@ fn read(json: &str) -> RateLimitRequest {
     serde_json::from_str(json).unwrap()
 }
 
-fn refusal(json: &str) -> String {
+fn rejection(json: &str) -> String {
     request(&read(json)).unwrap_err().to_string()
 }
 
@@ -104,11 +104,11 @@ fn costs_are_those_of_the_protocol() {
 #[test]
 fn what_cannot_be_decided_says_why() {
     let with =
-        |descriptor: &str| refusal(&format!(r#"{{"domain":"d","descriptors":[{descriptor}]}}"#));
+        |descriptor: &str| rejection(&format!(r#"{{"domain":"d","descriptors":[{descriptor}]}}"#));
     let entry = r#""entries":[{"key":"k"}]"#;
-    assert_eq!(refusal("{}"), "rate limit domain must not be empty");
+    assert_eq!(rejection("{}"), "rate limit domain must not be empty");
     assert_eq!(
-        refusal(r#"{"domain":"d"}"#),
+        rejection(r#"{"domain":"d"}"#),
         "rate limit descriptor list must not be empty"
     );
     assert_eq!(
@@ -127,7 +127,7 @@ fn what_cannot_be_decided_says_why() {
 }
 
 #[test]
-fn a_unit_that_only_the_binary_form_can_carry_is_refused() {
+fn a_unit_that_only_the_binary_form_can_carry_is_rejected() {
     let mut message =
         read(r#"{"domain":"d","descriptors":[{"entries":[{"key":"k"}],"limit":{"unit":"DAY"}}]}"#);
     for unit in [-1, 7, 99, i32::MAX] {

@@ -31,12 +31,12 @@ fn denied(wait: Span) -> Decision {
     Decision::Deny(Denial::new(Wait::For(wait), 2, Span::from_nanos(1)))
 }
 
-fn told(answer: &Answer) -> Value {
+fn to_json(answer: &Answer) -> Value {
     serde_json::from_slice(&json(answer, None)).unwrap()
 }
 
 #[test]
-fn every_status_is_told_in_its_place() {
+fn every_status_is_in_the_response() {
     let grant = Grant::new(7, Span::from_millis(800));
     let minute = Limit::fixed_window(9, Span::MINUTE).unwrap();
     let odd = Limit::token_bucket(10, Span::MINUTE.times(15)).unwrap();
@@ -68,7 +68,7 @@ fn every_status_is_told_in_its_place() {
              "currentLimit": {"requestsPerUnit": 9, "unit": "MINUTE", "name": "n"}},
         ]
     });
-    assert_eq!(told(&answer), expected);
+    assert_eq!(to_json(&answer), expected);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_ban_is_not_taken_for_no_limit() {
              "currentLimit": {"requestsPerUnit": 0, "unit": "WEEK", "name": "n"}},
         ]
     });
-    assert_eq!(told(&answer), expected);
+    assert_eq!(to_json(&answer), expected);
 }
 
 #[test]
@@ -107,12 +107,12 @@ fn a_response_comes_back_from_both_its_forms() {
     let message = response(&answer);
     let decoded = RateLimitResponse::decode(message.encode_to_vec().as_slice()).unwrap();
     assert_eq!(decoded, message);
-    let from_json = serde_json::from_value::<RateLimitResponse>(told(&answer)).unwrap();
+    let from_json = serde_json::from_value::<RateLimitResponse>(to_json(&answer)).unwrap();
     assert_eq!(from_json, message);
 }
 
 #[test]
-fn envoy_is_told_whole_seconds_that_are_never_too_few() {
+fn envoy_gets_whole_seconds_that_are_never_too_few() {
     for (nanos, seconds) in [
         (0, 0),
         (1, 1),
@@ -121,8 +121,12 @@ fn envoy_is_told_whole_seconds_that_are_never_too_few() {
         (10_280_000_000, 11),
         (u64::MAX, 18_446_744_074),
     ] {
-        let told = whole(Span::from_nanos(nanos));
-        assert_eq!((told.seconds, told.nanos), (seconds, 0), "{nanos}");
+        let seconds_only = whole(Span::from_nanos(nanos));
+        assert_eq!(
+            (seconds_only.seconds, seconds_only.nanos),
+            (seconds, 0),
+            "{nanos}"
+        );
     }
 }
 

@@ -258,7 +258,7 @@ impl Reader<'_> {
         let mut fits = true;
         for (key, algorithm) in BELONGS {
             if let (Some((mark, _)), true) = (table.entry(key), algorithm != name) {
-                self.stranger(mark, key, algorithm, name);
+                self.report_misplaced(mark, key, algorithm, name);
                 fits = false;
             }
         }
@@ -281,7 +281,7 @@ impl Reader<'_> {
         })
     }
 
-    fn stranger(&mut self, mark: Mark, key: &str, owner: &str, algorithm: &str) {
+    fn report_misplaced(&mut self, mark: Mark, key: &str, owner: &str, algorithm: &str) {
         let message = format!("`{key}` belongs to {owner}, and this limit is a {algorithm}");
         let help = match (key, algorithm) {
             ("burst", "leaky_bucket") => "write `queue` in place of `burst`".to_owned(),

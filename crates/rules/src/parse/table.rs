@@ -49,7 +49,7 @@ impl<'n> Table<'n> {
                     table.entries.push((field, key, value));
                 }
                 found => {
-                    let meant = stranger(key, section, found.is_some(), findings);
+                    let meant = report_misplaced(key, section, found.is_some(), findings);
                     table.misspelt.extend(meant);
                 }
             }
@@ -94,7 +94,7 @@ fn empty(key: &Node, findings: &mut Findings) {
 }
 
 /// Reports a key that `section` does not have; returns the key of `section` that it resembles.
-fn stranger(
+fn report_misplaced(
     key: &Node,
     section: Section,
     reserved: bool,

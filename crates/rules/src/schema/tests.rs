@@ -196,7 +196,7 @@ const RATE_LIMITS: [(&str, &[&str]); 27] = [
 ];
 
 #[test]
-fn one_mistake_is_one_complaint_that_names_the_key() {
+fn one_error_is_one_diagnostic_that_names_the_key() {
     let schema = schema();
     for (rate_limit, expected) in RATE_LIMITS {
         let text = format!(

@@ -52,7 +52,7 @@ fn what_is_written_is_read_and_what_is_not_has_its_default() {
 }
 
 #[test]
-fn every_mistake_is_reported_at_its_place() {
+fn every_error_is_reported_at_its_place() {
     let text = "rulse: a\nport: x\nlimits:\n  conections: 1\n  timeout: 2h\nmerge: maybe\n";
     let expected = [
         "1:1: unknown key `rulse`; did you mean `rules`?",

@@ -240,7 +240,7 @@ fn descriptors() {
         "flag-quoted",
         "domain: a\ndescriptors:\n  - {key: b, shadow_mode: 'yes'}\n",
     );
-    // What is missing because it is misspelt is one mistake, not two.
+    // What is missing because it is misspelt is one error, not two.
     let limit = |fields: &str| {
         format!("domain: a\ndescriptors:\n  - {{key: b, rate_limit: {{{fields}}}}}\n")
     };
@@ -319,7 +319,7 @@ fn what_has_no_effect() {
 }
 
 #[test]
-fn a_mistake_in_the_domain_hides_no_other() {
+fn a_error_in_the_domain_hides_no_other() {
     let rest = "descriptors:\n  - {key: b, rate_limit: 5 per min}\n  - {kye: c}\n  \
                 - {key: d, value: c, shadow_mode: true}\n";
     for (name, domain) in [
@@ -541,11 +541,11 @@ fn errors_beyond_the_bound_are_counted() {
 
 /// Found by the fuzzer: the parser counts a line too many at such an end.
 #[test]
-fn a_mistake_at_the_end_is_inside_the_file() {
+fn a_error_at_the_end_is_inside_the_file() {
     let text = "domain: wedob\ncharge_denied: true\ndescrd";
     let loaded = load(&[Source::new("rules.yaml", text)]);
-    let [mistake] = &loaded.diagnostics[..] else {
+    let [error] = &loaded.diagnostics[..] else {
         panic!("one mistake: {}", shown(&loaded.diagnostics));
     };
-    assert_eq!((mistake.line, mistake.column), (3, 7));
+    assert_eq!((error.line, error.column), (3, 7));
 }

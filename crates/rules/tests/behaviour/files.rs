@@ -93,7 +93,7 @@ fn what_cannot_be_read_is_named() {
 }
 
 #[test]
-fn a_byte_order_mark_and_carriage_returns_are_no_mistake() {
+fn a_byte_order_mark_and_carriage_returns_are_no_error() {
     let text = "\u{feff}domain: a\r\ndescriptors:\r\n  - key: b\r\n    rate_limit: 1/s\r\n";
     let loaded = RuleSet::parse(&[Source::new("a.yaml", text)], &Options::default());
     assert!(loaded.diagnostics.is_empty());
@@ -109,7 +109,7 @@ fn one_file_holds_several_domains() {
 }
 
 #[test]
-fn a_mistake_in_one_domain_leaves_the_others() {
+fn a_error_in_one_domain_leaves_the_others() {
     let sources = [
         Source::new("a.yaml", "domain: a\ncolour: red\n---\ndomain: b\n"),
         Source::new("c.yaml", "domain: c\n---\ndomain: d\n\tx"),

@@ -92,7 +92,7 @@ fn a_rule_that_was_unlimited_for_a_while_is_the_same_rule() {
 }
 
 #[test]
-fn a_mistake_keeps_the_old_domain_and_lets_the_others_in() {
+fn a_error_keeps_the_old_domain_and_lets_the_others_in() {
     let old = [
         Source::new(
             "a.yaml",
@@ -174,7 +174,7 @@ fn sharing_or_not_is_another_counter() {
 }
 
 #[test]
-fn a_limit_that_its_store_cannot_keep_is_a_mistake_of_its_domain() {
+fn a_limit_that_its_store_cannot_keep_is_a_error_of_its_domain() {
     let text = format!("{}---\n{}", limit(3, "hour"), limit(3, "hour")).replacen(": d", ": e", 1);
     let asked = std::cell::RefCell::new(Vec::new());
     let unfit = |domain: &str, limit: &tollgate_core::Limit| {

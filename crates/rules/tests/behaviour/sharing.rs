@@ -133,9 +133,9 @@ fn documents_of_one_domain_agree() {
         assert_eq!(sharing_of(&loaded.rules, &[("a", "1")]).mode, Mode::Leased);
     }
     let loaded = parse("mode: strict\n");
-    let [mistake] = &loaded.diagnostics[..] else {
+    let [error] = &loaded.diagnostics[..] else {
         panic!("one mistake: {:?}", loaded.diagnostics);
     };
-    assert_eq!((mistake.code, mistake.line), ("contradiction", 1));
-    assert!(mistake.message.contains("`mode`"), "{}", mistake.message);
+    assert_eq!((error.code, error.line), ("contradiction", 1));
+    assert!(error.message.contains("`mode`"), "{}", error.message);
 }

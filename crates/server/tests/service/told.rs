@@ -66,7 +66,7 @@ async fn a_refusal_is_a_problem_and_says_when_to_ask_again() {
     let detail = reply.problem(429);
     assert_eq!(
         detail,
-        "limit \"bucket\" is exceeded; the same request is admitted in 4 s"
+        "limit \"bucket\" is exceeded; the same request is allowed in 4 s"
     );
     let json = reply.json();
     assert_eq!(json["violated-policies"], json!(["bucket"]));
@@ -170,7 +170,7 @@ async fn a_delay_is_told_and_nobody_is_held() {
     let reply = client.post("/v1/check", question).await;
     assert_eq!(
         reply.problem(429),
-        "limit \"queue\" is exceeded; the same request is admitted in 1 s"
+        "limit \"queue\" is exceeded; the same request is allowed in 1 s"
     );
     assert_eq!(reply.json()["retryAfter"], "0.500s");
     house.clock.advance(Span::from_millis(999));
