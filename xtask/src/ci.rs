@@ -35,7 +35,6 @@ fn run(args: &[String]) -> Result<(), String> {
     let clippy_fuzz = ["clippy", "-p", "tollgate-fuzz", "--all-targets"];
     let libfuzzer = ["--features", "libfuzzer", "--", "-D", "warnings"];
     let doc = ["doc", "--workspace", "--no-deps"];
-    let [library_packages, packages] = package::steps();
     let steps = [
         Step::cargo("format", &["fmt", "--all", "--check"]),
         Step::cargo("lints", &clippy),
@@ -44,8 +43,7 @@ fn run(args: &[String]) -> Result<(), String> {
         Step::cargo("tests", &["test", "--workspace", "--no-fail-fast"])
             .env("TOLLGATE_ENVOY", envoy),
         Step::cargo("documentation", &doc).env("RUSTDOCFLAGS", "-D warnings"),
-        library_packages,
-        packages,
+        package::step(),
         deny::step(),
         loom::step(),
         asan::step(),
