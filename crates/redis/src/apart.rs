@@ -34,34 +34,19 @@ mod request;
 
 mod round;
 
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Poll;
 
 use tokio::time::{Duration, Instant};
 use tollgate_core::{Bill, Charge, StoreError, Verdict};
 
 pub(crate) use queue::Queues;
 use queue::{Entered, Member};
+pub(crate) use request::Refunds;
 use request::{Request, Waited};
 use round::Rounds;
 
 use crate::keys;
-use crate::simulated::{is_seeded, random_word};
 use crate::store::Redis;
-
-/// More milliseconds than two to this power are never reserved for: 24 days, by when any wait is
-/// over.
-const POWER_MAX: u32 = 31;
-
-/// Whether what a request gives back was given back already: by an attempt that was blocked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refunds {
-    ToDo,
-    Done,
-}
 
 /// Whether the keys of a bill lie in more than one slot.
 pub(crate) fn is_apart(bill: &Bill<'_>) -> bool {
@@ -109,50 +94,4 @@ impl Redis {
             Waited::Unknown => Err(StoreError::TimedOut { after }),
         }
     }
-}
-
-/// A name that no other reservation or lease has: 64 bits, random for each process and counted
-/// within it.
-pub(crate) fn unique_name() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let count = NEXT.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
-    static FIRST: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
-    let name = FIRST.get_or_init(random_word).wrapping_add(count);
-    // What a simulation draws does not depend on what else the process has named.
-    let name = if is_seeded() { random_word() } else { name };
-    // So that nothing begins with a byte of 255, as marks do.
-    name & !(1 << 62)
-}
-
-/// A name for a reservation that lasts so many microseconds: its first byte says, as a power of two
-/// in milliseconds, how long that is at most.
-pub(crate) fn reservation_name(lasts: u64) -> u64 {
-    let millis = lasts.div_ceil(1_000).max(1);
-    // So many bits that the number below it has.
-    let power = u64::BITS - (millis - 1).leading_zeros();
-    u64::from(power.min(POWER_MAX)) << 56 | unique_name() >> 8
-}
-
-/// All of these at once, each with its result.
-pub(crate) async fn together<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
-    let mut futures: Vec<Pin<Box<_>>> = futures.into_iter().map(Box::pin).collect();
-    let mut results: Vec<Option<T>> = futures.iter().map(|_| None).collect();
-    poll_fn(|context| {
-        let mut is_pending = false;
-        for (future, result) in futures.iter_mut().zip(&mut results) {
-            if result.is_none() {
-                match future.as_mut().poll(context) {
-                    Poll::Ready(ready) => *result = Some(ready),
-                    Poll::Pending => is_pending = true,
-                }
-            }
-        }
-        if is_pending {
-            Poll::Pending
-        } else {
-            Poll::Ready(())
-        }
-    })
-    .await;
-    results.into_iter().flatten().collect()
 }

@@ -22,9 +22,9 @@ use tollgate_behaviour::{
 use tollgate_core::{Bill, Charge, Cost, Key, KeyHasher, Ledger, Limit, Now, Span, Verdict, Wait};
 use tollgate_testbed as testbed;
 
-use crate::apart::reservation_name;
 use crate::config::{Config, Secret, Servers, Tls};
 use crate::fit::{Fitted, GRAIN};
+use crate::names::reservation_name;
 use crate::question::{Counted, Question, Step};
 use crate::store::Redis;
 use crate::told::{Status, Told};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tollgate_core::{Algorithm, Anchor, InvalidLimit, Limit, Span};
+use tollgate_core::{Algorithm, Anchor, InvalidLimit, Limit, Span, StoreError};
 
 /// The most units of a sliding log: 11 bytes each at least, and twice that at worst.
 pub const LOG_UNITS_MAX: u32 = 1_000_000;
@@ -93,6 +93,13 @@ pub(crate) enum Kind {
 /// ```
 pub fn check(limit: &Limit) -> Result<(), InvalidForRedis> {
     Fitted::new(limit).map(|_| ())
+}
+
+/// The error for a limit that Redis cannot keep.
+pub(crate) fn unfit(invalid: InvalidForRedis) -> StoreError {
+    StoreError::Unfit {
+        source: Box::new(invalid),
+    }
 }
 
 // === impl Fitted ===

@@ -7,13 +7,15 @@ use bytes::{Buf, Bytes};
 use tokio::time::Instant;
 use tollgate_core::{Bill, Charge, Cost, Decision, Key, OnDenial, Span, StoreError, step};
 
+use crate::fit::unfit;
 use crate::fit::{Fitted, GRAIN};
 use crate::keys;
 use crate::question::{Plain, Question};
+use crate::resp::malformed;
 use crate::resp::{Malformed, Reply};
 use crate::script::look;
 use crate::seen::moment;
-use crate::store::{Redis, malformed, unfit};
+use crate::store::Redis;
 use crate::told::Told;
 
 /// What a state begins with if units are held beside it (see `script/general/holds.lua`); then the

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, Hasher};
 
 use tollgate_core::Key;
 
-use crate::simulated::random_word;
+use crate::random::random_word;
 
 /// A map by key.
 pub(crate) type KeyMap<V> = HashMap<Key, V, Folding>;

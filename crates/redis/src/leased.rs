@@ -7,15 +7,16 @@ use tollgate_core::{
     Account, Charge, Cost, Enforcement, Key, Mode, OnDenial, StoreError, Verdict, Wait,
 };
 
-use crate::apart::together;
 use crate::failure::Failure;
 use crate::fit::Fitted;
+use crate::join::together;
 use crate::leases::{Granted, LASTS, LOOK_EVERY, Leases, Renewal, Spend};
 use crate::question::{Leasing, Question};
 use crate::reach::{Asked, Reach};
+use crate::resp::malformed;
 use crate::seen::Seen;
 use crate::stats::Stats;
-use crate::store::{Redis, malformed};
+use crate::store::Redis;
 use crate::told::Told;
 
 /// Renewals that are on their way at once when leases are looked after.

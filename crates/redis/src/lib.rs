@@ -82,6 +82,12 @@ mod sharded;
 
 mod cluster;
 
+mod random;
+
+mod names;
+
+mod join;
+
 mod apart;
 
 mod refusals;

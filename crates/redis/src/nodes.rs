@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tokio::time::{Duration, Instant, sleep};
 use tollgate_core::Span;
 
-use crate::apart::unique_name;
 use crate::keys;
+use crate::names::unique_name;
 use crate::reach::{Asked, Reach};
 use crate::resp::Reply;
 use crate::store::Redis;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use tollgate_core::StoreError;
 
 /// The longest bulk string of a reply.
 const BULK_BYTES_MAX: usize = 64 << 20;
@@ -168,6 +169,13 @@ fn parsed(input: &mut BytesMut) -> Result<Reply, Malformed> {
             let elements = (0..count).map(|_| parsed(input));
             elements.collect::<Result<_, _>>().map(Reply::Array)
         }
+    }
+}
+
+/// The error for a reply that makes no sense.
+pub(crate) fn malformed(malformed: Malformed) -> StoreError {
+    StoreError::BadReply {
+        source: Box::new(malformed),
     }
 }
 

@@ -8,7 +8,8 @@ use crate::failure::Failure;
 use crate::fit::Fitted;
 use crate::question::{Plain, Question};
 use crate::reach::Asked;
-use crate::store::{Redis, malformed};
+use crate::resp::malformed;
+use crate::store::Redis;
 use crate::told::Told;
 
 impl Redis {

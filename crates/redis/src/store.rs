@@ -12,7 +12,7 @@ use tollgate_core::{
 use crate::apart::{self, Queues, Refunds};
 use crate::config::{Config, InvalidConfig};
 use crate::connection::Opener;
-use crate::fit::{Fitted, InvalidForRedis};
+use crate::fit::{Fitted, unfit};
 use crate::keys;
 use crate::leased;
 use crate::leases::{Leases, Spend};
@@ -20,7 +20,7 @@ use crate::nodes::{self, Nodes};
 use crate::question::{self, Question};
 use crate::reach::{Asked, Reach};
 use crate::refusals::Refusals;
-use crate::resp::Malformed;
+use crate::resp::{Malformed, malformed};
 use crate::script::{Caller, ClockOf, Scripts};
 use crate::simulated::Surroundings;
 use crate::stats::{Counts, Stats};
@@ -365,18 +365,6 @@ impl Store for Redis {
         charges: &[Charge<'_>],
     ) -> impl Future<Output = Result<Verdict, StoreError>> + Send {
         Redis::decide(self, charges)
-    }
-}
-
-pub(crate) fn unfit(invalid: InvalidForRedis) -> StoreError {
-    StoreError::Unfit {
-        source: Box::new(invalid),
-    }
-}
-
-pub(crate) fn malformed(malformed: Malformed) -> StoreError {
-    StoreError::BadReply {
-        source: Box::new(malformed),
     }
 }
 

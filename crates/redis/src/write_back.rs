@@ -96,8 +96,9 @@ pub(crate) use table::{SetAside, Table};
 
 use crate::apart::Refunds;
 use crate::fit::Fitted;
+use crate::resp::malformed;
 use crate::seen::Seen;
-use crate::store::{Redis, malformed};
+use crate::store::Redis;
 use crate::told::coarsen;
 
 /// How long to wait, while everything is reported, for what is on its way.

@@ -10,9 +10,8 @@ use crate::fit::Fitted;
 use crate::keys;
 use crate::question::{Counted, Question, Step};
 use crate::reach::Asked;
-use crate::resp::Malformed;
+use crate::resp::{Malformed, malformed};
 use crate::seen::Seen;
-use crate::store::malformed;
 use crate::told::General;
 
 /// All lines of a round. Requests that ask the same of a key share a line.

@@ -8,9 +8,14 @@ use tokio::sync::oneshot;
 use tokio::time::{Duration, Instant, timeout_at};
 use tollgate_core::{Bill, Charge, Cost, Enforcement, Key, OnDenial, Sharing, StoreError, Verdict};
 
-use super::Refunds;
-use crate::fit::Fitted;
-use crate::store::unfit;
+use crate::fit::{Fitted, unfit};
+
+/// Whether what a request gives back was given back already: by an attempt that was blocked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refunds {
+    ToDo,
+    Done,
+}
 
 /// A request that outlives its caller.
 pub(super) struct Request {

@@ -9,10 +9,11 @@ use super::parts::Apart;
 use super::plan::{Counts, Fate, Ledger, Plan};
 use super::queue::{Member, Turn};
 use super::request::{Caller, Request};
-use super::{reservation_name, together};
+use crate::join::together;
+use crate::names::reservation_name;
 use crate::question::{Question, Step};
+use crate::random::random_word;
 use crate::reach::{Asked, Reach};
-use crate::simulated::random_word;
 use crate::told::{General, Status, Told};
 
 /// How long a reservation lasts, in timeouts of a decision, and at least.

@@ -149,7 +149,7 @@ fn from_several_slots_while_they_are_blocked() {
                 ..charge
             }),
         );
-        let name = crate::apart::reservation_name(1_000_000);
+        let name = crate::names::reservation_name(1_000_000);
         let reserve = Step::Reserve {
             name,
             lasts: 1_000_000,

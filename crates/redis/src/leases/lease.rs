@@ -78,7 +78,7 @@ impl Lease {
         Lease {
             shape,
             // A name from 128 to 191: a lease, not a reservation, and not the mark of an account.
-            name: crate::apart::unique_name() >> 2 | 1 << 63,
+            name: crate::names::unique_name() >> 2 | 1 << 63,
             left: 0,
             spent: 0,
             granted: 0,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{Asked, Nodes, Reach};
-use crate::apart::together;
 use crate::cluster::Node;
 use crate::failure::Failure;
+use crate::join::together;
 use crate::keys;
 use crate::question::Question;
 use crate::told::Told;

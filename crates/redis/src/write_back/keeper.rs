@@ -7,8 +7,8 @@ use tollgate_core::Span;
 
 use super::report::{self, Line, Report};
 use super::table::Table;
-use crate::apart::together;
 use crate::failure::Failure;
+use crate::join::together;
 use crate::reach::{Asked, Reach};
 use crate::resp::Malformed;
 use crate::seen::Seen;

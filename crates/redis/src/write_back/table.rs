@@ -24,10 +24,10 @@ use tollgate_core::{Account, Bill, Charge, Key, Limit, Moment, Now, Span, StoreE
 use super::report::{Line, Report};
 use super::tally::{Counting, Tally};
 use crate::fit::Fitted;
+use crate::fit::unfit;
 use crate::question;
 use crate::seen::moment;
 use crate::sharded::Sharded;
-use crate::store::unfit;
 use crate::told::{self, coarsen};
 use crate::watch::Watch;
 

@@ -8,8 +8,8 @@ use tokio::sync::futures::OwnedNotified;
 use tollgate_core::{Account, Charge, Decision, Key, Limit, Moment, Span, StoreError, Usage, step};
 
 use crate::fit::Fitted;
+use crate::fit::unfit;
 use crate::seen::moment;
-use crate::store::unfit;
 use crate::write_back::report::Line;
 use crate::write_back::tally::{Counting, Tally};
 

@@ -1,0 +1,33 @@
+//! Random numbers, which a simulation chooses.
+
+use std::cell::Cell;
+use std::hash::{BuildHasher, RandomState};
+
+thread_local! {
+    /// The state of this thread's generator while it simulates.
+    static SEED: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// From now on, every random number of this thread follows from `seed`; without one they are
+/// random again.
+pub fn seed(seed: Option<u64>) {
+    SEED.set(seed);
+}
+
+/// Any number: unpredictable, except in a simulation.
+pub(crate) fn random_word() -> u64 {
+    let Some(state) = SEED.get() else {
+        return RandomState::new().hash_one(0_u8);
+    };
+    // SplitMix64.
+    let state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    SEED.set(Some(state));
+    let word = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    word ^ (word >> 31)
+}
+
+/// Whether this thread simulates.
+pub(crate) fn is_seeded() -> bool {
+    SEED.get().is_some()
+}
