@@ -14,15 +14,18 @@ use tollgate_core::Key;
 
 use super::request::{Asking, Caller, Request};
 use crate::fit::Fitted;
+use crate::keys;
 use crate::sharded::locked;
 
 /// The most requests that wait for a round, in all queues. More are told at once that there are
 /// too many.
 const WAITING_MAX: usize = 16 * 1024;
-/// The most lines of a round, beside those of its first request: a question counts them in a byte.
+/// The most requests of a round: so few that a round is over long before its requests are too old,
+/// also where the processor is busy. At a distance of 5 ms that is 25 000 in a second and queue.
+const REQUESTS_MAX: usize = 256;
+/// The most lines of a round in one slot, beside those of its first request: a question counts
+/// them in a byte.
 const LINES_MAX: usize = 127;
-/// The most requests of a round.
-const REQUESTS_MAX: usize = 4 * 1024;
 
 const _: () = assert!(LINES_MAX + tollgate_core::CHARGES_MAX <= 255);
 
@@ -79,7 +82,8 @@ pub(super) struct Turn {
 #[derive(Default)]
 struct Selection {
     keys: BTreeMap<Key, (Fitted, Vec<Asking>)>,
-    lines: usize,
+    /// How many lines lie in each slot, beside those of the first request.
+    lines: BTreeMap<u16, usize>,
     requests: usize,
 }
 
@@ -168,17 +172,28 @@ impl Queue {
         }
     }
 
-    /// Takes out the requests of the next round, the first that waits among them.
+    /// Takes out the requests of the next round: the first that came; or the last, if more wait
+    /// than one round takes. Then the first ones are so old that they would be answered too late,
+    /// and so would be all who come after them.
     fn select(&mut self) -> Vec<Member> {
         let mut selection = Selection::default();
-        let mut selected = Vec::new();
-        let waiting = std::mem::take(&mut self.waiting);
-        for member in waiting.into_iter().filter(|one| one.caller.is_here()) {
+        let (mut selected, mut left) = (Vec::new(), Vec::new());
+        let mut waiting: Vec<Member> = std::mem::take(&mut self.waiting).into();
+        waiting.retain(|member| member.caller.is_here());
+        let is_overloaded = waiting.len() > REQUESTS_MAX;
+        if is_overloaded {
+            waiting.reverse();
+        }
+        for member in waiting {
             match selection.add(&member.request) {
                 true => selected.push(member),
-                false => self.waiting.push_back(member),
+                false => left.push(member),
             }
         }
+        if is_overloaded {
+            left.reverse();
+        }
+        self.waiting = left.into();
         selected
     }
 }
@@ -228,21 +243,7 @@ impl Selection {
     /// Adds a request, if it may share a round with those that are in it: the first one may.
     fn add(&mut self, request: &Request) -> bool {
         let is_first = self.requests == 0;
-        let fits = |(asking, fitted): (&Asking, &Fitted)| {
-            let known = self.keys.get(&asking.key);
-            known.is_none_or(|(limit, _)| limit == fitted)
-        };
-        let is_new = |(asking, _): &(&Asking, &Fitted)| {
-            let known = self.keys.get(&asking.key);
-            known.is_none_or(|(_, lines)| !lines.contains(asking))
-        };
-        let lines = match is_first {
-            true => 0,
-            false => request.asked().filter(is_new).count(),
-        };
-        let has_room = self.requests < REQUESTS_MAX && self.lines + lines <= LINES_MAX;
-        let may_share = has_room && request.is_shareable() && request.asked().all(fits);
-        if !is_first && !may_share {
+        if !is_first && !self.may_share(request) {
             return false;
         }
         for (asking, fitted) in request.asked() {
@@ -252,10 +253,23 @@ impl Selection {
                 .or_insert_with(|| (*fitted, Vec::new()));
             if !lines.contains(asking) {
                 lines.push(*asking);
+                let of_slot = self.lines.entry(keys::slot(asking.key)).or_default();
+                *of_slot += usize::from(!is_first);
             }
         }
-        self.lines += lines;
         self.requests += 1;
         true
+    }
+
+    /// Whether there is room for a request, and all its limits are those of the round.
+    fn may_share(&self, request: &Request) -> bool {
+        // As if all its lines were new, and lay in one slot.
+        let count = request.asked().count();
+        let fits = |(asking, fitted): (&Asking, &Fitted)| {
+            let of_slot = self.lines.get(&keys::slot(asking.key)).unwrap_or(&0);
+            let limit = self.keys.get(&asking.key).map(|(limit, _)| limit);
+            limit.is_none_or(|limit| limit == fitted) && of_slot + count <= LINES_MAX
+        };
+        self.requests < REQUESTS_MAX && request.is_shareable() && request.asked().all(fits)
     }
 }

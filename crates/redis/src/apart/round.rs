@@ -278,7 +278,11 @@ impl Round<'_, '_> {
             let error = self.error(&one, confirmed, has_gone_back);
             callers[one.place].tell(Err(error));
         }
-        let expired = |part: &usize| matches!(&confirmed[*part], Some(Ok(told)) if told.status != Status::Admitted);
+        let is_refused = |told: &General| told.status != Status::Admitted;
+        let expired = |part: &usize| {
+            let told = &confirmed[*part];
+            matches!(told, Some(Ok(told)) if is_refused(told))
+        };
         let lost = |part: &usize| matches!(&confirmed[*part], Some(Err(_)));
         let parts = || 0..confirmed.len();
         let denied = Counts {

@@ -15,9 +15,9 @@ use crate::keys;
 const REQUESTS: usize = 400;
 /// Questions of one round over two slots: each reserves, and each confirms.
 const QUESTIONS_OF_A_ROUND: u64 = 4;
-/// The first request is alone in its round; all others come meanwhile. One more, in case some of
-/// them come after the second has begun.
-const ROUNDS: u64 = 3;
+/// The first request is alone in its round, and the others, who come meanwhile, fill two. Two more,
+/// in case some of them come late.
+const ROUNDS: u64 = 5;
 
 fn limits(count: u32) -> Vec<Limit> {
     let six = Segments::new(6).expect("6 is from 1 to 60");
