@@ -221,13 +221,13 @@ impl Run {
             allowed: 0,
             beyond: 0,
         };
-        for (key, allowed) in &self.allowed {
+        for (key, used) in &self.allowed {
             let limit = limit_of(*key);
             let interval = limit.interval().map_or(f64::INFINITY, seconds);
             let refilled = (self.seconds / interval).floor();
             let allowed = u64::from(limit.capacity()) + whole(refilled);
             excess.allowed += allowed;
-            excess.beyond += allowed.saturating_sub(allowed);
+            excess.beyond += used.saturating_sub(allowed);
         }
         excess
     }
