@@ -2,6 +2,8 @@
 
 mod builder;
 
+mod not_ready;
+
 mod terms;
 
 mod waiting;
@@ -22,8 +24,8 @@ use crate::joint::Ask;
 use crate::queue::Queues;
 
 pub use builder::{BuildError, Builder};
+pub use not_ready::NotReady;
 pub(crate) use terms::{CurrentTerms, LoadedTerms};
-pub use waiting::NotReady;
 
 /// The wait in a denial that was made because the store had no answer; see [`Limiter::check`].
 pub const FAILURE_WAIT: Duration = Duration::from_secs(1);

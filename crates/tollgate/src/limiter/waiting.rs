@@ -15,7 +15,6 @@
 //! held passes its turn on to those behind it, and the last of their turns goes back to the bucket.
 //! So dropping the future at any point costs nothing, and no two requests leave in one turn.
 
-use std::fmt;
 use std::future::Future;
 use std::future::poll_fn;
 use std::hash::Hash;
@@ -27,31 +26,12 @@ use tollgate_core::{
     Algorithm, Clock, Cost, Decision, Grant, Key, Limit, Moment, Now, Span, StoreError, Wait,
 };
 
-use super::Limiter;
-use crate::joint::JointError;
+use super::{Limiter, NotReady};
 use crate::queue::{Attempt, Entered, HeldPlace, Place, Turn};
 
 /// How far a decision is dated back at most, to the moment at which its units were due: several
 /// ticks of a timer.
 const LATENESS_MAX: Span = Span::from_millis(10);
-
-/// Why waiting would not help.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum NotReady {
-    /// The units exceed the limit's capacity: ask for fewer, or raise the burst.
-    NeverFits,
-    /// As many wait already as may. Nothing was charged. Try again later, or raise
-    /// [`super::Builder::max_waiting`], up to [`crate::WAITING_MAX`] for all keys together.
-    TooManyWaiting {
-        /// How many may wait.
-        max: usize,
-    },
-    /// Limits that were to be asked together count in different memory.
-    NotSiblings(JointError),
-    /// The store has no answer; nothing was charged.
-    Store(StoreError),
-}
 
 /// An allowed request that is held until its turn; dropped before that, it passes its turn on.
 struct Held<'l, C: Clock> {
@@ -372,40 +352,6 @@ impl<C: Clock> Drop for Held<'_, C> {
         let free = place.and_then(|place| place.cancel(self.limiter.now(&self.limiter.limit())));
         if let Some(turn) = free {
             self.limiter.give_back(self.key, turn);
-        }
-    }
-}
-
-// === impl NotReady ===
-
-impl From<JointError> for NotReady {
-    fn from(error: JointError) -> NotReady {
-        match error {
-            JointError::Store(error) => NotReady::Store(error),
-            JointError::NotSiblings { .. } => NotReady::NotSiblings(error),
-        }
-    }
-}
-
-impl fmt::Display for NotReady {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NotReady::NeverFits => f.write_str("more units than the limit ever allows"),
-            NotReady::TooManyWaiting { max } => {
-                write!(f, "{max} requests wait already, and no more may")
-            }
-            NotReady::NotSiblings(_) => f.write_str("the limits cannot be asked together"),
-            NotReady::Store(_) => f.write_str("the store has no answer"),
-        }
-    }
-}
-
-impl std::error::Error for NotReady {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            NotReady::Store(source) => Some(source),
-            NotReady::NotSiblings(source) => Some(source),
-            _ => None,
         }
     }
 }
