@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use tollgate_core::{ChargeDenied, Cost, Descriptor, Request, Span, Verdict};
+use tollgate_core::{ChargeDenied, Cost, DESCRIPTORS_MAX, Descriptor, Request, Span, Verdict};
 use tollgate_redis::{Config, Held, Redis};
 use tollgate_rules::escape;
 use tollgate_server::Place;
@@ -21,8 +21,6 @@ mod wanted;
 
 /// How long Redis may take to answer: people are more patient than requests.
 const PATIENCE: Span = Span::from_secs(3);
-/// The most descriptors of a request.
-const DESCRIPTORS_MAX: usize = 128;
 
 /// Show or reset what Redis holds for the values of a request.
 ///

@@ -73,7 +73,10 @@ pub use limit::{
     SEGMENTS_MAX, Segments, WINDOW_MAX,
 };
 pub use moment::{Clock, Moment, Now, Timeline};
-pub use request::{Descriptor, Entry, Override, Request};
+pub use request::{
+    COST_MAX, DESCRIPTORS_MAX, DOMAIN_BYTES_MAX, Descriptor, ENTRIES_MAX, Entry, InvalidRequest,
+    Override, Request,
+};
 pub use shared_store::{SharedStore, StoreEvent, StoreMetric, StoreMetricUnit, StoreMetricValue};
 pub use sharing::{Mode, OnStoreError, Sharing};
 pub use sliding_log::{Entries, Entry as LogEntry, Plain, SlidingLog};

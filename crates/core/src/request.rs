@@ -4,6 +4,10 @@ use crate::charge::ChargeDenied;
 use crate::cost::Cost;
 use crate::span::Span;
 
+mod bounds;
+
+pub use bounds::{COST_MAX, DESCRIPTORS_MAX, DOMAIN_BYTES_MAX, ENTRIES_MAX, InvalidRequest};
+
 /// A request to the rules, whichever protocol it came by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Request<'a> {

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use tollgate_core::{Descriptor, Entry};
-use tollgate_rls::ENTRIES_MAX;
+use tollgate_core::{Descriptor, ENTRIES_MAX, Entry};
 
 use crate::access_log::{LogLine, RequestLine};
 use crate::values::Values;

@@ -1,9 +1,10 @@
 //! Envoy's rate limit service protocol, version 3: its messages and their JSON.
 //!
 //! A [`RateLimitRequest`] becomes a [`tollgate_core::Request`] ([`request`]), or an
-//! [`InvalidRequest`] that says what is wrong with it; a [`tollgate_core::Answer`] becomes a
-//! [`RateLimitResponse`] ([`response`]). The messages have the JSON of proto3: [`read`] reads it,
-//! and [`json`] writes it from the answer; `serde` reads it as a part of a larger document.
+//! [`tollgate_core::InvalidRequest`] that says what is wrong with it; a [`tollgate_core::Answer`]
+//! becomes a [`RateLimitResponse`] ([`response`]). The messages have the JSON of proto3: [`read`]
+//! reads it, and [`json`] writes it from the answer; `serde` reads it as a part of a larger
+//! document.
 //! Domain, keys and values are bytes: what a client sends need not be UTF-8.
 //!
 //! Knows nothing about sockets, gRPC, rules or stores.
@@ -29,10 +30,7 @@ pub use proto::envoy::service::ratelimit::v3::{
     RateLimitRequest, RateLimitResponse, rate_limit_response,
 };
 pub use proto::envoy::r#type::v3::RateLimitUnit;
-pub use request::{
-    COST_MAX, DESCRIPTORS_MAX, DOMAIN_BYTES_MAX, ENTRIES_MAX, InvalidRequest, examine, left_out,
-    request,
-};
+pub use request::{left_out, request};
 pub use response::{Times, duration, json, response, write_members};
 
 /// An encoded `FileDescriptorSet` of the protocol, for gRPC reflection.

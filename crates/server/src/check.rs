@@ -71,7 +71,7 @@ impl Check {
             cost,
             charge_denied: ChargeDenied::Never,
         };
-        tollgate_rls::examine(&request)?;
+        request.check_bounds()?;
         Ok(request)
     }
 }

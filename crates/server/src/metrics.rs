@@ -8,9 +8,10 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use tollgate_core::DESCRIPTORS_MAX;
 use tollgate_engine::Engine;
 use tollgate_listen::{Budget, Limits};
-use tollgate_rls::{DESCRIPTORS_MAX, RateLimitRequest};
+use tollgate_rls::RateLimitRequest;
 use tracing::warn;
 
 mod budget;

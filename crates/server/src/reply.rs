@@ -130,8 +130,8 @@ impl Failure {
     }
 }
 
-impl From<tollgate_rls::InvalidRequest> for Failure {
-    fn from(invalid: tollgate_rls::InvalidRequest) -> Failure {
+impl From<tollgate_core::InvalidRequest> for Failure {
+    fn from(invalid: tollgate_core::InvalidRequest) -> Failure {
         Failure::bad_request(invalid.to_string())
     }
 }

@@ -1,7 +1,10 @@
 #![allow(clippy::unwrap_used)]
 
 use prost::Message;
-use tollgate_core::{Cost, Entry, Override, Span};
+use tollgate_core::{
+    COST_MAX, Cost, DESCRIPTORS_MAX, DOMAIN_BYTES_MAX, ENTRIES_MAX, Entry, InvalidRequest,
+    Override, Span,
+};
 
 use super::*;
 
@@ -188,10 +191,10 @@ fn other_protocols_have_maxima() {
     let judge = |change: &dyn Fn(&mut Request<'_>, usize), most: usize| {
         let mut request = base.clone();
         change(&mut request, most);
-        assert_eq!(examine(&request), Ok(()));
+        assert_eq!(request.check_bounds(), Ok(()));
         let mut request = base.clone();
         change(&mut request, most + 1);
-        examine(&request).unwrap_err()
+        request.check_bounds().unwrap_err()
     };
     let many = judge(
         &|request, n| request.descriptors = vec![request.descriptors[0].clone(); n],

@@ -13,14 +13,17 @@ fn the_description_names_every_route_and_its_limits() {
     assert_eq!(named, served);
     let schemas = &document["components"]["schemas"];
     let check = &schemas["Check"]["properties"];
-    assert_eq!(check["domain"]["maxLength"], tollgate_rls::DOMAIN_BYTES_MAX);
+    assert_eq!(
+        check["domain"]["maxLength"],
+        tollgate_core::DOMAIN_BYTES_MAX
+    );
     assert_eq!(
         check["descriptors"]["maxItems"],
-        tollgate_rls::DESCRIPTORS_MAX
+        tollgate_core::DESCRIPTORS_MAX
     );
-    assert_eq!(check["cost"]["maximum"], tollgate_rls::COST_MAX);
+    assert_eq!(check["cost"]["maximum"], tollgate_core::COST_MAX);
     let entries = &schemas["Descriptor"]["oneOf"][0]["properties"]["entries"];
-    assert_eq!(entries["maxItems"], tollgate_rls::ENTRIES_MAX);
+    assert_eq!(entries["maxItems"], tollgate_core::ENTRIES_MAX);
     let entry = &entries["items"]["properties"];
     assert_eq!(entry["key"]["minLength"], 1);
 }
