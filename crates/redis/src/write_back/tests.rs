@@ -264,6 +264,28 @@ fn a_sliding_window_counts_what_was_too_much() {
     assert_eq!(nodes[0].spend(second(101), charge, 5), 1);
 }
 
+/// Two versions of a rule at once: the smaller one does not make a debt of what the larger allows.
+#[test]
+fn what_a_larger_limit_allows_is_not_owed() {
+    let [larger, smaller] = [12, 5].map(|count| Limit::fixed_window(count, Span::MINUTE).unwrap());
+    let mut first = Node::new(&Config::single(SINGLE.address()), 0);
+    let mut other = first.beside();
+    let large = charge(&mut first, &larger);
+    let small = Charge {
+        limit: &smaller,
+        ..large
+    };
+    first.hear(second(0), large);
+    other.hear(second(0), small);
+    assert_eq!(first.spend(second(0), large, 20), 12);
+    assert_eq!(other.spend(second(0), small, 20), 5);
+    first.report(second(0));
+    other.report(second(0));
+    // Five of the 17 are more than the larger limit allows.
+    let mut third = first.beside();
+    assert_eq!(third.spend(second(60), large, 20), 7);
+}
+
 #[test]
 fn a_changed_limit_keeps_what_fits_it() {
     let limit = Limit::fixed_window(10, Span::DAY).unwrap();

@@ -49,6 +49,8 @@ LOADERS[FIXED_CLOCK] = function()
     local over = a.mark and max(a.before - cap, 0) or 0
     a.at = over > 0 and a.marked_at + span or fresh
     a.used, a.raw = over, nil
+    -- Whoever charges in this window under a larger limit says so.
+    if a.mark then a.mark = line.cap end
   end
 
   local function settle(a, line)
@@ -68,7 +70,11 @@ LOADERS[FIXED_CLOCK] = function()
 
   local function remaining(a, line) return line.cap - a.used end
 
-  local function take(a, _, units) a.used = a.used + units end
+  local function take(a, line, units)
+    a.used = a.used + units
+    -- What a larger limit allows is not owed to the windows that follow.
+    if a.mark then a.mark = max(a.mark, line.cap) end
+  end
 
   local function take_ended(a, units, ended)
     if a.kind == FIXED_FIRST then
@@ -104,8 +110,10 @@ LOADERS[FIXED_CLOCK] = function()
     end
   end
 
-  local function mark_debt(a, cap)
-    if a.used > 0 or a.before then mark(a, cap, a.before or 0, a.marked_at or 0) end
+  -- Without a mark, some limit has allowed whatever was counted before.
+  local function mark_debt(a, cap, counted)
+    local largest = max(cap, a.mark or counted)
+    if a.used > 0 or a.before then mark(a, largest, a.before or 0, a.marked_at or 0) end
   end
 
   local function leases_end_at(a, _, last)

@@ -15,8 +15,9 @@ local HELD, HOLD = 128, 20
 -- Instances that decide on their own count report what they have allowed, beyond the capacity as
 -- well. What lies beyond it is paid back: nothing is allowed until it is. Then a mark takes one
 -- of the places, so that nobody caps the account: four bytes of 255, with which no name begins,
--- and the capacity (4); the units of the window before (5) and its end (7), of a fixed window; of
--- others the end is the moment at which the mark was made.
+-- and the capacity (4), of a fixed window that of the largest limit which has charged in it; the
+-- units of the window before (5) and its end (7), of a fixed window; of others the end is the
+-- moment at which the mark was made.
 
 local MARK = '\255\255\255\255'
 

@@ -7,7 +7,7 @@ local function next_report()
     read('>BBI4I6I7B', requests, position)
   place = place + 1
   local a = account(KEYS[place], line)
-  local algorithm = ALGORITHMS[a.kind]
+  local algorithm, counted = ALGORITHMS[a.kind], a.used + a.leased
   for _ = 1, parts do
     local at, units
     at, units, position = read('>I7I5', requests, position)
@@ -15,7 +15,7 @@ local function next_report()
     charge_other(a, units)
     algorithm.report(a, line, units, at, base)
   end
-  if parts > 0 then algorithm.mark_debt(a, line.cap) end
+  if parts > 0 then algorithm.mark_debt(a, line.cap, counted) end
   return a, line.cap
 end
 
@@ -25,9 +25,10 @@ local function report(count)
   for i = 1, count do
     local a, cap = next_report()
     local used = a.used
-    if is_fixed(a.kind) and not a.mark and used + a.leased > cap then
-      -- Counted by a larger limit, and not owed to the windows that follow.
-      a.used, a.raw = max(cap - a.leased, 0), nil
+    if is_fixed(a.kind) and used + a.leased > cap then
+      -- What a larger limit has counted is not owed to the windows that follow.
+      local owed = a.mark and max(used + a.leased - max(a.mark, cap), 0) or 0
+      a.used, a.raw = max(cap - a.leased, 0) + owed, nil
     end
     states[i], a.used = encode_for_reply(a), used
   end
