@@ -8,6 +8,8 @@ mod audit;
 
 mod bound;
 
+mod lost;
+
 use std::collections::BTreeMap;
 
 use tollgate_core::{Cost, Mode, OnStoreError, Verdict};
@@ -15,6 +17,7 @@ use tollgate_core::{Cost, Mode, OnStoreError, Verdict};
 use crate::instance::Outcome;
 use crate::plan::{Part, Plan};
 use bound::Bound;
+use lost::Said;
 
 /// Milliseconds, in nanoseconds.
 pub(crate) const MILLI: u64 = 1_000_000;
@@ -37,8 +40,9 @@ pub(crate) struct Account {
     ended: Vec<(u64, Vec<usize>)>,
     /// Consequences of faults may last until then.
     disturbed_until: u64,
-    /// Instances that were started.
+    /// Instances that were started, and what each has said of its reports.
     instances: u64,
+    said: BTreeMap<usize, Said>,
     /// Times at which some server's or instance's clock was set.
     jumps: Vec<u64>,
     pub(crate) broken: Vec<String>,
@@ -62,6 +66,8 @@ struct Tab {
     refundable: u64,
     /// When one more capacity may have become free: writes were lost, or a clock was set.
     excused: Vec<u64>,
+    /// When reports were lost, and the most units that were in them.
+    unreported: Vec<(u64, u64)>,
 }
 
 /// Units, between two moments.
@@ -91,6 +97,7 @@ impl Account {
             ended: Vec::new(),
             disturbed_until: 300 * MILLI,
             instances: 0,
+            said: BTreeMap::new(),
             jumps: Vec::new(),
             broken: Vec::new(),
             decisions: 0,
@@ -278,6 +285,7 @@ impl Account {
             let excused = u64::try_from(excused).unwrap_or(u64::MAX);
             refunds.map(|refund| refund.units).sum::<u64>()
                 + refunds_under_way
+                + tab.unreported(remembered)
                 + capacity * excused * rivals
                 + (rivals - 1) * bound.most(since, taken.to)
         };

@@ -67,6 +67,8 @@ struct Runner {
     world: Arc<World>,
     instances: Vec<Option<Instance>>,
     keys: Vec<Key>,
+    /// What Redis calls them.
+    names: Vec<String>,
     /// What is to be done at which millisecond, in order.
     agenda: BTreeMap<(u64, usize), Task>,
     tasks: usize,
@@ -103,6 +105,7 @@ impl Runner {
             world,
             instances: Vec::new(),
             keys: Vec::new(),
+            names: Vec::new(),
             agenda: BTreeMap::new(),
             tasks: 0,
             started: 0,
@@ -121,10 +124,18 @@ impl Runner {
             runner.start(place);
         }
         runner.keys = runner.keys_of();
+        runner.names = runner.names_of();
         for (at, step) in std::mem::take(&mut runner.plan.steps) {
             runner.schedule(at, Task::Step(step));
         }
         runner
+    }
+
+    /// What Redis calls each counter.
+    fn names_of(&self) -> Vec<String> {
+        let first = self.instances.iter().flatten().next();
+        let name = |key: &Key| first.map(|instance| instance.store.shared().name_of(*key));
+        self.keys.iter().filter_map(name).collect()
     }
 
     /// The key of each counter.
@@ -344,7 +355,10 @@ impl Asked {
             .begin(number, world.now(), instance.number, parts);
         let outcome = instance.decide(&charges, self.polls).await;
         world.note(format!("decision {number}: {}", short(&outcome)));
-        world.account().end(number, world.now(), &outcome);
+        let lost = instance.store.shared().counts().reports_lost;
+        let now = world.now();
+        world.account().reports_lost(instance.number, lost, now);
+        world.account().end(number, now, &outcome);
     }
 }
 

@@ -244,16 +244,9 @@ impl Runner {
             "shard {shard}: its replica is promoted; lost {}",
             lost.len()
         ));
-        let Some(instance) = self.instances.iter().flatten().next() else {
-            return;
-        };
-        let names: Vec<String> = {
-            let name = |key: &tollgate_core::Key| instance.store.shared().name_of(*key);
-            self.keys.iter().map(name).collect()
-        };
         let mut account = self.world.account();
         account.disturb(now);
-        for (counter, name) in names.iter().enumerate() {
+        for (counter, name) in self.names.iter().enumerate() {
             if lost.iter().any(|key| key == name.as_bytes()) {
                 account.writes_lost(counter, now);
             }
@@ -264,12 +257,7 @@ impl Runner {
         if self.world.redis().topology != Topology::Cluster {
             return;
         }
-        let name = self
-            .place(0)
-            .map(|instance| instance.store.shared().name_of(self.keys[counter]));
-        let Some(slot) = name.map(|name| slot_of(name.as_bytes())) else {
-            return;
-        };
+        let slot = slot_of(self.names[counter].as_bytes());
         self.world
             .account()
             .disturb(self.world.now() + lasts * super::MILLI);
