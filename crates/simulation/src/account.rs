@@ -17,7 +17,6 @@ use tollgate_core::{Cost, Mode, OnStoreError, Verdict};
 use crate::instance::Outcome;
 use crate::plan::{Part, Plan};
 use bound::Bound;
-use lost::Said;
 
 /// Milliseconds, in nanoseconds.
 pub(crate) const MILLI: u64 = 1_000_000;
@@ -40,9 +39,10 @@ pub(crate) struct Account {
     ended: Vec<(u64, Vec<usize>)>,
     /// Consequences of faults may last until then.
     disturbed_until: u64,
-    /// Instances that were started, and what each has said of its reports.
+    /// Instances that were started.
     instances: u64,
-    said: BTreeMap<usize, Said>,
+    /// How many reports each of them had lost when it was asked last, and when that was.
+    reports_lost: BTreeMap<usize, (u64, u64)>,
     /// Times at which some server's or instance's clock was set.
     jumps: Vec<u64>,
     pub(crate) broken: Vec<String>,
@@ -97,7 +97,7 @@ impl Account {
             ended: Vec::new(),
             disturbed_until: 300 * MILLI,
             instances: 0,
-            said: BTreeMap::new(),
+            reports_lost: BTreeMap::new(),
             jumps: Vec::new(),
             broken: Vec::new(),
             decisions: 0,

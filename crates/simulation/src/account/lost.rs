@@ -9,20 +9,14 @@ use super::{Account, MILLI, Tab};
 /// How long a report may be on its way, beyond the time of a decision.
 const LATE: u64 = 1_000 * MILLI;
 
-/// What one instance has said of its reports.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Said {
-    lost: u64,
-    at: u64,
-}
-
 impl Account {
     /// An instance says how many reports it has lost so far.
     pub(crate) fn reports_lost(&mut self, instance: usize, lost: u64, now: u64) {
-        let before = self.said.entry(instance).or_default();
-        let (is_more, since) = (lost > before.lost, before.at);
-        *before = Said { lost, at: now };
-        if !is_more {
+        let (before, since) = self
+            .reports_lost
+            .insert(instance, (lost, now))
+            .unwrap_or_default();
+        if lost <= before {
             return;
         }
         // Units wait for an interval until they are reported, or for a decision's time longer.
