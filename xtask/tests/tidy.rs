@@ -33,8 +33,8 @@ const LOAD: &str = "asks real servers at a given rate, or leaves a fault or a le
 const SLEEPS: [(&str, &str); 26] = [
     ("crates/engine/tests/fallback.rs", POLLS),
     ("crates/engine/tests/toy_store.rs", VIRTUAL),
-    ("crates/redis/src/driver/tests.rs", VIRTUAL),
-    ("crates/redis/src/nodes.rs", VIRTUAL),
+    ("crates/redis/src/connection_task/tests.rs", VIRTUAL),
+    ("crates/redis/src/membership.rs", VIRTUAL),
     ("crates/redis/src/session/tests.rs", VIRTUAL),
     ("crates/redis/src/trouble/tests.rs", VIRTUAL),
     ("crates/redis/tests/access.rs", POLLS),

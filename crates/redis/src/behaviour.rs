@@ -25,9 +25,9 @@ use tollgate_testbed as testbed;
 use crate::config::{Config, Secret, Servers, Tls};
 use crate::fit::{Fitted, GRAIN};
 use crate::names::reservation_name;
-use crate::question::{Counted, Question, Step};
+use crate::script_reply::{ScriptReply, Status};
+use crate::script_request::{Counted, ScriptRequest, Step};
 use crate::store::Redis;
-use crate::told::{Status, Told};
 
 /// A store under test, and the runtime that drives its connections.
 struct Driven {
@@ -36,7 +36,7 @@ struct Driven {
     /// Each subject has keys of its own.
     number: u64,
     /// Whether its keys lie in slots of their own.
-    is_apart: bool,
+    crosses_slots: bool,
 }
 
 static SINGLE: LazyLock<testbed::Redis> = LazyLock::new(testbed::Redis::start);
@@ -69,7 +69,7 @@ impl Driven {
             runtime,
             store: store.expect("the config is valid"),
             number: NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
-            is_apart: false,
+            crosses_slots: false,
         }
     }
 }
@@ -78,7 +78,7 @@ impl Driven {
     /// A store in a Cluster, every key in a slot of its own.
     fn apart() -> Driven {
         Driven {
-            is_apart: true,
+            crosses_slots: true,
             ..Driven::new(&Config::cluster(CLUSTER.addresses()))
         }
     }
@@ -103,10 +103,10 @@ impl Driven {
             times,
             denied: 0,
         };
-        let question = || Question::counted(step, &[line]);
+        let request = || ScriptRequest::counted(step, &[line]);
         let since = tokio::time::Instant::now();
-        match self.runtime.block_on(self.store.ask(question, since)) {
-            Ok(Told::General(told)) => told.status,
+        match self.runtime.block_on(self.store.ask(request, since)) {
+            Ok(ScriptReply::General(reply)) => reply.status,
             Ok(other) => panic!("{other:?}"),
             Err(asked) => panic!("{}", asked.into_error(Span::SECOND)),
         }
@@ -141,7 +141,7 @@ impl Driven {
 impl Subject for Driven {
     fn key(&mut self, name: &str) -> Key {
         let number = self.number.to_le_bytes();
-        let parts = match self.is_apart {
+        let parts = match self.crosses_slots {
             // One identity: its keys share a slot.
             false => [b"test", name.as_bytes(), &number[..]],
             true => [b"test", &number[..], name.as_bytes()],
@@ -241,7 +241,7 @@ fn a_batch_equals_its_requests_in_order() {
         }
         let counts = subject.store.counts();
         assert!(
-            counts.calls < counts.questions,
+            counts.calls < counts.requests,
             "nothing was batched: {counts:?}"
         );
     });
@@ -258,7 +258,10 @@ fn writes(charges: &[Charge<'_>]) -> bool {
 fn is_plain(charges: &[Charge<'_>]) -> bool {
     let [charge] = charges else { return false };
     let fitted = Fitted::new(charge.limit).expect("the taste's limits are whole");
-    matches!(Question::of_one(charge, &fitted), Question::Plain(_))
+    matches!(
+        ScriptRequest::of_one(charge, &fitted),
+        ScriptRequest::Plain(_)
+    )
 }
 
 /// What a node that died has reserved comes back by itself, and confirming it later charges
@@ -279,15 +282,15 @@ fn a_reservation_ends_by_itself() {
         let [name, rival] = [(); 2].map(|()| reservation_name(1_000));
         let reserve = Step::Reserve { name, lasts: 1_000 };
         let confirm = Step::Confirm { name };
-        assert_eq!(subject.step(at(0), reserve, charge), Status::Admitted);
-        // Another one neither takes the unit nor is refused for good.
+        assert_eq!(subject.step(at(0), reserve, charge), Status::Allowed);
+        // Another one neither takes the unit nor is denied for good.
         let other = Step::Reserve {
             name: rival,
             lasts: 1_000,
         };
         assert_eq!(subject.step(at(999), other, charge), Status::Blocked);
         assert_eq!(subject.step(at(999), Step::Decide, charge), Status::Blocked);
-        assert_eq!(subject.step(at(1_000), confirm, charge), Status::Refused);
+        assert_eq!(subject.step(at(1_000), confirm, charge), Status::Denied);
         assert!(subject.decide(at(1_000), &[charge]).is_allowed());
         assert!(!subject.decide(at(1_000), &[charge]).is_allowed());
     }
@@ -306,7 +309,7 @@ fn a_reservation_of_a_clock_that_went_back_ends_in_its_time() {
     for name in [dead, alive] {
         let lasts = 100_000;
         let reserve = Step::Reserve { name, lasts };
-        assert_eq!(subject.step(at(before), reserve, charge), Status::Admitted);
+        assert_eq!(subject.step(at(before), reserve, charge), Status::Allowed);
     }
     assert_eq!(
         subject.step(at(after), Step::Decide, charge),
@@ -315,7 +318,7 @@ fn a_reservation_of_a_clock_that_went_back_ends_in_its_time() {
     // Whoever lives confirms in time: no later than it reserved for, by any clock.
     assert_eq!(
         subject.step(at(after + 99_999), Step::Confirm { name: alive }, charge),
-        Status::Admitted
+        Status::Allowed
     );
     let until = after + 128_000;
     assert_eq!(
@@ -324,11 +327,11 @@ fn a_reservation_of_a_clock_that_went_back_ends_in_its_time() {
     );
     assert_eq!(
         subject.step(at(until), Step::Decide, charge),
-        Status::Admitted
+        Status::Allowed
     );
     assert_eq!(
         subject.step(at(until), Step::Confirm { name: dead }, charge),
-        Status::Refused
+        Status::Denied
     );
 }
 
@@ -345,17 +348,17 @@ fn a_reservation_is_charged_once_or_not_at_all() {
             name,
             lasts: 1_000_000,
         };
-        assert_eq!(subject.step(now, reserve, charge), Status::Admitted);
+        assert_eq!(subject.step(now, reserve, charge), Status::Allowed);
     }
     assert_eq!(
         subject.step(now, Step::Confirm { name: one }, charge),
-        Status::Admitted
+        Status::Allowed
     );
     assert_eq!(
         subject.step(now, Step::Confirm { name: one }, charge),
-        Status::Refused
+        Status::Denied
     );
-    assert_eq!(subject.release(now, other, charge), Status::Admitted);
+    assert_eq!(subject.release(now, other, charge), Status::Allowed);
     assert!(subject.decide(now, &[charge]).is_allowed());
     assert!(!subject.decide(now, &[charge]).is_allowed());
 }

@@ -11,7 +11,7 @@ use tokio::time::{Duration, Instant, sleep, timeout};
 
 use crate::connection::shown;
 use crate::keys::SLOTS;
-use crate::lane::Lane;
+use crate::request_queue::RequestQueue;
 use crate::resp::Reply;
 use crate::sharded::locked;
 use crate::stats::Stats;
@@ -29,11 +29,11 @@ const TOLD_WITHIN: Duration = Duration::from_millis(500);
 /// The most nodes of a Cluster; Redis's own bound is 1000.
 const NODES_MAX: usize = 1_000;
 
-/// A node and its lanes.
+/// A node and its request queues.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) address: String,
-    pub(crate) lanes: Vec<Lane>,
+    pub(crate) queues: Vec<RequestQueue>,
     pub(crate) stats: Arc<Stats>,
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn ranges(reply: &Reply, own_host: &str) -> Vec<Range> {
 // === impl Cluster ===
 
 impl Cluster {
-    /// A Cluster of which these nodes are known; `open` opens the lanes of a node.
+    /// A Cluster of which these nodes are known; `open` opens the request queues of a node.
     pub(crate) fn new(
         seeds: Vec<String>,
         stats: Arc<Stats>,
@@ -193,7 +193,7 @@ impl Cluster {
         nodes.sort_by_key(|node| !node.is_up());
         for node in nodes {
             let words: [&[u8]; 2] = [b"CLUSTER", b"SLOTS"];
-            let asked = node.lanes[0].command(&words);
+            let asked = node.queues[0].command(&words);
             match timeout(TOLD_WITHIN, asked).await {
                 Ok(Ok(Reply::Error(said))) => {
                     self.stats.trouble.failed(NAME, &shown(&said));
@@ -261,7 +261,7 @@ impl Cluster {
 impl Node {
     /// Whether every connection answers: a key is always asked for over the same one.
     pub(crate) fn is_up(&self) -> bool {
-        self.lanes.iter().all(Lane::is_up)
+        self.queues.iter().all(RequestQueue::is_up)
     }
 
     /// The address in a redirection that this node tells: without a host (`:6379`), or with `?` in

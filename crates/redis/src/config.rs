@@ -18,7 +18,7 @@ pub const BATCH: usize = 64;
 /// The most decisions of one script call that can be asked for: the script's other clients wait
 /// for all of them.
 pub const BATCH_MAX: usize = 250;
-/// How often a node reports what it has admitted on its own count, unless told otherwise, and the
+/// How often a node reports what it has allowed on its own count, unless told otherwise, and the
 /// shortest and the longest interval that can be asked for.
 pub const SYNC_INTERVAL: Span = Span::from_millis(100);
 /// See [`SYNC_INTERVAL`].
@@ -56,7 +56,7 @@ pub struct Config {
     /// Decisions that share a script call if they arrive together, 1 to [`BATCH_MAX`]; [`BATCH`]
     /// by default. In a Cluster only those of one slot can, so there they share a round trip.
     pub batch: usize,
-    /// How often a node reports what it has admitted on its own count
+    /// How often a node reports what it has allowed on its own count
     /// ([`Mode::WriteBack`](tollgate_core::Mode::WriteBack)), [`SYNC_INTERVAL_MIN`] to
     /// [`SYNC_INTERVAL_MAX`]; [`SYNC_INTERVAL`] by default.
     pub sync_interval: Span,
@@ -310,8 +310,8 @@ mod tests {
             assert!(of(interval).validate().is_ok(), "{interval}");
         }
         let too_short = of(Span::from_millis(9)).validate();
-        let told = too_short.map_err(|invalid| invalid.to_string());
+        let reply = too_short.map_err(|invalid| invalid.to_string());
         let expected = "a sync_interval of 9ms is outside 10ms to 10s";
-        assert_eq!(told, Err(expected.to_owned()));
+        assert_eq!(reply, Err(expected.to_owned()));
     }
 }

@@ -80,7 +80,7 @@ pub(crate) fn error_code(text: &str) -> &'static str {
 #[derive(Debug)]
 struct Said(Arc<str>);
 
-// === impl Refusal ===
+// === impl Denial ===
 
 impl Refusal {
     /// Reads an error reply to a script call.

@@ -33,7 +33,7 @@ pub enum InvalidForRedis {
         count: u32,
         /// The window, as asked.
         window: Span,
-        /// The units per window that Redis would admit instead.
+        /// The units per window that Redis would allow instead.
         admits: u64,
     },
     /// A sliding log would hold more than [`LOG_UNITS_MAX`] units.
@@ -148,7 +148,7 @@ impl Fitted {
         if interval < GRAIN {
             return Err(InvalidForRedis::TooFast { count, window });
         }
-        // Up: an inexact limit admits less, never more.
+        // Up: an inexact limit allows less, never more.
         let span = interval.as_nanos().div_ceil(GRAIN.as_nanos());
         let rounded = u128::from(span) * u128::from(GRAIN.as_nanos()) * u128::from(count);
         if rounded * 100 > u128::from(window.as_nanos()) * (100 + ROUNDING_PERCENT_MAX) {

@@ -11,8 +11,8 @@ use crate::cluster;
 use crate::failure::Refusal;
 use crate::fit::Fitted;
 use crate::resp::{self, Malformed};
-use crate::seen::moment;
-use crate::told::Told;
+use crate::script_reply::ScriptReply;
+use crate::snapshot::moment;
 
 /// Takes the first reply out of `input`; `None` if it is not there yet as a whole.
 ///
@@ -52,10 +52,10 @@ pub fn is_retried(text: &[u8]) -> bool {
 pub fn decision(answer: &[u8], limit: &Limit) -> Option<Decision> {
     let fitted = Fitted::new(limit).ok()?;
     let answer = Bytes::copy_from_slice(answer);
-    let told = Told::general(answer, std::iter::once(1)).ok()?;
-    let (mut seen, now) = told.first()?.seen(&fitted).ok()?;
+    let reply = ScriptReply::general(answer, std::iter::once(1)).ok()?;
+    let (mut snapshot, now) = reply.first()?.snapshot(&fitted).ok()?;
     let decision = step(
-        &mut seen,
+        &mut snapshot,
         &fitted.limit,
         moment(now),
         Cost::ONE,

@@ -10,13 +10,13 @@ use tollgate_core::{Bill, Charge, Cost, Decision, Key, OnDenial, Span, StoreErro
 use crate::fit::unfit;
 use crate::fit::{Fitted, GRAIN};
 use crate::keys;
-use crate::question::{Plain, Question};
 use crate::resp::malformed;
 use crate::resp::{Malformed, Reply};
 use crate::script::look;
-use crate::seen::moment;
+use crate::script_reply::ScriptReply;
+use crate::script_request::{Plain, ScriptRequest};
+use crate::snapshot::moment;
 use crate::store::Redis;
-use crate::told::Told;
 
 /// What a state begins with if units are held beside it (see `script/general/holds.lua`); then the
 /// number of places follows (1), and in each a name (8), units (5) and an end (7).
@@ -60,7 +60,7 @@ impl Redis {
         let name = keys::name(key);
         format!(
             "{}{}",
-            self.reach().prefix(),
+            self.router().prefix(),
             String::from_utf8_lossy(&name)
         )
     }
@@ -76,7 +76,7 @@ impl Redis {
         let fitted = Fitted::new(charge.limit).map_err(unfit)?;
         let peek = Charge::new(charge.key, &fitted.limit, Cost::Peek(1));
         let bill = Bill::new(&[peek])?;
-        let Question::General(question) = Question::of(&bill, &[fitted]) else {
+        let ScriptRequest::General(request) = ScriptRequest::of(&bill, &[fitted]) else {
             return Err(malformed(Malformed(
                 "a bill is a question to the general script",
             )));
@@ -87,21 +87,21 @@ impl Redis {
             script.as_bytes(),
             b"1",
             name.as_bytes(),
-            &question.packed,
+            &request.packed,
         ];
         let reply = self
-            .reach()
+            .router()
             .command(charge.key, &words, Instant::now())
             .await;
         let reply = reply.map_err(|asked| asked.into_error(self.timeout()))?;
-        let looked = Looked::read(&reply, question.states).map_err(malformed)?;
+        let looked = Looked::read(&reply, request.states).map_err(malformed)?;
         if looked.bytes == 0 {
             // Nothing is held where nothing could be written, too.
             self.decides(charge.key).await?;
         }
-        let (mut seen, now) = looked.told.seen(&fitted).map_err(malformed)?;
+        let (mut snapshot, now) = looked.reply.snapshot(&fitted).map_err(malformed)?;
         let limit = &fitted.limit;
-        let decision = step(&mut seen, limit, moment(now), peek.cost, OnDenial::Keep);
+        let decision = step(&mut snapshot, limit, moment(now), peek.cost, OnDenial::Keep);
         let (leased, reserved) = looked.out(now);
         Ok(Held {
             bytes: looked.bytes,
@@ -115,13 +115,14 @@ impl Redis {
     /// Whether Redis decides on keys in the slot of `key`: has it decide on one of ours, which it
     /// forgets within a second.
     async fn decides(&self, key: Key) -> Result<(), StoreError> {
-        let trial = || Question::Plain(Plain::trial(key));
-        let told = self.ask(trial, Instant::now()).await;
-        told.map(drop)
+        let trial = || ScriptRequest::Plain(Plain::trial(key));
+        let reply = self.ask(trial, Instant::now()).await;
+        reply
+            .map(drop)
             .map_err(|asked| asked.into_error(self.timeout()))
     }
 
-    /// Makes Redis forget a key, so that its budget begins anew. Says whether there was anything
+    /// Makes Redis forget a key, so that its budget begins again. Says whether there was anything
     /// to forget.
     ///
     /// An instance that remembers a denial goes on denying for [`crate::DENIAL_CACHE_MAX`] at most,
@@ -131,11 +132,11 @@ impl Redis {
     ///
     /// [`StoreError::Unreachable`], [`StoreError::TimedOut`] or [`StoreError::BadReply`].
     pub async fn reset(&self, key: Key) -> Result<bool, StoreError> {
-        self.refusals().forget(key);
+        self.denial_cache().forget(key);
         self.leases().forget(key);
         let name = self.name_of(key);
         let words: [&[u8]; 2] = [b"DEL", name.as_bytes()];
-        let reply = self.reach().command(key, &words, Instant::now()).await;
+        let reply = self.router().command(key, &words, Instant::now()).await;
         match reply.map_err(|asked| asked.into_error(self.timeout()))? {
             Reply::Integer(deleted) => Ok(deleted > 0),
             _ => Err(malformed(Malformed("DEL tells no number"))),
@@ -145,7 +146,7 @@ impl Redis {
 
 /// What the script has seen.
 struct Looked {
-    told: Told,
+    reply: ScriptReply,
     bytes: u64,
     expires: Option<Span>,
     /// The first bytes of the state.
@@ -166,9 +167,9 @@ impl Looked {
         else {
             return Err(other);
         };
-        let told = Told::general(answer.clone(), std::iter::once(states))?;
+        let reply = ScriptReply::general(answer.clone(), std::iter::once(states))?;
         Ok(Looked {
-            told: told.into_iter().next().ok_or(other)?,
+            reply: reply.into_iter().next().ok_or(other)?,
             bytes: u64::try_from(*bytes).map_err(|_| other)?,
             // Negative, if there is no such key.
             expires: u64::try_from(*ttl).ok().map(Span::from_millis),
@@ -214,7 +215,7 @@ mod tests {
 
     fn looked(begins: Vec<u8>) -> Looked {
         Looked {
-            told: Told::Changed,
+            reply: ScriptReply::Changed,
             bytes: 0,
             expires: None,
             begins: Bytes::from(begins),

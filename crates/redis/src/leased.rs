@@ -11,17 +11,17 @@ use crate::failure::Failure;
 use crate::fit::Fitted;
 use crate::join::together;
 use crate::leases::{Granted, LASTS, LOOK_EVERY, Leases, Renewal, Spend};
-use crate::question::{Leasing, Question};
-use crate::reach::{Asked, Reach};
 use crate::resp::malformed;
-use crate::seen::Seen;
+use crate::router::{Asked, Router};
+use crate::script_reply::ScriptReply;
+use crate::script_request::{Leasing, ScriptRequest};
+use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 use crate::store::Redis;
-use crate::told::Told;
 
 /// Renewals that are on their way at once when leases are looked after.
 const AT_ONCE: usize = 512;
-/// How long to wait, while the store closes, for those who ask.
+/// How long to wait, while the store closes, for callers.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// What of a charge matters to whoever asks for it, and outlives it.
@@ -50,7 +50,7 @@ impl Redis {
         mut spend: Spend,
         since: Instant,
     ) -> Result<Option<Verdict>, StoreError> {
-        let deadline = since + self.reach().patience();
+        let deadline = since + self.router().reply_timeout();
         loop {
             match spend {
                 Spend::Granted(decision) => return Ok(Some(Verdict::of_one(charge, decision))),
@@ -77,23 +77,24 @@ impl Redis {
         since: Instant,
     ) -> Result<Option<Verdict>, StoreError> {
         let fitted = *renewal.fitted();
-        let (reach, stats) = (Arc::clone(self.reach()), Arc::clone(self.stats()));
-        let asker = Asker::of(charge);
-        let told = tokio::spawn(async move { renew(renewal, asker, &reach, &stats, since).await });
+        let (router, stats) = (Arc::clone(self.router()), Arc::clone(self.stats()));
+        let caller = Asker::of(charge);
+        let reply =
+            tokio::spawn(async move { renew(renewal, caller, &router, &stats, since).await });
         // A task that does not end was stopped with the runtime.
         let lost = StoreError::TimedOut {
             after: self.timeout(),
         };
-        let told = told.await.map_err(|_stopped| lost)?;
-        let told = told.map_err(|asked| asked.into_error(self.timeout()))?;
-        if told.is_blocked() {
+        let reply = reply.await.map_err(|_stopped| lost)?;
+        let reply = reply.map_err(|asked| asked.into_error(self.timeout()))?;
+        if reply.is_blocked() {
             return Ok(None);
         }
-        let verdict = told.of_one(charge, &fitted).map_err(malformed)?;
-        if let Some(Wait::For(wait)) = verdict.denial.map(|refusal| refusal.wait) {
-            self.remember(charge, &fitted, &told, wait);
+        let verdict = reply.of_one(charge, &fitted).map_err(malformed)?;
+        if let Some(Wait::For(wait)) = verdict.denial.map(|denial| denial.wait) {
+            self.remember(charge, &fitted, &reply, wait);
         }
-        if let Some(left) = self.left(charge, &fitted, &told) {
+        if let Some(left) = self.left(charge, &fitted, &reply) {
             let connections = self.stats().connections();
             let estimates = self.leases().estimates();
             estimates.heard(charge, &fitted, left, connections);
@@ -113,30 +114,35 @@ impl Redis {
         let asking = match estimates.ask(charge, fitted, connections, Instant::now()) {
             Ok(asking) => asking,
             Err(denied) => {
-                self.stats().refused_here();
+                self.stats().denied_here();
                 return Ok(denied);
             }
         };
-        let told = self.ask_one(charge, fitted, since).await?;
-        asking.heard(charge, fitted, self.left(charge, fitted, &told));
-        self.conclude(charge, fitted, &told, since).await
+        let reply = self.ask_one(charge, fitted, since).await?;
+        asking.heard(charge, fitted, self.left(charge, fitted, &reply));
+        self.conclude(charge, fitted, &reply, since).await
     }
 
     /// What is left of a key, and when, after the charge was decided.
-    fn left(&self, charge: &Charge<'_>, fitted: &Fitted, told: &Told) -> Option<(Account, u64)> {
+    fn left(
+        &self,
+        charge: &Charge<'_>,
+        fitted: &Fitted,
+        reply: &ScriptReply,
+    ) -> Option<(Account, u64)> {
         // Under test the time is made up.
         #[cfg(test)]
         if self.is_under_test() {
             return None;
         }
-        if told.is_blocked() {
+        if reply.is_blocked() {
             return None;
         }
-        let (mut seen, now) = told.seen(fitted).ok()?;
-        seen.charge(charge, fitted, now);
-        match seen {
-            Seen::Account(account) => Some((account, now)),
-            Seen::Log(_) => None,
+        let (mut snapshot, now) = reply.snapshot(fitted).ok()?;
+        snapshot.charge(charge, fitted, now);
+        match snapshot {
+            Snapshot::Account(account) => Some((account, now)),
+            Snapshot::Log(_) => None,
         }
     }
 
@@ -148,7 +154,7 @@ impl Redis {
         self.report_all(deadline).await;
         self.leave().await;
         loop {
-            look_after(self.leases().close(), self.reach(), self.stats()).await;
+            look_after(self.leases().close(), self.router(), self.stats()).await;
             if self.leases().count() == 0 || Instant::now() >= deadline {
                 return;
             }
@@ -159,24 +165,24 @@ impl Redis {
     /// Looks after the leases as the keeper does, but now.
     #[cfg(test)]
     pub(crate) async fn look_after_leases(&self) {
-        look_after(self.leases().due(), self.reach(), self.stats()).await;
+        look_after(self.leases().due(), self.router(), self.stats()).await;
     }
 }
 
 /// Renews leases before they end, and gives back what nobody uses; never ends.
-pub(crate) async fn keep(leases: Arc<Leases>, reach: Arc<Reach>, stats: Arc<Stats>) {
+pub(crate) async fn keep(leases: Arc<Leases>, router: Arc<Router>, stats: Arc<Stats>) {
     loop {
         sleep(LOOK_EVERY.into()).await;
-        look_after(leases.due(), &reach, &stats).await;
+        look_after(leases.due(), &router, &stats).await;
     }
 }
 
-async fn look_after(due: Vec<Renewal>, reach: &Reach, stats: &Stats) {
+async fn look_after(due: Vec<Renewal>, router: &Router, stats: &Stats) {
     let mut due = due.into_iter();
     loop {
         let some = due.by_ref().take(AT_ONCE);
         let asked: Vec<_> = some
-            .map(|renewal| renew_alone(renewal, reach, stats))
+            .map(|renewal| renew_alone(renewal, router, stats))
             .collect();
         if asked.is_empty() {
             return;
@@ -186,8 +192,8 @@ async fn look_after(due: Vec<Renewal>, reach: &Reach, stats: &Stats) {
 }
 
 /// Renews a lease, or gives it back, without a request.
-async fn renew_alone(renewal: Renewal, reach: &Reach, stats: &Stats) {
-    let asker = Asker {
+async fn renew_alone(renewal: Renewal, router: &Router, stats: &Stats) {
+    let caller = Asker {
         cost: match renewal.want {
             0 => Cost::Refund(0),
             _ => Cost::Peek(1),
@@ -196,21 +202,21 @@ async fn renew_alone(renewal: Renewal, reach: &Reach, stats: &Stats) {
         on_denial: OnDenial::Keep,
     };
     // Without a reply it is asked for again, until it ends by itself.
-    let _told = renew(renewal, asker, reach, stats, Instant::now()).await;
+    let _told = renew(renewal, caller, router, stats, Instant::now()).await;
 }
 
-/// Has the asker's charge decided, leases units beside it, and tells them to the leases.
+/// Has the caller's charge decided, leases units beside it, and tells them to the leases.
 async fn renew(
     renewal: Renewal,
-    asker: Asker,
-    reach: &Reach,
+    caller: Asker,
+    router: &Router,
     stats: &Stats,
     since: Instant,
-) -> Result<Told, Asked> {
+) -> Result<ScriptReply, Asked> {
     let fitted = *renewal.fitted();
-    let charge = asker.charge(renewal.key, &fitted);
-    let told = match ask(reach, &renewal, &charge, since).await {
-        Ok(told) => told,
+    let charge = caller.charge(renewal.key, &fitted);
+    let reply = match ask(router, &renewal, &charge, since).await {
+        Ok(reply) => reply,
         Err(asked) => {
             if !asked.failure.is_unknown() {
                 renewal.not_done();
@@ -218,44 +224,44 @@ async fn renew(
             return Err(asked);
         }
     };
-    let (told, units, lasts) = told.lease().map_err(|_| Asked::malformed(renewal.key))?;
+    let (reply, units, lasts) = reply.lease().map_err(|_| Asked::malformed(renewal.key))?;
     stats.settled(renewal.spent, renewal.left);
     if units == 0 {
         if renewal.want == 0 {
             stats.lease_returned();
         }
         renewal.returned();
-        return Ok(told);
+        return Ok(reply);
     }
-    if let Ok((mut seen, now)) = told.seen(&fitted) {
-        seen.charge(&charge, &fitted, now);
+    if let Ok((mut snapshot, now)) = reply.snapshot(&fitted) {
+        snapshot.charge(&charge, &fitted, now);
         stats.leased(units);
         renewal.granted(Granted {
             units,
             lasts,
-            seen,
+            snapshot,
             now,
         });
     }
-    Ok(told)
+    Ok(reply)
 }
 
 /// Asks the plain script, if it can, and the general one if it could not.
 async fn ask(
-    reach: &Reach,
+    router: &Router,
     renewal: &Renewal,
     charge: &Charge<'_>,
     since: Instant,
-) -> Result<Told, Asked> {
+) -> Result<ScriptReply, Asked> {
     let (fitted, leasing) = (renewal.fitted(), renewal.leasing());
-    let question = || Question::leasing(charge, fitted, leasing);
-    let told = reach.ask(question, since).await;
+    let request = || ScriptRequest::leasing(charge, fitted, leasing);
+    let reply = router.ask(request, since).await;
     let is_changed = |asked: &Asked| matches!(asked.failure, Failure::Changed);
-    if !told.as_ref().is_err_and(is_changed) {
-        return told;
+    if !reply.as_ref().is_err_and(is_changed) {
+        return reply;
     }
-    let question = || Question::leasing_generally(charge, fitted, leasing);
-    reach.ask(question, since).await
+    let request = || ScriptRequest::leasing_generally(charge, fitted, leasing);
+    router.ask(request, since).await
 }
 
 impl Renewal {

@@ -2,7 +2,7 @@
 //!
 //! A key that is asked often at this node leases units: Redis counts them as consumed, and this
 //! node spends them at the speed of memory. When they run out or are about to end, what was spent
-//! is charged, the rest goes back, and units are leased anew, in one step; a request that needs
+//! is charged, the rest goes back, and units are leased again, in one step; a request that needs
 //! more than there is goes along in that step and is decided as any other. When a key falls idle,
 //! and when the store is closed, its units go back as well. If a lease ends unreported, because
 //! its node died or could not reach Redis, all of it is charged as of its end.
@@ -24,7 +24,7 @@
 //!   does not fall by rounding: what is leaving is multiplied by a part of at most one.
 //!
 //! A leaky bucket orders its requests, and its delays are one sequence over all nodes, so it is
-//! always asked ([`Mode::suits`]). So is whatever is charged for a refusal, and a request that
+//! always asked ([`Mode::suits`]). So is whatever is charged for a denial, and a request that
 //! meets several limits.
 //!
 //! # How much
@@ -39,10 +39,10 @@
 //! bucket that is asked for more than its rate that is always, each unit that comes back is asked
 //! for once, and requests beyond that are denied here (see `estimates.rs`).
 //!
-//! Smaller leases would gain little and cost much. A limit of 16 units admits 16 requests a window,
-//! so that many calls are all that leases could spare; what is refused is answered here for up to a
+//! Smaller leases would gain little and cost much. A limit of 16 units allows 16 requests a window,
+//! so that many calls are all that leases could spare; what is denied is answered here for up to a
 //! second without a call. But of its 16 units three nodes that ask once could hold 3 + 2 + 2 and
-//! use none of them for the time of a lease, while a fourth is refused what nobody spends: nearly
+//! use none of them for the time of a lease, while a fourth is denied what nobody spends: nearly
 //! half of so small a budget, where of a large one nodes lease what they need in a second.
 //!
 //! A request that meets several limits is asked of Redis even if each of its keys is leased here:
@@ -50,7 +50,7 @@
 //! Redis, since a renewal decides for one key. What this node holds of those keys counts there as
 //! consumed, like everybody's.
 //!
-//! If there is no reply to a renewal, Redis may hold the former lease or what it has granted anew.
+//! If there is no reply to a renewal, Redis may hold the former lease or what it has granted again.
 //! Each grant has a name of its own, so giving back both by name is right in either case, however
 //! often it is asked for. The keeper does so until there is a reply or both have ended; meanwhile
 //! every decision on the key is Redis's, and nothing is leased.
@@ -62,7 +62,7 @@
 //! that is asked slowly. One node holds leases of at most [`KEYS_MAX`] keys, about 130 bytes each;
 //! the others ask.
 //!
-//! While units are out, a refusal's wait may be longer than it turns out to be.
+//! While units are out, a denial's wait may be longer than it turns out to be.
 
 mod estimates;
 
@@ -87,8 +87,8 @@ pub(crate) use renewal::Renewal;
 
 use crate::fit::Fitted;
 use crate::key_map::KeyMap;
+use crate::monotonic::MonotonicClock;
 use crate::sharded::{Sharded, locked};
-use crate::watch::Watch;
 
 /// How long a lease lasts.
 pub const LASTS: Span = Span::from_secs(10);
@@ -127,7 +127,7 @@ pub(crate) struct Leases {
     heat: Heat,
     estimates: Estimates,
     shapes: Mutex<HashMap<Limit, Arc<Shape>>>,
-    watch: Watch,
+    watch: MonotonicClock,
     /// Nothing is leased any more.
     is_closed: AtomicBool,
 }
@@ -141,7 +141,7 @@ struct Shard {
 
 /// What is to be done with a charge.
 pub(crate) enum Spend {
-    /// It is admitted.
+    /// It is allowed.
     Granted(Decision),
     /// Somebody else is asking for more: try again then.
     Wait(OwnedNotified),
@@ -154,7 +154,7 @@ pub(crate) enum Spend {
 // === impl Leases ===
 
 impl Leases {
-    pub(crate) fn new(watch: Watch) -> Arc<Leases> {
+    pub(crate) fn new(watch: MonotonicClock) -> Arc<Leases> {
         Arc::new(Leases {
             shards: Sharded::default(),
             heat: Heat::new(),

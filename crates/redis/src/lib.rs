@@ -5,12 +5,12 @@
 //! it remembered, and core's own functions make the verdict of it.
 //!
 //! * [`Mode::Strict`](tollgate_core::Mode::Strict): Redis is asked for each decision. Those that
-//!   arrive together share script calls and round trips; a key that was refused is refused here
+//!   arrive together share script calls and round trips; a key that was denied is denied here
 //!   until its wait is over.
 //! * [`Mode::Leased`](tollgate_core::Mode::Leased): a node takes units of warm keys ahead, and
 //!   spends them without asking.
 //! * [`Mode::WriteBack`](tollgate_core::Mode::WriteBack): a node decides on its own count, and
-//!   reports what it admitted every [`Config::sync_interval`].
+//!   reports what it allowed every [`Config::sync_interval`].
 //! * A request over several slots of a Cluster is all or nothing as well: every slot reserves,
 //!   then every slot confirms.
 //! * Without Redis, the engine's fallback does what the operator chose, within the time of a
@@ -19,19 +19,19 @@
 //! # Trade-offs
 //!
 //! * Redis tells the time in microseconds. Intervals of buckets are rounded up to whole
-//!   microseconds; limits that would lose more than 1 % by that are refused ([`check`]).
+//!   microseconds; limits that would lose more than 1 % by that are denied ([`check`]).
 //! * Lua counts in doubles. All numbers in the scripts are whole and below 2^53: moments until the
 //!   year 2255, buckets of up to 100 years, windows of up to 366 days.
 //! * A changed bucket keeps the part of a unit that it has, where the store in memory rounds it up
 //!   to a whole unit if the window has changed as well.
-//! * While units are leased, a refusal's wait may be longer than it turns out to be, and what a
+//! * While units are leased, a denial's wait may be longer than it turns out to be, and what a
 //!   node that dies has leased and not spent is charged.
-//! * A refund through one node is not seen by another that remembers a refusal.
+//! * A refund through one node is not seen by another that remembers a denial.
 //! * Nodes that decide on their own count ([`Mode::WriteBack`](tollgate_core::Mode::WriteBack))
-//!   may admit too much together: per window, or of a bucket at once, at most (nodes - 1) x min(N,
+//!   may allow too much together: per window, or of a bucket at once, at most (nodes - 1) x min(N,
 //!   units that one node is asked for within [`Config::sync_interval`] and [`Config::timeout`]).
 //!   All of it is paid back: a bucket owes it, a fixed window's surplus is the first that the next
-//!   one has consumed, a sliding window admits nothing until what leaves makes room. A report
+//!   one has consumed, a sliding window allows nothing until what leaves makes room. A report
 //!   whose connection breaks before it is answered is not repeated; if Redis never had it, one
 //!   node's units of one interval are not charged. One node alone is as exact as Redis. A node that
 //!   is not closed loses what it has not yet reported. Of more keys than can be reported in half
@@ -39,7 +39,7 @@
 //! * They count token buckets, fixed and sliding windows, of [`WRITE_BACK_KEYS_MAX`] keys (about
 //!   450 bytes each; a sliding window 250 more). Refunds, requests that also meet limits of
 //!   another mode, and other keys are asked of Redis, after a report.
-//! * A failover may lose what was admitted and not yet replicated.
+//! * A failover may lose what was allowed and not yet replicated.
 //!
 //! # What Redis is asked
 //!
@@ -56,11 +56,11 @@ mod fit;
 
 mod keys;
 
-mod question;
+mod script_request;
 
-mod seen;
+mod snapshot;
 
-mod told;
+mod script_reply;
 
 mod script;
 
@@ -70,9 +70,9 @@ mod failure;
 
 mod connection;
 
-mod lane;
+mod request_queue;
 
-mod driver;
+mod connection_task;
 
 mod sentinel;
 
@@ -88,13 +88,13 @@ mod names;
 
 mod join;
 
-mod apart;
+mod cross_slot;
 
-mod refusals;
+mod denial_cache;
 
 mod key_map;
 
-mod watch;
+mod monotonic;
 
 mod leases;
 
@@ -102,11 +102,11 @@ mod leased;
 
 mod write_back;
 
-mod nodes;
+mod membership;
 
 mod stats;
 
-mod reach;
+mod router;
 
 mod single;
 
@@ -131,14 +131,14 @@ pub use config::{
     BATCH, BATCH_MAX, CONNECTIONS, CONNECTIONS_MAX, Config, Identity, InvalidConfig, PREFIX,
     SYNC_INTERVAL, SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN, Secret, Servers, TIMEOUT, Tls, UNIX,
 };
+pub use denial_cache::DENIAL_CACHE_MAX;
 pub use failure::ERROR_CODES;
 pub use fit::{GRAIN, InvalidForRedis, LOG_UNITS_MAX, check};
 pub use inspect::{Held, Out};
 pub use leases::{
     CAPACITY_MIN as LEASE_CAPACITY_MIN, KEYS_MAX as LEASE_KEYS_MAX, LASTS as LEASE_LASTS,
 };
-pub use nodes::HEARTBEAT;
-pub use refusals::DENIAL_CACHE_MAX;
+pub use membership::HEARTBEAT;
 pub use stats::{BATCH_SIZES, CALL_MICROS, Counts, Histogram};
 pub use store::Redis;
 pub use trouble::{ErrorCount, Event};

@@ -6,8 +6,8 @@ use bytes::BytesMut;
 use tollgate_core::Key;
 
 use crate::keys;
-use crate::question::{General, Plain, Rate};
 use crate::resp;
+use crate::script_request::{General, Plain, Rate};
 pub(crate) use text::{ClockOf, Scripts, look};
 
 /// The most limits in one call of the script for plain requests.
@@ -71,7 +71,7 @@ impl Caller {
         out: &mut BytesMut,
         which: Which,
         keys: impl ExactSizeIterator<Item = Key>,
-        questions: &[&[u8]],
+        requests: &[&[u8]],
     ) {
         let name = match which {
             Which::Plain => &self.plain,
@@ -84,7 +84,7 @@ impl Caller {
         for key in keys {
             resp::word_of(out, &[self.prefix.as_bytes(), &keys::name(key)]);
         }
-        resp::word_of(out, questions);
+        resp::word_of(out, requests);
         self.tell_time(out);
     }
 

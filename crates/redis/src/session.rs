@@ -6,14 +6,14 @@
 //!
 //! Replies come in the order of the calls. A question is sent once: it is put back into the queue
 //! only if the server says that it did nothing with it. When an answer does not come in time, or
-//! the connection breaks, nobody knows whether the units were taken; the asker is told so, and
+//! the connection breaks, nobody knows whether the units were taken; the caller is told so, and
 //! asking again is not ours to decide. (The other way, a request id remembered in Redis for a
 //! while, would cost a second key and a second write for every decision, to save a few units of a
 //! few requests on the rare day when a connection breaks, always to the caller's disadvantage.)
 //!
 //! Patience is one timer for the connection, set for the oldest question that somebody waits for.
 //! Those do not come in order: what a request asks second is as old as the request. After
-//! [`LOST_MAX`] answers in a row that were not in time, the breaker opens: questions are refused
+//! [`LOST_MAX`] answers in a row that were not in time, the breaker opens: questions are denied
 //! at once, and a probe goes out now and then. The first probe that is answered in time closes the
 //! breaker.
 
@@ -34,11 +34,11 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Duration, Instant, Sleep, sleep_until};
 
 use crate::connection::{Connection, Stream};
-use crate::driver::{Driver, Place};
+use crate::connection_task::{ConnectionTask, Place};
 use crate::failure::Failure;
-use crate::lane::{Asked, Pending, Shared};
-use crate::question::{General, Plain, Question};
+use crate::request_queue::{Asked, Pending, Shared};
 use crate::resp::{self, Reply};
+use crate::script_request::{General, Plain, ScriptRequest};
 use crate::sentinel::{View, superseded};
 use health::{CHECK_EVERY, Trial};
 
@@ -57,17 +57,17 @@ const SILENCE_MAX: Duration = Duration::from_secs(1);
 
 /// One open connection at work.
 pub(crate) struct Session<'d> {
-    driver: &'d Driver,
+    task: &'d ConnectionTask,
     shared: &'d Shared,
     read: ReadHalf<Box<dyn Stream>>,
     write: WriteHalf<Box<dyn Stream>>,
     input: BytesMut,
     out: BytesMut,
     sent: VecDeque<Call>,
-    questions: usize,
+    requests: usize,
     taken: Vec<Asked>,
     timer: Pin<Box<Sleep>>,
-    /// When the timer rings: no later than the first who waits loses patience.
+    /// When the timer rings: no later than the first who waits loses timeout.
     rings_at: Option<Instant>,
     /// Answers in a row that were not in time.
     lost: u32,
@@ -126,7 +126,7 @@ enum Sent {
 
 impl<'d> Session<'d> {
     pub(crate) fn new(
-        driver: &'d Driver,
+        task: &'d ConnectionTask,
         shared: &'d Shared,
         connection: Connection,
         address: &Arc<str>,
@@ -134,14 +134,14 @@ impl<'d> Session<'d> {
         let (read, write) = tokio::io::split(connection.stream);
         let now = Instant::now();
         Session {
-            driver,
+            task,
             shared,
             read,
             write,
             input: connection.input,
             out: BytesMut::new(),
             sent: VecDeque::new(),
-            questions: 0,
+            requests: 0,
             taken: Vec::new(),
             timer: Box::pin(sleep_until(now)),
             rings_at: None,
@@ -151,7 +151,7 @@ impl<'d> Session<'d> {
             probed_at: now,
             needs_flush: false,
             address: Arc::clone(address),
-            views: match &driver.place {
+            views: match &task.place {
                 Place::Watched { named, .. } => Some(named.subscribe()),
                 Place::Fixed(_) | Place::Member(_) => None,
             },
@@ -174,9 +174,9 @@ impl<'d> Session<'d> {
         // Whatever its errors were, the next connection shows whether they are still there.
         self.shared.set_failing(None);
         for call in self.sent {
-            if let Sent::Plain(questions) | Sent::General(questions) = call.sent {
+            if let Sent::Plain(requests) | Sent::General(requests) = call.sent {
                 // Those who waited too long were told, and counted, already.
-                for mut pending in questions.into_iter().filter(Pending::is_wanted) {
+                for mut pending in requests.into_iter().filter(Pending::is_wanted) {
                     self.shared.stats.lost();
                     pending.fail(&Failure::Lost);
                 }
@@ -232,7 +232,7 @@ impl<'d> Session<'d> {
     }
 
     fn has_room(&self) -> bool {
-        self.questions < IN_FLIGHT_MAX && self.out.len() < OUT_BYTES_MAX
+        self.requests < IN_FLIGHT_MAX && self.out.len() < OUT_BYTES_MAX
     }
 
     /// Takes what waits in the queue, and writes it out as script calls.
@@ -241,16 +241,16 @@ impl<'d> Session<'d> {
             return;
         }
         let mut taken = std::mem::take(&mut self.taken);
-        self.shared.take(IN_FLIGHT_MAX - self.questions, &mut taken);
+        self.shared.take(IN_FLIGHT_MAX - self.requests, &mut taken);
         let (mut plain, mut general) = (Vec::new(), Vec::new());
         for asked in taken.drain(..) {
             match asked {
                 Asked::Command { words, reply } => self.send_command(&words, reply),
                 // Nobody waits any more: whoever does not ask is not charged.
-                Asked::Question(pending) if !pending.is_wanted() => {}
-                Asked::Question(pending) => match pending.question {
-                    Question::Plain(_) => plain.push(pending),
-                    Question::General(_) => general.push(pending),
+                Asked::ScriptRequest(pending) if !pending.is_wanted() => {}
+                Asked::ScriptRequest(pending) => match pending.request {
+                    ScriptRequest::Plain(_) => plain.push(pending),
+                    ScriptRequest::General(_) => general.push(pending),
                 },
             }
         }
@@ -262,27 +262,27 @@ impl<'d> Session<'d> {
     /// Calls `send` with as many questions at once as may share a call.
     fn send_in_groups(
         &mut self,
-        mut questions: Vec<Pending>,
+        mut requests: Vec<Pending>,
         send: impl Fn(&mut Self, Vec<Pending>),
     ) {
-        if questions.is_empty() {
+        if requests.is_empty() {
             return;
         }
         // Who only looks shares no call with who changes something: if Redis is full, one write
         // that fails takes along all that share its call.
         let place = |pending: &Pending| {
-            let writes = pending.question.writes();
+            let writes = pending.request.writes();
             (pending.is_asking, pending.slot, writes)
         };
-        questions.sort_by_key(place);
+        requests.sort_by_key(place);
         let mut group: Vec<Pending> = Vec::new();
         let mut keys = 0;
-        for pending in questions {
-            let count = pending.question.keys().len();
+        for pending in requests {
+            let count = pending.request.keys().len();
             let shares = group
                 .first()
                 .is_none_or(|first| place(first) == place(&pending));
-            let is_full = group.len() >= self.driver.batch || keys + count > KEYS_MAX;
+            let is_full = group.len() >= self.task.batch || keys + count > KEYS_MAX;
             if !shares || is_full && !group.is_empty() {
                 send(self, std::mem::take(&mut group));
                 keys = 0;
@@ -294,17 +294,17 @@ impl<'d> Session<'d> {
     }
 
     fn send_plain(&mut self, mut group: Vec<Pending>) {
-        group.sort_by_key(|pending| pending.question.is_leasing());
+        group.sort_by_key(|pending| pending.request.is_leasing());
         self.send_asking(&group);
         let plain: Vec<Plain> = group
             .iter()
-            .filter_map(|pending| match &pending.question {
-                Question::Plain(plain) => Some(*plain),
-                Question::General(_) => None,
+            .filter_map(|pending| match &pending.request {
+                ScriptRequest::Plain(plain) => Some(*plain),
+                ScriptRequest::General(_) => None,
             })
             .collect();
-        self.driver.caller.call_plain(&mut self.out, &plain);
-        self.questions += group.len();
+        self.task.caller.call_plain(&mut self.out, &plain);
+        self.requests += group.len();
         self.shared.stats.called(group.len());
         self.watch(&group);
         self.sent(Sent::Plain(group));
@@ -314,13 +314,13 @@ impl<'d> Session<'d> {
         self.send_asking(&group);
         let requests: Vec<&General> = group
             .iter()
-            .filter_map(|pending| match &pending.question {
-                Question::Plain(_) => None,
-                Question::General(general) => Some(general),
+            .filter_map(|pending| match &pending.request {
+                ScriptRequest::Plain(_) => None,
+                ScriptRequest::General(general) => Some(general),
             })
             .collect();
-        self.driver.caller.call_general(&mut self.out, &requests);
-        self.questions += group.len();
+        self.task.caller.call_general(&mut self.out, &requests);
+        self.requests += group.len();
         self.shared.stats.called(group.len());
         self.watch(&group);
         self.sent(Sent::General(group));
@@ -353,7 +353,7 @@ impl<'d> Session<'d> {
             return;
         }
         self.shared.stats.scripts_loaded();
-        self.driver.opener.load(&mut self.out);
+        self.task.opener.load(&mut self.out);
         self.sent(Sent::Load);
         self.sent(Sent::Load);
     }

@@ -3,14 +3,14 @@
 use tokio::time::Instant;
 use tollgate_core::{Charge, StoreError, Verdict, Wait};
 
-use crate::apart::Refunds;
+use crate::cross_slot::Refunds;
 use crate::failure::Failure;
 use crate::fit::Fitted;
-use crate::question::{Plain, Question};
-use crate::reach::Asked;
 use crate::resp::malformed;
+use crate::router::Asked;
+use crate::script_reply::ScriptReply;
+use crate::script_request::{Plain, ScriptRequest};
 use crate::store::Redis;
-use crate::told::Told;
 
 impl Redis {
     /// The verdict that an answer makes; asks again if a reservation was in the way.
@@ -18,15 +18,15 @@ impl Redis {
         &self,
         charge: &Charge<'_>,
         fitted: &Fitted,
-        told: &Told,
+        reply: &ScriptReply,
         since: Instant,
     ) -> Result<Verdict, StoreError> {
-        if told.is_blocked() {
+        if reply.is_blocked() {
             return self.decide_apart(&[*charge], Refunds::Done, since).await;
         }
-        let verdict = told.of_one(charge, fitted).map_err(malformed)?;
-        if let Some(Wait::For(wait)) = verdict.denial.map(|refusal| refusal.wait) {
-            self.remember(charge, fitted, told, wait);
+        let verdict = reply.of_one(charge, fitted).map_err(malformed)?;
+        if let Some(Wait::For(wait)) = verdict.denial.map(|denial| denial.wait) {
+            self.remember(charge, fitted, reply, wait);
         }
         Ok(verdict)
     }
@@ -37,15 +37,17 @@ impl Redis {
         charge: &Charge<'_>,
         fitted: &Fitted,
         since: Instant,
-    ) -> Result<Told, StoreError> {
-        let asked = self.ask(|| Question::of_one(charge, fitted), since).await;
-        let told = match asked {
+    ) -> Result<ScriptReply, StoreError> {
+        let asked = self
+            .ask(|| ScriptRequest::of_one(charge, fitted), since)
+            .await;
+        let reply = match asked {
             Err(Asked {
                 failure: Failure::Changed,
                 ..
             }) => self.ask(|| Plain::generalised(charge, fitted), since).await,
             asked => asked,
         };
-        told.map_err(|asked| asked.into_error(self.timeout()))
+        reply.map_err(|asked| asked.into_error(self.timeout()))
     }
 }

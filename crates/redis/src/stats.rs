@@ -46,7 +46,7 @@ pub(crate) struct Stats {
     opened: AtomicU64,
     redirected: AtomicU64,
     scripts_loaded: AtomicU64,
-    refused_here: AtomicU64,
+    denied_here: AtomicU64,
     reports: AtomicU64,
     keys_reported: AtomicU64,
     reports_lost: AtomicU64,
@@ -63,7 +63,7 @@ pub(crate) struct Stats {
 pub struct Counts {
     /// Decisions that were sent to Redis; those sent again after a redirection count again. Leases
     /// that are given back count as well.
-    pub questions: u64,
+    pub requests: u64,
     /// Script calls that carried them.
     pub calls: u64,
     /// Decisions of each script call; the ends are [`BATCH_SIZES`].
@@ -82,8 +82,8 @@ pub struct Counts {
     pub redirections: u64,
     /// Times that the scripts had to be loaded again.
     pub scripts_loaded: u64,
-    /// Decisions that were refused without asking Redis, which had refused them lately.
-    pub local_refusals: u64,
+    /// Decisions that were denied without asking Redis, which had denied them lately.
+    pub local_denials: u64,
     /// Times that units were leased.
     pub leases: u64,
     /// Units that were leased.
@@ -115,9 +115,9 @@ pub struct Counts {
 // === impl Stats ===
 
 impl Stats {
-    pub(crate) fn called(&self, questions: usize) {
+    pub(crate) fn called(&self, requests: usize) {
         self.batch_sizes
-            .observe(u64::try_from(questions).unwrap_or(u64::MAX));
+            .observe(u64::try_from(requests).unwrap_or(u64::MAX));
     }
 
     pub(crate) fn wrote(&self) {
@@ -154,8 +154,8 @@ impl Stats {
         self.scripts_loaded.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn refused_here(&self) {
-        self.refused_here.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn denied_here(&self) {
+        self.denied_here.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Units were leased.
@@ -190,19 +190,19 @@ impl Stats {
     /// All but what leases and own counts count themselves.
     pub(crate) fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let batch_sizes = self.batch_sizes.told();
+        let batch_sizes = self.batch_sizes.snapshot();
         Counts {
-            questions: batch_sizes.sum,
+            requests: batch_sizes.sum,
             calls: batch_sizes.count,
             batch_sizes,
             writes: read(&self.writes),
-            call_times: self.call_times.told(),
+            call_times: self.call_times.snapshot(),
             lost: read(&self.lost),
             connections: read(&self.connected),
             breaker_openings: read(&self.opened),
             redirections: read(&self.redirected),
             scripts_loaded: read(&self.scripts_loaded),
-            local_refusals: read(&self.refused_here),
+            local_denials: read(&self.denied_here),
             leases: read(&self.leases),
             units_leased: read(&self.units_leased),
             units_spent: read(&self.units_spent),
@@ -231,7 +231,7 @@ impl Default for Stats {
             opened: AtomicU64::new(0),
             redirected: AtomicU64::new(0),
             scripts_loaded: AtomicU64::new(0),
-            refused_here: AtomicU64::new(0),
+            denied_here: AtomicU64::new(0),
             reports: AtomicU64::new(0),
             keys_reported: AtomicU64::new(0),
             reports_lost: AtomicU64::new(0),
@@ -263,7 +263,7 @@ impl<const N: usize> Tally<N> {
         self.sum.fetch_add(size, Ordering::Relaxed);
     }
 
-    fn told(&self) -> Histogram<N> {
+    fn snapshot(&self) -> Histogram<N> {
         let mut count = 0;
         let cumulative = self.buckets.each_ref().map(|bucket| {
             count += bucket.load(Ordering::Relaxed);
@@ -296,11 +296,11 @@ mod tests {
     #[test]
     fn a_bucket_counts_all_that_are_no_larger() {
         let stats = Stats::default();
-        for questions in [1, 1, 2, 3, 250, 251] {
-            stats.called(questions);
+        for requests in [1, 1, 2, 3, 250, 251] {
+            stats.called(requests);
         }
         let counts = stats.counts();
         assert_eq!(counts.batch_sizes.cumulative, [2, 3, 4, 4, 4, 4, 4, 4, 5]);
-        assert_eq!((counts.calls, counts.questions), (6, 508));
+        assert_eq!((counts.calls, counts.requests), (6, 508));
     }
 }

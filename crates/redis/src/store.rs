@@ -9,23 +9,23 @@ use tollgate_core::{
     Charge, Cost, Decision, Key, KeyHasher, Mode, Span, Store, StoreError, Verdict,
 };
 
-use crate::apart::{self, Queues, Refunds};
 use crate::config::{Config, InvalidConfig};
 use crate::connection::Opener;
+use crate::cross_slot::{self, Queues, Refunds};
+use crate::denial_cache::DenialCache;
 use crate::fit::{Fitted, unfit};
 use crate::keys;
 use crate::leased;
 use crate::leases::{Leases, Spend};
-use crate::nodes::{self, Nodes};
-use crate::question::{self, Question};
-use crate::reach::{Asked, Reach};
-use crate::refusals::Refusals;
+use crate::membership::{self, Membership};
+use crate::monotonic::MonotonicClock;
 use crate::resp::{Malformed, malformed};
+use crate::router::{Asked, Router};
 use crate::script::{Caller, ClockOf, Scripts};
+use crate::script_reply::{self, ScriptReply};
+use crate::script_request::{self, ScriptRequest};
 use crate::simulated::Surroundings;
 use crate::stats::{Counts, Stats};
-use crate::told::{self, Told};
-use crate::watch::Watch;
 use crate::write_back::{self, Here, Table};
 
 /// The shared store: any number of processes, one budget.
@@ -33,21 +33,21 @@ use crate::write_back::{self, Here, Table};
 /// Cheap to share behind an [`Arc`]; every task may ask at once, and those that ask together share
 /// calls and round trips. See the crate's documentation for what it promises and what it costs.
 pub struct Redis {
-    reach: Arc<Reach>,
+    router: Arc<Router>,
     timeout: Span,
     stats: Arc<Stats>,
-    refusals: Refusals,
+    denial_cache: DenialCache,
     /// Requests over several slots that wait for their round.
     queues: Arc<Queues>,
     leases: Arc<Leases>,
     /// Gives back leases that nobody uses.
     keeper: JoinHandle<()>,
     table: Arc<Table>,
-    /// Reports what was admitted here.
+    /// Reports what was allowed here.
     reporter: JoinHandle<()>,
-    node: Arc<Nodes>,
+    node: Arc<Membership>,
     /// Says that this node is there, once it is one.
-    heart: OnceLock<JoinHandle<()>>,
+    heartbeat: OnceLock<JoinHandle<()>>,
     #[cfg(test)]
     now: Option<Arc<std::sync::atomic::AtomicU64>>,
 }
@@ -84,13 +84,13 @@ impl Redis {
         let stats = Arc::new(Stats::default());
         let transport = surroundings.map(|given| Arc::clone(&given.transport));
         let opener = Opener::new(config, scripts, transport)?;
-        let reach = Arc::new(Reach::new(config, opener, caller, &stats));
+        let router = Arc::new(Router::new(config, opener, caller, &stats));
         #[cfg(not(test))]
-        let watch = || Watch::of(surroundings.map(|given| Arc::clone(&given.clock)));
+        let watch = || MonotonicClock::of(surroundings.map(|given| Arc::clone(&given.clock)));
         #[cfg(test)]
-        let watch = || Watch::told(caller.now.clone());
+        let watch = || MonotonicClock::given(caller.now.clone());
         let leases = Leases::new(watch());
-        let keeper = leased::keep(Arc::clone(&leases), Arc::clone(&reach), Arc::clone(&stats));
+        let keeper = leased::keep(Arc::clone(&leases), Arc::clone(&router), Arc::clone(&stats));
         let keeper = tokio::spawn(keeper);
         let lasts = config.sync_interval + config.timeout;
         #[cfg(not(test))]
@@ -99,24 +99,24 @@ impl Redis {
         let table = Table::under_test(caller.now.clone(), lasts);
         let reporter = write_back::keep(
             Arc::clone(&table),
-            Arc::clone(&reach),
+            Arc::clone(&router),
             Arc::clone(&stats),
             (config.sync_interval, config.timeout),
         );
         let reporter = tokio::spawn(reporter);
-        let node = Nodes::new(&config.prefix);
+        let node = Membership::new(&config.prefix);
         Ok(Redis {
-            reach,
+            router,
             timeout: config.timeout,
             stats,
-            refusals: Refusals::default(),
+            denial_cache: DenialCache::default(),
             queues: Arc::default(),
             leases,
             keeper,
             table,
             reporter,
             node,
-            heart: OnceLock::new(),
+            heartbeat: OnceLock::new(),
             #[cfg(test)]
             now: None,
         })
@@ -127,16 +127,16 @@ impl Redis {
         self.timeout
     }
 
-    pub(crate) const fn reach(&self) -> &Arc<Reach> {
-        &self.reach
+    pub(crate) const fn router(&self) -> &Arc<Router> {
+        &self.router
     }
 
     pub(crate) const fn stats(&self) -> &Arc<Stats> {
         &self.stats
     }
 
-    pub(crate) const fn refusals(&self) -> &Refusals {
-        &self.refusals
+    pub(crate) const fn denial_cache(&self) -> &DenialCache {
+        &self.denial_cache
     }
 
     pub(crate) const fn queues(&self) -> &Arc<Queues> {
@@ -149,15 +149,15 @@ impl Redis {
 
     /// Counts among the nodes from now on.
     pub(crate) fn join_nodes(&self) {
-        let keep = || nodes::keep(Arc::clone(&self.node), Arc::clone(&self.reach));
-        self.heart.get_or_init(|| tokio::spawn(keep()));
+        let keep = || membership::keep(Arc::clone(&self.node), Arc::clone(&self.router));
+        self.heartbeat.get_or_init(|| tokio::spawn(keep()));
     }
 
     pub(crate) fn is_node(&self) -> bool {
-        self.heart.get().is_some()
+        self.heartbeat.get().is_some()
     }
 
-    pub(crate) const fn node(&self) -> &Arc<Nodes> {
+    pub(crate) const fn node(&self) -> &Arc<Membership> {
         &self.node
     }
 
@@ -179,7 +179,7 @@ impl Redis {
 
     /// Whether Redis answers: all of it that is known.
     pub fn is_up(&self) -> bool {
-        self.reach.is_up()
+        self.router.is_up()
     }
 
     /// All or nothing over `charges`, at Redis's time.
@@ -228,7 +228,7 @@ impl Redis {
         self.decide_there(charges, spend, since).await
     }
 
-    /// Asks Redis, unless it has refused lately.
+    /// Asks Redis, unless it has denied lately.
     async fn decide_there(
         &self,
         charges: &[Charge<'_>],
@@ -245,7 +245,7 @@ impl Redis {
     fn forget_refunded(&self, charges: &[Charge<'_>]) {
         for charge in charges {
             if matches!(charge.cost, Cost::Refund(_)) {
-                self.refusals.forget(charge.key);
+                self.denial_cache.forget(charge.key);
                 self.leases.estimates().forget(charge.key);
             }
         }
@@ -265,9 +265,10 @@ impl Redis {
                 // A lease that is to be renewed is not given up for it.
                 if !spend.holds_some()
                     && let Some(verdict) =
-                        self.refusals.verdict(charge, &fitted, connections, since)
+                        self.denial_cache
+                            .verdict(charge, &fitted, connections, since)
                 {
-                    self.stats.refused_here();
+                    self.stats.denied_here();
                     return Ok(verdict);
                 }
                 if let Some(verdict) = self.decide_leased(charge, spend, since).await? {
@@ -288,21 +289,27 @@ impl Redis {
         fitted: &Fitted,
         since: Instant,
     ) -> Result<Verdict, StoreError> {
-        let told = self.ask_one(charge, fitted, since).await?;
-        self.conclude(charge, fitted, &told, since).await
+        let reply = self.ask_one(charge, fitted, since).await?;
+        self.conclude(charge, fitted, &reply, since).await
     }
 
-    /// Remembers a refusal, so that the next one on the key costs Redis nothing.
-    pub(crate) fn remember(&self, charge: &Charge<'_>, fitted: &Fitted, told: &Told, wait: Span) {
-        // Under test the time is made up, and nothing is refused for as long as it really takes.
+    /// Remembers a denial, so that the next one on the key costs Redis nothing.
+    pub(crate) fn remember(
+        &self,
+        charge: &Charge<'_>,
+        fitted: &Fitted,
+        reply: &ScriptReply,
+        wait: Span,
+    ) {
+        // Under test the time is made up, and nothing is denied for as long as it really takes.
         #[cfg(test)]
         if self.now.is_some() {
             return;
         }
-        if let Ok(seen) = told.seen(fitted) {
+        if let Ok(snapshot) = reply.snapshot(fitted) {
             let connections = self.stats.connections();
-            self.refusals
-                .remember(charge, fitted, seen, wait, connections, Instant::now());
+            self.denial_cache
+                .remember(charge, fitted, snapshot, wait, connections, Instant::now());
         }
     }
 
@@ -311,27 +318,27 @@ impl Redis {
         charges: &[Charge<'_>],
         since: Instant,
     ) -> Result<Verdict, StoreError> {
-        let fitted = question::fitted(charges).map_err(unfit)?;
-        let in_micros = told::charges_in_micros(charges, &fitted);
-        let (bill, fitted) = told::bill(&in_micros, &fitted)?;
-        if self.reach.is_cluster() && apart::is_apart(&bill) {
+        let fitted = script_request::fitted(charges).map_err(unfit)?;
+        let in_micros = script_reply::charges_in_micros(charges, &fitted);
+        let (bill, fitted) = script_reply::bill(&in_micros, &fitted)?;
+        if self.router.is_cluster() && cross_slot::crosses_slots(&bill) {
             return self.decide_apart(charges, Refunds::ToDo, since).await;
         }
-        let told = self.ask(|| Question::of(&bill, &fitted), since).await;
-        let told = told.map_err(|asked| asked.into_error(self.timeout))?;
-        if told.is_blocked() {
+        let reply = self.ask(|| ScriptRequest::of(&bill, &fitted), since).await;
+        let reply = reply.map_err(|asked| asked.into_error(self.timeout))?;
+        if reply.is_blocked() {
             return self.decide_apart(charges, Refunds::Done, since).await;
         }
-        told.of(&bill, &fitted).map_err(malformed)
+        reply.of(&bill, &fitted).map_err(malformed)
     }
 
     /// Asks whoever serves the keys.
     pub(crate) async fn ask(
         &self,
-        question: impl Fn() -> Question,
+        request: impl Fn() -> ScriptRequest,
         since: Instant,
-    ) -> Result<Told, Asked> {
-        self.reach.ask(question, since).await
+    ) -> Result<ScriptReply, Asked> {
+        self.router.ask(request, since).await
     }
 }
 
@@ -339,8 +346,8 @@ impl Drop for Redis {
     fn drop(&mut self) {
         self.keeper.abort();
         self.reporter.abort();
-        if let Some(heart) = self.heart.get() {
-            heart.abort();
+        if let Some(heartbeat) = self.heartbeat.get() {
+            heartbeat.abort();
         }
     }
 }
@@ -348,7 +355,7 @@ impl Drop for Redis {
 impl fmt::Debug for Redis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redis")
-            .field("reach", &self.reach.name())
+            .field("reach", &self.router.name())
             .finish_non_exhaustive()
     }
 }

@@ -40,7 +40,7 @@ struct Known {
 struct Tally {
     count: u64,
     /// How many of them were part of an event, and when the latest of those was.
-    told: u64,
+    reply: u64,
     told_at: Option<Instant>,
     text: String,
 }
@@ -135,16 +135,16 @@ impl Trouble {
         let mut events: Vec<Event> = known.changes.drain(..).collect();
         for ((node, code), tally) in &mut known.errors {
             let is_early = tally.told_at.is_some_and(|at| now < at + EVENT_EVERY);
-            if tally.count == tally.told || is_early {
+            if tally.count == tally.reply || is_early {
                 continue;
             }
             events.push(Event::ErrorReplies {
                 node: node.to_string(),
                 code,
                 text: tally.text.clone(),
-                count: tally.count - tally.told,
+                count: tally.count - tally.reply,
             });
-            (tally.told, tally.told_at) = (tally.count, Some(now));
+            (tally.reply, tally.told_at) = (tally.count, Some(now));
         }
         events
     }
@@ -163,7 +163,7 @@ impl Trouble {
 
 impl Redis {
     /// Why Redis nodes or sentinels cannot be used now, each with its address, in the words of the
-    /// system or of Redis: `10.0.0.1:6379: connection refused`. None if all can; a connection that
+    /// system or of Redis: `10.0.0.1:6379: connection denied`. None if all can; a connection that
     /// is open and silent gives no reason.
     pub fn trouble(&self) -> Option<String> {
         self.stats().trouble.reason()

@@ -2,22 +2,22 @@
 //!
 //! The first decision on a key that is charged in
 //! [`Mode::WriteBack`](tollgate_core::Mode::WriteBack) is made by Redis, as in `strict`, and its
-//! answer tells the count. From then on this node decides on that count, plus what it has admitted
+//! answer tells the count. From then on this node decides on that count, plus what it has allowed
 //! itself, at Redis's time as its own clock carries it forward: no waiting, no message. Every
 //! `sync_interval` it reports all keys that were charged since, and hears what all nodes together
 //! have counted, which replaces what was known. Up to 128 keys share a message, and in a Cluster
 //! 1 024 share one to each node.
 //!
 //! Everything that this node does is added to the count as of when it did it: units to the window
-//! or the segment in which they were admitted, to a bucket as if they had come when they came. So
-//! one node alone decides as Redis itself would. Several may admit too much.
+//! or the segment in which they were allowed, to a bucket as if they had come when they came. So
+//! one node alone decides as Redis itself would. Several may allow too much.
 //!
 //! # How much too much
 //!
 //! Per window (of a bucket: at once, beyond what it holds) at most (nodes - 1) x min(N, units that
 //! one node is asked for within `sync_interval` and the store's timeout). Take the node that heard
 //! from Redis last before its last admission. What it does not know is what each other node
-//! admitted after its own last report: a node that went on would have reported again. That is no
+//! allowed after its own last report: a node that went on would have reported again. That is no
 //! more than it was asked for within an interval and the time of one report, and no more than N,
 //! as no node goes beyond N by what it knows. And by what that last node knows, nothing was too
 //! much.
@@ -40,14 +40,14 @@
 //!
 //! # What is paid back
 //!
-//! What was admitted beyond a limit stays in the count in Redis, and is told to every node:
+//! What was allowed beyond a limit stays in the count in Redis, and is told to every node:
 //!
-//! * A token bucket owes the units, and admits none until time has paid for them: over any longer
-//!   time, no more is admitted than the rate allows.
+//! * A token bucket owes the units, and allows none until time has paid for them: over any longer
+//!   time, no more is allowed than the rate allows.
 //! * A fixed window's surplus is the first that the next window has consumed, and if it is more
 //!   than N, so on with those after it. What is reported late, because its window was nearly over,
 //!   counts the same, up to 0.9 s after its end.
-//! * A sliding window keeps its segments as they are: it admits nothing until what leaves makes
+//! * A sliding window keeps its segments as they are: it allows nothing until what leaves makes
 //!   the estimate less than N.
 //!
 //! A bucket remembers at most 100 years of debt, a window 2^32 - 1 units. If the limit changes,
@@ -61,9 +61,9 @@
 //!
 //! If the connection breaks first, nobody knows whether the units were charged. Nearly always they
 //! were, and told again they would be charged twice, to somebody who did nothing: so they are not.
-//! If Redis never had them, what one node admitted within one interval (and a timeout) is not
+//! If Redis never had them, what one node allowed within one interval (and a timeout) is not
 //! charged. The next decision on the key asks for its count; if there is none, nobody asks. A
-//! report that was certainly not sent, or that Redis refused, is kept and told later.
+//! report that was certainly not sent, or that Redis denied, is kept and told later.
 //!
 //! # What is asked of Redis
 //!
@@ -94,12 +94,12 @@ pub use table::KEYS_MAX;
 use table::Outcome;
 pub(crate) use table::{SetAside, Table};
 
-use crate::apart::Refunds;
+use crate::cross_slot::Refunds;
 use crate::fit::Fitted;
 use crate::resp::malformed;
-use crate::seen::Seen;
+use crate::script_reply::coarsen;
+use crate::snapshot::Snapshot;
 use crate::store::Redis;
-use crate::told::coarsen;
 
 /// How long to wait, while everything is reported, for what is on its way.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -168,15 +168,15 @@ impl Redis {
         since: Instant,
     ) -> Result<Verdict, StoreError> {
         let learning = self.table().learn(charge.key);
-        let told = self.ask_one(charge, fitted, since).await?;
-        if told.is_blocked() {
+        let reply = self.ask_one(charge, fitted, since).await?;
+        if reply.is_blocked() {
             let keys = std::iter::once(charge.key);
             let _not_here_meanwhile = self.table().set_aside(keys, false);
             drop(learning);
             return self.decide_apart(&[*charge], Refunds::Done, since).await;
         }
-        let verdict = told.of_one(charge, fitted).map_err(malformed)?;
-        let Ok((Seen::Account(account), now)) = told.seen(fitted) else {
+        let verdict = reply.of_one(charge, fitted).map_err(malformed)?;
+        let Ok((Snapshot::Account(account), now)) = reply.snapshot(fitted) else {
             return Ok(verdict);
         };
         let decision = learning.decided(account, charge, now);
@@ -194,10 +194,10 @@ impl Redis {
 
     /// Reports, or waits for who does, but no longer than a decision may take.
     async fn learn(&self, outcome: Outcome, since: Instant) -> Result<(), StoreError> {
-        let deadline = since + self.reach().patience();
+        let deadline = since + self.router().reply_timeout();
         match outcome {
             Outcome::Decided(_) | Outcome::NotHere | Outcome::Redis(_) => Ok(()),
-            Outcome::Wait(told) => match timeout_at(deadline, told).await {
+            Outcome::Wait(reply) => match timeout_at(deadline, reply).await {
                 Ok(()) => Ok(()),
                 Err(_) => Err(StoreError::TimedOut {
                     after: self.timeout(),
@@ -211,8 +211,8 @@ impl Redis {
     /// waited long enough.
     async fn report(&self, report: Report, deadline: Instant) -> Result<(), StoreError> {
         let table = Arc::clone(self.table());
-        let (reach, stats) = (Arc::clone(self.reach()), Arc::clone(self.stats()));
-        let sent = tokio::spawn(async move { keeper::send(report, &table, &reach, &stats).await });
+        let (router, stats) = (Arc::clone(self.router()), Arc::clone(self.stats()));
+        let sent = tokio::spawn(async move { keeper::send(report, &table, &router, &stats).await });
         match timeout_at(deadline, sent).await {
             Ok(Ok(sent)) => match sent.failure {
                 None => Ok(()),
@@ -226,7 +226,7 @@ impl Redis {
     }
 
     /// Reports what is known of these keys before Redis decides. If that fails, Redis does not know
-    /// what was admitted here, and is not asked.
+    /// what was allowed here, and is not asked.
     async fn give_up(
         &self,
         charges: &[Charge<'_>],
@@ -247,7 +247,7 @@ impl Redis {
     /// Reports everything, what is on its way included; gives up at the deadline.
     pub(crate) async fn report_all(&self, deadline: Instant) {
         while Instant::now() < deadline {
-            let round = keeper::report_round(self.table(), self.reach(), self.stats());
+            let round = keeper::report_round(self.table(), self.router(), self.stats());
             let _kept_if_it_was_not_sent = timeout_at(deadline, round).await;
             if self.table().is_reported() {
                 return;

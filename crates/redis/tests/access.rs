@@ -10,14 +10,14 @@ use tollgate_redis::{Config, Identity, Redis, Secret, Servers, Tls, UNIX};
 use tollgate_testbed as testbed;
 
 /// Longer than anything takes here.
-const PATIENCE: Duration = Duration::from_secs(20);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Whether the store decides in the end; otherwise why not.
 async fn decides(config: &Config) -> Result<(), String> {
     let store = Redis::connect(config).unwrap();
     let limit = Limit::token_bucket(1_000, Span::HOUR).unwrap();
     let charge = Charge::new(store.key([&b"a"[..]].into_iter()), &limit, Cost::ONE);
-    let latest = Instant::now() + PATIENCE;
+    let latest = Instant::now() + REPLY_TIMEOUT;
     while store.decide(&[charge]).await.is_err() {
         if let Some(why) = store.trouble() {
             return Err(why);

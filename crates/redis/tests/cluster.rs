@@ -9,7 +9,7 @@ use tollgate_redis::{Config, Redis};
 use tollgate_testbed as testbed;
 
 /// Longer than anything takes here.
-const PATIENCE: Duration = Duration::from_secs(60);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Keys, of which some lie in every third of the slots.
 const KEYS: u8 = 64;
 
@@ -27,7 +27,7 @@ fn key(store: &Redis, number: u8) -> Key {
 async fn decides(store: &Redis, key: Key) {
     let limit = Limit::token_bucket(1_000, Span::HOUR).unwrap();
     let charge = Charge::new(key, &limit, Cost::ONE);
-    let latest = Instant::now() + PATIENCE;
+    let latest = Instant::now() + REPLY_TIMEOUT;
     while let Err(error) = store.decide(&[charge]).await {
         assert!(Instant::now() < latest, "{error}");
         sleep(Duration::from_millis(1)).await;
@@ -41,7 +41,7 @@ async fn all_decide(store: &Redis) {
 }
 
 async fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    let latest = Instant::now() + PATIENCE;
+    let latest = Instant::now() + REPLY_TIMEOUT;
     while !holds() {
         assert!(Instant::now() < latest, "{what}");
         sleep(Duration::from_millis(5)).await;

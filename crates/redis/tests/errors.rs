@@ -10,7 +10,7 @@ use tollgate_redis::{Config, Event, Redis, Secret};
 use tollgate_testbed as testbed;
 
 /// Longer than anything takes here.
-const PATIENCE: Duration = Duration::from_secs(20);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn limit() -> Limit {
     Limit::token_bucket(1_000, Span::HOUR).unwrap()
@@ -22,7 +22,7 @@ fn key(store: &Redis, number: usize) -> Key {
 
 /// Asks until Redis is said to be away; the codes and texts of what belongs into the log.
 async fn until_away(store: &Redis) -> Vec<(&'static str, String)> {
-    let (limit, latest) = (limit(), Instant::now() + PATIENCE);
+    let (limit, latest) = (limit(), Instant::now() + REPLY_TIMEOUT);
     let mut number = 0;
     while store.is_up() {
         number += 1;
@@ -31,16 +31,16 @@ async fn until_away(store: &Redis) -> Vec<(&'static str, String)> {
         assert!(Instant::now() < latest, "it is still up");
         sleep(Duration::from_millis(1)).await;
     }
-    let told = store.events().into_iter().filter_map(|event| match event {
+    let reply = store.events().into_iter().filter_map(|event| match event {
         Event::ErrorReplies { code, text, .. } => Some((code, text)),
         _ => None,
     });
-    told.collect()
+    reply.collect()
 }
 
 /// Waits until Redis is said to be there, without asking anything.
 async fn until_up(store: &Redis) {
-    let latest = Instant::now() + PATIENCE;
+    let latest = Instant::now() + REPLY_TIMEOUT;
     while !store.is_up() {
         assert!(Instant::now() < latest, "{:?}", store.trouble());
         sleep(Duration::from_millis(1)).await;
@@ -50,7 +50,7 @@ async fn until_up(store: &Redis) {
 async fn decides(store: &Redis) {
     let limit = limit();
     let charge = Charge::new(key(store, 0), &limit, Cost::ONE);
-    let latest = Instant::now() + PATIENCE;
+    let latest = Instant::now() + REPLY_TIMEOUT;
     while store.decide(&[charge]).await.is_err() {
         assert!(Instant::now() < latest, "it does not decide");
         sleep(Duration::from_millis(1)).await;
@@ -111,10 +111,10 @@ async fn a_replica_without_its_primary_is_told() {
     let store = Redis::connect(&Config::single(redis.address())).unwrap();
     decides(&store).await;
     redis.ask(&["REPLICAOF", "127.0.0.1", "1"]);
-    let told = until_away(&store).await;
+    let reply = until_away(&store).await;
     assert!(
-        matches!(&told[..], [("MASTERDOWN", text)] if text.contains("MASTERDOWN")),
-        "{told:?}"
+        matches!(&reply[..], [("MASTERDOWN", text)] if text.contains("MASTERDOWN")),
+        "{reply:?}"
     );
     redis.ask(&["REPLICAOF", "NO", "ONE"]);
     until_up(&store).await;
@@ -126,10 +126,10 @@ async fn is_told(redis: &testbed::Redis, (fault, code, remedy): Fault) {
     let store = Redis::connect(&Config::single(redis.address())).unwrap();
     decides(&store).await;
     redis.ask(fault);
-    let told = until_away(&store).await;
+    let reply = until_away(&store).await;
     assert!(
-        matches!(&told[..], [(told, text)] if *told == code && text.contains(code)),
-        "{code}: {told:?}"
+        matches!(&reply[..], [(reply, text)] if *reply == code && text.contains(code)),
+        "{code}: {reply:?}"
     );
     let errors = store.error_replies();
     assert_eq!(
@@ -147,7 +147,7 @@ async fn is_told(redis: &testbed::Redis, (fault, code, remedy): Fault) {
     redis.ask(remedy);
     until_up(&store).await;
     decides(&store).await;
-    let latest = Instant::now() + PATIENCE;
+    let latest = Instant::now() + REPLY_TIMEOUT;
     while let Err(error) = store.inspect(&unseen).await {
         assert!(Instant::now() < latest, "{error}");
         sleep(Duration::from_millis(5)).await;
@@ -159,10 +159,10 @@ async fn a_renamed_command_is_told() {
     let setup = testbed::Setup::with(&["--rename-command", "EVALSHA", "HIDDEN"]);
     let redis = testbed::Redis::start_with(&setup);
     let store = Redis::connect(&Config::single(redis.address())).unwrap();
-    let told = until_away(&store).await;
+    let reply = until_away(&store).await;
     assert!(
-        matches!(&told[..], [("ERR", text)] if text.contains("EVALSHA")),
-        "{told:?}"
+        matches!(&reply[..], [("ERR", text)] if text.contains("EVALSHA")),
+        "{reply:?}"
     );
 }
 
@@ -174,7 +174,7 @@ async fn a_replica_is_no_store_and_is_not_connected_to_without_end() {
     let before = store.counts().connections;
     primary.ask(&["REPLICAOF", "127.0.0.1", "1"]);
     // Noticed without a question.
-    let latest = Instant::now() + PATIENCE;
+    let latest = Instant::now() + REPLY_TIMEOUT;
     while store.is_up() {
         assert!(Instant::now() < latest, "a replica is still up");
         sleep(Duration::from_millis(10)).await;

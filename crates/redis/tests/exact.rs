@@ -15,7 +15,7 @@ use tollgate_testbed as testbed;
 const PROCESSES: usize = 4;
 const TASKS: usize = 16;
 const LIMIT: u32 = 1000;
-/// How long a task asks without being admitted: where units are leased, a node remembers a refusal
+/// How long a task asks without being allowed: where units are leased, a node remembers a denial
 /// for a second, and every process that still asks spends what it has.
 const QUIET_STRICT: Duration = Duration::from_millis(300);
 const QUIET_LEASED: Duration = Duration::from_secs(3);
@@ -99,19 +99,19 @@ fn spent(kind: &str, mode: &str, addresses: &str, asks: Asks) -> Vec<u32> {
     let mut all = vec![0; asks.split(' ').count()];
     for child in children {
         let output = child.wait_with_output().unwrap();
-        let told = String::from_utf8(output.stdout).unwrap();
-        let told = told
+        let reply = String::from_utf8(output.stdout).unwrap();
+        let reply = reply
             .split_whitespace()
             .map(|word| word.parse::<u32>().unwrap());
         all.iter_mut()
-            .zip(told)
-            .for_each(|(all, told)| *all += told);
+            .zip(reply)
+            .for_each(|(all, reply)| *all += reply);
     }
     all
 }
 
 /// Asks for one unit of every key, all or nothing, until nothing is left; says how often each way
-/// of asking was admitted.
+/// of asking was allowed.
 async fn spend(kind: &str, mode: Mode, addresses: &str, asks: &[String]) -> Vec<u32> {
     let mut addresses = addresses.split(',').map(str::to_owned);
     let config = match kind {
@@ -132,15 +132,15 @@ async fn spend(kind: &str, mode: Mode, addresses: &str, asks: &[String]) -> Vec<
         let store = Arc::clone(&store);
         tasks.spawn(async move { (way, ask(&store, mode, keys).await) });
     }
-    let mut admitted = vec![0; asks.len()];
+    let mut allowed = vec![0; asks.len()];
     for (way, units) in tasks.join_all().await {
-        admitted[way] += units;
+        allowed[way] += units;
     }
     store.close().await;
-    admitted
+    allowed
 }
 
-/// What one task is admitted.
+/// What one task is allowed.
 async fn ask(store: &Redis, mode: Mode, keys: Vec<Key>) -> u32 {
     let limit = Limit::fixed_window(LIMIT, Span::DAY).unwrap();
     let sharing = Sharing::in_mode(mode);
@@ -150,16 +150,16 @@ async fn ask(store: &Redis, mode: Mode, keys: Vec<Key>) -> u32 {
         Mode::Leased => QUIET_LEASED,
         Mode::Strict | Mode::WriteBack => QUIET_STRICT,
     };
-    let (start, mut admitted) = (Instant::now(), 0);
+    let (start, mut allowed) = (Instant::now(), 0);
     let mut last = start;
     while last.elapsed() < quiet {
         assert!(start.elapsed() < BOUND, "still admitted after {BOUND:?}");
         if store.decide(&charges).await.unwrap().is_allowed() {
-            admitted += 1;
+            allowed += 1;
             last = Instant::now();
         } else {
             tokio::time::sleep(PAUSE).await;
         }
     }
-    admitted
+    allowed
 }

@@ -88,8 +88,8 @@ async fn a_key_lives_until_its_leases_have_recovered() {
         // As if the lease were charged already.
         let peek = Charge::new(key, &limit, Cost::Peek(1));
         let at = now_ms();
-        let told = watcher.decide(&[peek]).await.unwrap().decisions[0];
-        let reset = told.reset().as_nanos().div_ceil(1_000_000);
+        let reply = watcher.decide(&[peek]).await.unwrap().decisions[0];
+        let reset = reply.reset().as_nanos().div_ceil(1_000_000);
         assert!(expires >= at + reset, "{limit:?}: {expires} {at} {reset}");
         // What is counted by when it was taken counts for as much longer as the lease lasts.
         let later = match limit.algorithm() {

@@ -119,7 +119,7 @@ async fn a_key_whose_slot_moves_is_followed() {
     assert!(store.reset(key).await.unwrap());
 }
 
-/// Looked at under any other limit, as with rules that are not in force, a state stays what it is.
+/// Looked at under any other limit, as with rules that are not in effect, a state stays what it is.
 #[tokio::test]
 async fn looking_changes_nothing() {
     let redis = testbed::Redis::start();

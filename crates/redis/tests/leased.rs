@@ -29,7 +29,7 @@ fn leased<'l>(store: &Redis, limit: &'l Limit, cost: Cost) -> Charge<'l> {
     Charge::new(key(store), limit, cost).shared(Sharing::in_mode(Mode::Leased))
 }
 
-/// How many units several nodes are admitted in this time, all asking as fast as they can.
+/// How many units several nodes are allowed in this time, all asking as fast as they can.
 async fn spent(nodes: &[Arc<Redis>], limit: Limit, lasts: Duration) -> u64 {
     let end = Instant::now() + lasts;
     let mut tasks = JoinSet::new();
@@ -38,13 +38,13 @@ async fn spent(nodes: &[Arc<Redis>], limit: Limit, lasts: Duration) -> u64 {
             let store = Arc::clone(store);
             tasks.spawn(async move {
                 let charge = leased(&store, &limit, Cost::ONE);
-                let mut admitted = 0;
+                let mut allowed = 0;
                 while Instant::now() < end {
                     let verdict = store.decide(&[charge]).await.unwrap();
-                    admitted += u64::from(verdict.is_allowed());
+                    allowed += u64::from(verdict.is_allowed());
                     tokio::task::yield_now().await;
                 }
-                admitted
+                allowed
             });
         }
     }
@@ -64,7 +64,7 @@ async fn several_nodes_spend_exactly_the_limit() {
     let limit = Limit::fixed_window(20_000, Span::DAY).unwrap();
     assert_eq!(spent(&nodes, limit, Duration::from_secs(4)).await, 20_000);
     let leased: u64 = nodes.iter().map(|node| node.counts().lease_decisions).sum();
-    let asked: u64 = nodes.iter().map(|node| node.counts().questions).sum();
+    let asked: u64 = nodes.iter().map(|node| node.counts().requests).sum();
     assert!(
         leased > 15_000,
         "{leased} decisions on leased units, {asked} questions"
@@ -80,11 +80,11 @@ async fn a_bucket_is_never_over_admitted() {
         .with_burst(500)
         .unwrap();
     let start = Instant::now();
-    let admitted = spent(&nodes, limit, Duration::from_secs(3)).await;
+    let allowed = spent(&nodes, limit, Duration::from_secs(3)).await;
     let most = 500 + u64::try_from(start.elapsed().as_millis()).unwrap() + 1;
-    assert!(admitted <= most, "{admitted} of at most {most}");
+    assert!(allowed <= most, "{allowed} of at most {most}");
     // And most of what there was is used, although units lie leased at one node or the other.
-    assert!(admitted >= most / 2, "{admitted} of at most {most}");
+    assert!(allowed >= most / 2, "{allowed} of at most {most}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -141,12 +141,12 @@ async fn a_check_is_a_decision_without_a_list() {
     let redis = testbed::Redis::start();
     let store = node(redis.address());
     let limit = Limit::fixed_window(500, Span::DAY).unwrap();
-    let mut admitted = 0;
+    let mut allowed = 0;
     for _ in 0..600 {
         let charge = leased(&store, &limit, Cost::ONE);
-        admitted += u32::from(store.check(&charge).await.unwrap().is_allowed());
+        allowed += u32::from(store.check(&charge).await.unwrap().is_allowed());
     }
-    assert_eq!(admitted, 500);
+    assert_eq!(allowed, 500);
     assert!(store.counts().lease_decisions > 100);
 }
 
@@ -168,26 +168,26 @@ async fn a_saturated_bucket_is_asked_for_what_comes_back() {
                 let store = Arc::clone(store);
                 tasks.spawn(async move {
                     let charge = leased(&store, &limit, Cost::ONE);
-                    let mut admitted = 0;
+                    let mut allowed = 0;
                     for _ in 0..EACH {
                         let verdict = store.decide(&[charge]).await.unwrap();
-                        admitted += u64::from(verdict.is_allowed());
+                        allowed += u64::from(verdict.is_allowed());
                         tokio::task::yield_now().await;
                     }
-                    admitted
+                    allowed
                 });
             }
         }
-        let admitted: u64 = tasks.join_all().await.into_iter().sum();
-        let asked: u64 = nodes.iter().map(|node| node.counts().questions).sum();
+        let allowed: u64 = tasks.join_all().await.into_iter().sum();
+        let asked: u64 = nodes.iter().map(|node| node.counts().requests).sum();
         let count = u64::try_from(count).unwrap();
         let decisions = 4 * EACH * count;
-        println!("{count} nodes: {asked} questions for {decisions} decisions, {admitted} admitted");
+        println!("{count} nodes: {asked} questions for {decisions} decisions, {allowed} admitted");
         // Beside those units, leases are tried twice a second, and some answers overtake others.
-        let denied = decisions - admitted;
+        let denied = decisions - allowed;
         assert!(
-            asked <= count * admitted + denied / 4 + 100,
-            "{asked} questions, {admitted} admitted, {denied} denied"
+            asked <= count * allowed + denied / 4 + 100,
+            "{asked} questions, {allowed} admitted, {denied} denied"
         );
         for store in nodes {
             store.close().await;

@@ -68,10 +68,10 @@ impl Load {
                 (allowed, denied)
             });
         }
-        let told = tasks.join_all().await;
+        let reply = tasks.join_all().await;
         let decisions = self.callers * self.decisions;
-        let allowed: u64 = told.iter().map(|(allowed, _)| allowed).sum();
-        let denied = told.iter().map(|(_, denied)| denied).sum();
+        let allowed: u64 = reply.iter().map(|(allowed, _)| allowed).sum();
+        let denied = reply.iter().map(|(_, denied)| denied).sum();
         Outcome {
             decisions,
             denied,
@@ -107,7 +107,7 @@ async fn compare(redis: &testbed::Redis, keys: u64) -> [u64; 2] {
         let counts = store.counts();
         println!(
             "{mode:?}, {keys} keys: {outcome:?}; {} questions, {} keys reported, {} reports lost",
-            counts.questions, counts.keys_reported, counts.reports_lost
+            counts.requests, counts.keys_reported, counts.reports_lost
         );
         assert_eq!(outcome.denied, 0, "nobody is near a limit");
         // A decision makes one line of a report at most, and no line is reported again but one
@@ -124,11 +124,14 @@ async fn many_keys_are_served_as_strict_serves_them() {
     let redis = testbed::Redis::start();
     for keys in [100_000, 10_000] {
         // The machine may be too busy for either mode, or for one of them for a while.
-        let mut seen = Vec::new();
+        let mut snapshot = Vec::new();
         let is_served = |[strict, write_back]: [u64; 2]| write_back <= strict + 1_600;
-        while !seen.last().copied().is_some_and(is_served) {
-            assert!(seen.len() < 3, "without an answer, of 32 000: {seen:?}");
-            seen.push(compare(&redis, keys).await);
+        while !snapshot.last().copied().is_some_and(is_served) {
+            assert!(
+                snapshot.len() < 3,
+                "without an answer, of 32 000: {snapshot:?}"
+            );
+            snapshot.push(compare(&redis, keys).await);
         }
     }
 }

@@ -8,7 +8,7 @@ use tollgate_redis::{Config, Redis};
 use tollgate_testbed as testbed;
 
 /// Longer than anything takes here.
-const PATIENCE: Duration = Duration::from_secs(20);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn patient(address: String) -> Redis {
     let config = Config {
@@ -43,22 +43,22 @@ async fn a_hot_refused_key_costs_redis_nothing() {
     for (number, limit) in limits().iter().enumerate() {
         let parts = [&b"hot"[..], b"", &[u8::try_from(number).unwrap()]];
         let charge = Charge::new(store.key(parts.into_iter()), limit, Cost::ONE);
-        let mut refused = store.decide(&[charge]).await.unwrap();
-        while refused.is_allowed() {
-            refused = store.decide(&[charge]).await.unwrap();
+        let mut denied = store.decide(&[charge]).await.unwrap();
+        while denied.is_allowed() {
+            denied = store.decide(&[charge]).await.unwrap();
         }
-        let (asked, told) = (store.counts().questions, wait(&refused));
+        let (asked, reply) = (store.counts().requests, wait(&denied));
         let again = store.decide(&[charge]).await.unwrap();
         assert!(!again.is_allowed());
-        assert!(wait(&again) <= told, "{limit:?}");
+        assert!(wait(&again) <= reply, "{limit:?}");
         for _ in 0..100 {
             assert!(
                 !store.decide(&[charge]).await.unwrap().is_allowed(),
                 "{limit:?}"
             );
         }
-        assert_eq!(store.counts().questions, asked, "{limit:?}");
-        assert!(store.counts().local_refusals >= 101);
+        assert_eq!(store.counts().requests, asked, "{limit:?}");
+        assert!(store.counts().local_denials >= 101);
         // And its wait is kept.
         let last = store.decide(&[charge]).await.unwrap();
         if !last.is_allowed() {
@@ -82,10 +82,10 @@ async fn a_refund_or_a_reset_elsewhere_ends_it() {
         let charge = Charge::new(key, &limit, Cost::ONE);
         assert!(elsewhere.decide(&[charge]).await.unwrap().is_allowed());
         assert!(!here.decide(&[charge]).await.unwrap().is_allowed());
-        let asked = here.counts().questions;
-        let refused = here.decide(&[charge]).await.unwrap();
-        assert_eq!(here.counts().questions, asked, "it is remembered");
-        assert!(wait(&refused) > PATIENCE, "{:?}", wait(&refused));
+        let asked = here.counts().requests;
+        let denied = here.decide(&[charge]).await.unwrap();
+        assert_eq!(here.counts().requests, asked, "it is remembered");
+        assert!(wait(&denied) > REPLY_TIMEOUT, "{:?}", wait(&denied));
         if name == b"reset" {
             assert!(elsewhere.reset(key).await.unwrap());
         } else {
@@ -93,7 +93,7 @@ async fn a_refund_or_a_reset_elsewhere_ends_it() {
             let refund = elsewhere.decide(&[Charge { cost, ..charge }]).await;
             assert!(refund.unwrap().is_allowed());
         }
-        let latest = Instant::now() + PATIENCE;
+        let latest = Instant::now() + REPLY_TIMEOUT;
         while !here.decide(&[charge]).await.unwrap().is_allowed() {
             assert!(Instant::now() < latest, "it is still remembered");
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -119,7 +119,7 @@ async fn a_refund_or_a_changed_limit_ends_it() {
     assert!(ask(&limit, Cost::Take(2)).await.is_allowed());
     assert!(!ask(&limit, Cost::Take(2)).await.is_allowed());
     assert!(!ask(&limit, Cost::Take(2)).await.is_allowed());
-    assert_eq!(store.counts().local_refusals, 1);
+    assert_eq!(store.counts().local_denials, 1);
     // What might fit is asked for.
     assert!(ask(&limit, Cost::Take(1)).await.is_allowed());
     assert!(!ask(&limit, Cost::Take(1)).await.is_allowed());
@@ -141,8 +141,8 @@ async fn what_charges_for_refusals_is_always_asked() {
     };
     assert!(store.decide(&[charge]).await.unwrap().is_allowed());
     for _ in 0..3 {
-        let refused = store.decide(&[charge]).await.unwrap();
-        assert_eq!(refused.decisions[0].remaining(), 0);
+        let denied = store.decide(&[charge]).await.unwrap();
+        assert_eq!(denied.decisions[0].remaining(), 0);
     }
-    assert_eq!(store.counts().local_refusals, 0);
+    assert_eq!(store.counts().local_denials, 0);
 }

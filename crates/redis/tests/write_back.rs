@@ -1,4 +1,4 @@
-//! Nodes that decide on their own count: how much too much they admit together, how few messages
+//! Nodes that decide on their own count: how much too much they allow together, how few messages
 //! that takes, and how it ends.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -58,10 +58,10 @@ async fn counted(store: &Redis, key: Key, limit: &Limit) -> u32 {
     limit.capacity() - verdict.decisions[0].remaining()
 }
 
-/// What a node was asked for, and when; how much of it was admitted.
+/// What a node was asked for, and when; how much of it was allowed.
 struct Spent {
     asked_at: Vec<Instant>,
-    admitted: u64,
+    allowed: u64,
 }
 
 impl Spent {
@@ -86,15 +86,15 @@ async fn spend(nodes: &[Arc<Redis>], limit: Limit, a_time: u32, lasts: Duration)
             let charge = charge(key(&store, 0), &limit);
             let mut spent = Spent {
                 asked_at: Vec::new(),
-                admitted: 0,
+                allowed: 0,
             };
             while Instant::now() < end {
                 for _ in 0..a_time {
                     spent.asked_at.push(Instant::now());
-                    // Without an answer in time nothing is admitted here.
+                    // Without an answer in time nothing is allowed here.
                     let verdict = store.decide(&[charge]).await;
                     let is_allowed = verdict.is_ok_and(|verdict| verdict.is_allowed());
-                    spent.admitted += u64::from(is_allowed);
+                    spent.allowed += u64::from(is_allowed);
                 }
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -104,12 +104,12 @@ async fn spend(nodes: &[Arc<Redis>], limit: Limit, a_time: u32, lasts: Duration)
     tasks.join_all().await
 }
 
-/// How much the nodes admitted, and how much too much that may be.
+/// How much the nodes allowed, and how much too much that may be.
 fn summed(spent: &[Spent], limit: &Limit) -> (u64, u64) {
     let within = spent.iter().map(Spent::within).max().unwrap();
     let others = u64::try_from(spent.len()).unwrap() - 1;
     let bound = others * within.min(limit.capacity().into());
-    (spent.iter().map(|spent| spent.admitted).sum(), bound)
+    (spent.iter().map(|spent| spent.allowed).sum(), bound)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -124,11 +124,11 @@ async fn a_window_is_exceeded_by_less_than_the_bound() {
     }
     let warmed = u64::try_from(NODES).unwrap();
     let spent = spend(&nodes, limit, 3, Duration::from_secs(2)).await;
-    let (admitted, bound) = summed(&spent, &limit);
-    let admitted = admitted + warmed;
-    println!("{admitted} of 5000, at most {bound} too much");
-    assert!(admitted >= 5_000, "{admitted}");
-    assert!(admitted <= 5_000 + bound, "{admitted} of 5000, and {bound}");
+    let (allowed, bound) = summed(&spent, &limit);
+    let allowed = allowed + warmed;
+    println!("{allowed} of 5000, at most {bound} too much");
+    assert!(allowed >= 5_000, "{allowed}");
+    assert!(allowed <= 5_000 + bound, "{allowed} of 5000, and {bound}");
     assert!(bound < 5_000, "{bound} is no bound worth the name");
     // Everybody has heard that it is over.
     let again = spend(&nodes, limit, 3, Duration::from_millis(200)).await;
@@ -146,20 +146,17 @@ async fn a_bucket_pays_back_and_keeps_its_rate() {
         warm(store, charge(key(store, 0), &limit)).await;
     }
     let start = Instant::now();
-    let (mut admitted, mut bounds) = (0, 0);
+    let (mut allowed, mut bounds) = (0, 0);
     for seconds in 1..=4 {
         let spent = spend(&nodes, limit, 2, Duration::from_secs(1)).await;
         let (more, bound) = summed(&spent, &limit);
-        (admitted, bounds) = (admitted + more, bounds.max(bound));
+        (allowed, bounds) = (allowed + more, bounds.max(bound));
         // The whole time: what was too much does not add up.
         let fair = 500 + u64::try_from(start.elapsed().as_millis()).unwrap() / 2 + 1;
-        println!("{admitted} in {seconds} s, {fair} are fair, at most {bounds} too much");
-        assert!(
-            admitted <= fair + bounds,
-            "{admitted} of {fair} and {bounds}"
-        );
+        println!("{allowed} in {seconds} s, {fair} are fair, at most {bounds} too much");
+        assert!(allowed <= fair + bounds, "{allowed} of {fair} and {bounds}");
     }
-    assert!(admitted >= 1_800, "{admitted}");
+    assert!(allowed >= 1_800, "{allowed}");
 }
 
 /// One node, asked at two rates.
@@ -172,7 +169,7 @@ async fn messages_do_not_follow_requests() {
     for number in 0..KEYS {
         warm(&store, charge(key(&store, number), &limit)).await;
     }
-    let mut seen = Vec::new();
+    let mut snapshot = Vec::new();
     for rounds in [1, 200] {
         let (before, start) = (store.counts(), Instant::now());
         while start.elapsed() < Duration::from_secs(1) {
@@ -198,10 +195,10 @@ async fn messages_do_not_follow_requests() {
             "{writes} in {intervals} intervals"
         );
         assert_eq!(after.reports_lost, 0);
-        seen.push(after.write_back_decisions - before.write_back_decisions);
+        snapshot.push(after.write_back_decisions - before.write_back_decisions);
     }
     // How much more it can decide is the machine's, if that is busy.
-    assert!(seen[1] > 3 * seen[0], "{seen:?}");
+    assert!(snapshot[1] > 3 * snapshot[0], "{snapshot:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -276,7 +273,7 @@ async fn beside_other_limits_redis_decides_on_everything() {
     let limit = Limit::token_bucket(10, Span::DAY).unwrap();
     let own = charge(key(&store, 0), &limit);
     let strict = Charge::new(key(&store, 1), &limit, Cost::ONE);
-    let mut admitted = 0;
+    let mut allowed = 0;
     for turn in 0..30 {
         let charges = [own, strict];
         let charges = if turn % 3 == 0 {
@@ -285,20 +282,20 @@ async fn beside_other_limits_redis_decides_on_everything() {
             &charges[..1]
         };
         let verdict = store.decide(charges).await.unwrap();
-        admitted += u32::from(verdict.is_allowed());
+        allowed += u32::from(verdict.is_allowed());
     }
     // One node alone is exact.
-    assert_eq!(admitted, 10);
+    assert_eq!(allowed, 10);
     let refund = Charge {
         cost: Cost::Refund(3),
         ..own
     };
     assert!(store.decide(&[refund]).await.unwrap().is_allowed());
-    let mut admitted = 0;
+    let mut allowed = 0;
     for _ in 0..10 {
-        admitted += u32::from(store.decide(&[own]).await.unwrap().is_allowed());
+        allowed += u32::from(store.decide(&[own]).await.unwrap().is_allowed());
     }
-    assert_eq!(admitted, 3);
+    assert_eq!(allowed, 3);
 }
 
 /// Asks until there is no answer; how long that took, and why.
@@ -371,11 +368,11 @@ async fn keys_live_until_everything_is_paid() {
             warm(store, charge(key(store, number), limit)).await;
         }
         let start = Instant::now();
-        let mut admitted = 3;
+        let mut allowed = 3;
         for store in &nodes {
             for _ in 0..20 {
                 let verdict = store.decide(&[charge(key(store, number), limit)]).await;
-                admitted += u32::from(verdict.unwrap().is_allowed());
+                allowed += u32::from(verdict.unwrap().is_allowed());
             }
         }
         for store in &nodes {
@@ -383,12 +380,12 @@ async fn keys_live_until_everything_is_paid() {
         }
         let lives = redis.ask(&["PTTL", &nodes[0].name_of(key(&nodes[0], number))]);
         let lives: u128 = lives.trim().parse().unwrap();
-        // Whoever had heard of the others in between admitted less.
-        let most = u128::from(admitted.div_ceil(10)) * 60_000;
-        assert!(admitted >= 10 && most <= *paid, "{admitted}");
+        // Whoever had heard of the others in between allowed less.
+        let most = u128::from(allowed.div_ceil(10)) * 60_000;
+        assert!(allowed >= 10 && most <= *paid, "{allowed}");
         assert!(lives <= most + 1_000, "{limit:?}: {lives} of {most}");
         let passed = start.elapsed().as_millis() + 1_000;
-        let least = u128::from(admitted - 10) * 6_000;
+        let least = u128::from(allowed - 10) * 6_000;
         assert!(lives + passed >= least, "{limit:?}: {lives} of {least}");
     }
 }

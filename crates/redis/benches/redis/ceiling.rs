@@ -19,7 +19,7 @@ pub(crate) struct Ceiling {
 pub(crate) fn measure(redis: &Redis, calls: u32) -> Ceiling {
     let clock = include_str!("../../src/script/clock.lua");
     let script = [clock, include_str!("../../src/script/plain.lua")].concat();
-    let escaped: String = question()
+    let escaped: String = request()
         .iter()
         .map(|byte| format!("\\{byte:03}"))
         .collect();
@@ -48,7 +48,7 @@ pub(crate) fn measure(redis: &Redis, calls: u32) -> Ceiling {
             "--csv",
         ])
         .args(["EVALSHA", &sha, "1", "tg:{abc}0000000__rand_int__"])
-        .arg("x".repeat(question().len()))
+        .arg("x".repeat(request().len()))
         .output()
         .unwrap();
     let spent = processor_seconds(&number) - before;
@@ -66,12 +66,12 @@ pub(crate) fn measure(redis: &Redis, calls: u32) -> Ceiling {
 }
 
 /// One unit of a bucket of 100 a minute, as `plain.lua` reads it.
-fn question() -> Vec<u8> {
-    let mut question = vec![1, 1, 5];
-    question.extend(&600_000_u64.to_be_bytes()[2..]);
-    question.extend(&60_000_000_u64.to_be_bytes()[1..]);
-    question.push(1);
-    question.extend(1_u32.to_be_bytes());
-    question.extend(1_u32.to_be_bytes());
-    question
+fn request() -> Vec<u8> {
+    let mut request = vec![1, 1, 5];
+    request.extend(&600_000_u64.to_be_bytes()[2..]);
+    request.extend(&60_000_000_u64.to_be_bytes()[1..]);
+    request.push(1);
+    request.extend(1_u32.to_be_bytes());
+    request.extend(1_u32.to_be_bytes());
+    request
 }

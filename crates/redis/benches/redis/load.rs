@@ -98,11 +98,11 @@ impl Load {
         let seconds = start.elapsed().as_secs_f64();
         let spent = [0, 1].map(|at| processor_seconds(&numbers[at]) - before[at]);
         let counts = store.counts();
-        let told = callers.join_all().await;
+        let reply = callers.join_all().await;
         store.close().await;
-        let total: u64 = told.iter().map(|(count, _)| count).sum();
+        let total: u64 = reply.iter().map(|(count, _)| count).sum();
         let total = total as f64;
-        let mut took: Vec<u32> = told.into_iter().flat_map(|(_, took)| took).collect();
+        let mut took: Vec<u32> = reply.into_iter().flat_map(|(_, took)| took).collect();
         took.sort_unstable();
         let part = |percent: usize| f64::from(took[(took.len() - 1) * percent / 100]) / 1e3;
         let more = |of: fn(&Counts) -> u64| (of(&counts) - of(&counts_before)) as f64;
@@ -112,7 +112,7 @@ impl Load {
             client_micros: spent[1] * 1e6 / total,
             per_call: total / more(|counts| counts.calls).max(1.0),
             on_lease: more(|counts| counts.lease_decisions) / total,
-            asked: more(|counts| counts.questions) / total,
+            asked: more(|counts| counts.requests) / total,
             p50_micros: part(50),
             p99_micros: part(99),
         }

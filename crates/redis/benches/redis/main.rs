@@ -33,7 +33,7 @@ use load::{Load, Measured, Popularity};
 
 /// How long a decision may take: so long that a machine that stands still for a while, because
 /// somebody measures something else on it, ends no run.
-const PATIENCE: Span = Span::HOUR;
+const REPLY_TIMEOUT: Span = Span::HOUR;
 
 /// Named figures, in the order in which they were measured.
 #[derive(Default)]
@@ -158,7 +158,7 @@ fn strict(figures: &mut Figures, lasts: Duration) {
         let config = Config {
             batch,
             connections,
-            timeout: PATIENCE,
+            timeout: REPLY_TIMEOUT,
             ..Config::single(redis.address())
         };
         let load = Load {
@@ -202,7 +202,7 @@ fn leased(
     ] {
         redis.ask(&["FLUSHALL"]);
         let config = Config {
-            timeout: PATIENCE,
+            timeout: REPLY_TIMEOUT,
             batch,
             ..Config::single(redis.address())
         };
@@ -246,7 +246,7 @@ fn far_away(figures: &mut Figures, lasts: Duration) {
         ("leased", Mode::Leased, 16),
     ] {
         let config = Config {
-            timeout: PATIENCE,
+            timeout: REPLY_TIMEOUT,
             ..Config::single(proxy.address())
         };
         let load = Load {

@@ -203,9 +203,9 @@ fn by_script(redis: &testbed::Redis, script: &str, keys: u32) -> f64 {
 }
 
 fn used(redis: &testbed::Redis) -> f64 {
-    let told = redis.ask(&["INFO", "memory"]);
+    let reply = redis.ask(&["INFO", "memory"]);
     let figure = |name: &str| -> f64 {
-        let line = told.lines().find_map(|line| line.strip_prefix(name));
+        let line = reply.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|bytes| bytes.trim().parse().ok()).unwrap()
     };
     figure("used_memory:") - figure("mem_clients_normal:")

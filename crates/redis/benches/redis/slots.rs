@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 struct Keys {
     /// Pairs of keys to choose from: how many first keys there are, and how many second ones.
     counts: [u64; 2],
-    is_apart: bool,
+    crosses_slots: bool,
 }
 
 /// What became of one turn.
@@ -72,8 +72,11 @@ fn compare(figures: &mut Figures, kind: &str, config: &Config, lasts: Duration) 
     ] {
         let turns: Vec<[Turn; 2]> = (0..TURNS)
             .map(|_| {
-                [false, true].map(|is_apart| {
-                    let keys = Keys { counts, is_apart };
+                [false, true].map(|crosses_slots| {
+                    let keys = Keys {
+                        counts,
+                        crosses_slots,
+                    };
                     let turn = run(config, keys, lasts);
                     runtime.block_on(turn)
                 })
@@ -151,14 +154,14 @@ async fn call(
         let charges = keys
             .draw(&store, random >> 16)
             .map(|key| Charge::new(key, &limit, Cost::ONE));
-        let told = store.decide(&charges).await;
-        if told.is_err() {
+        let reply = store.decide(&charges).await;
+        if reply.is_err() {
             tokio::time::sleep(PAUSE).await;
         }
         if !is_measured.load(Ordering::Relaxed) {
             continue;
         }
-        match told {
+        match reply {
             Ok(verdict) => turn.allowed += u64::from(verdict.is_allowed()),
             Err(_) => turn.unanswered += 1,
         }
@@ -173,7 +176,7 @@ impl Keys {
         let [first, second] = self.counts;
         let name = |which: &[u8], number: u64| {
             let number = number.to_le_bytes();
-            let parts = match self.is_apart {
+            let parts = match self.crosses_slots {
                 true => [&b"slots"[..], b"", which, &number],
                 false => [which, &number, b"slots", b""],
             };

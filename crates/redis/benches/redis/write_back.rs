@@ -1,5 +1,5 @@
 //! Nodes that decide on their own count: how many messages that takes, and how much too much they
-//! admit.
+//! allow.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -94,22 +94,22 @@ fn messages(
             }
         }
         let seconds = start.elapsed().as_secs_f64();
-        let (after, told) = (spent(), store.counts());
+        let (after, reply) = (spent(), store.counts());
         let per_second = |count: u64| count as f64 / seconds;
         let micros = |at: usize| (after[at] - before[at]) * 1e6 / asked as f64;
         let name = format!("write_back/{name}");
         figures.put(format!("{name}/decisions_per_s"), per_second(asked));
         figures.put(
             format!("{name}/messages_per_s"),
-            per_second(told.writes - counts.writes),
+            per_second(reply.writes - counts.writes),
         );
         figures.put(
             format!("{name}/script_calls_per_s"),
-            per_second(told.calls - counts.calls),
+            per_second(reply.calls - counts.calls),
         );
         figures.put(
             format!("{name}/keys_reported_per_s"),
-            per_second(told.keys_reported - counts.keys_reported),
+            per_second(reply.keys_reported - counts.keys_reported),
         );
         figures.put(format!("{name}/redis_cpu_us"), micros(0));
         figures.put(format!("{name}/client_cpu_us"), micros(1));
@@ -134,12 +134,12 @@ fn overshoot(figures: &mut Figures, runtime: &Runtime, nodes: u32, units: u32) {
         tasks.join_all().await
     });
     // And the units with which each was warmed.
-    let admitted: u64 = spent.iter().map(|(admitted, _)| admitted + 1).sum();
+    let allowed: u64 = spent.iter().map(|(allowed, _)| allowed + 1).sum();
     let within = spent.iter().map(|(_, within)| *within).max().unwrap_or(0);
     let bound = u64::from(nodes - 1) * within.min(units.into());
-    let over = admitted.saturating_sub(units.into());
+    let over = allowed.saturating_sub(units.into());
     assert!(
-        admitted >= units.into() && over <= bound,
+        allowed >= units.into() && over <= bound,
         "{over} of {bound}"
     );
     let name = format!("write_back/{nodes}_nodes");
@@ -159,16 +159,16 @@ async fn spend(store: Arc<Redis>, limit: Limit) -> (u64, u64) {
     let start = Instant::now();
     // For each millisecond how many were asked for.
     let mut asked: Vec<u64> = Vec::new();
-    let (mut admitted, mut refused) = (0, 0);
-    // A refusal that another node's report has made final.
-    while refused < 1_000 {
+    let (mut allowed, mut denied) = (0, 0);
+    // A denial that another node's report has made final.
+    while denied < 1_000 {
         let millisecond = start.elapsed().as_millis() as usize;
         asked.resize(asked.len().max(millisecond + 1), 0);
         for _ in 0..TURN {
             asked[millisecond] += 1;
             if let Ok(verdict) = store.decide(&[charge]).await {
-                admitted += u64::from(verdict.is_allowed());
-                refused += u32::from(!verdict.is_allowed());
+                allowed += u64::from(verdict.is_allowed());
+                denied += u32::from(!verdict.is_allowed());
             }
         }
         tokio::task::yield_now().await;
@@ -176,5 +176,5 @@ async fn spend(store: Arc<Redis>, limit: Limit) -> (u64, u64) {
     let within = asked
         .windows(untold.min(asked.len()))
         .map(|part| part.iter().sum());
-    (admitted, within.max().unwrap_or(0))
+    (allowed, within.max().unwrap_or(0))
 }

@@ -11,8 +11,8 @@ use tollgate_core::{Algorithm, Anchor, Charge, Cost, Key, Limit, Mode, Segments,
 
 use super::{CLUSTER, Driven, SINGLE};
 use crate::config::Config;
-use crate::question::Step;
-use crate::told::Status;
+use crate::script_reply::Status;
+use crate::script_request::Step;
 
 /// More calls than any decision here sends.
 const CALLS: u64 = 12;
@@ -79,12 +79,12 @@ impl Driven {
 }
 
 /// Goes away after each number of calls, on keys of their own each time.
-fn goes_away(config: &Config, is_apart: bool, keys: usize) {
+fn goes_away(config: &Config, crosses_slots: bool, keys: usize) {
     let mut was_told = false;
     for limit in limits() {
         for calls in 0..CALLS {
             let mut subject = Driven {
-                is_apart,
+                crosses_slots,
                 ..Driven::new(config)
             };
             let keys: Vec<Key> = (0..keys)
@@ -173,14 +173,14 @@ fn is_accounted_for(mode: Mode) {
             let strict = Charge::new(subject.key("only"), &limit, Cost::ONE);
             let charge = strict.shared(Sharing::in_mode(mode));
             let now = Taste::MICROSECONDS.start;
-            let (mut told, mut gone) = (0, 0);
+            let (mut reply, mut gone) = (0, 0);
             for turn in 0..40 {
                 if turn % 4 == 3 && !subject.decide_and_go(&[charge], calls) {
                     gone += 1;
                 } else if turn % 4 == 3 {
-                    told += 1;
+                    reply += 1;
                 } else {
-                    told += u32::from(subject.decide(now, &[charge]).is_allowed());
+                    reply += u32::from(subject.decide(now, &[charge]).is_allowed());
                 }
             }
             let deadline = Instant::now() + Span::from_secs(30).into();
@@ -188,8 +188,8 @@ fn is_accounted_for(mode: Mode) {
             subject.runtime.block_on(subject.store.close());
             let used = subject.consumed(&[strict])[0];
             assert!(
-                (told..=told + gone).contains(&used),
-                "{used} of {told} and {gone} after {calls} calls: {limit:?}"
+                (reply..=reply + gone).contains(&used),
+                "{used} of {reply} and {gone} after {calls} calls: {limit:?}"
             );
         }
     }

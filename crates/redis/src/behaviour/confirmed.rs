@@ -64,7 +64,7 @@ fn trouble_at_the_confirmation(trouble: impl Fn([&testbed::Redis; 2])) -> (Store
     let cluster = testbed::Cluster::start();
     let config = Config::cluster(cluster.addresses());
     let mut subject = Driven {
-        is_apart: true,
+        crosses_slots: true,
         ..Driven::new(&config)
     };
     let config = Config {
@@ -102,7 +102,7 @@ fn trouble_at_the_confirmation(trouble: impl Fn([&testbed::Redis; 2])) -> (Store
         asking.await.expect_err("nothing can be confirmed")
     });
     masters[1].ask(&["CLIENT", "UNPAUSE"]);
-    let seen = (0..TRIES).find_map(|_| peek(&peeks[1..]));
-    let remaining = seen.expect("it answers again").decisions[0].remaining();
+    let snapshot = (0..TRIES).find_map(|_| peek(&peeks[1..]));
+    let remaining = snapshot.expect("it answers again").decisions[0].remaining();
     (error, remaining)
 }

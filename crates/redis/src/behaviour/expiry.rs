@@ -82,9 +82,9 @@ impl Nodes {
         let count = names.len().to_string();
         let mut words = vec!["EVAL", COPIES, &count];
         words.extend(names.iter().map(String::as_str));
-        let told = SINGLE.ask(&words);
-        let Some((expires, first)) = told.split_once(' ') else {
-            assert_eq!(told, "none");
+        let reply = SINGLE.ask(&words);
+        let Some((expires, first)) = reply.split_once(' ') else {
+            assert_eq!(reply, "none");
             return false;
         };
         let expires = expires.parse::<u64>().expect("a moment") - ORIGIN;

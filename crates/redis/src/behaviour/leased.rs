@@ -159,8 +159,8 @@ fn a_fixed_window_of_one_node_is_told_as_if_it_were_strict() {
     assert!(decided.into_inner() > 1_000, "hardly anything was leased");
 }
 
-/// Whatever several nodes admit, strict would have admitted at that moment, after all that was
-/// admitted before; and closing gives back what was not spent.
+/// Whatever several nodes allow, strict would have allowed at that moment, after all that was
+/// allowed before; and closing gives back what was not spent.
 #[test]
 fn several_nodes_never_admit_what_strict_would_not() {
     let decided = AtomicU64::new(0);
@@ -235,9 +235,9 @@ fn a_caller_who_goes_away_takes_no_lease_along() {
             tokio::task::yield_now().await;
         }
     });
-    let asked = node.store.counts().questions;
+    let asked = node.store.counts().requests;
     assert!(nodes.nodes[0].decide(now, &[charge]).is_allowed());
-    assert_eq!(nodes.nodes[0].store.counts().questions, asked);
+    assert_eq!(nodes.nodes[0].store.counts().requests, asked);
     nodes.close();
     assert_eq!(nodes.remaining(charge), 96);
 }
@@ -261,10 +261,10 @@ fn a_greedy_node_leaves_three_quarters_to_others() {
         assert!(found * 4 >= (1_000 - spent) * 3, "{found} after {spent}");
     }
     let counts = greedy.store.counts();
-    assert!(counts.questions < 150, "{} asked", counts.questions);
+    assert!(counts.requests < 150, "{} asked", counts.requests);
 }
 
-/// A shadow limit that would refuse refuses nothing, on lease as well.
+/// A shadow limit that would deny denies nothing, on lease as well.
 #[test]
 fn a_shadow_limit_on_lease_refuses_nothing() {
     let mut node = Nodes::node();
@@ -353,29 +353,29 @@ fn a_lost_reply_costs_no_more_than_its_request() {
             };
             answer(&node, &peek);
             let decide = || node.runtime.block_on(node.store.decide(&[charge]));
-            let mut admitted = (0..before).filter(|_| decide().is_ok()).count();
+            let mut allowed = (0..before).filter(|_| decide().is_ok()).count();
             // Of a busy machine as well, whose replies are too late.
-            let lost = before - admitted + usize::from(loss == Loss::Reply);
+            let lost = before - allowed + usize::from(loss == Loss::Reply);
             redis.ask(&["CLIENT", "PAUSE", "60000", "WRITE"]);
             // Until what was leased is spent, and more is asked for.
-            admitted += (0..LEASED_MAX).take_while(|_| decide().is_ok()).count();
+            allowed += (0..LEASED_MAX).take_while(|_| decide().is_ok()).count();
             if loss == Loss::Call {
                 redis.ask(&["CLIENT", "KILL", "TYPE", "normal"]);
             }
             redis.ask(&["CLIENT", "UNPAUSE"]);
-            asked.push((key, limit, loss, admitted, lost));
+            asked.push((key, limit, loss, allowed, lost));
         }
     }
     node.runtime.block_on(node.store.close());
-    for (key, limit, loss, admitted, lost) in asked {
+    for (key, limit, loss, allowed, lost) in asked {
         let rule = Rule::new(limit);
         let remaining = answer(&node, &rule.charge(key, Cost::Peek(1)));
         let counted = usize::try_from(limit.capacity() - remaining).expect("a few");
         // The requests whose replies were lost may be charged themselves.
-        let bounds = admitted..=admitted + lost;
+        let bounds = allowed..=allowed + lost;
         assert!(
             bounds.contains(&counted),
-            "{counted} of {admitted} and {lost}, {loss:?}: {limit:?}"
+            "{counted} of {allowed} and {lost}, {loss:?}: {limit:?}"
         );
     }
 }

@@ -64,13 +64,13 @@ fn those_who_come_together_share_calls() {
         let charges = keys.map(|key| Charge::new(key, &limit, Cost::ONE)).to_vec();
         let now = Taste::MICROSECONDS.start;
         assert!(subject.decide(now, &charges).is_allowed());
-        let before = subject.store.counts().questions;
+        let before = subject.store.counts().requests;
         let verdicts = subject.decide_together(now, &vec![charges; REQUESTS]);
-        let questions = subject.store.counts().questions - before;
+        let requests = subject.store.counts().requests - before;
         assert_eq!(allowed(&verdicts), 400);
         assert!(
-            questions <= ROUNDS * QUESTIONS_OF_A_ROUND,
-            "{questions} questions for {REQUESTS} requests: {limit:?}"
+            requests <= ROUNDS * QUESTIONS_OF_A_ROUND,
+            "{requests} questions for {REQUESTS} requests: {limit:?}"
         );
         // Each is told what it has left to those after it.
         let mut remaining: Vec<u32> = verdicts

@@ -43,12 +43,12 @@ pub(crate) fn write(out: &mut BytesMut) {
 pub(crate) fn check_auth(reply: &Reply) -> Result<(), String> {
     match reply {
         Reply::Simple(_) => Ok(()),
-        Reply::Error(text) => Err(refused("AUTH", text)),
+        Reply::Error(text) => Err(denied("AUTH", text)),
         _ => Err("AUTH was answered with no status; is this Redis?".to_owned()),
     }
 }
 
-fn refused(command: &str, text: &[u8]) -> String {
+fn denied(command: &str, text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     if text.contains("without any password configured") {
         return format!(
@@ -79,7 +79,7 @@ impl Hello {
         if let Reply::Error(text) = reply {
             let text = String::from_utf8_lossy(text);
             return match error_code(&text) {
-                code @ ("NOAUTH" | "LOADING") => Err(refused("HELLO", code.as_bytes())),
+                code @ ("NOAUTH" | "LOADING") => Err(denied("HELLO", code.as_bytes())),
                 _ => Ok(Hello::default()),
             };
         }
@@ -119,8 +119,8 @@ mod tests {
             "NOPERM hunter2",
         ];
         for echo in echoes {
-            let told = check_auth(&error(echo)).unwrap_err();
-            assert!(!told.contains("hunter2"), "{told}");
+            let reply = check_auth(&error(echo)).unwrap_err();
+            assert!(!reply.contains("hunter2"), "{reply}");
         }
         assert!(check_auth(&Reply::Simple(Bytes::from_static(b"OK"))).is_ok());
         assert!(check_auth(&Reply::Bulk(Bytes::from_static(b"hunter2"))).is_err());

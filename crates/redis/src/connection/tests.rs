@@ -24,7 +24,7 @@ async fn says(words: &'static [u8]) -> String {
 }
 
 /// Why there is no connection.
-async fn refused(config: &Config) -> String {
+async fn denied(config: &Config) -> String {
     let opener = Opener::new(config, Scripts::new(ClockOf::Redis), None).unwrap();
     let deadline = Instant::now() + Duration::from_secs(1);
     let opened = opener.open(&config.servers.addresses()[0], deadline).await;
@@ -43,7 +43,7 @@ async fn a_server_that_repeats_the_password_is_not_repeated() {
             password: Some(Secret::new("hunter2")),
             ..Config::single(says(echo).await)
         };
-        let why = refused(&config).await;
+        let why = denied(&config).await;
         assert!(why.contains("AUTH"), "{why}");
         assert!(!why.contains("hunter2"), "{why}");
     }
@@ -52,7 +52,7 @@ async fn a_server_that_repeats_the_password_is_not_repeated() {
 #[tokio::test]
 async fn servers_that_are_not_redis_are_told_as_what_they_are() {
     let http = Config::single(says(b"HTTP/1.1 400 Bad Request\r\n\r\n").await);
-    let why = refused(&http).await;
+    let why = denied(&http).await;
     assert_eq!(why, "an HTTP server answers, not Redis");
 
     let redis = testbed::Redis::start();
@@ -60,11 +60,11 @@ async fn servers_that_are_not_redis_are_told_as_what_they_are() {
         tls: Some(Tls::default()),
         ..Config::single(redis.address())
     };
-    let why = refused(&plain).await;
+    let why = denied(&plain).await;
     assert!(why.contains("TLS"), "{why}");
 
     let certificates = testbed::Certificates::new();
     let encrypted = certificates.start("tg:");
-    let why = refused(&Config::single(encrypted.address())).await;
+    let why = denied(&Config::single(encrypted.address())).await;
     assert!(why.contains("TLS"), "{why}");
 }

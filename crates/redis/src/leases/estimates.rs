@@ -27,9 +27,9 @@ use tollgate_core::{
 use super::{CAPACITY_MIN, LEAST};
 use crate::fit::Fitted;
 use crate::key_map::KeyMap;
-use crate::seen::moment;
+use crate::script_reply::coarsen;
 use crate::sharded::Sharded;
-use crate::told::coarsen;
+use crate::snapshot::moment;
 
 /// How long an answer stands: by then, what others gave back is seen.
 const LASTS: Duration = Duration::from_secs(1);

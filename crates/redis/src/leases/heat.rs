@@ -41,10 +41,10 @@ impl Heat {
         let (place, print) = self.place(key);
         let now = tick(here);
         // Relaxed: an ask that is counted twice or not at all warms a key a little sooner or later.
-        let seen = place.load(Ordering::Relaxed);
-        let (last, weight) = (seen >> 16 & 0xFF_FFFF, seen & 0xFFFF);
+        let snapshot = place.load(Ordering::Relaxed);
+        let (last, weight) = (snapshot >> 16 & 0xFF_FFFF, snapshot & 0xFFFF);
         let passed = now.wrapping_sub(last) & 0xFF_FFFF;
-        let weight = match seen >> 40 == print {
+        let weight = match snapshot >> 40 == print {
             // In the future: the key rests.
             true if passed > 0xFF_FFFF - REST => return None,
             true if passed < 8 * HALF_LIFE => decayed(weight, passed),

@@ -9,7 +9,7 @@ use tollgate_core::{
 
 use super::{FIRST, GROWTH, LASTS, LEAST, WANT_MAX};
 use crate::fit::Fitted;
-use crate::seen::{Seen, moment};
+use crate::snapshot::{Snapshot, moment};
 
 /// A lease aims at one renewal in this time, or at this many units if they last longer.
 const TARGET: Span = Span::SECOND;
@@ -56,7 +56,7 @@ enum Mirror {
     /// When it is full again: it was charged just now, at the price of its limit.
     Bucket(Moment),
     Window(FixedWindow),
-    Other(Box<Seen>),
+    Other(Box<Snapshot>),
 }
 
 /// What Redis has leased.
@@ -66,7 +66,7 @@ pub(crate) struct Granted {
     /// How long, in microseconds.
     pub(crate) lasts: u64,
     /// The account, and Redis's time in microseconds.
-    pub(crate) seen: Seen,
+    pub(crate) snapshot: Snapshot,
     pub(crate) now: u64,
 }
 
@@ -148,7 +148,7 @@ impl Lease {
         self.left = 0;
     }
 
-    /// Begins anew, with what Redis has leased.
+    /// Begins again, with what Redis has leased.
     pub(crate) fn grant(&mut self, granted: Granted, asked_at: Moment, here: Moment) {
         let units = u32::try_from(granted.units).unwrap_or(u32::MAX);
         let margin = granted.lasts / 100 + 1_000;
@@ -160,7 +160,7 @@ impl Lease {
         self.used_at = here;
         self.ends_with_window = micros(granted.lasts) < LASTS;
         self.ahead = moment(granted.now).as_nanos().wrapping_sub(here.as_nanos());
-        self.mirror = Mirror::new(granted.seen);
+        self.mirror = Mirror::new(granted.snapshot);
         self.renewed = None;
     }
 
@@ -194,12 +194,12 @@ fn wanted(for_all_its_time: u64, for_target: u64) -> u64 {
 // === impl Mirror ===
 
 impl Mirror {
-    fn new(seen: Seen) -> Mirror {
-        match seen {
-            Seen::Account(Account::Bucket(bucket)) => {
+    fn new(snapshot: Snapshot) -> Mirror {
+        match snapshot {
+            Snapshot::Account(Account::Bucket(bucket)) => {
                 Mirror::Bucket(Moment::from_nanos(bucket.word()))
             }
-            Seen::Account(Account::FixedWindow(window)) => Mirror::Window(window),
+            Snapshot::Account(Account::FixedWindow(window)) => Mirror::Window(window),
             other => Mirror::Other(Box::new(other)),
         }
     }
@@ -214,7 +214,7 @@ impl Mirror {
                 decision
             }
             Mirror::Window(window) => step(window, limit, now, cost, OnDenial::Keep),
-            Mirror::Other(seen) => step(&mut **seen, limit, now, cost, OnDenial::Keep),
+            Mirror::Other(snapshot) => step(&mut **snapshot, limit, now, cost, OnDenial::Keep),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{Leases, WANT_MAX};
 use crate::fit::Fitted;
 
 /// What to ask Redis for. If there is no reply, nothing of the lease is spent any more, and it is
-/// given back later: what was charged of it, or granted anew, is found by name.
+/// given back later: what was charged of it, or granted again, is found by name.
 #[derive(Debug)]
 pub(crate) struct Renewal {
     leases: Arc<Leases>,

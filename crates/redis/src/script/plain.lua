@@ -3,7 +3,7 @@
 -- has no functions, which a script would create in every call.
 --
 -- KEYS     the key of each request
--- ARGV[1]  the limits, then the requests, packed (see `question.rs`)
+-- ARGV[1]  the limits, then the requests, packed (see `script_request.rs`)
 -- Replies with the time and, for each request, the state before it (7 bytes): of a bucket the moment
 -- at which it is full again, of a window the units used in it, leases included; of a request that
 -- leases, the units granted as well (5) and for how long (5). All ones ask for the general script:

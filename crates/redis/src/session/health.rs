@@ -18,8 +18,8 @@ use tollgate_core::Key;
 use super::{Sent, Session};
 use crate::connection::{Hello, write_hello};
 use crate::failure::{ErrorReply, Refusal};
-use crate::question::Plain;
 use crate::resp::Reply;
+use crate::script_request::Plain;
 
 /// Calls in a row that are answered with errors before the breaker opens.
 const ERRORS_MAX: u32 = 8;
@@ -59,8 +59,8 @@ impl Session<'_> {
             Some(trial) if trial.at <= now && !is_tried => {
                 trial.pause = (trial.pause * 2).min(TRIAL_MAX);
                 trial.at = now + trial.pause;
-                let question = Plain::trial(trial.key);
-                self.driver.caller.call_plain(&mut self.out, &[question]);
+                let request = Plain::trial(trial.key);
+                self.task.caller.call_plain(&mut self.out, &[request]);
                 self.sent(Sent::Trial);
             }
             // It is on its way; the session gives up on a server that is silent.
@@ -72,7 +72,7 @@ impl Session<'_> {
     /// The server says who it is.
     pub(super) fn checked(&self, reply: &Reply) -> io::Result<()> {
         match Hello::read(reply) {
-            Ok(hello) => self.driver.place.check(&hello),
+            Ok(hello) => self.task.place.check(&hello),
             // Whoever was signed in stays so.
             Err(_) => Ok(()),
         }

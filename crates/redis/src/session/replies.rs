@@ -6,10 +6,10 @@ use bytes::Bytes;
 
 use super::{Call, Sent, Session};
 use crate::failure::{ErrorReply, Failure, Refusal};
-use crate::lane::Pending;
-use crate::question::Question;
+use crate::request_queue::Pending;
 use crate::resp::{self, Reply};
-use crate::told::Told;
+use crate::script_reply::ScriptReply;
+use crate::script_request::ScriptRequest;
 use tokio::time::Instant;
 
 impl Session<'_> {
@@ -26,7 +26,7 @@ impl Session<'_> {
 
     fn read_reply(&mut self, call: Call, reply: Reply) -> io::Result<()> {
         let took = self.heard_at.saturating_duration_since(call.at);
-        if took <= self.shared.patience {
+        if took <= self.shared.reply_timeout {
             self.lost = 0;
             if self.is_broken {
                 self.is_broken = false;
@@ -34,32 +34,32 @@ impl Session<'_> {
             }
         }
         match call.sent {
-            Sent::Plain(questions) => {
+            Sent::Plain(requests) => {
                 self.shared.stats.replied(took);
-                self.questions -= questions.len();
+                self.requests -= requests.len();
                 match reply {
                     Reply::Bulk(answer) => {
-                        self.decided(writes(&questions));
-                        answer_plain(questions, answer)?;
+                        self.decided(writes(&requests));
+                        answer_plain(requests, answer)?;
                     }
-                    Reply::Error(text) => self.refused(questions, &text)?,
+                    Reply::Error(text) => self.denied(requests, &text)?,
                     _ => return Err(io::Error::other("no answer of a script")),
                 }
             }
-            Sent::General(questions) => {
+            Sent::General(requests) => {
                 self.shared.stats.replied(took);
-                self.questions -= questions.len();
+                self.requests -= requests.len();
                 match reply {
                     Reply::Bulk(answer) => {
-                        self.decided(writes(&questions));
-                        answer_general(questions, answer)?;
+                        self.decided(writes(&requests));
+                        answer_general(requests, answer)?;
                     }
-                    Reply::Error(text) => self.refused(questions, &text)?,
+                    Reply::Error(text) => self.denied(requests, &text)?,
                     _ => return Err(io::Error::other("no answer of a script")),
                 }
             }
-            Sent::Command(asker) => {
-                let _nobody_waits_any_more = asker.send(Ok(reply));
+            Sent::Command(caller) => {
+                let _nobody_waits_any_more = caller.send(Ok(reply));
             }
             Sent::Load | Sent::Asking => {
                 if let Reply::Error(text) = reply {
@@ -77,27 +77,27 @@ impl Session<'_> {
     }
 
     /// The server did nothing with these questions, and says why.
-    fn refused(&mut self, questions: Vec<Pending>, text: &[u8]) -> io::Result<()> {
-        let fail = |questions: Vec<Pending>, failure: &Failure| {
-            for mut pending in questions {
+    fn denied(&mut self, requests: Vec<Pending>, text: &[u8]) -> io::Result<()> {
+        let fail = |requests: Vec<Pending>, failure: &Failure| {
+            for mut pending in requests {
                 pending.fail(failure);
             }
         };
         match Refusal::read(text) {
             Refusal::NoScript => {
                 self.load();
-                self.shared.put_back(questions);
+                self.shared.put_back(requests);
             }
-            Refusal::Elsewhere(failure) => fail(questions, &failure),
+            Refusal::Elsewhere(failure) => fail(requests, &failure),
             Refusal::Unable(error) => {
-                if let Some(first) = questions.first() {
-                    self.failed(&error, first.question.keys()[0]);
+                if let Some(first) = requests.first() {
+                    self.failed(&error, first.request.keys()[0]);
                 }
-                fail(questions, &error.failure());
+                fail(requests, &error.failure());
             }
             Refusal::NotMaster(error) => {
                 self.shared.stats.trouble.replied(&self.address, &error);
-                fail(questions, &error.failure());
+                fail(requests, &error.failure());
                 self.was_useful = false;
                 return Err(io::Error::other(error.text.to_string()));
             }
@@ -106,31 +106,31 @@ impl Session<'_> {
     }
 }
 
-fn writes(questions: &[Pending]) -> bool {
-    questions.iter().any(|pending| pending.question.writes())
+fn writes(requests: &[Pending]) -> bool {
+    requests.iter().any(|pending| pending.request.writes())
 }
 
-fn answer_plain(questions: Vec<Pending>, answer: Bytes) -> io::Result<()> {
-    let is_leasing = |pending: &&Pending| pending.question.is_leasing();
-    let leasing = questions.iter().filter(is_leasing).count();
-    let told = Told::plain(answer, questions.len(), leasing).map_err(io::Error::other)?;
-    for (mut pending, told) in questions.into_iter().zip(told) {
-        pending.answer(match told {
-            Told::Changed => Err(Failure::Changed),
-            told => Ok(told),
+fn answer_plain(requests: Vec<Pending>, answer: Bytes) -> io::Result<()> {
+    let is_leasing = |pending: &&Pending| pending.request.is_leasing();
+    let leasing = requests.iter().filter(is_leasing).count();
+    let reply = ScriptReply::plain(answer, requests.len(), leasing).map_err(io::Error::other)?;
+    for (mut pending, reply) in requests.into_iter().zip(reply) {
+        pending.answer(match reply {
+            ScriptReply::Changed => Err(Failure::Changed),
+            reply => Ok(reply),
         });
     }
     Ok(())
 }
 
-fn answer_general(questions: Vec<Pending>, answer: Bytes) -> io::Result<()> {
-    let states = questions.iter().map(|pending| match &pending.question {
-        Question::General(general) => general.states,
-        Question::Plain(_) => 0,
+fn answer_general(requests: Vec<Pending>, answer: Bytes) -> io::Result<()> {
+    let states = requests.iter().map(|pending| match &pending.request {
+        ScriptRequest::General(general) => general.states,
+        ScriptRequest::Plain(_) => 0,
     });
-    let told = Told::general(answer, states).map_err(io::Error::other)?;
-    for (mut pending, told) in questions.into_iter().zip(told) {
-        pending.answer(Ok(told));
+    let reply = ScriptReply::general(answer, states).map_err(io::Error::other)?;
+    for (mut pending, reply) in requests.into_iter().zip(reply) {
+        pending.answer(Ok(reply));
     }
     Ok(())
 }

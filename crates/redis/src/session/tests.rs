@@ -11,12 +11,12 @@ use super::*;
 use crate::config::Config;
 use crate::connection::{Hello, Opener};
 use crate::fit::Fitted;
-use crate::lane::Lane;
+use crate::request_queue::RequestQueue;
 use crate::script::{Caller, ClockOf, Scripts};
 use crate::stats::Stats;
 
-/// How long an asker waits.
-const PATIENCE: Duration = Duration::from_millis(10);
+/// How long an caller waits.
+const REPLY_TIMEOUT: Duration = Duration::from_millis(10);
 
 /// A peer that has stopped reading: what is written is buffered, as TLS does, and never leaves.
 struct Stuck;
@@ -49,18 +49,18 @@ impl AsyncWrite for Stuck {
     }
 }
 
-fn question() -> Question {
+fn request() -> ScriptRequest {
     let limit = Limit::fixed_window(9, Span::DAY).unwrap();
     let charge = Charge::new(Key::from_bits(1), &limit, Cost::ONE);
-    Question::of_one(&charge, &Fitted::new(&limit).unwrap())
+    ScriptRequest::of_one(&charge, &Fitted::new(&limit).unwrap())
 }
 
-/// A lane with one session on such a connection; the receiver tells how it ended.
-fn stuck() -> (Lane, Arc<Stats>, oneshot::Receiver<End>) {
+/// A request queue with one session on such a connection; the receiver tells how it ended.
+fn stuck() -> (RequestQueue, Arc<Stats>, oneshot::Receiver<End>) {
     let stats = Arc::new(Stats::default());
-    let (told, ended) = oneshot::channel();
-    let lane = Lane::new(PATIENCE, Arc::clone(&stats), |shared| async move {
-        let driver = Driver {
+    let (reply, ended) = oneshot::channel();
+    let queue = RequestQueue::new(REPLY_TIMEOUT, Arc::clone(&stats), |shared| async move {
+        let task = ConnectionTask {
             opener: Opener::new(&Config::single("h:1"), Scripts::new(ClockOf::Redis), None)
                 .unwrap(),
             place: Place::Fixed("h:1".into()),
@@ -74,30 +74,30 @@ fn stuck() -> (Lane, Arc<Stats>, oneshot::Receiver<End>) {
             general: vec![b'g'; 40],
             hello: Hello::default(),
         };
-        let session = Session::new(&driver, &shared, connection, &"h:1".into());
-        told.send(session.run().await).unwrap();
+        let session = Session::new(&task, &shared, connection, &"h:1".into());
+        reply.send(session.run().await).unwrap();
     });
-    (lane, stats, ended)
+    (queue, stats, ended)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_stops_reading_holds_up_nobody() {
-    let (lane, _, ended) = stuck();
+    let (queue, _, ended) = stuck();
     for _ in 0..LOST_MAX {
         let since = Instant::now();
-        let asked = timeout(10 * PATIENCE, lane.ask(question(), 0, false, since)).await;
+        let asked = timeout(10 * REPLY_TIMEOUT, queue.ask(request(), 0, false, since)).await;
         assert!(matches!(asked.unwrap(), Err(Failure::Lost)));
-        assert_eq!(since.elapsed(), PATIENCE);
+        assert_eq!(since.elapsed(), REPLY_TIMEOUT);
     }
-    assert!(!lane.is_up(), "the breaker is open");
+    assert!(!queue.is_up(), "the breaker is open");
     let ended = timeout(Duration::from_secs(3), ended).await.unwrap();
     assert_eq!(ended, Ok(End::Broken { was_useful: false }));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_lost_is_counted_once() {
-    let (lane, stats, ended) = stuck();
-    let asked = lane.ask(question(), 0, false, Instant::now()).await;
+    let (queue, stats, ended) = stuck();
+    let asked = queue.ask(request(), 0, false, Instant::now()).await;
     assert!(matches!(asked, Err(Failure::Lost)));
     ended.await.unwrap();
     assert_eq!(stats.counts().lost, 1);
@@ -105,9 +105,9 @@ async fn what_is_lost_is_counted_once() {
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_connection_that_is_dead_is_noticed_before_it_is_needed() {
-    let (lane, _, ended) = stuck();
+    let (queue, _, ended) = stuck();
     let ended = timeout(Duration::from_secs(4), ended).await.unwrap();
     assert_eq!(ended, Ok(End::Broken { was_useful: false }));
-    sleep(PATIENCE).await;
-    assert!(!lane.is_up());
+    sleep(REPLY_TIMEOUT).await;
+    assert!(!queue.is_up());
 }

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{LOST_MAX, PROBE_EVERY, SILENCE_MAX, Sent, Session};
 use crate::failure::Failure;
-use crate::lane::Pending;
+use crate::request_queue::Pending;
 use crate::resp;
 
 impl Session<'_> {
@@ -15,7 +15,7 @@ impl Session<'_> {
         if self.rings_at.is_some() {
             return;
         }
-        let first = self.oldest().map(|since| since + self.shared.patience);
+        let first = self.oldest().map(|since| since + self.shared.reply_timeout);
         // Nearly always later; but a report that is on its way may be waited for longer.
         let queued = self.shared.first_deadline();
         let first = [first, queued].into_iter().flatten().min();
@@ -30,18 +30,18 @@ impl Session<'_> {
 
     /// When the oldest question that is on its way, and that somebody waits for, was asked.
     fn oldest(&self) -> Option<Instant> {
-        let questions = self.sent.iter().flat_map(|call| match &call.sent {
-            Sent::Plain(questions) | Sent::General(questions) => &questions[..],
+        let requests = self.sent.iter().flat_map(|call| match &call.sent {
+            Sent::Plain(requests) | Sent::General(requests) => &requests[..],
             _ => &[],
         });
-        let wanted = questions.filter(|pending| pending.is_wanted());
+        let wanted = requests.filter(|pending| pending.is_wanted());
         wanted.map(|pending| pending.since).min()
     }
 
-    /// Has the timer ring no later than one of these loses patience.
-    pub(super) fn watch(&mut self, questions: &[Pending]) {
-        let oldest = questions.iter().map(|pending| pending.since).min();
-        if let Some(deadline) = oldest.map(|since| since + self.shared.patience)
+    /// Has the timer ring no later than one of these loses timeout.
+    pub(super) fn watch(&mut self, requests: &[Pending]) {
+        let oldest = requests.iter().map(|pending| pending.since).min();
+        if let Some(deadline) = oldest.map(|since| since + self.shared.reply_timeout)
             && self.rings_at.is_none_or(|at| deadline < at)
         {
             self.ring_at(deadline);
@@ -56,14 +56,14 @@ impl Session<'_> {
     /// Tells those who waited too long; opens the breaker, probes, or gives the connection up.
     pub(super) fn look_at_the_clock(&mut self) -> io::Result<()> {
         let now = Instant::now();
-        let patience = self.shared.patience;
+        let reply_timeout = self.shared.reply_timeout;
         for call in &mut self.sent {
-            let (Sent::Plain(questions) | Sent::General(questions)) = &mut call.sent else {
+            let (Sent::Plain(requests) | Sent::General(requests)) = &mut call.sent else {
                 continue;
             };
-            let late = questions
+            let late = requests
                 .iter_mut()
-                .filter(|pending| pending.is_wanted() && pending.since + patience <= now);
+                .filter(|pending| pending.is_wanted() && pending.since + reply_timeout <= now);
             for pending in late {
                 pending.fail(&Failure::Lost);
                 self.shared.stats.lost();

@@ -1,4 +1,4 @@
-//! Whoever tells Redis what was admitted here.
+//! Whoever tells Redis what was allowed here.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use super::report::{self, Line, Report};
 use super::table::Table;
 use crate::failure::Failure;
 use crate::join::together;
-use crate::reach::{Asked, Reach};
 use crate::resp::Malformed;
-use crate::seen::Seen;
+use crate::router::{Asked, Router};
+use crate::script_reply::ScriptReply;
+use crate::snapshot::Snapshot;
 use crate::stats::Stats;
-use crate::told::Told;
 
 /// Lines of one message, of which there are at most [`AT_ONCE`] on their way. So decisions that are
 /// asked of the same Redis wait for few lines, and as a message in a Cluster is of many nodes and
@@ -33,7 +33,7 @@ const LATE: Duration = Duration::from_secs(1);
 /// the table decide less ([`Table::adapt`]).
 pub(crate) async fn keep(
     table: Arc<Table>,
-    reach: Arc<Reach>,
+    router: Arc<Router>,
     stats: Arc<Stats>,
     (every, timeout): (Span, Span),
 ) {
@@ -41,7 +41,7 @@ pub(crate) async fn keep(
     let in_time = Duration::from(timeout) / 2;
     loop {
         let start = Instant::now();
-        let lines = report_round(&table, &reach, &stats).await;
+        let lines = report_round(&table, &router, &stats).await;
         let took = start.elapsed();
         if let Some(lines) = lines {
             table.adapt(lines, took, half);
@@ -56,9 +56,9 @@ pub(crate) async fn keep(
 
 /// Reports all that there is to report by now, and says how many lines that were; nothing if some
 /// of it could not be reported, which is then left for another round.
-pub(crate) async fn report_round(table: &Table, reach: &Reach, stats: &Stats) -> Option<usize> {
+pub(crate) async fn report_round(table: &Table, router: &Router, stats: &Stats) -> Option<usize> {
     table.begin_round();
-    let most = match reach.is_cluster() {
+    let most = match router.is_cluster() {
         true => LINES_OF_CLUSTER,
         false => LINES,
     };
@@ -69,7 +69,7 @@ pub(crate) async fn report_round(table: &Table, reach: &Reach, stats: &Stats) ->
             if report.lines.is_empty() {
                 return lines;
             }
-            let sent = send(report, table, reach, stats).await;
+            let sent = send(report, table, router, stats).await;
             if sent.heard == 0 {
                 return None;
             }
@@ -90,17 +90,17 @@ pub(crate) struct Sent {
 }
 
 /// Reports, and tells the table what came back.
-pub(crate) async fn send(report: Report, table: &Table, reach: &Reach, stats: &Stats) -> Sent {
-    let groups = report.into_groups(reach.is_cluster());
-    let questions = groups.iter().map(|lines| report::question(lines)).collect();
-    let (answers, messages) = reach.ask_all(questions, Instant::now() + LATE).await;
+pub(crate) async fn send(report: Report, table: &Table, router: &Router, stats: &Stats) -> Sent {
+    let groups = report.into_groups(router.is_cluster());
+    let requests = groups.iter().map(|lines| report::request(lines)).collect();
+    let (answers, messages) = router.ask_all(requests, Instant::now() + LATE).await;
     stats.reported(messages, groups.iter().map(Vec::len).sum());
     let mut sent = Sent {
         heard: 0,
         failure: None,
     };
     for (lines, answer) in groups.into_iter().zip(answers) {
-        let heard = answer.and_then(|told| hear(&told, &lines, table));
+        let heard = answer.and_then(|reply| hear(&reply, &lines, table));
         let Err(asked) = heard else {
             sent.heard += lines.len();
             continue;
@@ -118,13 +118,13 @@ pub(crate) async fn send(report: Report, table: &Table, reach: &Reach, stats: &S
     sent
 }
 
-fn hear(told: &Told, lines: &[Line], table: &Table) -> Result<(), Asked> {
-    let Told::General(general) = told else {
+fn hear(reply: &ScriptReply, lines: &[Line], table: &Table) -> Result<(), Asked> {
+    let ScriptReply::General(general) = reply else {
         return Err(Asked::malformed(lines[0].key));
     };
-    let read = |(line, state): (&Line, _)| match Seen::read(state, &line.fitted)? {
-        Seen::Account(account) => Ok(account),
-        Seen::Log(_) => Err(Malformed("a state of another algorithm")),
+    let read = |(line, state): (&Line, _)| match Snapshot::read(state, &line.fitted)? {
+        Snapshot::Account(account) => Ok(account),
+        Snapshot::Log(_) => Err(Malformed("a state of another algorithm")),
     };
     let pairs = lines.iter().zip(&general.states);
     let accounts: Result<Vec<_>, Malformed> = pairs.map(read).collect();
@@ -133,7 +133,7 @@ fn hear(told: &Told, lines: &[Line], table: &Table) -> Result<(), Asked> {
         return Err(Asked::malformed(lines[0].key));
     }
     for (line, account) in lines.iter().zip(accounts) {
-        table.told(line, account, general.now);
+        table.apply_reply(line, account, general.now);
     }
     Ok(())
 }

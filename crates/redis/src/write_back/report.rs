@@ -11,7 +11,7 @@ use tollgate_core::{Key, Moment};
 use super::tally::Part;
 use crate::fit::Fitted;
 use crate::keys;
-use crate::question::{General, Question};
+use crate::script_request::{General, ScriptRequest};
 
 /// The most keys of one question; a script call takes several.
 pub(crate) const LINES_MAX: usize = 64;
@@ -35,7 +35,7 @@ pub(crate) struct Line {
     pub(crate) fitted: Fitted,
     pub(crate) base: u64,
     pub(crate) parts: Vec<Part>,
-    /// When the first of these units was admitted.
+    /// When the first of these units was allowed.
     pub(crate) since: Option<Moment>,
 }
 
@@ -63,7 +63,7 @@ impl Report {
 }
 
 /// One question that tells all of these lines, which are at most [`LINES_MAX`].
-pub(crate) fn question(lines: &[Line]) -> Question {
+pub(crate) fn request(lines: &[Line]) -> ScriptRequest {
     let mut packed = Vec::with_capacity(2 + 32 * lines.len());
     packed.put_u8(REPORT);
     packed.put_u8(count(lines.len()));
@@ -79,7 +79,7 @@ pub(crate) fn question(lines: &[Line]) -> Question {
             packed.put_uint(part.units.min(UNITS_MAX), 5);
         }
     }
-    Question::General(General {
+    ScriptRequest::General(General {
         keys: lines.iter().map(|line| line.key).collect(),
         packed,
         states: lines.len(),

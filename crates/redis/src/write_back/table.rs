@@ -25,11 +25,11 @@ use super::report::{Line, Report};
 use super::tally::{Counting, Tally};
 use crate::fit::Fitted;
 use crate::fit::unfit;
-use crate::question;
-use crate::seen::moment;
+use crate::monotonic::MonotonicClock;
+use crate::script_reply::{self, coarsen};
+use crate::script_request;
 use crate::sharded::Sharded;
-use crate::told::{self, coarsen};
-use crate::watch::Watch;
+use crate::snapshot::moment;
 
 /// The most keys that one node counts itself; it asks Redis for the others.
 pub const KEYS_MAX: usize = SHARDS * shard::KEYS_MAX;
@@ -45,13 +45,13 @@ const GROWTH: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Table {
     shards: Sharded<Shard, SHARDS>,
-    watch: Watch,
-    /// How long units may be admitted that Redis was not told of.
+    watch: MonotonicClock,
+    /// How long units may be allowed that Redis was not told of.
     lasts: Span,
     /// How many lines may wait to be reported before cold keys are decided by Redis.
     backlog_max: AtomicUsize,
     #[cfg(test)]
-    told: Option<Arc<AtomicU64>>,
+    given: Option<Arc<AtomicU64>>,
 }
 
 /// What is to be done with a request.
@@ -84,7 +84,7 @@ impl Outcome {
 
 impl Table {
     #[cfg(not(test))]
-    pub(crate) fn new(watch: Watch, lasts: Span) -> Arc<Table> {
+    pub(crate) fn new(watch: MonotonicClock, lasts: Span) -> Arc<Table> {
         Arc::new(Table {
             shards: Sharded::default(),
             watch,
@@ -95,18 +95,18 @@ impl Table {
 
     /// A table whose time, and that of Redis, the test tells.
     #[cfg(test)]
-    pub(crate) fn under_test(told: Option<Arc<AtomicU64>>, lasts: Span) -> Arc<Table> {
+    pub(crate) fn under_test(given: Option<Arc<AtomicU64>>, lasts: Span) -> Arc<Table> {
         Arc::new(Table {
             shards: Sharded::default(),
-            watch: Watch::told(told.clone()),
+            watch: MonotonicClock::given(given.clone()),
             lasts,
             backlog_max: AtomicUsize::new(BACKLOG_START),
-            told,
+            given,
         })
     }
 
     /// A round of reports is over. It should take no longer than `half` an interval: then whatever
-    /// is admitted is reported within an interval.
+    /// is allowed is reported within an interval.
     pub(crate) fn adapt(&self, lines: usize, took: Duration, half: Duration) {
         let most = self.backlog_max.load(Ordering::Relaxed);
         let next = if took <= half {
@@ -166,9 +166,9 @@ impl Table {
 
     /// Decides over several charges, all or nothing.
     pub(crate) fn decide_all(&self, charges: &[Charge<'_>]) -> Result<Outcome, StoreError> {
-        let fitted = question::fitted(charges).map_err(unfit)?;
-        let in_micros = told::charges_in_micros(charges, &fitted);
-        let (bill, fitted) = told::bill(&in_micros, &fitted)?;
+        let fitted = script_request::fitted(charges).map_err(unfit)?;
+        let in_micros = script_reply::charges_in_micros(charges, &fitted);
+        let (bill, fitted) = script_reply::bill(&in_micros, &fitted)?;
         let limit_of = |line: &tollgate_core::Line<'_>| {
             let mut pairs = charges.iter().zip(&in_micros);
             let same = pairs.find(|(_, fitted)| {
@@ -318,11 +318,11 @@ impl Table {
     }
 
     /// Redis was told a line, and has told its count.
-    pub(crate) fn told(&self, line: &Line, account: Account, redis_now: u64) {
+    pub(crate) fn apply_reply(&self, line: &Line, account: Account, redis_now: u64) {
         let now = self.watch.now();
         let mut shard = self.shards.of(line.key);
         if let Some(entry) = shard.entries.get_mut(&line.key) {
-            entry.told(account, redis_now, now);
+            entry.apply_reply(account, redis_now, now);
         }
     }
 
@@ -367,8 +367,8 @@ impl Table {
     /// What Redis's clock says by now, at least, and never less than before.
     fn redis_time(&self, entry: &Entry, now: Moment) -> u64 {
         #[cfg(test)]
-        if let Some(told) = &self.told {
-            return told.load(Ordering::SeqCst);
+        if let Some(given) = &self.given {
+            return given.load(Ordering::SeqCst);
         }
         entry.redis_time(now)
     }

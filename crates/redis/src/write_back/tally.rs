@@ -1,13 +1,13 @@
 //! What one key has consumed as far as this node knows, beyond its limit as well.
 //!
 //! The algorithms are core's. What is added is debt: what the instances together allowed beyond a
-//! limit stays in the count, and nothing is allowed until it is paid back. The general script counts
-//! in the same way.
+//! limit stays in the count, and nothing is allowed until it is paid back. The general script
+//! counts in the same way.
 
 use tollgate_core::{Account, Bucket, FixedWindow, Limit, Moment, SlidingWindow, Span, Usage};
 
 use crate::fit::{Fitted, GRAIN};
-use crate::seen::moment;
+use crate::snapshot::moment;
 
 /// The count of one key, and what of it was not reported yet.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Tally {
     parts: Vec<Part>,
 }
 
-/// Units admitted here.
+/// Units allowed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     /// Of a fixed window its end, of a sliding one the number of the segment. Of a bucket, when it
@@ -51,7 +51,7 @@ impl Tally {
         self.parts.is_empty()
     }
 
-    /// What was admitted since this was asked the last time, and the base that it stands on.
+    /// What was allowed since this was asked the last time, and the base that it stands on.
     pub(crate) fn gather(&mut self) -> (u64, Vec<Part>) {
         (self.base, std::mem::take(&mut self.parts))
     }
@@ -64,9 +64,9 @@ impl Tally {
         }
     }
 
-    /// Redis has told its count at `now`, everything included that was gathered. What was admitted
+    /// Redis has told its count at `now`, everything included that was gathered. What was allowed
     /// here since is added.
-    pub(crate) fn told(&mut self, mut account: Account, fitted: &Fitted, now: Moment) {
+    pub(crate) fn apply_reply(&mut self, mut account: Account, fitted: &Fitted, now: Moment) {
         if let Account::Bucket(bucket) = &mut account {
             if !bucket.is_priced_by(&fitted.limit) {
                 *bucket = bucket.rescale(&fitted.limit, now);
@@ -79,7 +79,7 @@ impl Tally {
         }
     }
 
-    /// Units were admitted.
+    /// Units were allowed.
     fn note(&mut self, fitted: &Fitted, part: Part) {
         let Some(last) = self.parts.last_mut() else {
             self.parts.push(part);
@@ -240,7 +240,7 @@ impl Count {
         }
     }
 
-    /// Adds what was admitted here to what Redis told at `now`, whether it fits or not.
+    /// Adds what was allowed here to what Redis told at `now`, whether it fits or not.
     fn add(&mut self, fitted: &Fitted, part: &mut Part, now: Moment) {
         match self {
             Count::Bucket(bucket) => {

@@ -76,7 +76,7 @@ impl Node {
         assert!(verdict.is_allowed());
     }
 
-    /// How many of `units` single ones are admitted.
+    /// How many of `units` single ones are allowed.
     fn spend(&mut self, now: Now, charge: Charge<'_>, units: u32) -> u32 {
         let decided = (0..units).map(|_| self.decide(now, &[charge]).is_allowed());
         decided.map(u32::from).sum()
@@ -155,25 +155,25 @@ fn wait(verdict: &Verdict) -> Span {
     }
 }
 
-/// Three nodes that each admit what they can before anybody reports, and then report; how much that
+/// Three nodes that each allow what they can before anybody reports, and then report; how much that
 /// was, and two more nodes.
 fn three_nodes(limit: &Limit, now: Now) -> (u32, [Node; 2]) {
     let mut first = Node::new(&Config::single(SINGLE.address()), 0);
     let charge = charge(&mut first, limit);
     let two_more = [first.beside(), first.beside()];
     let mut nodes = [first.beside(), first.beside(), first];
-    let mut admitted = 0;
+    let mut allowed = 0;
     // Each has heard of the key before any other has reported.
     for node in &mut nodes {
         node.hear(now, charge);
     }
     for node in &mut nodes {
-        admitted += node.spend(now, charge, 2 * limit.capacity());
+        allowed += node.spend(now, charge, 2 * limit.capacity());
     }
     for node in &nodes {
         node.report(now);
     }
-    (admitted, two_more)
+    (allowed, two_more)
 }
 
 #[test]
@@ -182,15 +182,15 @@ fn a_bucket_pays_back_what_was_too_much() {
         .unwrap()
         .with_burst(10)
         .unwrap();
-    let (admitted, mut nodes) = three_nodes(&limit, second(0));
+    let (allowed, mut nodes) = three_nodes(&limit, second(0));
     // Each node knows of its own, and the bound is (3 - 1) x N.
-    assert_eq!(admitted, 30);
+    assert_eq!(allowed, 30);
     let charge = charge(&mut nodes[0], &limit);
     // 30 units, of which the bucket holds 10 and time pays one a second: the next at 21 s.
     for (index, seconds) in [(0, 1), (0, 20), (1, 20)] {
-        let refused = nodes[index].decide(second(seconds), &[charge]);
+        let denied = nodes[index].decide(second(seconds), &[charge]);
         assert_eq!(
-            wait(&refused),
+            wait(&denied),
             Span::from_secs(21 - seconds),
             "{index} at {seconds}"
         );
@@ -216,12 +216,12 @@ fn a_window_s_surplus_is_carried_into_the_next_ones() {
         Limit::fixed_window(10, Span::MINUTE).unwrap(),
         Limit::new(first, 10, Span::MINUTE).unwrap(),
     ] {
-        let (admitted, mut nodes) = three_nodes(&limit, second(0));
-        assert_eq!(admitted, 30);
+        let (allowed, mut nodes) = three_nodes(&limit, second(0));
+        assert_eq!(allowed, 30);
         let charge = charge(&mut nodes[0], &limit);
         // The next two windows are spent.
-        let refused = nodes[0].decide(second(1), &[charge]);
-        assert_eq!(wait(&refused), Span::from_secs(179), "{limit:?}");
+        let denied = nodes[0].decide(second(1), &[charge]);
+        assert_eq!(wait(&denied), Span::from_secs(179), "{limit:?}");
         for seconds in [60, 119, 120, 179] {
             assert_eq!(nodes[0].spend(second(seconds), charge, 1), 0);
             assert_eq!(nodes[1].spend(second(seconds), charge, 1), 0);
@@ -255,8 +255,8 @@ fn what_is_reported_late_counts_in_its_own_window() {
 #[test]
 fn a_sliding_window_counts_what_was_too_much() {
     let limit = Limit::sliding_window(10, Span::MINUTE, 1).unwrap();
-    let (admitted, mut nodes) = three_nodes(&limit, second(0));
-    assert_eq!(admitted, 30);
+    let (allowed, mut nodes) = three_nodes(&limit, second(0));
+    assert_eq!(allowed, 30);
     let charge = charge(&mut nodes[0], &limit);
     // Of 30 units in the minute before, fewer than ten weigh once 40 s of this one are over.
     assert_eq!(nodes[0].spend(second(100), charge, 1), 0);
@@ -289,8 +289,8 @@ fn what_a_larger_limit_allows_is_not_owed() {
 #[test]
 fn a_changed_limit_keeps_what_fits_it() {
     let limit = Limit::fixed_window(10, Span::DAY).unwrap();
-    let (admitted, mut nodes) = three_nodes(&limit, second(0));
-    assert_eq!(admitted, 30);
+    let (allowed, mut nodes) = three_nodes(&limit, second(0));
+    assert_eq!(allowed, 30);
     let larger = Limit::fixed_window(40, Span::DAY).unwrap();
     let charge = charge(&mut nodes[0], &larger);
     assert_eq!(nodes[0].spend(second(1), charge, 50), 10);
@@ -300,8 +300,8 @@ fn a_changed_limit_keeps_what_fits_it() {
         ..charge
     };
     assert_eq!(nodes[0].spend(second(2), charge, 10), 0);
-    let refused = nodes[0].decide(second(2), &[charge]);
-    assert!(wait(&refused) <= Span::DAY);
+    let denied = nodes[0].decide(second(2), &[charge]);
+    assert!(wait(&denied) <= Span::DAY);
 }
 
 #[test]
@@ -324,9 +324,9 @@ fn a_key_that_rests_is_forgotten() {
 
 /// A table without a Redis, and its time.
 fn table() -> (Arc<Table>, Arc<AtomicU64>) {
-    let told = Arc::new(AtomicU64::new(0));
-    let table = Table::under_test(Some(Arc::clone(&told)), Span::from_millis(110));
-    (table, told)
+    let given = Arc::new(AtomicU64::new(0));
+    let table = Table::under_test(Some(Arc::clone(&given)), Span::from_millis(110));
+    (table, given)
 }
 
 /// All that there is to report.
@@ -338,7 +338,7 @@ fn due(table: &Table) -> Report {
 /// Has the table hear that nothing was consumed yet.
 fn hear(table: &Table, report: &Report, limit: &Limit) {
     for line in &report.lines {
-        table.told(line, Account::fresh(limit), 0);
+        table.apply_reply(line, Account::fresh(limit), 0);
     }
 }
 
@@ -376,14 +376,14 @@ fn write_back(number: u128, limit: &Limit) -> Charge<'_> {
 #[test]
 fn a_key_without_room_is_asked_for() {
     let limit = Limit::token_bucket(10, Span::SECOND).unwrap();
-    let (table, told) = table();
+    let (table, given) = table();
     for number in 0..u128::try_from(KEYS_MAX).unwrap() {
         learn(&table, &write_back(number, &limit));
     }
     let more = write_back(1 << 100, &limit);
     assert!(matches!(ask(&table, &more), Outcome::NotHere));
     // Those that rest make room for others.
-    told.store(11_000_000, Ordering::SeqCst);
+    given.store(11_000_000, Ordering::SeqCst);
     assert!(matches!(ask(&table, &more), Outcome::Redis(_)));
     assert!(table.decided_and_count().1 < KEYS_MAX);
 }
@@ -391,27 +391,27 @@ fn a_key_without_room_is_asked_for() {
 #[test]
 fn nobody_goes_on_for_longer_than_an_interval_and_a_timeout() {
     let limit = Limit::token_bucket(1_000, Span::SECOND).unwrap();
-    let (table, told) = table();
+    let (table, given) = table();
     let charge = write_back(7, &limit);
     assert!(matches!(ask(&table, &charge), Outcome::Redis(_)));
     // Whoever goes while Redis is asked leaves nobody waiting.
     assert!(matches!(ask(&table, &charge), Outcome::Wait(_)));
     drop(table.learn(charge.key));
     learn(&table, &charge);
-    told.store(1_000, Ordering::SeqCst);
+    given.store(1_000, Ordering::SeqCst);
     assert!(is_decided(&table, &charge));
     // A report that is on its way is no answer.
-    told.store(100_000, Ordering::SeqCst);
+    given.store(100_000, Ordering::SeqCst);
     let on_its_way = due(&table);
     assert_eq!(on_its_way.lines.len(), 1);
-    told.store(110_999, Ordering::SeqCst);
+    given.store(110_999, Ordering::SeqCst);
     assert!(is_decided(&table, &charge));
-    told.store(111_000, Ordering::SeqCst);
+    given.store(111_000, Ordering::SeqCst);
     assert!(matches!(ask(&table, &charge), Outcome::Wait(_)));
     // However late an answer is, it is one, for what it was told.
     hear(&table, &on_its_way, &limit);
     assert!(is_decided(&table, &charge));
-    told.store(220_999, Ordering::SeqCst);
+    given.store(220_999, Ordering::SeqCst);
     let Outcome::Ask(alone) = ask(&table, &charge) else {
         panic!("what is too old is reported before anything else");
     };
@@ -479,13 +479,13 @@ fn a_round_ends_although_decisions_go_on() {
 fn cold_keys_are_decided_by_redis_while_reports_are_behind() {
     const KEYS: u128 = 4_096;
     let limit = Limit::fixed_window(1_000, Span::DAY).unwrap();
-    let (table, told) = table();
+    let (table, given) = table();
     let charge = |number| write_back(number, &limit);
     (0..KEYS).for_each(|number| learn(&table, &charge(number)));
     // Everybody comes once, when all was reported; how many of them are decided here.
     let decided_here = || {
         hear(&table, &due(&table), &limit);
-        told.fetch_add(1_000_000, Ordering::SeqCst);
+        given.fetch_add(1_000_000, Ordering::SeqCst);
         let mut decided = 0;
         for number in 0..KEYS {
             match ask(&table, &charge(number)) {

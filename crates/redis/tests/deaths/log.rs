@@ -25,8 +25,8 @@ pub(crate) enum Ask {
 pub(crate) enum Outcome {
     /// It is about to be decided.
     Begun,
-    Admitted,
-    Refused,
+    Allowed,
+    Denied,
     /// Nothing was charged.
     Unreachable,
     /// Other requests were in the way for too long.
@@ -50,8 +50,8 @@ pub(crate) struct Log(Mutex<File>);
 
 const LETTERS: [(Outcome, &str); 6] = [
     (Outcome::Begun, "b"),
-    (Outcome::Admitted, "a"),
-    (Outcome::Refused, "r"),
+    (Outcome::Allowed, "a"),
+    (Outcome::Denied, "r"),
     (Outcome::Unreachable, "u"),
     (Outcome::Contended, "c"),
     (Outcome::Lost, "l"),
@@ -77,8 +77,8 @@ impl Ask {
 
 impl Outcome {
     pub(crate) const ENDS: [Outcome; 5] = [
-        Outcome::Admitted,
-        Outcome::Refused,
+        Outcome::Allowed,
+        Outcome::Denied,
         Outcome::Unreachable,
         Outcome::Contended,
         Outcome::Lost,
@@ -86,8 +86,8 @@ impl Outcome {
 
     pub(crate) fn of(decided: Result<Verdict, StoreError>) -> Outcome {
         match decided {
-            Ok(verdict) if verdict.is_allowed() => Outcome::Admitted,
-            Ok(_) => Outcome::Refused,
+            Ok(verdict) if verdict.is_allowed() => Outcome::Allowed,
+            Ok(_) => Outcome::Denied,
             Err(StoreError::TimedOut { .. }) => Outcome::Lost,
             Err(StoreError::Unreachable { .. }) => Outcome::Unreachable,
             Err(StoreError::Contended) => Outcome::Contended,

@@ -32,7 +32,7 @@ const FAILED: usize = 50;
 const BUSIER: usize = 4;
 /// How long after a death nothing is left of it that could be in the way: reservations last 150 ms.
 const AFTERMATH: Duration = Duration::from_secs(2);
-/// For how long a node admits on its own count what Redis does not know: an interval and a timeout.
+/// For how long a node allows on its own count what Redis does not know: an interval and a timeout.
 const UNTOLD: Duration = Duration::from_millis(110);
 
 fn main() {
@@ -97,7 +97,7 @@ fn served_all_the_time(lived: &[Line], deaths: &[Duration], stood: Duration) {
     for line in since {
         match line.outcome {
             Outcome::Begun => continue,
-            Outcome::Admitted | Outcome::Refused => answered.push(line.at),
+            Outcome::Allowed | Outcome::Denied => answered.push(line.at),
             Outcome::Contended => contended += 1,
             Outcome::Lost | Outcome::Unreachable => lost += 1,
         }
@@ -122,7 +122,7 @@ fn served_all_the_time(lived: &[Line], deaths: &[Duration], stood: Duration) {
     let ends = *deaths.last().unwrap() + AFTERMATH;
     let died = |line: &Line| (from..ends).contains(&line.at);
     let failed = per_mille(lived, died, |outcome| {
-        !matches!(outcome, Outcome::Admitted | Outcome::Refused)
+        !matches!(outcome, Outcome::Allowed | Outcome::Denied)
     });
     let slow = per_mille(
         lived,
@@ -144,15 +144,15 @@ fn per_mille(
     counts: impl Fn(&Line) -> bool,
     is: impl Fn(Outcome) -> bool,
 ) -> usize {
-    let told = lines.iter().filter(|line| line.outcome != Outcome::Begun);
-    let told: Vec<&Line> = told.filter(|line| counts(line)).collect();
-    let those = told.iter().filter(|line| is(line.outcome));
-    1_000 * those.count() / told.len().max(1)
+    let reply = lines.iter().filter(|line| line.outcome != Outcome::Begun);
+    let reply: Vec<&Line> = reply.filter(|line| counts(line)).collect();
+    let those = reply.iter().filter(|line| is(line.outcome));
+    1_000 * those.count() / reply.len().max(1)
 }
 
 /// Units of one key, as the nodes wrote them down.
 struct Units {
-    admitted: u32,
+    allowed: u32,
     /// They may have been charged.
     unsure: u32,
     /// Asked for when their node died.
@@ -172,7 +172,7 @@ impl Units {
         let begun = count(died, &[Outcome::Begun]);
         let ended = count(died, &Outcome::ENDS);
         Units {
-            admitted: all(&[Outcome::Admitted]),
+            allowed: all(&[Outcome::Allowed]),
             unsure: all(&[Outcome::Lost, Outcome::Contended]),
             open: begun - ended,
         }
@@ -196,7 +196,7 @@ async fn counted(store: &Redis, mode: Mode, number: usize) -> u32 {
     limit.capacity() - verdict.decisions[0].remaining()
 }
 
-/// What nodes admit on their own count: whoever dies takes along what it admitted within its last
+/// What nodes allow on their own count: whoever dies takes along what it allowed within its last
 /// interval, and too much is no more than that and the bound.
 async fn is_exceeded_by_the_bound(addresses: &[String], lived: &[Vec<Line>], died: &[Vec<Line>]) {
     let store = watcher(addresses);
@@ -208,30 +208,30 @@ async fn is_exceeded_by_the_bound(addresses: &[String], lived: &[Vec<Line>], die
             .chain(died)
             .map(|lines| Asked::of(lines, number))
             .collect();
-        let admitted: u32 = asked.iter().map(|node| node.admitted).sum();
+        let allowed: u32 = asked.iter().map(|node| node.allowed).sum();
         let within = asked.iter().map(|node| node.within).max().unwrap();
         let others = u32::try_from(NODES - 1).unwrap();
         let bound = others * within.min(capacity);
         let last: u32 = asked[lived.len()..].iter().map(|node| node.last).sum();
         let counted = counted(&store, mode, number).await;
         assert!(
-            counted + last >= admitted.min(capacity),
-            "{counted} counted, {last} taken along, {admitted} admitted"
+            counted + last >= allowed.min(capacity),
+            "{counted} counted, {last} taken along, {allowed} admitted"
         );
         // A node that dies may have reported what it had not yet answered; and what Redis was asked
         // to decide may be charged without an answer.
         let open: u32 = asked[lived.len()..].iter().map(|node| node.open).sum();
         let unsure: u32 = asked.iter().map(|node| node.unsure).sum();
         assert!(
-            counted <= admitted + open + unsure,
-            "{counted} counted, {admitted} admitted, {open} open, {unsure} unsure"
+            counted <= allowed + open + unsure,
+            "{counted} counted, {allowed} admitted, {open} open, {unsure} unsure"
         );
         assert!(
-            admitted <= capacity + bound + last,
-            "{admitted} of {capacity}, {bound} and {last}"
+            allowed <= capacity + bound + last,
+            "{allowed} of {capacity}, {bound} and {last}"
         );
-        over += admitted.saturating_sub(capacity);
-        unknown += admitted.min(capacity) - counted.min(admitted);
+        over += allowed.saturating_sub(capacity);
+        unknown += allowed.min(capacity) - counted.min(allowed);
         bounds += bound;
         last_units += last;
     }
@@ -245,8 +245,8 @@ async fn is_exceeded_by_the_bound(addresses: &[String], lived: &[Vec<Line>], die
 
 /// What one node was asked for of one key that it counts itself.
 struct Asked {
-    admitted: u32,
-    /// At most within [`UNTOLD`], and what was admitted within the last of them.
+    allowed: u32,
+    /// At most within [`UNTOLD`], and what was allowed within the last of them.
     within: u32,
     last: u32,
     /// Without an answer at its end.
@@ -266,7 +266,7 @@ impl Asked {
             let same = of_key.clone().filter(|line| line.outcome == outcome);
             same.map(|line| line.at).collect()
         };
-        let (begun, admitted) = (at(Outcome::Begun), at(Outcome::Admitted));
+        let (begun, allowed) = (at(Outcome::Begun), at(Outcome::Allowed));
         let end = lines.last().map_or(Duration::ZERO, |line| line.at);
         let since = |times: &[Duration], end: Duration| {
             let from = times.partition_point(|at| *at + UNTOLD < end);
@@ -275,20 +275,20 @@ impl Asked {
         };
         let ended = of_key.clone().count() - begun.len();
         Asked {
-            admitted: u32::try_from(admitted.len()).unwrap(),
+            allowed: u32::try_from(allowed.len()).unwrap(),
             within: begun
                 .iter()
                 .map(|end| since(&begun, *end))
                 .max()
                 .unwrap_or(0),
-            last: since(&admitted, end),
+            last: since(&allowed, end),
             open: u32::try_from(begun.len() - ended).unwrap(),
             unsure: u32::try_from(at(Outcome::Lost).len() + at(Outcome::Contended).len()).unwrap(),
         }
     }
 }
 
-/// Nothing is admitted beyond the limit, and nothing is counted that nobody took or held.
+/// Nothing is allowed beyond the limit, and nothing is counted that nobody took or held.
 async fn is_kept(addresses: &[String], lived: &[Line], died: &[Line]) {
     let store = watcher(addresses);
     let (mut out, mut open, mut taken) = (0, 0, 0);
@@ -296,21 +296,18 @@ async fn is_kept(addresses: &[String], lived: &[Line], died: &[Line]) {
         let units = Units::of(lived, died, mode, number);
         let limit = limit(mode);
         let counted = counted(&store, mode, number).await;
-        let Units { admitted, .. } = units;
-        assert!(admitted <= limit.capacity(), "{admitted} admitted");
-        assert!(
-            admitted <= counted,
-            "{admitted} admitted, {counted} counted"
-        );
+        let Units { allowed, .. } = units;
+        assert!(allowed <= limit.capacity(), "{allowed} admitted");
+        assert!(allowed <= counted, "{allowed} admitted, {counted} counted");
         if mode == Mode::Leased {
-            out += counted - admitted;
+            out += counted - allowed;
             continue;
         }
         // Whoever dies has at most the one request charged that it was about to decide.
-        let most = admitted + units.unsure + units.open;
+        let most = allowed + units.unsure + units.open;
         assert!(counted <= most, "{counted} counted, {most} explained");
         open += units.open;
-        taken += counted - admitted;
+        taken += counted - allowed;
     }
     println!(
         "  of {KEYS} leased keys, {out} units were out at nodes that died, and are charged; \

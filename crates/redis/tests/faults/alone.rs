@@ -148,9 +148,9 @@ async fn stand_still(way: &Way) {
     );
     assert!(record.store().counts().breaker_openings >= 1);
     // Only those who asked before the breaker opened waited for their whole budget.
-    let within = |seen: &&crate::record::Seen| seen.at > fault && seen.at < back;
-    let stood = record.seen.iter().filter(within);
-    let waited = stood.filter(|seen| seen.took > Duration::from_millis(5));
+    let within = |snapshot: &&crate::record::Snapshot| snapshot.at > fault && snapshot.at < back;
+    let stood = record.snapshot.iter().filter(within);
+    let waited = stood.filter(|snapshot| snapshot.took > Duration::from_millis(5));
     assert!(waited.count() < 400);
 }
 
@@ -195,7 +195,7 @@ async fn a_store_waits_for_a_redis_that_is_not_there_yet() {
     assert!(!traffic.store.is_up());
     let record = traffic.end().await;
     record.tell("Redis is not there when the service starts", start);
-    assert_eq!(record.count(Outcome::Unreachable), record.seen.len());
+    assert_eq!(record.count(Outcome::Unreachable), record.snapshot.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

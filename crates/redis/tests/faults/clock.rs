@@ -40,7 +40,7 @@ struct Asked {
 }
 
 /// A decision: when it was asked for, and when its answer was there.
-type Seen = (Instant, Instant, Outcome);
+type Snapshot = (Instant, Instant, Outcome);
 
 fn all() -> Vec<Asked> {
     let window = Span::from(WINDOW);
@@ -100,9 +100,9 @@ async fn failover(what: &str, seconds: i32) {
     tokio::task::block_in_place(|| sentinels.wait_for_failover(former));
     let again = Instant::now();
     let back = comes_back(&config, again).await;
-    let mut seen = vec![Vec::new(); all().len()];
+    let mut snapshot = vec![Vec::new(); all().len()];
     for (number, part) in asking.join_all().await {
-        seen[number].extend(part);
+        snapshot[number].extend(part);
     }
     stop.store(true, Ordering::Relaxed);
     let stood = control.await.unwrap().into_iter().max().unwrap();
@@ -110,28 +110,28 @@ async fn failover(what: &str, seconds: i32) {
         "{what}: of {held} units that a node held when it died, all were there again {back:.1?} \
          after the failover (timers of {CONTROL:?}: longest {stood:.1?})"
     );
-    for (asked, seen) in all().iter().zip(&mut seen) {
-        seen.sort();
-        asked.tell(seen, [fault, again], stood, seconds > 0);
+    for (asked, snapshot) in all().iter().zip(&mut snapshot) {
+        snapshot.sort();
+        asked.tell(snapshot, [fault, again], stood, seconds > 0);
     }
 }
 
-async fn ask(store: &Redis, asked: Asked, end: Instant) -> Vec<Seen> {
+async fn ask(store: &Redis, asked: Asked, end: Instant) -> Vec<Snapshot> {
     let mode: &[u8] = match asked.mode {
         Mode::Leased => b"leased",
         Mode::Strict => b"strict",
         Mode::WriteBack => b"write_back",
     };
     let key = store.key([&b"clock"[..], mode, asked.name.as_bytes()].into_iter());
-    let mut seen = Vec::new();
+    let mut snapshot = Vec::new();
     while Instant::now() < end {
         let begun = Instant::now();
         let charge = charge(key, &asked.limit, asked.mode, Cost::ONE);
         let outcome = Outcome::of(store.decide(&[charge]).await);
-        seen.push((begun, Instant::now(), outcome));
+        snapshot.push((begun, Instant::now(), outcome));
         tokio::time::sleep(PAUSE).await;
     }
-    seen
+    snapshot
 }
 
 /// A bucket that a node holds units of when it dies.
@@ -173,7 +173,7 @@ async fn remaining(store: &Redis) -> u32 {
 // === impl Asked ===
 
 impl Asked {
-    /// Units that may be admitted in any window's time if clocks are right.
+    /// Units that may be allowed in any window's time if clocks are right.
     fn most(&self) -> usize {
         let units = usize::try_from(UNITS).unwrap();
         match self.limit.algorithm() {
@@ -183,28 +183,34 @@ impl Asked {
         }
     }
 
-    fn tell(&self, seen: &[Seen], [fault, again]: [Instant; 2], stood: Duration, is_ahead: bool) {
-        let admitted: Vec<&Seen> = seen
+    fn tell(
+        &self,
+        snapshot: &[Snapshot],
+        [fault, again]: [Instant; 2],
+        stood: Duration,
+        is_ahead: bool,
+    ) {
+        let allowed: Vec<&Snapshot> = snapshot
             .iter()
-            .filter(|seen| seen.2 == Outcome::Admitted)
+            .filter(|snapshot| snapshot.2 == Outcome::Allowed)
             .collect();
-        let next = admitted
+        let next = allowed
             .iter()
-            .find(|seen| seen.0 > again)
+            .find(|snapshot| snapshot.0 > again)
             .expect("it is never admitted again");
         let waited = next.1 - again;
-        let before: Vec<&Seen> = admitted
+        let before: Vec<&Snapshot> = allowed
             .iter()
             .copied()
-            .filter(|seen| seen.1 < fault)
+            .filter(|snapshot| snapshot.1 < fault)
             .collect();
-        let [usual, most] = [&before, &admitted].map(|seen| most_within(seen, WINDOW));
+        let [usual, most] = [&before, &allowed].map(|snapshot| most_within(snapshot, WINDOW));
         println!(
             "  {}, {:?}: {} admitted; at most {usual} in {WINDOW:?} before it, {most} over all; \
              admitted again {waited:.1?} after it",
             self.name,
             self.mode,
-            admitted.len(),
+            allowed.len(),
         );
         assert!(
             waited <= WINDOW + SLACK + stood,
@@ -225,14 +231,14 @@ impl Asked {
     }
 }
 
-/// The most that were for sure admitted within any such time.
-fn most_within(admitted: &[&Seen], time: Duration) -> usize {
+/// The most that were for sure allowed within any such time.
+fn most_within(allowed: &[&Snapshot], time: Duration) -> usize {
     let within = |from: Instant| {
-        let all = admitted.iter();
+        let all = allowed.iter();
         all.filter(|(begun, ended, _)| *begun >= from && *ended < from + time)
             .count()
     };
-    admitted
+    allowed
         .iter()
         .map(|(begun, ..)| within(*begun))
         .max()

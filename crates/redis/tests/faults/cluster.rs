@@ -113,12 +113,12 @@ async fn a_failover_stalls_nobody_who_asks_the_other_masters() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     let fault = Instant::now();
     cluster.master_of(0).kill();
-    let seen = crowd.join_all().await.concat();
+    let snapshot = crowd.join_all().await.concat();
     stop.store(true, Ordering::Relaxed);
     let stood = control.await.unwrap().into_iter().max().unwrap();
     // Sorted by the third of the slots that they are in; the dead master's is the first.
     for third in 0..3 {
-        let of_third = || seen.iter().filter(move |asked| asked.third == third);
+        let of_third = || snapshot.iter().filter(move |asked| asked.third == third);
         let [before, after] = [true, false].map(|is_before| {
             let some = of_third().filter(|asked| (asked.at < fault) == is_before);
             let failed = some.clone().filter(|asked| !asked.outcome.is_answer());
@@ -151,7 +151,7 @@ async fn ask_until(store: Arc<Redis>, caller: u64, end: Instant) -> Vec<Asked> {
     let limit = wide();
     let key = store.key([&b"crowd"[..], b"", &caller.to_le_bytes()].into_iter());
     let third = slot(&store.name_of(key)) / 5_462;
-    let mut seen = Vec::new();
+    let mut snapshot = Vec::new();
     // Not all at the same moment.
     tokio::time::sleep(REST / 4_000 * u32::try_from(caller).unwrap()).await;
     while Instant::now() < end {
@@ -159,7 +159,7 @@ async fn ask_until(store: Arc<Redis>, caller: u64, end: Instant) -> Vec<Asked> {
         let charge = charge(key, &limit, Mode::Strict, Cost::ONE);
         let outcome = Outcome::of(store.decide(&[charge]).await);
         let took = at.elapsed();
-        seen.push(Asked {
+        snapshot.push(Asked {
             at,
             took,
             third,
@@ -167,7 +167,7 @@ async fn ask_until(store: Arc<Redis>, caller: u64, end: Instant) -> Vec<Asked> {
         });
         tokio::time::sleep(REST).await;
     }
-    seen
+    snapshot
 }
 
 /// The slot of a key's name: CRC-16 (XMODEM) of what is in braces.
@@ -202,7 +202,7 @@ async fn a_planned_failover_leaves_the_old_primary_at_once() {
     let limit = Limit::fixed_window(PLANNED_UNITS, Span::DAY.times(300)).unwrap();
     let key = store.key([&b"planned"[..]].into_iter());
     let former = sentinels.master().address();
-    let mut admitted = 0;
+    let mut allowed = 0;
     let start = Instant::now();
     // Until everything is gone, and the old primary is long demoted.
     for asked in 0..25 * PLANNED_RATE {
@@ -211,19 +211,19 @@ async fn a_planned_failover_leaves_the_old_primary_at_once() {
         }
         let charge = charge(key, &limit, Mode::Strict, Cost::ONE);
         let outcome = Outcome::of(store.decide(&[charge]).await);
-        admitted += u32::from(outcome == Outcome::Admitted);
+        allowed += u32::from(outcome == Outcome::Allowed);
         tokio::time::sleep_until(
             (start + (asked + 1) * Duration::from_secs(1) / PLANNED_RATE).into(),
         )
         .await;
     }
     let changes: Vec<Event> = store.events();
-    println!("a planned failover: {admitted} of {PLANNED_UNITS} admitted; {changes:?}");
+    println!("a planned failover: {allowed} of {PLANNED_UNITS} admitted; {changes:?}");
     assert!(sentinels.master().address() != former, "no failover");
     let is_change =
         |event: &Event| matches!(event, Event::PrimaryChanged { from, .. } if *from == former);
     assert!(changes.iter().any(is_change), "{changes:?}");
-    assert!(admitted >= PLANNED_UNITS, "{admitted}");
+    assert!(allowed >= PLANNED_UNITS, "{allowed}");
     let most = PLANNED_UNITS + PLANNED_LATE * PLANNED_RATE;
-    assert!(admitted <= most, "{admitted} of {most}");
+    assert!(allowed <= most, "{allowed} of {most}");
 }

@@ -15,7 +15,7 @@ pub(crate) const WAY_BACK: Duration = Duration::from_millis(2);
 
 /// One decision, as its caller saw it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct Snapshot {
     pub(crate) at: Instant,
     pub(crate) took: Duration,
     pub(crate) node: usize,
@@ -26,8 +26,8 @@ pub(crate) struct Seen {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Outcome {
-    Admitted,
-    Refused,
+    Allowed,
+    Denied,
     /// Nothing was charged.
     Unreachable,
     /// Other requests were in the way for too long.
@@ -37,12 +37,12 @@ pub(crate) enum Outcome {
 }
 
 pub(crate) struct Record {
-    pub(crate) seen: Vec<Seen>,
+    pub(crate) snapshot: Vec<Snapshot>,
     /// What timers took beside it, the shortest first.
     pub(crate) control: Vec<Duration>,
     pub(crate) nodes: [Arc<Redis>; NODES],
     pub(crate) timeout: Duration,
-    /// For how long a node may admit on its own count what Redis does not know.
+    /// For how long a node may allow on its own count what Redis does not know.
     pub(crate) untold: Duration,
     pub(crate) limit: Limit,
 }
@@ -52,8 +52,8 @@ pub(crate) struct Record {
 impl Outcome {
     pub(crate) fn of(decided: Result<Verdict, StoreError>) -> Outcome {
         match decided {
-            Ok(verdict) if verdict.is_allowed() => Outcome::Admitted,
-            Ok(_) => Outcome::Refused,
+            Ok(verdict) if verdict.is_allowed() => Outcome::Allowed,
+            Ok(_) => Outcome::Denied,
             Err(StoreError::TimedOut { .. }) => Outcome::Lost,
             Err(StoreError::Unreachable { .. }) => Outcome::Unreachable,
             Err(StoreError::Contended) => Outcome::Contended,
@@ -62,7 +62,7 @@ impl Outcome {
     }
 
     pub(crate) const fn is_answer(self) -> bool {
-        matches!(self, Outcome::Admitted | Outcome::Refused)
+        matches!(self, Outcome::Allowed | Outcome::Denied)
     }
 }
 
@@ -75,13 +75,19 @@ impl Record {
     }
 
     pub(crate) fn count(&self, outcome: Outcome) -> usize {
-        let same = self.seen.iter().filter(|seen| seen.outcome == outcome);
+        let same = self
+            .snapshot
+            .iter()
+            .filter(|snapshot| snapshot.outcome == outcome);
         same.count()
     }
 
     /// Decisions without an answer.
     pub(crate) fn failed(&self) -> usize {
-        let failed = self.seen.iter().filter(|seen| !seen.outcome.is_answer());
+        let failed = self
+            .snapshot
+            .iter()
+            .filter(|snapshot| !snapshot.outcome.is_answer());
         failed.count()
     }
 
@@ -89,11 +95,11 @@ impl Record {
     /// which a tenth of the decisions had no answer.
     pub(crate) fn outage(&self, from: Instant) -> Duration {
         let mut parts: BTreeMap<u128, (usize, usize)> = BTreeMap::new();
-        for seen in self.seen.iter().filter(|seen| seen.at >= from) {
-            let part = seen.at.duration_since(from).as_millis() / 100;
+        for snapshot in self.snapshot.iter().filter(|snapshot| snapshot.at >= from) {
+            let part = snapshot.at.duration_since(from).as_millis() / 100;
             let (all, failed) = parts.entry(part).or_default();
             *all += 1;
-            *failed += usize::from(!seen.outcome.is_answer());
+            *failed += usize::from(!snapshot.outcome.is_answer());
         }
         let bad = parts.iter().rfind(|(_, (all, failed))| failed * 10 >= *all);
         let ends = bad.map_or(0, |(part, _)| (part + 1) * 100);
@@ -103,16 +109,16 @@ impl Record {
     /// Prints the row, and holds the decisions since `fault` to the budget: what beside them an
     /// ordinary timer was late, is the machine's.
     pub(crate) fn tell(&self, what: &str, fault: Instant) {
-        let since = self.seen.iter().filter(|seen| seen.at >= fault);
-        let mut took: Vec<Duration> = since.map(|seen| seen.took).collect();
+        let since = self.snapshot.iter().filter(|snapshot| snapshot.at >= fault);
+        let mut took: Vec<Duration> = since.map(|snapshot| snapshot.took).collect();
         took.sort();
         println!(
             "{what}: {} decisions, {} admitted, {} refused, {} unreachable, {} contended, {} lost; \
              since the fault p50 {:.1?}, p99 {:.1?}, p99.9 {:.1?}, longest {:.1?} (timers of \
              {CONTROL:?}: p99 {:.1?}, p99.9 {:.1?}, longest {:.1?}); service again {:.1?} after it",
-            self.seen.len(),
-            self.count(Outcome::Admitted),
-            self.count(Outcome::Refused),
+            self.snapshot.len(),
+            self.count(Outcome::Allowed),
+            self.count(Outcome::Denied),
             self.count(Outcome::Unreachable),
             self.count(Outcome::Contended),
             self.count(Outcome::Lost),
@@ -132,7 +138,7 @@ impl Record {
         assert!(late <= most, "{what}: {late:?} of {most:?}");
     }
 
-    /// Never more than the limit was admitted, and what Redis counted beyond that was lost
+    /// Never more than the limit was allowed, and what Redis counted beyond that was lost
     /// answers, or was on leases when an answer about them was lost.
     pub(crate) async fn is_exact(&self) {
         for node in &self.nodes {
@@ -142,39 +148,33 @@ impl Record {
         let lost = self.count(Outcome::Lost);
         let mut abandoned = 0;
         for number in 0..KEYS {
-            let [admitted, lost_here] = self.of_key(number, Mode::Strict);
+            let [allowed, lost_here] = self.of_key(number, Mode::Strict);
             let counted = self.counted(number, Mode::Strict).await;
-            assert!(
-                counted >= admitted,
-                "{counted} counted, {admitted} admitted"
-            );
-            let most = admitted + lost_here;
+            assert!(counted >= allowed, "{counted} counted, {allowed} admitted");
+            let most = allowed + lost_here;
             assert!(
                 counted <= most,
-                "{counted} counted, {admitted} + {lost_here}"
+                "{counted} counted, {allowed} + {lost_here}"
             );
 
-            let [admitted, lost_here] = self.of_key(number, Mode::Leased);
+            let [allowed, lost_here] = self.of_key(number, Mode::Leased);
             let counted = self.counted(number, Mode::Leased).await;
-            assert!(
-                counted >= admitted,
-                "{counted} counted, {admitted} admitted"
-            );
+            assert!(counted >= allowed, "{counted} counted, {allowed} admitted");
             if lost == 0 {
-                assert_eq!(counted, admitted);
+                assert_eq!(counted, allowed);
             }
-            abandoned += counted.saturating_sub(admitted + lost_here);
+            abandoned += counted.saturating_sub(allowed + lost_here);
         }
         println!("  units that were out on leases whose answers were lost: {abandoned}");
     }
 
-    /// What nodes admitted on their own count is charged once, but for what was in lost reports;
-    /// and too much was admitted by no more than the bound, and as much again.
+    /// What nodes allowed on their own count is charged once, but for what was in lost reports;
+    /// and too much was allowed by no more than the bound, and as much again.
     async fn exceeds_by_the_bound(&self) {
         let capacity = self.limit.capacity();
         let (mut over, mut unknown, mut bounds, mut reports) = (0, 0, 0, 0);
         for number in 0..WRITE_BACK_KEYS {
-            let [admitted, lost_here] = self.of_key(number, Mode::WriteBack);
+            let [allowed, lost_here] = self.of_key(number, Mode::WriteBack);
             let counted = self.counted(number, Mode::WriteBack).await;
             let asked = [0, 1].map(|node| self.asked_within(number, node));
             // Any node may be the one that was told last.
@@ -184,19 +184,19 @@ impl Record {
             let may_be_lost = asked[0] * lost[0] + asked[1] * lost[1];
             // A decision that Redis made may have lost its answer.
             assert!(
-                counted <= admitted + lost_here,
-                "{counted} counted, {admitted} + {lost_here}"
+                counted <= allowed + lost_here,
+                "{counted} counted, {allowed} + {lost_here}"
             );
             assert!(
-                counted + may_be_lost >= admitted.min(capacity),
-                "{counted} counted, {admitted} admitted, at most {may_be_lost} lost"
+                counted + may_be_lost >= allowed.min(capacity),
+                "{counted} counted, {allowed} admitted, at most {may_be_lost} lost"
             );
             assert!(
-                admitted <= capacity + bound + may_be_lost,
-                "{admitted} admitted of {capacity}, {bound} and {may_be_lost}"
+                allowed <= capacity + bound + may_be_lost,
+                "{allowed} admitted of {capacity}, {bound} and {may_be_lost}"
             );
-            over += admitted.saturating_sub(capacity);
-            unknown += admitted.min(capacity).saturating_sub(counted);
+            over += allowed.saturating_sub(capacity);
+            unknown += allowed.min(capacity).saturating_sub(counted);
             bounds += bound;
             reports = lost[0] + lost[1];
         }
@@ -208,10 +208,12 @@ impl Record {
 
     /// The most units of a write_back key that a node was asked for while Redis need not know.
     fn asked_within(&self, number: usize, node: usize) -> u32 {
-        let asked = self.seen.iter().filter(|seen| {
-            seen.kind == Kind::WriteBack && seen.node == node && seen.keys.contains(&Some(number))
+        let asked = self.snapshot.iter().filter(|snapshot| {
+            snapshot.kind == Kind::WriteBack
+                && snapshot.node == node
+                && snapshot.keys.contains(&Some(number))
         });
-        let asked: Vec<Instant> = asked.map(|seen| seen.at).collect();
+        let asked: Vec<Instant> = asked.map(|snapshot| snapshot.at).collect();
         let within = |end: usize| {
             let is_before = |at: &Instant| *at + self.untold < asked[end];
             end + 1 - asked.partition_point(is_before)
@@ -220,19 +222,18 @@ impl Record {
         most.map_or(0, |most| u32::try_from(most).unwrap())
     }
 
-    /// Units of a key that were admitted, and that may have been charged without an answer.
+    /// Units of a key that were allowed, and that may have been charged without an answer.
     fn of_key(&self, number: usize, mode: Mode) -> [u32; 2] {
-        let of_key = self
-            .seen
-            .iter()
-            .filter(|seen| seen.kind.mode() == mode && seen.keys.contains(&Some(number)));
+        let of_key = self.snapshot.iter().filter(|snapshot| {
+            snapshot.kind.mode() == mode && snapshot.keys.contains(&Some(number))
+        });
         let count = |outcomes: &[Outcome]| {
             let same = of_key.clone();
-            let same = same.filter(|seen| outcomes.contains(&seen.outcome));
+            let same = same.filter(|snapshot| outcomes.contains(&snapshot.outcome));
             u32::try_from(same.count()).unwrap()
         };
         let may_be = [Outcome::Lost, Outcome::Contended];
-        [count(&[Outcome::Admitted]), count(&may_be)]
+        [count(&[Outcome::Allowed]), count(&may_be)]
     }
 
     /// What Redis has counted of a key.

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Mode, Sharing};
 use tollgate_redis::{Config, Redis};
 
-use crate::record::{Outcome, Record, Seen};
+use crate::record::{Outcome, Record, Snapshot};
 use crate::wide;
 
 const TASKS: usize = 20;
@@ -17,7 +17,7 @@ pub(crate) const KEYS: usize = 128;
 pub(crate) const WRITE_BACK_KEYS: usize = 2;
 /// Nodes that are asked in write_back, the first of them in other modes as well.
 pub(crate) const NODES: usize = 2;
-/// Timers that ring beside the traffic, as far ahead as a decision's patience.
+/// Timers that ring beside the traffic, as far ahead as a decision's timeout.
 const CONTROLS: usize = 8;
 pub(crate) const CONTROL: Duration = Duration::from_millis(9);
 
@@ -41,7 +41,7 @@ pub(crate) struct Traffic {
     config: Config,
     limit: Limit,
     stop: Arc<AtomicBool>,
-    callers: JoinSet<Vec<Seen>>,
+    callers: JoinSet<Vec<Snapshot>>,
     controls: JoinSet<Vec<Duration>>,
 }
 
@@ -144,12 +144,12 @@ impl Traffic {
 
     pub(crate) async fn end(self) -> Record {
         self.stop.store(true, Ordering::Relaxed);
-        let mut seen = self.callers.join_all().await.concat();
-        seen.sort_by_key(|seen| seen.at);
+        let mut snapshot = self.callers.join_all().await.concat();
+        snapshot.sort_by_key(|snapshot| snapshot.at);
         let mut control = self.controls.join_all().await.concat();
         control.sort();
         Record {
-            seen,
+            snapshot,
             control,
             nodes: [self.store, self.other],
             timeout: self.config.timeout.into(),
@@ -165,9 +165,9 @@ async fn ask(
     limit: Limit,
     task: usize,
     stop: Arc<AtomicBool>,
-) -> Vec<Seen> {
+) -> Vec<Snapshot> {
     let kind = Kind::of(task);
-    let mut seen = Vec::new();
+    let mut snapshot = Vec::new();
     let mut first = task;
     while !stop.load(Ordering::Relaxed) {
         first = (first * 5 + 7) % kind.keys();
@@ -185,7 +185,7 @@ async fn ask(
         let at = Instant::now();
         let outcome = Outcome::of(store.decide(&charges).await);
         let took = at.elapsed();
-        seen.push(Seen {
+        snapshot.push(Snapshot {
             at,
             took,
             node,
@@ -197,7 +197,7 @@ async fn ask(
         let pause = 1 + u64::try_from(task % 4).unwrap();
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }
-    seen
+    snapshot
 }
 
 /// How long a timer takes that is set as a decision's is.

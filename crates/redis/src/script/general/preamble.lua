@@ -1,7 +1,7 @@
 -- Decides requests of any kind: all algorithms, several limits, refunds, peeks, changed limits.
 --
 -- KEYS     the key of each line (one limit that a request meets), request by request
--- ARGV[1]  the requests, packed (see `question.rs`)
+-- ARGV[1]  the requests, packed (see `script_request.rs`)
 -- Replies with the time and, for each request, whether it is allowed, denied, or blocked by a
 -- reservation, and the state of each of its lines before it was charged: from that, core's own
 -- functions make the verdict.

@@ -9,7 +9,7 @@ use tollgate_core::{Account, Charge, Decision, Key, Limit, Moment, Span, StoreEr
 
 use crate::fit::Fitted;
 use crate::fit::unfit;
-use crate::seen::moment;
+use crate::snapshot::moment;
 use crate::write_back::report::Line;
 use crate::write_back::tally::{Counting, Tally};
 
@@ -30,7 +30,7 @@ pub(super) struct Entry {
     /// A report of this key is on its way.
     pub(super) is_asking: bool,
     pub(super) is_dirty: bool,
-    /// When the first unit was admitted that is not reported yet, and the first of those that are
+    /// When the first unit was allowed that is not reported yet, and the first of those that are
     /// on their way.
     pub(super) since: Option<Moment>,
     pub(super) sent_since: Option<Moment>,
@@ -40,13 +40,13 @@ pub(super) struct Entry {
     /// The latest time, as Redis tells it, at which anything was decided.
     pub(super) latest: u64,
     pub(super) used_at: Moment,
-    pub(super) told: Arc<Notify>,
+    pub(super) reply: Arc<Notify>,
 }
 
 /// Whether a key can be decided on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Readiness {
-    /// Its count is known, and what was admitted since is not too old.
+    /// Its count is known, and what was allowed since is not too old.
     Ready,
     /// A script call that concerns it is on its way.
     Asking,
@@ -73,7 +73,7 @@ impl Entry {
             heard_at: now,
             latest: 0,
             used_at: now,
-            told: Arc::new(Notify::new()),
+            reply: Arc::new(Notify::new()),
         }
     }
 
@@ -138,7 +138,7 @@ impl Entry {
 
     /// Rings when Redis has told, or has not.
     pub(super) fn hears(&self) -> OwnedNotified {
-        Arc::clone(&self.told).notified_owned()
+        Arc::clone(&self.reply).notified_owned()
     }
 
     /// What Redis's clock says by now, at least, and never less than before.
@@ -183,15 +183,15 @@ impl Entry {
         }
     }
 
-    pub(super) fn told(&mut self, account: Account, redis_now: u64, now: Moment) {
+    pub(super) fn apply_reply(&mut self, account: Account, redis_now: u64, now: Moment) {
         self.is_asking = false;
         self.is_known = true;
         self.sent_since = None;
         self.now = redis_now;
         self.heard_at = now;
         let fitted = self.fitted;
-        self.tally.told(account, &fitted, moment(redis_now));
-        self.told.notify_waiters();
+        self.tally.apply_reply(account, &fitted, moment(redis_now));
+        self.reply.notify_waiters();
     }
 
     /// Redis has decided on `charge`, and told its count from before.
@@ -202,7 +202,7 @@ impl Entry {
         redis_now: u64,
         now: Moment,
     ) -> Decision {
-        self.told(account, redis_now, now);
+        self.apply_reply(account, redis_now, now);
         let decision = self.step(charge, redis_now);
         // Redis has charged it.
         let _nothing_to_report = self.tally.gather();
@@ -216,7 +216,7 @@ impl Entry {
         self.is_asking = false;
         self.is_known = false;
         self.sent_since = None;
-        self.told.notify_waiters();
+        self.reply.notify_waiters();
     }
 
     /// Whether nothing is lost if this is forgotten.

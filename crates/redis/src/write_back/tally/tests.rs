@@ -17,8 +17,8 @@ fn a_bucket_s_parts_are_what_was_done() {
         let limit = limit.with_burst(8).unwrap();
         let fitted = Fitted::new(&limit).unwrap();
         let mut tally = Tally::fresh(&limit);
-        let told = Bucket::full_at(at(random.between(0, 40)));
-        tally.told(Account::Bucket(told), &fitted, at(0));
+        let reply = Bucket::full_at(at(random.between(0, 40)));
+        tally.apply_reply(Account::Bucket(reply), &fitted, at(0));
         let mut now = at(0);
         for _ in 0..random.between(1, 30) {
             now = now + GRAIN.times(random.between(0, 12));
@@ -36,7 +36,7 @@ fn a_bucket_s_parts_are_what_was_done() {
         let (_, parts) = tally.gather();
         let mut replayed = Tally::fresh(&limit);
         replayed.parts = parts;
-        replayed.told(Account::Bucket(told), &fitted, at(0));
+        replayed.apply_reply(Account::Bucket(reply), &fitted, at(0));
         let Count::Bucket(again) = replayed.count else {
             panic!("a bucket")
         };
@@ -83,8 +83,8 @@ fn a_window_that_owes_is_begun_with_what_is_left() {
     let fitted = Fitted::new(&limit).unwrap();
     let second = |seconds: u64| Moment::ZERO + Span::from_secs(seconds);
     let mut tally = Tally::fresh(&limit);
-    let told = FixedWindow::new(second(5), 37);
-    tally.told(Account::FixedWindow(told), &fitted, second(4));
+    let reply = FixedWindow::new(second(5), 37);
+    tally.apply_reply(Account::FixedWindow(reply), &fitted, second(4));
     let half = Span::from_millis(500);
     for (now, remaining, wait) in [
         (second(4) + half, 0, 3_500),

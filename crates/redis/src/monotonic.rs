@@ -15,46 +15,46 @@ use crate::simulated::Monotonic;
 /// Its rate may be wrong by less than a lease's margin, which is one in a hundred. It stands still
 /// while the machine is suspended, as every monotonic clock does: a node that is put to sleep and
 /// wakes later spends its leases later.
-pub(crate) struct Watch {
+pub(crate) struct MonotonicClock {
     clock: quanta::Clock,
     start: u64,
     /// In place of the processor's clock, in a simulation.
     simulated: Option<Monotonic>,
     /// Microseconds that a test tells.
     #[cfg(test)]
-    told: Option<Arc<AtomicU64>>,
+    given: Option<Arc<AtomicU64>>,
 }
 
 // === impl Watch ===
 
-impl Watch {
-    pub(crate) fn new() -> Watch {
+impl MonotonicClock {
+    pub(crate) fn new() -> MonotonicClock {
         let clock = quanta::Clock::new();
         let start = clock.raw();
-        Watch {
+        MonotonicClock {
             clock,
             start,
             simulated: None,
             #[cfg(test)]
-            told: None,
+            given: None,
         }
     }
 
     /// A watch that shows another clock's time, if there is one.
     #[cfg(not(test))]
-    pub(crate) fn of(simulated: Option<Monotonic>) -> Watch {
-        Watch {
+    pub(crate) fn of(simulated: Option<Monotonic>) -> MonotonicClock {
+        MonotonicClock {
             simulated,
-            ..Watch::new()
+            ..MonotonicClock::new()
         }
     }
 
     /// A watch that a test sets.
     #[cfg(test)]
-    pub(crate) fn told(told: Option<Arc<AtomicU64>>) -> Watch {
-        Watch {
-            told,
-            ..Watch::new()
+    pub(crate) fn given(given: Option<Arc<AtomicU64>>) -> MonotonicClock {
+        MonotonicClock {
+            given,
+            ..MonotonicClock::new()
         }
     }
 
@@ -62,8 +62,8 @@ impl Watch {
     #[inline]
     pub(crate) fn now(&self) -> Moment {
         #[cfg(test)]
-        if let Some(told) = &self.told {
-            return Moment::from_nanos(told.load(Ordering::SeqCst) * 1_000);
+        if let Some(given) = &self.given {
+            return Moment::from_nanos(given.load(Ordering::SeqCst) * 1_000);
         }
         if let Some(simulated) = &self.simulated {
             return simulated();
@@ -72,7 +72,7 @@ impl Watch {
     }
 }
 
-impl fmt::Debug for Watch {
+impl fmt::Debug for MonotonicClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watch").finish_non_exhaustive()
     }

@@ -9,13 +9,13 @@ use tokio::task::JoinHandle;
 use tokio::time::{Duration, Instant};
 
 use crate::failure::Failure;
-use crate::question::Question;
 use crate::resp::Reply;
+use crate::script_reply::ScriptReply;
+use crate::script_request::ScriptRequest;
 use crate::sharded::locked;
 use crate::stats::Stats;
-use crate::told::Told;
 
-/// The most questions that wait for one connection. More are refused at once: within the time that
+/// The most questions that wait for one connection. More are denied at once: within the time that
 /// a decision may take, no connection would get to them.
 pub(crate) const QUEUE_MAX: usize = 16 * 1024;
 
@@ -24,12 +24,12 @@ const SILENT: &str = "it did not answer lately";
 
 /// A handle on one connection, whether it is open or not.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct RequestQueue {
     shared: Arc<Shared>,
-    driver: JoinHandle<()>,
+    task: JoinHandle<()>,
 }
 
-/// What the askers and the driver of a lane have in common.
+/// What the callers and the driver of a request queue have in common.
 #[derive(Debug)]
 pub(crate) struct Shared {
     queue: Mutex<VecDeque<Asked>>,
@@ -42,19 +42,19 @@ pub(crate) struct Shared {
     failing: Mutex<Option<Arc<str>>>,
     /// Whether there is such an error, for a look without the lock.
     is_failing: AtomicBool,
-    /// How long an asker waits.
-    pub(crate) patience: Duration,
+    /// How long an caller waits.
+    pub(crate) reply_timeout: Duration,
     pub(crate) stats: Arc<Stats>,
 }
 
 /// What becomes of a question.
-pub(crate) type Answer = oneshot::Receiver<Result<Told, Failure>>;
+pub(crate) type Answer = oneshot::Receiver<Result<ScriptReply, Failure>>;
 
 /// A question and whoever waits for its answer.
 #[derive(Debug)]
 pub(crate) enum Asked {
     /// To be decided by a script.
-    Question(Pending),
+    ScriptRequest(Pending),
     /// Any command.
     Command {
         words: Vec<Vec<u8>>,
@@ -65,24 +65,24 @@ pub(crate) enum Asked {
 /// A question that is not answered yet.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    pub(crate) question: Question,
+    pub(crate) request: ScriptRequest,
     /// Questions of one slot can share a call; alone and under Sentinel that is all of them.
     pub(crate) slot: u16,
     /// The node does not serve the slot yet, and is told to answer all the same.
     pub(crate) is_asking: bool,
     pub(crate) since: Instant,
-    reply: Option<oneshot::Sender<Result<Told, Failure>>>,
+    reply: Option<oneshot::Sender<Result<ScriptReply, Failure>>>,
 }
 
 // === impl Lane ===
 
-impl Lane {
-    /// A lane that `drive` drives for as long as the lane is held.
+impl RequestQueue {
+    /// A request queue that `drive` drives for as long as the request queue is held.
     pub(crate) fn new<F>(
-        patience: Duration,
+        reply_timeout: Duration,
         stats: Arc<Stats>,
         drive: impl FnOnce(Arc<Shared>) -> F,
-    ) -> Lane
+    ) -> RequestQueue
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -92,11 +92,11 @@ impl Lane {
             is_broken: AtomicBool::new(false),
             failing: Mutex::default(),
             is_failing: AtomicBool::new(false),
-            patience,
+            reply_timeout,
             stats,
         });
-        let driver = tokio::spawn(drive(Arc::clone(&shared)));
-        Lane { shared, driver }
+        let task = tokio::spawn(drive(Arc::clone(&shared)));
+        RequestQueue { shared, task }
     }
 
     /// Whether questions are let in, and decided on.
@@ -105,24 +105,24 @@ impl Lane {
             && !self.shared.is_failing.load(Ordering::Relaxed)
     }
 
-    /// Asks, and waits for the answer, but not longer than until `since` and the patience.
+    /// Asks, and waits for the answer, but not longer than until `since` and the timeout.
     pub(crate) async fn ask(
         &self,
-        question: Question,
+        request: ScriptRequest,
         slot: u16,
         is_asking: bool,
         since: Instant,
-    ) -> Result<Told, Failure> {
-        self.shared.check(question.writes())?;
+    ) -> Result<ScriptReply, Failure> {
+        self.shared.check(request.writes())?;
         let (reply, answer) = oneshot::channel();
         let pending = Pending {
-            question,
+            request,
             slot,
             is_asking,
             since,
             reply: Some(reply),
         };
-        self.shared.push(Asked::Question(pending))?;
+        self.shared.push(Asked::ScriptRequest(pending))?;
         // A driver that goes takes the question along: nobody can say whether it was sent.
         answer.await.unwrap_or(Err(Failure::Lost))
     }
@@ -131,16 +131,16 @@ impl Lane {
     /// order.
     pub(crate) fn ask_together(
         &self,
-        questions: impl Iterator<Item = (Question, u16)>,
+        requests: impl Iterator<Item = (ScriptRequest, u16)>,
         since: Instant,
     ) -> Result<Vec<Answer>, Failure> {
         self.shared.check(true)?;
         let mut answers = Vec::new();
-        let all = questions.map(|(question, slot)| {
+        let all = requests.map(|(request, slot)| {
             let (reply, answer) = oneshot::channel();
             answers.push(answer);
-            Asked::Question(Pending {
-                question,
+            Asked::ScriptRequest(Pending {
+                request,
                 slot,
                 is_asking: false,
                 since,
@@ -161,16 +161,16 @@ impl Lane {
     }
 }
 
-impl Drop for Lane {
+impl Drop for RequestQueue {
     fn drop(&mut self) {
-        self.driver.abort();
+        self.task.abort();
     }
 }
 
 // === impl Shared ===
 
 impl Shared {
-    /// Lets questions in again, or refuses them from now on and those that wait.
+    /// Lets questions in again, or denies them from now on and those that wait.
     pub(crate) fn set_broken(&self, is_broken: bool) {
         let was_broken = self.is_broken.swap(is_broken, Ordering::Relaxed);
         if is_broken && !was_broken {
@@ -180,7 +180,7 @@ impl Shared {
             let failure = Failure::unreachable(SILENT);
             for asked in self.queue().drain(..) {
                 match asked {
-                    Asked::Question(mut pending) => pending.fail(&failure),
+                    Asked::ScriptRequest(mut pending) => pending.fail(&failure),
                     Asked::Command { reply, .. } => {
                         let _nobody_waits_any_more = reply.send(Err(failure.clone()));
                     }
@@ -222,24 +222,24 @@ impl Shared {
     }
 
     /// Puts questions back in front that are known to be unanswered.
-    pub(crate) fn put_back(&self, questions: Vec<Pending>) {
+    pub(crate) fn put_back(&self, requests: Vec<Pending>) {
         let mut queue = self.queue();
-        for pending in questions.into_iter().rev() {
-            queue.push_front(Asked::Question(pending));
+        for pending in requests.into_iter().rev() {
+            queue.push_front(Asked::ScriptRequest(pending));
         }
     }
 
-    /// When the first who waits in the queue loses patience.
+    /// When the first who waits in the queue loses timeout.
     pub(crate) fn first_deadline(&self) -> Option<Instant> {
         let queue = self.queue();
         let first = queue.iter().filter_map(Asked::since).min();
-        first.map(|since| since + self.patience)
+        first.map(|since| since + self.reply_timeout)
     }
 
     /// Tells those who waited too long that they were never sent.
     pub(crate) fn expire(&self, now: Instant) {
         self.queue().retain_mut(|asked| match asked {
-            Asked::Question(pending) if pending.since + self.patience <= now => {
+            Asked::ScriptRequest(pending) if pending.since + self.reply_timeout <= now => {
                 pending.fail(&Failure::unreachable("it was too busy"));
                 false
             }
@@ -282,10 +282,10 @@ impl Shared {
 // === impl Asked ===
 
 impl Asked {
-    /// The moment that an asker's patience is counted from; nothing, if it has no deadline here.
+    /// The moment that an caller's timeout is counted from; nothing, if it has no deadline here.
     const fn since(&self) -> Option<Instant> {
         match self {
-            Asked::Question(pending) => Some(pending.since),
+            Asked::ScriptRequest(pending) => Some(pending.since),
             Asked::Command { .. } => None,
         }
     }
@@ -299,9 +299,9 @@ impl Pending {
         self.reply.as_ref().is_some_and(|reply| !reply.is_closed())
     }
 
-    pub(crate) fn answer(&mut self, told: Result<Told, Failure>) {
-        if let Some(reply) = self.reply.take() {
-            let _nobody_waits_any_more = reply.send(told);
+    pub(crate) fn answer(&mut self, reply: Result<ScriptReply, Failure>) {
+        if let Some(caller) = self.reply.take() {
+            let _nobody_waits_any_more = caller.send(reply);
         }
     }
 

@@ -11,7 +11,7 @@
 //! leases the units spent (5), those wanted (5), the least that is worth it (5) and the name of
 //! what is leased (8); of each line
 //! its kind (1), segments (1), role (1), capacity (4), span (6), units that must fit (5), units to
-//! be taken (5), units to be charged for a refusal (5) and units to be given back (5); of a step
+//! be taken (5), units to be charged for a denial (5) and units to be given back (5); of a step
 //! that reserves or confirms, for how many requests they are taken (4), and how many of those that
 //! are denied are charged (4).
 
@@ -28,7 +28,7 @@ const UNJUDGED: u8 = 3;
 
 /// One request, as the scripts read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Question {
+pub(crate) enum ScriptRequest {
     /// One bucket or window aligned to the clock: for `plain.lua`.
     Plain(Plain),
     /// Anything: for the general script.
@@ -68,7 +68,7 @@ pub(crate) struct General {
 }
 
 /// Charges what was spent of the lease `name`, gives back the rest, decides, and leases up to
-/// `want` units anew, but none if only fewer than `least` can be had.
+/// `want` units again, but none if only fewer than `least` can be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Leasing {
     pub(crate) name: u64,
@@ -77,7 +77,7 @@ pub(crate) struct Leasing {
     pub(crate) spent: u64,
     pub(crate) want: u64,
     pub(crate) least: u64,
-    /// The name of what is leased anew. If something is leased under it already, nobody has been
+    /// The name of what is leased again. If something is leased under it already, nobody has been
     /// told so, and it is given back.
     pub(crate) next: u64,
 }
@@ -87,7 +87,7 @@ pub(crate) struct Leasing {
 pub(crate) enum Step {
     /// All of the request.
     Decide,
-    /// Holds the units of lines that admit, for so many microseconds: for as many requests as they
+    /// Holds the units of lines that allow, for so many microseconds: for as many requests as they
     /// fit for.
     Reserve { name: u64, lasts: u64 },
     /// Charges what was reserved, for as many requests as are allowed, and gives back the rest;
@@ -111,37 +111,37 @@ pub(crate) struct Counted<'l, 'c> {
 
 // === impl Question ===
 
-impl Question {
+impl ScriptRequest {
     /// One charge.
-    pub(crate) fn of_one(charge: &Charge<'_>, fitted: &Fitted) -> Question {
+    pub(crate) fn of_one(charge: &Charge<'_>, fitted: &Fitted) -> ScriptRequest {
         Plain::new(charge, fitted).map_or_else(
             || {
                 let bill = Bill::new(&[*charge]).expect("one charge is not too many");
-                Question::of(&bill, &[*fitted])
+                ScriptRequest::of(&bill, &[*fitted])
             },
-            Question::Plain,
+            ScriptRequest::Plain,
         )
     }
 
     /// All lines of a bill, whose limits read as `fitted`.
-    pub(crate) fn of(bill: &Bill<'_>, fitted: &[Fitted]) -> Question {
+    pub(crate) fn of(bill: &Bill<'_>, fitted: &[Fitted]) -> ScriptRequest {
         let lines: Vec<_> = bill.lines().iter().zip(fitted).collect();
-        Question::step(Step::Decide, &lines)
+        ScriptRequest::step(Step::Decide, &lines)
     }
 
     /// One step with lines of one request.
-    pub(crate) fn step(step: Step, lines: &[(&Line<'_>, &Fitted)]) -> Question {
+    pub(crate) fn step(step: Step, lines: &[(&Line<'_>, &Fitted)]) -> ScriptRequest {
         let counted = lines.iter().map(|(line, fitted)| Counted {
             line,
             fitted,
             times: 1,
             denied: 0,
         });
-        Question::counted(step, &counted.collect::<Vec<_>>())
+        ScriptRequest::counted(step, &counted.collect::<Vec<_>>())
     }
 
     /// One step with lines of several requests.
-    pub(crate) fn counted(step: Step, lines: &[Counted<'_, '_>]) -> Question {
+    pub(crate) fn counted(step: Step, lines: &[Counted<'_, '_>]) -> ScriptRequest {
         let mut packed = Vec::with_capacity(15 + 41 * lines.len());
         let (number, name, lasts) = match step {
             Step::Decide => (0, 0, 0),
@@ -172,7 +172,7 @@ impl Question {
             Step::Lease(_) => 2,
         };
         let changes = |one: &Counted<'_, '_>| one.line.take() > 0 || one.line.refund() > 0;
-        Question::General(General {
+        ScriptRequest::General(General {
             keys: lines.iter().map(|one| one.line.charge.key).collect(),
             packed,
             states,
@@ -181,13 +181,13 @@ impl Question {
     }
 
     /// One charge, and units leased beside it.
-    pub(crate) fn leasing(charge: &Charge<'_>, fitted: &Fitted, leasing: Leasing) -> Question {
+    pub(crate) fn leasing(charge: &Charge<'_>, fitted: &Fitted, leasing: Leasing) -> ScriptRequest {
         match Plain::new(charge, fitted) {
-            Some(plain) => Question::Plain(Plain {
+            Some(plain) => ScriptRequest::Plain(Plain {
                 leasing: Some(leasing),
                 ..plain
             }),
-            None => Question::leasing_generally(charge, fitted, leasing),
+            None => ScriptRequest::leasing_generally(charge, fitted, leasing),
         }
     }
 
@@ -196,16 +196,16 @@ impl Question {
         charge: &Charge<'_>,
         fitted: &Fitted,
         leasing: Leasing,
-    ) -> Question {
+    ) -> ScriptRequest {
         let bill = Bill::new(&[*charge]).expect("one charge is not too many");
-        Question::step(Step::Lease(leasing), &[(&bill.lines()[0], fitted)])
+        ScriptRequest::step(Step::Lease(leasing), &[(&bill.lines()[0], fitted)])
     }
 
     /// Whether units are leased by the plain script.
     pub(crate) const fn is_leasing(&self) -> bool {
         match self {
-            Question::Plain(plain) => plain.is_leasing(),
-            Question::General(_) => false,
+            ScriptRequest::Plain(plain) => plain.is_leasing(),
+            ScriptRequest::General(_) => false,
         }
     }
 
@@ -213,15 +213,15 @@ impl Question {
     /// others.
     pub(crate) const fn writes(&self) -> bool {
         match self {
-            Question::Plain(plain) => plain.taken > 0 || plain.is_leasing(),
-            Question::General(general) => general.writes,
+            ScriptRequest::Plain(plain) => plain.taken > 0 || plain.is_leasing(),
+            ScriptRequest::General(general) => general.writes,
         }
     }
 
     pub(crate) fn keys(&self) -> &[Key] {
         match self {
-            Question::Plain(plain) => std::slice::from_ref(&plain.key),
-            Question::General(general) => &general.keys,
+            ScriptRequest::Plain(plain) => std::slice::from_ref(&plain.key),
+            ScriptRequest::General(general) => &general.keys,
         }
     }
 }
@@ -291,9 +291,9 @@ impl Plain {
     }
 
     /// The same question for the general script.
-    pub(crate) fn generalised(charge: &Charge<'_>, fitted: &Fitted) -> Question {
+    pub(crate) fn generalised(charge: &Charge<'_>, fitted: &Fitted) -> ScriptRequest {
         let bill = Bill::new(&[*charge]).expect("one charge is not too many");
-        Question::of(&bill, &[*fitted])
+        ScriptRequest::of(&bill, &[*fitted])
     }
 
     /// Writes the request; its limit is the one at `place`, counted from 1.

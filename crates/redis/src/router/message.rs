@@ -4,30 +4,30 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Asked, Nodes, Reach};
+use super::{Asked, Nodes, Router};
 use crate::cluster::Node;
 use crate::failure::Failure;
 use crate::join::together;
 use crate::keys;
-use crate::question::Question;
-use crate::told::Told;
+use crate::script_reply::ScriptReply;
+use crate::script_request::ScriptRequest;
 
-impl Reach {
+impl Router {
     /// Asks all of these, with one message to each node that serves some of their keys; says how
     /// many messages that were.
     pub(crate) async fn ask_all(
         &self,
-        questions: Vec<Question>,
+        requests: Vec<ScriptRequest>,
         since: Instant,
-    ) -> (Vec<Result<Told, Asked>>, usize) {
+    ) -> (Vec<Result<ScriptReply, Asked>>, usize) {
         let cluster = match &self.nodes {
-            Nodes::One(alone) => return (alone.ask_all(questions, since).await, 1),
+            Nodes::One(alone) => return (alone.ask_all(requests, since).await, 1),
             Nodes::Cluster { cluster, .. } => cluster,
         };
         // For each node, which questions it is asked.
         let mut parts: Vec<(Option<Arc<Node>>, Vec<usize>)> = Vec::new();
-        for (place, question) in questions.iter().enumerate() {
-            let node = cluster.serving(keys::slot(question.keys()[0]));
+        for (place, request) in requests.iter().enumerate() {
+            let node = cluster.serving(keys::slot(request.keys()[0]));
             let address = |node: &Option<Arc<Node>>| node.as_ref().map(Arc::as_ptr);
             match parts
                 .iter_mut()
@@ -40,63 +40,63 @@ impl Reach {
         let messages = parts.len();
         let asked = parts.iter().map(|(node, places)| async {
             let some = places.iter().map(|place| {
-                let question = questions[*place].clone();
-                let slot = keys::slot(question.keys()[0]);
-                (question, slot)
+                let request = requests[*place].clone();
+                let slot = keys::slot(request.keys()[0]);
+                (request, slot)
             });
             match node {
                 Some(node) => node.ask_all(some, since).await,
                 None => some.map(|_| Err(Asked::nowhere(None))).collect(),
             }
         });
-        let told = together(asked.collect()).await;
+        let reply = together(asked.collect()).await;
         let places = parts.iter().flat_map(|(_, places)| places.iter().copied());
-        let mut told: Vec<(usize, Result<Told, Asked>)> =
-            places.zip(told.into_iter().flatten()).collect();
-        told.sort_by_key(|(place, _)| *place);
-        let settled = told
+        let mut reply: Vec<(usize, Result<ScriptReply, Asked>)> =
+            places.zip(reply.into_iter().flatten()).collect();
+        reply.sort_by_key(|(place, _)| *place);
+        let settled = reply
             .into_iter()
-            .map(|(place, told)| self.redirected(told, &questions[place], since));
+            .map(|(place, reply)| self.redirected(reply, &requests[place], since));
         (together(settled.collect()).await, messages)
     }
 
     /// Asks again whoever serves a question's keys by now, if it was redirected.
     async fn redirected(
         &self,
-        told: Result<Told, Asked>,
-        question: &Question,
+        reply: Result<ScriptReply, Asked>,
+        request: &ScriptRequest,
         since: Instant,
-    ) -> Result<Told, Asked> {
-        match told {
+    ) -> Result<ScriptReply, Asked> {
+        match reply {
             Err(Asked {
                 failure: Failure::Moved { .. } | Failure::Ask { .. } | Failure::TryAgain,
                 ..
-            }) => self.ask(|| question.clone(), since).await,
-            told => told,
+            }) => self.ask(|| request.clone(), since).await,
+            reply => reply,
         }
     }
 }
 
 impl Node {
-    /// Asks all of these on the first lane, so that they go out together.
+    /// Asks all of these on the first request queue, so that they go out together.
     pub(super) async fn ask_all(
         &self,
-        questions: impl ExactSizeIterator<Item = (Question, u16)>,
+        requests: impl ExactSizeIterator<Item = (ScriptRequest, u16)>,
         since: Instant,
-    ) -> Vec<Result<Told, Asked>> {
+    ) -> Vec<Result<ScriptReply, Asked>> {
         let failed = |failure| Asked {
             failure,
             address: self.address.clone(),
         };
-        let count = questions.len();
-        let answers = match self.lanes[0].ask_together(questions, since) {
+        let count = requests.len();
+        let answers = match self.queues[0].ask_together(requests, since) {
             Ok(answers) => answers,
             Err(failure) => return (0..count).map(|_| Err(failed(failure.clone()))).collect(),
         };
-        let mut told = Vec::with_capacity(count);
+        let mut reply = Vec::with_capacity(count);
         for answer in answers {
-            told.push(answer.await.unwrap_or(Err(Failure::Lost)).map_err(failed));
+            reply.push(answer.await.unwrap_or(Err(Failure::Lost)).map_err(failed));
         }
-        told
+        reply
     }
 }

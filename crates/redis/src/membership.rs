@@ -7,7 +7,7 @@
 //! clock. Whoever was not heard of for [`HEARD_FOR`] is forgotten, and the key with the last of
 //! them.
 //!
-//! The count is needed when Redis is away, so the last one stands until there is another. Nodes
+//! The count is needed when Redis is away, so the last one stands until there is another. Instances
 //! that cannot reach Redis any more, but are well otherwise, are not counted by those that can:
 //! shares are too large then, by as much as they are fewer.
 
@@ -19,8 +19,8 @@ use tollgate_core::Span;
 
 use crate::keys;
 use crate::names::unique_name;
-use crate::reach::{Asked, Reach};
 use crate::resp::Reply;
+use crate::router::{Asked, Router};
 use crate::store::Redis;
 
 /// How often a node says that it is there.
@@ -45,7 +45,7 @@ return redis.call('ZCARD', KEYS[1])";
 
 /// This node among the others.
 #[derive(Debug)]
-pub(crate) struct Nodes {
+pub(crate) struct Membership {
     name: String,
     key: String,
     /// Zero, as long as nobody has told.
@@ -54,11 +54,11 @@ pub(crate) struct Nodes {
     is_gone: AtomicBool,
 }
 
-// === impl Nodes ===
+// === impl Membership ===
 
-impl Nodes {
-    pub(crate) fn new(prefix: &str) -> Arc<Nodes> {
-        Arc::new(Nodes {
+impl Membership {
+    pub(crate) fn new(prefix: &str) -> Arc<Membership> {
+        Arc::new(Membership {
             name: format!("{:016x}", unique_name()),
             key: format!("{prefix}{KEY}"),
             count: AtomicU32::new(0),
@@ -67,7 +67,7 @@ impl Nodes {
     }
 
     /// Says that this node is there for so long, or, for no time at all, that it leaves.
-    async fn beat(&self, reach: &Reach, lasts: Span) -> Result<(), Asked> {
+    async fn beat(&self, router: &Router, lasts: Span) -> Result<(), Asked> {
         let lasts = (lasts.as_nanos() / 1_000_000).to_string();
         let words: [&[u8]; 6] = [
             b"EVAL",
@@ -78,7 +78,7 @@ impl Nodes {
             lasts.as_bytes(),
         ];
         let slot = keys::slot_of(TAG);
-        let reply = reach.command_at(slot, &words, Instant::now()).await?;
+        let reply = router.command_at(slot, &words, Instant::now()).await?;
         if let Reply::Integer(count) = reply {
             let count = u32::try_from(count).unwrap_or(u32::MAX);
             // Relaxed: a number of its own.
@@ -89,9 +89,9 @@ impl Nodes {
 }
 
 /// Says that the node is there, again and again, until it leaves.
-pub(crate) async fn keep(nodes: Arc<Nodes>, reach: Arc<Reach>) {
+pub(crate) async fn keep(nodes: Arc<Membership>, router: Arc<Router>) {
     while !nodes.is_gone.load(Ordering::Relaxed) {
-        match nodes.beat(&reach, HEARD_FOR).await {
+        match nodes.beat(&router, HEARD_FOR).await {
             Ok(()) => sleep(HEARTBEAT.into()).await,
             Err(_) => sleep(AGAIN).await,
         }
@@ -113,7 +113,7 @@ impl Redis {
             return;
         }
         // Who cannot tell is forgotten soon.
-        let _told = self.node().beat(self.reach(), Span::ZERO).await;
+        let _told = self.node().beat(self.router(), Span::ZERO).await;
     }
 }
 
@@ -140,8 +140,8 @@ mod tests {
     }
 
     async fn beat(store: &Redis, lasts: Span) -> u32 {
-        let told = store.node().beat(store.reach(), lasts).await;
-        assert!(told.is_ok());
+        let reply = store.node().beat(store.router(), lasts).await;
+        assert!(reply.is_ok());
         store.nodes()
     }
 
@@ -214,7 +214,7 @@ mod tests {
         assert!(
             nodes[0]
                 .node()
-                .beat(nodes[0].reach(), HEARD_FOR)
+                .beat(nodes[0].router(), HEARD_FOR)
                 .await
                 .is_err()
         );

@@ -14,34 +14,33 @@ use alone::Alone;
 use crate::cluster::{Cluster, Node};
 use crate::config::{Config, Servers};
 use crate::connection::Opener;
-use crate::driver::{Driver, Place};
+use crate::connection_task::{ConnectionTask, Place};
 use crate::failure::{Failure, Refusal};
 use crate::keys;
-use crate::lane::Lane;
-use crate::question::Question;
+use crate::request_queue::RequestQueue;
 use crate::resp::{Malformed, Reply};
 use crate::script::Caller;
+use crate::script_reply::ScriptReply;
+use crate::script_request::ScriptRequest;
 use crate::sentinel;
 use crate::stats::Stats;
-use crate::told::Told;
 
-/// How often a question follows a redirection.
+/// How often a request follows a redirection.
 const REDIRECTIONS_MAX: usize = 8;
-/// How late a timer may ring: two ticks. So that no decision is later than its timeout, askers are
-/// told so much earlier, or a fifth of the timeout.
+/// Timers fire up to two ticks late: callers time out that much earlier, or a fifth of the timeout.
 const TICKS: Duration = Duration::from_millis(2);
 /// How long to wait while a slot moves and some of its keys are on either side.
 const SETTLING: Duration = Duration::from_millis(1);
 
 /// How the nodes of a store are reached.
-pub(crate) struct Reach {
+pub(crate) struct Router {
     nodes: Nodes,
-    /// Those who ask the sentinels; they end with us.
+    /// Callers the sentinels; they end with us.
     _sentinels: JoinSet<()>,
     prefix: String,
     timeout: Duration,
-    /// How long an asker waits.
-    patience: Duration,
+    /// How long an caller waits.
+    reply_timeout: Duration,
 }
 
 enum Nodes {
@@ -63,25 +62,25 @@ pub(crate) struct Asked {
 
 // === impl Reach ===
 
-impl Reach {
+impl Router {
     pub(crate) fn new(
         config: &Config,
         opener: Opener,
         caller: &Caller,
         stats: &Arc<Stats>,
-    ) -> Reach {
+    ) -> Router {
         let timeout = Duration::from(config.timeout);
-        let patience = timeout - TICKS.min(timeout / 5);
+        let reply_timeout = timeout - TICKS.min(timeout / 5);
         let prefix = config.prefix.clone();
-        let lanes = Lanes {
+        let queues = Lanes {
             opener: opener.clone(),
             caller: caller.clone(),
             batch: config.batch,
             count: config.connections,
-            patience,
+            reply_timeout,
             stats: Arc::clone(stats),
         };
-        let one = |place| Nodes::One(Alone::new(lanes.to(place), stats));
+        let one = |place| Nodes::One(Alone::new(queues.to(place), stats));
         let mut sentinels = JoinSet::new();
         let nodes = match &config.servers {
             Servers::Single(address) => one(Place::Fixed(address.as_str().into())),
@@ -93,7 +92,7 @@ impl Reach {
                 one(Place::Watched { named, master })
             }
             Servers::Cluster(seeds) => {
-                let open = move |address: &str| lanes.to(Place::Member(address.into()));
+                let open = move |address: &str| queues.to(Place::Member(address.into()));
                 let cluster = Arc::new(Cluster::new(seeds.clone(), Arc::clone(stats), open));
                 let kept = Arc::clone(&cluster);
                 Nodes::Cluster {
@@ -103,12 +102,12 @@ impl Reach {
                 }
             }
         };
-        Reach {
+        Router {
             nodes,
             _sentinels: sentinels,
             prefix,
             timeout,
-            patience,
+            reply_timeout,
         }
     }
 
@@ -116,9 +115,9 @@ impl Reach {
         matches!(self.nodes, Nodes::Cluster { .. })
     }
 
-    /// How long an asker waits: less than the timeout.
-    pub(crate) const fn patience(&self) -> Duration {
-        self.patience
+    /// How long an caller waits: less than the timeout.
+    pub(crate) const fn reply_timeout(&self) -> Duration {
+        self.reply_timeout
     }
 
     /// What every key begins with.
@@ -166,10 +165,10 @@ impl Reach {
     /// not answered.
     pub(crate) async fn ask(
         &self,
-        question: impl Fn() -> Question,
+        request: impl Fn() -> ScriptRequest,
         since: Instant,
-    ) -> Result<Told, Asked> {
-        let first = question();
+    ) -> Result<ScriptReply, Asked> {
+        let first = request();
         let key = first.keys()[0];
         let (cluster, stats) = match &self.nodes {
             Nodes::One(alone) => return alone.ask(first, key, since).await,
@@ -181,8 +180,8 @@ impl Reach {
         let mut node = cluster.serving(slot);
         for _ in 0..REDIRECTIONS_MAX {
             let Some(serving) = node.clone() else { break };
-            let question = next.take().unwrap_or_else(&question);
-            let asked = serving.ask(question, key, slot, is_asking, since).await;
+            let request = next.take().unwrap_or_else(&request);
+            let asked = serving.ask(request, key, slot, is_asking, since).await;
             let Err(Asked { failure, .. }) = &asked else {
                 return asked;
             };
@@ -200,7 +199,7 @@ impl Reach {
                 Failure::TryAgain => {
                     cluster.stale.notify_one();
                     // A timer rings up to a millisecond late, and the answer takes its time.
-                    if since.elapsed() + 2 * SETTLING >= self.patience {
+                    if since.elapsed() + 2 * SETTLING >= self.reply_timeout {
                         break;
                     }
                     sleep(SETTLING).await;
@@ -213,7 +212,7 @@ impl Reach {
                 _ => return asked,
             }
             stats.redirected();
-            if since.elapsed() >= self.patience {
+            if since.elapsed() >= self.reply_timeout {
                 break;
             }
         }
@@ -221,7 +220,7 @@ impl Reach {
     }
 }
 
-impl Reach {
+impl Router {
     /// Any command on `key`, and its reply, which is no error. For those who look, not for
     /// decisions: it waits for the connection, and is not part of any batch.
     pub(crate) async fn command(
@@ -279,7 +278,7 @@ impl Reach {
     }
 }
 
-impl Drop for Reach {
+impl Drop for Router {
     fn drop(&mut self) {
         if let Nodes::Cluster { keeper, .. } = &self.nodes {
             keeper.abort();
@@ -326,18 +325,19 @@ impl Asked {
 // === impl Node ===
 
 impl Node {
-    /// Asks on the lane that the key belongs to, so that questions on one key gather in one call.
+    /// Asks on the request queue that the key belongs to, so that requests on one key share a call.
     async fn ask(
         &self,
-        question: Question,
+        request: ScriptRequest,
         key: Key,
         slot: u16,
         is_asking: bool,
         since: Instant,
-    ) -> Result<Told, Asked> {
+    ) -> Result<ScriptReply, Asked> {
         let bits = usize::try_from(key.bits() & 0xFFFF_FFFF).unwrap_or(0);
-        let lane = &self.lanes[bits % self.lanes.len()];
-        lane.ask(question, slot, is_asking, since)
+        let queue = &self.queues[bits % self.queues.len()];
+        queue
+            .ask(request, slot, is_asking, since)
             .await
             .map_err(|failure| Asked {
                 failure,
@@ -347,13 +347,13 @@ impl Node {
 }
 
 impl Node {
-    /// Any command, on the first lane.
+    /// Any command, on the first request queue.
     async fn command(&self, words: &[&[u8]], deadline: Instant) -> Result<Reply, Asked> {
         let failed = |failure| Asked {
             failure,
             address: self.address.clone(),
         };
-        let asked = timeout_at(deadline, self.lanes[0].command(words)).await;
+        let asked = timeout_at(deadline, self.queues[0].command(words)).await;
         let reply = asked.unwrap_or(Err(Failure::Lost)).map_err(failed)?;
         let Reply::Error(text) = &reply else {
             return Ok(reply);
@@ -369,31 +369,31 @@ impl Node {
     }
 }
 
-/// Opens the lanes of nodes.
+/// Opens the request queues of nodes.
 struct Lanes {
     opener: Opener,
     caller: Caller,
     batch: usize,
     count: usize,
-    patience: Duration,
+    reply_timeout: Duration,
     stats: Arc<Stats>,
 }
 
 impl Lanes {
     fn to(&self, place: Place) -> Node {
-        let lanes = (0..self.count).map(|_| {
-            let driver = Driver {
+        let queues = (0..self.count).map(|_| {
+            let task = ConnectionTask {
                 opener: self.opener.clone(),
                 place: place.clone(),
                 caller: self.caller.clone(),
                 batch: self.batch,
             };
             let stats = Arc::clone(&self.stats);
-            Lane::new(self.patience, stats, |shared| driver.drive(shared))
+            RequestQueue::new(self.reply_timeout, stats, |shared| task.drive(shared))
         });
         Node {
             address: place.name().to_owned(),
-            lanes: lanes.collect(),
+            queues: queues.collect(),
             stats: Arc::clone(&self.stats),
         }
     }

@@ -9,10 +9,10 @@ use tollgate_core::Key;
 use super::Asked;
 use crate::cluster::Node;
 use crate::failure::Failure;
-use crate::question::Question;
 use crate::resp::Reply;
+use crate::script_reply::ScriptReply;
+use crate::script_request::ScriptRequest;
 use crate::stats::Stats;
-use crate::told::Told;
 
 /// What is wrong with a server that redirects although it was named alone.
 const OF_CLUSTER: &str = "it is one node of a Cluster: name it in `cluster`";
@@ -47,23 +47,24 @@ impl Alone {
 
     pub(super) async fn ask(
         &self,
-        question: Question,
+        request: ScriptRequest,
         key: Key,
         since: Instant,
-    ) -> Result<Told, Asked> {
-        let asked = self.node.ask(question, key, 0, false, since).await;
+    ) -> Result<ScriptReply, Asked> {
+        let asked = self.node.ask(request, key, 0, false, since).await;
         asked.map_err(|asked| self.explained(asked))
     }
 
     /// Asks all of these with one message.
     pub(super) async fn ask_all(
         &self,
-        questions: Vec<Question>,
+        requests: Vec<ScriptRequest>,
         since: Instant,
-    ) -> Vec<Result<Told, Asked>> {
-        let questions = questions.into_iter().map(|one| (one, 0));
-        let told = self.node.ask_all(questions, since).await.into_iter();
-        told.map(|told| told.map_err(|asked| self.explained(asked)))
+    ) -> Vec<Result<ScriptReply, Asked>> {
+        let requests = requests.into_iter().map(|one| (one, 0));
+        let reply = self.node.ask_all(requests, since).await.into_iter();
+        reply
+            .map(|reply| reply.map_err(|asked| self.explained(asked)))
             .collect()
     }
 

@@ -8,11 +8,11 @@ use tollgate_core::{Bill, Charge, Cost, Key, Line, Span, StoreError, Verdict};
 use super::parts::{Apart, Memory};
 use crate::fit::Fitted;
 use crate::keys;
-use crate::question::{Counted, Question, Step};
-use crate::reach::Asked;
 use crate::resp::{Malformed, malformed};
-use crate::seen::Seen;
-use crate::told::General;
+use crate::router::Asked;
+use crate::script_reply::General;
+use crate::script_request::{Counted, ScriptRequest, Step};
+use crate::snapshot::Snapshot;
 
 /// All lines of a round. Requests that ask the same of a key share a line.
 pub(super) struct Plan<'a> {
@@ -46,14 +46,14 @@ pub(super) struct Counts {
 
 /// What the slots have told, and what is left of what they have reserved.
 pub(super) struct Ledger {
-    lines: Vec<Option<Told>>,
+    lines: Vec<Option<ScriptReply>>,
     /// By part, why it has told nothing.
     failures: Vec<Option<Asked>>,
     /// How long a decision may take.
     timeout: Span,
 }
 
-struct Told {
+struct ScriptReply {
     before: Memory,
     /// After the requests that are allowed; of the first line of a key.
     after: Memory,
@@ -132,18 +132,23 @@ impl<'a> Plan<'a> {
     }
 
     /// Reserves all lines of a part, each for all who ask.
-    pub(super) fn reserve(&self, step: Step, part: usize) -> Question {
-        self.question(step, part, |line| (self.lines[line].times, 0))
+    pub(super) fn reserve(&self, step: Step, part: usize) -> ScriptRequest {
+        self.request(step, part, |line| (self.lines[line].times, 0))
     }
 
     /// Confirms or releases all lines of a part.
-    pub(super) fn settle(&self, step: Step, part: usize, counts: &Counts) -> Question {
-        self.question(step, part, |line| {
+    pub(super) fn settle(&self, step: Step, part: usize, counts: &Counts) -> ScriptRequest {
+        self.request(step, part, |line| {
             (counts.allowed[line], counts.denied[line])
         })
     }
 
-    fn question(&self, step: Step, part: usize, counts: impl Fn(usize) -> (u32, u32)) -> Question {
+    fn request(
+        &self,
+        step: Step,
+        part: usize,
+        counts: impl Fn(usize) -> (u32, u32),
+    ) -> ScriptRequest {
         let counted = self.parts[part].lines.iter().map(|place| {
             let planned = &self.lines[*place];
             let (times, denied) = counts(*place);
@@ -154,7 +159,7 @@ impl<'a> Plan<'a> {
                 denied,
             }
         });
-        Question::counted(step, &counted.collect::<Vec<_>>())
+        ScriptRequest::counted(step, &counted.collect::<Vec<_>>())
     }
 
     /// Whether a part is charged for an allowed request, and whether for a denied one.
@@ -170,7 +175,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Gives back what a part's lines take, as often as they were charged.
-    pub(super) fn refund(&self, part: usize, back: &Counts) -> Question {
+    pub(super) fn refund(&self, part: usize, back: &Counts) -> ScriptRequest {
         let mut bills = Vec::new();
         for line in &self.parts[part].lines {
             let planned = &self.lines[*line];
@@ -188,7 +193,7 @@ impl<'a> Plan<'a> {
             .iter()
             .map(|(bill, fitted)| (&bill.lines()[0], *fitted))
             .collect();
-        Question::step(Step::Decide, &lines)
+        ScriptRequest::step(Step::Decide, &lines)
     }
 
     /// Counts a request among the denied of each of its lines that is charged for it.
@@ -224,7 +229,7 @@ impl Ledger {
     /// Reads what the parts told, as many as were asked.
     pub(super) fn read(
         plan: &Plan<'_>,
-        told: Vec<Result<General, Asked>>,
+        reply: Vec<Result<General, Asked>>,
         timeout: Span,
     ) -> Ledger {
         let mut ledger = Ledger {
@@ -232,9 +237,9 @@ impl Ledger {
             failures: plan.parts.iter().map(|_| None).collect(),
             timeout,
         };
-        for (place, (part, told)) in plan.parts.iter().zip(told).enumerate() {
-            let read = told.and_then(|told| {
-                let read = ledger.read_part(plan, part, &told);
+        for (place, (part, reply)) in plan.parts.iter().zip(reply).enumerate() {
+            let read = reply.and_then(|reply| {
+                let read = ledger.read_part(plan, part, &reply);
                 read.map_err(|_| Asked::malformed(part.key))
             });
             ledger.failures[place] = read.err();
@@ -242,19 +247,24 @@ impl Ledger {
         ledger
     }
 
-    fn read_part(&mut self, plan: &Plan<'_>, part: &Part, told: &General) -> Result<(), Malformed> {
-        if part.lines.len() != told.states.len() {
+    fn read_part(
+        &mut self,
+        plan: &Plan<'_>,
+        part: &Part,
+        reply: &General,
+    ) -> Result<(), Malformed> {
+        if part.lines.len() != reply.states.len() {
             return Err(Malformed("an answer to another question"));
         }
-        for (line, state) in part.lines.iter().zip(&told.states) {
+        for (line, state) in part.lines.iter().zip(&reply.states) {
             let mut state = state.clone();
             let short = |_| Malformed("an answer is too short");
             let reserved = state.try_get_u32().map_err(short)?;
             let memory = Memory {
-                now: told.now,
-                seen: Seen::read(&state, &plan.lines[*line].fitted)?,
+                now: reply.now,
+                snapshot: Snapshot::read(&state, &plan.lines[*line].fitted)?,
             };
-            self.lines[*line] = Some(Told {
+            self.lines[*line] = Some(ScriptReply {
                 before: memory.clone(),
                 after: memory,
                 reserved,
@@ -266,7 +276,7 @@ impl Ledger {
     /// Whether a part may hold units; nobody knows, if its answer was lost.
     pub(super) fn may_hold(&self, plan: &Plan<'_>, part: usize) -> bool {
         let holds = |line: &usize| {
-            let reserved = self.lines[*line].as_ref().map_or(0, |told| told.reserved);
+            let reserved = self.lines[*line].as_ref().map_or(0, |reply| reply.reserved);
             reserved > 0 && plan.lines[*line].line.take() > 0
         };
         plan.parts[part].lines.iter().any(holds)
@@ -287,23 +297,24 @@ impl Ledger {
             let asked = asked.clone().into_unsent();
             return Fate::Failed(asked.into_error(self.timeout));
         }
-        let told: Option<Vec<&Told>> = lines
+        let reply: Option<Vec<&ScriptReply>> = lines
             .iter()
             .map(|line| self.lines[*line].as_ref())
             .collect();
         // Nobody waited any more when the others were to be asked.
-        let Some(told) = told else {
+        let Some(reply) = reply else {
             return Fate::Blocked;
         };
-        let before: Vec<&Memory> = told.iter().map(|told| &told.before).collect();
+        let before: Vec<&Memory> = reply.iter().map(|reply| &reply.before).collect();
         let waits = request.waits(&before);
-        if let Some(refused) = request.bill.denied_by(&waits) {
+        if let Some(denied) = request.bill.denied_by(&waits) {
             let mut memories: Vec<Memory> = before.into_iter().cloned().collect();
-            let verdict = request.verdict(&mut memories, Some(refused));
+            let verdict = request.verdict(&mut memories, Some(denied));
             return verdict.map_or_else(Fate::malformed, Fate::Denied);
         }
-        let lacks = |(wait, told): (&_, &&Told)| Option::is_none(wait) && told.reserved == 0;
-        if waits.iter().zip(&told).any(lacks) {
+        let lacks =
+            |(wait, reply): (&_, &&ScriptReply)| Option::is_none(wait) && reply.reserved == 0;
+        if waits.iter().zip(&reply).any(lacks) {
             return Fate::Blocked;
         }
         let charged: Vec<usize> = request.charged(&waits).map(|line| lines[line]).collect();
@@ -321,7 +332,7 @@ impl Ledger {
         let after = |line| {
             self.lines[first(line)]
                 .as_ref()
-                .map(|told| told.after.clone())
+                .map(|reply| reply.after.clone())
         };
         let memories: Option<Vec<Memory>> = lines.iter().map(after).collect();
         let mut memories = memories.expect("all lines of a part are told together");
@@ -330,13 +341,13 @@ impl Ledger {
             Err(error) => return Fate::malformed(error),
         };
         for (line, memory) in lines.iter().zip(memories) {
-            if let Some(told) = &mut self.lines[first(line)] {
-                told.after = memory;
+            if let Some(reply) = &mut self.lines[first(line)] {
+                reply.after = memory;
             }
         }
         for line in &charged {
-            if let Some(told) = &mut self.lines[*line] {
-                told.reserved -= 1;
+            if let Some(reply) = &mut self.lines[*line] {
+                reply.reserved -= 1;
             }
         }
         Fate::Allowed(verdict, charged)

@@ -49,7 +49,7 @@ use crate::keys;
 use crate::store::Redis;
 
 /// Whether the keys of a bill lie in more than one slot.
-pub(crate) fn is_apart(bill: &Bill<'_>) -> bool {
+pub(crate) fn crosses_slots(bill: &Bill<'_>) -> bool {
     let mut slots = bill.lines().iter().map(|line| keys::slot(line.charge.key));
     let first = slots.next();
     slots.any(|slot| Some(slot) != first)
@@ -67,30 +67,30 @@ impl Redis {
         refunds: Refunds,
         since: Instant,
     ) -> Result<Verdict, StoreError> {
-        let reach = self.reach();
+        let router = self.router();
         let request = Request::new(charges, refunds, since)?;
         let (caller, waiting) = request::caller();
         let slots = charges.iter().map(|charge| keys::slot(charge.key));
-        let nodes = reach.nodes_of(slots);
+        let nodes = router.nodes_of(slots);
         match self.queues().enter(nodes, Member { request, caller }) {
             Entered::Waits => {}
             Entered::First(turn) => {
                 let rounds = Rounds {
-                    reach: Arc::clone(reach),
+                    router: Arc::clone(router),
                     timeout: self.timeout(),
                 };
                 tokio::spawn(rounds.run(turn));
             }
-            Entered::Full => return Err(reach.busy()),
+            Entered::Full => return Err(router.busy()),
         }
         let after = self.timeout();
         // The task may be releasing, or taking back what some slots have charged, which has time of
         // its own; its caller has not.
-        let times = (reach.patience(), Duration::from(after));
+        let times = (router.reply_timeout(), Duration::from(after));
         match waiting.wait(since, times).await {
-            Waited::Told(verdict) => verdict,
+            Waited::ScriptReply(verdict) => verdict,
             Waited::Withdrawn { is_blocked: true } => Err(StoreError::Contended),
-            Waited::Withdrawn { is_blocked: false } => Err(reach.busy()),
+            Waited::Withdrawn { is_blocked: false } => Err(router.busy()),
             Waited::Unknown => Err(StoreError::TimedOut { after }),
         }
     }

@@ -1,4 +1,4 @@
-//! Keys that were refused lately: until their wait is over, asking Redis again is in vain.
+//! Keys that were denied lately: until their wait is over, asking Redis again is in vain.
 //!
 //! What is remembered is what the script told: the state and its moment. A later request for the
 //! same key is judged by core on that state, as much later as has passed here since the reply. If
@@ -20,9 +20,9 @@ use tollgate_core::{
 
 use crate::fit::Fitted;
 use crate::key_map::KeyMap;
-use crate::seen::{Seen, moment};
+use crate::script_reply::coarsen;
 use crate::sharded::Sharded;
-use crate::told::coarsen;
+use crate::snapshot::{Snapshot, moment};
 
 /// The most keys that are remembered, over all shards.
 pub(crate) const REFUSALS_MAX: usize = SHARDS * SHARD_MAX;
@@ -34,18 +34,18 @@ pub const DENIAL_CACHE_MAX: Span = Span::SECOND;
 /// A wait shorter than this is not worth remembering.
 const WAIT_MIN: Span = Span::from_millis(1);
 
-/// Keys that were refused lately.
+/// Keys that were denied lately.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals {
-    shards: Sharded<KeyMap<Box<Refused>>, SHARDS>,
+pub(crate) struct DenialCache {
+    shards: Sharded<KeyMap<Box<Denied>>, SHARDS>,
     count: AtomicUsize,
 }
 
-/// What a script told of a key that it refused.
+/// What a script told of a key that it denied.
 #[derive(Debug)]
-struct Refused {
+struct Denied {
     fitted: Fitted,
-    seen: Seen,
+    snapshot: Snapshot,
     /// Redis's time, in microseconds, and ours when its reply was here.
     now: u64,
     heard_at: Instant,
@@ -56,10 +56,10 @@ struct Refused {
     connections: u64,
 }
 
-// === impl Refusals ===
+// === impl Denials ===
 
-impl Refusals {
-    /// The verdict on a charge that is refused for sure; `connections` as it is now.
+impl DenialCache {
+    /// The verdict on a charge that is denied for sure; `connections` as it is now.
     pub(crate) fn verdict(
         &self,
         charge: &Charge<'_>,
@@ -73,12 +73,12 @@ impl Refusals {
         }
         let judged = judged(charge)?;
         let mut shard = self.shards.of(charge.key);
-        let refused = shard.get(&charge.key)?;
-        let holds = refused.connections == connections && refused.fitted == *fitted;
+        let denied = shard.get(&charge.key)?;
+        let holds = denied.connections == connections && denied.fitted == *fitted;
         let decision = holds
-            .then(|| refused.decision(charge, judged, here))
+            .then(|| denied.decision(charge, judged, here))
             .flatten();
-        if decision.is_none() && (!holds || refused.until <= here) {
+        if decision.is_none() && (!holds || denied.until <= here) {
             shard.remove(&charge.key);
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
@@ -88,12 +88,12 @@ impl Refusals {
         Some(verdict)
     }
 
-    /// Remembers what a script told of a charge that it refused.
+    /// Remembers what a script told of a charge that it denied.
     pub(crate) fn remember(
         &self,
         charge: &Charge<'_>,
         fitted: &Fitted,
-        (seen, now): (Seen, u64),
+        (snapshot, now): (Snapshot, u64),
         wait: Span,
         connections: u64,
         heard_at: Instant,
@@ -104,9 +104,9 @@ impl Refusals {
         if wait < WAIT_MIN {
             return;
         }
-        let refused = Refused {
+        let denied = Denied {
             fitted: *fitted,
-            seen,
+            snapshot,
             now,
             heard_at,
             until: heard_at + wait.min(DENIAL_CACHE_MAX).into(),
@@ -116,14 +116,14 @@ impl Refusals {
         let mut shard = self.shards.of(charge.key);
         let before = shard.len();
         if before >= SHARD_MAX && !shard.contains_key(&charge.key) {
-            shard.retain(|_, refused| refused.until > heard_at);
+            shard.retain(|_, denied| denied.until > heard_at);
             // All of them still wait: whichever comes first makes room, and asks Redis next time.
             let first = shard.keys().next().copied();
             if let (true, Some(first)) = (shard.len() >= SHARD_MAX, first) {
                 shard.remove(&first);
             }
         }
-        shard.insert(charge.key, Box::new(refused));
+        shard.insert(charge.key, Box::new(denied));
         let after = shard.len();
         drop(shard);
         self.count.fetch_add(after, Ordering::Relaxed);
@@ -138,9 +138,9 @@ impl Refusals {
     }
 }
 
-// === impl Refused ===
+// === impl Denied ===
 
-impl Refused {
+impl Denied {
     /// What core says now; nothing if the charge may fit, or if nobody knows.
     fn decision(&self, charge: &Charge<'_>, judged: u64, here: Instant) -> Option<Decision> {
         let fitted = &self.fitted;
@@ -153,13 +153,19 @@ impl Refused {
         }
         let passed = Span::from(here.saturating_duration_since(self.heard_at));
         let now = moment(self.now + passed.as_nanos() / 1_000);
-        let mut seen = self.seen.clone();
-        let decision = step(&mut seen, &fitted.limit, now, charge.cost, OnDenial::Keep);
+        let mut snapshot = self.snapshot.clone();
+        let decision = step(
+            &mut snapshot,
+            &fitted.limit,
+            now,
+            charge.cost,
+            OnDenial::Keep,
+        );
         matches!(decision.wait(), Some(Wait::For(_))).then_some(decision)
     }
 }
 
-/// The units that must fit, of a charge whose refusal costs nothing and refuses the request.
+/// The units that must fit, of a charge whose denial costs nothing and denies the request.
 fn judged(charge: &Charge<'_>) -> Option<u64> {
     if charge.on_denial == OnDenial::Charge || charge.enforcement == Enforcement::Shadow {
         return None;
@@ -184,17 +190,17 @@ mod tests {
         let charge = Charge::new(Key::from_bits(7), &fitted.limit, Cost::ONE);
         let (heard_at, now) = (Instant::now(), 1_000_000);
         let full_at = moment(now) + Span::DAY;
-        let seen = Seen::Account(Account::Bucket(Bucket::full_at(full_at)));
-        let refusals = Refusals::default();
-        refusals.remember(&charge, &fitted, (seen, now), Span::DAY, 1, heard_at);
+        let snapshot = Snapshot::Account(Account::Bucket(Bucket::full_at(full_at)));
+        let denial_cache = DenialCache::default();
+        denial_cache.remember(&charge, &fitted, (snapshot, now), Span::DAY, 1, heard_at);
         let after = |millis| {
             let here = heard_at + Span::from_millis(millis).into();
-            refusals.verdict(&charge, &fitted, 1, here)
+            denial_cache.verdict(&charge, &fitted, 1, here)
         };
-        let told = after(999).and_then(|verdict| verdict.denial);
+        let reply = after(999).and_then(|verdict| verdict.denial);
         let wait = Span::DAY.minus(Span::from_millis(999));
-        assert_eq!(told.map(|refusal| refusal.wait), Some(Wait::For(wait)));
+        assert_eq!(reply.map(|denial| denial.wait), Some(Wait::For(wait)));
         assert_eq!(after(1_000), None);
-        assert_eq!(refusals.count.load(Ordering::Relaxed), 0);
+        assert_eq!(denial_cache.count.load(Ordering::Relaxed), 0);
     }
 }

@@ -62,7 +62,7 @@ const WITHDRAWN: u8 = 2;
 
 /// What came of waiting.
 pub(super) enum Waited {
-    Told(Result<Verdict, StoreError>),
+    ScriptReply(Result<Verdict, StoreError>),
     /// Nothing was charged, and nothing will be.
     Withdrawn {
         is_blocked: bool,
@@ -79,7 +79,7 @@ impl Request {
         refunds: Refunds,
         since: Instant,
     ) -> Result<Request, StoreError> {
-        let fitted = crate::question::fitted(charges).map_err(unfit)?;
+        let fitted = crate::script_request::fitted(charges).map_err(unfit)?;
         Bill::new(charges).map_err(StoreError::TooManyCharges)?;
         let asked = charges.iter().map(|charge| Asking {
             key: charge.key,
@@ -183,25 +183,26 @@ impl Caller {
 // === impl Waiting ===
 
 impl Waiting {
-    /// Waits for the verdict: until `patience` is over if nothing may be charged by then, and
+    /// Waits for the verdict: until `timeout` is over if nothing may be charged by then, and
     /// until `timeout` otherwise.
     pub(super) async fn wait(
         mut self,
         since: Instant,
-        (patience, timeout): (Duration, Duration),
+        (reply_timeout, timeout): (Duration, Duration),
     ) -> Waited {
-        if let Ok(told) = timeout_at(since + patience, &mut self.verdict).await {
+        if let Ok(reply) = timeout_at(since + reply_timeout, &mut self.verdict).await {
             // A task that does not tell was stopped with the runtime.
-            return told.map_or(Waited::Unknown, Waited::Told);
+            return reply.map_or(Waited::Unknown, Waited::ScriptReply);
         }
         if self.state.leave_waiting(WITHDRAWN) {
             let is_blocked = self.state.is_blocked.load(Ordering::Relaxed);
             return Waited::Withdrawn { is_blocked };
         }
-        let told = timeout_at(since + timeout, self.verdict).await;
-        told.ok()
+        let reply = timeout_at(since + timeout, self.verdict).await;
+        reply
+            .ok()
             .and_then(Result::ok)
-            .map_or(Waited::Unknown, Waited::Told)
+            .map_or(Waited::Unknown, Waited::ScriptReply)
     }
 }
 

@@ -11,10 +11,10 @@ use super::queue::{Member, Turn};
 use super::request::{Caller, Request};
 use crate::join::together;
 use crate::names::reservation_name;
-use crate::question::{Question, Step};
 use crate::random::random_word;
-use crate::reach::{Asked, Reach};
-use crate::told::{General, Status, Told};
+use crate::router::{Asked, Router};
+use crate::script_reply::{General, ScriptReply, Status};
+use crate::script_request::{ScriptRequest, Step};
 
 /// How long a reservation lasts, in timeouts of a decision, and at least.
 const LASTS: u64 = 10;
@@ -26,7 +26,7 @@ const DOUBLINGS_MAX: u32 = 2;
 
 /// Runs rounds.
 pub(super) struct Rounds {
-    pub(super) reach: Arc<Reach>,
+    pub(super) router: Arc<Router>,
     /// How long a decision may take.
     pub(super) timeout: Span,
 }
@@ -118,11 +118,11 @@ impl Rounds {
             since: since.unwrap_or_else(Instant::now),
         };
         let reserve = Step::Reserve { name, lasts };
-        let told = match one_by_one {
+        let reply = match one_by_one {
             false => round.reserve(reserve).await,
             true => round.reserve_one_by_one(reserve, callers).await,
         };
-        round.settle(&requests, callers, told).await
+        round.settle(&requests, callers, reply).await
     }
 }
 
@@ -143,7 +143,7 @@ impl Round<'_, '_> {
         reserve: Step,
         callers: &[Caller],
     ) -> Vec<Result<General, Asked>> {
-        let patience = self.rounds.reach.patience();
+        let reply_timeout = self.rounds.router.reply_timeout();
         let mut all = Vec::with_capacity(self.plan.parts.len());
         for part in 0..self.plan.parts.len() {
             let mut pauses = 0;
@@ -151,13 +151,13 @@ impl Round<'_, '_> {
                 if !callers.iter().any(Caller::is_here) {
                     return all;
                 }
-                let question = self.plan.reserve(reserve, part);
-                let told = self.ask(part, question, self.since).await;
-                let is_blocked = told
+                let request = self.plan.reserve(reserve, part);
+                let reply = self.ask(part, request, self.since).await;
+                let is_blocked = reply
                     .as_ref()
-                    .is_ok_and(|told| told.status == Status::Blocked);
-                if !is_blocked || self.since.elapsed() >= patience {
-                    all.push(told);
+                    .is_ok_and(|reply| reply.status == Status::Blocked);
+                if !is_blocked || self.since.elapsed() >= reply_timeout {
+                    all.push(reply);
                     break;
                 }
                 sleep(pause(pauses)).await;
@@ -173,10 +173,10 @@ impl Round<'_, '_> {
         &self,
         requests: &[Apart<'_>],
         callers: &mut [Caller],
-        told: Vec<Result<General, Asked>>,
+        reply: Vec<Result<General, Asked>>,
     ) -> (Vec<bool>, bool) {
         let plan = self.plan;
-        let mut ledger = Ledger::read(plan, told, self.rounds.timeout);
+        let mut ledger = Ledger::read(plan, reply, self.rounds.timeout);
         let parts = 0..plan.parts.len();
         let holds: Vec<bool> = parts
             .clone()
@@ -237,9 +237,9 @@ impl Round<'_, '_> {
             // What was asked too late is not asked to release in time. What cannot be released
             // expires.
             let since = if allowed { self.since } else { Instant::now() };
-            let question = self.plan.settle(self.step(), part, counts);
-            let told = self.ask(part, question, since).await;
-            allowed.then_some(told)
+            let request = self.plan.settle(self.step(), part, counts);
+            let reply = self.ask(part, request, since).await;
+            allowed.then_some(reply)
         };
         together((0..holds.len()).map(confirm).collect()).await
     }
@@ -254,9 +254,9 @@ impl Round<'_, '_> {
         counts: &Counts,
     ) {
         let is_confirmed = |line: &usize| {
-            let told = &confirmed[self.plan.part(*line)];
-            let charged = |told: &General| told.status == Status::Admitted;
-            matches!(told, Some(Ok(told)) if charged(told))
+            let reply = &confirmed[self.plan.part(*line)];
+            let charged = |reply: &General| reply.status == Status::Allowed;
+            matches!(reply, Some(Ok(reply)) if charged(reply))
         };
         let mut failed = Vec::new();
         for decided in decided {
@@ -278,10 +278,10 @@ impl Round<'_, '_> {
             let error = self.error(&one, confirmed, has_gone_back);
             callers[one.place].tell(Err(error));
         }
-        let is_refused = |told: &General| told.status != Status::Admitted;
+        let is_denied = |reply: &General| reply.status != Status::Allowed;
         let expired = |part: &usize| {
-            let told = &confirmed[*part];
-            matches!(told, Some(Ok(told)) if is_refused(told))
+            let reply = &confirmed[*part];
+            matches!(reply, Some(Ok(reply)) if is_denied(reply))
         };
         let lost = |part: &usize| matches!(&confirmed[*part], Some(Err(_)));
         let parts = || 0..confirmed.len();
@@ -313,17 +313,17 @@ impl Round<'_, '_> {
     async fn take_back(&self, back: &Counts) -> bool {
         let parts = (0..self.plan.parts.len()).filter(|part| self.plan.charges(*part, back).0);
         let refund = |part| self.ask(part, self.plan.refund(part, back), Instant::now());
-        let told = together(parts.map(refund).collect()).await;
-        told.iter().all(Result::is_ok)
+        let reply = together(parts.map(refund).collect()).await;
+        reply.iter().all(Result::is_ok)
     }
 
     /// Lets go of what these parts may hold, in time of its own, while the next round goes on.
     fn release_later(&self, parts: Vec<usize>, counts: &Counts) {
         for part in parts {
-            let question = self.plan.settle(self.step(), part, counts);
-            let reach = Arc::clone(&self.rounds.reach);
+            let request = self.plan.settle(self.step(), part, counts);
+            let router = Arc::clone(&self.rounds.router);
             tokio::spawn(async move {
-                let _expires = reach.ask(|| question.clone(), Instant::now()).await;
+                let _expires = router.ask(|| request.clone(), Instant::now()).await;
             });
         }
     }
@@ -332,10 +332,17 @@ impl Round<'_, '_> {
         Step::Confirm { name: self.name }
     }
 
-    async fn ask(&self, part: usize, question: Question, since: Instant) -> Result<General, Asked> {
-        match self.rounds.reach.ask(|| question.clone(), since).await? {
-            Told::General(told) => Ok(told),
-            Told::Plain { .. } | Told::Changed => Err(Asked::malformed(self.plan.parts[part].key)),
+    async fn ask(
+        &self,
+        part: usize,
+        request: ScriptRequest,
+        since: Instant,
+    ) -> Result<General, Asked> {
+        match self.rounds.router.ask(|| request.clone(), since).await? {
+            ScriptReply::General(reply) => Ok(reply),
+            ScriptReply::Plain { .. } | ScriptReply::Changed => {
+                Err(Asked::malformed(self.plan.parts[part].key))
+            }
         }
     }
 }

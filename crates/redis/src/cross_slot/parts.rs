@@ -11,8 +11,8 @@ use super::request::Request;
 use crate::fit::Fitted;
 use crate::keys;
 use crate::resp::Malformed;
-use crate::seen::{Seen, moment};
-use crate::told;
+use crate::script_reply;
+use crate::snapshot::{Snapshot, moment};
 
 /// A request, by slots.
 pub(super) struct Apart<'a> {
@@ -28,7 +28,7 @@ pub(super) struct Apart<'a> {
 #[derive(Clone)]
 pub(super) struct Memory {
     pub(super) now: u64,
-    pub(super) seen: Seen,
+    pub(super) snapshot: Snapshot,
 }
 
 /// The verdict as far as one part knows it.
@@ -42,7 +42,7 @@ struct Settled {
 impl<'a> Apart<'a> {
     pub(super) fn new(request: &'a Request) -> Result<Apart<'a>, TooManyCharges> {
         let charges = request.charges();
-        let (bill, fitted) = told::bill(&charges, &request.fitted)?;
+        let (bill, fitted) = script_reply::bill(&charges, &request.fitted)?;
         let mut slots: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
         for (index, line) in bill.lines().iter().enumerate() {
             let slot = keys::slot(line.charge.key);
@@ -64,10 +64,10 @@ impl<'a> Apart<'a> {
     pub(super) fn waits(&self, memories: &[&Memory]) -> Vec<Option<Wait>> {
         let pairs = self.bill.lines().iter().zip(memories);
         let waits = pairs.map(|(line, memory)| {
-            let (mut seen, now) = (memory.seen.clone(), moment(memory.now));
-            seen.settle(line.charge.limit, now);
-            seen.refund(line.charge.limit, now, line.refund());
-            wait(line, &seen, now)
+            let (mut snapshot, now) = (memory.snapshot.clone(), moment(memory.now));
+            snapshot.settle(line.charge.limit, now);
+            snapshot.refund(line.charge.limit, now, line.refund());
+            wait(line, &snapshot, now)
         });
         waits.collect()
     }
@@ -82,12 +82,12 @@ impl<'a> Apart<'a> {
     pub(super) fn verdict(
         &self,
         memories: &mut [Memory],
-        refused: Option<usize>,
+        denied: Option<usize>,
     ) -> Result<Verdict, Malformed> {
         let mut decisions: Vec<Option<Decision>> = vec![None; self.charges.len()];
         let mut waits = vec![None; self.bill.lines().len()];
         for part in &self.parts {
-            let settled = self.settle(part, memories, refused.is_some())?;
+            let settled = self.settle(part, memories, denied.is_some())?;
             for (charge, decision) in settled.decisions {
                 decisions[charge] = Some(decision);
             }
@@ -96,7 +96,7 @@ impl<'a> Apart<'a> {
             }
         }
         let decisions: Option<Vec<Decision>> = decisions.into_iter().collect();
-        let denial = refused.map(|line| {
+        let denial = denied.map(|line| {
             let key = self.line(line).charge.key;
             let by = self.charges.iter().position(|charge| charge.key == key);
             let longest = self.bill.denied_by(&waits).and_then(|line| waits[line]);
@@ -110,23 +110,23 @@ impl<'a> Apart<'a> {
             decisions: decisions.ok_or(Malformed("a charge without a decision"))?,
             denial,
         };
-        told::coarsen(&mut verdict);
+        script_reply::coarsen(&mut verdict);
         Ok(verdict)
     }
 
-    /// What core says to a part, given that the whole request is refused or not: a line of our own
+    /// What core says to a part, given that the whole request is denied or not: a line of our own
     /// beside the others makes it so.
     fn settle(
         &self,
         lines: &[usize],
         memories: &mut [Memory],
-        is_refused: bool,
+        is_denied: bool,
     ) -> Result<Settled, Malformed> {
         const OURS: Key = Key::from_bits(0);
-        let limit = Limit::fixed_window(u32::from(!is_refused), Span::SECOND);
+        let limit = Limit::fixed_window(u32::from(!is_denied), Span::SECOND);
         let limit = limit.expect("a second is a window");
         let ours = Charge {
-            enforcement: match is_refused {
+            enforcement: match is_denied {
                 true => Enforcement::Enforce,
                 false => Enforcement::Quota,
             },
@@ -143,18 +143,18 @@ impl<'a> Apart<'a> {
         let mut charges: Vec<Charge<'_>> = here.iter().map(|index| self.charges[*index]).collect();
         charges.push(ours);
         let bill = Bill::new(&charges).map_err(|_| Malformed("too many charges in a part"))?;
-        let of_lines = lines.iter().map(|line| memories[*line].seen.clone());
-        let mut seen: Vec<Seen> = of_lines.collect();
-        seen.push(Seen::fresh(
+        let of_lines = lines.iter().map(|line| memories[*line].snapshot.clone());
+        let mut snapshot: Vec<Snapshot> = of_lines.collect();
+        snapshot.push(Snapshot::fresh(
             &Fitted::new(&limit).map_err(|_| Malformed("no limit"))?,
         ));
         // All lines of a slot are told by one reply.
         let now = moment(memories[lines[0]].now);
-        let verdict = bill.settle(&mut seen, Now::at(now));
+        let verdict = bill.settle(&mut snapshot, Now::at(now));
         let mut waits = Vec::with_capacity(lines.len());
-        for (line, seen) in lines.iter().zip(seen) {
-            waits.push((*line, wait(self.line(*line), &seen, now)));
-            memories[*line].seen = seen;
+        for (line, snapshot) in lines.iter().zip(snapshot) {
+            waits.push((*line, wait(self.line(*line), &snapshot, now)));
+            memories[*line].snapshot = snapshot;
         }
         Ok(Settled {
             waits,
@@ -163,11 +163,11 @@ impl<'a> Apart<'a> {
     }
 }
 
-/// When a line admits what it is asked for, if not now.
-fn wait(line: &Line<'_>, seen: &Seen, now: Moment) -> Option<Wait> {
+/// When a line allows what it is asked for, if not now.
+fn wait(line: &Line<'_>, snapshot: &Snapshot, now: Moment) -> Option<Wait> {
     let peek = Cost::Peek(line.judged()?);
     step(
-        &mut seen.clone(),
+        &mut snapshot.clone(),
         line.charge.limit,
         now,
         peek,

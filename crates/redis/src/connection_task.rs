@@ -1,4 +1,4 @@
-//! Keeps one lane's connection open: connects, and connects again when it breaks.
+//! Keeps one request queue's connection open: connects, and connects again when it breaks.
 
 use std::future::pending;
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::time::{Duration, Instant, sleep, sleep_until, timeout_at};
 
 use crate::connection::{Connection, Hello, Kind, Opener, Role};
-use crate::lane::Shared;
+use crate::request_queue::Shared;
 use crate::script::Caller;
 use crate::sentinel::Named;
 use crate::session::{End, Session};
@@ -18,7 +18,7 @@ const OPEN_WITHIN: Duration = Duration::from_secs(1);
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// Where a lane leads to.
+/// Where a request queue leads to.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     /// The only server, at `host:port`.
@@ -29,8 +29,8 @@ pub(crate) enum Place {
     Watched { named: Named, master: Arc<str> },
 }
 
-/// Drives one lane.
-pub(crate) struct Driver {
+/// Drives one request queue.
+pub(crate) struct ConnectionTask {
     pub(crate) opener: Opener,
     pub(crate) place: Place,
     pub(crate) caller: Caller,
@@ -43,8 +43,8 @@ type NotOpened = (Arc<str>, io::Error);
 
 // === impl Driver ===
 
-impl Driver {
-    /// Never ends; aborted when the lane is dropped.
+impl ConnectionTask {
+    /// Never ends; aborted when the request queue is dropped.
     pub(crate) async fn drive(mut self, shared: Arc<Shared>) {
         let mut pause = Duration::ZERO;
         loop {
@@ -152,19 +152,19 @@ impl Place {
     ///
     /// What it is instead.
     pub(crate) fn check(&self, hello: &Hello) -> io::Result<()> {
-        let told = |what: &str| Err(io::Error::other(what));
+        let reply = |what: &str| Err(io::Error::other(what));
         match (self, hello.kind, hello.role) {
-            (_, Some(Kind::Sentinel), _) => told("it is a sentinel: name it in `sentinel`"),
+            (_, Some(Kind::Sentinel), _) => reply("it is a sentinel: name it in `sentinel`"),
             (Place::Member(_), Some(Kind::Standalone), _) => {
-                told("it is no node of a Cluster: name it in `url`")
+                reply("it is no node of a Cluster: name it in `url`")
             }
             // Replicas of a Cluster know the map as well as primaries do.
             (Place::Member(_), ..) => Ok(()),
             (Place::Fixed(_), _, Some(Role::Replica)) => {
-                told("it is a replica, which takes no writes: name its primary, or use `sentinel`")
+                reply("it is a replica, which takes no writes: name its primary, or use `sentinel`")
             }
             (Place::Watched { .. }, _, Some(Role::Replica)) => {
-                told("the sentinels name it the primary, but it is a replica")
+                reply("the sentinels name it the primary, but it is a replica")
             }
             _ => Ok(()),
         }

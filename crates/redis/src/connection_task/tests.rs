@@ -6,14 +6,14 @@ use super::*;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::fit::Fitted;
-use crate::lane::Lane;
-use crate::question::Question;
+use crate::request_queue::RequestQueue;
 use crate::script::{ClockOf, Scripts};
+use crate::script_request::ScriptRequest;
 use crate::simulated::{Connecting, Transport};
 use crate::stats::Stats;
 
-/// How long an asker waits.
-const PATIENCE: Duration = Duration::from_millis(10);
+/// How long an caller waits.
+const REPLY_TIMEOUT: Duration = Duration::from_millis(10);
 /// How much longer a report is waited for.
 const LATER: Duration = Duration::from_millis(500);
 
@@ -26,16 +26,16 @@ impl Transport for Silent {
     }
 }
 
-fn question() -> Question {
+fn request() -> ScriptRequest {
     let limit = Limit::fixed_window(9, Span::DAY).unwrap();
     let charge = Charge::new(Key::from_bits(1), &limit, Cost::ONE);
-    Question::of_one(&charge, &Fitted::new(&limit).unwrap())
+    ScriptRequest::of_one(&charge, &Fitted::new(&limit).unwrap())
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_report_in_the_queue_makes_no_question_wait_for_longer() {
-    let lane = Lane::new(PATIENCE, Arc::new(Stats::default()), |shared| {
-        let driver = Driver {
+    let queue = RequestQueue::new(REPLY_TIMEOUT, Arc::new(Stats::default()), |shared| {
+        let task = ConnectionTask {
             opener: Opener::new(
                 &Config::single("h:1"),
                 Scripts::new(ClockOf::Redis),
@@ -46,18 +46,18 @@ async fn a_report_in_the_queue_makes_no_question_wait_for_longer() {
             caller: Caller::default(),
             batch: 64,
         };
-        driver.drive(shared)
+        task.drive(shared)
     });
     let start = Instant::now();
-    let report = [(question(), 0)].into_iter();
-    let mut reported = lane.ask_together(report, start + LATER).unwrap();
+    let report = [(request(), 0)].into_iter();
+    let mut reported = queue.ask_together(report, start + LATER).unwrap();
     // The driver sees the report, and sleeps until its deadline.
     sleep(Duration::from_millis(1)).await;
     let since = Instant::now();
-    let asked = lane.ask(question(), 0, false, since).await;
+    let asked = queue.ask(request(), 0, false, since).await;
     assert!(matches!(asked, Err(Failure::Unreachable(_))));
-    assert_eq!(since.elapsed(), PATIENCE);
+    assert_eq!(since.elapsed(), REPLY_TIMEOUT);
     let reported = reported.remove(0).await.unwrap();
     assert!(matches!(reported, Err(Failure::Unreachable(_))));
-    assert_eq!(start.elapsed(), LATER + PATIENCE);
+    assert_eq!(start.elapsed(), LATER + REPLY_TIMEOUT);
 }

@@ -15,7 +15,7 @@ use crate::resp::Malformed;
     clippy::large_enum_variant,
     reason = "lives for one decision, never stored"
 )]
-pub(crate) enum Seen {
+pub(crate) enum Snapshot {
     /// All of it.
     Account(Account),
     /// Of a log, what matters to the request.
@@ -27,7 +27,7 @@ pub(crate) enum Seen {
 pub(crate) struct Log {
     used: u64,
     newest: Moment,
-    /// When what the request asks fits, before and after it is charged for its refusal.
+    /// When what the request asks fits, before and after it is charged for its denial.
     fits_at: [Moment; 2],
     is_charged: bool,
 }
@@ -39,12 +39,12 @@ pub(crate) fn moment(micros: u64) -> Moment {
 
 // === impl Seen ===
 
-impl Seen {
+impl Snapshot {
     /// Reads one line's part of an answer: nothing, if the key was never seen.
-    pub(crate) fn read(state: &Bytes, fitted: &Fitted) -> Result<Seen, Malformed> {
+    pub(crate) fn read(state: &Bytes, fitted: &Fitted) -> Result<Snapshot, Malformed> {
         let mut rest = state.clone();
         if rest.is_empty() {
-            return Ok(Seen::fresh(fitted));
+            return Ok(Snapshot::fresh(fitted));
         }
         if rest.get_u8() != fitted.kind.byte() {
             return Err(Malformed("a state of another algorithm"));
@@ -58,21 +58,21 @@ impl Seen {
             return Err(Malformed("a state is too short"));
         }
         Ok(match fitted.kind {
-            Kind::Log => Seen::Log(Log {
+            Kind::Log => Snapshot::Log(Log {
                 used: u64::from(rest.get_u32()),
                 newest: moment(rest.get_uint(7)),
                 fits_at: [0; 2].map(|_| moment(rest.get_uint(7))),
                 is_charged: false,
             }),
-            Kind::Sliding => Seen::Account(Account::SlidingWindow(sliding(rest)?)),
+            Kind::Sliding => Snapshot::Account(Account::SlidingWindow(sliding(rest)?)),
             Kind::FixedClock | Kind::FixedFirst => {
                 let (end, used) = (moment(rest.get_uint(7)), rest.get_u32());
-                Seen::Account(Account::FixedWindow(FixedWindow::new(end, used)))
+                Snapshot::Account(Account::FixedWindow(FixedWindow::new(end, used)))
             }
             Kind::Token | Kind::Leaky => {
                 let (full_at, span) = (moment(rest.get_uint(7)), rest.get_uint(6));
                 // At the price of a limit that has charged it, which may be another one.
-                Seen::Account(Account::Bucket(match span == fitted.span {
+                Snapshot::Account(Account::Bucket(match span == fitted.span {
                     true => Bucket::full_at(full_at),
                     false => Bucket::charged_under(full_at, GRAIN.times(span), u32::MAX),
                 }))
@@ -82,18 +82,18 @@ impl Seen {
 
     /// What the plain script tells at `now`: when the bucket is full again, or the units used in
     /// the window that `now` lies in.
-    pub(crate) fn plain(fitted: &Fitted, now: u64, word: u64) -> Seen {
+    pub(crate) fn plain(fitted: &Fitted, now: u64, word: u64) -> Snapshot {
         if fitted.kind != Kind::FixedClock {
-            return Seen::bucket(word);
+            return Snapshot::bucket(word);
         }
         let end = moment(now - now % fitted.span + fitted.span);
         let used = u32::try_from(word).unwrap_or(u32::MAX);
-        Seen::Account(Account::FixedWindow(FixedWindow::new(end, used)))
+        Snapshot::Account(Account::FixedWindow(FixedWindow::new(end, used)))
     }
 
     /// The bucket that is full again so many microseconds after 1970.
-    fn bucket(full_at: u64) -> Seen {
-        Seen::Account(Account::Bucket(Bucket::full_at(moment(full_at))))
+    fn bucket(full_at: u64) -> Snapshot {
+        Snapshot::Account(Account::Bucket(Bucket::full_at(moment(full_at))))
     }
 
     /// Charges what fits.
@@ -103,10 +103,10 @@ impl Seen {
     }
 
     /// A key never seen.
-    pub(crate) fn fresh(fitted: &Fitted) -> Seen {
+    pub(crate) fn fresh(fitted: &Fitted) -> Snapshot {
         match fitted.kind {
-            Kind::Log => Seen::Log(Log::default()),
-            _ => Seen::Account(Account::fresh(&fitted.limit)),
+            Kind::Log => Snapshot::Log(Log::default()),
+            _ => Snapshot::Account(Account::fresh(&fitted.limit)),
         }
     }
 }
@@ -129,15 +129,15 @@ fn sliding(mut rest: Bytes) -> Result<SlidingWindow, Malformed> {
 }
 
 macro_rules! each {
-    ($seen:expr, $usage:ident => $answer:expr) => {
-        match $seen {
-            Seen::Account($usage) => $answer,
-            Seen::Log($usage) => $answer,
+    ($snapshot:expr, $usage:ident => $answer:expr) => {
+        match $snapshot {
+            Snapshot::Account($usage) => $answer,
+            Snapshot::Log($usage) => $answer,
         }
     };
 }
 
-impl Usage for Seen {
+impl Usage for Snapshot {
     fn settle(&mut self, limit: &Limit, now: Moment) {
         each!(self, usage => usage.settle(limit, now));
     }

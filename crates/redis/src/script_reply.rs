@@ -5,7 +5,7 @@ use tollgate_core::{Bill, Charge, Decision, Now, Span, TooManyCharges, Verdict, 
 
 use crate::fit::{Fitted, GRAIN};
 use crate::resp::Malformed;
-use crate::seen::{Seen, moment};
+use crate::snapshot::{Snapshot, moment};
 
 /// Bytes of a moment in an answer.
 const MOMENT_BYTES: usize = 7;
@@ -16,7 +16,7 @@ const CHANGED: u64 = (1 << 56) - 1;
 
 /// The answer to one question. All times are Redis's, in microseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum ScriptReply {
     /// Before it was charged, when the bucket was full again (the past if it was), or the units
     /// used in the window.
     Plain {
@@ -42,21 +42,21 @@ pub(crate) struct General {
 /// What the general script did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    Refused,
-    Admitted,
+    Denied,
+    Allowed,
     /// Nothing but refunds: another request has reserved the units.
     Blocked,
 }
 
 // === impl Told ===
 
-impl Told {
+impl ScriptReply {
     /// Reads the answers of `plain.lua` to `count` questions, of which the last `leasing` lease.
     pub(crate) fn plain(
         mut answer: Bytes,
         count: usize,
         leasing: usize,
-    ) -> Result<impl Iterator<Item = Told>, Malformed> {
+    ) -> Result<impl Iterator<Item = ScriptReply>, Malformed> {
         if answer.len() != MOMENT_BYTES * (count + 1) + LEASE_BYTES * leasing {
             return Err(Malformed("an answer of the wrong length"));
         }
@@ -66,8 +66,8 @@ impl Told {
             let leased =
                 (index + leasing >= count).then(|| (answer.get_uint(5), answer.get_uint(5)));
             match word {
-                CHANGED => Told::Changed,
-                word => Told::Plain { now, word, leased },
+                CHANGED => ScriptReply::Changed,
+                word => ScriptReply::Plain { now, word, leased },
             }
         }))
     }
@@ -76,16 +76,16 @@ impl Told {
     pub(crate) fn general(
         mut answer: Bytes,
         states: impl Iterator<Item = usize>,
-    ) -> Result<Vec<Told>, Malformed> {
+    ) -> Result<Vec<ScriptReply>, Malformed> {
         let short = Malformed("an answer is too short");
         if answer.len() < MOMENT_BYTES {
             return Err(short);
         }
         let now = answer.get_uint(MOMENT_BYTES);
-        let told = states.map(|states| {
+        let reply = states.map(|states| {
             let status = match answer.try_get_u8().map_err(|_| short)? {
-                0 => Status::Refused,
-                1 => Status::Admitted,
+                0 => Status::Denied,
+                1 => Status::Allowed,
                 2 => Status::Blocked,
                 _ => return Err(Malformed("an unknown status")),
             };
@@ -97,48 +97,50 @@ impl Told {
                 Ok(answer.split_to(length))
             });
             let states = states.collect::<Result<_, _>>()?;
-            Ok(Told::General(General {
+            Ok(ScriptReply::General(General {
                 now,
                 status,
                 states,
             }))
         });
-        told.collect()
+        reply.collect()
     }
 
     /// The state without the lease that follows it, and how many units are leased for how many
     /// microseconds.
-    pub(crate) fn lease(self) -> Result<(Told, u64, u64), Malformed> {
-        let mut told = match self {
-            Told::General(told) => told,
-            Told::Plain {
+    pub(crate) fn lease(self) -> Result<(ScriptReply, u64, u64), Malformed> {
+        let mut reply = match self {
+            ScriptReply::General(reply) => reply,
+            ScriptReply::Plain {
                 leased: Some((units, lasts)),
                 ..
             } => return Ok((self, units, lasts)),
             _ => return Err(Malformed("no lease")),
         };
-        let mut lease = told.states.pop().ok_or(Malformed("no lease"))?;
+        let mut lease = reply.states.pop().ok_or(Malformed("no lease"))?;
         if lease.len() != 10 {
             return Err(Malformed("no lease"));
         }
         let (granted, lasts) = (lease.get_uint(5), lease.get_uint(5));
-        Ok((Told::General(told), granted, lasts))
+        Ok((ScriptReply::General(reply), granted, lasts))
     }
 
     /// Whether another request's reservation was in the way.
     pub(crate) fn is_blocked(&self) -> bool {
-        matches!(self, Told::General(told) if told.status == Status::Blocked)
+        matches!(self, ScriptReply::General(reply) if reply.status == Status::Blocked)
     }
 
     /// What was remembered of the only line, and when.
-    pub(crate) fn seen(&self, fitted: &Fitted) -> Result<(Seen, u64), Malformed> {
+    pub(crate) fn snapshot(&self, fitted: &Fitted) -> Result<(Snapshot, u64), Malformed> {
         match self {
-            Told::Plain { now, word, .. } => Ok((Seen::plain(fitted, *now, *word), *now)),
-            Told::General(told) => match &told.states[..] {
-                [state] => Ok((Seen::read(state, fitted)?, told.now)),
+            ScriptReply::Plain { now, word, .. } => {
+                Ok((Snapshot::plain(fitted, *now, *word), *now))
+            }
+            ScriptReply::General(reply) => match &reply.states[..] {
+                [state] => Ok((Snapshot::read(state, fitted)?, reply.now)),
                 _ => Err(Malformed("an answer with more than was asked")),
             },
-            Told::Changed => Err(Malformed("a changed limit, twice")),
+            ScriptReply::Changed => Err(Malformed("a changed limit, twice")),
         }
     }
 
@@ -148,13 +150,13 @@ impl Told {
         charge: &Charge<'_>,
         fitted: &Fitted,
     ) -> Result<Verdict, Malformed> {
-        let (mut seen, now) = self.seen(fitted)?;
+        let (mut snapshot, now) = self.snapshot(fitted)?;
         let status = match self {
-            Told::General(told) => Some(told.status),
-            Told::Plain { .. } | Told::Changed => None,
+            ScriptReply::General(reply) => Some(reply.status),
+            ScriptReply::Plain { .. } | ScriptReply::Changed => None,
         };
         let decision = step(
-            &mut seen,
+            &mut snapshot,
             &fitted.limit,
             moment(now),
             charge.cost,
@@ -168,14 +170,14 @@ impl Told {
 
     /// The verdict on a bill whose lines' limits read as `fitted`.
     pub(crate) fn of(&self, bill: &Bill<'_>, fitted: &[Fitted]) -> Result<Verdict, Malformed> {
-        let Told::General(told) = self else {
+        let ScriptReply::General(reply) = self else {
             return Err(Malformed("an answer to another question"));
         };
-        let lines = told.states.iter().zip(fitted);
-        let seen = lines.map(|(state, fitted)| Seen::read(state, fitted));
-        let mut seen: Vec<Seen> = seen.collect::<Result<_, _>>()?;
-        let mut verdict = bill.settle(&mut seen, Now::at(moment(told.now)));
-        agree(Some(told.status), &verdict)?;
+        let lines = reply.states.iter().zip(fitted);
+        let snapshot = lines.map(|(state, fitted)| Snapshot::read(state, fitted));
+        let mut snapshot: Vec<Snapshot> = snapshot.collect::<Result<_, _>>()?;
+        let mut verdict = bill.settle(&mut snapshot, Now::at(moment(reply.now)));
+        agree(Some(reply.status), &verdict)?;
         coarsen(&mut verdict);
         Ok(verdict)
     }
@@ -216,8 +218,8 @@ pub(crate) fn bill<'f>(
 /// Script and core come to the same end from the same state, or one of them is broken.
 fn agree(status: Option<Status>, verdict: &Verdict) -> Result<(), Malformed> {
     let expected = match verdict.is_allowed() {
-        true => Status::Admitted,
-        false => Status::Refused,
+        true => Status::Allowed,
+        false => Status::Denied,
     };
     if status.is_some_and(|status| status != expected) {
         return Err(Malformed(
@@ -246,7 +248,7 @@ pub(crate) fn coarsen(verdict: &mut Verdict) {
             }
         }
     }
-    if let Some(refusal) = &mut verdict.denial {
-        up_wait(&mut refusal.wait);
+    if let Some(denial) = &mut verdict.denial {
+        up_wait(&mut denial.wait);
     }
 }
