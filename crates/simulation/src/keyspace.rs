@@ -108,9 +108,15 @@ impl Keyspace {
         }
     }
 
-    /// The first key that `belongs` holds for.
-    pub(crate) fn first(&self, belongs: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
-        self.entries.keys().find(|key| belongs(key)).cloned()
+    /// The first key that has not expired at `millis`, and that `belongs` holds for.
+    pub(crate) fn first_live(
+        &self,
+        millis: u64,
+        belongs: impl Fn(&[u8]) -> bool,
+    ) -> Option<Vec<u8>> {
+        let is_meant = |(key, entry): &(&Vec<u8>, &Entry)| belongs(key) && entry.is_live(millis);
+        let (key, _) = self.entries.iter().find(is_meant)?;
+        Some(key.clone())
     }
 
     /// Executes a command on keys at `micros` of the server's clock.

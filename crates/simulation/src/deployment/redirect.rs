@@ -90,13 +90,19 @@ impl Deployment {
     }
 
     /// Moves one key of a slot that is on its way; false if there is none left.
+    ///
+    /// As `MIGRATE` does, it leaves out keys that have expired. The new shard may already have a
+    /// later state of such a key: what is missing in the old shard is asked for in the new one.
     pub(crate) fn move_key(&mut self, slot: u16) -> bool {
         let Some(to) = self.moving.get(&slot).copied() else {
             return false;
         };
         let from = self.slots[usize::from(slot)];
         let (source, target) = (self.shards[from].primary, self.shards[to].primary);
-        let Some(key) = self.servers[source].keyspace.first(lies_in(slot)) else {
+        let micros = self.micros();
+        let millis = self.servers[source].clock.tell(micros) / 1_000;
+        let keyspace = &self.servers[source].keyspace;
+        let Some(key) = keyspace.first_live(millis, lies_in(slot)) else {
             return false;
         };
         let moved = self.servers[source].keyspace.split_off(|one| one == key);
@@ -112,5 +118,41 @@ impl Deployment {
         if let Some(to) = self.moving.remove(&slot) {
             self.slots[usize::from(slot)] = to;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use tollgate_behaviour::Random;
+
+    use super::*;
+    use crate::deployment::Session;
+
+    /// Its slot is served by the last of the three shards.
+    const KEY: &str = "123456789";
+
+    fn execute(deployment: &mut Deployment, server: usize, text: &str) -> Reply {
+        let mut session = Session { is_asking: true };
+        let words: Vec<Bytes> = text
+            .split(' ')
+            .map(|word| Bytes::copy_from_slice(word.as_bytes()))
+            .collect();
+        deployment.execute(server, &mut session, &words)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_expired_key_does_not_move() {
+        let mut deployment = Deployment::new(Topology::Cluster, 1_000_000, Random::new(1));
+        let slot = slot_of(KEY.as_bytes());
+        let set = |value: &str, at: u64| format!("SET {KEY} {value} PXAT {at}");
+        assert_eq!(execute(&mut deployment, 2, &set("old", 1_500)), Reply::ok());
+        deployment.begin_move(slot, 0);
+        tokio::time::advance(tokio::time::Duration::from_secs(1)).await;
+        assert_eq!(execute(&mut deployment, 0, &set("new", 9_000)), Reply::ok());
+        assert!(!deployment.move_key(slot));
+        deployment.finish_move(slot);
+        let get = format!("GET {KEY}");
+        assert_eq!(execute(&mut deployment, 0, &get), Reply::bulk("new"));
     }
 }
