@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 use tollgate_core::{Answer, Decision, Enforcement, Limited, Mode, Sharing, Span, Status, Wait};
-use tollgate_redis::{Held, Out};
+use tollgate_redis::{DENIAL_CACHE_MAX, Held, Out};
 use tollgate_rules::escape;
 
 use super::Which;
@@ -167,7 +167,7 @@ impl Key {
         let (held, capacity) = (&self.held, limited.limit.capacity());
         let over = match limited.enforcement {
             Enforcement::Shadow => "over",
-            Enforcement::Enforce | Enforcement::Quota => "refused",
+            Enforcement::Enforce | Enforcement::Quota => "denied",
         };
         row(f, "mode", self.sharing.mode)?;
         row(f, "key", &self.name)?;
@@ -191,7 +191,7 @@ impl Key {
         }
         row(f, "reset", format_args!("in {}", rounded(decision.reset())))?;
         for (name, out, holder) in [
-            ("leased", held.leased, "node"),
+            ("leased", held.leased, "instance"),
             ("reserved", held.reserved, "request"),
         ] {
             if out.holders > 0 {
@@ -207,7 +207,7 @@ impl Key {
         }
         match self.forgotten {
             None => Ok(()),
-            Some(true) => row(f, "forgotten", "yes: the budget begins anew"),
+            Some(true) => row(f, "forgotten", "yes: the budget starts over"),
             Some(false) => row(f, "forgotten", "there was nothing to forget"),
         }
     }
@@ -220,17 +220,15 @@ impl Key {
         if let Some(Wait::For(span)) = self.wait() {
             writeln!(
                 f,
-                "note: a node that has refused {} lately goes on refusing until the wait that it \
-                 told is over, for at most {}",
+                "note: an instance that has just denied {} goes on denying it for at most {}",
                 self.name,
-                rounded(span)
+                rounded(span.min(DENIAL_CACHE_MAX))
             )?;
         }
         if self.held.leased.holders > 0 {
             writeln!(
                 f,
-                "note: the {} units of {} that are leased are spent beside the new budget, for at \
-                 most {}",
+                "note: the {} leased units of {} are spent on top of the new budget, for at most {}",
                 self.held.leased.units,
                 self.name,
                 rounded(self.held.leased.ends)
@@ -239,7 +237,7 @@ impl Key {
         if self.sharing.mode == Mode::WriteBack {
             writeln!(
                 f,
-                "note: nodes go on with what they know of {} until their next report",
+                "note: instances go on with their own counts of {} until their next report",
                 self.name
             )?;
         }

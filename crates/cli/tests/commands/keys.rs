@@ -86,13 +86,13 @@ fn what_a_service_counted_is_shown_and_reset() {
     let shown = keys(&["show", "d", "k=secret"]);
     let text = String::from_utf8(shown.stdout).unwrap();
     assert!(text.contains("remaining 0 of 2"), "{text}");
-    assert!(text.contains("refused   for 11h59m"), "{text}");
+    assert!(text.contains("denied    for 11h59m"), "{text}");
 
     let reset = keys(&["reset", "d", "k=secret"]);
     assert_eq!(reset.status.code(), Some(0));
     let text = String::from_utf8(reset.stdout).unwrap();
     assert!(text.contains("forgotten yes"), "{text}");
-    assert!(text.contains("goes on refusing"), "{text}");
+    assert!(text.contains("goes on denying it for at most 1s"), "{text}");
     let names = redis.ask(&["KEYS", "*"]);
     assert_eq!(names.trim().trim_end_matches("tg:{nodes}"), "");
     let again = json(&keys(&["reset", "--json", "d", "k=secret"]));
@@ -124,7 +124,9 @@ fn what_a_service_has_leased_is_shown() {
     };
     let leased = shown.lines().find(|line| line.contains("leased    "));
     assert!(
-        leased.unwrap().contains(" units by 1 node, for at most "),
+        leased
+            .unwrap()
+            .contains(" units by 1 instance, for at most "),
         "{shown}"
     );
 }
