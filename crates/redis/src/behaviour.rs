@@ -10,6 +10,8 @@ mod expiry;
 
 mod leased;
 
+mod refunded;
+
 mod rounds;
 
 use std::sync::LazyLock;

@@ -62,6 +62,9 @@
 //! that is asked slowly. One node holds leases of at most [`KEYS_MAX`] keys, about 130 bytes each;
 //! the others ask.
 //!
+//! A refund finds what this node has spent, as that is reported in the same call, and the lease
+//! goes back. What other nodes have spent and not reported is not there to be given back.
+//!
 //! While units are out, a denial's wait may be longer than it turns out to be.
 
 mod estimates;
@@ -174,7 +177,7 @@ impl Leases {
     #[inline]
     pub(crate) fn spend(self: &Arc<Leases>, charge: &Charge<'_>) -> Spend {
         let Some(units) = leasable(charge) else {
-            return Spend::Cold;
+            return self.report_before_refund(charge);
         };
         let here = self.watch.now();
         let mut shard = self.shards.of(charge.key);
@@ -248,6 +251,34 @@ impl Leases {
         lease.least = LEAST.saturating_mul(units);
         let want = lease.want(here).max(lease.least.into());
         Spend::Ask(self.ask(charge.key, lease, want, here))
+    }
+
+    /// A refund gives back only what Redis has counted as consumed, and units on lease are not:
+    /// what was spent of ours is reported in the same call, which returns the lease. Any other
+    /// charge that cannot be leased is for Redis alone.
+    #[cold]
+    fn report_before_refund(self: &Arc<Leases>, charge: &Charge<'_>) -> Spend {
+        if !matches!(charge.cost, Cost::Refund(1..)) {
+            return Spend::Cold;
+        }
+        let here = self.watch.now();
+        let mut shard = self.shards.of(charge.key);
+        let Some(lease) = shard.leases.get_mut(&charge.key) else {
+            return Spend::Cold;
+        };
+        if let Some(renewed) = &lease.renewed {
+            return Spend::Wait(Arc::clone(renewed).notified_owned());
+        }
+        if lease.is_lost || lease.spent == 0 {
+            return Spend::Cold;
+        }
+        if lease.shape.limit != *charge.limit {
+            let Some(shape) = self.shape(charge.limit) else {
+                return Spend::Cold;
+            };
+            lease.shape = shape;
+        }
+        Spend::Ask(self.ask(charge.key, lease, 0, here))
     }
 
     /// What is to be renewed or given back now.

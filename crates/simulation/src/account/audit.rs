@@ -24,7 +24,12 @@ impl Account {
             None => 0,
         };
         let least = tab.least().saturating_sub(refilled).min(capacity);
-        let most = tab.most() + refilled;
+        let most = match plan.mode {
+            // What others have spent of their leases and not reported is not counted in Redis yet,
+            // so there may be nothing for a refund to give back.
+            Mode::Leased if self.instances > 1 => tab.most() + sum(&tab.refunds),
+            _ => tab.most(),
+        } + refilled;
         let is_exact = tab.excused.is_empty();
         let reported = plan.mode != Mode::WriteBack || self.is_undisturbed();
         if used < least && is_exact && reported {

@@ -1,0 +1,42 @@
+//! Refunds of units that were spent on a lease.
+
+use tollgate_behaviour::{Rule, Subject, Taste};
+use tollgate_core::{Cost, Limit, Mode, Sharing, Span};
+
+use super::{Driven, SINGLE};
+use crate::config::Config;
+
+fn node() -> Driven {
+    Driven::new(&Config::single(SINGLE.address()))
+}
+
+/// A refund finds what was spent on a lease, although Redis has not heard of it before.
+#[test]
+fn a_refund_returns_what_was_spent_on_a_lease() {
+    let limits = [
+        Limit::fixed_window(100, Span::HOUR),
+        Limit::sliding_log(100, Span::HOUR),
+        Limit::sliding_window(100, Span::HOUR, 4),
+        Limit::token_bucket(100, Span::HOUR),
+    ];
+    for limit in limits {
+        let strict = Rule::new(limit.expect("an hour is a window"));
+        let rule = Rule {
+            sharing: Sharing::in_mode(Mode::Leased),
+            ..strict.clone()
+        };
+        let (mut node, now) = (node(), Taste::MICROSECONDS.start);
+        let key = node.key(&format!("refunded {rule:?}"));
+        for _ in 0..6 {
+            let verdict = node.decide(now, &[rule.charge(key, Cost::ONE)]);
+            assert!(verdict.is_allowed());
+        }
+        let decided = node.store.counts().lease_decisions;
+        assert_eq!(decided, 4, "the others ask Redis: {rule:#?}");
+        node.decide(now, &[rule.charge(key, Cost::Refund(5))]);
+        node.runtime.block_on(node.store.close());
+        let peek = strict.charge(key, Cost::Peek(1));
+        let remaining = self::node().decide(now, &[peek]).decisions[0].remaining();
+        assert_eq!(remaining, 99, "{rule:#?}");
+    }
+}
