@@ -252,7 +252,14 @@ impl Deployment {
 impl Deployment {
     /// A shard's replica is promoted; tells the keys of which it has missed a write. Its former
     /// primary becomes the replica, with the same keys.
+    ///
+    /// A server that is down is never promoted: one that was killed as a primary has been started
+    /// again, as the replica, before its turn comes.
     pub(crate) fn promote(&mut self, shard: usize) -> Vec<Vec<u8>> {
+        let replica = self.shards[shard].replica;
+        if !self.is_up(replica) {
+            self.restart(replica);
+        }
         let Shard {
             primary,
             replica,
@@ -346,4 +353,21 @@ pub(crate) fn address(server: usize) -> String {
 /// Whether a key lies in `slot`.
 fn lies_in(slot: u16) -> impl Fn(&[u8]) -> bool {
     move |key| slot_of(key) == slot
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_down_is_not_promoted() {
+        let mut deployment = Deployment::new(Topology::Sentinel, 1_000_000, Random::new(1));
+        for _ in 0..2 {
+            let primary = deployment.shards[0].primary;
+            deployment.servers[primary].is_up = false;
+            deployment.promote(0);
+            let promoted = deployment.shards[0].primary;
+            assert!(promoted != primary && deployment.is_up(promoted));
+        }
+    }
 }
