@@ -33,7 +33,8 @@ fn a_refund_returns_what_was_spent_on_a_lease() {
         }
         let decided = node.store.counts().lease_decisions;
         assert_eq!(decided, 4, "the others ask Redis: {rule:#?}");
-        node.decide(now, &[rule.charge(key, Cost::Refund(5))]);
+        let refund = node.decide(now, &[rule.charge(key, Cost::Refund(5))]);
+        assert!(refund.is_allowed());
         node.runtime.block_on(node.store.close());
         let peek = strict.charge(key, Cost::Peek(1));
         let remaining = self::node().decide(now, &[peek]).decisions[0].remaining();
