@@ -11,14 +11,21 @@ const POWER_MAX: u32 = 31;
 /// A name that no other reservation or lease has: 64 bits, random for each process and counted
 /// within it.
 pub(crate) fn unique_name() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let count = NEXT.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
-    static FIRST: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
-    let name = FIRST.get_or_init(random_word).wrapping_add(count);
     // What a simulation draws does not depend on what else the process has named.
-    let name = if is_seeded() { random_word() } else { name };
+    let name = if is_seeded() {
+        random_word()
+    } else {
+        counted_name()
+    };
     // So that nothing begins with a byte of 255, as marks do.
     name & !(1 << 62)
+}
+
+fn counted_name() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    static FIRST: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    let count = NEXT.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+    FIRST.get_or_init(random_word).wrapping_add(count)
 }
 
 /// A name for a reservation that lasts so many microseconds: its first byte says, as a power of two
