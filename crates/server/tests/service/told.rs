@@ -108,7 +108,7 @@ async fn what_never_fits_has_no_time_to_ask_again() {
     let mut client = Client::to(house.http()).await;
     let question = r#"{"domain":"shop","descriptors":[{"bucket":"b"}],"cost":5}"#;
     let reply = client.post("/v1/check", question).await;
-    assert!(reply.problem(429).contains("never admits"));
+    assert!(reply.problem(429).contains("never allows"));
     assert_eq!(reply.header("retry-after"), None);
     assert_eq!(reply.json()["retryAfter"], "never");
 }
