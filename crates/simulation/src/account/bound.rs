@@ -29,12 +29,17 @@ impl<'p> Bound<'p> {
     }
 
     /// How long consumed units are remembered.
+    ///
+    /// Versions of a bucket share one debt: as many units as the largest allows, all at the price
+    /// of whichever has charged last. So each of them may take the longest interval.
     pub(super) fn memory(&self) -> u64 {
-        let memory = |limit: &Limit| match limit.interval() {
-            Some(interval) => interval.as_nanos() * u64::from(limit.capacity()),
-            None => 2 * limit.window().as_nanos(),
-        };
-        self.counter.limits.iter().map(memory).max().unwrap_or(0)
+        let limits = || self.counter.limits.iter();
+        let intervals = limits().filter_map(|limit| limit.interval());
+        let windows = limits().map(|limit| 2 * limit.window().as_nanos());
+        match intervals.max() {
+            Some(interval) => interval.as_nanos() * self.counter.capacity(),
+            None => windows.max().unwrap_or(0),
+        }
     }
 
     /// Whether nothing is forgotten during a run.
