@@ -25,6 +25,7 @@ use crate::queue::Queues;
 
 pub use builder::{BuildError, Builder};
 pub use not_ready::NotReady;
+use terms::Terms;
 pub(crate) use terms::{CurrentTerms, LoadedTerms};
 
 /// The wait in a denial that was made because the store had no answer; see [`Limiter::check`].
@@ -205,7 +206,8 @@ impl<C: Clock> Limiter<C> {
         keys: impl IntoIterator<Item = K>,
         mut on_decision: impl FnMut(Decision),
     ) {
-        let terms = self.terms.load();
+        let loaded = self.terms.load();
+        let terms: &Terms = &loaded;
         // The store asks for a key's charge right before it decides on it.
         let asked = Cell::new(Key::from_bits(0));
         let charge = |key| {
