@@ -330,10 +330,8 @@ impl Account {
             .sum();
         // A refund that was done before, and that this instance may not have heard of.
         let heard = open.from.saturating_sub(DENIAL_CACHE_MAX);
-        let refunds = tab.refunds.iter().filter(|refund| refund.to < heard);
-        let refunds: u64 = refunds.map(|refund| refund.units).sum();
         let refunds = match bound.is_long() {
-            true => refunds.saturating_sub(tab.lost_refunds),
+            true => tab.refunds_kept(heard).saturating_sub(tab.lost_refunds),
             // They may have given back what was forgotten by now.
             false => 0,
         };

@@ -5,7 +5,7 @@ mod fault;
 use tollgate_behaviour::Random;
 use tollgate_core::{Cost, Limit, Mode, OnStoreError, Span};
 
-pub(crate) use fault::{Fault, Faults};
+pub(crate) use fault::{Fault, Faults, LAG_MAX_MS};
 
 use crate::deployment::Topology;
 

@@ -5,6 +5,9 @@ use tollgate_behaviour::Random;
 use super::{Setup, index};
 use crate::deployment::Topology;
 
+/// The most milliseconds by which a replica is behind its primary.
+pub(crate) const LAG_MAX_MS: u64 = 200;
+
 /// Kinds of faults. Each run has some of them: in a run with all of them, much would be excused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Faults(u32);
@@ -114,7 +117,7 @@ impl Faults {
         let instance = index(random, setup.instances);
         let shard = index(random, if is_cluster { 3 } else { 1 });
         let lasts = random.pick(&[5, 30, 200, 800, 1_500]);
-        let lag = random.pick(&[0, 1, 10, 200]);
+        let lag = random.pick(&[0, 1, 10, LAG_MAX_MS]);
         Some(match random.pick(&kinds) {
             Faults::DELAY => {
                 let most = random.pick(&[3, 8, 30, 200]);
