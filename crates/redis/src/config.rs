@@ -310,8 +310,8 @@ mod tests {
             assert!(of(interval).validate().is_ok(), "{interval}");
         }
         let too_short = of(Span::from_millis(9)).validate();
-        let reply = too_short.map_err(|invalid| invalid.to_string());
+        let message = too_short.map_err(|invalid| invalid.to_string());
         let expected = "a sync_interval of 9ms is outside 10ms to 10s";
-        assert_eq!(reply, Err(expected.to_owned()));
+        assert_eq!(message, Err(expected.to_owned()));
     }
 }

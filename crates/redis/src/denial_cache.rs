@@ -197,9 +197,9 @@ mod tests {
             let here = heard_at + Span::from_millis(millis).into();
             denial_cache.verdict(&charge, &fitted, 1, here)
         };
-        let reply = after(999).and_then(|verdict| verdict.denial);
+        let denial = after(999).and_then(|verdict| verdict.denial);
         let wait = Span::DAY.minus(Span::from_millis(999));
-        assert_eq!(reply.map(|denial| denial.wait), Some(Wait::For(wait)));
+        assert_eq!(denial.map(|denial| denial.wait), Some(Wait::For(wait)));
         assert_eq!(after(1_000), None);
         assert_eq!(denial_cache.count.load(Ordering::Relaxed), 0);
     }

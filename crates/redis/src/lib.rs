@@ -141,5 +141,5 @@ pub use leases::{
 pub use membership::HEARTBEAT;
 pub use stats::{BATCH_SIZES, CALL_MICROS, Counts, Histogram};
 pub use store::Redis;
-pub use trouble::{ErrorCount, Event};
+pub use trouble::ErrorCount;
 pub use write_back::KEYS_MAX as WRITE_BACK_KEYS_MAX;

@@ -4,7 +4,6 @@ use tollgate_core::{SharedStore, StoreEvent, StoreMetric, StoreMetricUnit, Store
 
 use crate::stats::{BATCH_SIZES, CALL_MICROS, Counts, Histogram};
 use crate::store::Redis;
-use crate::trouble::Event;
 
 /// A metric: how its value is wrapped, its name, what it counts, and where the count is.
 type Metric = (Wrap, &'static str, &'static str, fn(&Counts) -> u64);
@@ -79,7 +78,7 @@ impl SharedStore for Redis {
     }
 
     fn take_events(&self) -> Vec<StoreEvent> {
-        self.events().into_iter().map(StoreEvent::from).collect()
+        self.events()
     }
 
     fn metrics(&self) -> Vec<StoreMetric> {
@@ -133,26 +132,5 @@ fn histogram<const N: usize>(
         buckets: bounds.iter().copied().zip(histogram.cumulative).collect(),
         count: histogram.count,
         sum: histogram.sum,
-    }
-}
-
-// === impl Event ===
-
-impl From<Event> for StoreEvent {
-    fn from(event: Event) -> StoreEvent {
-        match event {
-            Event::ErrorReplies {
-                node,
-                code,
-                text,
-                count,
-            } => StoreEvent::ErrorReplies {
-                node,
-                code,
-                text,
-                count,
-            },
-            Event::PrimaryChanged { from, to } => StoreEvent::PrimaryChanged { from, to },
-        }
     }
 }

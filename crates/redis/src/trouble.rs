@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Mutex;
 
 use tokio::time::{Duration, Instant};
+use tollgate_core::StoreEvent;
 
 use crate::failure::ErrorReply;
 use crate::sharded::locked;
@@ -32,7 +33,7 @@ struct Known {
     reasons: BTreeMap<Box<str>, String>,
     /// By address and code.
     errors: BTreeMap<(Box<str>, &'static str), Tally>,
-    changes: VecDeque<Event>,
+    changes: VecDeque<StoreEvent>,
 }
 
 /// How often an error came.
@@ -40,33 +41,9 @@ struct Known {
 struct Tally {
     count: u64,
     /// How many of them were part of an event, and when the latest of those was.
-    reply: u64,
-    told_at: Option<Instant>,
+    reported: u64,
+    reported_at: Option<Instant>,
     text: String,
-}
-
-/// Something that belongs into the log, once.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Event {
-    /// A Redis node replies with errors: at most one event in ten seconds for each node and code.
-    ErrorReplies {
-        /// `host:port`.
-        node: String,
-        /// One of [`ERROR_CODES`](crate::ERROR_CODES).
-        code: &'static str,
-        /// What Redis said last.
-        text: String,
-        /// How many of them since the last event.
-        count: u64,
-    },
-    /// The sentinels name another primary, and the former one is left.
-    PrimaryChanged {
-        /// `host:port`.
-        from: String,
-        /// `host:port`.
-        to: String,
-    },
 }
 
 /// How many error replies of one code came from one Redis node.
@@ -117,7 +94,7 @@ impl Trouble {
         if known.changes.len() == CHANGES_MAX {
             known.changes.pop_front();
         }
-        known.changes.push_back(Event::PrimaryChanged {
+        known.changes.push_back(StoreEvent::PrimaryChanged {
             from: from.to_owned(),
             to: to.to_owned(),
         });
@@ -130,21 +107,21 @@ impl Trouble {
         (!shown.is_empty()).then(|| shown.join("; "))
     }
 
-    fn events(&self, now: Instant) -> Vec<Event> {
+    fn events(&self, now: Instant) -> Vec<StoreEvent> {
         let mut known = locked(&self.0);
-        let mut events: Vec<Event> = known.changes.drain(..).collect();
+        let mut events: Vec<StoreEvent> = known.changes.drain(..).collect();
         for ((node, code), tally) in &mut known.errors {
-            let is_early = tally.told_at.is_some_and(|at| now < at + EVENT_EVERY);
-            if tally.count == tally.reply || is_early {
+            let is_early = tally.reported_at.is_some_and(|at| now < at + EVENT_EVERY);
+            if tally.count == tally.reported || is_early {
                 continue;
             }
-            events.push(Event::ErrorReplies {
+            events.push(StoreEvent::ErrorReplies {
                 node: node.to_string(),
                 code,
                 text: tally.text.clone(),
-                count: tally.count - tally.reply,
+                count: tally.count - tally.reported,
             });
-            (tally.reply, tally.told_at) = (tally.count, Some(now));
+            (tally.reported, tally.reported_at) = (tally.count, Some(now));
         }
         events
     }
@@ -170,7 +147,7 @@ impl Redis {
     }
 
     /// What belongs into the log since this was called last.
-    pub fn events(&self) -> Vec<Event> {
+    pub fn events(&self) -> Vec<StoreEvent> {
         self.stats().trouble.events(Instant::now())
     }
 

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Span, StoreError};
-use tollgate_redis::{Config, Event, Redis, Secret};
+use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Span, StoreError, StoreEvent};
+use tollgate_redis::{Config, Redis, Secret};
 use tollgate_testbed as testbed;
 
 /// Longer than anything takes here.
@@ -32,7 +32,7 @@ async fn until_away(store: &Redis) -> Vec<(&'static str, String)> {
         sleep(Duration::from_millis(1)).await;
     }
     let reply = store.events().into_iter().filter_map(|event| match event {
-        Event::ErrorReplies { code, text, .. } => Some((code, text)),
+        StoreEvent::ErrorReplies { code, text, .. } => Some((code, text)),
         _ => None,
     });
     reply.collect()

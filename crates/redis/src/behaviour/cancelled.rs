@@ -6,8 +6,8 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use tokio::time::Instant;
-use tollgate_behaviour::{Subject, Taste};
-use tollgate_core::{Algorithm, Anchor, Charge, Cost, Key, Limit, Mode, Segments, Sharing, Span};
+use tollgate_behaviour::{Subject, Taste, algorithms};
+use tollgate_core::{Algorithm, Charge, Cost, Key, Limit, Mode, Sharing, Span};
 
 use super::{CLUSTER, Driven, SINGLE};
 use crate::config::Config;
@@ -21,16 +21,11 @@ const LOOKS: usize = 300;
 const UNITS: u64 = 3;
 
 fn limits() -> Vec<Limit> {
-    let six = Segments::new(6).expect("6 is from 1 to 60");
-    let algorithms = [
-        Algorithm::FixedWindow(Anchor::Clock),
-        Algorithm::FixedWindow(Anchor::FirstRequest),
-        Algorithm::SlidingLog,
-        Algorithm::SlidingWindow(six),
-        Algorithm::TokenBucket,
-    ];
     let limit = |algorithm| Limit::new(algorithm, 100, Span::HOUR).expect("an hour is a window");
-    algorithms.into_iter().map(limit).collect()
+    // Leases and own counts are for all but leaky buckets.
+    let algorithms = algorithms().into_iter();
+    let suitable = algorithms.filter(|algorithm| *algorithm != Algorithm::LeakyBucket);
+    suitable.map(limit).collect()
 }
 
 impl Driven {

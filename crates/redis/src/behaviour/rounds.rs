@@ -3,10 +3,8 @@
 //!
 //! The scripts' time stands still, so that nothing comes back.
 
-use tollgate_behaviour::{Random, Subject, Taste, check};
-use tollgate_core::{
-    Algorithm, Anchor, Charge, Cost, Key, Limit, OnDenial, Segments, Span, Verdict,
-};
+use tollgate_behaviour::{Random, Subject, Taste, algorithms, check};
+use tollgate_core::{Charge, Cost, Key, Limit, OnDenial, Span, Verdict};
 
 use super::Driven;
 use crate::keys;
@@ -20,17 +18,8 @@ const QUESTIONS_OF_A_ROUND: u64 = 4;
 const ROUNDS: u64 = 5;
 
 fn limits(count: u32) -> Vec<Limit> {
-    let six = Segments::new(6).expect("6 is from 1 to 60");
-    let algorithms = [
-        Algorithm::FixedWindow(Anchor::Clock),
-        Algorithm::FixedWindow(Anchor::FirstRequest),
-        Algorithm::SlidingLog,
-        Algorithm::SlidingWindow(six),
-        Algorithm::TokenBucket,
-        Algorithm::LeakyBucket,
-    ];
     let limit = |algorithm| Limit::new(algorithm, count, Span::HOUR).expect("an hour is a window");
-    algorithms.into_iter().map(limit).collect()
+    algorithms().into_iter().map(limit).collect()
 }
 
 fn allowed(verdicts: &[Verdict]) -> u32 {

@@ -68,9 +68,9 @@ fn oom() -> ErrorReply {
     ErrorReply::read("OOM command not allowed when used memory > 'maxmemory'.")
 }
 
-fn count_of(event: &Event) -> u64 {
+fn count_of(event: &StoreEvent) -> u64 {
     match event {
-        Event::ErrorReplies { count, .. } => *count,
+        StoreEvent::ErrorReplies { count, .. } => *count,
         other => panic!("{other:?}"),
     }
 }

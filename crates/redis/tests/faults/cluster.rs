@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
-use tollgate_core::{Cost, KeyHasher, Limit, Mode, Span};
-use tollgate_redis::{Config, Event, Redis, Servers};
+use tollgate_core::{Cost, KeyHasher, Limit, Mode, Span, StoreEvent};
+use tollgate_redis::{Config, Redis, Servers};
 use tollgate_testbed as testbed;
 
 use crate::record::{Outcome, WAY_BACK};
@@ -217,11 +217,10 @@ async fn a_planned_failover_leaves_the_old_primary_at_once() {
         )
         .await;
     }
-    let changes: Vec<Event> = store.events();
+    let changes: Vec<StoreEvent> = store.events();
     println!("a planned failover: {allowed} of {PLANNED_UNITS} admitted; {changes:?}");
     assert!(sentinels.master().address() != former, "no failover");
-    let is_change =
-        |event: &Event| matches!(event, Event::PrimaryChanged { from, .. } if *from == former);
+    let is_change = |event: &StoreEvent| matches!(event, StoreEvent::PrimaryChanged { from, .. } if *from == former);
     assert!(changes.iter().any(is_change), "{changes:?}");
     assert!(allowed >= PLANNED_UNITS, "{allowed}");
     let most = PLANNED_UNITS + PLANNED_LATE * PLANNED_RATE;

@@ -40,7 +40,7 @@ pub(super) struct Entry {
     /// The latest time, as Redis tells it, at which anything was decided.
     pub(super) latest: u64,
     pub(super) used_at: Moment,
-    pub(super) reply: Arc<Notify>,
+    pub(super) answered: Arc<Notify>,
 }
 
 /// Whether a key can be decided on.
@@ -73,7 +73,7 @@ impl Entry {
             heard_at: now,
             latest: 0,
             used_at: now,
-            reply: Arc::new(Notify::new()),
+            answered: Arc::new(Notify::new()),
         }
     }
 
@@ -138,7 +138,7 @@ impl Entry {
 
     /// Rings when Redis has told, or has not.
     pub(super) fn hears(&self) -> OwnedNotified {
-        Arc::clone(&self.reply).notified_owned()
+        Arc::clone(&self.answered).notified_owned()
     }
 
     /// What Redis's clock says by now, at least, and never less than before.
@@ -191,7 +191,7 @@ impl Entry {
         self.heard_at = now;
         let fitted = self.fitted;
         self.tally.apply_reply(account, &fitted, moment(redis_now));
-        self.reply.notify_waiters();
+        self.answered.notify_waiters();
     }
 
     /// Redis has decided on `charge`, and told its count from before.
@@ -216,7 +216,7 @@ impl Entry {
         self.is_asking = false;
         self.is_known = false;
         self.sent_since = None;
-        self.reply.notify_waiters();
+        self.answered.notify_waiters();
     }
 
     /// Whether nothing is lost if this is forgotten.
