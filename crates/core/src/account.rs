@@ -1,4 +1,4 @@
-//! A usage of whichever algorithm a limit names, and how it survives a change of the limit.
+//! The state of one key under any algorithm, and how it is migrated to a changed limit.
 
 use crate::bucket::Bucket;
 use crate::charge::Charge;
@@ -9,10 +9,10 @@ use crate::sliding_log::{Entries, Plain, SlidingLog};
 use crate::sliding_window::SlidingWindow;
 use crate::usage::Usage;
 
-/// The usage of one key, of whichever algorithm its limit names.
+/// The state of one key, under the algorithm of its limit.
 ///
-/// Called with a limit of another algorithm than it was made for, it answers as a fresh key;
-/// [`Account::migrate`] converts it first.
+/// Call [`Account::migrate`] first if the limit may have changed: with a limit of another algorithm
+/// than it was made for, an account behaves like a fresh key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
@@ -32,19 +32,19 @@ pub enum Account<E = Plain> {
 // === impl Account ===
 
 impl<E: Entries + Default> Account<E> {
-    /// A key never seen.
+    /// The state of a key that was never seen.
     pub fn fresh(limit: &Limit) -> Account<E> {
         Account::fresh_with(limit, E::default)
     }
 
-    /// [`Account::migrate_with`] entries that need no memory of their own.
+    /// As [`Account::migrate_with`]; a new log starts with `E::default()`.
     pub fn migrate(self, charge: &Charge<'_>, revision: u8, now: Now) -> Account<E> {
         self.migrate_with(charge, revision, now, E::default)
     }
 }
 
 impl<E: Entries> Account<E> {
-    /// A key never seen, whose log, if it has one, is `empty`.
+    /// The state of a key that was never seen. If the limit needs a log, it starts as `empty`.
     pub fn fresh_with(limit: &Limit, empty: impl FnOnce() -> E) -> Account<E> {
         match limit.algorithm() {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => Account::Bucket(Bucket::default()),
@@ -54,12 +54,12 @@ impl<E: Entries> Account<E> {
         }
     }
 
-    /// This account, made under the charge's limit of `revision`, under the one it has now.
+    /// Migrates this account from the limit of `revision` to the charge's present limit.
     ///
-    /// If only N, burst, queue or soft changed, the units consumed stay where they are, also more
-    /// than the new capacity. If the window, the algorithm, the anchor or the segments
-    /// changed, what was used, up to the new capacity, counts as used at `now`; a log begins in
-    /// `empty`. A bucket that stays one keeps its units in either case.
+    /// If only N, burst, queue or soft changed, the consumed units keep their moments, even if they
+    /// exceed the new capacity. If the window, the algorithm, the anchor or the segments changed,
+    /// the consumed units count as consumed at `now`, up to the new capacity; a new log starts as
+    /// `empty`. A bucket that stays a bucket keeps its units in either case.
     pub fn migrate_with(
         mut self,
         charge: &Charge<'_>,
@@ -87,7 +87,7 @@ impl<E: Entries> Account<E> {
         account
     }
 
-    /// Units consumed that still count under `limit`, which they were counted by.
+    /// The consumed units that still count under `limit`, the limit that counted them.
     fn used(&mut self, limit: &Limit, now: Moment) -> u32 {
         self.settle(limit, now);
         let used = match self {

@@ -1,4 +1,4 @@
-//! The answer to a request, whichever protocol it came by.
+//! The answer to a request, independent of the protocol.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,34 +17,34 @@ pub struct Answer {
     pub statuses: Vec<Status>,
     /// Why the request is denied, `by` the index of a status; `None` if it is allowed.
     pub denial: Option<RequestDenial>,
-    /// How long the request is to be held. Protocols that hold no request report it.
+    /// How long to hold the request. Protocols that cannot hold a request report it instead.
     pub delay: Span,
 }
 
-/// What became of one descriptor.
+/// The result for one descriptor.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Status {
-    /// No rule with a limit matched, or a rule that another one replaces.
+    /// No rule with a limit matched, or another matching rule replaces it.
     NoLimit,
-    /// The rule that matched allows without counting.
+    /// The matching rule allows every request and counts nothing.
     Unlimited {
         /// Which rule.
         rule: Arc<RuleName>,
     },
-    /// A limit judged it.
+    /// A limit decided on it.
     Limited(Limited),
 }
 
-/// What a limit said to one descriptor.
+/// What a limit decided on one descriptor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limited {
     /// Which rule.
     pub rule: Arc<RuleName>,
     /// The rule's limit.
     pub limit: Limit,
-    /// What it said.
+    /// What it decided.
     pub decision: Decision,
-    /// What its denial does.
+    /// What a denial by this limit does to the request.
     pub enforcement: Enforcement,
 }
 
@@ -53,7 +53,7 @@ pub struct Limited {
 pub struct RuleName {
     /// The domain that it belongs to.
     pub domain: String,
-    /// Where it stands below its domain, as written in the file: `remote_address`, or
+    /// Its position within the domain, as written in the file: `remote_address`, or
     /// `path_/login.remote_address`.
     pub path: String,
     /// The rule's own `name`, if it has one.
@@ -68,7 +68,7 @@ impl Answer {
         self.denial.is_none()
     }
 
-    /// When to try again, exactly; `None` if the request is allowed, and if it never will be.
+    /// The exact time until a retry is allowed; `None` if the request is allowed or never can be.
     pub fn retry_after(&self) -> Option<Duration> {
         self.denial?.wait.to_duration()
     }
@@ -78,7 +78,7 @@ impl Answer {
         self.denial?.wait.as_secs_ceil()
     }
 
-    /// Whether the request is denied only because the shared store has no answer.
+    /// Whether the request is denied only because the shared store did not answer.
     pub fn is_store_unavailable(&self) -> bool {
         self.denial
             .is_some_and(|denial| denial.reason == DenialReason::StoreUnavailable)
@@ -93,7 +93,7 @@ impl Answer {
             })
     }
 
-    /// What the limits said, without descriptors that met none.
+    /// The limits' decisions, without the descriptors that met no limit.
     pub fn limited(&self) -> impl Iterator<Item = &Limited> {
         self.statuses.iter().filter_map(|status| match status {
             Status::Limited(limited) => Some(limited),
@@ -113,12 +113,12 @@ impl Answer {
 // === impl Limited ===
 
 impl Limited {
-    /// Whether the limit is over and says so: a shadow limit never does.
+    /// Whether the limit is reported as exceeded. A shadow limit never is.
     pub const fn is_over(&self) -> bool {
         !self.decision.is_allowed() && !matches!(self.enforcement, Enforcement::Shadow)
     }
 
-    /// What remains, as it is reported: 0 for a shadow limit that would deny.
+    /// The remaining units to report: 0 for a shadow limit that would deny.
     pub const fn remaining(&self) -> u32 {
         match (&self.decision, self.enforcement) {
             (Decision::Deny(_), Enforcement::Shadow) => 0,
@@ -130,7 +130,7 @@ impl Limited {
 // === impl RuleName ===
 
 impl RuleName {
-    /// The rule's own name, or else where it stands.
+    /// The rule's own name, or its path if it has none.
     pub fn shown(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.path)
     }

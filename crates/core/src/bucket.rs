@@ -1,23 +1,24 @@
 //! Token and leaky buckets: one word, the moment at which the bucket will be full again.
 //!
-//! This is the generic cell rate algorithm (ITU-T I.371) in the form with a theoretical arrival
-//! time: what is consumed is a debt of time, `full_at - now`, and a unit costs one interval. A
-//! leaky bucket is the same word read as a queue: the debt before a request is its delay.
+//! This is the generic cell rate algorithm (GCRA, ITU-T I.371), and the word is its theoretical
+//! arrival time. Consumed units are a debt of time, `full_at - now`: each unit costs one interval.
+//! A leaky bucket reads the same word as a queue: the debt ahead of a request is its delay.
 //!
-//! The debt was made at the price of the limit that charged last. Another limit on the same key
-//! (its rule has changed, or another version of it is in effect elsewhere) must not lower what that
-//! one counted: it judges the units at their own price, and sets its own when it charges some.
+//! The debt is expressed in intervals of the limit that charged last. Another limit on the same key
+//! (the rule has changed, or another instance runs another version of it) must not erase what that
+//! limit counted. It therefore reads the debt in the interval that made it, and switches to its own
+//! interval when it charges.
 
 use crate::limit::{Algorithm, Limit};
 use crate::moment::Moment;
 use crate::span::Span;
 use crate::usage::Usage;
 
-/// The moment at which the bucket will be full again; zero, as any moment past, is a full bucket.
+/// The moment at which the bucket will be full again. Zero or any past moment is a full bucket.
 ///
 /// # Example
 ///
-/// A queue of ten that releases two a second: the fourth request waits for three turns.
+/// A queue of ten that releases two a second: the fourth request waits for the three before it.
 ///
 /// ```
 /// use tollgate_core::{Bucket, Cost, Decision, Limit, Moment, OnDenial, Span, step};
@@ -34,12 +35,12 @@ use crate::usage::Usage;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
     full_at: Moment,
-    /// Of the limit that charged last; `None` if the word alone is known, which is then read at the
-    /// price of the limit that is decided on.
+    /// Those of the limit that charged last. `None` if only the word is known, which is then read
+    /// in the interval of the deciding limit.
     terms: Option<Terms>,
 }
 
-/// What of a limit a debt depends on.
+/// The parts of a limit that a debt depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Terms {
     interval: Span,
@@ -49,7 +50,7 @@ struct Terms {
 // === impl Bucket ===
 
 impl Bucket {
-    /// The bucket that is full again at `full_at`, whatever limit charged it.
+    /// The bucket that is full again at `full_at`, charged by an unknown limit.
     pub const fn full_at(full_at: Moment) -> Bucket {
         Bucket {
             full_at,
@@ -57,7 +58,7 @@ impl Bucket {
         }
     }
 
-    /// The bucket that is full again at `full_at`, charged last under a limit of this interval and
+    /// The bucket that is full again at `full_at`, last charged by a limit with this interval and
     /// capacity.
     pub fn charged_under(full_at: Moment, interval: Span, capacity: u32) -> Bucket {
         let terms = Terms {
@@ -79,7 +80,7 @@ impl Bucket {
         self.full_at.as_nanos()
     }
 
-    /// Whether [`Bucket::word`] under `limit` says all, because the debt is at that limit's price.
+    /// Whether [`Bucket::word`] is the whole state under `limit`: the debt is in its interval.
     pub fn is_priced_by(self, limit: &Limit) -> bool {
         let interval = limit.interval().unwrap_or(Span::ZERO);
         self.terms.is_none_or(|terms| terms.interval == interval)
@@ -90,7 +91,7 @@ impl Bucket {
         self.full_at.since(now)
     }
 
-    /// The price of one unit in the debt.
+    /// The interval that the debt is expressed in.
     #[inline]
     fn interval(self, limit: &Limit) -> Span {
         match self.terms {
@@ -99,7 +100,7 @@ impl Bucket {
         }
     }
 
-    /// The debt of so many units.
+    /// The debt of `units`.
     #[inline]
     fn price(self, limit: &Limit, units: u32) -> Span {
         match self.terms {
@@ -108,7 +109,7 @@ impl Bucket {
         }
     }
 
-    /// The debt of all that `limit` allows.
+    /// The debt of an exhausted `limit`.
     #[inline]
     fn room(self, limit: &Limit) -> Span {
         match self.terms {
@@ -117,13 +118,13 @@ impl Bucket {
         }
     }
 
-    /// Units consumed that still count; a part of a unit counts whole.
+    /// The consumed units that still count, rounded up.
     pub(crate) fn used(self, limit: &Limit, now: Moment) -> u64 {
         let interval = self.interval(limit).as_nanos();
         self.debt(now).as_nanos().div_ceil(interval.max(1))
     }
 
-    /// The debt at the price of `limit`, part units included and rounded up.
+    /// The debt converted to the interval of `limit`, rounded up, fractions of a unit included.
     fn debt_at_price_of(self, limit: &Limit, now: Moment) -> Span {
         let debt = self.debt(now);
         let (Some(terms), Some(is)) = (self.terms, limit.interval()) else {
@@ -137,7 +138,7 @@ impl Bucket {
         Span::from_nanos(u64::try_from(debt).unwrap_or(u64::MAX))
     }
 
-    /// The same units at the price of `limit`, as if it charged now.
+    /// The same units in the interval of `limit`, as if it charged now.
     #[must_use]
     pub fn rescale(self, limit: &Limit, now: Moment) -> Bucket {
         Bucket {
@@ -146,11 +147,11 @@ impl Bucket {
         }
     }
 
-    /// This bucket, made under `old`, from the moment on at which its limit is `new`.
+    /// Migrates this bucket from the limit `old` to `new`, and keeps its units.
     ///
-    /// The units stay. A limit that is at least as large in every way sets its own price at once,
-    /// so that a higher rate holds from now on. Any other sets it when it charges: until then the
-    /// units are paid back as they were, in no more time than that took.
+    /// If `new` is at least as large in every way, the debt switches to its interval at once, so
+    /// that a higher rate applies immediately. Otherwise it switches when `new` first charges;
+    /// until then the units refill at the old rate.
     pub(crate) fn migrate(mut self, old: &Limit, new: &Limit, now: Moment) -> Bucket {
         self.terms = self.terms.or(Terms::of(old));
         let (Some(terms), Some(interval)) = (self.terms, new.interval()) else {
@@ -167,7 +168,7 @@ impl Bucket {
 // === impl Terms ===
 
 impl Terms {
-    /// `None` if the limit never charges anything.
+    /// `None` if the limit never allows, and so never charges, anything.
     fn of(limit: &Limit) -> Option<Terms> {
         let interval = limit.interval()?;
         Some(Terms {
@@ -176,7 +177,7 @@ impl Terms {
         })
     }
 
-    /// How long a debt lasts at most that was made on these terms.
+    /// The longest debt under these terms.
     const fn refill(self) -> Span {
         self.interval.times(self.capacity)
     }
@@ -185,7 +186,7 @@ impl Terms {
 impl Usage for Bucket {
     #[inline]
     fn settle(&mut self, _limit: &Limit, now: Moment) {
-        // By its own terms: a smaller limit that looks at it must not lower what was counted.
+        // Bounded by its own terms: a smaller limit must not erase what was counted.
         if let Some(terms) = self.terms {
             self.full_at = self.full_at.min(now + terms.refill());
         }
@@ -211,7 +212,7 @@ impl Usage for Bucket {
         if interval.is_zero() {
             return 0;
         }
-        // Down: a part of a token is no token.
+        // Rounded down: a fraction of a token cannot be spent.
         let free = self.room(limit).minus(self.debt(now));
         u32::try_from(free.as_nanos() / interval.as_nanos()).unwrap_or(u32::MAX)
     }

@@ -1,4 +1,4 @@
-//! One limit's part in a request.
+//! A charge: what a request consumes of one limit.
 
 use std::fmt;
 
@@ -7,56 +7,56 @@ use crate::key::Key;
 use crate::limit::Limit;
 use crate::sharing::{Mode, Sharing};
 
-/// The most charges that one request may carry.
+/// The maximum number of charges of a request.
 pub const CHARGES_MAX: usize = 128;
-/// The most former limits that a rule remembers: half of the revisions that are distinguishable, so
-/// that the other half is recognised as later ([`LimitHistory::is_later`]).
+/// The maximum number of former limits that a rule remembers: half of the distinguishable
+/// revisions, so that the other half can be recognised as later ([`LimitHistory::is_later`]).
 ///
-/// A state that is older than that is read as if its limit had not changed.
+/// Older state is read as if its limit had not changed.
 pub const LIMIT_HISTORY_MAX: usize = 127;
 
-/// One limit, the key that it counts, and the cost: what a store decides on.
+/// A limit, the key that it counts, and a cost: what a store decides on.
 #[derive(Clone, Copy, Debug)]
 pub struct Charge<'a> {
-    /// What is counted.
+    /// The counter.
     pub key: Key,
-    /// How much is allowed.
+    /// The limit in effect.
     pub limit: &'a Limit,
-    /// The limits that this rule had before.
+    /// The rule's former limits.
     pub history: &'a LimitHistory,
-    /// The units that the request consumes.
+    /// The units to consume, peek at or refund.
     pub cost: Cost,
-    /// What a denial by this limit does.
+    /// What a denial by this limit does to the request.
     pub enforcement: Enforcement,
-    /// What the request's denial costs this limit.
+    /// What is charged to this limit if the request is denied.
     pub on_denial: OnDenial,
     /// How several instances share the limit.
     pub sharing: Sharing,
-    /// Whether the limit is known to be the one in effect. Otherwise, which is the default, a
-    /// decision that meets a state made under a later limit of the rule ends with
+    /// Whether the caller knows that this limit is the one in effect. If not (the default), a
+    /// decision that finds state made under a later limit of the rule fails with
     /// [`crate::StoreError::Superseded`].
     pub is_current: bool,
 }
 
-/// What a limit's denial does to the request.
+/// What a denial by a limit does to the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Enforcement {
-    /// Denies it.
+    /// The request is denied.
     #[default]
     Enforce,
-    /// Nothing: it is judged, and charged only if it allows the request.
+    /// Nothing: the limit is evaluated, and charged only if the cost fits.
     Shadow,
-    /// Denies it only if every limit of this kind in the request denies it.
+    /// The request is denied only if every quota limit of the request denies it.
     Quota,
 }
 
-/// What a denied request costs a limit that it met.
+/// What a denied request is charged to a limit that it met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnDenial {
     /// Nothing.
     #[default]
     Keep,
-    /// Its cost, up to "exhausted now"; one that never fits exhausts the limit.
+    /// Its cost, as far as it fits; a cost that never fits exhausts the limit.
     Charge,
 }
 
@@ -66,17 +66,17 @@ pub enum ChargeDenied {
     /// None.
     #[default]
     Never,
-    /// Those whose cost is above 1: such a cost usually reports what was already consumed, as the
-    /// tokens of an answer, and a budget that forgets it never ends.
+    /// Those with a cost above 1. Such a cost usually reports what was consumed already, such as
+    /// the tokens of a response; if it were not charged, the budget would never be exhausted.
     Excess,
     /// All.
     Always,
 }
 
-/// The limits that a rule had before the one it has now, oldest first.
+/// The former limits of a rule, oldest first.
 ///
-/// A store writes down under which of them a state was made ([`LimitHistory::revision`]), so that a
-/// state made under a former limit is converted, not lost and not misread.
+/// A store records with each state the revision of the limit that made it
+/// ([`LimitHistory::revision`]), so that state of a former limit is migrated, not lost or misread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitHistory {
     /// How often the limit has changed, modulo 256.
@@ -100,8 +100,7 @@ impl Enforcement {
 // === impl Charge ===
 
 impl<'a> Charge<'a> {
-    /// `cost` on `key` under `limit`, enforced and shared strictly, of a rule that was never
-    /// changed.
+    /// A charge of `cost` to `key` under `limit`: enforced, in strict mode, without former limits.
     pub const fn new(key: Key, limit: &'a Limit, cost: Cost) -> Charge<'a> {
         Charge {
             key,
@@ -115,19 +114,19 @@ impl<'a> Charge<'a> {
         }
     }
 
-    /// The same charge of a limit that instances share this way.
+    /// The same charge with another [`Sharing`].
     pub const fn shared(self, sharing: Sharing) -> Charge<'a> {
         Charge { sharing, ..self }
     }
 
-    /// Whether a state of this revision was made under a later limit of the rule than this charge
-    /// has, so that this decision must not touch it: nothing is ever converted backwards.
+    /// Whether state of this revision was made under a later limit than this charge's. The decision
+    /// must not touch it: state is never migrated to an older limit.
     pub const fn is_superseded_by(&self, revision: u8) -> bool {
         !self.is_current && self.history.is_later(revision)
     }
 
-    /// What this limit's own denial costs it if it is the only one on the request: the denial of a
-    /// shadow limit denies no request.
+    /// What is charged if this limit is the only one on the request and its cost does not fit. A
+    /// shadow limit denies no request, so nothing is.
     pub const fn on_own_denial(&self) -> OnDenial {
         match self.enforcement {
             Enforcement::Shadow => OnDenial::Keep,
@@ -146,7 +145,7 @@ impl ChargeDenied {
         ChargeDenied::Always,
     ];
 
-    /// What the denial of a request with this cost does.
+    /// What is charged for a denied request with this cost.
     pub const fn on_denial(self, cost: Cost) -> OnDenial {
         match (self, cost) {
             (ChargeDenied::Always, _) | (ChargeDenied::Excess, Cost::Take(2..)) => OnDenial::Charge,
@@ -168,7 +167,7 @@ impl fmt::Display for ChargeDenied {
 // === impl LimitHistory ===
 
 impl LimitHistory {
-    /// The past of a rule that was never changed.
+    /// The history of a rule that never changed.
     pub const fn none() -> &'static LimitHistory {
         static NONE: LimitHistory = LimitHistory {
             revision: 0,
@@ -177,13 +176,12 @@ impl LimitHistory {
         &NONE
     }
 
-    /// What a state made now is marked with.
+    /// The revision of the present limit, which a store records with each state.
     pub const fn revision(&self) -> u8 {
         self.revision
     }
 
-    /// The limit under which a state of this revision was made; `None` if it is the present one or
-    /// is no longer remembered.
+    /// The former limit of this revision; `None` if it is the present one or too old to be known.
     pub fn limit_at(&self, revision: u8) -> Option<&Limit> {
         let changes_ago = usize::from(self.revision.wrapping_sub(revision));
         if changes_ago == 0 {
@@ -195,18 +193,18 @@ impl LimitHistory {
             .map(|index| &self.limits[index])
     }
 
-    /// Whether a state of this revision was made under a later limit than the present one.
+    /// Whether state of this revision was made under a later limit than the present one.
     ///
-    /// Revisions wrap, so this is an order by the shorter way round: a state that met none of the
-    /// last 128 changes looks later than it is, as does one of a rule that was removed and
-    /// forgotten since. A caller that finds no later rules says so with
-    /// [`Charge::is_current`], and then the state is read as if its limit had not changed.
+    /// Revisions wrap, so they are compared by their shorter distance. State that is more than 128
+    /// changes old looks later than it is, and so does state of a rule that was removed and added
+    /// again. A caller that knows that there are no later rules sets [`Charge::is_current`]; such
+    /// state is then read as if its limit had not changed.
     pub const fn is_later(&self, revision: u8) -> bool {
         revision.wrapping_sub(self.revision).wrapping_sub(1) <= i8::MAX.cast_unsigned()
     }
 
-    /// The same past with every limit changed alike: a store that keeps a part of each limit
-    /// remembers parts of the former ones.
+    /// The same history with `change` applied to every limit, for a store that counts a share of
+    /// each limit.
     pub fn map(&self, change: impl FnMut(&Limit) -> Limit) -> LimitHistory {
         LimitHistory {
             revision: self.revision,
@@ -214,7 +212,7 @@ impl LimitHistory {
         }
     }
 
-    /// The past of a rule whose limit has just changed from `former`.
+    /// This history after one more change, away from `former`.
     pub fn and(&self, former: Limit) -> LimitHistory {
         let surplus = (self.limits.len() + 1).saturating_sub(LIMIT_HISTORY_MAX);
         let mut limits = self.limits[surplus..].to_vec();

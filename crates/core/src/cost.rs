@@ -1,13 +1,14 @@
-//! What a request asks for.
+//! The cost of a request.
 
-/// Units that a request consumes, gives back, or only asks about: requests, bytes, tokens, points.
+/// The units that a request consumes, refunds or peeks at: requests, bytes, tokens, points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cost {
-    /// Takes this many units if they are there. `Take(0)` is a peek, answered like a cost of 1.
+    /// Consumes this many units if they fit. `Take(0)` is a peek, answered like a cost of 1.
     Take(u64),
-    /// Answers as [`Cost::Take`] would, charges nothing and carries no delay.
+    /// Answers as [`Cost::Take`] would, but charges nothing and has no delay.
     Peek(u64),
-    /// Gives units back: never fails, never beyond a full budget, and no part of all or nothing.
+    /// Refunds units, at most those consumed. Never fails, and happens even if the request is
+    /// denied.
     Refund(u64),
 }
 
@@ -17,7 +18,7 @@ impl Cost {
     /// One unit, the default.
     pub const ONE: Cost = Cost::Take(1);
 
-    /// How many units, whatever becomes of them.
+    /// The number of units, of any kind of cost.
     pub const fn units(self) -> u64 {
         let (Cost::Take(units) | Cost::Peek(units) | Cost::Refund(units)) = self;
         units

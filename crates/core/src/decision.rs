@@ -1,4 +1,4 @@
-//! What one limit decides on one cost.
+//! The decision of one limit on one cost.
 
 use std::fmt;
 use std::time::Duration;
@@ -34,20 +34,20 @@ pub enum Decision {
 pub struct Grant {
     /// The largest cost that would be allowed now, rounded down.
     pub remaining: u32,
-    /// For a fixed window, how long until it ends. Otherwise how long until `remaining` equals the
+    /// For a fixed window, the time until it ends. Otherwise the time until `remaining` equals the
     /// capacity if no other request comes.
     pub reset: Span,
-    /// How long a leaky bucket holds the request before its turn; zero for every other algorithm.
+    /// How long a leaky bucket holds the request; zero for every other algorithm.
     pub delay: Span,
-    /// Whether what is consumed exceeds N (or the burst, or the queue): the soft part is in use.
+    /// Whether the consumed units exceed N (or the burst or queue): the soft part is in use.
     pub over_soft: bool,
 }
 
-/// The cost does not fit; nothing was charged unless `charge_denied` asked for it.
+/// The cost does not fit; nothing was charged, unless `charge_denied` says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Denial {
-    /// When the same cost is allowed.
+    /// The time until the same cost is allowed.
     pub wait: Wait,
     /// As in [`Grant::remaining`].
     pub remaining: u32,
@@ -55,12 +55,12 @@ pub struct Denial {
     pub reset: Span,
 }
 
-/// How long until the same request is allowed if no other request comes.
+/// The time until the same request is allowed if no other request comes.
 ///
-/// Ordered: what never fits comes after every span.
+/// Ordered: [`Wait::Never`] is longer than every span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wait {
-    /// Asking again after exactly this long is allowed, and one nanosecond earlier is denied.
+    /// A retry after exactly this time is allowed; one nanosecond earlier it is denied.
     For(Span),
     /// The cost exceeds the capacity: waiting never helps.
     Never,
@@ -74,19 +74,18 @@ impl Decision {
         matches!(self, Decision::Allow(_))
     }
 
-    /// An allowed request: `remaining` units are left. For tests of code that uses decisions.
+    /// An allowed request with `remaining` units left. For tests of code that uses decisions.
     pub const fn allowed(remaining: u32) -> Decision {
         Decision::Allow(Grant::new(remaining, Span::ZERO))
     }
 
-    /// A request that is denied until `retry_after` has passed. For tests of code that uses
-    /// decisions.
+    /// A request denied until `retry_after` has passed. For tests of code that uses decisions.
     pub const fn denied(retry_after: Duration) -> Decision {
         let wait = Span::from_duration(retry_after);
         Decision::Deny(Denial::new(Wait::For(wait), 0, wait))
     }
 
-    /// The grant, or else the denial as an error, for `?`.
+    /// The grant, or the denial as an error, for use with `?`.
     ///
     /// # Errors
     ///
@@ -114,7 +113,7 @@ impl Decision {
         }
     }
 
-    /// When to try again, exactly; `None` if the cost fits, and if it never will.
+    /// The exact time until a retry is allowed; `None` if the cost fits or never will.
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
             Decision::Allow(_) => None,
@@ -130,12 +129,12 @@ impl Decision {
         }
     }
 
-    /// [`Decision::reset`] as the standard library's type.
+    /// [`Decision::reset`] as a [`Duration`].
     pub const fn reset_after(&self) -> Duration {
         Duration::from_nanos(self.reset().as_nanos())
     }
 
-    /// How long a leaky bucket holds the request before its turn; zero in every other case.
+    /// How long a leaky bucket holds the request; zero in every other case.
     pub const fn delay(&self) -> Duration {
         match self {
             Decision::Allow(grant) => Duration::from_nanos(grant.delay.as_nanos()),
@@ -143,7 +142,7 @@ impl Decision {
         }
     }
 
-    /// When the same cost is allowed; `None` if it was.
+    /// The time until the same cost is allowed; `None` if it is allowed.
     pub const fn wait(&self) -> Option<Wait> {
         match self {
             Decision::Allow(_) => None,
@@ -165,13 +164,13 @@ impl Grant {
         }
     }
 
-    /// The same grant, held by a leaky bucket for so long.
+    /// The same grant, held by a leaky bucket for `delay`.
     #[must_use]
     pub const fn with_delay(self, delay: Span) -> Grant {
         Grant { delay, ..self }
     }
 
-    /// The same grant, in the soft part of its limit or not.
+    /// The same grant with another [`Grant::over_soft`].
     #[must_use]
     pub const fn with_over_soft(self, over_soft: bool) -> Grant {
         Grant { over_soft, ..self }
@@ -205,7 +204,7 @@ impl std::error::Error for Denial {}
 // === impl Wait ===
 
 impl Wait {
-    /// The wait as the standard library's type; `None` if waiting never helps.
+    /// The wait as a [`Duration`]; `None` if waiting never helps.
     pub const fn to_duration(self) -> Option<Duration> {
         match self {
             Wait::For(span) => Some(span.to_duration()),

@@ -1,12 +1,12 @@
-//! Bytes that clients chose, made fit to be shown.
+//! Escapes bytes chosen by clients, for logs and terminals.
 
 use std::fmt;
 
-/// Shows bytes as text: UTF-8 as it is, every other byte as `\xff`.
+/// Displays bytes as text: UTF-8 as it is, every other byte as `\xff`.
 ///
-/// Characters that would harm a terminal or forge a line of a log ([`is_printable`]) are written
-/// out as `\u{1b}`. A backslash stays as it is, so what is shown is for reading: two values may
-/// look the same.
+/// Characters that could control a terminal or forge a log line (see [`is_printable`]) are escaped
+/// as `\u{1b}`. A backslash is not escaped, so the text is for reading only: two different values
+/// may look the same.
 ///
 /// # Example
 ///
@@ -18,8 +18,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Escaped<'a>(pub &'a [u8]);
 
-/// Whether a character may be shown as it is: no control character, none that changes the direction
-/// of text, and no byte order mark.
+/// Whether a character is safe to display: no control character, no change of the text's direction,
+/// no byte order mark.
 pub fn is_printable(character: char) -> bool {
     let turns = matches!(
         character,

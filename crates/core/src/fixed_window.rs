@@ -9,8 +9,8 @@ use crate::usage::Usage;
 ///
 /// # Example
 ///
-/// Three a minute let six through in a few seconds around a window's end: the known flaw of this
-/// algorithm.
+/// Three per minute allow six within a few seconds around the end of a window: the known flaw of
+/// this algorithm.
 ///
 /// ```
 /// use tollgate_core::{Cost, FixedWindow, Limit, Moment, OnDenial, Span, step};
@@ -32,7 +32,7 @@ pub struct FixedWindow {
 // === impl FixedWindow ===
 
 impl FixedWindow {
-    /// `used` units in the window that ends at `end`.
+    /// The state with `used` units in the window that ends at `end`.
     pub const fn new(end: Moment, used: u32) -> FixedWindow {
         FixedWindow { end, used }
     }
@@ -53,9 +53,10 @@ impl FixedWindow {
             && u64::from(limit.capacity()) < limit.window().as_nanos()
     }
 
-    /// A window aligned to the epoch as one word: its end plus the units consumed, which are fewer
-    /// than the window has nanoseconds. From the moment that this word spells nothing is
-    /// remembered, whatever the limit: the same promise that a bucket's word makes. Zero is fresh.
+    /// A window aligned to the epoch as one word: its end plus the consumed units, which are fewer
+    /// than the window has nanoseconds. Read as a moment, the word is not before the end of the
+    /// window, so the state has expired once that moment has passed, as with a bucket's word. Zero
+    /// is the state of a key never seen.
     #[inline]
     pub fn word(self) -> u64 {
         if self.used == 0 {
@@ -65,7 +66,7 @@ impl FixedWindow {
         }
     }
 
-    /// Reads [`FixedWindow::word`].
+    /// The inverse of [`FixedWindow::word`].
     #[inline]
     pub fn from_word(limit: &Limit, word: u64) -> FixedWindow {
         let used = word % limit.window().as_nanos();
@@ -132,7 +133,7 @@ impl Usage for FixedWindow {
 
     fn refund(&mut self, limit: &Limit, now: Moment, units: u64) {
         self.used -= self.used.min(u32::try_from(units).unwrap_or(u32::MAX));
-        // A window that its first request got back entirely has not begun.
+        // A window that starts at the first request has not started if that request was refunded.
         self.settle(limit, now);
     }
 

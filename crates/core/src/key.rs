@@ -1,24 +1,24 @@
-//! What is counted.
+//! Keys: what a counter belongs to.
 
-/// What is counted, in 128 bits: the rule that matched and the values that it distinguishes.
+/// What a counter belongs to: a 128-bit hash of the matched rule and the values it distinguishes.
 ///
-/// A key is made by the store that will count it ([`crate::KeyHasher`]), from parts whose borders
-/// are part of the hash, so that `("a", "bc")` and `("ab", "c")` differ. The in-process store keys
-/// its hash at random, so that collisions cannot be aimed at; a shared store uses a hash that is
-/// collision resistant without a secret. Each says how many of the bits it fills, and what the
-/// chance of an accident is.
+/// The store that counts a key also makes it ([`crate::KeyHasher`]), from parts whose boundaries
+/// are part of the hash, so `("a", "bc")` and `("ab", "c")` differ. The in-process store hashes
+/// with a random secret, so that nobody can construct a collision; a shared store uses a
+/// collision-resistant hash without a secret. Each documents how many bits it uses and how likely a
+/// collision is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(u128);
 
 // === impl Key ===
 
 impl Key {
-    /// The key with these bits, which a keyed or collision resistant hash has made.
+    /// The key with these bits, which must come from a keyed or collision-resistant hash.
     pub const fn from_bits(bits: u128) -> Key {
         Key(bits)
     }
 
-    /// The bits, as the hash made them.
+    /// The bits of the hash.
     pub const fn bits(self) -> u128 {
         self.0
     }

@@ -1,4 +1,4 @@
-//! The plain store: one map, no bound, one thread. The model that every other store must equal.
+//! The simplest store: an unbounded map for one thread, and the model for every other store.
 
 use std::collections::HashMap;
 
@@ -44,8 +44,8 @@ struct Remembered {
     state: State,
 }
 
-/// An account as it is kept: a map of millions of keys is as large as the largest variant, so the
-/// large ones are elsewhere.
+/// An account as the map stores it. The large variants are boxed, because every entry of the map is
+/// as large as the largest variant.
 #[derive(Debug)]
 enum State {
     Bucket(Bucket),
@@ -60,7 +60,7 @@ const _: () = assert!(size_of::<(Key, Remembered)>() <= 64);
 // === impl Ledger ===
 
 impl Ledger {
-    /// All or nothing over `charges`, at `now`.
+    /// Decides on `charges`, all or nothing, at `now`.
     ///
     /// # Errors
     ///

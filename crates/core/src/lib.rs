@@ -1,11 +1,11 @@
-//! Tollgate's terms and algorithms.
+//! The types and algorithms of Tollgate.
 //!
 //! This crate defines limits, costs and decisions, and each algorithm as a pure function: given the
 //! stored state, what happens to this cost at this moment, and what is the new state? Every store
-//! runs these functions, or passes a suite of tests that shows that it does the same.
+//! runs these functions, or passes a test suite that shows that it behaves the same.
 //!
-//! It knows nothing about clocks, threads, files, networks or other crates. A program that limits
-//! rates depends on the `tollgate` crate; this one is for other stores and protocols.
+//! It reads no clock, does no I/O, starts no threads and has no dependencies. Programs that limit
+//! rates use the `tollgate` crate; this one is for authors of stores and protocols.
 
 #![deny(missing_docs)]
 

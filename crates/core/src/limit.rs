@@ -1,4 +1,4 @@
-//! A limit: how many units are allowed in which time. Valid by construction.
+//! A limit: the number of units allowed in a window. Valid by construction.
 
 mod invalid;
 
@@ -16,9 +16,10 @@ pub use parse::ParseLimitError;
 
 /// The longest window: 366 days.
 pub const WINDOW_MAX: Span = Span::DAY.times(366);
-/// The shortest time in which a bucket may refill a unit; rounding it up costs at most 1 %.
+/// The shortest interval of a bucket: the time to refill one unit. Rounding it up to whole
+/// nanoseconds changes the rate by at most 1 %.
 pub const INTERVAL_MIN: Span = Span::from_nanos(100);
-/// The longest time that a bucket may need from empty to full: 100 years of 365 days.
+/// The longest time that a bucket may take from empty to full: 100 years of 365 days.
 pub const REFILL_MAX: Span = Span::DAY.times(36_500);
 /// The most segments of a sliding window.
 pub const SEGMENTS_MAX: u8 = 60;
@@ -27,11 +28,11 @@ pub const SEGMENTS_MAX: u8 = 60;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// One counter a window; up to twice the limit is allowed around a window's end.
+    /// One counter per window. Up to twice the limit is allowed around the end of a window.
     FixedWindow(Anchor),
-    /// Every allowed unit is stored for exactly one window. Exact.
+    /// Every allowed unit is logged for one window. Exact.
     SlidingLog,
-    /// Windows cut into this many segments; the oldest counts for the part still inside.
+    /// One counter per segment of the window; the oldest is weighted by the part still inside.
     SlidingWindow(Segments),
     /// A bucket of tokens that refills one token at a time (GCRA).
     TokenBucket,
@@ -53,10 +54,10 @@ pub enum Anchor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Segments(u8);
 
-/// N units in a window, counted by an algorithm; a value of this type can always be decided on.
+/// N units in a window, counted by an algorithm. Every value of this type is valid.
 ///
-/// Lengths of time are [`std::time::Duration`] or [`Span`]. For limits in the source, which may be
-/// constants, see [`Limit::per`]; a limit is also read from text such as `100/minute`.
+/// Windows are given as [`std::time::Duration`] or [`Span`]. For limits written in source code,
+/// which may be constants, see [`Limit::per`]. Limits also parse from text such as `100/minute`.
 ///
 /// # Example
 ///
@@ -116,7 +117,7 @@ impl Limit {
     ///
     /// # Errors
     ///
-    /// [`InvalidLimit`] says which parameter cannot be had and why.
+    /// [`InvalidLimit`] says which parameter is out of range.
     pub fn new(
         algorithm: Algorithm,
         count: u32,
@@ -125,7 +126,7 @@ impl Limit {
         Limit::checked(algorithm, count, window.into())
     }
 
-    /// As [`Limit::new`], in a constant.
+    /// [`Limit::new`] for constants.
     const fn checked(
         algorithm: Algorithm,
         count: u32,
@@ -283,7 +284,7 @@ impl Limit {
         self.count
     }
 
-    /// W.
+    /// W, the window.
     pub const fn window(&self) -> Span {
         self.window
     }
@@ -303,7 +304,8 @@ impl Limit {
         self.capacity
     }
 
-    /// The time in which a bucket refills one unit, rounded up to whole nanoseconds.
+    /// The time in which a bucket refills one unit, rounded up to whole nanoseconds; `None` for
+    /// windows and for N = 0.
     pub const fn interval(&self) -> Option<Span> {
         if self.interval.is_zero() {
             None
@@ -312,7 +314,7 @@ impl Limit {
         }
     }
 
-    /// The clock that this limit's moments are on.
+    /// The clock that this limit's moments come from.
     pub const fn timeline(&self) -> Timeline {
         match self.algorithm {
             Algorithm::FixedWindow(Anchor::Clock) | Algorithm::SlidingWindow(_) => Timeline::Utc,
@@ -328,17 +330,17 @@ impl Limit {
         )
     }
 
-    /// The time of a whole bucket, the soft part included: at most [`REFILL_MAX`].
+    /// The time to refill an empty bucket, including the soft part: at most [`REFILL_MAX`].
     pub const fn refill(&self) -> Span {
         self.refill
     }
 
-    /// The time of a whole bucket without the soft part.
+    /// The time to refill an empty bucket, without the soft part.
     pub(crate) const fn nominal_refill(&self) -> Span {
         self.nominal_refill
     }
 
-    /// The time of `units` in a bucket, exact: at most [`REFILL_MAX`] for what fits.
+    /// The exact time to refill `units`: at most [`REFILL_MAX`] for units that fit.
     pub(crate) const fn price(&self, units: u32) -> Span {
         Span::from_nanos(self.interval.as_nanos().saturating_mul(wide(units)))
     }

@@ -1,23 +1,23 @@
-//! Points in time, and the clocks that they are read from.
+//! Points in time, and the clocks that give them.
 
 use std::ops::{Add, Sub};
 
 use crate::span::Span;
 
-/// A point in time: nanoseconds since an origin that the clock chose.
+/// A point in time: nanoseconds since the origin of its clock.
 ///
-/// Two clocks are in use ([`Now`]): one that never goes back and whose origin means nothing outside
-/// this process, and UTC, whose origin is 1970. A moment does not say which; its [`Timeline`] does.
-/// Sums saturate at the ends of the range (584 years).
+/// There are two clocks ([`Now`]): a monotonic one, whose origin means nothing outside this
+/// process, and UTC since 1970. A moment does not know its clock; the limit's [`Timeline`] says
+/// which it is. Sums saturate at the ends of the range (584 years).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(u64);
 
 /// One reading of both clocks, for one decision or one batch of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// The clock that never goes back. Everything but windows aligned to the epoch uses it.
+    /// The monotonic clock, used for everything but windows aligned to the epoch.
     pub monotonic: Moment,
-    /// UTC, since 1970. Windows aligned to the epoch use it.
+    /// UTC since 1970, used for windows aligned to the epoch.
     pub utc: Moment,
 }
 
@@ -30,15 +30,15 @@ pub enum Timeline {
     Utc,
 }
 
-/// Where a store reads the time.
+/// The source of a store's time.
 ///
-/// The monotonic clock's readings of successive calls never go back, whichever thread asks. UTC
-/// goes back only when it is corrected by more than a second.
+/// Successive monotonic readings never decrease, on any thread. UTC goes back only when it is
+/// corrected by more than a second.
 pub trait Clock: Send + Sync {
     /// Reads both clocks.
     fn now(&self) -> Now;
 
-    /// Reads one of them, which may be cheaper.
+    /// Reads only one clock, which may be cheaper.
     #[inline]
     fn on(&self, timeline: Timeline) -> Moment {
         self.now().on(timeline)
@@ -61,7 +61,7 @@ impl Moment {
         self.0
     }
 
-    /// How long after `earlier` this is; zero if it is not after it.
+    /// The time since `earlier`; zero if `earlier` is later than this.
     pub const fn since(self, earlier: Moment) -> Span {
         Span::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -86,7 +86,7 @@ impl Sub<Span> for Moment {
 // === impl Now ===
 
 impl Now {
-    /// Both clocks at one moment: virtual time, as in a replay.
+    /// Both clocks at the same moment, for virtual time, as in a replay.
     pub const fn at(moment: Moment) -> Now {
         Now {
             monotonic: moment,
@@ -94,7 +94,7 @@ impl Now {
         }
     }
 
-    /// The reading of the clock that `timeline` names.
+    /// The reading of the clock of `timeline`.
     pub const fn on(&self, timeline: Timeline) -> Moment {
         match timeline {
             Timeline::Monotonic => self.monotonic,

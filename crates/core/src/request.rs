@@ -1,4 +1,4 @@
-//! A request: what it is about, as descriptors.
+//! A request, described by descriptors.
 
 use crate::charge::ChargeDenied;
 use crate::cost::Cost;
@@ -8,39 +8,39 @@ mod bounds;
 
 pub use bounds::{COST_MAX, DESCRIPTORS_MAX, DOMAIN_BYTES_MAX, ENTRIES_MAX, InvalidRequest};
 
-/// A request to the rules, whichever protocol it came by.
+/// A request for a decision, independent of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Request<'a> {
-    /// Which rules apply. Never empty: listeners reject an empty domain. One that is not UTF-8 has
-    /// no rules.
+    /// The set of rules that applies. Never empty: listeners reject an empty domain. A domain that
+    /// is not UTF-8 has no rules.
     pub domain: &'a [u8],
-    /// What is asked, each descriptor on its own. Never empty.
+    /// The descriptors; each is matched against the rules separately. Never empty.
     pub descriptors: Vec<Descriptor<'a>>,
-    /// What descriptors cost that do not say it themselves.
+    /// The cost of descriptors that have none of their own.
     pub cost: Cost,
-    /// Whether its denial is charged to limits of which neither the rule nor its domain says so:
-    /// the default of its protocol.
+    /// The protocol's default for `charge_denied`, used where neither the rule nor its domain sets
+    /// it.
     pub charge_denied: ChargeDenied,
 }
 
-/// One way to describe the request, from the general to the special.
+/// One description of the request: entries from the general to the specific.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Descriptor<'a> {
     /// Keys and values. Never empty, and no key is empty; a value may be.
     pub entries: Vec<Entry<'a>>,
-    /// Whether entries match rules in whichever order these nest, and not in their own; then no two
+    /// Whether entries match nested rules in any order instead of their own. If so, no two entries
     /// have the same key.
     pub is_unordered: bool,
-    /// What this descriptor costs, if not what the request says.
+    /// The cost of this descriptor, if it differs from the request's.
     pub cost: Option<Cost>,
-    /// A limit that stands in place of the rules' own.
+    /// A limit that overrides the matching rule's.
     pub limit: Option<Override>,
 }
 
 /// A key and its value in a descriptor.
 ///
-/// Bytes, because clients choose them: a header or a path need not be UTF-8. [`crate::Escaped`]
-/// shows them.
+/// Both are bytes, because clients choose them and a header or a path need not be UTF-8. Use
+/// [`crate::Escaped`] to display them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entry<'a> {
     /// What is described: `remote_address`, `path`.
@@ -49,7 +49,7 @@ pub struct Entry<'a> {
     pub value: &'a [u8],
 }
 
-/// A limit that the request brings along: `count` units per `window`, in a fixed window.
+/// A limit carried by the request: `count` units per `window`, in a fixed window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Override {
     /// Units per window.

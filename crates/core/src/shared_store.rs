@@ -1,4 +1,4 @@
-//! The seam between the engine and a store that several instances share.
+//! The interface between the engine and a store that several instances share.
 
 use std::future::Future;
 
@@ -6,33 +6,33 @@ use crate::store::Store;
 
 /// A store that several instances share, usually over a network.
 ///
-/// Beside decisions, an operator needs to see whether it answers and what it does. Everything that
-/// is specific to one backend goes through [`SharedStore::metrics`] and
-/// [`SharedStore::take_events`], so that a new backend needs no change in whoever serves it.
+/// Besides decisions, it reports its health, metrics and events. Whatever is specific to one
+/// backend goes through [`SharedStore::metrics`] and [`SharedStore::take_events`], so a new backend
+/// needs no change in the engine or the server.
 pub trait SharedStore: Store {
-    /// What the store is, as a log line names it: `Redis`.
+    /// The kind of store, as log lines name it: `Redis`.
     fn kind(&self) -> &'static str;
 
-    /// Counts this instance among those that share the store, from now until it is closed.
+    /// Registers this instance with the store, until [`SharedStore::close`].
     fn join(&self);
 
-    /// How many instances share the store, this one included: at least 1.
+    /// The number of instances that share the store, including this one: at least 1.
     fn instances(&self) -> u32;
 
-    /// Whether the store answers decisions. One that was never connected does not.
+    /// Whether the store answers. A store that was never connected does not.
     fn is_up(&self) -> bool;
 
-    /// Why it does not answer, if it knows.
+    /// Why the store does not answer, if that is known.
     fn trouble(&self) -> Option<String>;
 
-    /// Events for the log since the last call. The store bounds how many there are.
+    /// The events since the last call, for the log. The store bounds their number.
     fn take_events(&self) -> Vec<StoreEvent>;
 
-    /// What the store has counted.
+    /// The store's metrics.
     fn metrics(&self) -> Vec<StoreMetric>;
 
-    /// Returns what this instance has leased and reports what it has counted. Nothing may be
-    /// decided afterwards.
+    /// Returns this instance's leased units and flushes its local counts. The store must not be
+    /// asked for a decision afterwards.
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
 
@@ -40,22 +40,22 @@ pub trait SharedStore: Store {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreEvent {
-    /// One of the store's nodes replies with errors.
+    /// A node of the store replies with errors.
     ErrorReplies {
-        /// Which node: `host:port`.
+        /// The node: `host:port`.
         node: String,
-        /// What kind of error, from a fixed list.
+        /// The kind of error, from a fixed list.
         code: &'static str,
-        /// The last of them.
+        /// The text of the last error.
         text: String,
-        /// How many since the last event.
+        /// The number of errors since the last such event.
         count: u64,
     },
-    /// Another node is the primary now.
+    /// The primary has changed.
     PrimaryChanged {
-        /// The former one: `host:port`.
+        /// The former primary: `host:port`.
         from: String,
-        /// The present one: `host:port`.
+        /// The new primary: `host:port`.
         to: String,
     },
 }
@@ -63,7 +63,7 @@ pub enum StoreEvent {
 /// One metric of a shared store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreMetric {
-    /// Its name, without the prefix that all metrics of stores have.
+    /// Its name, without the common prefix of store metrics.
     pub name: &'static str,
     /// What it counts.
     pub help: &'static str,
@@ -75,29 +75,29 @@ pub struct StoreMetric {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreMetricValue {
-    /// A number that goes up and down.
+    /// A value that can go up and down.
     Gauge(u64),
-    /// A number that only grows.
+    /// A value that only increases.
     Counter(u64),
     /// One counter for each combination of labels.
     Counters(Vec<(Vec<(&'static str, String)>, u64)>),
-    /// How many observations were at most as large as each upper bound.
+    /// A cumulative histogram.
     Histogram {
-        /// What the bounds and the sum are measured in.
+        /// The unit of the bounds and the sum.
         unit: StoreMetricUnit,
-        /// For each upper bound, how many observations were at most as large.
+        /// For each upper bound, the number of observations that do not exceed it.
         buckets: Vec<(u64, u64)>,
-        /// How many there were.
+        /// The number of observations.
         count: u64,
-        /// The sum of all of them.
+        /// The sum of all observations.
         sum: u64,
     },
 }
 
-/// What a histogram measures.
+/// The unit of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreMetricUnit {
-    /// Things.
+    /// A plain number.
     Count,
     /// Microseconds, shown as seconds.
     Micros,

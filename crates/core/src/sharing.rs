@@ -5,48 +5,47 @@ use std::num::NonZeroU32;
 
 use crate::limit::Algorithm;
 
-/// How several instances share one limit. A store in one process has nothing to share: it is always
-/// exact, and always available.
+/// How several instances share one limit. The in-process store ignores it: it is always exact and
+/// always available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Sharing {
-    /// How decisions are made.
+    /// Where decisions are made.
     pub mode: Mode,
-    /// What happens when the shared store has no answer.
+    /// What happens when the shared store does not answer.
     pub on_store_error: OnStoreError,
-    /// How many instances there are; `None` if the store is to count them.
+    /// The number of instances; `None` to use the number that the store counts.
     pub nodes: Option<NonZeroU32>,
 }
 
-/// How decisions are made over a shared store.
+/// How decisions are made with a shared store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// Each is made by the store. Exact.
+    /// The store makes every decision. Exact.
     #[default]
     Strict,
-    /// An instance leases units of warm keys, and spends them without asking. Never over-admits;
-    /// may deny while another instance holds units.
+    /// An instance leases units of busy keys and spends them locally. Never allows more than the
+    /// limit; may deny while another instance holds unspent units.
     Leased,
-    /// An instance decides on its local counts, and reports them at intervals. Over-admits, by what
-    /// the instances allow within one interval.
+    /// An instance decides on its local counts and reports them at intervals. May allow more than
+    /// the limit: by what the instances allow within one interval.
     WriteBack,
 }
 
-/// What happens when the shared store has no answer.
+/// What happens when the shared store does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnStoreError {
-    /// The request is allowed, and nothing is charged. Over-admits without bound for as long as it
-    /// lasts.
+    /// The request is allowed and nothing is charged. Nothing is limited while the outage lasts.
     Allow,
     /// The request is denied with a short wait; the denial says that the store is unavailable.
-    /// Over-admits nothing.
+    /// Never allows more than the limit.
     Deny,
-    /// There is no decision: the caller gets the store's error, and decides what it means (gRPC
-    /// `UNAVAILABLE`, HTTP 503; Envoy then does what its `failure_mode_deny` says).
+    /// There is no decision: the client gets an error (gRPC `UNAVAILABLE`, HTTP 503) and decides
+    /// what it means. Envoy does what its `failure_mode_deny` says.
     Error,
-    /// The instance alone decides, on its share of the limit: a [`Sharing::nodes`]-th of the units,
-    /// rounded down, and one unit at least. Over-admits as long as it lasts, per window at most
-    /// what all shares together hold. The default: a service whose Redis is down neither denies
-    /// all requests nor allows all of them.
+    /// The instance decides alone, on its share of the limit: the units divided by
+    /// [`Sharing::nodes`], rounded down, and at least one. During the outage the instances together
+    /// allow at most the sum of their shares per window, in addition to what was consumed before
+    /// it. The default: without its store, a service neither denies nor allows all requests.
     #[default]
     Local,
 }
@@ -54,8 +53,8 @@ pub enum OnStoreError {
 // === impl Sharing ===
 
 impl Sharing {
-    /// Shared in this mode, by as many instances as are counted; each decides on its share while
-    /// the store has no answer.
+    /// Shared in this mode, by as many instances as the store counts; each decides on its share
+    /// while the store does not answer.
     pub const fn in_mode(mode: Mode) -> Sharing {
         Sharing {
             mode,
@@ -71,9 +70,9 @@ impl Mode {
     /// Whether limits of this algorithm can be shared this way; all others are shared as in
     /// [`Mode::Strict`].
     ///
-    /// Instances that release a leaky bucket's requests on their own would release several at a
-    /// time, so only the shared store can. A sliding log promises an exact count, which a later
-    /// report breaks.
+    /// A leaky bucket releases one request at a time, and only the shared store can order the
+    /// requests of all instances. A sliding log promises an exact count, which a delayed report
+    /// would break.
     pub const fn suits(self, algorithm: Algorithm) -> bool {
         match (self, algorithm) {
             (Mode::Strict, _) => true,

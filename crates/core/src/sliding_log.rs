@@ -1,4 +1,4 @@
-//! Sliding logs: when each allowed unit was allowed.
+//! Sliding logs: the moment of each allowed unit.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use crate::moment::Moment;
 use crate::span::Span;
 use crate::usage::Usage;
 
-/// Units that were allowed together.
+/// Units allowed at the same moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// When.
@@ -16,7 +16,7 @@ pub struct Entry {
     pub units: u32,
 }
 
-/// Where a log keeps its entries, the oldest first. How compactly, each store decides.
+/// The storage of a log's entries, oldest first. Each store chooses how compact it is.
 pub trait Entries {
     /// All units in all entries.
     fn units(&self) -> u64;
@@ -24,9 +24,9 @@ pub trait Entries {
     fn oldest(&self) -> Option<Entry>;
     /// The newest entry.
     fn newest(&self) -> Option<Entry>;
-    /// Every entry, the oldest first.
+    /// All entries, oldest first.
     fn iter(&self) -> impl Iterator<Item = Entry>;
-    /// Adds an entry, not older than the newest.
+    /// Adds an entry that is not older than the newest.
     fn push_newest(&mut self, entry: Entry);
     /// Removes the newest entry.
     fn pop_newest(&mut self) -> Option<Entry>;
@@ -36,11 +36,11 @@ pub trait Entries {
     fn age(&mut self, span: Span);
 }
 
-/// The allowed units of one window, each with its moment: exact, and as large as its limit.
+/// The allowed units of one window, each with its moment. Exact; its size grows with the limit.
 ///
 /// # Example
 ///
-/// Two a second, seen at 100 and 200 ms: at 300 ms the first of them is still inside for 800 ms.
+/// Two per second, allowed at 100 and 200 ms: at 300 ms the first still counts for 800 ms.
 ///
 /// ```
 /// use tollgate_core::{Cost, Limit, Moment, OnDenial, SlidingLog, Span, Wait, step};
@@ -77,7 +77,7 @@ impl<E: Entries> Usage for SlidingLog<E> {
             return;
         };
         self.entries.age(newest.at.since(now));
-        // An event exactly one window old is out.
+        // A unit that is exactly one window old no longer counts.
         while let Some(oldest) = self.entries.oldest()
             && now.since(oldest.at) >= limit.window()
         {

@@ -1,4 +1,4 @@
-//! Sliding windows: counters per segment, the oldest weighed by the part still inside.
+//! Sliding windows: a counter per segment, the oldest weighted by its part inside the window.
 //!
 //! With one segment this is the two-counter estimate that Cloudflare described in 2017. All
 //! arithmetic is in integers; the estimate rounds down, as docs/semantics.md defines it.
@@ -8,16 +8,16 @@ use crate::moment::Moment;
 use crate::span::Span;
 use crate::usage::Usage;
 
-/// The most counters of one key: every segment and the one that is leaving.
+/// The maximum number of counters of a key: one per segment, and the segment that is leaving.
 pub const COUNTERS_MAX: usize = 61;
 const _: () = assert!(COUNTERS_MAX == whole(SEGMENTS_MAX) + 1);
 
-/// The units consumed in each segment, from the newest back.
+/// The units consumed in each segment, newest first.
 ///
 /// # Example
 ///
-/// Ten a minute, nine in the minute before and five in this one, of which 15 s are over:
-/// floor(9 * 45/60) + 5 + 1 is 12.
+/// Ten per minute, with nine units in the previous minute and five in this one, of which 15 s have
+/// passed: one more would be floor(9 * 45/60) + 5 + 1 = 12.
 ///
 /// ```
 /// use tollgate_core::{Cost, Limit, Moment, OnDenial, SlidingWindow, Span, step};
@@ -53,8 +53,8 @@ impl Default for SlidingWindow {
 }
 
 impl SlidingWindow {
-    /// The usage whose newest segment has this number since the epoch; `counters` go from the
-    /// newest back, as many as there are up to [`COUNTERS_MAX`].
+    /// The state whose newest segment has the number `newest` since the epoch. `counters` are
+    /// newest first; those beyond [`COUNTERS_MAX`] are ignored.
     pub fn new(newest: u64, counters: &[u32]) -> SlidingWindow {
         let mut usage = SlidingWindow {
             newest,
@@ -71,7 +71,7 @@ impl SlidingWindow {
         self.newest
     }
 
-    /// The counters that `limit` uses, from the newest back: one more than it has segments.
+    /// The counters that `limit` uses, newest first: one more than it has segments.
     pub fn counters(&self, limit: &Limit) -> &[u32] {
         &self.counters[..=segments(limit)]
     }
@@ -102,7 +102,7 @@ impl Usage for SlidingWindow {
     fn settle(&mut self, limit: &Limit, now: Moment) {
         let current = now.as_nanos() / segment(limit).as_nanos();
         if self.newest > current {
-            // Nobody knows how much of its segment had passed: all that is leaving counts again.
+            // How much of its segment had passed is unknown, so the leaving counter counts in full.
             let (inside, leaving) = self.counters.split_at_mut(segments(limit));
             let oldest = &mut inside[inside.len() - 1];
             *oldest = oldest.saturating_add(std::mem::take(&mut leaving[0]));
@@ -137,7 +137,7 @@ impl Usage for SlidingWindow {
                 .saturating_mul(length);
             return Span::from_nanos(passed.saturating_add(at).saturating_sub(into));
         }
-        // With every segment gone nothing is inside, and `units` are at most the capacity.
+        // Once every segment has left, nothing counts, and `units` do not exceed the capacity.
         Span::ZERO
     }
 
@@ -170,7 +170,7 @@ impl Usage for SlidingWindow {
     }
 }
 
-/// How far into a segment `leaving`, weighed by the part still inside, first is at most `room`.
+/// The earliest offset in a segment at which the weighted counter `leaving` is at most `room`.
 ///
 /// floor(leaving * (length - at) / length) <= room means
 /// leaving * (length - at) < (room + 1) * length.
@@ -184,7 +184,7 @@ fn first_fit(leaving: u64, room: u64, length: u64) -> u64 {
         .saturating_add(1)
 }
 
-/// The length of a segment, and how much of the one that `now` lies in is yet to come.
+/// The length of a segment, and the rest of the one that contains `now`.
 fn rest(limit: &Limit, now: Moment) -> (u64, u64) {
     let length = segment(limit).as_nanos();
     (length, length - now.as_nanos() % length)

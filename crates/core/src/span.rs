@@ -1,13 +1,13 @@
-//! Lengths of time, and their text.
+//! Durations, and their text.
 
 use std::fmt;
 use std::ops::{Add, Mul, Sub};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A length of time in whole nanoseconds, from 0 to 584 years.
+/// A duration in whole nanoseconds, from 0 to 584 years.
 ///
-/// Sums, differences and products saturate. [`Duration`] converts into it, and it converts back.
+/// Sums, differences and products saturate. It converts from and to [`Duration`].
 ///
 /// # Example
 ///
@@ -24,25 +24,25 @@ use std::time::Duration;
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(u64);
 
-/// Why a text is no length of time.
+/// Why a text is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParseSpanError {
-    /// There is no text.
+    /// The text is empty.
     Empty,
-    /// A unit without a number before it, or something else than a number.
+    /// A unit has no number before it, or something other than a number.
     NoNumber,
-    /// A number without a unit after it.
+    /// A number has no unit after it.
     NoUnit,
-    /// A number with a decimal point.
+    /// A number has a decimal point.
     NotWhole,
-    /// There is no unit of this name.
+    /// The unit is unknown.
     UnknownUnit(String),
-    /// Longer than a [`Span`] can be.
+    /// The duration is longer than a [`Span`] can be.
     TooLong,
 }
 
-/// The short units, the longest first, and their nanoseconds.
+/// The units, longest first, in nanoseconds.
 const SHORT_UNITS: [(&str, u64); 8] = [
     ("w", 7 * Span::DAY.0),
     ("d", Span::DAY.0),
@@ -57,9 +57,9 @@ const SHORT_UNITS: [(&str, u64); 8] = [
 // === impl Span ===
 
 impl Span {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Span = Span(0);
-    /// The shortest length there is.
+    /// The shortest span: one nanosecond.
     pub const NANOSECOND: Span = Span(1);
     /// One second.
     pub const SECOND: Span = Span(1_000_000_000);
@@ -70,34 +70,34 @@ impl Span {
     /// One day of 24 hours.
     pub const DAY: Span = Span(24 * Span::HOUR.0);
 
-    /// A length of `nanos` nanoseconds.
+    /// A span of `nanos` nanoseconds.
     pub const fn from_nanos(nanos: u64) -> Span {
         Span(nanos)
     }
 
-    /// A length of `millis` milliseconds; saturates.
+    /// A span of `millis` milliseconds; saturates.
     pub const fn from_millis(millis: u64) -> Span {
         Span(millis.saturating_mul(1_000_000))
     }
 
-    /// A length of `secs` seconds; saturates.
+    /// A span of `secs` seconds; saturates.
     pub const fn from_secs(secs: u64) -> Span {
         Span(secs.saturating_mul(Span::SECOND.0))
     }
 
-    /// The standard library's length of time; saturates at 584 years.
+    /// The span of a [`Duration`]; saturates at 584 years.
     #[expect(clippy::as_conversions, reason = "widening; `u64::from` is not const")]
     pub const fn from_duration(duration: Duration) -> Span {
         let secs = Span::from_secs(duration.as_secs());
         Span(secs.0.saturating_add(duration.subsec_nanos() as u64))
     }
 
-    /// This length as the standard library's.
+    /// This span as a [`Duration`].
     pub const fn to_duration(self) -> Duration {
         Duration::from_nanos(self.0)
     }
 
-    /// One short unit, as it is written after a number: `ns`, `us`, `ms`, `s`, `m`, `h`, `d`, `w`.
+    /// The span of a unit: `ns`, `us`, `ms`, `s`, `m`, `h`, `d` or `w`.
     pub fn short_unit(name: &str) -> Option<Span> {
         let mut units = SHORT_UNITS.iter();
         let found = units.find(|(unit, _)| *unit == name);
@@ -109,22 +109,22 @@ impl Span {
         self.0
     }
 
-    /// Whole seconds, rounded up: what `Retry-After` says.
+    /// Whole seconds, rounded up, as `Retry-After` needs them.
     pub const fn as_secs_ceil(self) -> u64 {
         self.0.div_ceil(Span::SECOND.0)
     }
 
-    /// Whether this is no time at all.
+    /// Whether this is zero.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// This length `times` over, in a constant; saturates.
+    /// This span times `times`, for constants; saturates.
     pub const fn times(self, times: u64) -> Span {
         Span(self.0.saturating_mul(times))
     }
 
-    /// This length less `other`, in a constant; zero if `other` is longer.
+    /// This span minus `other`, for constants; zero if `other` is longer.
     pub const fn minus(self, other: Span) -> Span {
         Span(self.0.saturating_sub(other.0))
     }
@@ -175,7 +175,7 @@ impl fmt::Display for Span {
             return f.write_str("0s");
         }
         let mut rest = self.0;
-        // Days are the longest unit written: a rules file says `14d` more often than `2w`.
+        // Weeks are not written: `14d` is more common in rules files than `2w`.
         for (unit, nanos) in &SHORT_UNITS[1..] {
             if rest >= *nanos {
                 write!(f, "{}{unit}", rest / nanos)?;
@@ -196,8 +196,8 @@ impl fmt::Debug for Span {
 impl FromStr for Span {
     type Err = ParseSpanError;
 
-    /// Reads whole numbers and short units in turn: `15m`, `1h30m`, `500ms`. Every text that
-    /// `Display` writes is read back as the same length.
+    /// Parses numbers with units: `15m`, `1h30m`, `500ms`. Text written by `Display` parses to the
+    /// same span.
     fn from_str(text: &str) -> Result<Span, ParseSpanError> {
         if text.is_empty() {
             return Err(ParseSpanError::Empty);

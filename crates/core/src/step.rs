@@ -1,4 +1,4 @@
-//! One limit, one cost, one moment: the heart.
+//! The decision of one limit on one cost at one moment.
 
 use crate::charge::OnDenial;
 use crate::cost::Cost;
@@ -8,10 +8,11 @@ use crate::moment::Moment;
 use crate::span::Span;
 use crate::usage::Usage;
 
-/// What happens to `cost` at `now`, given the stored state; `usage` becomes the new state.
+/// Decides on `cost` at `now`, given the stored state in `usage`, and updates the state.
 ///
-/// Pure: the caller owns the clock and the atomicity. Every store runs this, or proves that it does
-/// the same. `now` is on the limit's own [`crate::Timeline`].
+/// Pure: the caller provides the time and the atomicity. Every store runs this function, or passes
+/// the behaviour suite that shows that it decides the same. `now` is on the limit's own
+/// [`crate::Timeline`].
 #[inline(always)]
 pub fn step<U: Usage>(
     usage: &mut U,
@@ -44,7 +45,7 @@ pub fn step<U: Usage>(
     Decision::Allow(grant(usage, limit, now, delay))
 }
 
-/// When `units` fit, if they do not fit now; a cost of 0 is judged as a cost of 1.
+/// The wait until `units` fit; `None` if they fit now. A cost of 0 counts as a cost of 1.
 #[inline]
 pub(crate) fn wait_for<U: Usage>(
     usage: &U,
@@ -79,13 +80,13 @@ pub(crate) fn denial<U: Usage>(usage: &U, limit: &Limit, now: Moment, wait: Wait
     }
 }
 
-/// Units that are known to be at most a capacity.
+/// Narrows units that are known not to exceed a capacity.
 #[inline]
 pub(crate) fn fitting(units: u64) -> u32 {
     u32::try_from(units).unwrap_or(u32::MAX)
 }
 
-/// The units that a denied request is charged: the capacity exhausts whatever is left.
+/// The units to charge for a denied request: at most the capacity, which exhausts the limit.
 #[inline]
 pub(crate) fn exhausting(limit: &Limit, units: u64) -> u32 {
     fitting(units).min(limit.capacity())

@@ -1,4 +1,4 @@
-//! The interface of stores, which keep the state that decisions are made on.
+//! The interface of stores, which keep the state of keys and decide on requests.
 
 use std::fmt;
 use std::future::Future;
@@ -8,21 +8,21 @@ use crate::key::Key;
 use crate::span::Span;
 use crate::verdict::{TooManyCharges, Verdict};
 
-/// How often a request is resolved before its decision fails because each time other rules had
-/// come into effect meanwhile ([`StoreError::Superseded`]).
+/// How often a request is resolved again because a reload superseded its rules
+/// ([`StoreError::Superseded`]) before the decision fails.
 pub const RESOLUTIONS_MAX: usize = 8;
 
-/// Makes keys, in the way that one store needs them.
+/// Makes the keys of one store: each store has its own hash.
 pub trait KeyHasher {
-    /// The key of `parts`, in which the borders between parts count.
+    /// The key of `parts`. The boundaries between parts count: `("a", "bc")` is not `("ab", "c")`.
     fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Key;
 }
 
-/// Keeps what was consumed, and decides on requests.
+/// Keeps the consumed units of every key, and decides on requests.
 ///
-/// Charges go in and a verdict comes out, so the state may be on another machine.
+/// Charges go in and a verdict comes out: the state itself may be on another machine.
 pub trait Store: KeyHasher + Send + Sync {
-    /// All or nothing over `charges`, at the store's own time.
+    /// Decides on `charges`, all or nothing, at the time of the store's own clock.
     ///
     /// # Errors
     ///
@@ -33,7 +33,7 @@ pub trait Store: KeyHasher + Send + Sync {
     ) -> impl Future<Output = Result<Verdict, StoreError>> + Send;
 }
 
-/// Why a store has no answer.
+/// Why a store could not decide.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -41,31 +41,30 @@ pub enum StoreError {
     TooManyCharges(TooManyCharges),
     /// Another decision on one of the keys did not finish in time. Nothing was charged.
     Contended,
-    /// A later limit of one of the rules is in effect: the request's rules were replaced while it
-    /// was decided. Nothing was charged. Resolve the request again with the present rules; if they
-    /// are the same as before, say so with [`Charge::is_current`].
+    /// A newer limit of one of the rules is in effect: the rules were replaced during the decision.
+    /// Nothing was charged. Resolve the request again with the current rules; if they have not
+    /// changed, set [`Charge::is_current`].
     Superseded,
-    /// The store's memory is full of other large states, and none of them could be evicted.
-    /// Nothing was charged.
+    /// The memory for large states is full, and none of them could be evicted. Nothing was charged.
     Full,
     /// The store cannot keep one of the limits. Nothing was charged.
     Unfit {
-        /// Why, and what to do instead.
+        /// Why not, and what to do instead.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The store cannot be reached. Nothing was charged.
     Unreachable {
-        /// Where the store should be.
+        /// The store's address.
         address: Box<str>,
-        /// What happened instead.
+        /// Why the connection failed.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// No answer in time. It may have been charged: do not ask again.
+    /// The store did not answer in time. The request may have been charged: do not retry it.
     TimedOut {
-        /// How long the answer was waited for.
+        /// The timeout.
         after: Span,
     },
-    /// The answer makes no sense. Asking again will not help.
+    /// The store's answer is invalid. A retry would not help.
     BadReply {
         /// What is wrong with it.
         source: Box<dyn std::error::Error + Send + Sync>,

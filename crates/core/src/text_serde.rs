@@ -1,4 +1,4 @@
-//! Limits and lengths of time in `serde`'s formats: as the text that `Display` writes.
+//! Serialises limits and spans as the text that `Display` writes.
 
 use std::error::Error;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde::ser::{Serialize, Serializer};
 use crate::limit::Limit;
 use crate::span::Span;
 
-/// Reads a value from its text.
+/// Deserialises a value from its text.
 struct FromText<T> {
     expected: &'static str,
     value: PhantomData<T>,

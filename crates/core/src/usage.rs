@@ -1,33 +1,33 @@
-//! What a limit stores about a key, and the order in which it is asked.
+//! The state that a limit stores for a key, and the operations on it.
 
 use crate::limit::Limit;
 use crate::moment::Moment;
 use crate::span::Span;
 
-/// What one limit stores about one key: the units consumed that still count.
+/// The state that one limit stores for one key: the consumed units that still count.
 ///
-/// Every algorithm is an implementation of this trait, pure: the caller owns the moment and the
-/// atomicity. [`Usage::settle`] comes first; the other calls mean "at the moment of the last
-/// settling". A fresh key is `Default`.
+/// Every algorithm implements this trait as pure functions: the caller provides the time and the
+/// atomicity. Call [`Usage::settle`] first, and pass the same `now` to the other methods. `Default`
+/// is the state of a key that was never seen.
 pub trait Usage {
-    /// Drops what no longer counts at `now`.
+    /// Drops units that no longer count at `now`.
     ///
-    /// A usage written by a clock ahead of `now` is moved back as a whole, its newest part to
-    /// `now`, so that it neither gains time nor locks the key for longer than the limit's own
-    /// memory.
+    /// State written by a clock ahead of `now` is shifted back as a whole, so that its newest part
+    /// is at `now`. The skew then neither allows more, nor denies for longer than the limit's
+    /// window or refill time.
     fn settle(&mut self, limit: &Limit, now: Moment);
 
-    /// The earliest moment at which this can have been written.
+    /// The earliest moment at which this state can have been written.
     fn not_before(&self, limit: &Limit) -> Moment;
 
     /// Whether this was written by a clock ahead of `now`, which [`Usage::settle`] would correct. A
-    /// store whose clock never goes back reads it again instead.
+    /// store with a monotonic clock reads the clock again instead.
     #[inline]
     fn is_ahead(&self, limit: &Limit, now: Moment) -> bool {
         self.not_before(limit) > now
     }
 
-    /// How long until `units` fit; zero if they fit now. `units` are at most the capacity.
+    /// The time until `units` fit; zero if they fit now. `units` must not exceed the capacity.
     fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span;
 
     /// The largest cost that fits now, rounded down.
@@ -38,33 +38,33 @@ pub trait Usage {
         self.wait(limit, now, limit.capacity())
     }
 
-    /// Whether what is consumed exceeds the nominal limit.
+    /// Whether the consumed units exceed the nominal limit.
     fn is_over_nominal(&self, limit: &Limit, now: Moment) -> bool {
         limit.capacity() - self.remaining(limit, now) > limit.nominal()
     }
 
-    /// How long a request that is allowed now is held before its turn.
+    /// How long to hold a request that is allowed now; only a leaky bucket holds requests.
     fn delay(&self, _limit: &Limit, _now: Moment) -> Span {
         Span::ZERO
     }
 
-    /// Consumes `units`, which fit.
+    /// Consumes `units`. The caller has checked that they fit.
     fn take(&mut self, limit: &Limit, now: Moment, units: u32);
 
-    /// Consumes `units` of a denied request, which do not all fit, up to "exhausted now".
+    /// Charges `units` of a denied request: as many as fit now.
     fn penalise(&mut self, limit: &Limit, now: Moment, units: u32) {
         let left = self.remaining(limit, now);
         self.take(limit, now, units.min(left));
     }
 
-    /// Gives back up to `units`, the newest first.
+    /// Refunds up to `units`, the most recently consumed first.
     fn refund(&mut self, limit: &Limit, now: Moment, units: u64);
 
-    /// The moment from which on this equals a key never seen.
+    /// The moment from which this state equals that of a key never seen.
     fn expires_at(&self, limit: &Limit) -> Moment;
 }
 
-/// Implements [`Usage`] for an enum each variant of which holds one usage.
+/// Implements [`Usage`] for an enum whose variants each hold one usage.
 ///
 /// # Example
 ///

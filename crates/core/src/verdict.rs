@@ -11,66 +11,66 @@ use crate::span::Span;
 use crate::step::{denial, exhausting, fitting, grant, wait_for};
 use crate::usage::Usage;
 
-/// The answer to one request: what each of its limits said, and what follows.
+/// The answer to one request: the decision of each limit, and what follows for the request.
 #[must_use = "a verdict that is not read enforces nothing"]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// What each charge's limit said, in the order of the charges. In a denied request the limits
-    /// that would have allowed it say `Allow`, with what remains uncharged.
+    /// The decision of each charge's limit, in the order of the charges. In a denied request,
+    /// limits that would have allowed it still say `Allow`, with what remains after the decision.
     pub decisions: Vec<Decision>,
     /// Why the request is denied, `by` the index of a charge; `None` if it is allowed.
     pub denial: Option<RequestDenial>,
 }
 
-/// Why a request is denied, and until when.
+/// Why a request is denied, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestDenial {
     /// The index of what denied it: of a charge in a [`Verdict`], of a status in a
     /// [`crate::Answer`]. If several denied it, the first of those with the longest wait.
     pub by: usize,
-    /// How long until the same request is allowed if no other request comes.
+    /// The time until the same request is allowed if no other request comes.
     pub wait: Wait,
-    /// Whether a limit is exceeded at all.
+    /// Whether a limit is exceeded or the store is unavailable.
     pub reason: DenialReason,
 }
 
-/// Why a request is denied: by a limit, or because the store that knows has no answer.
+/// Why a request is denied: by a limit, or because the shared store did not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DenialReason {
     /// The request does not fit its limit.
     #[default]
     Exceeded,
-    /// The shared store has no answer, and the limit denies requests meanwhile
+    /// The shared store did not answer, and the limit denies requests meanwhile
     /// ([`OnStoreError::Deny`](crate::OnStoreError::Deny)). Nothing was counted or charged.
     StoreUnavailable,
 }
 
-/// A request's charges, with those that meet on one counter added up to one line.
+/// The charges of a request, grouped by counter: the charges on one key add up to one line.
 #[derive(Debug)]
 pub struct Bill<'a> {
     lines: Vec<Line<'a>>,
-    /// For each charge, its line and the limit that judges it.
+    /// For each charge, its line and its limit.
     judges: Vec<(usize, &'a Limit)>,
 }
 
-/// All that a request asks of one counter.
+/// Everything that a request charges to one counter.
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
-    /// The charge on this counter whose limit has the least capacity, of those the first: its key,
-    /// limit, history and enforcement hold for the line.
+    /// The charge on this counter whose limit has the least capacity (the first of several). Its
+    /// key, limit, history and enforcement apply to the line.
     pub charge: Charge<'a>,
-    /// The limit with the largest capacity: the counter is kept under it, so that a smaller one
-    /// never erases what a larger one has counted.
+    /// The limit with the largest capacity, which keeps the counter, so that a smaller limit never
+    /// erases what a larger one counted.
     widest: &'a Limit,
-    /// Units to be taken.
+    /// Units to consume.
     take: u64,
-    /// Of these, the units that are charged if the request is denied.
+    /// Of these, the units to charge if the request is denied.
     penalty: u64,
-    /// Units to be judged and not taken.
+    /// Units to peek at.
     peek: u64,
-    /// Units to be given back.
+    /// Units to refund.
     refund: u64,
-    /// Whether anything but a refund is asked.
+    /// Whether there is anything but refunds.
     judged: bool,
 }
 
@@ -106,8 +106,8 @@ impl Verdict {
         }
     }
 
-    /// How long the request is to be held before it goes on; zero unless a leaky bucket is full of
-    /// others before it. Shadow limits never delay.
+    /// How long to hold the request before it may proceed; zero unless other requests are ahead of
+    /// it in a leaky bucket. Shadow limits never delay.
     pub fn delay(&self) -> Span {
         let granted = self.decisions.iter().map(|decision| match decision {
             Decision::Allow(grant) => grant.delay,
@@ -120,7 +120,7 @@ impl Verdict {
 // === impl Bill ===
 
 impl<'a> Bill<'a> {
-    /// Adds up the charges that meet on one key.
+    /// Groups charges by key.
     ///
     /// # Errors
     ///
@@ -148,22 +148,24 @@ impl<'a> Bill<'a> {
         &self.lines
     }
 
-    /// What each line's limit said, in the order of the lines.
+    /// The decision of each line's limit, in the order of the lines.
     pub fn decisions<'v>(&self, verdict: &'v Verdict) -> impl Iterator<Item = &'v Decision> {
         let first_of = |line| self.judges.iter().position(|(of, _)| *of == line);
         let decisions = (0..self.lines.len()).filter_map(first_of);
         decisions.filter_map(|charge| verdict.decisions.get(charge))
     }
 
-    /// Judges every line, then charges all or none; `usages` are those of the lines, in order.
+    /// Evaluates every line, then charges all or none. `usages` are the states of the lines, in
+    /// order.
     ///
-    /// Pure as [`crate::step`] is: the caller owns the clock and holds all usages at once.
+    /// Pure, like [`crate::step`]: the caller provides the time, and exclusive access to all
+    /// usages.
     pub fn settle<U: Usage>(&self, usages: &mut [U], now: Now) -> Verdict {
         for (line, usage) in self.lines.iter().zip(usages.iter_mut()) {
             usage.settle(line.widest, now.on(line.widest.timeline()));
         }
-        // Before anything is judged: a retry time is exact only if nothing is given back after it
-        // was computed.
+        // Refunds come first: a retry time is exact only if nothing is refunded after it was
+        // computed.
         self.refund(usages, now);
         let waits = self.waits(usages, now);
         let of_lines = self.longest_of_lines(&waits);
@@ -172,7 +174,7 @@ impl<'a> Bill<'a> {
             None => self.take(usages, &of_lines, now),
             Some(_) => self.penalise(usages, now),
         };
-        // Charging a denied request makes waits longer, and may exhaust limits that had allowed it.
+        // Charging a denied request lengthens waits, and may exhaust limits that had allowed it.
         let waits_after = if denied.is_some() {
             self.waits(usages, now)
         } else {
@@ -195,7 +197,7 @@ impl<'a> Bill<'a> {
         Verdict { decisions, denial }
     }
 
-    /// When each charge's limit allows what its line asks for, if not now.
+    /// For each charge, the wait until its limit allows its line; `None` if it does now.
     fn waits<U: Usage>(&self, usages: &[U], now: Now) -> Vec<Option<Wait>> {
         let wait = |(line, limit): &(usize, &Limit)| {
             let (usage, line) = (&usages[*line], &self.lines[*line]);
@@ -207,7 +209,7 @@ impl<'a> Bill<'a> {
         self.judges.iter().map(wait).collect()
     }
 
-    /// When all the limits of a line allow the request, line by line.
+    /// For each line, the wait until all of its limits allow the request.
     fn longest_of_lines(&self, waits: &[Option<Wait>]) -> Vec<Option<Wait>> {
         let mut longest = vec![None; self.lines.len()];
         for ((line, _), wait) in self.judges.iter().zip(waits) {
@@ -224,8 +226,8 @@ impl<'a> Bill<'a> {
         by.map_or(0, |(charge, _)| charge)
     }
 
-    /// The line that denies the request, given for each line when its limits allow it, if not now:
-    /// the first of those with the longest wait. `None` if the request is allowed.
+    /// The line that denies the request, given the wait of each line: the first of those with the
+    /// longest wait. `None` if the request is allowed.
     ///
     /// Public for stores that cannot settle all lines at one moment.
     pub fn denied_by(&self, waits: &[Option<Wait>]) -> Option<usize> {
@@ -235,7 +237,7 @@ impl<'a> Bill<'a> {
         let all_over = self
             .of(Enforcement::Quota)
             .all(|line| waits[line].is_some());
-        // One quota that opens again is enough, so only the first to open counts.
+        // The request needs only one of its quotas, so the shortest of their waits counts.
         let quota = self
             .of(Enforcement::Quota)
             .filter(|_| all_over)
@@ -257,7 +259,7 @@ impl<'a> Bill<'a> {
             .map(|(index, _)| index)
     }
 
-    /// Charges every line that allows the request, and says how long each holds it.
+    /// Charges every line that allows the request; returns how long each delays it.
     fn take<U: Usage>(&self, usages: &mut [U], waits: &[Option<Wait>], now: Now) -> Vec<Span> {
         let mut delays = vec![Span::ZERO; self.lines.len()];
         for (index, line) in self.lines.iter().enumerate() {
@@ -266,7 +268,7 @@ impl<'a> Bill<'a> {
             }
             let limit = line.widest;
             let moment = now.on(limit.timeline());
-            // A shadow limit changes nothing that a client sees.
+            // A shadow limit must not change what a client sees.
             if line.charge.enforcement != Enforcement::Shadow {
                 delays[index] = usages[index].delay(limit, moment);
             }
@@ -275,7 +277,7 @@ impl<'a> Bill<'a> {
         delays
     }
 
-    /// Charges a denied request to the lines that ask for it; nothing is delayed.
+    /// Charges a denied request to the lines with a penalty; nothing is delayed.
     fn penalise<U: Usage>(&self, usages: &mut [U], now: Now) -> Vec<Span> {
         for (line, usage) in self.lines.iter().zip(usages) {
             if line.penalty > 0 {
@@ -300,22 +302,22 @@ impl<'a> Bill<'a> {
 // === impl Line ===
 
 impl<'a> Line<'a> {
-    /// Units to be taken if the request is allowed.
+    /// Units to consume if the request is allowed.
     pub const fn take(&self) -> u64 {
         self.take
     }
 
-    /// Units to be charged if the request is denied, up to "exhausted now".
+    /// Units to charge if the request is denied, as far as they fit.
     pub const fn penalty(&self) -> u64 {
         self.penalty
     }
 
-    /// Units to be given back, before anything is judged.
+    /// Units to refund, before anything is evaluated.
     pub const fn refund(&self) -> u64 {
         self.refund
     }
 
-    /// Units that must fit, one at least; `None` if only a refund is asked.
+    /// Units that must fit, at least one; `None` if there are only refunds.
     pub const fn judged(&self) -> Option<u64> {
         match (self.judged, self.take.saturating_add(self.peek)) {
             (false, _) => None,

@@ -1,5 +1,5 @@
-//! Promises of docs/semantics.md that only the pure functions can show: states, and clocks gone
-//! wrong.
+//! Promises of docs/semantics.md that need access to the state or a faulty clock, and so are tested
+//! on the pure functions.
 
 #![allow(clippy::unwrap_used)]
 
@@ -46,10 +46,10 @@ fn memory(limit: &Limit) -> Span {
 }
 
 #[test]
-fn from_forget_at_on_a_key_equals_one_never_seen() {
+fn from_its_expiry_on_a_key_equals_one_never_seen() {
     for taste in [Taste::SMALL, Taste::EXTREME] {
         check(
-            "from_forget_at_on_a_key_equals_one_never_seen",
+            "from_its_expiry_on_a_key_equals_one_never_seen",
             2_000,
             |random| {
                 let limit = taste.limit(random);
@@ -83,7 +83,7 @@ fn time_that_goes_back_wins_nothing_and_locks_no_longer_than_the_memory() {
             let back = random.pick(&[back, taste.grain, limit.window(), memory(&limit)]);
             let now = last - back;
             account.settle(&limit, now);
-            assert!(!account.is_ahead(&limit, now), "{limit:?} is not mended");
+            assert!(!account.is_ahead(&limit, now), "{limit:?} is not corrected");
             assert!(
                 account.remaining(&limit, now) <= remaining,
                 "{limit:?} wins by {back}"
@@ -93,7 +93,7 @@ fn time_that_goes_back_wins_nothing_and_locks_no_longer_than_the_memory() {
                 wait <= memory(&limit),
                 "{limit:?} locks for {wait} after {back} back"
             );
-            // Whatever came back, the key recovers and answers as a fresh one.
+            // However far the clock went back, the key expires and then answers like a fresh one.
             let later = account.expires_at(&limit).max(now);
             assert!(later.since(now) <= memory(&limit));
             account.settle(&limit, later);
@@ -173,17 +173,17 @@ fn one_step_says_what_a_request_with_one_charge_says() {
 }
 
 #[test]
-fn a_bill_tells_what_each_of_its_lines_said() {
+fn a_bill_has_the_decision_of_each_line() {
     let [all, one] = [9, 1].map(|count| Limit::sliding_log(count, Span::HOUR).unwrap());
     let keys = [1, 2, 1].map(Key::from_bits);
     let charge = |at: usize, limit| Charge::new(keys[at], limit, Cost::Take(2));
     let bill = Bill::new(&[charge(0, &all), charge(1, &one), charge(2, &all)]).unwrap();
     let mut accounts: Vec<Account> = vec![Account::fresh(&all), Account::fresh(&one)];
     let verdict = bill.settle(&mut accounts, Now::default());
-    let told: Vec<bool> = bill.decisions(&verdict).map(Decision::is_allowed).collect();
-    assert_eq!(told, [true, false]);
+    let allowed: Vec<bool> = bill.decisions(&verdict).map(Decision::is_allowed).collect();
+    assert_eq!(allowed, [true, false]);
     assert_eq!(
-        verdict.denial.map(|refusal| (refusal.by, refusal.wait)),
+        verdict.denial.map(|denial| (denial.by, denial.wait)),
         Some((1, Wait::Never))
     );
 }
@@ -280,7 +280,7 @@ fn every_rounding_goes_against_the_caller() {
 }
 
 #[test]
-fn a_refund_in_a_refused_request_is_part_of_the_wait() {
+fn a_refund_in_a_denied_request_is_part_of_the_wait() {
     let limit = Limit::sliding_log(4, Span::MINUTE).unwrap();
     let (mut ledger, at) = (Ledger::default(), |secs| {
         Now::at(Moment::ZERO + Span::from_secs(secs))
@@ -291,10 +291,10 @@ fn a_refund_in_a_refused_request_is_part_of_the_wait() {
         assert!(one.is_allowed());
     }
     let both = [ask(Cost::Take(4)), ask(Cost::Refund(1))];
-    let refused = ledger.decide(at(30), &both).unwrap();
-    // The unit of 20 s came back, so the one of 10 s is the last to leave.
-    assert_eq!(refused.denial.unwrap().wait, Wait::For(Span::from_secs(40)));
-    assert_eq!(refused.decisions[0].remaining(), 2);
+    let denied = ledger.decide(at(30), &both).unwrap();
+    // The unit of 20 s was refunded, so the one of 10 s is the last to leave.
+    assert_eq!(denied.denial.unwrap().wait, Wait::For(Span::from_secs(40)));
+    assert_eq!(denied.decisions[0].remaining(), 2);
 }
 
 #[test]
@@ -363,7 +363,7 @@ fn a_past_remembers_so_many_limits_and_no_more() {
         history.limit_at(history.revision().wrapping_sub(1)),
         Some(&limit_of(299))
     );
-    // What is older is forgotten: no answer depends on it.
+    // Older limits are not remembered, and no answer depends on them.
     let recent = (173..300).fold(LimitHistory::default(), |history, count| {
         history.and(limit_of(count))
     });
@@ -403,7 +403,7 @@ fn a_decision_under_older_rules_converts_nothing_backwards() {
     );
     // Nothing was charged, and nothing was lost.
     assert!(!ask(&rule, false).unwrap().is_allowed());
-    // There is no later rule: whoever knows that is answered.
+    // A caller that knows that there is no later rule gets an answer.
     assert!(ask(&former, true).is_ok());
 }
 

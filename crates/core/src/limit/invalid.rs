@@ -1,11 +1,11 @@
-//! Why there can be no such limit.
+//! Why a limit is invalid.
 
 use std::fmt;
 
 use super::{INTERVAL_MIN, SEGMENTS_MAX};
 use crate::span::Span;
 
-/// Why there can be no such limit.
+/// Why a limit is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidLimit {

@@ -1,15 +1,15 @@
-//! Limits in the source of a program: a mistake in one is a mistake in the program.
+//! Limits written in source code. An invalid one is a bug, so these constructors panic.
 
 use std::time::Duration;
 
 use super::{Algorithm, InvalidLimit, Limit, Segments};
 use crate::span::Span;
 
-/// Limits whose numbers are in the source.
+/// Limits whose numbers are written in source code.
 ///
-/// A limit that cannot be had is a panic here, and in a constant an error at compile time. For
-/// numbers from elsewhere use [`Limit::new`], [`Limit::token_bucket`] and its like,
-/// [`Limit::with_burst`] and [`Limit::with_soft`], which return [`InvalidLimit`] instead.
+/// An invalid limit panics; in a constant, it does not compile. For numbers from elsewhere use
+/// [`Limit::new`], [`Limit::token_bucket`] and the other fallible constructors,
+/// [`Limit::with_burst`] and [`Limit::with_soft`], which return [`InvalidLimit`].
 ///
 /// # Example
 ///
@@ -75,7 +75,7 @@ impl Limit {
     ///
     /// # Panics
     ///
-    /// If the limit is no bucket, or if the bucket would take more than 100 years to fill.
+    /// If the limit is not a bucket, or if the bucket would take more than 100 years to fill.
     /// [`Limit::with_burst`] returns these as errors.
     #[track_caller]
     pub const fn burst(self, burst: u32) -> Limit {
@@ -93,14 +93,14 @@ impl Limit {
         valid(self.with_soft(percent))
     }
 
-    /// As many units per window, counted by another algorithm. A soft part is kept, and so is a
-    /// burst or a queue.
+    /// The same units per window, counted by another algorithm. The soft part and the burst or
+    /// queue are kept.
     ///
     /// # Panics
     ///
     /// If the window does not divide into the segments of a sliding window, if a bucket would
-    /// refill more than one unit in 100 ns, or if a window is to have the burst of a bucket: set
-    /// the burst after the algorithm. [`Limit::new`] returns the first two as errors.
+    /// refill more than one unit in 100 ns, or if the limit has a burst and the algorithm has none:
+    /// set the burst after the algorithm. [`Limit::new`] returns the first two as errors.
     #[track_caller]
     pub const fn counted_by(self, algorithm: Algorithm) -> Limit {
         let mut limit = valid(Limit::checked(algorithm, self.count(), self.window()));
@@ -120,7 +120,7 @@ impl Limit {
 }
 
 impl Algorithm {
-    /// A sliding window of so many segments, from 1 to 60.
+    /// A sliding window of `segments` segments, from 1 to 60.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! Limits read from text: `10/s`, `100/minute`, `5 per 15m sliding_log`.
+//! Parses limits: `10/s`, `100/minute`, `5 per 15m sliding_log`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,25 +6,25 @@ use std::str::FromStr;
 use super::{Algorithm, Anchor, InvalidLimit, Limit, Segments};
 use crate::span::{ParseSpanError, Span};
 
-/// Why a text is no limit.
+/// Why a text is not a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParseLimitError {
     /// The text has neither `/` nor ` per `.
     NoWindow,
-    /// What stands before the window is no whole number up to 2^32 - 1.
+    /// The text before the window is not a whole number up to 2^32 - 1.
     Count,
-    /// The window is neither a unit nor a length of time.
+    /// The window is neither a unit nor a duration.
     Window(ParseSpanError),
-    /// The word after the window names no algorithm.
+    /// The word after the window is not an algorithm.
     Algorithm(String),
-    /// The words after the algorithm are no option of it.
+    /// The words after the algorithm are not options of it.
     Option(String),
-    /// There can be no such limit.
+    /// The limit is invalid.
     Invalid(InvalidLimit),
 }
 
-/// The units that have a name, and their seconds: a month has 30 days, a year 365.
+/// The named units in seconds: a month has 30 days, a year 365.
 const UNITS: [(&str, u64); 7] = [
     ("second", 1),
     ("minute", 60),
@@ -40,11 +40,11 @@ const UNITS: [(&str, u64); 7] = [
 impl FromStr for Limit {
     type Err = ParseLimitError;
 
-    /// Reads what `Display` writes, and shorter: `10/s`, `100/minute`, `5 per 15m`,
+    /// Parses the text that `Display` writes, and shorter forms: `10/s`, `100/minute`, `5 per 15m`,
     /// `2/s leaky_bucket queue 10`.
     ///
-    /// Without an algorithm it is a token bucket, as [`Limit::per`] makes it. A rules file is
-    /// different: there it is a fixed window, as in Envoy.
+    /// Without an algorithm, the limit is a token bucket, as with [`Limit::per`]. In a rules file
+    /// the default is a fixed window, as in Envoy.
     ///
     /// # Example
     ///
@@ -75,7 +75,7 @@ impl FromStr for Limit {
     }
 }
 
-/// A unit with or without a number: `minute`, `m`, `15m`.
+/// Parses a unit with or without a number: `minute`, `m`, `15m`.
 fn read_window(text: &str) -> Result<Span, ParseLimitError> {
     let mut units = UNITS.iter();
     let named = units.find(|(unit, _)| unit.eq_ignore_ascii_case(text));
@@ -89,7 +89,7 @@ fn read_window(text: &str) -> Result<Span, ParseLimitError> {
     }
 }
 
-/// The algorithm that the first words name, and the words after them.
+/// Parses the algorithm at the start of `words`; returns it with the words after it.
 fn read_algorithm<'w, 't>(
     words: &'w [&'t str],
 ) -> Result<(Algorithm, &'w [&'t str]), ParseLimitError> {
@@ -116,7 +116,7 @@ fn read_algorithm<'w, 't>(
     }
 }
 
-/// `limit` with its burst or queue and its soft part.
+/// Applies the burst or queue and the soft part in `options` to `limit`.
 fn read_options(limit: Limit, options: &[&str]) -> Result<Limit, ParseLimitError> {
     let unknown = || ParseLimitError::Option(options.join(" "));
     let (limit, options) = match (limit.algorithm(), options) {
@@ -139,7 +139,7 @@ fn read_options(limit: Limit, options: &[&str]) -> Result<Limit, ParseLimitError
     }
 }
 
-/// Digits alone: `str::parse` would take a sign as well.
+/// Parses digits only: `str::parse` would accept a sign as well.
 fn whole_number(text: &str) -> Option<u32> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok()).flatten()

@@ -169,8 +169,8 @@ fn only_windows_aligned_to_the_epoch_follow_utc() {
 }
 
 #[test]
-fn every_mistake_says_what_and_what_instead() {
-    let said = |mistake: Result<Limit, InvalidLimit>| mistake.unwrap_err().to_string();
+fn every_error_says_what_and_what_instead() {
+    let said = |limit: Result<Limit, InvalidLimit>| limit.unwrap_err().to_string();
     let (second, year) = (Span::SECOND, WINDOW_MAX);
     let slow = Limit::token_bucket(1, year).and_then(|limit| limit.with_burst(100));
     let large = Limit::sliding_log(u32::MAX, second).and_then(|limit| limit.with_soft(1));

@@ -1,11 +1,11 @@
-//! The text of limits, in answers, logs and summaries.
+//! Displays limits, in answers, logs and summaries.
 
 use std::fmt;
 
 use super::{Algorithm, Anchor, Limit, Segments};
 
 impl fmt::Display for Limit {
-    /// Writes what a rules file would say, without what it need not: `10 per 1m token_bucket`,
+    /// Writes the limit in the terms of a rules file, without defaults: `10 per 1m token_bucket`,
     /// `2 per 1s leaky_bucket queue 10 soft 20%`, `3 per 1h sliding_window in 6 segments`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} per {} {}", self.count, self.window, self.algorithm)?;
@@ -32,14 +32,14 @@ impl fmt::Display for Limit {
 }
 
 impl fmt::Debug for Limit {
-    /// As `Display`: what else is in there follows from it.
+    /// As `Display`: all other fields follow from these.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
 impl fmt::Display for Algorithm {
-    /// Writes the name that a rules file uses.
+    /// Writes the algorithm's name in a rules file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Algorithm::FixedWindow(_) => "fixed_window",

@@ -1,4 +1,4 @@
-//! The bounds of a request, whatever its protocol.
+//! The bounds of a request, which hold for every protocol.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use super::{Descriptor, Entry, Request};
 use crate::charge::CHARGES_MAX;
 use crate::cost::Cost;
 
-/// The longest domain, in bytes.
+/// The maximum length of a domain, in bytes.
 pub const DOMAIN_BYTES_MAX: usize = 1024;
-/// The most descriptors of a request that are evaluated.
+/// The maximum number of descriptors of a request that are evaluated.
 pub const DESCRIPTORS_MAX: usize = 128;
-/// The most entries of a descriptor, in protocols whose clients see an error.
+/// The maximum number of entries of a descriptor, in protocols whose clients see an error.
 pub const ENTRIES_MAX: usize = 32;
-/// The largest cost: more than any limit's capacity.
+/// The maximum cost: more than any limit's capacity.
 pub const COST_MAX: u64 = 4_294_967_295;
 
 // At most one limit applies to a descriptor.
@@ -74,8 +74,8 @@ pub enum InvalidRequest {
 // === impl Request ===
 
 impl Request<'_> {
-    /// Checks the form of a request: a domain of bounded length, and descriptors with entries, all
-    /// of which have keys.
+    /// Checks the form of a request: a domain of bounded length, at least one descriptor, at least
+    /// one entry in each, and a key in each entry.
     ///
     /// # Errors
     ///
@@ -88,9 +88,9 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// Checks the form of a request, and that it has no more descriptors, entries and units than a
-    /// request may have. Behind Envoy these are not errors, as it allows a request when its rate
-    /// limit service answers with one.
+    /// Checks the form of a request and its numbers of descriptors, entries and units. Envoy's
+    /// protocol does not use this check: Envoy allows a request when the rate limit service returns
+    /// an error, so an oversized request would be allowed.
     ///
     /// # Errors
     ///
