@@ -18,7 +18,7 @@ use crate::limiter::{FAILURE_WAIT, Limiter, LoadedTerms};
 pub use waiting::until_all_ready;
 pub use waiting::until_all_ready_with;
 
-/// What a request asks of one limit; made by [`Limiter::ask`].
+/// The part of a request that concerns one limit; made by [`Limiter::ask`].
 ///
 /// # Example
 ///
@@ -46,10 +46,10 @@ pub struct Ask<'l, C = SystemClock> {
     charge_denied: ChargeDenied,
 }
 
-/// What several limits decided on one request.
+/// The decision of several limits on one request.
 ///
-/// It owns the names of the limits, so it can travel with the request, for instance in the
-/// extensions of an HTTP request.
+/// It owns the limits' names, so it can be stored with the request, for instance in the extensions
+/// of an HTTP request.
 #[must_use = "a decision that is not read enforces nothing"]
 #[derive(Clone, Debug)]
 pub struct JointDecision {
@@ -57,24 +57,24 @@ pub struct JointDecision {
     verdict: Verdict,
 }
 
-/// Why several limits could not be asked together. Nothing was charged.
+/// Why several limits could not decide together. Nothing was charged.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum JointError {
-    /// Two of the limiters count in different memory, where they cannot be charged together. Make
-    /// the second with [`Limiter::sibling`], or all of them with [`crate::Limits`].
+    /// Two limiters count in different memory, so they cannot be charged together. Make the second
+    /// with [`Limiter::sibling`], or all of them with [`crate::Limits`].
     NotSiblings {
-        /// The name of the limit that is no sibling of the first.
+        /// The name of the limit that is not a sibling of the first.
         name: Box<str>,
     },
-    /// The store has no answer.
+    /// The store failed.
     Store(StoreError),
 }
 
-/// Asks several limits at once: the request is allowed only if every one of them allows it, and
-/// only then is any of them charged.
+/// Decides on several limits at once: the request is allowed only if all of them allow it, and only
+/// then are they charged.
 ///
-/// [`crate::Limits`] does the same for limits that every request meets, and cannot fail.
+/// [`crate::Limits`] does the same for limits that apply to every request, and cannot fail.
 ///
 /// # Errors
 ///
@@ -116,8 +116,7 @@ pub fn check_all<C: Clock>(asks: &[Ask<'_, C>]) -> Result<JointDecision, JointEr
     })
 }
 
-/// A decision over the limits in effect; one that began under limits that were replaced meanwhile
-/// begins again.
+/// Decides under the limits in effect. If a limit is replaced meanwhile, the decision starts again.
 fn decide<C: Clock>(asks: &[Ask<'_, C>]) -> Result<Verdict, StoreError> {
     let Some(first) = asks.first() else {
         return Ok(Verdict::default());
@@ -139,7 +138,7 @@ fn decide<C: Clock>(asks: &[Ask<'_, C>]) -> Result<Verdict, StoreError> {
             return answer;
         };
         let latest: Vec<LoadedTerms<'_>> = asks.iter().map(|ask| ask.limiter.terms()).collect();
-        // If there are no later limits, a state only looks later: revisions wrap.
+        // If the limits have not changed, a state only looks later, because revisions wrap.
         is_current = terms.iter().zip(&latest).all(|(old, new)| old.are(new));
         terms = latest;
     }
@@ -159,21 +158,20 @@ impl<'l, C> Ask<'l, C> {
         }
     }
 
-    /// Judges the units and charges none.
+    /// Only peeks: charges nothing.
     pub const fn peek(mut self) -> Ask<'l, C> {
         self.cost = Cost::Peek(self.cost.units());
         self
     }
 
-    /// Judges the request without ever denying it: a limit on trial. It is charged only if the
-    /// request fits.
+    /// Makes this a shadow limit, which never denies the request. It is charged only if its units
+    /// fit.
     pub const fn shadow(mut self) -> Ask<'l, C> {
         self.enforcement = Enforcement::Shadow;
         self
     }
 
-    /// Whether the request is charged to this limit although it is denied. Default:
-    /// [`ChargeDenied::Never`].
+    /// Sets whether a denied request is charged to this limit. Default: [`ChargeDenied::Never`].
     pub const fn charge_denied(mut self, charge_denied: ChargeDenied) -> Ask<'l, C> {
         self.charge_denied = charge_denied;
         self
@@ -206,7 +204,7 @@ impl<C> fmt::Debug for Ask<'_, C> {
 // === impl JointDecision ===
 
 impl JointDecision {
-    /// The decision of limits whose names are known; without an answer of the store, a denial.
+    /// The decision with the limits' names; a denial if the store failed.
     pub(crate) fn of<C: Clock>(names: &Arc<[Arc<str>]>, asks: &[Ask<'_, C>]) -> JointDecision {
         let verdict = decide(asks).unwrap_or_else(|_| {
             asks.iter().for_each(|ask| ask.limiter.count_failure());
@@ -223,7 +221,7 @@ impl JointDecision {
         self.verdict.is_allowed()
     }
 
-    /// The limit that denied the request; of several, the first of those with the longest wait.
+    /// The limit that denied the request: of several, the first of those with the longest wait.
     pub fn denied_by(&self) -> Option<&str> {
         let denial = self.verdict.denial?;
         match denial.reason {
@@ -232,12 +230,12 @@ impl JointDecision {
         }
     }
 
-    /// When the same request is allowed; `None` if it was.
+    /// The time until the same request is allowed; `None` if it is allowed.
     pub fn wait(&self) -> Option<Wait> {
         self.verdict.denial.map(|denial| denial.wait)
     }
 
-    /// When to try again, exactly; `None` if the request was allowed, and if it never will be.
+    /// The exact time until a retry is allowed; `None` if the request is allowed or never can be.
     pub fn retry_after(&self) -> Option<Duration> {
         self.wait()?.to_duration()
     }
@@ -248,24 +246,24 @@ impl JointDecision {
         self.wait()?.as_secs_ceil()
     }
 
-    /// The largest cost that all of the limits would allow now; `None` if there were none.
+    /// The largest cost that all limits would allow now; `None` if there are no limits.
     pub fn remaining(&self) -> Option<u32> {
         self.verdict.decisions.iter().map(Decision::remaining).min()
     }
 
-    /// How long the request is to be held before it goes on; zero without a leaky bucket.
+    /// How long to hold the request before it may proceed; zero without a leaky bucket.
     pub fn delay(&self) -> Duration {
         self.verdict.delay().into()
     }
 
-    /// What each limit decided, with its name, in the order in which they were asked.
+    /// The decision of each limit with its name, in the order of the request.
     pub fn decisions(&self) -> impl Iterator<Item = (&str, &Decision)> {
         let names = self.names.iter().map(|name| &**name);
         names.zip(&self.verdict.decisions)
     }
 }
 
-/// The denial of a request on which the store has no answer; see [`Limiter::check`].
+/// The denial of a request for which the store failed; see [`Limiter::check`].
 fn without_answer(limits: usize) -> Verdict {
     let wait = Span::from_duration(FAILURE_WAIT);
     Verdict {

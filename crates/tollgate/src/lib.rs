@@ -23,9 +23,9 @@
 //! # Limits
 //!
 //! A limit is N units in a window, counted by an [`Algorithm`]: by default a token bucket.
-//! [`Limit::per_second`] and its like are for numbers in the source: an impossible limit panics,
-//! in a constant at compile time. For numbers from elsewhere, [`Limit::new`],
-//! [`Limit::token_bucket`] and [`Limit::with_burst`] return [`InvalidLimit`]. A limit is also read
+//! [`Limit::per_second`] and similar constructors are for numbers in source code: an invalid limit
+//! panics, or does not compile if it is a constant. For numbers from elsewhere, [`Limit::new`],
+//! [`Limit::token_bucket`] and [`Limit::with_burst`] return [`InvalidLimit`]. Limits also parse
 //! from text.
 //!
 //! ```
@@ -41,24 +41,25 @@
 //! assert_eq!("3 per 15m sliding_log".parse(), Ok(LOGIN));
 //! ```
 //!
-//! [`Limiter::set_limit`] replaces a limit while it is in use; what was consumed stays consumed.
+//! [`Limiter::set_limit`] replaces a limit while it is in use; consumed units stay consumed.
 //!
 //! # Decisions
 //!
-//! A [`Decision`] is a value in both cases: [`Decision::remaining`] is the largest cost that would
-//! be allowed now, [`Decision::reset_after`] says when the whole budget is back. A denial says when
-//! to try again: [`Decision::retry_after`] exactly, [`Decision::retry_after_secs`] for a
-//! `Retry-After` header. If no other request comes, the same request is allowed then, and is denied
-//! one nanosecond earlier. A request that costs more than the limit ever allows is denied without a
-//! time. [`Decision::into_result`] makes a denial an error, for `?`.
+//! A [`Decision`] is a value whether the request is allowed or denied: [`Decision::remaining`] is
+//! the largest cost that would be allowed now, [`Decision::reset_after`] the time until the full
+//! budget is available. A denial says when to retry: [`Decision::retry_after`] exactly,
+//! [`Decision::retry_after_secs`] for a `Retry-After` header. If no other request comes, a retry is
+//! allowed after exactly that time, and denied one nanosecond earlier. A request that costs more
+//! than the limit ever allows has no such time. [`Decision::into_result`] makes a denial an error,
+//! for `?`.
 //!
-//! [`Limiter::peek`] charges nothing, [`Limiter::refund`] gives units back, [`Limiter::reset`] all
-//! of them. [`Limiter::check_batch`] and [`Limiter::check_each`] decide on many keys at once, twice
-//! as fast as one by one.
+//! [`Limiter::peek`] charges nothing, [`Limiter::refund`] refunds units, [`Limiter::reset`] all of
+//! them. [`Limiter::check_batch`] and [`Limiter::check_each`] decide on many keys at once, twice as
+//! fast as one by one.
 //!
 //! # Several limits
 //!
-//! All or nothing: a request is allowed only if every limit allows it, and only then is any of them
+//! All or nothing: a request is allowed only if all limits allow it, and only then are they
 //! charged.
 //!
 //! ```
@@ -76,15 +77,15 @@
 //! # Waiting
 //!
 //! `until_ready` (feature `async`, on tokio) and [`Limiter::until_ready_with`] (any timer) wait
-//! instead of denying: in order of arrival, safe to cancel, without polling, at the full rate of
-//! the limit although timers fire late. [`until_all_ready_with`] waits for several limits.
+//! instead of denying: in order of arrival, cancel-safe, without polling, and at the full rate of
+//! the limit even though timers fire late. [`until_all_ready_with`] waits for several limits.
 //!
 //! # Keys
 //!
-//! A key is anything that implements `Hash`: a name, a number, an address, a tuple of them. Keys
-//! are not stored, only 64 bits of their hash, keyed at random in each limiter, so nobody can aim
-//! at the counter of another. Two keys share a counter if `Hash` says the same of them: numbers of
-//! any type count by their value, while an address and the same address in another type differ.
+//! A key is any value that implements `Hash`: a name, a number, an address, a tuple of them. Only
+//! 64 bits of a key's hash are stored. The hash has a random secret in each limiter, so nobody can
+//! choose a key that shares another's counter. Two keys share a counter if they hash alike: equal
+//! numbers of different types do, an address and the same address as another type do not.
 //!
 //! ```
 //! use std::net::{IpAddr, Ipv4Addr};
@@ -110,7 +111,7 @@
 //! aligned to the clock. Other states take blocks of 64 bytes from an arena while the key is
 //! remembered:
 //!
-//! | algorithm | bytes a key, all told |
+//! | algorithm | bytes per key, in total |
 //! |---|---|
 //! | token bucket, leaky bucket, fixed window on the clock | 24 |
 //! | fixed window from the first request, sliding window up to 11 segments | 88 |
@@ -118,17 +119,17 @@
 //! | sliding log | 88, and about 5 for each unit in the window |
 //!
 //! The arena is address space: 256 bytes for each of `max_keys` and 16 MB at least, more for a
-//! limit that can take more, up to 4 GiB. Only what is used is ever touched, so the process grows
-//! by it when states are large: a sliding log of many units on many keys may well take hundreds of
-//! megabytes. [`Builder::max_bytes`] bounds all of it, and [`Stats::bytes_max`] is that bound, not
-//! what is in use.
+//! limit that may need more, up to 4 GiB. It takes physical memory only as it is used, so the
+//! process grows when states are large: sliding logs of many units on many keys may take hundreds
+//! of megabytes. [`Builder::max_bytes`] sets the maximum; [`Stats::bytes_max`] reports that
+//! maximum, not the memory in use.
 //!
 //! Idle keys cost nothing to evict. Live keys are evicted only when the memory is full, least
 //! valuable first, and every such eviction is counted ([`Stats::evicted_keys`]).
 //!
 //! # Tests
 //!
-//! Give the limiter a clock that stands still, or make decisions by hand:
+//! Give the limiter a manual clock, or construct decisions:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -158,9 +159,9 @@
 //!
 //! # Trade-offs
 //!
-//! * The memory for keys is taken when the limiter is built, used or not.
-//! * All threads that check one hot key change one word; it is not spread over processors.
-//! * A `check` does not stand in the line of those who wait in `until_ready`, and may come between.
+//! * The memory for keys is allocated when the limiter is built.
+//! * All threads that check the same hot key contend for one word; counters are not sharded by CPU.
+//! * A `check` does not queue behind callers that wait in `until_ready`, and may come before them.
 //! * The keys cannot be listed.
 //! * No `no_std`.
 

@@ -28,15 +28,15 @@ pub use not_ready::NotReady;
 use terms::Terms;
 pub(crate) use terms::{CurrentTerms, LoadedTerms};
 
-/// The wait in a denial that was made because the store had no answer; see [`Limiter::check`].
+/// The wait in a denial that was made because the store failed; see [`Limiter::check`].
 pub const FAILURE_WAIT: Duration = Duration::from_secs(1);
 
 /// One limit over any number of keys.
 ///
-/// A key is anything that can be hashed; the [crate's documentation](crate#keys) says which keys
-/// are the same. Share a limiter by reference or in an [`Arc`]. Decisions do not block each other,
-/// with one exception: a decision on a state that is larger than a word waits for one on the same
-/// key that is in progress, about a second at most.
+/// A key is any value that implements `Hash`; the [crate's documentation](crate#keys) says which
+/// keys are equal. Share a limiter by reference or in an [`Arc`]. Decisions do not block each
+/// other, with one exception: if the state of a key is larger than a word, decisions on that key
+/// take turns, and one waits about a second at most.
 ///
 /// # Example
 ///
@@ -50,7 +50,7 @@ pub const FAILURE_WAIT: Duration = Duration::from_secs(1);
 /// ```
 pub struct Limiter<C = SystemClock> {
     terms: CurrentTerms,
-    /// Keyed with a secret of its own, so that limiters that share a store share no counter.
+    /// Has its own secret, so that limiters that share a store do not share counters.
     keys: RandomKeys,
     store: Arc<Memory<C>>,
     name: Arc<str>,
@@ -64,24 +64,24 @@ impl Limiter {
     /// A limiter with room for a million keys, on this machine's clock.
     ///
     /// It allocates 24 MB at once, and reserves address space for states that are larger than a
-    /// word; the [crate's documentation](crate#memory) has the sizes. [`Limiter::builder`] makes
-    /// smaller and larger ones.
+    /// word; the [crate's documentation](crate#memory) has the sizes. Use [`Limiter::builder`] for
+    /// another size.
     pub fn new(limit: Limit) -> Limiter {
         Limiter::builder(limit).build()
     }
 
-    /// A limiter yet to be sized and named.
+    /// Starts to build a limiter with another size, name or clock.
     pub fn builder(limit: Limit) -> Builder {
         Builder::new(limit)
     }
 }
 
 impl<C: Clock> Limiter<C> {
-    /// Another limit in the same memory, for requests that meet both; see [`crate::check_all`] and
-    /// [`crate::Limits`].
+    /// A limiter for another limit in the same memory, for requests that meet both limits; see
+    /// [`crate::check_all`] and [`crate::Limits`].
     ///
-    /// The two share room, not counters: each counts a key by itself. Room for large states is made
-    /// when the first is built: see [`Builder::sibling_limits`].
+    /// Siblings share memory, not counters: each counts a key separately. The memory for large
+    /// states is sized when the first limiter is built: see [`Builder::sibling_limits`].
     pub fn sibling(&self, name: &str, limit: Limit) -> Limiter<C> {
         Limiter {
             terms: CurrentTerms::new(limit),
@@ -93,29 +93,30 @@ impl<C: Clock> Limiter<C> {
         }
     }
 
-    /// Takes one unit for `key`, if it is there.
+    /// Consumes one unit of `key` if it fits.
     ///
-    /// # When the store has no answer
+    /// # When the store fails
     ///
     /// There is always a decision. The store fails only if a thread was stopped for seconds in the
-    /// middle of a decision on the same key, or if logs of large limits fill its memory to the last
-    /// block. The request is then denied with a wait of [`FAILURE_WAIT`], charged nothing, and
-    /// counted in [`Limiter::failures`]. [`Limiter::try_check`] returns the error instead.
+    /// middle of a decision on the same key, or if logs of large limits have filled its memory. The
+    /// request is then denied with a wait of [`FAILURE_WAIT`], nothing is charged, and
+    /// [`Limiter::failures`] increases. [`Limiter::try_check`] returns the error instead.
     #[inline(always)]
     pub fn check<K: Hash + ?Sized>(&self, key: &K) -> Decision {
         self.decide(self.keys.of(key), Cost::ONE)
     }
 
-    /// Takes `units` for `key`, all or none; 0 is answered as [`Limiter::peek`].
+    /// Consumes `units` of `key`, all or none; 0 is answered as by [`Limiter::peek`].
     ///
-    /// More than the limit's [`Limit::capacity`] never fit: the denial then has no
-    /// [`Decision::retry_after`]. A store without an answer denies, as in [`Limiter::check`].
+    /// Units above the limit's [`Limit::capacity`] never fit: the denial then has no
+    /// [`Decision::retry_after`]. If the store fails, the request is denied, as in
+    /// [`Limiter::check`].
     #[inline(always)]
     pub fn check_n<K: Hash + ?Sized>(&self, key: &K, units: u64) -> Decision {
         self.decide(self.keys.of(key), Cost::Take(units))
     }
 
-    /// As [`Limiter::check_n`], but a store that has no answer is an error.
+    /// As [`Limiter::check_n`], but returns an error if the store fails.
     ///
     /// # Errors
     ///
@@ -124,16 +125,16 @@ impl<C: Clock> Limiter<C> {
         self.try_decide(self.keys.of(key), Cost::Take(units), None)
     }
 
-    /// What [`Limiter::check_n`] would decide, charging nothing.
+    /// What [`Limiter::check_n`] would decide; charges nothing.
     pub fn peek<K: Hash + ?Sized>(&self, key: &K, units: u64) -> Decision {
         self.decide(self.keys.of(key), Cost::Peek(units))
     }
 
-    /// Gives units back: of a request that did not happen, or cost less than was taken. Returns
-    /// what remains then.
+    /// Refunds units of a request that did not happen or cost less than it was charged. Returns the
+    /// remaining units.
     ///
-    /// Never beyond a full budget. Of a sliding log the newest units are given back. Wakes the
-    /// first waiter for the key.
+    /// Refunds at most what was consumed, the newest units first. Wakes the first waiter for the
+    /// key.
     ///
     /// # Example
     ///
@@ -148,8 +149,8 @@ impl<C: Clock> Limiter<C> {
         self.refund_key(self.keys.of(key), units)
     }
 
-    /// Gives everything back that `key` has used: it is as if it had never been seen. Wakes the
-    /// first waiter for the key.
+    /// Refunds everything that `key` consumed, as if it had never been seen. Wakes the first waiter
+    /// for the key.
     ///
     /// # Example
     ///
@@ -165,28 +166,28 @@ impl<C: Clock> Limiter<C> {
         self.refund(key, u64::MAX);
     }
 
-    /// One unit for each key, one decision each, in their order, at one reading of the clock.
+    /// Decides on one unit of each key, in order, at one reading of the clock.
     ///
-    /// Each is decided by itself. For many keys this is twice as fast as one call for each, because
-    /// the memory of the next keys is fetched while one is decided.
+    /// Each key is decided independently. For many keys this is twice as fast as single calls,
+    /// because the memory of the next keys is prefetched during a decision.
     pub fn check_batch<K: Hash>(&self, keys: &[K]) -> Vec<Decision> {
         let mut decisions = Vec::with_capacity(keys.len());
         self.check_batch_into(keys, &mut decisions);
         decisions
     }
 
-    /// As [`Limiter::check_batch`], into a vector that is used again; adds to what is there.
+    /// As [`Limiter::check_batch`], but appends to `decisions`, so that a vector can be reused.
     pub fn check_batch_into<K: Hash>(&self, keys: &[K], decisions: &mut Vec<Decision>) {
         decisions.reserve(keys.len());
         self.check_each(keys, |decision| decisions.push(decision));
     }
 
-    /// As [`Limiter::check_batch`], calling `on_decision` with each decision in place of storing
-    /// it: the fastest way, as parts of a decision that are not read are not computed.
+    /// As [`Limiter::check_batch`], but calls `on_decision` with each decision instead of storing
+    /// it. This is the fastest way: unused parts of a decision are not computed.
     ///
-    /// All decisions are made at the time at which this was called: `keys` should not take long to
-    /// be produced. Up to 16 keys are taken from `keys` ahead of the one that is decided, so an
-    /// iterator with side effects runs ahead of `on_decision`.
+    /// All decisions are made at the time of this call, so `keys` should be produced quickly. Up to
+    /// 16 keys are taken from `keys` in advance, so an iterator with side effects runs ahead of
+    /// `on_decision`.
     ///
     /// # Example
     ///
@@ -208,7 +209,7 @@ impl<C: Clock> Limiter<C> {
     ) {
         let loaded = self.terms.load();
         let terms: &Terms = &loaded;
-        // The store asks for a key's charge right before it decides on it.
+        // The store calls this for a key right before it decides on it.
         let asked = Cell::new(Key::from_bits(0));
         let charge = |key| {
             asked.set(key);
@@ -220,7 +221,7 @@ impl<C: Clock> Limiter<C> {
         });
     }
 
-    /// One unit for `key` under this limit, to be asked together with others; see
+    /// A request for one unit of `key`, to be combined with those of other limits; see
     /// [`crate::check_all`].
     pub fn ask<K: Hash + ?Sized>(&self, key: &K) -> Ask<'_, C> {
         self.ask_n(key, 1)
@@ -231,9 +232,9 @@ impl<C: Clock> Limiter<C> {
         Ask::new(self, self.keys.of(key), Cost::Take(units))
     }
 
-    /// Replaces the limit, for all threads at once. What was consumed stays consumed, up to the new
-    /// capacity; if the window or the algorithm changes, it counts as consumed now. Whoever waits
-    /// for a key waits under the new limit.
+    /// Replaces the limit, for all threads at once. Consumed units stay consumed, up to the new
+    /// capacity; if the window or the algorithm changes, they count as consumed now. Requests that
+    /// wait in `until_ready` wait under the new limit.
     ///
     /// # Example
     ///
@@ -258,22 +259,22 @@ impl<C: Clock> Limiter<C> {
         self.terms.load().limit
     }
 
-    /// The name of the limit, which tells it from others on the same request.
+    /// The name of the limit, which distinguishes it from other limits on the same request.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What this limiter and its siblings hold. Looks at every slot: for a report.
+    /// How much this limiter and its siblings store. Scans every slot, so it is meant for reports.
     pub fn stats(&self) -> Stats {
         self.store.stats()
     }
 
-    /// How often the store had no answer; see [`Limiter::check`].
+    /// How often the store failed; see [`Limiter::check`].
     pub fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// The clock by which decisions are made.
+    /// The clock of this limiter's decisions.
     pub fn clock(&self) -> &C {
         self.store.clock()
     }
@@ -304,9 +305,9 @@ impl<C: Clock> Limiter<C> {
         }
     }
 
-    /// A decision under the terms in effect, at `now` or else the clock's time.
+    /// Decides under the terms in effect, at `now` or the clock's time.
     ///
-    /// A decision that began under terms that were replaced meanwhile begins again.
+    /// If the terms are replaced meanwhile, the decision starts again.
     fn try_decide(&self, key: Key, cost: Cost, now: Option<Now>) -> Result<Decision, StoreError> {
         let mut terms = self.terms.load();
         let mut is_current = false;
@@ -320,7 +321,7 @@ impl<C: Clock> Limiter<C> {
             let Err(StoreError::Superseded) = answer else {
                 return answer;
             };
-            // If there are no later terms, the state only looks later: revisions wrap.
+            // If the terms have not changed, the state only looks later, because revisions wrap.
             let latest = self.terms.load();
             is_current = terms.are(&latest);
             terms = latest;
@@ -328,16 +329,16 @@ impl<C: Clock> Limiter<C> {
         Err(StoreError::Superseded)
     }
 
-    /// Turns a failure into a denial where it is asked for: a decision that has to be in memory is
-    /// computed whole, including the parts that are not read.
+    /// Turns a failure into a denial. Inlined into the caller: a decision that is passed through
+    /// memory is computed in full, including parts that the caller never reads.
     #[inline(always)]
     fn or_recover(&self, answer: Result<Decision, StoreError>, key: Key, cost: Cost) -> Decision {
         match answer {
             Ok(decision) => decision,
             Err(failure) => {
                 let is_superseded = matches!(failure, StoreError::Superseded);
-                // Dropping it would take its address, and with it the decision's in its place. The
-                // in-process store's failures own nothing that would have to be freed.
+                // Dropping the error would take its address, and that of the decision in the same
+                // `Result`. The in-process store's errors own nothing that must be freed.
                 std::mem::forget(failure);
                 match is_superseded {
                     true => self.decide_again(key, cost),

@@ -1,4 +1,4 @@
-//! Limits that every request meets together.
+//! Several limits that apply to every request.
 
 use std::fmt;
 use std::hash::Hash;
@@ -10,8 +10,8 @@ use tollgate_memory::SystemClock;
 use crate::joint::{Ask, JointDecision};
 use crate::limiter::{BuildError, Builder, Limiter};
 
-/// Several limits over the same keys: a request is allowed only if every one of them allows it,
-/// and only then is any of them charged.
+/// Several limits over the same keys: a request is allowed only if all of them allow it, and only
+/// then are they charged.
 ///
 /// # Example
 ///
@@ -33,22 +33,22 @@ pub struct Limits<C = SystemClock> {
     names: Arc<[Arc<str>]>,
 }
 
-/// [`Limits`] yet to be built.
+/// Builds [`Limits`].
 #[derive(Debug)]
 pub struct LimitsBuilder<C = SystemClock> {
     limits: Vec<(Arc<str>, Limit)>,
     max_keys: usize,
-    /// The first limiter, but for its limit, its name and its size.
+    /// The builder of the first limiter, without its limit, name and size.
     first: Builder<C>,
 }
 
-/// Keys that there is room for by default.
+/// The default maximum of live keys.
 const KEYS: usize = 1_000_000;
 
 // === impl Limits ===
 
 impl Limits {
-    /// Limits yet to be named and sized.
+    /// Starts to build limits.
     pub fn builder() -> LimitsBuilder {
         LimitsBuilder {
             limits: Vec::new(),
@@ -59,12 +59,12 @@ impl Limits {
 }
 
 impl<C: Clock> Limits<C> {
-    /// Takes one unit of every limit for `key`, if it is there; see [`Limiter::check`].
+    /// Consumes one unit of `key` in every limit if it fits in all; see [`Limiter::check`].
     pub fn check<K: Hash + ?Sized>(&self, key: &K) -> JointDecision {
         self.check_n(key, 1)
     }
 
-    /// Takes `units` of every limit for `key`, all or none; 0 is answered as [`Limits::peek`].
+    /// Consumes `units` of `key` in every limit, all or none; 0 is answered as by [`Limits::peek`].
     pub fn check_n<K: Hash + ?Sized>(&self, key: &K, units: u64) -> JointDecision {
         let asks = self
             .limiters
@@ -73,7 +73,7 @@ impl<C: Clock> Limits<C> {
         JointDecision::of(&self.names, &asks.collect::<Vec<_>>())
     }
 
-    /// What [`Limits::check_n`] would decide, charging nothing.
+    /// What [`Limits::check_n`] would decide; charges nothing.
     pub fn peek<K: Hash + ?Sized>(&self, key: &K, units: u64) -> JointDecision {
         let asks = self
             .limiters
@@ -82,19 +82,19 @@ impl<C: Clock> Limits<C> {
         JointDecision::of(&self.names, &asks.map(Ask::peek).collect::<Vec<_>>())
     }
 
-    /// Gives units back to every limit; see [`Limiter::refund`].
+    /// Refunds units to every limit; see [`Limiter::refund`].
     pub fn refund<K: Hash + ?Sized>(&self, key: &K, units: u64) {
         for limiter in &self.limiters {
             limiter.refund(key, units);
         }
     }
 
-    /// Gives everything back that `key` has used of every limit.
+    /// Refunds everything that `key` consumed of every limit.
     pub fn reset<K: Hash + ?Sized>(&self, key: &K) {
         self.refund(key, u64::MAX);
     }
 
-    /// The limit of this name, to be looked at or replaced by itself.
+    /// The limiter of the limit with this name, to inspect or replace it.
     pub fn limiter(&self, name: &str) -> Option<&Limiter<C>> {
         self.limiters.iter().find(|limiter| limiter.name() == name)
     }
@@ -109,7 +109,7 @@ impl<C> fmt::Debug for Limits<C> {
 // === impl LimitsBuilder ===
 
 impl<C: Clock> LimitsBuilder<C> {
-    /// One more limit, with the name that tells it from the others.
+    /// Adds a limit under a name, which distinguishes it from the others.
     pub fn limit(mut self, name: &str, limit: Limit) -> LimitsBuilder<C> {
         self.limits.push((name.into(), limit));
         self
@@ -120,7 +120,7 @@ impl<C: Clock> LimitsBuilder<C> {
         LimitsBuilder { max_keys, ..self }
     }
 
-    /// Another clock than the machine's: in tests a [`crate::ManualClock`].
+    /// Replaces the system's clock, for instance with a [`crate::ManualClock`] in tests.
     pub fn clock<D: Clock>(self, clock: D) -> LimitsBuilder<D> {
         LimitsBuilder {
             limits: self.limits,
@@ -141,7 +141,7 @@ impl<C: Clock> LimitsBuilder<C> {
         }
     }
 
-    /// Builds the limits, if there is as much memory as they are to have.
+    /// Builds the limits and allocates their memory, or fails if there is not enough.
     ///
     /// # Errors
     ///

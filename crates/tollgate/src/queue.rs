@@ -1,12 +1,11 @@
 //! The waiters for each key, in order of arrival.
 //!
-//! There is a line for each key that has waiters. Only the first in a line asks the limit and
-//! sleeps; the others are not woken before they are first. Leaving the line, allowed or dropped,
-//! wakes the next, and so do units that come back. Whoever is allowed by a leaky bucket leaves the
-//! line and is held beside the others until its turn, so that turns cost no more than one timer
-//! together. A lock is held for as long as it takes to look at a line, and during the first attempt
-//! of a waiter that comes to an empty line: otherwise two that come at once could overtake each
-//! other.
+//! Each key with waiters has a line. Only the first in line asks the limit and sleeps; the others
+//! are woken when they become first. A waiter that leaves the line, allowed or dropped, wakes the
+//! next; a refund wakes the first. A waiter that a leaky bucket allows leaves the line and is held
+//! until its turn, while the next one asks, so several can be held at once. The lock of a line is
+//! held only for short accesses, and during the first attempt of a waiter that finds the line
+//! empty: otherwise two that arrive at the same time could overtake each other.
 
 mod line;
 
@@ -22,11 +21,11 @@ use line::{Line, Released};
 
 pub(crate) use line::Turn;
 
-/// The most that wait for one key unless the limiter says otherwise.
+/// The default maximum number of waiters for one key.
 pub(crate) const WAITING_PER_KEY: usize = 1024;
-/// The most that wait in one limiter, for all keys together.
+/// The maximum number of waiters of one limiter, over all keys.
 pub const WAITING_MAX: usize = 1 << 16;
-/// Locks, so that keys seldom meet at one.
+/// The number of locks: enough that two keys seldom share one.
 const SHARDS: usize = 16;
 
 /// The lines of one limiter.
@@ -36,43 +35,43 @@ pub(crate) struct Queues {
     waiting_per_key_max: usize,
 }
 
-/// What asking the limit came to.
+/// The outcome of asking the limit.
 pub(crate) enum Attempt<T> {
-    /// Allowed at once, or there is no use in waiting.
+    /// Allowed at once, or waiting would not help.
     Done(T),
-    /// Allowed and charged, to be held until the turn comes.
+    /// Allowed and charged, to be held until its turn.
     Held(T, Turn),
-    /// Denied: worth another attempt at this moment.
+    /// Denied; the next attempt is worth making at this moment.
     Denied(Moment),
 }
 
-/// A place in the line of a key; dropping it leaves the line.
+/// A place in a key's line. Dropping it leaves the line.
 pub(crate) struct Place<'q> {
     seat: Option<Seat<'q>>,
     key: Key,
     ticket: u64,
 }
 
-/// A turn in a leaky bucket, held for the request that was allowed.
+/// A turn in a leaky bucket, held for an allowed request.
 pub(crate) struct HeldPlace<'q> {
     seat: Seat<'q>,
     key: Key,
     ticket: u64,
 }
 
-/// One of [`WAITING_MAX`]; dropping it gives it back.
+/// One of the [`WAITING_MAX`] permits to wait. Dropping it returns it.
 struct Seat<'q>(&'q Queues);
 
 /// The result of entering a line.
 pub(crate) enum Entered<'q, T> {
-    /// The line was empty, and the first attempt was enough.
+    /// The line was empty, and the first attempt settled it.
     Done(T),
-    /// The line was empty; allowed, and held until its turn.
+    /// The line was empty, and the first attempt was allowed, to be held until its turn.
     Held(T, HeldPlace<'q>),
-    /// The first attempt was denied, or others wait already.
+    /// The first attempt was denied, or others are waiting already.
     Behind(Place<'q>),
-    /// As many wait as may: this many. A turn that the first attempt was given is the caller's to
-    /// give back.
+    /// The maximum number of waiters, which is this, has been reached. If the first attempt was
+    /// given a turn, the caller must give it back.
     Full(usize, Option<Turn>),
 }
 
@@ -91,13 +90,13 @@ impl Queues {
         self.waiting_per_key_max
     }
 
-    /// Whether all lines are empty, as far as this thread can see without a lock.
+    /// Whether all lines are empty, read without a lock and so possibly outdated.
     pub(crate) fn are_empty(&self) -> bool {
-        // Relaxed: a waiter that joins at the same moment has not come earlier.
+        // Relaxed: a waiter that joins concurrently has not arrived earlier.
         self.waiting.load(Ordering::Relaxed) == 0
     }
 
-    /// Makes the first attempt if `key` has no waiters, and otherwise joins the line.
+    /// Makes the first attempt if `key` has no waiters; otherwise joins the line.
     pub(crate) fn enter<T>(
         &self,
         key: Key,
@@ -138,10 +137,11 @@ impl Queues {
         }
     }
 
-    /// Units of `key` came back: the first in its line asks again.
+    /// Units of `key` were refunded: wakes the first in its line to ask again.
     ///
-    /// Either this sees the seat of a waiter, or the waiter's attempt sees the units: a seat is
-    /// taken before the attempt and looked for after the refund, with a fence between in both.
+    /// No wake-up is missed: a waiter takes its seat before its attempt, a refund looks for seats
+    /// after refunding, and both have a fence in between. So either the refund sees the seat, or
+    /// the attempt sees the units.
     pub(crate) fn refund(&self, key: Key) {
         fence(Ordering::SeqCst);
         if !self.are_empty() {
@@ -149,7 +149,7 @@ impl Queues {
         }
     }
 
-    /// The limit has changed: the first in every line asks again.
+    /// The limit has changed: wakes the first in every line to ask again.
     pub(crate) fn wake_all(&self) {
         for shard in &self.shards {
             let mut lines = shard.lock().unwrap_or_else(PoisonError::into_inner);
@@ -160,7 +160,7 @@ impl Queues {
     }
 
     fn seat(&self) -> Option<Seat<'_>> {
-        // Relaxed: a count that publishes nothing; its order with the store's is the fence's.
+        // Relaxed: the fence orders this count with the store's accesses.
         let taken = self
             .waiting
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |waiting| {
@@ -170,7 +170,7 @@ impl Queues {
         taken.ok().map(|_| Seat(self))
     }
 
-    /// Changes the line of `key`, if there is one, and removes it if it is empty then.
+    /// Changes the line of `key`, if there is one, and removes it if that empties it.
     fn change<T>(&self, key: Key, change: impl FnOnce(&mut Line) -> (T, Released)) -> Option<T> {
         let mut lines = self.lines(key);
         let line = lines.get_mut(&key)?;
@@ -186,7 +186,7 @@ impl Queues {
     fn lines(&self, key: Key) -> MutexGuard<'_, HashMap<Key, Line>> {
         let [byte, ..] = key.bits().to_le_bytes();
         let shard = &self.shards[usize::from(byte) % SHARDS];
-        // A panic elsewhere leaves every line whole: each change of one is a single call.
+        // A poisoned lock is harmless: each change of a line is a single call.
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -194,7 +194,7 @@ impl Queues {
 // === impl Place ===
 
 impl<'q> Place<'q> {
-    /// Waits until this is the first in line; returns the moment from which on units may be taken.
+    /// Waits until this is first in line; returns the moment from which it may consume units.
     pub(crate) async fn first(&self) -> Moment {
         poll_fn(|context| self.poll(|line| line.is_first(self.ticket, context))).await;
         let mut from = Moment::ZERO;
@@ -206,8 +206,8 @@ impl<'q> Place<'q> {
         from
     }
 
-    /// Called by the first in line when it was allowed as of `served`: the next one's units are
-    /// due after that.
+    /// Called by the first in line when it was allowed as of `served`. The next one's units are due
+    /// after that moment.
     pub(crate) fn serve_next_from(&self, served: Moment) {
         self.poll(|line| {
             line.serve_next_from(served);
@@ -216,12 +216,12 @@ impl<'q> Place<'q> {
         .is_ready();
     }
 
-    /// Ready once units have come back since [`Place::forget_refund`].
+    /// Ready once units have been refunded since [`Place::forget_refund`].
     pub(crate) fn poll_refund(&self, context: &Context<'_>) -> Poll<()> {
         self.poll(|line| line.has_refund(self.ticket, context))
     }
 
-    /// Called by the first in line before it asks.
+    /// Called by the first in line before each attempt.
     pub(crate) fn forget_refund(&self) {
         self.poll(|line| {
             line.forget_refund();
@@ -230,13 +230,13 @@ impl<'q> Place<'q> {
         .is_ready();
     }
 
-    /// Leaves the line, allowed, to be held until its turn.
+    /// Leaves the line as allowed, to be held until its turn.
     pub(crate) fn hold(mut self, turn: Turn) -> Option<HeldPlace<'q>> {
         let (seat, key) = (self.seat.take()?, self.key);
         let (ticket, next) = {
             let mut lines = seat.0.lines(key);
             let line = lines.entry(key).or_default();
-            // In this order, so that the next in line has a later turn.
+            // In this order, so that the next in line gets a later turn.
             (line.hold(turn), line.leave(self.ticket))
         };
         next.release();
@@ -267,21 +267,21 @@ impl Drop for Place<'_> {
 // === impl HeldPlace ===
 
 impl HeldPlace<'_> {
-    /// When the turn comes; `context` is woken if it comes nearer.
+    /// The moment of the turn; wakes `context` if it moves nearer.
     pub(crate) fn due(&self, context: &Context<'_>) -> Option<Moment> {
         let queues = self.seat.0;
         let turn = queues.change(self.key, |line| line.turn(self.ticket, context));
         turn.flatten().map(|turn| turn.due)
     }
 
-    /// The turn has come: the units are spent.
+    /// Ends the hold because the turn has come; its units are spent.
     pub(crate) fn go(&self) {
         let queues = self.seat.0;
         queues.change(self.key, |line| ((), line.go(self.ticket)));
     }
 
-    /// Passes the turn on to those behind; returns the turn that is free then, if it is still to
-    /// come.
+    /// Passes the turn on to the requests behind; returns the turn that becomes free, if it is
+    /// still in the future.
     pub(crate) fn cancel(&self, now: Moment) -> Option<Turn> {
         let queues = self.seat.0;
         let free = queues.change(self.key, |line| line.cancel(self.ticket, now));

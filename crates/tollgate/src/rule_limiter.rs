@@ -40,7 +40,7 @@ pub struct RuleLimiter<C = SystemClock> {
     on_unknown_domain: OnUnknownDomain,
 }
 
-/// What happens to a request in a domain that the rules do not have.
+/// What happens to a request whose domain has no rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnUnknownDomain {
@@ -51,16 +51,16 @@ pub enum OnUnknownDomain {
     Error,
 }
 
-/// Why there is no answer. Nothing was charged.
+/// Why there is no decision. Nothing was charged.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RuleError {
-    /// The rules do not have this domain.
+    /// There are no rules for this domain.
     UnknownDomain {
-        /// The domain, escaped if it is not text.
+        /// The domain, with bytes that are not text escaped.
         domain: String,
     },
-    /// The store has no answer.
+    /// The store failed.
     Store(StoreError),
 }
 
@@ -74,7 +74,7 @@ pub enum LoadError {
     Invalid(InvalidRules),
 }
 
-/// Rules that cannot be used: every error in them, with its place and what to do.
+/// Invalid rules: every error in them, with its position and what to do.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct InvalidRules {
@@ -89,7 +89,7 @@ impl RuleLimiter {
     ///
     /// # Errors
     ///
-    /// [`InvalidRules`] if there is an error in them; warnings are no errors.
+    /// [`InvalidRules`] if the rules have errors; warnings are not errors.
     pub fn from_yaml(text: &str) -> Result<RuleLimiter, InvalidRules> {
         RuleLimiter::sized(RuleSet::parse(
             &[Source::new("rules", text)],
@@ -102,7 +102,7 @@ impl RuleLimiter {
     ///
     /// # Errors
     ///
-    /// [`LoadError`] if they cannot be read, or if there is an error in them.
+    /// [`LoadError`] if the files cannot be read, or the rules have errors.
     ///
     /// # Example
     ///
@@ -127,12 +127,12 @@ impl RuleLimiter {
 }
 
 impl<C: Clock> RuleLimiter<C> {
-    /// Rules from anywhere, counted in `store`: of another size, or with another clock. Size it
-    /// with [`crate::MemoryBuilder::limits`] where the limits are known.
+    /// The rules in `sources`, counted in `store`, which may have another size or clock. If the
+    /// limits are known, size it with [`crate::MemoryBuilder::limits`].
     ///
     /// # Errors
     ///
-    /// [`InvalidRules`] if there is an error in them.
+    /// [`InvalidRules`] if the rules have errors.
     pub fn from_sources(
         sources: &[Source],
         store: Memory<C>,
@@ -153,7 +153,7 @@ impl<C: Clock> RuleLimiter<C> {
         })
     }
 
-    /// What happens to a request in a domain that the rules do not have.
+    /// Sets what happens to a request whose domain has no rules.
     ///
     /// # Example
     ///
@@ -174,8 +174,8 @@ impl<C: Clock> RuleLimiter<C> {
         }
     }
 
-    /// Asks for one unit in `domain`, for one descriptor, from the general to the special, as the
-    /// rules are nested. Keys and values are text or other bytes.
+    /// Decides on one unit for one descriptor in `domain`. Its entries go from the general to the
+    /// specific, as the rules are nested; keys and values are text or other bytes.
     ///
     /// # Errors
     ///
@@ -200,15 +200,15 @@ impl<C: Clock> RuleLimiter<C> {
         })
     }
 
-    /// Asks for all that a request may ask: several descriptors, all or nothing.
+    /// Decides on a request with any number of descriptors, all or nothing.
     ///
     /// A request that matches no rule is allowed.
     ///
     /// # Errors
     ///
-    /// [`RuleError::Store`] if the store has no answer: if the request meets more than 128 limits,
-    /// or as [`crate::Limiter::check`] describes. [`RuleError::UnknownDomain`] if that was asked
-    /// for with [`RuleLimiter::on_unknown_domain`]. A denial is an [`Answer`].
+    /// [`RuleError::Store`] if the request meets more than 128 limits, or if the store fails as
+    /// [`crate::Limiter::check`] describes. [`RuleError::UnknownDomain`] if
+    /// [`RuleLimiter::on_unknown_domain`] chose that. A denial is an [`Answer`], not an error.
     pub fn decide(&self, request: &Request<'_>) -> Result<Answer, RuleError> {
         let rules = self.rules.load();
         let is_known = |domain: &str| domain.as_bytes() == request.domain;
@@ -232,10 +232,10 @@ impl<C: Clock> RuleLimiter<C> {
         }
     }
 
-    /// Replaces the rules, at once for all threads. A rule whose limit stays keeps its exact state;
-    /// one whose limit changes keeps what was consumed.
+    /// Replaces the rules, for all threads at once. A rule with an unchanged limit keeps its exact
+    /// state; one with a changed limit keeps the consumed units.
     ///
-    /// Of two threads that reload at once, the later one wins.
+    /// If two threads reload concurrently, the later reload wins.
     ///
     /// # Errors
     ///
@@ -252,7 +252,7 @@ impl<C: Clock> RuleLimiter<C> {
         Ok(changes)
     }
 
-    /// As [`RuleLimiter::reload`], with the rules in files and directories.
+    /// As [`RuleLimiter::reload`], from files and directories.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! A limit without keys: one counter.
+//! A limiter without keys: one counter.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tollgate_memory::SystemClock;
 
 use crate::limiter::{Limiter, NotReady};
 
-/// A limit with a single counter, for everything that the program does; made by
+/// A limiter with a single counter, for instance for all calls to one upstream; made by
 /// [`Limiter::single`].
 ///
 /// # Example
@@ -28,8 +28,8 @@ pub struct SingleLimiter<C = SystemClock> {
 // === impl Limiter ===
 
 impl Limiter {
-    /// A limit with a single counter, without keys. It reserves 16 MB of address space for a large
-    /// log, and touches what it uses: a few kilobytes for a token bucket.
+    /// A limiter with a single counter, without keys. It reserves 16 MB of address space for a
+    /// large log, but uses only what the state needs: a few kilobytes for a token bucket.
     pub fn single(limit: Limit) -> SingleLimiter {
         SingleLimiter {
             limiter: Limiter::builder(limit).max_keys(1).build(),
@@ -40,40 +40,40 @@ impl Limiter {
 // === impl SingleLimiter ===
 
 impl<C: Clock> SingleLimiter<C> {
-    /// The single counter of a limiter that was built otherwise: with another clock, or with room
-    /// for larger states.
+    /// The single counter of a limiter from a [`Builder`](crate::Builder), for another clock or
+    /// more memory.
     pub const fn of(limiter: Limiter<C>) -> SingleLimiter<C> {
         SingleLimiter { limiter }
     }
 
-    /// Takes one unit, if it is there; see [`Limiter::check`].
+    /// Consumes one unit if it fits; see [`Limiter::check`].
     #[inline(always)]
     pub fn check(&self) -> Decision {
         self.limiter.check(&())
     }
 
-    /// Takes `units`, all or none; see [`Limiter::check_n`].
+    /// Consumes `units`, all or none; see [`Limiter::check_n`].
     #[inline(always)]
     pub fn check_n(&self, units: u64) -> Decision {
         self.limiter.check_n(&(), units)
     }
 
-    /// What [`SingleLimiter::check_n`] would decide, charging nothing.
+    /// What [`SingleLimiter::check_n`] would decide; charges nothing.
     pub fn peek(&self, units: u64) -> Decision {
         self.limiter.peek(&(), units)
     }
 
-    /// Gives units back; see [`Limiter::refund`].
+    /// Refunds units; see [`Limiter::refund`].
     pub fn refund(&self, units: u64) -> u32 {
         self.limiter.refund(&(), units)
     }
 
-    /// Gives everything back that was used.
+    /// Refunds everything that was consumed.
     pub fn reset(&self) {
         self.limiter.reset(&());
     }
 
-    /// Takes one unit as soon as it is there, on tokio's timer; see [`Limiter::until_ready`].
+    /// Consumes one unit as soon as it fits, on tokio's timer; see [`Limiter::until_ready`].
     ///
     /// # Errors
     ///
@@ -83,8 +83,7 @@ impl<C: Clock> SingleLimiter<C> {
         self.limiter.until_ready(&()).await
     }
 
-    /// Takes `units` as soon as they are there, on any timer; see
-    /// [`Limiter::until_n_ready_with`].
+    /// Consumes `units` as soon as they fit, on any timer; see [`Limiter::until_n_ready_with`].
     ///
     /// # Errors
     ///

@@ -1,13 +1,12 @@
-//! Tokio's clock as ours, for tests in virtual time.
+//! A clock that follows tokio's, for tests in virtual time.
 
 use tokio::time::Instant;
 use tollgate_core::{Clock, Moment, Now, Span};
 
-/// A clock that follows tokio's: where that is paused, so is this.
+/// A clock that follows tokio's: it is paused whenever tokio's is.
 ///
-/// For tests: with `#[tokio::test(start_paused = true)]` everything that waits for its turn is
-/// served without any real time passing. UTC begins at 1970-01-02, so windows that are aligned to
-/// the epoch do not show the date of today.
+/// For tests: with `#[tokio::test(start_paused = true)]`, waiting takes no real time. UTC starts at
+/// 1970-01-02, so windows that are aligned to the epoch do not depend on today's date.
 #[derive(Clone, Copy, Debug)]
 pub struct TokioClock {
     start: Instant,

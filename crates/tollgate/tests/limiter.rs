@@ -109,9 +109,9 @@ fn several_limits_charge_all_or_none_and_name_what_denied() {
 fn limits_of_different_memory_cannot_be_asked_together() {
     let (_, builder) = small(Limit::per_minute(2));
     let (_, other) = small(Limit::per_minute(2));
-    let (minute, stranger) = (builder.build(), other.name("stranger").build());
-    let error = check_all(&[minute.ask("ann"), stranger.ask("ann")]).unwrap_err();
-    assert!(matches!(&error, JointError::NotSiblings { name } if &**name == "stranger"));
+    let (minute, hour) = (builder.build(), other.name("hour").build());
+    let error = check_all(&[minute.ask("ann"), hour.ask("ann")]).unwrap_err();
+    assert!(matches!(&error, JointError::NotSiblings { name } if &**name == "hour"));
     assert!(error.to_string().contains("make it with `sibling`"));
     assert_eq!(minute.peek("ann", 1).remaining(), 2);
 }

@@ -41,7 +41,7 @@ fn each_value_is_counted_by_itself() {
 }
 
 #[test]
-fn what_no_rule_matches_is_admitted() {
+fn what_no_rule_matches_is_allowed() {
     let (_, limiter) = limiter(&rules("0/minute"));
     assert!(
         limiter
@@ -119,10 +119,10 @@ fn a_reload_under_load_loses_nothing() {
     assert_eq!(allowed, 200);
 }
 
-/// A rule that comes back when it is no longer remembered begins at its first revision again, and
-/// the state of a later one is there: nothing but the rules themselves can tell.
+/// A rule that was removed, dropped from the history and added again starts at its first revision,
+/// and finds state of a later one. Only the rules can tell that there is no later rule.
 #[test]
-fn a_rule_that_was_forgotten_and_comes_back_is_answered() {
+fn a_rule_that_is_removed_and_added_again_still_decides() {
     let (_, limiter) = limiter(&rules("5/day"));
     limiter.reload(&rules("7/day")).unwrap();
     let ask = || limiter.check("shop", &[("user", "ann")]).unwrap();
@@ -143,7 +143,7 @@ fn a_rule_that_was_forgotten_and_comes_back_is_answered() {
 }
 
 #[test]
-fn mistakes_are_told_and_the_old_rules_stay() {
+fn errors_are_reported_and_the_old_rules_stay() {
     let (_, limiter) = limiter(&rules("1/minute"));
     let error = limiter.reload(&rules("1/fortnight")).unwrap_err();
     assert!(error.to_string().contains("shop.yaml"), "{error}");

@@ -7,19 +7,18 @@ use tollgate_core::{Clock, Cost, Moment};
 use super::{Ask, JointDecision, check_all};
 use crate::limiter::NotReady;
 
-/// A request that every limit allowed, held until its turn in a leaky bucket; dropped before that,
-/// it gives its units back.
+/// A request that all limits allowed, held until its turn in a leaky bucket. If dropped before, it
+/// refunds its units.
 struct Held<'a, 'l, C: Clock> {
     asks: &'a [Ask<'l, C>],
     has_gone: bool,
 }
 
-/// Takes what `asks` ask for as soon as every limit allows it, on tokio's timer.
+/// Consumes the units of `asks` as soon as all limits allow it, on tokio's timer.
 ///
-/// All or nothing, as [`check_all`]: while one limit denies the request, none of the others is
-/// charged. Those who wait here form no line: of two, either may come first, and one that asks for
-/// many units may be overtaken for as long as others ask for few. Dropping the future costs
-/// nothing.
+/// All or nothing, as [`check_all`]: while one limit denies the request, none is charged. There is
+/// no order of arrival here: of two waiting requests either may come first, and one for many units
+/// can be overtaken again and again by others for few. Dropping the future costs nothing.
 ///
 /// # Errors
 ///
@@ -50,7 +49,7 @@ pub async fn until_all_ready<C: Clock>(asks: &[Ask<'_, C>]) -> Result<JointDecis
     until_all_ready_with(asks, tokio::time::sleep).await
 }
 
-/// As `until_all_ready`, on any timer: `sleep` makes a future that is ready after a time on the
+/// As `until_all_ready`, on any timer: `sleep` returns a future that is ready after a span on the
 /// limiters' clock.
 ///
 /// # Errors
@@ -71,7 +70,7 @@ pub async fn until_all_ready_with<C: Clock, S: Future>(
     }
 }
 
-/// Holds an allowed request by the limiters' own clock: a timer may fire early.
+/// Holds an allowed request until its turn by the limiters' clock, because a timer may fire early.
 async fn hold<C: Clock, S: Future>(
     asks: &[Ask<'_, C>],
     delay: Duration,

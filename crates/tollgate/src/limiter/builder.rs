@@ -1,4 +1,4 @@
-//! How large a limiter is, its name and its clock.
+//! The builder of limiters: size, name and clock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tollgate_memory::{Builder as MemoryBuilder, Memory, RandomKeys, SystemClock}
 use super::{CurrentTerms, Limiter};
 use crate::queue::{Queues, WAITING_PER_KEY};
 
-/// A [`Limiter`] yet to be built.
+/// Builds a [`Limiter`].
 ///
 /// # Example
 ///
@@ -34,9 +34,9 @@ pub struct Builder<C = SystemClock> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The system has not as much memory as the limiter is to have.
+    /// The system does not have as much memory as the limiter needs.
     TooLarge {
-        /// What the limiter is to have, in bytes.
+        /// The memory that the limiter needs, in bytes.
         bytes: usize,
     },
     /// More limits than one request can meet.
@@ -62,7 +62,8 @@ impl Builder {
 }
 
 impl<C: Clock> Builder<C> {
-    /// The name of the limit, which tells it from others on the same request. Default: `limit`.
+    /// The name of the limit, which distinguishes it from other limits on the same request.
+    /// Default: `limit`.
     pub fn name(self, name: &str) -> Builder<C> {
         Builder {
             name: name.into(),
@@ -79,7 +80,7 @@ impl<C: Clock> Builder<C> {
         }
     }
 
-    /// Limits of later siblings ([`Limiter::sibling`]), so that there is memory for the largest
+    /// The limits of later siblings ([`Limiter::sibling`]), so that there is memory for the largest
     /// states of all of them.
     pub fn sibling_limits(self, limits: &[Limit]) -> Builder<C> {
         Builder {
@@ -88,9 +89,9 @@ impl<C: Clock> Builder<C> {
         }
     }
 
-    /// All memory that the limiter may use, in bytes. Without `max_keys` half of it is for keys,
-    /// half for states that are larger than a word; with it, these have what the keys leave, and a
-    /// sixteenth at least.
+    /// The maximum memory of the limiter, in bytes. Without `max_keys`, half of it is for keys and
+    /// half for states that are larger than a word. With `max_keys`, such states get the rest, but
+    /// at least a sixteenth.
     pub fn max_bytes(self, bytes: usize) -> Builder<C> {
         Builder {
             memory: self.memory.max_bytes(bytes),
@@ -98,8 +99,9 @@ impl<C: Clock> Builder<C> {
         }
     }
 
-    /// How many may wait for one key in `until_ready`, including those that a leaky bucket holds
-    /// until their turn. Default: 1 024. For all keys of a limiter it is [`crate::WAITING_MAX`].
+    /// The maximum number of waiters for one key in `until_ready`, including those that a leaky
+    /// bucket holds until their turn. Default: 1 024. The maximum over all keys is
+    /// [`crate::WAITING_MAX`].
     pub fn max_waiting(self, waiting: usize) -> Builder<C> {
         Builder {
             waiting_per_key_max: waiting,
@@ -107,8 +109,8 @@ impl<C: Clock> Builder<C> {
         }
     }
 
-    /// Another clock than the machine's: in tests a [`crate::ManualClock`], by value, by reference
-    /// or in an [`Arc`].
+    /// Replaces the system's clock, for instance with a [`crate::ManualClock`] in tests; by value,
+    /// by reference or in an [`Arc`].
     pub fn clock<D: Clock>(self, clock: D) -> Builder<D> {
         Builder {
             limit: self.limit,
@@ -122,7 +124,7 @@ impl<C: Clock> Builder<C> {
     ///
     /// # Panics
     ///
-    /// If the system has not as much memory; [`Builder::try_build`] returns that as an error.
+    /// If the system does not have the memory; [`Builder::try_build`] returns that as an error.
     pub fn build(self) -> Limiter<C> {
         match self.try_build() {
             Ok(limiter) => limiter,
@@ -130,7 +132,7 @@ impl<C: Clock> Builder<C> {
         }
     }
 
-    /// Builds the limiter, if there is as much memory as it is to have.
+    /// Builds the limiter and allocates its memory, or fails if there is not enough.
     ///
     /// # Errors
     ///

@@ -12,15 +12,15 @@ use crate::joint::JointError;
 pub enum NotReady {
     /// The units exceed the limit's capacity: ask for fewer, or raise the burst.
     NeverFits,
-    /// As many wait already as may. Nothing was charged. Try again later, or raise
-    /// [`super::Builder::max_waiting`], up to [`crate::WAITING_MAX`] for all keys together.
+    /// The maximum number of requests is waiting already. Nothing was charged. Try again later, or
+    /// raise [`super::Builder::max_waiting`], up to [`crate::WAITING_MAX`] over all keys.
     TooManyWaiting {
-        /// How many may wait.
+        /// The maximum.
         max: usize,
     },
-    /// Limits that were to be asked together count in different memory.
+    /// Limits that should decide together count in different memory.
     NotSiblings(JointError),
-    /// The store has no answer; nothing was charged.
+    /// The store failed; nothing was charged.
     Store(StoreError),
 }
 

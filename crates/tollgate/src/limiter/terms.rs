@@ -1,4 +1,4 @@
-//! The limit in effect, which can be replaced while decisions are made under it.
+//! The limit in effect, which can be replaced during decisions.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use arc_swap::{ArcSwap, Guard};
 use tollgate_core::{Charge, Cost, Key, Limit, LimitHistory};
 
-/// A limit and those that it replaced.
+/// A limit and its history.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) limit: Limit,
@@ -15,17 +15,17 @@ pub(crate) struct Terms {
 
 /// The terms in effect.
 ///
-/// Nearly all limiters keep the limit they were built with, and a decision is a few nanoseconds: so
-/// the first terms stand beside, and only a limiter whose limit was replaced follows a pointer.
+/// Nearly all limiters keep their first limit, and a decision takes a few nanoseconds. The first
+/// terms are therefore stored inline; only a limiter whose limit was replaced follows a pointer.
 #[derive(Debug)]
 pub(crate) struct CurrentTerms {
     first: Terms,
     replaced: OnceLock<ArcSwap<Terms>>,
-    /// One replacement at a time, so that none is missing in the history.
+    /// Serialises replacements, so that none is missing in the history.
     replacing: Mutex<()>,
 }
 
-/// The terms that were in effect a moment ago.
+/// The terms that were in effect when they were loaded.
 pub(crate) enum LoadedTerms<'l> {
     First(&'l Terms),
     Replaced(Guard<Arc<Terms>>),
@@ -58,7 +58,7 @@ impl CurrentTerms {
         }
     }
 
-    /// The first terms, unless others replaced them.
+    /// The first terms, unless they were replaced.
     #[inline]
     pub(crate) fn first(&self) -> Option<&Terms> {
         match self.replaced.get() {
@@ -75,9 +75,9 @@ impl CurrentTerms {
         }
     }
 
-    /// Replaces the limit; whether it is another one.
+    /// Replaces the limit; returns whether it changed.
     pub(crate) fn replace(&self, limit: Limit) -> bool {
-        // Nothing is left half done by a panic: the terms change in one step.
+        // A poisoned lock is harmless: the terms change in one step.
         let _one_at_a_time = self
             .replacing
             .lock()
@@ -103,7 +103,7 @@ impl CurrentTerms {
 // === impl LoadedTerms ===
 
 impl LoadedTerms<'_> {
-    /// Whether both are the terms of one replacement.
+    /// Whether these are the same terms: no replacement came between.
     pub(crate) fn are(&self, other: &LoadedTerms<'_>) -> bool {
         std::ptr::eq::<Terms>(&**self, &**other)
     }

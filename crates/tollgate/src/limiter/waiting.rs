@@ -1,19 +1,19 @@
 //! Waiting for units instead of being denied.
 //!
-//! Those who wait for a key form a line, and only the first in it sleeps: until its units are due,
-//! or until units come back by a refund. Nothing is charged before the first is allowed.
+//! The waiters for a key form a line. Only the first sleeps, until its units are due or until a
+//! refund. Nothing is charged before it is allowed.
 //!
-//! A timer fires late, by a millisecond or more. For a token bucket, the first in line is therefore
-//! decided as of the moment at which its units were due, not as of the moment at which its timer
-//! fired, and the next in line is due one interval after that. So a late timer delays a request but
-//! costs no units, and the limit's rate is reached whatever the timer's resolution.
-//! [`LATENESS_MAX`] bounds how far a decision is dated back: after a longer stall the units that
-//! fell due meanwhile are lost, as they are without a line.
+//! Timers fire late, by a millisecond or more. For a token bucket, the decision for the first in
+//! line is therefore made as of the moment at which its units were due, not the moment at which its
+//! timer fired, and the next in line is due one interval later. So a late timer delays a request
+//! but loses no units, and the limit's full rate is reached whatever the timer's resolution.
+//! [`LATENESS_MAX`] bounds how far a decision is backdated: after a longer stall, the units that
+//! fell due in the meantime are lost, as they would be without waiters.
 //!
-//! A leaky bucket allows as many as its queue holds: these leave the line and are held beside each
-//! other, each until its turn by the limiter's own clock. A request that is cancelled while it is
-//! held passes its turn on to those behind it, and the last of their turns goes back to the bucket.
-//! So dropping the future at any point costs nothing, and no two requests leave in one turn.
+//! A leaky bucket allows as many requests as its queue holds. They leave the line, and each is held
+//! until its turn by the limiter's clock. If a held request is cancelled, those behind it move up
+//! by one turn, and the last turn is refunded to the bucket. So dropping the future at any point
+//! costs nothing, and no two requests share a turn.
 
 use std::future::Future;
 use std::future::poll_fn;
@@ -29,11 +29,11 @@ use tollgate_core::{
 use super::{Limiter, NotReady};
 use crate::queue::{Attempt, Entered, HeldPlace, Place, Turn};
 
-/// How far a decision is dated back at most, to the moment at which its units were due: several
-/// ticks of a timer.
+/// The maximum by which a decision is backdated to the moment at which its units were due: several
+/// timer ticks.
 const LATENESS_MAX: Span = Span::from_millis(10);
 
-/// An allowed request that is held until its turn; dropped before that, it passes its turn on.
+/// An allowed request that is held until its turn. If dropped before, it passes its turn on.
 struct Held<'l, C: Clock> {
     limiter: &'l Limiter<C>,
     key: Key,
@@ -43,20 +43,20 @@ struct Held<'l, C: Clock> {
 // === impl Limiter ===
 
 impl<C: Clock> Limiter<C> {
-    /// Takes one unit for `key` as soon as it is there; on tokio's timer.
+    /// Consumes one unit of `key` as soon as it fits, on tokio's timer.
     ///
-    /// * **Fair**: first come, first served among those who wait for a key, counted from the first
-    ///   poll that was denied. A [`Limiter::check`] does not wait and may come between.
-    /// * **Cancel-safe**: a future that is dropped before it is ready has charged nothing, and its
-    ///   place goes to the next.
-    /// * **No polling**: the first sleeps until its units are due or a [`Limiter::refund`] brings
-    ///   them, the others until they are first.
-    /// * **At the limit's rate**: a timer that fires late costs no units, up to 10 ms.
+    /// * **Fair**: first come, first served among the waiters for a key, counted from the first
+    ///   poll that was denied. A [`Limiter::check`] does not wait and may come in between.
+    /// * **Cancel-safe**: a future that is dropped before it is ready charges nothing, and the next
+    ///   in line moves up.
+    /// * **No polling**: the first in line sleeps until its units are due or a [`Limiter::refund`]
+    ///   provides them, the others until they are first.
+    /// * **At the limit's full rate**: a timer that fires up to 10 ms late loses no units.
     /// * **Bounded**: 1 024 may wait for a key unless [`super::Builder::max_waiting`] says
     ///   otherwise, and [`crate::WAITING_MAX`] for all keys of a limiter; the next one gets
     ///   [`NotReady::TooManyWaiting`].
     ///
-    /// With a leaky bucket the request is held until its turn, also if it was allowed at once.
+    /// With a leaky bucket the request is held until its turn, even if it is allowed at once.
     ///
     /// # Errors
     ///
@@ -64,7 +64,7 @@ impl<C: Clock> Limiter<C> {
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime with its timer enabled, as everything that waits on it.
+    /// Outside a tokio runtime with an enabled timer.
     ///
     /// # Example
     ///
@@ -118,11 +118,11 @@ impl<C: Clock> Limiter<C> {
         self.until_n_ready_with(key, 1, sleep).await
     }
 
-    /// Takes `units` for `key` as soon as they are there, on any timer: `sleep` makes a future that
-    /// is ready after a time on this limiter's clock, with any output: tokio's `sleep`, smol's
+    /// Consumes `units` of `key` as soon as they fit, on any timer: `sleep` returns a future that
+    /// is ready after a span on this limiter's clock, such as tokio's `sleep` or smol's
     /// `Timer::after`.
     ///
-    /// A `sleep` that ends too early costs another one; no unit is taken too early.
+    /// A `sleep` that ends too early is repeated; no unit is consumed too early.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl<C: Clock> Limiter<C> {
     ///
     /// let limiter = Limiter::builder(Limit::per_second(2)).clock(ManualClock::default()).build();
     /// for _page in 0..5 {
-    ///     // In place of a timer, the clock is moved on.
+    ///     // Advances the clock instead of sleeping.
     ///     let sleep = |span| std::future::ready(limiter.clock().advance(span));
     ///     limiter.until_ready_with("crawler", sleep).await?;
     /// }
@@ -181,7 +181,7 @@ impl<C: Clock> Limiter<C> {
         }
     }
 
-    /// Waits to be first in line, then for the units, then for the turn.
+    /// Waits to be first in line, then for the units, then for its turn.
     async fn wait_in_line<S: Future>(
         &self,
         key: Key,
@@ -206,7 +206,8 @@ impl<C: Clock> Limiter<C> {
                 Attempt::Denied(at) => {
                     due = at;
                     let wait = due.since(self.now(&self.limit()));
-                    // Due already: its units were there before the timer of the one in front fired.
+                    // Due already: its units were available before the timer of the waiter in
+                    // front.
                     if !wait.is_zero() {
                         let has_changed = |context: &Context<'_>| place.poll_refund(context);
                         sleep_unless(sleep(wait.into()), has_changed).await;
@@ -216,7 +217,8 @@ impl<C: Clock> Limiter<C> {
         }
     }
 
-    /// Holds an allowed request until its turn, by the limiter's own clock: a timer may fire early.
+    /// Holds an allowed request until its turn by the limiter's clock, because a timer may fire
+    /// early.
     async fn hold<'l, S: Future>(
         &'l self,
         key: Key,
@@ -242,9 +244,9 @@ impl<C: Clock> Limiter<C> {
         held.go();
     }
 
-    /// One decision, as of `due` for a token bucket.
+    /// Makes one decision; for a token bucket, as of `due`.
     ///
-    /// No decision is dated into the future, nor back by more than [`LATENESS_MAX`].
+    /// No decision is dated in the future, nor backdated by more than [`LATENESS_MAX`].
     fn attempt(
         &self,
         key: Key,
@@ -263,7 +265,7 @@ impl<C: Clock> Limiter<C> {
         self.outcome_of(decision, units, &limit, now)
     }
 
-    /// What a decision that was made at `now` or a little later means for the waiter.
+    /// What a decision made at `now` or slightly later means for the waiter.
     fn outcome_of(
         &self,
         decision: Result<Decision, StoreError>,
@@ -276,9 +278,9 @@ impl<C: Clock> Limiter<C> {
             Ok(Decision::Allow(grant)) if grant.delay.is_zero() => Attempt::Done(Ok(grant)),
             Ok(Decision::Allow(grant)) => {
                 let turn = Turn {
-                    // By another reading, so that the request does not leave early.
+                    // From a new reading of the clock, so that the request does not leave early.
                     due: self.now(limit) + grant.delay,
-                    // By the earlier reading: the turn may seem to end too early, never too late.
+                    // From the earlier reading: this may be slightly early, never late.
                     ends: now.monotonic + grant.reset,
                     units,
                 };
@@ -294,10 +296,10 @@ impl<C: Clock> Limiter<C> {
         }
     }
 
-    /// Gives the units of a turn back to the bucket, unless a later turn was given to a `check`.
+    /// Refunds the units of a turn to the bucket, unless a `check` was given a later turn.
     ///
-    /// If one was, the units stay taken until the turn is over: were they given
-    /// back, the next request would be given the same turn as the last one.
+    /// In that case the units stay consumed until the turn is over: after a refund, the next
+    /// request would be given the same turn as that `check`.
     fn give_back(&self, key: Key, turn: Turn) {
         let newest = self.decide(key, Cost::Peek(1));
         let limit = self.limit();
@@ -306,7 +308,7 @@ impl<C: Clock> Limiter<C> {
         if ends.since(turn.ends) >= interval {
             return;
         }
-        // Counted if it fails; the request is gone.
+        // A failure is only counted: there is no request left to answer.
         let _refunded = self.decide(key, Cost::Refund(turn.units));
         self.queues.refund(key);
     }
@@ -317,7 +319,7 @@ impl<C: Clock> Limiter<C> {
     }
 }
 
-/// Sleeps until `timer` fires or `is_over` says that there is no need to.
+/// Sleeps until `timer` fires or `is_over` is ready.
 pub(crate) async fn sleep_unless(timer: impl Future, is_over: impl Fn(&Context<'_>) -> Poll<()>) {
     let mut timer = pin!(timer);
     poll_fn(|context| match timer.as_mut().poll(context) {
@@ -338,7 +340,7 @@ impl<C: Clock> Held<'_, C> {
         self.place.as_ref().and_then(|place| place.due(context))
     }
 
-    /// The request's turn has come: its units are spent.
+    /// Ends the hold because the turn has come; its units are spent.
     fn go(&mut self) {
         if let Some(place) = self.place.take() {
             place.go();

@@ -8,43 +8,44 @@ use tollgate_core::Moment;
 /// All waiters for one key.
 #[derive(Default)]
 pub(super) struct Line {
-    /// Not allowed yet, first come first.
+    /// Not allowed yet, in order of arrival.
     waiting: VecDeque<Waiter>,
     /// Allowed by a leaky bucket and held until their turn, in the order of their turns.
     held: VecDeque<Held>,
     tickets: u64,
-    /// Whether units came back since the first in line asked last.
+    /// Whether units were refunded since the last attempt of the first in line.
     has_refund: bool,
-    /// The moment as of which the last one left the line, allowed.
+    /// The moment as of which the last waiter that left the line was allowed.
     served: Moment,
 }
 
 /// A turn in a leaky bucket: when it comes, and which units it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Turn {
-    /// When the request may go on, by the limiter's clock.
+    /// When the request may proceed, by the limiter's clock.
     pub(crate) due: Moment,
-    /// When the units of this turn have left the bucket; at most one clock reading too early.
+    /// When the units of this turn will have left the bucket. Early by at most the time between two
+    /// readings of the clock.
     pub(crate) ends: Moment,
-    /// The units taken.
+    /// The units consumed.
     pub(crate) units: u64,
 }
 
 struct Waiter {
     ticket: u64,
     arrived: Moment,
-    /// Woken when this waiter is first, or units come back; `None` until it was polled.
+    /// Woken when this waiter becomes first or units are refunded; `None` until the first poll.
     waker: Option<Waker>,
 }
 
 struct Held {
     ticket: u64,
     turn: Turn,
-    /// Woken when the turn comes earlier; `None` until it was polled.
+    /// Woken when the turn moves nearer; `None` until the first poll.
     waker: Option<Waker>,
 }
 
-/// Wakers that are to be called, or dropped, once the lock is released: both may run anything.
+/// Wakers to wake or drop after the lock is released, because either may run arbitrary code.
 #[derive(Default)]
 #[must_use = "a waker that is not called leaves its task asleep"]
 pub(super) struct Released {
@@ -67,7 +68,7 @@ impl Line {
         self.waiting.len() + self.held.len()
     }
 
-    /// A place at the end of the line.
+    /// Adds a waiter at the end of the line.
     pub(super) fn join(&mut self, arrived: Moment) -> u64 {
         if self.waiting.is_empty() {
             self.has_refund = false;
@@ -99,7 +100,7 @@ impl Line {
         self.tickets
     }
 
-    /// Takes one out of the line; the next is woken if it was the first.
+    /// Removes a waiter from the line; wakes the next if it was the first.
     pub(super) fn leave(&mut self, ticket: u64) -> Released {
         let mut released = Released::default();
         // Tickets ascend, so the line is sorted.
@@ -115,7 +116,7 @@ impl Line {
         released
     }
 
-    /// Whether `ticket` is the first in line; if not, `context` is woken when it is.
+    /// Whether `ticket` is first in line; if not, wakes `context` when it is.
     pub(super) fn is_first(&mut self, ticket: u64, context: &Context<'_>) -> (bool, Released) {
         let mut released = Released::default();
         let is_first = self.first().is_none_or(|first| first == ticket);
@@ -125,8 +126,8 @@ impl Line {
         (is_first, released)
     }
 
-    /// Whether units came back since the first in line asked last; if not, `context` is woken when
-    /// they do.
+    /// Whether units were refunded since the last attempt of the first in line; if not, wakes
+    /// `context` when they are.
     pub(super) fn has_refund(&mut self, ticket: u64, context: &Context<'_>) -> (bool, Released) {
         let mut released = Released::default();
         if !self.has_refund {
@@ -135,25 +136,25 @@ impl Line {
         (self.has_refund, released)
     }
 
-    /// The moment from which on the first in line, which has this ticket, may take units: they may
-    /// have been there before it was woken, but not before it came nor before the one in front took
-    /// its own.
+    /// The moment from which the first in line, which has this ticket, may consume units. They may
+    /// have been available before it was woken, but this is not before it arrived, nor before the
+    /// waiter in front of it was served.
     pub(super) fn served_from(&self, ticket: u64) -> Moment {
         let first = self.waiting.front().filter(|first| first.ticket == ticket);
         first.map_or(self.served, |first| first.arrived.max(self.served))
     }
 
-    /// The first in line leaves it, allowed as of this moment.
+    /// Records that the first in line was allowed as of this moment.
     pub(super) fn serve_next_from(&mut self, served: Moment) {
         self.served = self.served.max(served);
     }
 
-    /// The first in line is about to ask: what comes back from now on is news to it.
+    /// Called before an attempt: only refunds from now on need another one.
     pub(super) fn forget_refund(&mut self) {
         self.has_refund = false;
     }
 
-    /// Units came back: the first in line asks again.
+    /// Units were refunded: wakes the first in line to ask again.
     pub(super) fn refund(&mut self) -> Released {
         let mut released = Released::default();
         if let Some(first) = self.waiting.front_mut() {
@@ -163,7 +164,7 @@ impl Line {
         released
     }
 
-    /// The turn of a held request, which may have come nearer; `context` is woken when it does.
+    /// The turn of a held request, which may have moved nearer; wakes `context` when it does.
     pub(super) fn turn(&mut self, ticket: u64, context: &Context<'_>) -> (Option<Turn>, Released) {
         let mut released = Released::default();
         let held = self.held_at(ticket).and_then(|at| self.held.get_mut(at));
@@ -175,7 +176,7 @@ impl Line {
         (turn, released)
     }
 
-    /// A held request goes on, its units spent.
+    /// Removes a held request that proceeds; its units are spent.
     pub(super) fn go(&mut self, ticket: u64) -> Released {
         let mut released = Released::default();
         let own = self.held_at(ticket).and_then(|at| self.held.remove(at));
@@ -183,11 +184,12 @@ impl Line {
         released
     }
 
-    /// A held request is gone before its turn: each behind it that takes as many units moves up to
-    /// the turn before its own. The turn that is free then is returned, if it is still to come.
+    /// Removes a held request that was cancelled before its turn. Each request behind it with the
+    /// same number of units moves up by one turn. Returns the turn that becomes free, if it is
+    /// still in the future.
     ///
-    /// Turns change hands and no unit goes back to the bucket meanwhile, so that the next
-    /// request cannot be given a turn that is taken.
+    /// Nothing is refunded to the bucket while turns move, so that no new request is given a turn
+    /// that is taken.
     pub(super) fn cancel(&mut self, ticket: u64, now: Moment) -> (Option<Turn>, Released) {
         let mut released = Released::default();
         let Some(at) = self.held_at(ticket) else {
@@ -221,7 +223,7 @@ impl Line {
             .ok()
     }
 
-    /// Wakes `context` from now on; the waker that it replaces.
+    /// Sets the waker of `context`; returns the one it replaces.
     fn watch(&mut self, ticket: u64, context: &Context<'_>) -> Option<Waker> {
         let own = self
             .waiting
@@ -242,7 +244,7 @@ impl Released {
         self.to_drop.extend(waker);
     }
 
-    /// Wakes and drops them; call it with no lock held.
+    /// Wakes and drops the wakers; call it without holding the lock.
     pub(super) fn release(self) {
         self.to_wake.into_iter().for_each(Waker::wake);
         drop(self.to_drop);
