@@ -50,7 +50,7 @@ pub enum DescriptorOutcome {
     QuotaOver,
     /// Would be denied if the limit were enforced.
     ShadowDenied,
-    /// Met a rule that does not count.
+    /// Met an unlimited rule.
     Unlimited,
     /// Met no rule, or one that another replaces.
     NoLimit,
@@ -58,19 +58,21 @@ pub enum DescriptorOutcome {
     UnknownDomain,
 }
 
-/// How often each outcome came.
+/// How often each outcome occurred.
 #[derive(Debug, Default)]
 struct Tally([AtomicU64; OUTCOMES.len()]);
 
 /// A domain, and a path below it.
 type SeriesName = (Arc<str>, Box<str>);
 
-/// What was decided so far: every series.
+/// The counts of all decisions so far, by series.
 #[derive(Debug, Default)]
 pub struct Decisions {
-    /// Those of the rules in effect, and of their domains with an empty path and with [`OTHER`].
+    /// The series of the rules in effect, and two per domain: the empty path, for requests that
+    /// meet no limit, and [`OTHER`].
     rules: RwLock<BTreeMap<SeriesName, Arc<Tally>>>,
-    /// Those with clients' values in them. Clients can choose one so that it looks like a rule.
+    /// The series whose paths contain clients' values. They are kept apart from `rules` because a
+    /// client can choose a value that makes its path equal to a rule's.
     values: RwLock<BTreeMap<SeriesName, Arc<Tally>>>,
     unknown_domain: Tally,
 }
@@ -94,7 +96,7 @@ struct DomainSeries {
 // === impl Decisions ===
 
 impl Decisions {
-    /// Finds the series of every rule, makes those that are new, and drops those of other rules.
+    /// Finds or creates the series of every rule, and drops those of rules that are gone.
     pub(crate) fn track(&self, rules: &RuleSet) -> Series {
         let mut before = self.rules.write().unwrap_or_else(PoisonError::into_inner);
         let mut after = BTreeMap::new();
@@ -141,7 +143,7 @@ impl Decisions {
         Some(Arc::clone(values.entry(series).or_default()))
     }
 
-    /// Visits every count above 0 with its domain, rule and outcome; no combination comes twice.
+    /// Visits every count above 0 with its domain, rule and outcome, each combination once.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The one way from a request to an answer, for every protocol.
+//! From a request to its answer: the one path that every protocol takes.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct Engine {
     reloads: Reloads,
 }
 
-/// The answer to a request, and what else its rules say.
+/// The answer to a request, and the metadata of its rules.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "an answer nobody reads enforces nothing"]
 pub struct Decided {
@@ -42,7 +42,7 @@ struct ActiveRules {
 // === impl Engine ===
 
 impl Engine {
-    /// An engine over `stores`, as yet without rules.
+    /// An engine over `stores`, without rules yet.
     pub fn new(stores: Stores) -> Engine {
         let decisions = Decisions::default();
         let active = ActiveRules::new(RuleSet::default(), &decisions);
@@ -73,7 +73,7 @@ impl Engine {
         }
     }
 
-    /// Decides under these rules; they may be replaced meanwhile.
+    /// Decides under these rules, even if they are replaced meanwhile.
     async fn decide_under(
         &self,
         active: &ActiveRules,
@@ -122,12 +122,12 @@ impl Engine {
         &self.stores
     }
 
-    /// What was decided so far.
+    /// The counts of the decisions so far.
     pub const fn decisions(&self) -> &Decisions {
         &self.decisions
     }
 
-    /// How often rules were read.
+    /// How often rules were loaded.
     pub const fn reloads(&self) -> &Reloads {
         &self.reloads
     }

@@ -14,17 +14,17 @@ pub const DENIED_FOR: Span = Span::SECOND;
 /// A shared store, and what each limit does when that store has no answer.
 ///
 /// `local` is any store of this process. Its keys are made from the shared store's keys, which are
-/// hashes without a secret: anybody can find values that collide in a table. It decides on this
+/// hashes without a secret: anyone can find values that collide in a table. It decides on this
 /// instance's share of the limit: an N-th of its units, if there are N instances
 /// ([`Sharing::nodes`](tollgate_core::Sharing::nodes), or else [`SharedStore::instances`]). If N
-/// changes meanwhile, a window keeps the units that it has counted, and a bucket the time that it
-/// needs to be full again, which is the same part of the new share. If the limit changes, its share
+/// changes meanwhile, a window keeps the units that it has counted; a bucket keeps the time that it
+/// needs to be full again, so the same fraction of the new share is used. If the limit changes, its share
 /// migrates as every limit does.
 #[derive(Debug)]
 pub struct Fallback<S, L> {
     shared: S,
     local: L,
-    decided: Decided,
+    decided: Counters,
 }
 
 /// How many requests were decided without the shared store, by what decided them.
@@ -39,13 +39,13 @@ pub struct FallbackCounts {
     pub denied: u64,
     /// Answered with the store's error: `error`.
     pub failed: u64,
-    /// Decided on this instance's share: `local`.
+    /// Counters on this instance's share: `local`.
     pub local: u64,
 }
 
-/// Counts [`FallbackCounts`].
+/// The counters that [`FallbackCounts`] is read from.
 #[derive(Debug, Default)]
-struct Decided {
+struct Counters {
     allowed: AtomicU64,
     denied: AtomicU64,
     failed: AtomicU64,
@@ -59,13 +59,13 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
     ///
     /// # Panics
     ///
-    /// If the store does so when it is joined: Redis panics outside a Tokio runtime.
+    /// If the store's `join` panics, as that of Redis does outside a Tokio runtime.
     pub fn new(shared: S, local: L) -> Fallback<S, L> {
         shared.join();
         Fallback {
             shared,
             local,
-            decided: Decided::default(),
+            decided: Counters::default(),
         }
     }
 
@@ -84,14 +84,16 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
         self.decided.counts()
     }
 
-    /// Of several charges, the first that says `Deny` denies the request; if there is none, the
-    /// first that says `Error` makes it an error; then `Local` decides over those that say so.
+    /// Decides by the charges' `on_store_error`. The first `Deny` denies the request; without one,
+    /// the first `Error` makes it an error; without that, the charges with `Local` are decided on
+    /// this instance's share.
     async fn decide_without(
         &self,
         charges: &[Charge<'_>],
         error: StoreError,
     ) -> Result<Verdict, StoreError> {
-        // A shadow limit never decides about a request, so it does not when the store is away.
+        // A shadow limit never decides the outcome of a request, so its `on_store_error` is not
+        // looked at.
         let first = |choice: OnStoreError| {
             charges.iter().position(|charge| {
                 charge.sharing.on_store_error == choice && charge.enforcement != Enforcement::Shadow
@@ -152,7 +154,7 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
         self.local.key(std::iter::once(&bits[..]))
     }
 
-    /// How many instances share a limit: as it says, or as many as were counted.
+    /// How many instances share a limit: its `nodes`, or else as many as the store has counted.
     fn instances(&self, charge: &Charge<'_>) -> u32 {
         let counted = || self.shared.instances();
         charge.sharing.nodes.map_or_else(counted, NonZeroU32::get)
@@ -168,10 +170,10 @@ impl<S: SharedStore, L: Store> KeyHasher for Fallback<S, L> {
 impl<S: SharedStore, L: Store> Store for Fallback<S, L> {
     async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
         match self.shared.decide(charges).await {
-            // A request that is wrong is wrong in every store.
+            // A request that this store cannot decide, no other store can.
             Err(error @ (StoreError::Unfit { .. } | StoreError::TooManyCharges(_))) => Err(error),
-            // The store answers: other requests have reserved what this one needs, and nothing was
-            // charged. A share of its own beside theirs would be more than the limit.
+            // Not an outage: the store answers, but other requests have reserved the units that
+            // this one needs. Charging a local share as well would allow more than the limit.
             Err(error @ StoreError::Contended) => Err(error),
             Err(error) => self.decide_without(charges, error).await,
             Ok(verdict) => Ok(verdict),
@@ -182,15 +184,15 @@ impl<S: SharedStore, L: Store> Store for Fallback<S, L> {
 // === impl FallbackCounts ===
 
 impl FallbackCounts {
-    /// All of them.
+    /// The sum of all counts.
     pub const fn total(&self) -> u64 {
         self.allowed + self.denied + self.failed + self.local
     }
 }
 
-// === impl Decided ===
+// === impl Counters ===
 
-impl Decided {
+impl Counters {
     fn add(&self, choice: OnStoreError) {
         let counter = match choice {
             OnStoreError::Allow => &self.allowed,
@@ -213,7 +215,7 @@ impl Decided {
     }
 }
 
-/// An instance's part of a limit, and of those that the rule had before, if it had any.
+/// An instance's share of a limit, and of the limits that its rule had before.
 struct Share {
     limit: Limit,
     history: Option<LimitHistory>,
@@ -231,7 +233,7 @@ impl Share {
     }
 }
 
-/// An instance's part of a limit: rounded down, but one unit at least where there is any.
+/// An instance's share of a limit: rounded down, but at least one unit if the limit has any.
 fn share(limit: &Limit, instances: u32) -> Limit {
     let part = |units: u32| match units {
         0 => 0,
@@ -252,7 +254,7 @@ fn allowed(charge: &Charge<'_>) -> Decision {
     Decision::Allow(Grant::new(charge.limit.capacity(), Span::ZERO))
 }
 
-/// Denies every charge that says so; the first of them is named.
+/// Denies every charge whose `on_store_error` is `deny`; `by` is the first of them.
 fn denied(charges: &[Charge<'_>], by: usize) -> Verdict {
     let decide = |charge: &Charge<'_>| match charge.sharing.on_store_error {
         OnStoreError::Deny => Decision::Deny(Denial::new(Wait::For(DENIED_FOR), 0, DENIED_FOR)),

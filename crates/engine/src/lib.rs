@@ -8,7 +8,7 @@
 //! * [`Reloader`] reads rules again and applies them, for each domain completely or not at all;
 //!   [`watch_rules`] does so whenever files change.
 //! * [`Decisions`] counts what was decided, by domain, rule and outcome.
-//! * [`watch_stores`] logs when a shared store goes away and when it is back.
+//! * [`watch_stores`] logs when a shared store becomes unavailable and when it is available again.
 //!
 //! Knows no protocol, no socket and no backend but memory.
 

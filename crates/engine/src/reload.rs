@@ -1,4 +1,4 @@
-//! Reads rules, at the start and again: for each domain completely or not at all.
+//! Loads and reloads rules: each domain completely or not at all.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
@@ -25,8 +25,8 @@ pub enum Why {
 pub enum Outcome {
     /// All rules are in effect, changed or not.
     InEffect,
-    /// Some or all of them have errors, and the domains concerned stay as they were; or the files
-    /// cannot be read, and everything stays. The log has the reasons.
+    /// Domains with errors stay as they were; if the files cannot be read, all domains do. The log
+    /// has the reasons.
     Failed,
 }
 
@@ -35,16 +35,16 @@ pub trait RuleSource: Send + 'static {
     /// The files and directories of the rules.
     fn paths(&self) -> &[PathBuf];
 
-    /// Further files whose changes matter.
+    /// Other files to watch.
     fn other_paths(&self) -> &[PathBuf];
 
     /// Parses what was read.
     fn parse(&self, sources: &[Source]) -> Loaded;
 
-    /// The mode of limits for which neither the rule nor its domain says one.
+    /// The mode of limits for which neither the rule nor its domain sets one.
     fn default_mode(&self) -> Mode;
 
-    /// Looks at the further files, before the rules are read again.
+    /// Checks the other files, before the rules are read again.
     fn check_others(&mut self, why: Why);
 }
 
@@ -52,7 +52,7 @@ pub trait RuleSource: Send + 'static {
 pub struct Reloader<S> {
     engine: Arc<Engine>,
     source: S,
-    /// A hash of what was last found, the texts or that they cannot be read; and the outcome.
+    /// A hash of the texts last read, or of the error if they could not be read; and the outcome.
     last: Option<(u64, Outcome)>,
 }
 
@@ -66,7 +66,7 @@ pub struct Reloads {
 // === impl Reloader ===
 
 impl<S: RuleSource> Reloader<S> {
-    /// For the rules of `engine`. Reads nothing yet.
+    /// A reloader for the rules of `engine`. Reads nothing yet.
     pub const fn new(engine: Arc<Engine>, source: S) -> Reloader<S> {
         Reloader {
             engine,
@@ -105,8 +105,8 @@ impl<S: RuleSource> Reloader<S> {
         self.source.check_others(why);
         let found = read_paths(self.source.paths());
         let hash = hash(&found);
-        // A failure has a hash too: the log may be a file beside the rules, and writing to it is a
-        // change there.
+        // A failure is hashed too. Logging it again may write to a file beside the rules, which
+        // would trigger the next reload, and so on.
         if let (Why::Noticed, Some((last, outcome))) = (why, self.last)
             && last == hash
         {
@@ -153,7 +153,7 @@ impl<S: RuleSource> Reloader<S> {
         Outcome::InEffect
     }
 
-    /// Warns about rules and stores that are valid on their own and do not fit together.
+    /// Warns about rules and stores that are valid on their own but do not fit together.
     fn check_stores(&self, rules: &RuleSet) {
         let stores = self.engine.stores();
         for (domain, named) in stores.chosen() {
@@ -181,7 +181,7 @@ impl<S: RuleSource> Reloader<S> {
                 );
             }
         }
-        // The default of the settings is meant for shared stores.
+        // The default mode of the settings is meant for shared stores, so it needs no warning.
         let expected = [Mode::Strict, self.source.default_mode()];
         for view in rules.rules() {
             let (domain, mode) = (&view.rule.domain, view.sharing.mode);
@@ -204,7 +204,7 @@ impl Reloads {
         self.ok.load(Ordering::Relaxed)
     }
 
-    /// How often something stayed as it was, because of errors.
+    /// How often some or all rules stayed as they were because of errors.
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
@@ -232,7 +232,8 @@ fn log_diagnostics(diagnostics: &[Diagnostic]) {
     }
 }
 
-/// One line for each limit that changed, and for each domain that came, went or stayed.
+/// Logs a line for each changed limit, and for each domain that was added, removed or kept
+/// because of errors.
 fn log_changes(changes: &Changes) {
     for changed in &changes.changed {
         let (domain, rule) = (&changed.rule.domain, changed.rule.shown());
@@ -251,7 +252,8 @@ fn log_changes(changes: &Changes) {
     for domain in &changes.added {
         info!(domain, "domain added");
     }
-    // Its requests are not limited from now on, and a file may have been removed by mistake.
+    // A warning, because its requests are no longer limited and a file may have been removed
+    // accidentally.
     for domain in &changes.removed {
         warn!(domain, "domain removed: its requests meet no limit");
     }

@@ -1,4 +1,4 @@
-//! Logs when a shared store goes away, and when it is back.
+//! Logs when a shared store becomes unavailable, and when it is available again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use crate::stores::Stores;
 
 /// How often stores are checked.
 const CHECK_EVERY: Duration = Duration::from_millis(250);
-/// After how many checks a store that was never there is logged as away.
+/// After how many checks a store that was never available is logged as unavailable.
 const CHECKS_TO_CONNECT: u32 = 4;
 
 /// What was last logged about a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Health {
-    /// Nothing, for so many checks.
+    /// Nothing yet; it was checked so many times.
     Unknown(u32),
     Up,
-    Away,
+    Down,
 }
 
-/// Checks every shared store until `stop` is ready, and logs what changes: decisions without a
-/// store are too many for a line each.
+/// Checks every shared store until `stop` is ready, and logs changes. A line for each decision
+/// without the store would be too many.
 pub async fn watch_stores(stores: Arc<Stores>, stop: impl Future<Output = ()>) {
     let mut logged: Vec<Health> = stores.shared().map(|_| Health::Unknown(0)).collect();
     if logged.is_empty() {
@@ -43,14 +43,15 @@ pub async fn watch_stores(stores: Arc<Stores>, stop: impl Future<Output = ()>) {
             events.iter().for_each(|event| log(store, kind, event));
             let next = logged.after(shared.is_up());
             match (*logged, next) {
-                (Health::Unknown(_), Health::Up) => info!(store, "{kind} is there"),
-                (Health::Away, Health::Up) => info!(store, "{kind} is back"),
-                (Health::Unknown(_) | Health::Up, Health::Away) => {
+                (Health::Unknown(_), Health::Up) => info!(store, "{kind} is connected"),
+                (Health::Down, Health::Up) => info!(store, "{kind} is available again"),
+                (Health::Unknown(_) | Health::Up, Health::Down) => {
                     let reason = shared.trouble();
                     let reason = reason.as_deref().unwrap_or("it does not answer");
                     warn!(
                         store,
-                        reason, "{kind} is away; each limit does what its `on_store_error` says"
+                        reason,
+                        "{kind} is unavailable; each limit does what its `on_store_error` says"
                     );
                 }
                 _ => {}
@@ -72,7 +73,7 @@ fn log(store: &str, kind: &str, event: &StoreEvent) {
         StoreEvent::PrimaryChanged { from, to } => {
             warn!(
                 store,
-                from, to, "the sentinels name another primary; the former is left"
+                from, to, "the sentinels name another primary; switching to it"
             );
         }
         _ => {}
@@ -88,7 +89,7 @@ impl Health {
             Health::Unknown(checks) if checks + 1 < CHECKS_TO_CONNECT => {
                 Health::Unknown(checks + 1)
             }
-            _ => Health::Away,
+            _ => Health::Down,
         }
     }
 }
@@ -106,9 +107,9 @@ mod tests {
         }
         assert_eq!(health.after(true), Health::Up);
         health = health.after(false);
-        assert_eq!(health, Health::Away);
+        assert_eq!(health, Health::Down);
         health = health.after(true);
         assert_eq!(health, Health::Up);
-        assert_eq!(health.after(false), Health::Away);
+        assert_eq!(health.after(false), Health::Down);
     }
 }

@@ -21,8 +21,8 @@ pub const DEFAULT_STORE: &str = "default";
 /// to report what it has counted.
 pub const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
-/// All stores. The state of all domains that are kept in memory, and of those that are decided
-/// locally while their shared store is away, is in one memory of a fixed size.
+/// All stores. One memory of a fixed size has the state of all domains that are kept in memory, and
+/// of the domains that are decided locally while their shared store is unavailable.
 pub struct Stores {
     memory: Arc<Memory<Arc<dyn Clock>>>,
     /// The first one serves every domain that has no other.
@@ -113,7 +113,7 @@ impl Stores {
 
     /// The store of a domain; the default one for a name that is not UTF-8.
     pub fn of(&self, domain: Option<&str>) -> &NamedStore {
-        // Most services have one store, and need not look.
+        // Most services have only one store, so skip the look-up.
         let index = match self.by_domain.is_empty() {
             true => None,
             false => domain.and_then(|name| self.by_domain.get(name)),
@@ -127,7 +127,7 @@ impl Stores {
         chosen.map(|(domain, index)| (domain.as_str(), &self.all[*index]))
     }
 
-    /// What is kept in this process.
+    /// The memory of this process.
     pub fn memory(&self) -> &Memory<Arc<dyn Clock>> {
         &self.memory
     }

@@ -22,11 +22,11 @@ use crate::reload::{Outcome, Reloader, RuleSource, Why};
 
 /// How long nothing may change before files are read.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// How long a change waits at most, if further ones keep coming.
+/// The longest that a change waits while further ones keep coming.
 const DEBOUNCE_MAX: Duration = Duration::from_secs(1);
 /// How often files are read although no watch reports a change.
 const POLL_EVERY: Duration = Duration::from_secs(60);
-/// The most orders to reload that wait.
+/// The most orders to reload that may be queued.
 pub const ORDERS_MAX: usize = 8;
 
 /// An order to reload now; the outcome is sent back.
@@ -53,7 +53,7 @@ pub async fn watch_rules<S: RuleSource>(
             () = sleep(POLL_EVERY) => None,
             () = &mut stop => return,
         };
-        // First, so that a change during the reload is noticed.
+        // Before the reload, so that a change during it is noticed.
         let watching_next = watch(reloader.watched(), &changed);
         let why = order.as_ref().map_or(Why::Noticed, |_| Why::Ordered);
         let read = spawn_blocking(move || {
@@ -64,13 +64,13 @@ pub async fn watch_rules<S: RuleSource>(
         match read.await {
             Ok(done) => (reloader, outcome) = done,
             Err(error) => {
-                error!(%error, "the reload panicked; the rules stay as they are from now on");
+                error!(%error, "the reload panicked; no more reloads until the service is restarted");
                 return;
             }
         }
         watching = watching_next.or(watching);
         if let Some(order) = order {
-            // Nobody may wait for the outcome any more.
+            // The sender may no longer wait for the outcome.
             let _ = order.send(outcome);
         }
     }

@@ -1,4 +1,4 @@
-//! Decisions while Redis is away: each limit does what its `on_store_error` says.
+//! Decisions while Redis is unavailable: each limit does what its `on_store_error` says.
 #![allow(clippy::unwrap_used)]
 
 use std::num::NonZeroU32;
@@ -13,7 +13,7 @@ use tollgate_memory::Memory;
 use tollgate_redis::{Config, Redis};
 use tollgate_testbed as testbed;
 
-fn patient(address: String) -> Redis {
+fn connect(address: String) -> Redis {
     let config = Config {
         timeout: Span::from_secs(20),
         ..Config::single(address)
@@ -21,8 +21,8 @@ fn patient(address: String) -> Redis {
     Redis::connect(&config).unwrap()
 }
 
-/// A store whose Redis is not there, and which is known not to be there.
-async fn away() -> Fallback<Redis, Memory> {
+/// A store that has noticed that its Redis is unavailable.
+async fn unavailable() -> Fallback<Redis, Memory> {
     let address = testbed::Redis::start().address();
     let redis = Redis::connect(&Config::single(address)).unwrap();
     while redis.is_up() {
@@ -31,7 +31,7 @@ async fn away() -> Fallback<Redis, Memory> {
     Fallback::new(redis, Memory::builder().max_keys(100).build())
 }
 
-/// One unit, of a limit that four nodes share.
+/// One unit, of a limit that four instances share.
 fn charge(key: Key, limit: &Limit, on_store_error: OnStoreError) -> Charge<'_> {
     let sharing = Sharing {
         on_store_error,
@@ -44,7 +44,7 @@ fn charge(key: Key, limit: &Limit, on_store_error: OnStoreError) -> Charge<'_> {
 #[tokio::test]
 async fn without_redis_each_charge_does_what_it_says() {
     let limit = Limit::fixed_window(10, Span::DAY).unwrap();
-    let store = away().await;
+    let store = unavailable().await;
     let key = store.key([&b"a"[..]].into_iter());
     let charge = charge(key, &limit, OnStoreError::Allow);
     for _ in 0..20 {
@@ -54,9 +54,9 @@ async fn without_redis_each_charge_does_what_it_says() {
     assert_eq!((counts.total(), counts.allowed), (20, 20));
 
     let charge = self::charge(key, &limit, OnStoreError::Deny);
-    let refused = store.decide(&[charge]).await.unwrap();
-    assert_eq!(refused.denial.unwrap().wait, Wait::For(DENIED_FOR));
-    let reason = refused.denial.unwrap().reason;
+    let denied_verdict = store.decide(&[charge]).await.unwrap();
+    assert_eq!(denied_verdict.denial.unwrap().wait, Wait::For(DENIED_FOR));
+    let reason = denied_verdict.denial.unwrap().reason;
     assert_eq!(reason, DenialReason::StoreUnavailable);
     let shadow = Charge {
         enforcement: Enforcement::Shadow,
@@ -68,13 +68,13 @@ async fn without_redis_each_charge_does_what_it_says() {
 }
 
 #[tokio::test]
-async fn without_redis_a_limit_may_ask_for_the_error_itself() {
+async fn without_redis_a_limit_with_error_returns_the_error() {
     let limit = Limit::fixed_window(10, Span::DAY).unwrap();
-    let store = away().await;
+    let store = unavailable().await;
     let [one, other] = [b"a", b"b"].map(|name| store.key([&name[..]].into_iter()));
     let failing = charge(one, &limit, OnStoreError::Error);
     let local = charge(other, &limit, OnStoreError::Local);
-    // Beside a limit that would decide here, too; and nothing is charged to that one.
+    // Also beside a limit that would be decided locally, which is then not charged.
     for charges in [vec![failing], vec![local, failing]] {
         let failed = store.decide(&charges).await;
         assert!(
@@ -84,7 +84,7 @@ async fn without_redis_a_limit_may_ask_for_the_error_itself() {
     }
     let verdict = store.decide(&[local]).await.unwrap();
     assert_eq!(verdict.decisions[0].remaining(), 1);
-    // A limit that denies has an answer, and a shadow limit has no say.
+    // `deny` takes precedence over `error`, and a shadow limit does not matter.
     let denying = charge(other, &limit, OnStoreError::Deny);
     let denied = store.decide(&[failing, denying]).await.unwrap();
     assert_eq!(denied.denial.unwrap().by, 1);
@@ -97,34 +97,34 @@ async fn without_redis_a_limit_may_ask_for_the_error_itself() {
 }
 
 #[tokio::test]
-async fn without_redis_a_node_spends_its_share() {
-    let store = away().await;
+async fn without_redis_an_instance_spends_its_share() {
+    let store = unavailable().await;
     let limit = Limit::fixed_window(10, Span::DAY).unwrap();
     let small = Limit::token_bucket(3, Span::DAY).unwrap();
     for (name, limit, share) in [("a", &limit, 2), ("b", &small, 1)] {
         let key = store.key([name.as_bytes()].into_iter());
         let charge = charge(key, limit, OnStoreError::Local);
-        let mut admitted = 0;
+        let mut allowed = 0;
         for _ in 0..20 {
             let verdict = store.decide(&[charge]).await.unwrap();
-            admitted += u32::from(verdict.is_allowed());
+            allowed += u32::from(verdict.is_allowed());
         }
-        assert_eq!(admitted, share, "{limit:?}");
+        assert_eq!(allowed, share, "{limit:?}");
     }
 }
 
-/// A store that decides alone while its Redis is away, and that is known to be counted.
-async fn counted(address: String, nodes: u32) -> Fallback<Redis, Memory> {
+/// A store that has counted so many instances, itself included.
+async fn counted(address: String, instances: u32) -> Fallback<Redis, Memory> {
     let memory = Memory::builder().max_keys(100).build();
-    let store = Fallback::new(patient(address), memory);
-    while store.shared().nodes() < nodes {
+    let store = Fallback::new(connect(address), memory);
+    while store.shared().nodes() < instances {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     store
 }
 
 #[tokio::test]
-async fn nodes_that_were_counted_share_a_limit() {
+async fn instances_that_were_counted_share_a_limit() {
     let redis = testbed::Redis::start();
     let first = counted(redis.address(), 1).await;
     let second = counted(redis.address(), 2).await;
@@ -141,14 +141,14 @@ async fn nodes_that_were_counted_share_a_limit() {
         ..Sharing::default()
     };
     let charge = Charge::new(key, &limit, Cost::ONE).shared(sharing);
-    let mut admitted = 0;
+    let mut allowed = 0;
     for _ in 0..20 {
-        admitted += u32::from(third.decide(&[charge]).await.unwrap().is_allowed());
+        allowed += u32::from(third.decide(&[charge]).await.unwrap().is_allowed());
     }
-    assert_eq!(admitted, 3);
+    assert_eq!(allowed, 3);
     assert_eq!(third.counts().local, 20);
 
-    // The rule changes meanwhile: what was consumed of its share counts, as of any limit.
+    // The rule changes meanwhile: its share migrates, with what was consumed of it.
     let changed = Limit::token_bucket(18, Span::DAY).unwrap();
     let history = tollgate_core::LimitHistory::none().and(limit);
     let charge = Charge {
@@ -156,10 +156,10 @@ async fn nodes_that_were_counted_share_a_limit() {
         history: &history,
         ..charge
     };
-    let mut admitted = 0;
+    let mut allowed = 0;
     for _ in 0..20 {
-        admitted += u32::from(third.decide(&[charge]).await.unwrap().is_allowed());
+        allowed += u32::from(third.decide(&[charge]).await.unwrap().is_allowed());
     }
-    assert_eq!(admitted, 3, "6, of which 3 were consumed");
+    assert_eq!(allowed, 3, "6, of which 3 were consumed");
     drop((first, second));
 }

@@ -76,26 +76,26 @@ impl MakeWriter<'_> for Journal {
 }
 
 #[tokio::test]
-async fn a_store_that_goes_and_comes_is_told_once_each_time() {
+async fn each_outage_of_a_store_is_logged_once_and_so_is_its_end() {
     let (journal, _guard) = Journal::begin();
     let redis = Redis::start();
     let house = House::with(RULES, |config| config.store = at(&redis)).await;
-    journal.until("Redis is there").await;
+    journal.until("Redis is connected").await;
     redis.kill();
     let mut client = Client::to(house.http()).await;
     for _ in 0..50 {
         client.post("/v1/check", GOOD).await;
     }
-    journal.until("Redis is away").await;
+    journal.until("Redis is unavailable").await;
     journal.until("store=\"default\"").await;
     redis.restart();
-    journal.until("Redis is back").await;
+    journal.until("Redis is available again").await;
     house.running.stop().await;
     let text = journal.text();
     for words in [
-        "Redis is there",
-        "Redis is away",
-        "Redis is back",
+        "Redis is connected",
+        "Redis is unavailable",
+        "Redis is available again",
         "leases returned",
     ] {
         assert_eq!(journal.count(words), 1, "{words}: {text}");
@@ -155,7 +155,7 @@ async fn secrets_are_in_no_log_no_metric_and_no_answer() {
         assert_eq!(reply.status, status);
         seen.push_str(&reply.body);
     }
-    journal.until("Redis is there").await;
+    journal.until("Redis is connected").await;
     let mut admin = Client::to(
         running
             .address(tollgate_server::ListenerKind::Admin)
