@@ -7,18 +7,18 @@ use std::process::ExitCode;
 use tollgate_rules::{Diagnostic, Options, RuleSet, escape, read_paths};
 use tollgate_server::ConfigError;
 
-use crate::complaint::{complain_of, counted, with_reasons};
+use crate::message::{pluralize, print_error, with_causes};
 use crate::output::Output;
 use crate::settings::{Hint, Service, Unread};
 
-/// Check rules files, and say everything that is wrong with them.
+/// Check rules files, and report every error and warning.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Files, and directories of `*.yaml` and `*.yml` files.
     #[arg(required_unless_present = "config", value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// The settings of a service, to be checked with the rules that they name: whether its stores
-    /// can keep every limit, too.
+    /// Check the settings of a service and the rules that they name, and whether its stores can
+    /// keep every limit.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["paths", "merge_domains"])]
     config: Option<PathBuf>,
     /// Report format.
@@ -27,24 +27,24 @@ pub(crate) struct Args {
     /// Another name of `--output json`.
     #[arg(long, hide = true, conflicts_with = "output")]
     json: bool,
-    /// Several documents may add descriptors to one domain.
+    /// Allow several documents to add descriptors to one domain.
     #[arg(long)]
     merge_domains: bool,
 }
 
-/// What came of checking.
+/// The outcome of a check.
 struct Checked {
     diagnostics: Vec<Diagnostic>,
-    /// Warnings that have no one place.
+    /// Warnings that belong to no single line.
     notes: Vec<String>,
     hints: Vec<Hint>,
-    /// How many files the rules are; `None` if nobody knows which they are.
+    /// How many rules files there are; `None` if the settings are too wrong to tell.
     files: Option<usize>,
-    /// What is good of them.
+    /// The rules of the domains without errors.
     rules: RuleSet,
 }
 
-/// 0 for rules without an error, 1 for others, 2 if they cannot be read.
+/// Exits with 0 if there is no error, with 1 if there is one, with 2 if a file cannot be read.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let checked = match &args.config {
         Some(config) => Checked::service(config),
@@ -53,23 +53,23 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let checked = match checked {
         Ok(checked) => checked,
         Err(why) => {
-            complain_of(&why);
+            print_error(&why);
             return ExitCode::from(2);
         }
     };
-    let told = match args.output.or_json(args.json) {
-        Output::Human => checked.tell(),
-        Output::Json => checked.tell_json(),
+    let printed = match args.output.or_json(args.json) {
+        Output::Human => checked.print(),
+        Output::Json => checked.print_json(),
     };
-    match told {
-        // Whoever reads may stop early, as `head` does.
+    match printed {
+        // The reader of a pipe may stop early, as `head` does; that is no error.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::from(2),
         _ if checked.errors() > 0 => ExitCode::FAILURE,
         _ => ExitCode::SUCCESS,
     }
 }
 
-/// Says which files seem to be settings, for whoever checks them as rules.
+/// A note for each file that seems to be settings but was checked as rules.
 fn settings_among(diagnostics: &[Diagnostic]) -> Vec<String> {
     let unnamed = |found: &&Diagnostic| found.code == "missing-domain";
     let unnamed: Vec<&str> = diagnostics
@@ -91,9 +91,9 @@ fn settings_among(diagnostics: &[Diagnostic]) -> Vec<String> {
 // === impl Checked ===
 
 impl Checked {
-    /// Rules alone, for whatever store.
+    /// Checks rules alone, without regard to a store.
     fn rules(paths: &[PathBuf], merge_domains: bool) -> Result<Checked, String> {
-        let sources = read_paths(paths).map_err(|error| with_reasons(&error))?;
+        let sources = read_paths(paths).map_err(|error| with_causes(&error))?;
         let options = Options {
             merge_domains,
             ..Options::default()
@@ -108,7 +108,7 @@ impl Checked {
         })
     }
 
-    /// Settings, and the rules that they name.
+    /// Checks settings, and the rules that they name.
     fn service(config: &Path) -> Result<Checked, String> {
         match Service::read(config) {
             Ok(service) => Ok(Checked {
@@ -138,7 +138,7 @@ impl Checked {
         self.diagnostics.len() - self.errors() + self.notes.len()
     }
 
-    fn tell(&self) -> io::Result<()> {
+    fn print(&self) -> io::Result<()> {
         let mut out = stdout().lock();
         for diagnostic in &self.diagnostics {
             writeln!(out, "{diagnostic}")?;
@@ -152,17 +152,17 @@ impl Checked {
                 line,
                 message,
             } = hint;
-            let told = format!("{file}:{line}: {message}");
-            writeln!(out, "hint: {}", escape(&told))?;
+            let text = format!("{file}:{line}: {message}");
+            writeln!(out, "hint: {}", escape(&text))?;
         }
         let blank = if self.hints.is_empty() { "" } else { "\n" };
         let mut found = format!(
             "{}, {}",
-            counted(self.errors(), "error"),
-            counted(self.warnings(), "warning")
+            pluralize(self.errors(), "error"),
+            pluralize(self.warnings(), "warning")
         );
         if !self.hints.is_empty() {
-            found += &format!(", {}", counted(self.hints.len(), "hint"));
+            found += &format!(", {}", pluralize(self.hints.len(), "hint"));
         }
         let Some(files) = self.files else {
             return writeln!(out, "the settings, not the rules that they name: {found}");
@@ -170,13 +170,13 @@ impl Checked {
         writeln!(
             out,
             "{blank}{}, {} with {}: {found}",
-            counted(files, "file"),
-            counted(self.rules.domains().count(), "good domain"),
-            counted(self.rules.rules().count(), "rule"),
+            pluralize(files, "file"),
+            pluralize(self.rules.domains().count(), "good domain"),
+            pluralize(self.rules.rules().count(), "rule"),
         )
     }
 
-    fn tell_json(&self) -> io::Result<()> {
+    fn print_json(&self) -> io::Result<()> {
         let diagnostics = self.diagnostics.iter().map(Diagnostic::to_json);
         let hints = self.hints.iter().map(|hint| {
             serde_json::json!({"file": *hint.file, "line": hint.line, "message": hint.message})

@@ -1,4 +1,4 @@
-//! `tollgate keys`: what Redis holds for the values that a request carries.
+//! `tollgate keys`: shows or resets what Redis holds for the values of a request.
 
 use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
@@ -10,17 +10,18 @@ use tollgate_redis::{Config, Held, Redis};
 use tollgate_rules::escape;
 use tollgate_server::Place;
 
-use crate::complaint::{complain_of, with_reasons};
 use crate::keys::report::{Key, Report};
 use crate::keys::wanted::Wanted;
+use crate::message::{print_error, with_causes};
 use crate::output::Output;
 use crate::settings::{Service, Unread};
 
 mod report;
 mod wanted;
 
-/// How long Redis may take to answer: people are more patient than requests.
-const PATIENCE: Span = Span::from_secs(3);
+/// The least time that Redis gets to answer: the settings' timeout is for requests, and an operator
+/// can wait longer.
+const TIMEOUT_MIN: Span = Span::from_secs(3);
 
 /// Show or reset what Redis holds for the values of a request.
 ///
@@ -29,20 +30,21 @@ const PATIENCE: Span = Span::from_secs(3);
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    deed: Deed,
+    action: Action,
 }
 
 #[derive(Debug, Subcommand)]
-enum Deed {
+enum Action {
     /// Show what is held for each limit that a request would meet. Charges nothing.
-    Show(Which),
-    /// Make Redis forget it, so that the budgets begin anew. Asks nothing, and says what it did.
-    Reset(Which),
+    Show(Target),
+    /// Delete it, so that the budgets start over. Does not ask for confirmation; reports what was
+    /// deleted.
+    Reset(Target),
 }
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
-struct Which {
+struct Target {
     /// The settings of the service.
     #[arg(long, value_name = "PATH", default_value = "tollgate.yaml")]
     config: PathBuf,
@@ -62,72 +64,72 @@ struct Which {
 
 const AFTER_HELP: &str = "\
 Exit status: 0 if a limit is met and Redis has answered; 1 if none is met, the domain is not kept \
-in Redis, its rules have mistakes, or Redis does not answer; 2 if the command line or the settings \
+in Redis, its rules have errors, or Redis does not answer; 2 if the command line or the settings \
 are wrong, or a file cannot be read.";
 
-/// Why nothing can be told, and the exit status.
+/// The exit status, and why there is no report.
 struct Failure(u8, String);
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let (which, resets) = match &args.deed {
-        Deed::Show(which) => (which, false),
-        Deed::Reset(which) => (which, true),
+    let (target, resets) = match &args.action {
+        Action::Show(target) => (target, false),
+        Action::Reset(target) => (target, true),
     };
-    match execute(which, resets) {
+    match execute(target, resets) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure(status, message)) => {
-            complain_of(&message);
+            print_error(&message);
             ExitCode::from(status)
         }
     }
 }
 
-fn execute(which: &Which, resets: bool) -> Result<(), Failure> {
-    if which.descriptors.len() > DESCRIPTORS_MAX {
+fn execute(target: &Target, resets: bool) -> Result<(), Failure> {
+    if target.descriptors.len() > DESCRIPTORS_MAX {
         let message = "more than 128 descriptors; that is the most a request may have";
         return Err(Failure(2, message.to_owned()));
     }
-    let service = Service::read(&which.config)?;
-    check_domain(&service, &which.domain)?;
-    let (store, place) = service.config.store_of(&which.domain);
+    let service = Service::read(&target.config)?;
+    check_domain(&service, &target.domain)?;
+    let (store, place) = service.config.store_of(&target.domain);
     let Place::Redis(config) = place else {
-        return Err(Failure(1, in_memory(&which.domain, store)));
+        return Err(Failure(1, in_memory(&target.domain, store)));
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure(1, with_reasons(&error)))?;
-    let report = runtime.block_on(report(which, &service, config, resets))?;
+        .map_err(|error| Failure(1, with_causes(&error)))?;
+    let report = runtime.block_on(report(target, &service, config, resets))?;
     let mut out = io::stdout().lock();
-    let told = match which.output.or_json(which.json) {
+    let printed = match target.output.or_json(target.json) {
         Output::Human => write!(out, "{report}"),
         Output::Json => writeln!(out, "{:#}", report.to_json()),
     };
-    match told {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure(1, with_reasons(&error)))
-        }
-        _ if report.keys.is_empty() => Err(Failure(1, no_limit(which))),
+    match printed {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure(1, with_causes(&error))),
+        _ if report.keys.is_empty() => Err(Failure(1, no_limit(target))),
         _ => Ok(()),
     }
 }
 
-/// The domain has rules, and none of them has a mistake.
+/// Fails unless the domain has rules and they have no error.
 fn check_domain(service: &Service, domain: &str) -> Result<(), Failure> {
     let rules = &service.loaded.rules;
     if rules.domains().any(|known| known == domain) {
         return Ok(());
     }
     let diagnostics = service.loaded.diagnostics.iter();
-    let mistakes: Vec<String> = diagnostics
+    let errors: Vec<String> = diagnostics
         .filter(|found| found.is_error())
         .map(ToString::to_string)
         .collect();
-    if !mistakes.is_empty() {
-        let mistakes = mistakes.join("\n");
+    if !errors.is_empty() {
+        let errors = errors.join("\n");
         return Err(Failure(
             1,
-            format!("the domain `{domain}` is not there, or has mistakes; mend these:\n{mistakes}"),
+            format!(
+                "the domain `{domain}` has no valid rules; fix the errors in its files:\n{errors}"
+            ),
         ));
     }
     let known: Vec<&str> = rules.domains().collect();
@@ -141,47 +143,47 @@ fn check_domain(service: &Service, domain: &str) -> Result<(), Failure> {
 fn in_memory(domain: &str, store: &str) -> String {
     format!(
         "the store of `{domain}` (`{store}` in the settings) is in memory: its keys are in the \
-         memory of the process that serves, which forgets them when it ends"
+         memory of the process that serves, and are lost when it ends"
     )
 }
 
-fn no_limit(which: &Which) -> String {
+fn no_limit(target: &Target) -> String {
     format!(
         "no descriptor meets a limit of `{}`: give all entries of a descriptor, in the order of \
          the rules, as in user=ann,path=/x",
-        which.domain
+        target.domain
     )
 }
 
 async fn report(
-    which: &Which,
+    target: &Target,
     service: &Service,
     config: &Config,
     resets: bool,
 ) -> Result<Report, Failure> {
     let config = Config {
-        timeout: config.timeout.max(PATIENCE),
+        timeout: config.timeout.max(TIMEOUT_MIN),
         connections: 1,
         ..config.clone()
     };
-    let redis = Redis::connect(&config).map_err(|error| Failure(2, with_reasons(&error)))?;
+    let redis = Redis::connect(&config).map_err(|error| Failure(2, with_causes(&error)))?;
     let request = Request {
-        domain: which.domain.as_bytes(),
-        descriptors: which.descriptors.iter().map(descriptor).collect(),
+        domain: target.domain.as_bytes(),
+        descriptors: target.descriptors.iter().map(descriptor).collect(),
         cost: Cost::Peek(1),
         charge_denied: ChargeDenied::Never,
     };
     let resolved = service.loaded.rules.resolve(&request, &redis);
     let charges = resolved.charges();
-    let (mut held, mut forgotten): (Vec<Held>, Vec<bool>) = (Vec::new(), Vec::new());
+    let (mut held, mut deleted): (Vec<Held>, Vec<bool>) = (Vec::new(), Vec::new());
     for charge in &charges {
-        let asked = redis.inspect(charge).await;
-        held.push(asked.map_err(|error| away(&redis, &error))?);
+        let outcome = redis.inspect(charge).await;
+        held.push(outcome.map_err(|error| no_answer(&redis, &error))?);
     }
     if resets {
         for charge in &charges {
-            let asked = redis.reset(charge.key).await;
-            forgotten.push(asked.map_err(|error| away(&redis, &error))?);
+            let outcome = redis.reset(charge.key).await;
+            deleted.push(outcome.map_err(|error| no_answer(&redis, &error))?);
         }
     }
     // The answer pairs the decisions with the descriptors and the rules that they met.
@@ -197,9 +199,9 @@ async fn report(
             name: redis.name_of(charge.key),
             sharing: charge.sharing,
             held,
-            forgotten: forgotten.get(index).copied(),
+            deleted: deleted.get(index).copied(),
         });
-    Ok(Report::new(which, &resolved.answer(&verdict), &mut keys))
+    Ok(Report::new(target, &resolved.answer(&verdict), &mut keys))
 }
 
 fn descriptor(wanted: &Wanted) -> Descriptor<'_> {
@@ -209,9 +211,9 @@ fn descriptor(wanted: &Wanted) -> Descriptor<'_> {
     }
 }
 
-/// Why Redis has not answered, with what it or the system said about it.
-fn away(redis: &Redis, error: &dyn std::error::Error) -> Failure {
-    let message = with_reasons(error);
+/// The failure of a script call, with the reason that the store has noted.
+fn no_answer(redis: &Redis, error: &dyn std::error::Error) -> Failure {
+    let message = with_causes(error);
     let trouble = redis.trouble().filter(|why| !message.contains(why));
     let trouble = trouble.map(|why| format!(" ({why})"));
     Failure(1, message + &trouble.unwrap_or_default())

@@ -1,8 +1,8 @@
 //! The `tollgate` command.
 
 mod check;
-mod complaint;
 mod keys;
+mod message;
 mod output;
 mod replay;
 mod schema;

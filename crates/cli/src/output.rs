@@ -1,8 +1,8 @@
-//! The form of what a command tells, one option for all of them.
+//! The output format, one option for all commands that report something.
 
 use clap::ValueEnum;
 
-/// For whom a command's output is.
+/// The format of a command's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     /// For people.
@@ -15,7 +15,7 @@ pub(crate) enum Output {
 // === impl Output ===
 
 impl Output {
-    /// JSON if the old flag `--json` says so, else this.
+    /// JSON if the old flag `--json` is set, else this.
     pub(crate) fn or_json(self, json: bool) -> Output {
         if json { Output::Json } else { self }
     }

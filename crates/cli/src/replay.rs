@@ -1,4 +1,4 @@
-//! `tollgate replay`: real traffic through the same engine in virtual time.
+//! `tollgate replay`: recorded traffic through the same engine, in virtual time.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -14,7 +14,7 @@ use tollgate_replay::{
 };
 use tollgate_rules::{RuleSet, read_paths};
 
-use crate::complaint::{complain_of, with_reasons};
+use crate::message::{print_error, with_causes};
 use crate::output::Output;
 use crate::replay::decisions::Decisions;
 use crate::replay::interrupt::Interrupt;
@@ -24,26 +24,26 @@ mod decisions;
 mod interrupt;
 mod progress;
 
-/// Decide past traffic by these rules, in virtual time.
+/// Apply rules to recorded traffic, in virtual time.
 ///
-/// Reads access logs or traces, decides every event at its own moment with the same engine as the
-/// service, and tells what would have been denied.
+/// Reads access logs or traces, decides each event at its recorded time with the same engine as the
+/// service, and reports what would have been denied.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// Rules: a file, or a directory of `*.yaml`; may be repeated.
     #[arg(long, value_name = "PATH", required = true)]
     rules: Vec<PathBuf>,
-    /// Let several rules files extend one domain.
+    /// Allow several documents to add descriptors to one domain.
     #[arg(long)]
     merge_domains: bool,
-    /// What the input is.
+    /// Format of the input.
     #[arg(long, value_enum, default_value_t = Format::Auto)]
     format: Format,
     /// The domain whose rules apply to an access log.
     #[arg(long, value_name = "NAME")]
     domain: Option<String>,
-    /// What to ask the rules for each line of an access log; may be repeated.
+    /// A descriptor for each line of an access log; may be repeated.
     ///
     /// A list such as `client={client}` or `path={path},method={method}`, in which `{field}` stands
     /// for a field of the line and everything else for itself. Fields: client, user, method, path
@@ -57,17 +57,16 @@ pub(crate) struct Args {
     /// Another name of `--output json`.
     #[arg(long, hide = true, conflicts_with = "output")]
     json: bool,
-    /// How many of the keys that were denied most the report names.
+    /// How many of the most denied keys to report.
     #[arg(long, value_name = "N", default_value_t = TOP_KEYS, value_parser = top_keys)]
     top: usize,
     /// Write every decision to this file as a line of JSON, in the order of decision.
     ///
-    /// The file appears when all of it is written; until then it is called FILE.partial. `-` is
-    /// standard output, and then the report goes to standard error.
+    /// Until it is complete, the file is named FILE.partial. `-` is standard output; the report then
+    /// goes to standard error.
     #[arg(long, value_name = "FILE")]
     decisions: Option<PathBuf>,
-    /// Use the service's bounded store with room for so many keys, instead of one that never
-    /// evicts.
+    /// Use the service's bounded store, with room for N keys, instead of one that never evicts.
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     max_keys: Option<NonZeroUsize>,
     /// Access logs or traces, also gzipped; several are one input in this order, `-` is standard
@@ -78,14 +77,14 @@ pub(crate) struct Args {
 
 const AFTER_HELP: &str = "\
 Exit status: 0 if rules and input were read, whatever was denied or skipped; 1 if the rules have \
-mistakes; 2 if the command line is wrong, a file cannot be read or written, or no line of the \
+errors; 2 if the command line is wrong, a file cannot be read or written, or no line of the \
 input is an event; 130 if interrupted.";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// An access log in the common or the combined format, whichever each line has.
     Auto,
-    /// An access log; what follows the size is not looked at.
+    /// An access log; anything after the size is ignored.
     Common,
     /// An access log with referer and user agent.
     Combined,
@@ -95,11 +94,11 @@ enum Format {
 
 /// Why there is no report.
 enum Failure {
-    /// The rules have mistakes, which were shown.
+    /// The rules have errors, which were printed.
     Rules,
-    /// Something else, to be shown.
+    /// Any other error, to be printed.
     Message(String),
-    /// Somebody pressed Ctrl-C; how far it came, to be shown.
+    /// Interrupted by Ctrl-C; the message says how far the replay got.
     Interrupted(String),
 }
 
@@ -108,17 +107,17 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Rules) => ExitCode::from(1),
         Err(Failure::Message(message)) => {
-            complain_of(&message);
+            print_error(&message);
             ExitCode::from(2)
         }
         Err(Failure::Interrupted(message)) => {
-            complain_of(&message);
+            print_error(&message);
             ExitCode::from(interrupt::EXIT)
         }
     }
 }
 
-/// A number of keys for the report.
+/// Parses how many keys the report names.
 fn top_keys(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(keys) if keys <= TOP_KEYS_MAX => Ok(keys),
@@ -126,7 +125,7 @@ fn top_keys(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A number of keys for a store.
+/// Parses how many keys a store has room for.
 fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match text.parse().map(NonZeroUsize::new) {
@@ -160,9 +159,9 @@ fn execute(args: &Args) -> Result<(), Failure> {
             if let Some(decisions) = decisions {
                 decisions.finish()?;
             }
-            tell(args, &report, &traffic)
+            write_report(args, &report, &traffic)
         }
-        // Whoever read our output has seen enough.
+        // The reader of standard output has closed the pipe, as `head` does; that is no error.
         (
             Err(Stopped {
                 why: Error::Write { source, .. },
@@ -174,7 +173,7 @@ fn execute(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Why not all was decided.
+/// Why the replay ended early.
 struct Stopped {
     why: Error,
     /// How many events there are.
@@ -229,7 +228,7 @@ fn decide(
 // === impl Stopped ===
 
 impl Stopped {
-    /// What to say: how far it came, and where that is.
+    /// The message: why the replay ended, how far it got, and where the decisions so far are.
     fn failure(self, decisions: Option<Decisions>) -> Failure {
         let events = self.events;
         let is_interrupt = matches!(self.why, Error::Stopped { .. });
@@ -238,7 +237,7 @@ impl Stopped {
             Error::Write { decided, source } => {
                 format!("cannot write the decisions after {decided} of {events} events: {source}")
             }
-            why => with_reasons(why),
+            why => with_causes(why),
         };
         let has_decided = matches!(self.why, Error::Stopped { .. } | Error::Write { .. });
         let left = decisions.and_then(|decisions| decisions.give_up(has_decided));
@@ -253,7 +252,7 @@ impl Stopped {
     }
 }
 
-/// What the command line says about the input, if it says all that is needed and no more.
+/// The format that the command line gives, if the options are complete and fit together.
 fn format(args: &Args) -> Result<tollgate_replay::Format, Failure> {
     let usage = |message: &str| Err(Failure::Message(message.to_owned()));
     let standard_inputs = args.files.iter().filter(|file| is_standard(file));
@@ -290,8 +289,7 @@ fn format(args: &Args) -> Result<tollgate_replay::Format, Failure> {
 }
 
 fn rules(args: &Args) -> Result<RuleSet, Failure> {
-    let sources =
-        read_paths(&args.rules).map_err(|error| Failure::Message(with_reasons(&error)))?;
+    let sources = read_paths(&args.rules).map_err(|error| Failure::Message(with_causes(&error)))?;
     let options = tollgate_rules::Options {
         merge_domains: args.merge_domains,
         ..tollgate_rules::Options::default()
@@ -311,7 +309,7 @@ fn read(files: &[PathBuf], traffic: &mut Traffic, interrupt: &Interrupt) -> Resu
         input: path.display().to_string(),
         source,
     };
-    // A missing file is told before the first one is read for minutes.
+    // A missing file is reported before reading the first one, which can take minutes.
     let mut total = Some(0);
     for path in files {
         let size = match is_standard(path) {
@@ -338,17 +336,17 @@ fn read(files: &[PathBuf], traffic: &mut Traffic, interrupt: &Interrupt) -> Resu
     Ok(())
 }
 
-fn tell(args: &Args, report: &Report, traffic: &Traffic) -> Result<(), Failure> {
+fn write_report(args: &Args, report: &Report, traffic: &Traffic) -> Result<(), Failure> {
     let text = match args.output.or_json(args.json) {
         Output::Human => Summary { report, traffic }.to_string(),
         Output::Json => format!("{:#}\n", report.to_json(traffic)),
     };
-    let told = if args.decisions.as_deref().is_some_and(is_standard) {
+    let written = if args.decisions.as_deref().is_some_and(is_standard) {
         io::stderr().lock().write_all(text.as_bytes())
     } else {
         io::stdout().lock().write_all(text.as_bytes())
     };
-    match told {
+    match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(cannot("write", Path::new("the summary"), &error))
         }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
-/// 0, or 2 if standard output takes nothing.
+/// Exits with 0, or with 2 if standard output cannot be written.
 pub(crate) fn run(Args {}: &Args) -> ExitCode {
     match writeln!(stdout().lock(), "{:#}", tollgate_rules::schema()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => ExitCode::from(2),

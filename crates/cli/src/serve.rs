@@ -6,26 +6,26 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use tollgate_server::{Config, ConfigError, Log, LogFormat, LogLevel, ServeError};
 
-use crate::complaint::{complain, complain_of, with_reasons};
+use crate::message::{print_error, print_error_chain, with_causes};
 
-/// What to do without settings.
-const NO_SETTINGS: &str = "name the settings, as in `tollgate serve PATH`; the least that they \
-    say is `rules: [PATH]`";
+/// What to do if the settings file cannot be read.
+const NO_SETTINGS: &str = "name a settings file, as in `tollgate serve PATH`; it needs at \
+    least `rules: [PATH]`";
 
-/// Threads for what waits for files or the allocator: the rules, metrics. Each takes 2 MiB of the
+/// Threads for work that can block, such as reading rules and encoding metrics. Each takes 2 MiB of
 /// address space.
 const BLOCKING_THREADS: usize = 8;
 
 /// Serve rules over gRPC (Envoy's rate limit service), HTTP and an admin port.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The settings.
+    /// The settings file.
     #[arg(default_value = "tollgate.yaml")]
     config: PathBuf,
-    /// What a line of the log looks like, in place of `log.format`.
+    /// Format of log lines; overrides the setting `log.format`.
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<Format>,
-    /// How much is logged, in place of `log.level`.
+    /// The least severe level to log; overrides the setting `log.level`.
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<Level>,
 }
@@ -44,26 +44,28 @@ enum Level {
     Debug,
 }
 
-/// Runs until told to stop: 0 then, 1 if the service cannot run, 2 if its settings are wrong.
+/// Runs until a signal stops it. Exits with 0 then, with 1 if the service cannot run, with 2 if its
+/// settings are wrong.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let config = match Config::read(&args.config) {
         Ok(config) => config,
         Err(error) => {
-            let why = with_reasons(&error);
+            let why = with_causes(&error);
             let why = match error {
                 ConfigError::Unreadable(_) => format!("{why}; {NO_SETTINGS}"),
                 _ => why,
             };
-            // Nothing else is logged, so that what the settings say of the log does not matter.
+            // The settings cannot be used, so the log's format comes from the command line or its
+            // default.
             let log = args.log(Log::default());
             let _ = tollgate_server::init_log(&log);
-            complain_in(log.format, &why);
+            print_start_error(log.format, &why);
             return ExitCode::from(2);
         }
     };
     let log = args.log(config.log);
     if let Err(error) = tollgate_server::init_log(&log) {
-        complain(&*error);
+        print_error_chain(&*error);
     }
     tollgate_server::fit_address_space();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -73,14 +75,14 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            complain_in(log.format, &with_reasons(&error));
+            print_start_error(log.format, &with_causes(&error));
             return ExitCode::FAILURE;
         }
     };
     match runtime.block_on(tollgate_server::serve(&config)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain_in(log.format, &with_reasons(&error));
+            print_start_error(log.format, &with_causes(&error));
             match error {
                 ServeError::Unreadable(_) | ServeError::Store { .. } => ExitCode::from(2),
                 _ => ExitCode::FAILURE,
@@ -89,10 +91,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// Says why the service does not start: as a line of the log, if programs read that.
-fn complain_in(format: LogFormat, why: &str) {
+/// Prints why the service does not start: as a log line if the log is JSON, which programs read.
+fn print_start_error(format: LogFormat, why: &str) {
     match format {
-        LogFormat::Text => complain_of(why),
+        LogFormat::Text => print_error(why),
         LogFormat::Json => tollgate_server::log_start_error(why),
     }
 }

@@ -1,4 +1,4 @@
-//! A service's settings and its rules, read together as the service reads them.
+//! A service's settings and its rules, read as the service reads them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use tollgate_redis::LEASE_CAPACITY_MIN;
 use tollgate_rules::{Loaded, ReadError, RuleView, read_paths};
 use tollgate_server::{Config, ConfigError, Place};
 
-use crate::complaint::with_reasons;
+use crate::message::with_causes;
 
 /// Settings, and the rules that they name.
 pub(crate) struct Service {
     pub(crate) config: Config,
     pub(crate) loaded: Loaded,
-    /// How many files the rules are.
+    /// How many rules files there are.
     pub(crate) files: usize,
 }
 
-/// What is right, and less than its author may hope for.
+/// A valid limit that gains nothing from its mode.
 pub(crate) struct Hint {
     pub(crate) file: Arc<str>,
     pub(crate) line: u32,
@@ -45,7 +45,7 @@ impl Service {
         })
     }
 
-    /// What the settings and the rules say, each right by itself, and not together.
+    /// Warnings about settings and rules that are valid on their own but do not fit together.
     pub(crate) fn notes(&self) -> Vec<String> {
         let rules = &self.loaded.rules;
         let mut notes = Vec::new();
@@ -71,7 +71,7 @@ impl Service {
                     .to_owned(),
             );
         }
-        // What the settings say of all rules is meant for those in Redis.
+        // The default mode of the settings is meant for rules in Redis, so it needs no warning.
         let expected = [Mode::Strict, self.config.sharing.mode];
         for view in rules.rules() {
             let (domain, mode) = (&view.rule.domain, view.sharing.mode);
@@ -88,7 +88,7 @@ impl Service {
         notes
     }
 
-    /// The limits that are too small for what their mode is there for.
+    /// A hint for each limit that is too small to be leased.
     pub(crate) fn hints(&self) -> Vec<Hint> {
         let hints = self.loaded.rules.rules().filter_map(|view| {
             let capacity = view.limit?.capacity();
@@ -100,7 +100,7 @@ impl Service {
                 "`{rule}` in `{domain}` is too small to be leased, so Redis is asked for each \
                  decision: it holds {capacity} units, and a lease needs {LEASE_CAPACITY_MIN}"
             );
-            // A ban has nothing to lease, whatever holds for the limits beside it.
+            // A limit of 0 units has nothing to lease, so it gets no hint.
             (is_leased && (1..LEASE_CAPACITY_MIN).contains(&capacity)).then_some(Hint {
                 file: view.file,
                 line: view.line,
@@ -114,11 +114,11 @@ impl Service {
         *self.config.store_of(domain).1 != Place::Memory
     }
 
-    /// The limits that the settings' mode does not suit. Where a rule or a domain says the mode,
-    /// the diagnostics tell.
+    /// A warning about the limits that the settings' mode does not suit. If a rule or a domain sets
+    /// the mode, a diagnostic already reports it.
     fn unsuited(&self) -> Option<String> {
         let mode = self.config.sharing.mode;
-        let is_told = |domain: &str| {
+        let is_reported = |domain: &str| {
             let mut diagnostics = self.loaded.diagnostics.iter();
             diagnostics.any(|found| {
                 found.code == "unsuitable-mode" && found.domain.as_deref() == Some(domain)
@@ -126,7 +126,7 @@ impl Service {
         };
         let mut unsuited = self.loaded.rules.rules().filter(|view| {
             let (domain, holds) = (&view.rule.domain, view.sharing.mode);
-            holds == mode && self.is_in_redis(domain) && !suits(mode, view) && !is_told(domain)
+            holds == mode && self.is_in_redis(domain) && !suits(mode, view) && !is_reported(domain)
         });
         let first = unsuited.next()?;
         let (rule, domain) = (first.rule.shown(), &first.rule.domain);
@@ -151,17 +151,17 @@ fn suits(mode: Mode, view: &RuleView) -> bool {
 // === impl Unread ===
 
 impl Unread {
-    /// What is wrong, with everything that led to it.
+    /// The error with its causes.
     pub(crate) fn shown(&self) -> String {
         match self {
             Unread::Settings(error @ ConfigError::Unreadable(_)) => {
                 format!(
-                    "{}; name the settings with `--config PATH`",
-                    with_reasons(error)
+                    "{}; name the settings file with `--config PATH`",
+                    with_causes(error)
                 )
             }
-            Unread::Settings(error) => with_reasons(error),
-            Unread::Rules(error) => with_reasons(error),
+            Unread::Settings(error) => with_causes(error),
+            Unread::Rules(error) => with_causes(error),
         }
     }
 }

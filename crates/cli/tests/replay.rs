@@ -1,4 +1,4 @@
-//! `tollgate replay` as a process: exit codes, files and streams.
+//! `tollgate replay` as a process: exit statuses, files and streams.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::fs;
@@ -46,7 +46,7 @@ impl Scene {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // A child that wants no input may be gone already.
+        // A child that reads no input may have exited already.
         let _unread = child.stdin.take().unwrap().write_all(input.as_bytes());
         let Output {
             status,
@@ -63,7 +63,7 @@ impl Scene {
 }
 
 #[test]
-fn an_access_log_is_read_from_files_and_standard_input_and_told_to_people() {
+fn an_access_log_is_read_from_files_and_standard_input_and_reported_to_people() {
     let scene = Scene::new("people");
     scene.write("a.log", &[LINE, "junk\n"].concat());
     let (code, out, err) = scene.by_client(&["a.log", "-"], LINE);
@@ -79,7 +79,7 @@ fn an_access_log_is_read_from_files_and_standard_input_and_told_to_people() {
 }
 
 #[test]
-fn what_was_refused_or_skipped_is_no_failure() {
+fn what_was_denied_or_skipped_is_no_failure() {
     let scene = Scene::new("exit0");
     let input = ["junk\n\n", LINE, LINE].concat();
     for json in [&["--output", "json"][..], &["--json"]] {
@@ -132,7 +132,7 @@ fn an_input_without_an_event_is_a_failure_that_says_what_it_looks_like() {
 }
 
 #[test]
-fn decisions_on_standard_output_leave_it_to_themselves() {
+fn decisions_on_standard_output_have_it_to_themselves() {
     let scene = Scene::new("decisions");
     let args = [
         "--format",
@@ -181,7 +181,7 @@ fn decisions_go_to_a_file_but_never_over_an_input() {
 }
 
 #[test]
-fn a_bounded_store_says_what_it_gave_up() {
+fn a_bounded_store_reports_its_evictions() {
     let scene = Scene::new("bounded");
     let args = ["--max-keys", "100", "--output", "json", "-"];
     let (code, out, _) = scene.by_client(&args, &[LINE, LINE].concat());
@@ -193,7 +193,7 @@ fn a_bounded_store_says_what_it_gave_up() {
 }
 
 #[test]
-fn rules_with_mistakes_are_shown_and_end_with_1() {
+fn rules_with_errors_are_reported_and_end_with_1() {
     let scene = Scene::new("exit1");
     scene.write(
         "rules.yaml",
@@ -213,7 +213,7 @@ fn a_wrong_command_line_ends_with_2_and_says_what_to_write() {
     scene.write("a.log", LINE);
     let needs = "error: an access log needs --domain NAME and at least one --descriptor \
         'key={field}'; a trace needs --format jsonl\n";
-    let mistakes: [(&[&str], &str); 13] = [
+    let wrong: [(&[&str], &str); 13] = [
         (&["--max-keys", "0", "a.log"], "must be at least 1"),
         (&["--max-keys", "many", "a.log"], "must be a whole number"),
         (
@@ -255,7 +255,7 @@ fn a_wrong_command_line_ends_with_2_and_says_what_to_write() {
             "error: cannot write no/d: No such",
         ),
     ];
-    for (args, message) in mistakes {
+    for (args, message) in wrong {
         let (code, out, err) = scene.replay(args, "");
         assert_eq!((code, out.as_str()), (Some(2), ""), "{args:?}: {err}");
         assert!(err.contains(message), "{args:?}: {err}");
@@ -321,7 +321,7 @@ fn an_interrupt_says_how_far_it_came_and_leaves_no_file() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // More than a pipe holds, so that it has begun to read, and so to listen.
+    // More than a pipe holds: once all is written, the process is reading, and listens for SIGINT.
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(LINE.repeat(10_000).as_bytes()).unwrap();
     child.stdin = Some(stdin);
@@ -363,8 +363,8 @@ fn a_full_disk_says_how_far_it_came_and_leaves_the_file_alone() {
     );
 }
 
-/// Bytes of address space for each event of a log without two events of one client: what the
-/// process itself needs, shared by the events of this test, is in it.
+/// The most bytes of address space per event, for a log in which no client occurs twice. It
+/// includes what the process itself needs, divided by the events of this test.
 const BYTES_PER_EVENT: usize = 800;
 
 #[test]

@@ -1,4 +1,4 @@
-//! What was found, for people and for programs.
+//! The report of `tollgate keys`, for people and for programs.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use tollgate_core::{Answer, Decision, Enforcement, Limited, Mode, Sharing, Span,
 use tollgate_redis::{DENIAL_CACHE_MAX, Held, Out};
 use tollgate_rules::escape;
 
-use super::Which;
-use crate::complaint::counted;
+use super::Target;
+use crate::message::pluralize;
 
-/// What a request's descriptors meet, and what Redis holds for it.
+/// The limits that a request's descriptors meet, and what Redis holds for each.
 pub(crate) struct Report {
     domain: String,
     descriptors: Vec<Found>,
-    /// Of the descriptors that meet a limit, in their order.
+    /// One for each descriptor that meets a limit, in their order.
     pub(crate) keys: Vec<Key>,
 }
 
@@ -30,8 +30,8 @@ pub(crate) struct Key {
     pub(crate) name: String,
     pub(crate) sharing: Sharing,
     pub(crate) held: Held,
-    /// Whether there was something to forget, if it was to be forgotten.
-    pub(crate) forgotten: Option<bool>,
+    /// After `reset`: whether there was something to delete.
+    pub(crate) deleted: Option<bool>,
 }
 
 // === impl Report ===
@@ -39,18 +39,18 @@ pub(crate) struct Key {
 impl Report {
     /// `keys` are those of the statuses with a limit, in their order.
     pub(crate) fn new(
-        which: &Which,
+        target: &Target,
         answer: &Answer,
         keys: &mut dyn Iterator<Item = Key>,
     ) -> Report {
-        let descriptors = which.descriptors.iter().zip(&answer.statuses);
+        let descriptors = target.descriptors.iter().zip(&answer.statuses);
         let found = descriptors.map(|(wanted, status)| Found {
             entries: wanted.pairs().to_vec(),
             shown: wanted.to_string(),
             status: status.clone(),
         });
         Report {
-            domain: which.domain.clone(),
+            domain: target.domain.clone(),
             descriptors: found.collect(),
             keys: keys.collect(),
         }
@@ -98,16 +98,16 @@ impl fmt::Display for Report {
                     row(f, "limit", limited.limit)?;
                     match limited.enforcement {
                         Enforcement::Enforce => {}
-                        Enforcement::Shadow => row(f, "shadow", "it refuses nobody")?,
-                        Enforcement::Quota => row(f, "quota", "it refuses if all of them do")?,
+                        Enforcement::Shadow => row(f, "shadow", "never denies a request")?,
+                        Enforcement::Quota => row(f, "quota", "denies only if all quotas do")?,
                     }
                     if let Some(key) = keys.next() {
-                        key.tell(f, limited)?;
+                        key.write_rows(f, limited)?;
                     }
                 }
             }
         }
-        self.keys.iter().try_for_each(|key| key.warn(f))
+        self.keys.iter().try_for_each(|key| key.write_notes(f))
     }
 }
 
@@ -157,13 +157,13 @@ impl Key {
                 Wait::Never => None,
             });
         }
-        if let Some(forgotten) = self.forgotten {
-            json["forgotten"] = json!(forgotten);
+        if let Some(deleted) = self.deleted {
+            json["deleted"] = json!(deleted);
         }
         json
     }
 
-    fn tell(&self, f: &mut fmt::Formatter<'_>, limited: &Limited) -> fmt::Result {
+    fn write_rows(&self, f: &mut fmt::Formatter<'_>, limited: &Limited) -> fmt::Result {
         let (held, capacity) = (&self.held, limited.limit.capacity());
         let over = match limited.enforcement {
             Enforcement::Shadow => "over",
@@ -173,10 +173,10 @@ impl Key {
         row(f, "key", &self.name)?;
         match held.expires {
             Some(expires) => {
-                let forgets = format!("{} bytes, for {} more", held.bytes, rounded(expires));
-                row(f, "held", forgets)?;
+                let size = format!("{} bytes, for {} more", held.bytes, rounded(expires));
+                row(f, "held", size)?;
             }
-            None => row(f, "held", "nothing: as if it was never asked")?,
+            None => row(f, "held", "nothing: as if it was never used")?,
         }
         let decision = &held.decision;
         row(
@@ -196,8 +196,8 @@ impl Key {
         ] {
             if out.holders > 0 {
                 let (units, holders, ends) = (out.units, out.holders, rounded(out.ends));
-                let holders = counted(holders, holder);
-                let units = counted(units, "unit");
+                let holders = pluralize(holders, holder);
+                let units = pluralize(units, "unit");
                 row(
                     f,
                     name,
@@ -205,22 +205,22 @@ impl Key {
                 )?;
             }
         }
-        match self.forgotten {
+        match self.deleted {
             None => Ok(()),
-            Some(true) => row(f, "forgotten", "yes: the budget starts over"),
-            Some(false) => row(f, "forgotten", "there was nothing to forget"),
+            Some(true) => row(f, "deleted", "yes: the budget starts over"),
+            Some(false) => row(f, "deleted", "no: there was nothing to delete"),
         }
     }
 
-    /// What a reset does not reach.
-    fn warn(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.forgotten.is_none() {
+    /// What a reset does not reach: state that instances hold locally.
+    fn write_notes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.deleted.is_none() {
             return Ok(());
         }
         if let Some(Wait::For(span)) = self.wait() {
             writeln!(
                 f,
-                "note: an instance that has just denied {} goes on denying it for at most {}",
+                "note: an instance that has just denied {} may deny it for at most {} more",
                 self.name,
                 rounded(span.min(DENIAL_CACHE_MAX))
             )?;
@@ -228,7 +228,7 @@ impl Key {
         if self.held.leased.holders > 0 {
             writeln!(
                 f,
-                "note: the {} leased units of {} are spent beside the new budget, for at most {}",
+                "note: the {} leased units of {} can still be spent, beside the new budget, for at most {}",
                 self.held.leased.units,
                 self.name,
                 rounded(self.held.leased.ends)
@@ -237,7 +237,7 @@ impl Key {
         if self.sharing.mode == Mode::WriteBack {
             writeln!(
                 f,
-                "note: instances go on with their own counts of {} until their next report",
+                "note: instances keep their local counts of {} until their next report",
                 self.name
             )?;
         }
@@ -260,7 +260,7 @@ fn millis(span: Span) -> u64 {
     span.as_nanos().div_ceil(1_000_000)
 }
 
-/// As exact as people want it.
+/// Rounded up to whole milliseconds, for people.
 fn rounded(span: Span) -> Span {
     Span::from_millis(millis(span))
 }

@@ -1,4 +1,4 @@
-//! Where decisions go: standard output, or a file that appears when it is whole.
+//! Where decisions are written: standard output, or a file that gets its name when it is complete.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 
 use super::{Failure, cannot, is_standard};
 
-/// Decisions on their way.
+/// The output for decisions.
 pub(super) struct Decisions {
     out: Box<dyn Write>,
-    /// What is written, and what it will be called.
+    /// The path that is written, and the path that it will be renamed to.
     file: Option<(PathBuf, PathBuf)>,
 }
 
 // === impl Decisions ===
 
 impl Decisions {
-    /// Begins at once, so that a path that cannot be written is told before anything is read; never
-    /// over an input, which would be empty before it is read.
+    /// Opens the output before anything is read, so that a path that cannot be written is reported
+    /// at once. An error if it would overwrite an input, which would be truncated before it is read.
     pub(super) fn create(path: &Path, inputs: &[PathBuf]) -> Result<Decisions, Failure> {
         if is_standard(path) {
             let out = Box::new(io::stdout().lock());
@@ -34,7 +34,7 @@ impl Decisions {
             )));
         }
         let failed = |error| cannot("write", path, &error);
-        // A device or a pipe is written as it is: what is put in its place would be a file.
+        // Write directly to a device or a pipe: a rename would replace it with a file.
         let is_special = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| !found.is_file());
         if existing.as_ref().is_some_and(is_special) {
             let out = Box::new(File::create(path).map_err(failed)?);
@@ -49,12 +49,12 @@ impl Decisions {
         Ok(Decisions { out, file })
     }
 
-    /// What is written until the file gets its name.
+    /// The path that is written until the file gets its name.
     pub(super) fn partial(&self) -> Option<PathBuf> {
         self.file.as_ref().map(|(partial, _)| partial.clone())
     }
 
-    /// Everything is written: the file gets its name.
+    /// Flushes the file and gives it its name.
     pub(super) fn finish(mut self) -> Result<(), Failure> {
         let Some((partial, target)) = self.file else {
             return Ok(());
@@ -65,11 +65,12 @@ impl Decisions {
         fs::rename(&partial, &target).map_err(|error| cannot("write", &target, &error))
     }
 
-    /// Not everything is written; says what is left. What holds no decision is removed.
+    /// Ends an incomplete file: removes it if it has no decision, otherwise returns a message that
+    /// says where it is.
     pub(super) fn give_up(self, has_decided: bool) -> Option<String> {
         let (partial, target) = self.file?;
         if !has_decided {
-            // It is empty, and of no use to anybody.
+            // It is empty. If it cannot be removed, an empty file does no harm.
             let _ = fs::remove_file(partial);
             return None;
         }

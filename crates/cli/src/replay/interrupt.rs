@@ -1,4 +1,4 @@
-//! Ctrl-C.
+//! Ctrl-C during a replay.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -7,19 +7,19 @@ use std::thread;
 
 use indicatif::{HumanBytes, ProgressBar};
 
-use crate::complaint::complain_of;
+use crate::message::print_error;
 
-/// The exit status of a process that SIGINT ended, as shells have it.
+/// The exit status that shells report for a process ended by SIGINT.
 pub(super) const EXIT: u8 = 130;
 
-/// What Ctrl-C does: nothing has begun.
+/// Inputs are being read: Ctrl-C ends the process.
 const READING: u8 = 0;
-/// Decisions are made, which look for it themselves.
+/// Decisions are being made: Ctrl-C sets [`WANTED`], which the replay checks.
 const DECIDING: u8 = 1;
-/// Decisions are to stop; once more ends the process at once.
+/// The replay is to stop; another Ctrl-C ends the process at once.
 const WANTED: u8 = 2;
 
-/// Whether somebody wants the replay to stop.
+/// Whether the replay is to stop because of Ctrl-C.
 pub(super) struct Interrupt {
     state: Arc<AtomicU8>,
     bar: Arc<Mutex<Option<ProgressBar>>>,
@@ -28,9 +28,10 @@ pub(super) struct Interrupt {
 // === impl Interrupt ===
 
 impl Interrupt {
-    /// Listens from now on, in a thread of its own. If that is not possible, Ctrl-C ends the
-    /// process as it would without.
-    /// An interrupt before the first decision removes `partial`, which is empty then.
+    /// Starts a thread that listens for Ctrl-C. If that is not possible, Ctrl-C ends the process as
+    /// usual.
+    ///
+    /// An interrupt before the first decision removes `partial`, which is then empty.
     pub(super) fn listen(partial: Option<PathBuf>) -> Interrupt {
         let interrupt = Interrupt {
             state: Arc::default(),
@@ -44,7 +45,7 @@ impl Interrupt {
             thread::spawn(move || {
                 runtime.block_on(async {
                     while tokio::signal::ctrl_c().await.is_ok() {
-                        pressed(&state, &bar, partial.as_deref());
+                        handle_ctrl_c(&state, &bar, partial.as_deref());
                     }
                 });
             });
@@ -52,12 +53,12 @@ impl Interrupt {
         interrupt
     }
 
-    /// Inputs are read, as far as this bar shows.
+    /// Sets the progress bar of the inputs, from which a message says how much was read.
     pub(super) fn read(&self, bar: &ProgressBar) {
         *self.bar.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
     }
 
-    /// Decisions are made from now on, by somebody who looks at [`Interrupt::is_wanted`].
+    /// From now on Ctrl-C only sets [`Interrupt::is_wanted`], which the caller must check.
     pub(super) fn decide(&self) {
         self.state.store(DECIDING, Ordering::Relaxed);
     }
@@ -67,8 +68,8 @@ impl Interrupt {
     }
 }
 
-/// Somebody pressed Ctrl-C. An input may keep whoever reads it for ever, so that ends here.
-fn pressed(state: &AtomicU8, bar: &Mutex<Option<ProgressBar>>, partial: Option<&Path>) {
+/// Handles Ctrl-C. While inputs are read, it exits here: a read can block for ever.
+fn handle_ctrl_c(state: &AtomicU8, bar: &Mutex<Option<ProgressBar>>, partial: Option<&Path>) {
     match state.load(Ordering::Relaxed) {
         DECIDING => state.store(WANTED, Ordering::Relaxed),
         READING => {
@@ -80,10 +81,10 @@ fn pressed(state: &AtomicU8, bar: &Mutex<Option<ProgressBar>>, partial: Option<&
                 .unwrap_or_default();
             let read = HumanBytes(read);
             if let Some(partial) = partial {
-                // What cannot be removed is seen by whoever looks for it.
+                // If it cannot be removed, an empty file does no harm.
                 let _ = std::fs::remove_file(partial);
             }
-            complain_of(&format!(
+            print_error(&format!(
                 "interrupted after reading {read}{of}; nothing was decided, nothing written"
             ));
             std::process::exit(EXIT.into());

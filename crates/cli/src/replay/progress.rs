@@ -1,17 +1,17 @@
-//! How far a replay is, on standard error if that is a terminal.
+//! Progress bars of a replay, on standard error if that is a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// What takes time.
+/// The work that a bar measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Bytes of the inputs, packed as they are.
+    /// Reading, in bytes of the input files, before they are decompressed.
     Reading,
-    /// Events.
+    /// Deciding, in events.
     Deciding,
 }
 
-/// A bar for work of this length; `None` if nobody knows it, as of standard input.
+/// A bar for work of this length; `None` if it is unknown, as for standard input.
 pub(super) fn bar(work: Work, length: Option<u64>) -> ProgressBar {
     let template = template(work, length.is_some());
     let style = ProgressStyle::with_template(template).expect("the templates are valid");

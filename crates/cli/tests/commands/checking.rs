@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::house::{RULES, directory, run};
 
 #[test]
-fn check_tells_good_rules_from_bad_and_from_none() {
+fn check_exits_with_0_for_good_rules_1_for_bad_and_2_for_none() {
     let rules = directory(&[("good.yaml", RULES), ("bad.yaml", "domain: e\nx: 1\n")]);
     let good = run(rules.path(), &["check", "good.yaml"]);
     assert_eq!(good.status.code(), Some(0));
@@ -55,7 +55,7 @@ descriptors:
         text,
         "1 file, 1 good domain with 2 rules: 0 errors, 0 warnings\n"
     );
-    // Redis does not have to be there.
+    // `check` does not connect to Redis.
     let (status, text) = check(STORE, rules);
     assert_eq!(status, Some(1), "{text}");
     assert!(text.contains("error[unfit-limit]"), "{text}");
@@ -103,7 +103,7 @@ fn check_takes_defaults_from_the_settings() {
 }
 
 #[test]
-fn check_tells_which_limits_the_settings_mode_does_not_suit() {
+fn check_reports_which_limits_the_settings_mode_does_not_suit() {
     let leased = "rules: rules.yaml\nstore: {redis: {url: 'redis://127.0.0.1:1'}, mode: leased}\n";
     let limit = "requests_per_unit: 50, unit: day, algorithm";
     let rules = format!(
@@ -125,7 +125,7 @@ descriptors:
 }
 
 #[test]
-fn check_tells_which_limits_are_too_small_to_be_leased() {
+fn check_reports_which_limits_are_too_small_to_be_leased() {
     let leased = STORE.replace("'}}", "'}, mode: leased}");
     let others = "stores: {near: {domains: [near], memory: true}}\n";
     let rules = "domain: d
@@ -161,7 +161,7 @@ descriptors: [{key: k, rate_limit: 5/day}]
     };
     let expected = [hint(3, "small", 16), hint(8, "soft.below_x", 5)];
     assert_eq!(hints, expected, "{text}");
-    // The ban and the leaky bucket are told as warnings.
+    // The limit of 0 and the leaky bucket are warnings.
     assert!(text.contains("\n\n1 file, 2 good domains"), "{text}");
     assert!(text.ends_with("0 errors, 2 warnings, 2 hints\n"), "{text}");
 
@@ -173,7 +173,7 @@ descriptors: [{key: k, rate_limit: 5/day}]
     assert!(place.0.unwrap().ends_with("rules.yaml") && place.1 == Some(3));
     assert_eq!(json["hints"].as_array().unwrap().len(), 2);
 
-    // Whoever says it in the rules is told the same, and nothing if the store is in memory.
+    // The same hint if the rules set the mode, and none if the store is in memory.
     let rules = "domain: d\nmode: leased\ndescriptors: [{key: k, rate_limit: 5/day}]\n";
     let files = directory(&[("redis.yaml", STORE), ("rules.yaml", rules)]);
     let words = ["check", "--config", "redis.yaml"];
@@ -185,7 +185,7 @@ descriptors: [{key: k, rate_limit: 5/day}]
 }
 
 #[test]
-fn check_tells_what_is_wrong_with_settings() {
+fn check_reports_what_is_wrong_with_settings() {
     let files = directory(&[("tollgate.yaml", "rulse: rules.yaml\n")]);
     let wrong = run(files.path(), &["check", "--config", "tollgate.yaml"]);
     assert_eq!(wrong.status.code(), Some(1));
@@ -198,7 +198,7 @@ fn check_tells_what_is_wrong_with_settings() {
     );
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["domains"], serde_json::json!([]));
-    // Nobody is left alone with settings that were checked as rules.
+    // Settings that are checked as rules get a note that says so.
     fs::write(files.path().join("tollgate.yaml"), STORE).unwrap();
     let as_rules = run(files.path(), &["check", "tollgate.yaml"]);
     let text = String::from_utf8(as_rules.stdout).unwrap();

@@ -21,7 +21,7 @@ descriptors:
   - {key: dark, rate_limit: 0/day, shadow_mode: true}
 ";
 
-/// How long a key that is asked all the time may take to be leased.
+/// How long a busy key may take to be leased.
 const LEASED_WITHIN: Duration = Duration::from_secs(20);
 
 /// Rules and settings whose store is `redis`, a map's text.
@@ -48,7 +48,8 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn complaint(output: &Output, status: i32) -> String {
+/// What was written to standard error by a process that ended with `status`.
+fn error_text(output: &Output, status: i32) -> String {
     assert_eq!(output.status.code(), Some(status));
     String::from_utf8(output.stderr.clone()).unwrap()
 }
@@ -72,15 +73,15 @@ fn what_a_service_counted_is_shown_and_reset() {
     assert_eq!(found["limit"], "2 per 1d token_bucket");
     let key = &found["key"];
     assert_eq!((&key["held"], &key["remaining"]), (&json!(true), &json!(1)));
-    // Beside the one in which nodes are counted.
+    // The other key counts the instances.
     let names = redis.ask(&["KEYS", "*"]);
     let mut names = names.lines().filter(|name| *name != "tg:{nodes}");
     assert_eq!(key["name"], names.next().unwrap());
     assert!(key["expiresMs"].as_u64().unwrap() > 40_000_000, "{key}");
-    assert_eq!(key.get("forgotten"), None);
+    assert_eq!(key.get("deleted"), None);
     assert_eq!(key.get("waitMs"), None);
 
-    // Looking charged nothing: one is left, and then none.
+    // `show` charged nothing: one unit is left, and then none.
     assert!(ask(&address).starts_with("HTTP/1.1 200"));
     assert!(ask(&address).starts_with("HTTP/1.1 429"));
     let shown = keys(&["show", "d", "k=secret"]);
@@ -91,13 +92,13 @@ fn what_a_service_counted_is_shown_and_reset() {
     let reset = keys(&["reset", "d", "k=secret"]);
     assert_eq!(reset.status.code(), Some(0));
     let text = String::from_utf8(reset.stdout).unwrap();
-    assert!(text.contains("forgotten yes"), "{text}");
-    assert!(text.contains("goes on denying it for at most 1s"), "{text}");
+    assert!(text.contains("deleted   yes"), "{text}");
+    assert!(text.contains("may deny it for at most 1s more"), "{text}");
     let names = redis.ask(&["KEYS", "*"]);
     assert_eq!(names.trim().trim_end_matches("tg:{nodes}"), "");
     let again = json(&keys(&["reset", "--json", "d", "k=secret"]));
-    assert_eq!(again["descriptors"][0]["key"]["forgotten"], false);
-    // The node has told a wait, and goes by it; one that has not admits again.
+    assert_eq!(again["descriptors"][0]["key"]["deleted"], false);
+    // The first instance has the denial in its cache; another one allows the request.
     let (_other, fresh) = serving(directory.path());
     assert!(ask(&fresh).starts_with("HTTP/1.1 200"));
 }
@@ -154,7 +155,7 @@ fn several_descriptors_are_shown_in_their_order() {
         .collect();
     let none = "none, or one that another rule replaces";
     assert_eq!(rules, ["free", "k.path", "k", none, "dark"]);
-    assert!(text.contains("shadow    it refuses nobody"), "{text}");
+    assert!(text.contains("shadow    never denies a request"), "{text}");
     assert!(text.contains("over      always"), "{text}");
     assert!(text.contains("unlimited: nothing is counted"), "{text}");
     assert!(text.contains("held      nothing"), "{text}");
@@ -174,52 +175,52 @@ fn in_a_cluster_every_key_is_found() {
         "keys", "reset", "--json", "d", "k=1", "k=2", "k=3", "k=secret",
     ];
     let reset = json(&run(directory.path(), &words));
-    let forgotten = reset["descriptors"].as_array().unwrap().iter();
-    let forgotten: Vec<&Value> = forgotten.map(|found| &found["key"]["forgotten"]).collect();
-    assert_eq!(forgotten, [false, false, false, true]);
+    let deleted = reset["descriptors"].as_array().unwrap().iter();
+    let deleted: Vec<&Value> = deleted.map(|found| &found["key"]["deleted"]).collect();
+    assert_eq!(deleted, [false, false, false, true]);
 }
 
 #[test]
-fn what_cannot_be_shown_is_said() {
+fn a_failure_says_why() {
     let redis = Redis::start();
     let directory = at(&redis);
     let show = |words: &[&str]| run(directory.path(), &[&["keys", "show"], words].concat());
-    let unknown = complaint(&show(&["e", "k=1"]), 1);
+    let unknown = error_text(&show(&["e", "k=1"]), 1);
     assert!(
         unknown.contains("no rules for the domain `e`, only for `d`"),
         "{unknown}"
     );
-    let unmet = complaint(&show(&["d", "x=1"]), 1);
+    let unmet = error_text(&show(&["d", "x=1"]), 1);
     assert!(unmet.contains("no descriptor meets a limit"), "{unmet}");
-    let no_value = complaint(&show(&["d", "k"]), 2);
+    let no_value = error_text(&show(&["d", "k"]), 2);
     assert!(no_value.contains("write KEY=VALUE"), "{no_value}");
-    let no_config = complaint(&show(&["--config", "nowhere.yaml", "d", "k=1"]), 2);
+    let no_config = error_text(&show(&["--config", "nowhere.yaml", "d", "k=1"]), 2);
     assert!(no_config.contains("nowhere.yaml"), "{no_config}");
     assert!(no_config.contains("with `--config PATH`"), "{no_config}");
     redis.kill();
-    let away = complaint(&show(&["d", "k=1"]), 1);
-    assert!(away.contains("Connection refused"), "{away}");
+    let unreachable = error_text(&show(&["d", "k=1"]), 1);
+    assert!(unreachable.contains("Connection refused"), "{unreachable}");
 
     let node = Redis::start_with(&Setup::with(&["--cluster-enabled", "yes"]));
     let alone = at(&node);
     let words = ["keys", "show", "d", "k=1"];
-    let alone = complaint(&run(alone.path(), &words), 1);
+    let alone = error_text(&run(alone.path(), &words), 1);
     assert_eq!(alone.matches("one node of a Cluster").count(), 1, "{alone}");
 }
 
 #[test]
-fn keys_in_memory_are_with_the_process() {
+fn keys_in_memory_are_in_the_process() {
     let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", SETTINGS)]);
     let shown = run(directory.path(), &["keys", "show", "d", "k=1"]);
-    let text = complaint(&shown, 1);
+    let text = error_text(&shown, 1);
     assert!(text.contains("memory of the process that serves"), "{text}");
 }
 
 #[test]
-fn a_domain_with_mistakes_is_not_guessed_at() {
+fn a_domain_with_errors_is_not_guessed_at() {
     let rules = format!("{RULES}---\ndomain: e\ncolour: red\n");
     let settings = format!("{SETTINGS}store: {{redis: {{url: 'redis://127.0.0.1:1'}}}}\n");
     let directory = directory(&[("rules.yaml", &rules), ("tollgate.yaml", &settings)]);
-    let text = complaint(&run(directory.path(), &["keys", "show", "e", "k=1"]), 1);
+    let text = error_text(&run(directory.path(), &["keys", "show", "e", "k=1"]), 1);
     assert!(text.contains("unknown key `colour`"), "{text}");
 }

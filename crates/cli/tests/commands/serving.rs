@@ -48,7 +48,7 @@ fn serve_says_why_it_does_not_run() {
 }
 
 #[test]
-fn a_wrong_store_is_a_mistake_in_the_settings() {
+fn a_wrong_store_is_an_error_in_the_settings() {
     let tls = "tls: {ca: ca.pem, server_name: 'no name'}";
     let settings = format!("rules: rules.yaml\nstore:\n  redis: {{url: 'rediss://h', {tls}}}\n");
     let wrong = directory(&[
@@ -59,7 +59,7 @@ fn a_wrong_store_is_a_mistake_in_the_settings() {
     for (words, status) in [
         (&["serve"][..], 2),
         (&["keys", "show", "d", "k=1"], 2),
-        // It has looked, as it was told to, and tells what it found.
+        // For `check`, errors are its result, so the status is another one.
         (&["check", "--config", "tollgate.yaml"], 1),
     ] {
         let output = run(wrong.path(), words);

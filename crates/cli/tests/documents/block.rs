@@ -1,11 +1,11 @@
-//! The fenced blocks of a page, and what becomes of each.
+//! The fenced blocks of a page, and how each is tested.
 
-/// What a fenced block is, by the words behind its fence.
+/// How a fenced block is tested, by the words after its fence.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// `sh`, `sh exit=1`: commands that end with this status; what they write is not compared.
     Run { status: i32 },
-    /// `sh background`: one command that runs until the page has been tried.
+    /// `sh background`: one command that runs until the end of the page.
     Background,
     /// `console`, `console exit=1`, `console numbers-vary`: lines that begin with `$ ` are
     /// commands, the lines after each are its output. A line `...` stands for any lines.
@@ -20,7 +20,7 @@ pub(crate) enum Kind {
     Same(String),
     /// `rust`: compiled and run by the doc tests of `tollgate`.
     Rust,
-    /// `text skip: REASON`: not tried, for a reason.
+    /// `text skip: REASON`: not tested, for this reason.
     Skipped,
 }
 
@@ -34,14 +34,14 @@ pub(crate) struct Block {
     pub(crate) text: String,
 }
 
-/// The least that a reason has to say.
+/// The fewest characters of a reason.
 const REASON_BYTES_MIN: usize = 10;
 
 /// All fenced blocks of a page, in their order.
 ///
 /// # Errors
 ///
-/// The place of a block that says nothing known, or has no end.
+/// The place of a block that has no known kind or no end.
 pub(crate) fn blocks(page: &str, text: &str) -> Result<Vec<Block>, String> {
     let mut blocks = Vec::new();
     let mut lines = text.lines().enumerate();
@@ -110,7 +110,7 @@ impl Block {
         format!("{}:{}", self.page, self.line)
     }
 
-    /// The commands of a session, each with what it writes.
+    /// The commands of a session, each with its output.
     pub(crate) fn commands(&self) -> Vec<(String, String)> {
         let mut commands: Vec<(String, String)> = Vec::new();
         for line in self.text.lines() {
@@ -134,7 +134,7 @@ impl Block {
 }
 
 #[test]
-fn every_block_says_what_becomes_of_it() {
+fn every_block_says_how_it_is_tested() {
     let page = "a\n```sh\ntrue\n```\n  ```console exit=1\n  $ x \\\n    y\n  z\n  ```\n";
     let found = blocks("p.md", page).unwrap();
     assert_eq!(found[0].kind, Kind::Run { status: 0 });

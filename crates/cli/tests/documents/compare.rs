@@ -1,14 +1,14 @@
-//! Output as a page shows it, and as it came.
+//! Compares the output that a page shows with the real one.
 
-/// The line that stands for any lines.
+/// The line that matches any number of lines.
 const ANY: &str = "...";
 
-/// Compares line by line; `...` in `expected` stands for any lines, none included. If numbers vary,
-/// every whole number is as good as any other.
+/// Compares line by line; a line `...` in `expected` matches any number of lines, or none. If
+/// numbers vary, all whole numbers are equal.
 ///
 /// # Errors
 ///
-/// What is missing, or not shown.
+/// The lines that are missing or unexpected.
 pub(crate) fn compare(expected: &str, actual: &str, numbers_vary: bool) -> Result<(), String> {
     let lines = |text: &str| -> Vec<String> {
         let lines = text.lines().map(str::trim_end);
@@ -25,7 +25,7 @@ pub(crate) fn compare(expected: &str, actual: &str, numbers_vary: bool) -> Resul
     let (expected, actual) = (lines(expected), lines(actual));
     let mut parts: Vec<&[String]> = expected.split(|line| line == ANY).collect();
     let mut rest = &actual[..];
-    // Both ends are fixed, unless `...` is there; the parts between are found in their order.
+    // The first and the last part must match at the ends; those between are searched in order.
     let first = parts.remove(0);
     rest = rest
         .strip_prefix(first)
@@ -49,8 +49,7 @@ pub(crate) fn compare(expected: &str, actual: &str, numbers_vary: bool) -> Resul
 /// The units of lengths of time.
 const UNITS: [&str; 7] = ["ns", "us", "ms", "s", "m", "h", "d"];
 
-/// The line with `#` in place of every whole number, and of every length of time: `59m59s` may
-/// just as well be `1h`.
+/// Replaces every whole number and every length of time with `#`, so that `59m59s` equals `1h`.
 fn masked(line: &str) -> String {
     let mut masked = String::with_capacity(line.len());
     let mut rest = line;

@@ -1,4 +1,4 @@
-//! `examples/limits`: rules for common needs, each with requests and what is decided about them.
+//! `examples/limits`: rules for common needs, each with requests and the expected decisions.
 
 use std::fs;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ fn every_example_decides_as_it_says() {
 }
 
 #[test]
-fn every_example_has_no_mistake_and_no_warning() {
+fn every_example_has_no_error_and_no_warning() {
     for folder in [
         "examples/limits",
         "examples/rules",
@@ -55,7 +55,7 @@ fn rules_files(folder: &PathBuf) -> Vec<PathBuf> {
     files
 }
 
-/// What the rules decide about the requests beside them: a line for each.
+/// The decisions of the rules about the requests beside them, a line for each.
 fn decided(rules: &PathBuf) -> String {
     let mut replay = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     replay.args(["replay", "--format", "jsonl", "--decisions", "-", "--rules"]);

@@ -1,4 +1,4 @@
-//! Where a page is tried: a folder with the examples, free ports, and the programs it names.
+//! Where a page is tested: a folder with the examples, free ports, and the programs it names.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -15,17 +15,17 @@ const PORTS: [&str; 13] = [
     "8080", "8081", "6070", "9080", "9081", "9070", "9180", "9181", "9170", "6379", "10000",
     "10001", "9901",
 ];
-/// What a server writes when it is ready.
+/// What servers log when they are ready.
 const READY: [(&str, &str); 3] = [
     ("tollgate", "admin"),
     ("redis-server", "Ready to accept connections"),
     ("envoy", "starting main dispatch loop"),
 ];
-/// How long a command may take, in seconds: no command waits for anything.
+/// How long a command may take, in seconds. None waits for anything, so this is generous.
 const SECONDS_MAX: &str = "120";
-/// The Envoy that `cargo xtask ci` brings.
+/// The Envoy that `cargo xtask ci` installs.
 const ENVOY: &str = "1.40.0";
-/// `cargo run` of a page runs the program that these tests have built.
+/// Stands for `cargo`: `cargo run` in a page runs the program that these tests have built.
 const CARGO: &str = r#"#!/bin/sh
 case "$*" in
   "run --release --bin tollgate -- "*) shift 5; exec tollgate "$@" ;;
@@ -63,7 +63,7 @@ impl Ground {
         ground
     }
 
-    /// Runs commands to their end: their status, and what they wrote.
+    /// Runs commands to their end; returns their status and output.
     pub(crate) fn run(&self, commands: &str) -> (i32, String) {
         let script = format!("exec 2>&1\nset -eu\n{}", self.here(commands));
         let mut command = Command::new("timeout");
@@ -76,7 +76,7 @@ impl Ground {
         (output.status.code().unwrap_or(-1), self.there(&text))
     }
 
-    /// Starts a server, which runs as long as this lives; whether it is ready.
+    /// Starts a server that runs until this is dropped; returns whether it became ready.
     pub(crate) fn start(&mut self, command: &str) -> bool {
         let is_named = |name: &str| command.split_whitespace().any(|word| word == name);
         let ready = READY.iter().find(|(name, _)| is_named(name));
@@ -96,13 +96,13 @@ impl Ground {
         is_ready
     }
 
-    /// What `tollgate check` says of rules.
+    /// The status and output of `tollgate check` for rules.
     pub(crate) fn check_rules(&self, text: &str) -> (i32, String) {
         self.write("checked/rules/rules.yaml", text);
         self.run("tollgate check checked/rules")
     }
 
-    /// What `tollgate check` says of settings, with any rules.
+    /// The status and output of `tollgate check` for settings, with valid rules.
     pub(crate) fn check_settings(&self, text: &str) -> (i32, String) {
         self.write("checked/rules/rules.yaml", "domain: any\n");
         self.write("checked/tollgate.yaml", text);
@@ -166,7 +166,7 @@ impl Ground {
     }
 }
 
-/// The text with one whole number in place of another.
+/// Replaces one whole number in a text with another.
 fn replaced(text: &str, number: &str, other: &str) -> String {
     let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
     let bytes = text.as_bytes();

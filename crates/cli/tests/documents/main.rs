@@ -1,9 +1,8 @@
-//! The documents: what they tell readers to run is run, and what they say comes out is compared.
+//! The documents: their commands are run, and the output that they show is compared.
 //!
-//! Each fenced block of a page names what becomes of it, after its language; see [`Kind`]. A block
-//! that says nothing known is an error, so no block is forgotten. The blocks of a page run in their
-//! order, in a folder of their own that has a copy of `examples/`, with free ports in place of the
-//! ones that the page names.
+//! Each fenced block of a page says after its language how it is tested; see [`Kind`]. A block
+//! without a known kind is an error, so none is left out. The blocks of a page run in order, in a
+//! folder of their own with a copy of `examples/`. Free ports replace those that the page names.
 #![allow(clippy::unwrap_used)]
 
 mod block;
@@ -22,9 +21,9 @@ use block::{Block, Kind, blocks};
 use compare::compare;
 use ground::Ground;
 
-/// How often a page is tried when somebody else took a port.
+/// How often a page is tried when another process has taken a port.
 const STARTS_TRIED: usize = 5;
-/// Documents are read in terminals and in reviews, too.
+/// The longest line of a page: pages are also read in terminals and in reviews.
 const COLUMNS_MAX: usize = 200;
 /// Where the doc tests of `tollgate` include the pages that have Rust in them.
 const RUST_PAGES: &str = "crates/tollgate/src/lib.rs";
@@ -171,7 +170,7 @@ fn try_page(page: &str) {
     );
 }
 
-/// Whether the block has run; not if a server did not start, as when its port was taken.
+/// Runs a block; false if a server did not start, for example because its port was taken.
 fn try_block(block: &Block, ground: &mut Ground) -> bool {
     let place = block.place();
     match &block.kind {
@@ -224,7 +223,7 @@ fn try_block(block: &Block, ground: &mut Ground) -> bool {
     true
 }
 
-/// Every page that has to be true: those at the top, those in `docs`, and those of the examples.
+/// Every tested page: those at the top, those in `docs`, and those of the examples.
 fn pages() -> Vec<String> {
     let mut pages = vec!["README.md".to_owned(), "CONTRIBUTING.md".to_owned()];
     for folder in ["docs", "examples", "examples/envoy"] {

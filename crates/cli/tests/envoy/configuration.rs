@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// Request headers that Envoy tells Tollgate of, each as a descriptor of its own.
+/// Request headers that Envoy sends to Tollgate, each as a descriptor of its own.
 const HEADERS: [&str; 14] = [
     "user",
     "tenant",
@@ -19,15 +19,15 @@ const HEADERS: [&str; 14] = [
     "pause-log",
     "pause-bucket",
 ];
-/// What Envoy says a request with the header `bulk` costs.
+/// The cost that Envoy sends for a request with the header `bulk`.
 const BULK: u32 = 3;
-/// The limit that Envoy brings along for a request with the header `plan`.
+/// The limit that Envoy sends along for a request with the header `plan`.
 pub(crate) const PLAN: u32 = 4;
 /// How many headers there are whose values are large.
 const LARGE: usize = 20;
-/// Headers that are repeated in so many descriptors: some, and as many as are decided on.
+/// Headers, each repeated in so many descriptors: some, and the most that are decided.
 pub(crate) const WIDE: [(&str, usize); 2] = [("wide", 18), ("widest", 128)];
-/// The header of a request that uses tokens, and that of one which asks how many are left.
+/// The header of a request that uses tokens, and of one that only asks how many are left.
 pub(crate) const SPEND: &str = "spend";
 pub(crate) const LOOK: &str = "look";
 /// The header of a response that says how many tokens it used, and how many that is.
@@ -98,8 +98,8 @@ pub(crate) fn large_headers() -> impl Iterator<Item = String> {
     (0..LARGE).map(|number| format!("large-{number}"))
 }
 
-/// A budget of tokens: whether any are left before the request, what the response says that it
-/// used afterwards. With [`LOOK`] in place of [`SPEND`], nothing is used.
+/// A budget of tokens. Before the request, a peek checks whether any are left; after it, the tokens
+/// that the response reports are charged. With [`LOOK`] in place of [`SPEND`], nothing is charged.
 fn tokens() -> [Value; 3] {
     let look =
         |header| json!({"actions": [value_of(header, "tokens")], "hits_addend": {"number": 0}});
@@ -112,7 +112,7 @@ fn tokens() -> [Value; 3] {
     [look(LOOK), look(SPEND), spend]
 }
 
-/// Reads what the response says that it used.
+/// Reads from the response how many tokens it used.
 fn tokens_filter() -> Value {
     let used = json!({"metadata_namespace": "tokens", "key": "used", "type": "NUMBER"});
     json!({"name": "tokens", "typed_config": {
@@ -134,7 +134,7 @@ fn descriptor(header: &str) -> Value {
     limit
 }
 
-/// Where Envoy finds the limit that it brings along.
+/// The metadata in which Envoy finds the limit that it sends along.
 fn metadata_filter() -> Value {
     let gold = json!({"requests_per_unit": PLAN, "unit": "YEAR"});
     json!({"name": "metadata", "typed_config": {
@@ -147,7 +147,7 @@ fn rate_limit_filter() -> Value {
     json!({"name": "rate limit", "typed_config": {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit",
         "domain": "edge",
-        // By default Envoy lets pass what is not answered in 20 ms, which would hide a failure.
+        // By default Envoy allows requests without an answer in 20 ms, which would hide a failure.
         "timeout": "20s",
         "failure_mode_deny": true,
         "enable_x_ratelimit_headers": "DRAFT_VERSION_03",

@@ -1,4 +1,4 @@
-//! A real Envoy with its HTTP rate limit filter, asking a real `tollgate serve`.
+//! A real Envoy with its HTTP rate limit filter in front of a real `tollgate serve`.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -11,7 +11,7 @@ mod waiting;
 use configuration::PLAN;
 use mesh::{Mesh, RULES, UPSTREAM, soon};
 
-/// Longer than any test: windows that end every 365 days, so that none ends in between.
+/// The length of the windows, in seconds: so long that none ends during a test.
 const YEAR: &str = "31536000";
 
 #[test]
@@ -31,14 +31,14 @@ fn requests_pass_and_then_get_429_with_envoys_headers() {
         assert_eq!(reply.body, body);
     }
     assert_eq!(mesh.get(&[("user", "bob")]).status, 200);
-    // No descriptor, no question, no limit.
+    // Without a descriptor Envoy does not ask, so nothing is limited.
     let free = mesh.get(&[]);
     assert_eq!(free.status, 200);
     assert!(!free.headers.contains_key("x-ratelimit-limit"), "{free:?}");
 }
 
 #[test]
-fn shadow_rules_never_refuse() {
+fn shadow_rules_never_deny() {
     let mesh = Mesh::start();
     for _ in 0..5 {
         let reply = mesh.get(&[("trial", "x")]);
@@ -52,7 +52,7 @@ fn shadow_rules_never_refuse() {
 }
 
 #[test]
-fn a_refused_request_costs_no_other_limit() {
+fn a_denied_request_costs_no_other_limit() {
     let mesh = Mesh::start();
     assert_eq!(mesh.statuses("tenant", "acme", 2), [200, 429]);
     for _ in 0..4 {
@@ -68,7 +68,7 @@ fn every_algorithm_limits_and_none_makes_envoy_wait() {
     assert_eq!(mesh.statuses("window", "a", 3), [200, 200, 429]);
     assert_eq!(mesh.statuses("log", "a", 3), [200, 200, 429]);
     assert_eq!(mesh.statuses("bucket", "a", 4), [200, 200, 200, 429]);
-    // The second is due in half a year: whoever waited for it would not be here to tell.
+    // The second is due in half a year: if Envoy delayed it, this test would not end.
     let first = mesh.get(&[("queue", "a")]);
     assert!(
         !first.headers.contains_key("x-tollgate-delay-ms"),
@@ -88,7 +88,7 @@ fn envoy_may_say_what_a_request_costs_and_bring_a_limit_along() {
     let mesh = Mesh::start();
     assert_eq!(mesh.statuses("bulk", "a", 3), [200, 200, 429]);
     let reply = mesh.get(&[("bulk", "a")]);
-    // A cost above 1 may be what was used already: it is charged as far as it fits.
+    // A cost above 1 may be consumed already, so it is charged until the limit is exhausted.
     assert_eq!(reply.header("x-ratelimit-remaining"), "0");
     let statuses = mesh.statuses("plan", "gold", 5);
     assert_eq!(statuses, [200, 200, 200, 200, 429]);
@@ -102,7 +102,7 @@ fn a_rule_change_takes_effect_without_a_restart_and_keeps_what_was_consumed() {
     let mesh = Mesh::start();
     assert_eq!(mesh.statuses("user", "ann", 3), [200, 200, 429]);
     mesh.rules(&RULES.replace("requests_per_unit: 2}", "requests_per_unit: 3}"));
-    // A refused request costs nothing, so asking until it passes changes nothing.
+    // A denied request costs nothing, so retrying until one is allowed changes nothing.
     let reply = soon("the new rule", || {
         let reply = mesh.get(&[("user", "ann")]);
         (reply.status == 200).then_some(reply)

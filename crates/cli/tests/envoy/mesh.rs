@@ -14,11 +14,11 @@ use crate::configuration::{TOKENS, TOKENS_HEADER, configuration};
 
 /// The Envoy that the tests were written with.
 const VERSION: &str = "1.40.0";
-/// How often other ports are tried when somebody else was faster.
+/// How often other ports are tried when another process has taken one.
 const STARTS_TRIED: usize = 5;
-/// How long anything may take that has no reason to wait.
+/// How long anything may take that does not wait for a window.
 const SOON: Duration = Duration::from_secs(20);
-/// How often something is asked for that is to come soon.
+/// How often [`soon`] tries.
 const TRIES: u32 = 2_000;
 
 pub(crate) const RULES: &str = "
@@ -72,7 +72,7 @@ impl Mesh {
         panic!("Envoy and tollgate did not start, {STARTS_TRIED} times; their logs are above");
     }
 
-    /// `None` if somebody else took a port.
+    /// `None` if another process has taken a port.
     fn launch(envoy: &Path, upstream: u16) -> Option<Mesh> {
         let (grpc, listener) = (free_port(), free_port());
         let folder = Folder::new();
@@ -98,8 +98,9 @@ impl Mesh {
         })
     }
 
-    /// A request that meets a rule has passed: Envoy, the server and Tollgate are there. Until
-    /// then Envoy refuses it, as it is told to when Tollgate does not answer.
+    /// Waits for the first allowed request that meets a rule: then Envoy, the server and Tollgate
+    /// are ready. Until
+    /// then Envoy denies it, because of `failure_mode_deny`.
     fn wait_until_ready(&self) {
         soon("an answer through Envoy", || {
             let reply = self.ask(&[("user", "first")]).ok()?;
@@ -145,7 +146,7 @@ impl Mesh {
     }
 }
 
-/// What came back through Envoy.
+/// The response, through Envoy.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,

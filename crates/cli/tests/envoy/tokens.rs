@@ -1,9 +1,10 @@
-//! A budget of tokens: what a response used is known after it.
+//! A budget of tokens, of which a response reports how many it used.
 
 use crate::configuration::{LOOK, SPEND};
 use crate::mesh::{Mesh, soon};
 
-/// Waits until so many tokens are left: Envoy says what was used and waits for nothing.
+/// Waits until so many tokens are left: Envoy reports them after the response, without waiting for
+/// an answer.
 fn until_left(mesh: &Mesh, left: &str) {
     soon("what was used", || {
         let reply = mesh.get(&[(LOOK, "ann")]);
@@ -12,9 +13,9 @@ fn until_left(mesh: &Mesh, left: &str) {
 }
 
 #[test]
-fn what_responses_used_ends_the_budget_and_asking_uses_nothing() {
+fn tokens_of_responses_exhaust_the_budget_and_peeks_do_not() {
     let mesh = Mesh::start();
-    // 600 of 1000 each: the second is let in by the 400 that are left.
+    // 600 of 1000 each: the second is allowed, because 400 are left.
     for left in ["400", "0"] {
         let reply = mesh.get(&[(SPEND, "ann")]);
         assert_eq!(reply.status, 200, "{reply:?}");

@@ -3,11 +3,11 @@
 use crate::configuration::{WIDE, large_headers};
 use crate::mesh::Mesh;
 
-/// What limits of 3 do.
+/// The statuses of five requests under a limit of 3.
 const THREE: [u16; 5] = [200, 200, 200, 429, 429];
-/// Nearly all that Envoy takes as headers of a request.
+/// Nearly the largest headers that Envoy accepts.
 const WIDE_BYTES: usize = 60_000;
-/// Twenty of these are nearly all as well.
+/// Twenty of these are nearly as large in total.
 const LARGE_BYTES: usize = 2_900;
 
 #[test]
@@ -39,7 +39,7 @@ fn many_large_headers_are_limited_like_any_others() {
 fn a_large_header_in_many_descriptors_is_limited_like_any_other() {
     let mesh = Mesh::start();
     for (header, copies) in WIDE {
-        // The rule counts the value and the number of the copy.
+        // Each descriptor has a key of its own, of the value and the number of its copy.
         let value = header.repeat(WIDE_BYTES / header.len());
         assert_eq!(mesh.statuses(header, &value, 5), THREE, "{copies} copies");
     }

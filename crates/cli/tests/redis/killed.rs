@@ -1,4 +1,4 @@
-//! Two services over one Redis, of which one is killed under load.
+//! Two services over one Redis, one of which is killed under load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,48 +14,46 @@ const LIMIT: usize = 2_500;
 const USERS: usize = 4;
 /// Connections to each service.
 const CLIENTS: usize = 4;
-/// How much is admitted when a service is killed, and how much more when it is started again.
-const WORKS: usize = USERS * LIMIT / 8;
-const AWAY: usize = USERS * LIMIT / 16;
-/// How long a client asks without being admitted: longer than a node remembers a refusal where
-/// units may come back.
+/// How many requests are allowed before a service is killed, and how many more before it is
+/// started again.
+const ALLOWED_BEFORE: usize = USERS * LIMIT / 8;
+const ALLOWED_MEANWHILE: usize = USERS * LIMIT / 16;
+/// How long a client goes on without an allowed request: longer than an instance keeps a denial in
+/// its cache if units may be returned.
 const QUIET: Duration = Duration::from_secs(3);
 
 #[test]
-fn a_killed_service_over_admits_nothing() {
+fn a_killed_service_causes_no_over_admission() {
     let [charged, in_flight] = [USERS * LIMIT - kill_one("strict"), CLIENTS];
     // Each of its clients waited for at most one answer.
     assert!(charged <= in_flight, "{charged} charged without an answer");
 }
 
 #[test]
-fn a_killed_service_takes_along_what_it_has_leased_and_no_more() {
+fn a_killed_service_loses_what_it_has_leased_and_no_more() {
     let charged = USERS * LIMIT - kill_one("leased");
     // A lease is at most a quarter of what is free.
-    assert!(
-        charged <= USERS * LIMIT / 4 + CLIENTS,
-        "{charged} taken along"
-    );
+    assert!(charged <= USERS * LIMIT / 4 + CLIENTS, "{charged} lost");
 }
 
-/// Kills one of two services under load, starts it again, and goes on until nothing is left; says
-/// how much was admitted.
+/// Kills one of two services under load, starts it again, and goes on until nothing is left.
+/// Returns how many requests were allowed.
 fn kill_one(mode: &str) -> usize {
     let (redis, folder) = (Redis::start(), Folder::new());
     write_rules(&folder, LIMIT);
     let url = format!("url: 'redis://{}'", redis.address());
     let [first, second] = ["first", "second"].map(|name| Service::start(&folder, name, mode, &url));
-    let admitted: Arc<[AtomicUsize; USERS]> = Arc::default();
+    let allowed: Arc<[AtomicUsize; USERS]> = Arc::default();
     let clients = |port| -> Vec<JoinHandle<usize>> {
         let client = |number| {
-            let admitted = Arc::clone(&admitted);
-            thread::spawn(move || ask(port, number, &admitted))
+            let allowed = Arc::clone(&allowed);
+            thread::spawn(move || ask(port, number, &allowed))
         };
         (0..CLIENTS).map(client).collect()
     };
     let (of_first, of_second) = (clients(first.port), clients(second.port));
     let sum = || {
-        admitted
+        allowed
             .iter()
             .map(|user| user.load(Ordering::Relaxed))
             .sum::<usize>()
@@ -68,9 +66,9 @@ fn kill_one(mode: &str) -> usize {
         }
         sum()
     };
-    let before = reaches(WORKS);
+    let before = reaches(ALLOWED_BEFORE);
     let first = first.killed();
-    reaches(before + AWAY);
+    reaches(before + ALLOWED_MEANWHILE);
     let _first = first.again();
     let broken = |clients: Vec<JoinHandle<usize>>| -> usize {
         clients
@@ -78,29 +76,30 @@ fn kill_one(mode: &str) -> usize {
             .map(|client| client.join().unwrap())
             .sum()
     };
-    // The other one never hung up on anybody.
+    // The other one never closed a connection.
     assert_eq!(broken(of_second), 0);
     assert!(broken(of_first) >= CLIENTS);
-    let most = admitted
+    let most = allowed
         .iter()
         .map(|user| user.load(Ordering::Relaxed))
         .max();
     assert!(most <= Some(LIMIT), "{most:?}");
-    let admitted = sum();
+    let allowed = sum();
     println!(
-        "{mode}: {before} admitted when one is killed, {admitted} of {} in the end",
+        "{mode}: {before} allowed when one is killed, {allowed} of {} in the end",
         USERS * LIMIT
     );
-    admitted
+    allowed
 }
 
-/// Asks for one user after the other until nothing is left; says how often the service hung up.
-fn ask(port: u16, number: usize, admitted: &[AtomicUsize; USERS]) -> usize {
+/// Sends requests for one user after the other until nothing is left. Returns how often the
+/// connection broke.
+fn ask(port: u16, number: usize, allowed: &[AtomicUsize; USERS]) -> usize {
     let (start, mut user, mut broken) = (Instant::now(), number, 0);
     let mut last = start;
     let mut connection = None;
     while last.elapsed() < QUIET {
-        assert!(start.elapsed() < BOUND, "still admitted after {BOUND:?}");
+        assert!(start.elapsed() < BOUND, "still allowed after {BOUND:?}");
         user = (user + 1) % USERS;
         let Some(open) = connection.as_mut() else {
             connection = Connection::open(port).ok();
@@ -109,14 +108,14 @@ fn ask(port: u16, number: usize, admitted: &[AtomicUsize; USERS]) -> usize {
         };
         match open.check(&[user]) {
             Ok(200) => {
-                admitted[user].fetch_add(1, Ordering::Relaxed);
+                allowed[user].fetch_add(1, Ordering::Relaxed);
                 last = Instant::now();
             }
             Ok(status) => assert_eq!(status, 429),
             Err(_) => {
                 connection = None;
                 broken += 1;
-                // It is killed in the middle of things, so everybody has something left to ask for.
+                // The service is killed while units are left, so restart the quiet time.
                 last = Instant::now();
             }
         }

@@ -12,14 +12,14 @@ use tollgate_testbed::{Folder, Process};
 pub(crate) const BOUND: Duration = Duration::from_secs(90);
 const STARTS_TRIED: usize = 5;
 
-/// One service, on the same port each time.
+/// A service that can be restarted on the same port.
 pub(crate) struct Service {
     pub(crate) port: u16,
     settings: String,
     process: Option<Process>,
 }
 
-/// Rules by which every user has so many units, for longer than any test.
+/// Writes rules that give every user so many units, in a window longer than any test.
 pub(crate) fn write_rules(folder: &Folder, limit: usize) {
     let rules = format!("domain: d\ndescriptors:\n- {{key: user, rate_limit: {limit}/year}}\n");
     fs::write(folder.file("rules.yaml"), rules).unwrap();
@@ -28,7 +28,7 @@ pub(crate) fn write_rules(folder: &Folder, limit: usize) {
 // === impl Service ===
 
 impl Service {
-    /// A service by the rules in `folder`; `servers` is what its settings say about Redis.
+    /// Starts a service with the rules in `folder`; `servers` is the setting `store.redis`.
     pub(crate) fn start(folder: &Folder, name: &str, mode: &str, servers: &str) -> Service {
         for _ in 0..STARTS_TRIED {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -58,7 +58,7 @@ impl Service {
         panic!("no service started on {STARTS_TRIED} ports");
     }
 
-    /// Ends it at once (SIGKILL).
+    /// Kills it (SIGKILL).
     pub(crate) fn killed(self) -> Service {
         let process = None;
         Service { process, ..self }
@@ -78,16 +78,16 @@ impl Service {
         Service { process, ..self }
     }
 
-    /// What `tollgate keys` says, by the settings of this service, of these users.
-    pub(crate) fn keys(&self, deed: &str, users: usize) -> Output {
+    /// Runs `tollgate keys` with the settings of this service, for so many users.
+    pub(crate) fn keys(&self, action: &str, users: usize) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
-        command.args(["keys", deed, "--json", "--config", &self.settings, "d"]);
+        command.args(["keys", action, "--json", "--config", &self.settings, "d"]);
         command.args((0..users).map(|user| format!("user=u{user}")));
         command.output().unwrap()
     }
 }
 
-/// A connection that stays open from question to question.
+/// A connection that stays open between requests.
 pub(crate) struct Connection(BufReader<TcpStream>);
 
 // === impl Connection ===
@@ -99,7 +99,7 @@ impl Connection {
         Ok(Connection(BufReader::new(stream)))
     }
 
-    /// The status of the answer for one request that these users make together.
+    /// The status of one request for all of these users.
     pub(crate) fn check(&mut self, users: &[usize]) -> io::Result<u16> {
         let descriptors = users.iter().map(|user| {
             let entry = format!(r#"{{"key": "user", "value": "u{user}"}}"#);

@@ -1,0 +1,34 @@
+//! Error messages on standard error, and how their parts are worded.
+
+use std::error::Error;
+use std::fmt::Display;
+use std::io::{Write, stderr};
+
+/// Prints an error and its causes.
+pub(crate) fn print_error_chain(error: &dyn Error) {
+    print_error(&with_causes(error));
+}
+
+/// Prints an error message.
+pub(crate) fn print_error(text: &str) {
+    // If standard error cannot be written, there is nowhere else to report it.
+    let _ = writeln!(stderr(), "error: {}", text.trim_end());
+}
+
+/// An error and its causes, in one line.
+pub(crate) fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut reason = error.source();
+    while let Some(of) = reason {
+        text.push_str(&format!(": {of}"));
+        reason = of.source();
+    }
+    text
+}
+
+/// `1 file`, `2 files`.
+pub(crate) fn pluralize(count: impl Display, noun: &str) -> String {
+    let count = count.to_string();
+    let plural = if count == "1" { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
