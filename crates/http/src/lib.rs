@@ -1,11 +1,25 @@
-//! Answers as HTTP: status, headers, problem documents.
+//! HTTP requests as descriptors; answers as status, headers and bodies.
 //!
+//! * [`ClientAddress`]: the address of the client behind trusted proxies, and with [`Prefix`] the
+//!   network that makes its key.
+//! * [`ProxyHeader`]: PROXY protocol 1 and 2.
 //! * [`status`]: 200 or 429.
 //! * [`headers`]: `RateLimit` and `RateLimit-Policy` as in draft-ietf-httpapi-ratelimit-headers-11,
 //!   `Retry-After`, `x-tollgate-delay-ms` and `x-tollgate-store`.
 //! * [`Problem`]: a denial or an error as `application/problem+json` (RFC 9457).
 //!
-//! Pure functions from an [`tollgate_core::Answer`]. Knows nothing about sockets, rules or stores.
+//! Pure functions of a request's head and of a [`tollgate_core::Answer`]. Knows nothing about
+//! sockets, rules or stores.
+
+mod setting;
+
+mod peer;
+
+mod proxy_protocol;
+
+mod prefix;
+
+mod client_address;
 
 mod policy;
 
@@ -13,9 +27,17 @@ mod headers;
 
 mod problem;
 
+pub use client_address::{
+    AddressSource, Client, ClientAddress, ClientAddressSettings, ENTRY_BYTES_MAX, HOPS_MAX, Origin,
+    TRUSTED_PROXIES_MAX, Unusable,
+};
 pub use headers::{
     DELAY_MS, RATE_LIMIT, RATE_LIMIT_POLICY, STORE, STORE_UNAVAILABLE, delay_ms, headers,
     retry_after_secs, status,
 };
+pub use peer::Peer;
 pub use policy::{NAME_BYTES_MAX, POLICIES_MAX};
+pub use prefix::{NAT64_PREFIXES_MAX, Prefix};
 pub use problem::{MEDIA_TYPE, Problem, QUOTA_EXCEEDED, REDUCED_CAPACITY};
+pub use proxy_protocol::{InvalidProxyHeader, PROXY_HEADER_BYTES_MAX, ProxyHeader};
+pub use setting::InvalidSetting;

@@ -1,0 +1,167 @@
+//! Which address a request came from, when proxies stand between.
+//!
+//! Anybody can send `X-Forwarded-For`. What a header says is believed only as far as our own
+//! proxies wrote it: exactly one source is configured, all other headers have no effect, and lists
+//! are read from the right, where the nearest proxy wrote. Whatever cannot be read or trusted leads
+//! to the peer's address: one key that already exists, never a key that the client chose.
+
+use std::net::IpAddr;
+
+use http::HeaderMap;
+
+use crate::peer::Peer;
+use crate::prefix::Prefix;
+use crate::setting::InvalidSetting;
+
+mod literal;
+
+mod list;
+
+mod settings;
+
+mod trust;
+
+pub use list::ENTRY_BYTES_MAX;
+pub use settings::{AddressSource, ClientAddressSettings};
+pub use trust::{HOPS_MAX, TRUSTED_PROXIES_MAX};
+
+use list::Last;
+use trust::Trust;
+
+/// Finds the address of the client of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientAddress {
+    source: AddressSource,
+    trust: Trust,
+    prefix: Prefix,
+}
+
+/// The client of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// Its address, an IPv4 address never written as an IPv6 one; `None` behind a Unix socket when
+    /// no proxy named an address.
+    pub address: Option<IpAddr>,
+    /// Where the address is from.
+    pub origin: Origin,
+}
+
+/// Where a client's address is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The socket: no proxy is trusted.
+    Peer,
+    /// A trusted proxy named it.
+    Proxy,
+    /// The socket, because the configured source could not be used. If that is common, the settings
+    /// do not fit the proxies, and all their clients share a key.
+    Fallback(Unusable),
+}
+
+/// Why the configured source of an address could not be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unusable {
+    /// The peer is none of the trusted proxies.
+    UntrustedPeer,
+    /// The header is absent.
+    Absent,
+    /// The list has fewer entries than there are trusted hops.
+    FewHops,
+    /// More than [`HOPS_MAX`] entries are trusted proxies.
+    ManyHops,
+    /// The entry that a trusted proxy wrote is no address.
+    Unreadable,
+    /// A header that has one value was sent more than once.
+    Repeated,
+}
+
+// === impl ClientAddress ===
+
+impl ClientAddress {
+    /// # Errors
+    ///
+    /// [`InvalidSetting`] is the first setting that cannot be used.
+    pub fn new(settings: &ClientAddressSettings) -> Result<ClientAddress, InvalidSetting> {
+        let ClientAddressSettings {
+            source,
+            trusted_proxies,
+            trusted_hops,
+            ipv4_prefix,
+            ipv6_prefix,
+            nat64_prefixes,
+        } = settings;
+        Ok(ClientAddress {
+            source: *source,
+            trust: Trust::new(*source, trusted_proxies, *trusted_hops)?,
+            prefix: Prefix::new(*ipv4_prefix, *ipv6_prefix, nat64_prefixes)?,
+        })
+    }
+
+    /// How much of an address makes a key.
+    pub const fn prefix(&self) -> &Prefix {
+        &self.prefix
+    }
+
+    /// The client of a request with these headers from this peer.
+    pub fn resolve(&self, peer: Peer, headers: &HeaderMap) -> Client {
+        let socket = peer.socket.map(|address| address.to_canonical());
+        let (address, origin) = match self.named(socket, peer.proxied, headers) {
+            None => (socket, Origin::Peer),
+            Some(Ok(address)) => (Some(address), Origin::Proxy),
+            Some(Err(unusable)) => (socket, Origin::Fallback(unusable)),
+        };
+        Client { address, origin }
+    }
+
+    /// The address that the trusted proxies named; `None` if none is trusted.
+    fn named(
+        &self,
+        socket: Option<IpAddr>,
+        proxied: Option<IpAddr>,
+        headers: &HeaderMap,
+    ) -> Option<Result<IpAddr, Unusable>> {
+        if self.source == AddressSource::Peer || self.trust.is_nobody() {
+            return None;
+        }
+        if !self.trust.has_peer(socket) {
+            return Some(Err(Unusable::UntrustedPeer));
+        }
+        Some(match (self.source.header(), self.source.is_list()) {
+            (None, _) => proxied
+                .map(|address| address.to_canonical())
+                .ok_or(Unusable::Absent),
+            (Some(name), false) => {
+                let mut values = headers.get_all(name).iter();
+                match (values.next(), values.next()) {
+                    (None, _) => Err(Unusable::Absent),
+                    (Some(value), None) => {
+                        literal::parse(value.as_bytes()).ok_or(Unusable::Unreadable)
+                    }
+                    (Some(_), Some(_)) => Err(Unusable::Repeated),
+                }
+            }
+            (Some(name), true) => {
+                // Lines are one list, in their order (RFC 9110, section 5.3).
+                let lines = headers.get_all(name).iter().rev();
+                let entries = lines.flat_map(|line| match self.source {
+                    AddressSource::Forwarded => Last::elements(line.as_bytes()),
+                    _ => Last::entries(line.as_bytes()),
+                });
+                self.trust.client(entries.map(|entry| match self.source {
+                    AddressSource::Forwarded => list::forwarded_for(entry?),
+                    _ => literal::parse(entry?),
+                }))
+            }
+        })
+    }
+}
+
+impl Default for ClientAddress {
+    fn default() -> ClientAddress {
+        ClientAddress::new(&ClientAddressSettings::default()).expect("the defaults are valid")
+    }
+}
+
+#[cfg(test)]
+mod tests;
