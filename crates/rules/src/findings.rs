@@ -13,7 +13,7 @@ pub const DIAGNOSTICS_MAX: usize = 1000;
 /// The most characters of a file's text that a message quotes.
 const QUOTED_MAX: usize = 60;
 /// The replacement for hidden text in a message.
-const HIDDEN: &str = "the text here (not shown: it may be a password)";
+const HIDDEN: &str = "this value (not shown: it may be a password)";
 
 /// A position in one of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +43,7 @@ struct Finding {
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     list: Vec<Finding>,
-    /// FindingRange that found no room.
+    /// How many findings were omitted because the list was full.
     omitted: usize,
     errors: usize,
     /// The domain that is being read.

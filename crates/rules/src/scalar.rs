@@ -4,6 +4,10 @@ use crate::draft::Spanned;
 use crate::findings::Findings;
 use crate::yaml::{Looks, Node, Scalar};
 
+/// How to write a rate that is not a whole number of units.
+const FRACTION_HELP: &str = "write a whole number and a window to match: 1.5 units per minute are \
+    `requests_per_unit: 3` with `window: 2m`";
+
 /// The text of a node. Whole numbers and flags are taken as they are written, because Envoy's
 /// service does so for names and values.
 pub(crate) fn text(node: &Node, key: &str, findings: &mut Findings) -> Option<Spanned<String>> {
@@ -178,12 +182,12 @@ impl Wrong {
         let (why, help) = match self {
             Wrong::Quoted => ("is text", format!("leave out the quotes: `{key}: {text}`")),
             Wrong::Negative => ("is negative", range),
-            Wrong::Point => (
-                "is not a whole number (error checking config)",
-                "to slow a limit down, make its window longer: \
-                 `requests_per_unit: 1` with `window: 4s`"
-                    .to_owned(),
-            ),
+            Wrong::Point => ("is not a whole number (error checking config)", {
+                match key {
+                    "requests_per_unit" => FRACTION_HELP.to_owned(),
+                    _ => range,
+                }
+            }),
             Wrong::Octal => (
                 "begins with a 0, which some parsers read as octal",
                 "leave out the leading 0".to_owned(),

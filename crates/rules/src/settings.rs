@@ -114,6 +114,12 @@ impl<'n> Settings<'n> {
         self.get(key).is_some()
     }
 
+    /// Whether the map has `key`. Unlike [`Settings::has`], this does not make it a known key.
+    pub fn contains(&self, key: &str) -> bool {
+        self.entries()
+            .any(|(found, _)| found.scalar().is_some_and(|scalar| scalar.text == key))
+    }
+
     /// Whether `key` has a map.
     pub fn is_map(&self, key: &'static str) -> bool {
         self.get(key)
@@ -190,7 +196,9 @@ impl<'n> Settings<'n> {
         let example = words.join("` or `");
         self.parse(key, &example, |text| {
             let found = words.iter().find(|word| **word == text);
-            found.copied().ok_or_else(|| "is none of these".to_owned())
+            found
+                .copied()
+                .ok_or_else(|| format!("is not a valid `{key}`"))
         })
     }
 

@@ -41,7 +41,7 @@ impl Check {
     pub(crate) fn read(body: &[u8]) -> Result<Check, Failure> {
         let wrong = |error: serde_json::Error| {
             let example = r#"{"domain": "shop", "descriptors": [{"user": "ann"}]}"#;
-            Failure::bad_request(format!("{error}; a question looks like {example}"))
+            Failure::bad_request(format!("{error}; a request looks like {example}"))
         };
         // serde takes a list for any struct, by the order of its fields; nobody else would.
         if body.trim_ascii_start().starts_with(b"[") {

@@ -184,9 +184,15 @@ impl Config {
 
     fn take(top: &Settings<'_>, directory: &Path) -> Config {
         let rules = top.texts("rules");
-        if rules.is_empty() {
-            let message = "no rules are named".to_owned();
-            top.report_error("rules", message, "write `rules: [rules.yaml]`");
+        if rules.is_empty() && top.contains("domain") {
+            let message = "this is a rules file, not a settings file".to_owned();
+            let help = "write a settings file that names it, as in `rules: [PATH]`; \
+                `tollgate check PATH` checks rules alone";
+            top.report_error("rules", message, help);
+        } else if rules.is_empty() {
+            let message = "no rules file is named".to_owned();
+            let help = "write `rules: [PATH]`, with rules files or directories";
+            top.report_error("rules", message, help);
         }
         let (store, sharing) = Place::take_default(top, directory);
         Config {
@@ -213,7 +219,7 @@ impl Memory {
         Memory {
             max_keys: map.parse("max_keys", "1000000", |text| match text.parse() {
                 Ok(keys) if keys > 0 => Ok(keys),
-                _ => Err("is no number of keys from 1 on".to_owned()),
+                _ => Err("is not a number of keys, which is at least 1".to_owned()),
             }),
             max_bytes: map.parse("max_bytes", "512MiB", |text| match bytes(text)? {
                 bytes if bytes >= MAX_BYTES_MIN => Ok(bytes),
@@ -230,7 +236,7 @@ fn bytes(text: &str) -> Result<usize, String> {
         let number: usize = text.strip_suffix(unit)?.trim_end().parse().ok()?;
         number.checked_mul(1 << shift)
     });
-    parsed.ok_or_else(|| "is no number of bytes, KiB, MiB or GiB".to_owned())
+    parsed.ok_or_else(|| "is not a number of bytes, KiB, MiB or GiB".to_owned())
 }
 
 // === impl Log ===

@@ -59,7 +59,8 @@ pub(crate) fn with_fallback_routes(
     routes
         .fallback(move |uri: Uri| {
             let detail = format!(
-                "there is no {}; see /openapi.json at the HTTP port",
+                "the `{listener}` listener has no {}; /openapi.json at the `http` listener \
+                 describes requests, and /metrics is at the `admin` listener",
                 uri.path()
             );
             let failure = Failure::new("not_found", StatusCode::NOT_FOUND, detail);
@@ -67,7 +68,7 @@ pub(crate) fn with_fallback_routes(
         })
         .method_not_allowed_fallback(move |method: Method, uri: Uri| {
             let detail = format!(
-                "{} does not take {method}; see the Allow header",
+                "{} does not accept {method}; the Allow header lists what it accepts",
                 uri.path()
             );
             let status = StatusCode::METHOD_NOT_ALLOWED;

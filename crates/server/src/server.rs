@@ -222,7 +222,7 @@ impl fmt::Display for ServeError {
                 for diagnostic in diagnostics {
                     write!(f, "{diagnostic}")?;
                 }
-                f.write_str("no domain is without mistakes, so there is nothing to serve")
+                f.write_str("no domain has valid rules, so there is nothing to serve")
             }
             ServeError::Store { name, .. } => write!(f, "the store `{name}` cannot be used"),
             ServeError::Listen {
@@ -232,7 +232,7 @@ impl fmt::Display for ServeError {
                 "the {listener} listener cannot use {address}; \
                  choose another address with `listen.{listener}`"
             ),
-            ServeError::Signals(_) => f.write_str("cannot hear signals"),
+            ServeError::Signals(_) => f.write_str("cannot listen for signals"),
         }
     }
 }

@@ -132,7 +132,7 @@ fn what_is_no_question_says_where_and_what_one_looks_like() {
         let failure = Check::read(json.as_bytes()).unwrap_err();
         let detail = failure.problem.detail;
         assert!(detail.contains(expected), "{json}: {detail}");
-        assert!(detail.contains("a question looks like"), "{json}: {detail}");
+        assert!(detail.contains("a request looks like"), "{json}: {detail}");
     }
     for (json, expected) in [
         (

@@ -46,7 +46,7 @@ impl Listen {
             let key = kind.name();
             let address = map.parse(key, "127.0.0.1:8080", |text| {
                 text.parse()
-                    .map_err(|_| "is no address and port".to_owned())
+                    .map_err(|_| "is not an IP address with a port".to_owned())
             });
             match address {
                 Some(address) => Some(Listen { kind, address }),

@@ -99,7 +99,7 @@ impl Place {
             None | Some("memory") => Place::Memory,
             Some(text) if Url::is_meant(text) => Place::at_url(top, key, text),
             Some(_) => {
-                let message = "this is no store".to_owned();
+                let message = "this is not a store".to_owned();
                 let help = "write `store: memory`, `store: redis://localhost:6379` or \
                     `store: {redis: {url: 'redis://localhost:6379'}}`";
                 top.report_error(key, message, help);
@@ -183,19 +183,22 @@ fn is_name(name: &str) -> bool {
 
 fn domains(store: &Settings<'_>, before: &[OtherStore]) -> Vec<String> {
     let mut domains: Vec<String> = Vec::new();
-    for domain in store.texts("domains") {
+    let listed = store.texts("domains");
+    if listed.is_empty() {
+        let message = "this store lists no domain".to_owned();
+        store.report_error("domains", message, "write `domains: [shop]`");
+    }
+    for domain in listed {
         let other = before.iter().find(|other| other.domains.contains(&domain));
-        let other = other.map(|other| other.name.as_str());
-        if let Some(other) = other.or(domains.contains(&domain).then_some("this one")) {
-            let message = format!("a domain is named twice: first by {other}");
-            store.report_error("domains", message, "let one store serve it, once");
+        let other = other.map(|other| format!("the store {}", other.name));
+        if let Some(first) =
+            other.or_else(|| domains.contains(&domain).then(|| "this store".to_owned()))
+        {
+            let message = format!("a domain is listed twice, first by {first}");
+            store.report_error("domains", message, "list each domain once, in one store");
             continue;
         }
         domains.push(domain);
-    }
-    if domains.is_empty() {
-        let message = "this store serves no domain".to_owned();
-        store.report_error("domains", message, "write `domains: [shop]`");
     }
     domains
 }
@@ -280,7 +283,7 @@ fn addresses(map: &Settings<'_>, key: &'static str) -> Vec<String> {
     }
     // A URL may hold a password, so the address is not repeated.
     if let Some(bad) = addresses.iter().position(|address| !is_address(address)) {
-        let message = format!("address {} is no host and port", bad + 1);
+        let message = format!("address {} is not a host with a port", bad + 1);
         map.report_error(key, message, &help);
     }
     addresses

@@ -103,8 +103,12 @@ fn mistakes_name_their_place_and_the_remedy() {
             "rules: r\nlimits: {body_bytes: 3}\n",
             "is not between 4KiB and 1GiB",
         ),
-        ("", "no rules are named"),
-        ("rules: []\n", "write `rules: [rules.yaml]`"),
+        ("", "no rules file is named"),
+        ("rules: []\n", "write `rules: [PATH]`"),
+        (
+            "domain: shop\ndescriptors: []\n",
+            "this is a rules file, not a settings file",
+        ),
         ("rule: r\n", "did you mean `rules`?"),
         (
             "rules: r\nlisten: {grcp: null}\n",
@@ -112,7 +116,7 @@ fn mistakes_name_their_place_and_the_remedy() {
         ),
         (
             "rules: r\nlisten: {http: 8080}\n",
-            "`8080` is no address and port",
+            "`8080` is not an IP address with a port",
         ),
         (
             "rules: r\nlisten: {http: null, grpc: null}\n",
@@ -120,16 +124,16 @@ fn mistakes_name_their_place_and_the_remedy() {
         ),
         (
             "rules: r\nmemory: {max_keys: 0}\n",
-            "is no number of keys from 1 on",
+            "is not a number of keys",
         ),
         (
             "rules: r\nmemory: {max_bytes: 5 MB}\n",
-            "is no number of bytes",
+            "is not a number of bytes",
         ),
         ("rules: r\nmemory: {max_bytes: 5}\n", "is less than 1MiB"),
         (
             "rules: r\nmemory: {max_bytes: 99999999999GiB}\n",
-            "is no number of bytes",
+            "is not a number of bytes",
         ),
         (
             "rules: r\nlimits: {connections: 0}\n",

@@ -42,7 +42,7 @@ impl Url {
         if !matches!(path, "" | "/" | "/0") {
             let help = "leave out what follows the port: only database 0 is used, and `prefix` \
                 keeps services apart; in a password write % and / as %25 and %2F";
-            return Err(("the URL goes on behind the host and port", help));
+            return Err(("the URL continues after the host and port", help));
         }
         let (username, password, host) = match authority.rsplit_once('@') {
             None => (None, None, authority),
@@ -57,7 +57,7 @@ impl Url {
             _ => format!("{host}:{PORT}"),
         };
         if !is_address(&address) {
-            let help = "write `redis://host:6379`; an address of version 6 stands in brackets";
+            let help = "write `redis://host:6379`; put an IPv6 address in brackets";
             return Err(("the URL has no valid host and port", help));
         }
         Ok(Url {
@@ -187,9 +187,9 @@ mod tests {
         let cases = [
             ("localhost:6379", "neither redis:// nor rediss://"),
             ("http://hunter2@h", "neither redis:// nor rediss://"),
-            ("redis://h:1/2", "goes on"),
-            ("redis://:hun/ter2@h:1", "goes on"),
-            ("redis://h?x=hunter2", "goes on"),
+            ("redis://h:1/2", "continues after"),
+            ("redis://:hun/ter2@h:1", "continues after"),
+            ("redis://h?x=hunter2", "continues after"),
             ("redis://hunter2@h", "a user and no password"),
             ("redis://u:@h", "password is empty"),
             ("redis://u:hunter2%4@h", "begins no character"),

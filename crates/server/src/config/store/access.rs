@@ -23,7 +23,7 @@ pub(super) fn encryption(redis: &Settings<'_>, url: Option<&Url>, directory: &Pa
     let by_url = url.is_some_and(|url| url.is_encrypted);
     let is_encrypted = redis.flag("tls", by_url);
     if by_url && !is_encrypted {
-        let message = "`rediss://` is with TLS, and this is without".to_owned();
+        let message = "`rediss://` uses TLS, and `tls` turns it off".to_owned();
         redis.report_error("tls", message, "write `redis://`, or leave out `tls`");
     }
     is_encrypted.then(Tls::default)
@@ -120,7 +120,7 @@ pub(super) fn signs_in(redis: &Settings<'_>, url: Option<Url>, directory: &Path)
         _ => None,
     };
     if let Some((key, ways)) = told_twice {
-        let message = format!("{ways} both tell a password");
+        let message = format!("{ways} both give a password");
         redis.report_error(key, message, "remove one of them");
     }
     let (url_username, url_password) = url.map_or((None, None), |url| (url.username, url.password));
@@ -142,7 +142,7 @@ fn password_in(path: &Path) -> Result<Secret, String> {
     if bytes.len() > PASSWORD_BYTES_MAX {
         return Err(format!("is larger than {PASSWORD_BYTES_MAX} bytes"));
     }
-    let text = String::from_utf8(bytes).map_err(|_| "is no text".to_owned())?;
+    let text = String::from_utf8(bytes).map_err(|_| "is not text".to_owned())?;
     let text = text.strip_suffix('\n').unwrap_or(&text);
     let text = text.strip_suffix('\r').unwrap_or(text);
     if text.is_empty() {

@@ -240,13 +240,13 @@ const REDIS: [(&str, &str); 29] = [
     ),
     (
         "{url: 'redis://:hunter2@h/1'}",
-        "goes on behind the host and port",
+        "continues after the host and port",
     ),
     ("{url: [hunter2]}", "`url` takes text, and this is a list"),
     ("{cluster: []}", "no server is named"),
     (
         "{cluster: ['redis://:hunter2@h']}",
-        "address 1 is no host and port",
+        "address 1 is not a host with a port",
     ),
     ("{cluster: [a, 'b:1']}", "write `cluster: ['host:6379']`"),
     ("{sentinel: {addresses: ['s:1']}}", "the master has no name"),
@@ -277,7 +277,7 @@ const REDIS: [(&str, &str); 29] = [
     ),
     (
         "{url: 'redis://:hunter2@h', password: hunter2}",
-        "`url` and `password` both tell",
+        "`url` and `password` both give",
     ),
     ("{url: 'redis://h', password: ''}", "the password is empty"),
     (
@@ -324,7 +324,7 @@ fn mistakes_below_redis_name_their_place_and_the_remedy_and_no_secret() {
 fn mistakes_about_stores_name_their_place_and_the_remedy() {
     let at = "redis: {url: 'redis://h'}";
     let cases = [
-        ("store: redis\n".to_owned(), "this is no store"),
+        ("store: redis\n".to_owned(), "this is not a store"),
         (
             "store: {redsi: {}}\n".to_owned(),
             "did you mean `store.redis`?",
@@ -348,7 +348,7 @@ fn mistakes_about_stores_name_their_place_and_the_remedy() {
         ),
         (
             format!("stores: {{a: {{{at}}}}}\n"),
-            "this store serves no domain",
+            "this store lists no domain",
         ),
         (
             format!("stores: {{A: {{domains: d, {at}}}}}\n"),
@@ -360,11 +360,11 @@ fn mistakes_about_stores_name_their_place_and_the_remedy() {
         ),
         (
             format!("stores: {{a: {{domains: [d, d], {at}}}}}\n"),
-            "first by this one",
+            "first by this store",
         ),
         (
             format!("stores: {{a: {{domains: d, {at}}}, b: {{domains: d, {at}}}}}\n"),
-            "a domain is named twice: first by a",
+            "a domain is listed twice, first by the store a",
         ),
         (
             format!("stores: {{a: {{domains: d, {at}, mode: strict}}}}\n"),
@@ -402,7 +402,7 @@ fn a_password_file_is_text_of_a_password_and_nothing_else() {
     assert_eq!(read(b"a b\n\n").unwrap(), Secret::new("a b\n"));
     assert_eq!(read(b"pw").unwrap(), Secret::new("pw"));
     assert!(read(b"\n").unwrap_err().contains("is empty"));
-    assert!(read(b"\xff").unwrap_err().contains("is no text"));
+    assert!(read(b"\xff").unwrap_err().contains("is not text"));
     assert!(
         read(&[b'a'; 5000])
             .unwrap_err()
