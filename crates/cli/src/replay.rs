@@ -62,11 +62,11 @@ pub(crate) struct Args {
     top: usize,
     /// Write every decision to this file as a line of JSON, in the order of decision.
     ///
-    /// Until it is complete, the file is named FILE.partial. `-` is standard output; the report then
-    /// goes to standard error.
+    /// Until it is complete, the file is named FILE.partial. `-` is standard output, and then the
+    /// report goes to standard error.
     #[arg(long, value_name = "FILE")]
     decisions: Option<PathBuf>,
-    /// Use the service's bounded store, with room for N keys, instead of one that never evicts.
+    /// Use the service's bounded store, with room for N keys; by default the store is unbounded.
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     max_keys: Option<NonZeroUsize>,
     /// Access logs or traces, also gzipped; several are one input in this order, `-` is standard

@@ -18,8 +18,8 @@ pub const DENIED_FOR: Span = Span::SECOND;
 /// instance's share of the limit: an N-th of its units, if there are N instances
 /// ([`Sharing::nodes`](tollgate_core::Sharing::nodes), or else [`SharedStore::instances`]). If N
 /// changes meanwhile, a window keeps the units that it has counted; a bucket keeps the time that it
-/// needs to be full again, so the same fraction of the new share is used. If the limit changes, its share
-/// migrates as every limit does.
+/// needs to be full again, so the same fraction of the new share is used. If the limit changes, its
+/// share migrates as every limit does.
 #[derive(Debug)]
 pub struct Fallback<S, L> {
     shared: S,

@@ -64,7 +64,7 @@ pub async fn watch_rules<S: RuleSource>(
         match read.await {
             Ok(done) => (reloader, outcome) = done,
             Err(error) => {
-                error!(%error, "the reload panicked; no more reloads until the service is restarted");
+                error!(%error, "the reload panicked; restart the service to reload rules again");
                 return;
             }
         }

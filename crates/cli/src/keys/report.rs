@@ -228,7 +228,7 @@ impl Key {
         if self.held.leased.holders > 0 {
             writeln!(
                 f,
-                "note: the {} leased units of {} can still be spent, beside the new budget, for at most {}",
+                "note: {} leased units of {} may be spent beside the new budget, for at most {}",
                 self.held.leased.units,
                 self.name,
                 rounded(self.held.leased.ends)

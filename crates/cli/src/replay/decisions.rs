@@ -18,7 +18,7 @@ pub(super) struct Decisions {
 
 impl Decisions {
     /// Opens the output before anything is read, so that a path that cannot be written is reported
-    /// at once. An error if it would overwrite an input, which would be truncated before it is read.
+    /// at once. It is an error to overwrite an input, which would be truncated before it is read.
     pub(super) fn create(path: &Path, inputs: &[PathBuf]) -> Result<Decisions, Failure> {
         if is_standard(path) {
             let out = Box::new(io::stdout().lock());
