@@ -5,7 +5,7 @@ use tollgate_core::{SharedStore, StoreEvent, StoreMetric, StoreMetricUnit, Store
 use crate::stats::{BATCH_SIZES, CALL_MICROS, Counts, Histogram};
 use crate::store::Redis;
 
-/// A metric: how its value is wrapped, its name, what it counts, and where the count is.
+/// A metric: the type of its value, its name, its help, and where the count is.
 type Metric = (Wrap, &'static str, &'static str, fn(&Counts) -> u64);
 type Wrap = fn(u64) -> StoreMetricValue;
 
@@ -14,42 +14,42 @@ const COUNTER: Wrap = StoreMetricValue::Counter;
 
 #[rustfmt::skip] // A metric reads as one row.
 const METRICS: [Metric; 21] = [
-    (GAUGE, "leases_held", "Keys of which this service holds leases",
+    (GAUGE, "leases_held", "Keys of which this instance holds leases",
         |counts| counts.leases_held),
-    (GAUGE, "write_back_keys", "Keys that this service counts itself",
+    (GAUGE, "write_back_keys", "Keys with a local count of this instance",
         |counts| counts.write_back_keys),
-    (COUNTER, "questions", "Questions to Redis: decisions, leases given back, keys reported",
+    (COUNTER, "script_requests", "Requests to scripts: decisions, returned leases, reported keys",
         |counts| counts.requests),
-    (COUNTER, "calls", "Script calls that carried them", |counts| counts.calls),
-    (COUNTER, "writes", "Times that calls were written to a connection: round trips",
+    (COUNTER, "calls", "Script calls, each of one or more requests", |counts| counts.calls),
+    (COUNTER, "writes", "Writes to connections, each of one or more script calls: round trips",
         |counts| counts.writes),
-    (COUNTER, "lost", "Questions that were sent to Redis and got no answer in time",
+    (COUNTER, "outcome_unknown", "Requests that were sent and got no reply in time",
         |counts| counts.lost),
-    (COUNTER, "connections", "Connections that were opened", |counts| counts.connections),
-    (COUNTER, "breaker_openings", "Times that decisions no longer waited for Redis",
+    (COUNTER, "connections", "Connections opened", |counts| counts.connections),
+    (COUNTER, "breaker_openings", "Times that a circuit breaker opened",
         |counts| counts.breaker_openings),
-    (COUNTER, "redirections", "Questions that another node of the Cluster had to answer",
+    (COUNTER, "redirections", "Requests that were redirected to another Redis node",
         |counts| counts.redirections),
-    (COUNTER, "scripts_loaded", "Times that Redis had forgotten the scripts",
+    (COUNTER, "scripts_loaded", "Times that the scripts were loaded into Redis again",
         |counts| counts.scripts_loaded),
-    (COUNTER, "local_refusals", "Decisions refused here, as Redis had refused the key",
+    (COUNTER, "local_denials", "Denials from the denial cache, without a request to Redis",
         |counts| counts.local_denials),
-    (COUNTER, "leases", "Times that units were leased", |counts| counts.leases),
-    (COUNTER, "units_leased", "Units that were leased", |counts| counts.units_leased),
-    (COUNTER, "units_spent", "Leased units that were spent, once their lease has ended",
+    (COUNTER, "leases", "Leases granted", |counts| counts.leases),
+    (COUNTER, "units_leased", "Units of the granted leases", |counts| counts.units_leased),
+    (COUNTER, "units_spent", "Leased units that were spent, counted when their lease ends",
         |counts| counts.units_spent),
-    (COUNTER, "units_returned", "Leased units that were given back",
+    (COUNTER, "units_returned", "Leased units that were returned",
         |counts| counts.units_returned),
-    (COUNTER, "lease_decisions", "Decisions on leased units, without asking",
+    (COUNTER, "lease_decisions", "Decisions on leased units, without a request to Redis",
         |counts| counts.lease_decisions),
-    (COUNTER, "leases_returned", "Leases given back because nobody used them",
+    (COUNTER, "leases_returned", "Leases returned because they were not used",
         |counts| counts.leases_returned),
-    (COUNTER, "write_back_decisions", "Decisions on this service's own count, without asking",
+    (COUNTER, "write_back_decisions", "Decisions on a local count, without a request to Redis",
         |counts| counts.write_back_decisions),
-    (COUNTER, "reports", "Messages that reported own counts to Redis",
+    (COUNTER, "reports", "Reports of local counts to Redis",
         |counts| counts.reports),
-    (COUNTER, "keys_reported", "Keys that they concerned", |counts| counts.keys_reported),
-    (COUNTER, "reports_lost", "Reports whose connection broke before they were answered",
+    (COUNTER, "keys_reported", "Keys in these reports", |counts| counts.keys_reported),
+    (COUNTER, "reports_outcome_unknown", "Reports whose connection broke before the reply",
         |counts| counts.reports_lost),
 ];
 
@@ -95,8 +95,8 @@ impl SharedStore for Redis {
                 value: StoreMetricValue::Counters(error_counters(self)),
             },
             StoreMetric {
-                name: "call_decisions",
-                help: "Questions that shared a script call",
+                name: "call_requests",
+                help: "Requests in one script call",
                 value: histogram(StoreMetricUnit::Count, &counts.batch_sizes, &BATCH_SIZES),
             },
             StoreMetric {

@@ -1,4 +1,4 @@
-//! What the operator sees: counters, gauges and histograms, for Prometheus.
+//! Counters, gauges and histograms, for Prometheus.
 
 use std::sync::{Arc, Once};
 use std::time::Duration;
@@ -26,7 +26,7 @@ mod stores;
 
 mod text;
 
-/// Everything that is counted.
+/// All metrics.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
@@ -61,17 +61,17 @@ impl Metrics {
         };
         registry.register(
             "decision_seconds",
-            "Time from a request that is read to its answer",
+            "Time from reading a request completely to its answer",
             metrics.latency.clone(),
         );
         registry.register(
             "request_errors",
-            "Requests that got an error in place of an answer, by listener and kind",
+            "Requests that were answered with an error, by listener and kind",
             metrics.errors.clone(),
         );
         registry.register(
             "descriptors_left_out",
-            "Descriptors that were not decided on, because their request has more than 128",
+            "Descriptors that were ignored, because their request has more than 128",
             metrics.left_out.clone(),
         );
         registry.register(
@@ -89,7 +89,7 @@ impl Metrics {
         build
             .get_or_create(&[("version", env!("CARGO_PKG_VERSION"))])
             .set(1);
-        registry.register("build_info", "1, with the version of this program", build);
+        registry.register("build_info", "Always 1; the label has the version", build);
         registry.register_collector(Box::new(decisions::Scrape(Arc::clone(engine))));
         registry.register_collector(Box::new(stores::Scrape(Arc::clone(engine))));
         registry.register_collector(Box::new(budget::Scrape::new(budget, limits)));
@@ -99,7 +99,7 @@ impl Metrics {
         }
     }
 
-    /// Everything, in the text form of OpenMetrics.
+    /// All metrics, in OpenMetrics' text format.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry)
@@ -107,24 +107,24 @@ impl Metrics {
         text
     }
 
-    /// Everything, in Prometheus's text format.
+    /// All metrics, in Prometheus's text format.
     pub(crate) fn plain_text(&self) -> String {
         text::prometheus(&self.text())
     }
 
-    /// Counts the time of one decision.
+    /// Records the time of one decision.
     pub(crate) fn decided(&self, listener: ListenerName, took: Duration) {
         let histogram = self.latency.get_or_create(&[("listener", listener)]);
         histogram.observe(took.as_secs_f64());
     }
 
-    /// Counts a request that got an error.
+    /// Counts a request that was answered with an error.
     pub(crate) fn failed(&self, listener: ListenerName, kind: &'static str) {
         let labels = [("listener", listener), ("kind", kind)];
         self.errors.get_or_create(&labels).inc();
     }
 
-    /// Counts the descriptors of a request that are not decided on; the log says it once.
+    /// Counts the descriptors of a request that are ignored, and logs the first such request.
     pub(crate) fn left_out(&self, listener: ListenerName, message: &RateLimitRequest) {
         static SAID: Once = Once::new();
         let count = tollgate_rls::left_out(message);

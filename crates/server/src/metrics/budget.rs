@@ -1,4 +1,4 @@
-//! What connections may take up, and what they have taken, at each scrape.
+//! The limits on what connections may use, and what they use, at each scrape.
 
 use std::fmt::Error;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ type Bound = (&'static str, &'static str, fn(&Limits) -> usize);
 
 #[rustfmt::skip] // A gauge reads as one row.
 const BOUNDS: [Bound; 13] = [
-    ("connections_max", "Connections that each of the listeners grpc and http may have",
+    ("connections_max", "The most connections of each of the listeners grpc and http",
         |limits| limits.connections),
     ("connections_per_address_max",
-        "Connections that one address may have at each of these listeners",
+        "The most connections from one address at each of these listeners",
         |limits| limits.connections_per_address),
-    ("admin_connections_max", "Connections that the listener admin may have",
+    ("admin_connections_max", "The most connections of the listener admin",
         |limits| limits.admin_connections),
-    ("connection_age_max_seconds", "The age at which a connection is asked to end",
+    ("connection_age_max_seconds", "The age at which a connection is closed gracefully",
         |limits| usize::try_from(limits.connection_age.as_secs()).unwrap_or(usize::MAX)),
-    ("streams_per_connection_max", "The most calls at once on one gRPC connection",
+    ("streams_per_connection_max", "The most concurrent calls on one gRPC connection",
         |limits| wide(limits.streams_per_connection)),
-    ("streams_promised_max", "The most of the promised calls that there may be",
+    ("streams_promised_max", "The most concurrent calls in the shared pool of all gRPC connections",
         |limits| limits.streams),
     ("header_bytes_max", "The largest head of an HTTP request, or metadata of a gRPC call",
         |limits| wide(limits.header_bytes)),
@@ -33,11 +33,11 @@ const BOUNDS: [Bound; 13] = [
     ("body_bytes_max", "The largest HTTP body that is read", |limits| limits.body_bytes),
     ("connection_bytes_held_max", "The most bytes of unfinished requests on one connection",
         |limits| limits.buffer_per_connection),
-    ("request_bytes_held_max", "The most bytes of unfinished requests that may be held",
+    ("request_bytes_held_max", "The most bytes of unfinished requests in the shared pool",
         |limits| limits.buffer),
-    ("turn_bytes_max", "Bytes of requests that one connection may have decided on in one turn",
+    ("turn_bytes_max", "Bytes processed for one connection before other connections get a turn",
         |limits| limits.turn_bytes),
-    ("control_frames_max", "Frames without a request that a gRPC connection may send at once",
+    ("control_frames_max", "The largest burst of frames without a request on a gRPC connection",
         |limits| wide(limits.control_frames)),
 ];
 
@@ -65,17 +65,17 @@ impl Collector for Scrape {
         let pools = [
             (
                 "request_bytes_held",
-                "Bytes of unfinished requests, beyond those that each connection may always have",
+                "Bytes of unfinished requests in the shared pool, beyond each connection's own",
                 budget.bytes(),
             ),
             (
                 "streams_promised",
-                "Calls at once that gRPC connections may have, beyond those that each always may",
+                "Concurrent calls granted to gRPC connections from the shared pool",
                 budget.streams(),
             ),
             (
                 "open_files_max",
-                "Files and connections that the system lets this process have open",
+                "The most files and connections that this process may have open",
                 open_files::limit().map_or(0, |limit| usize::try_from(limit).unwrap_or(usize::MAX)),
             ),
         ];

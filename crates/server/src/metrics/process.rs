@@ -51,7 +51,7 @@ impl Collector for Scrape {
         let gauges = [
             (
                 "process_resident_memory_bytes",
-                "Memory that the process has in RAM",
+                "Resident memory of the process",
                 resident,
             ),
             (
@@ -66,7 +66,7 @@ impl Collector for Scrape {
             ),
             (
                 "process_max_fds",
-                "Files and connections that the system lets it have open",
+                "The most files and connections that the process may have open",
                 open_files::limit().map(whole),
             ),
         ];
@@ -102,7 +102,7 @@ fn boot_seconds(stat: &str) -> Option<u64> {
 }
 
 fn read(path: &str) -> Option<String> {
-    // A process may be called by any bytes.
+    // The name of a process may be any bytes.
     let bytes = fs::read(path).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }

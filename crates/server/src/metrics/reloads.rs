@@ -24,7 +24,7 @@ impl std::fmt::Debug for Scrape {
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let (engine, encoder) = (&self.0, &mut encoder);
-        let help = "Times that rules were read: ok, or failed if anything stayed as it was";
+        let help = "Loads of the rules: ok, or failed if some or all rules have errors";
         let mut metric = encoder.encode_descriptor("reloads", help, None, MetricType::Counter)?;
         let reloads = engine.reloads();
         for (outcome, count) in [("ok", reloads.ok()), ("failed", reloads.failed())] {

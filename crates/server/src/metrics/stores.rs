@@ -1,4 +1,4 @@
-//! What the stores do: keys in memory, and what each shared store counts.
+//! Metrics of stores: keys in memory, and the counts of each shared store.
 
 use std::fmt::Error;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const FALLBACKS: [Fallback; 4] = [
     ("local", |counts| counts.local),
 ];
 
-/// What one shared store says at a scrape.
+/// The state of one shared store at a scrape.
 struct Snapshot<'s> {
     store: &'s str,
     is_up: bool,
@@ -31,7 +31,7 @@ struct Snapshot<'s> {
     metrics: Vec<StoreMetric>,
 }
 
-/// Asks the stores at each scrape.
+/// Reads the stores at each scrape.
 pub(super) struct Scrape(pub(super) Arc<Engine>);
 
 // === impl Scrape ===
@@ -57,7 +57,7 @@ impl Collector for Scrape {
                 metrics: fallback.shared().metrics(),
             })
             .collect();
-        // A metric without a series is legal, and only puzzles.
+        // A metric without a series is legal, but confusing.
         if snapshots.is_empty() {
             return Ok(());
         }
@@ -70,16 +70,16 @@ impl Collector for Scrape {
 /// How many keys the store in memory holds.
 fn memory(stores: &Stores, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
     let stats = stores.memory().stats();
-    let help = "Keys that have consumed something and not yet recovered";
+    let help = "Live keys in memory: those with units that are not yet refilled or reset";
     let metric = encoder.encode_descriptor("keys", help, None, Gauge)?;
     number(Gauge, stats.live_keys, metric)?;
-    let help = "Keys forgotten at the store's bound before they had recovered";
+    let help = "Live keys that were evicted because the table was full";
     let metric = encoder.encode_descriptor("keys_evicted", help, None, Counter)?;
     number(Counter, stats.evicted_keys, metric)
 }
 
 fn health(encoder: &mut DescriptorEncoder<'_>, stores: &[Snapshot<'_>]) -> Result<(), Error> {
-    let help = "1 while the store answers decisions";
+    let help = "1 while the store decides, 0 while it is unavailable";
     let mut metric = encoder.encode_descriptor("store_up", help, None, Gauge)?;
     for store in stores {
         let labels = [("store", store.store)];
@@ -89,8 +89,8 @@ fn health(encoder: &mut DescriptorEncoder<'_>, stores: &[Snapshot<'_>]) -> Resul
             metric.encode_family(&labels)?,
         )?;
     }
-    let help = "Instances that share the store, this one included, as the store last said";
-    let mut metric = encoder.encode_descriptor("store_nodes", help, None, Gauge)?;
+    let help = "Instances that share the store, this one included, as last reported by the store";
+    let mut metric = encoder.encode_descriptor("store_instances", help, None, Gauge)?;
     for store in stores {
         let labels = [("store", store.store)];
         number(
@@ -118,7 +118,7 @@ fn fallbacks(encoder: &mut DescriptorEncoder<'_>, stores: &[Snapshot<'_>]) -> Re
     Ok(())
 }
 
-/// What the stores count themselves. A metric's series stand together, those of all stores.
+/// The counts that backends keep. The series of all stores for one metric are written together.
 fn families(encoder: &mut DescriptorEncoder<'_>, stores: &[Snapshot<'_>]) -> Result<(), Error> {
     let mut written: Vec<&str> = Vec::new();
     for metric in stores.iter().flat_map(|store| &store.metrics) {
@@ -147,8 +147,8 @@ const fn kind(value: &StoreMetricValue) -> MetricType {
     }
 }
 
-/// The series of one store. Backends that disagree about what a metric is cannot share its name,
-/// and the first is believed.
+/// The series of one store. If two backends give one name to metrics of different kinds, those of
+/// the first kind are written and the others are left out.
 fn series(
     encoder: &mut MetricEncoder<'_>,
     kind: MetricType,
@@ -207,16 +207,16 @@ fn histogram(
         buckets.push((shown(*bound), cumulative.saturating_sub(below)));
         below = *cumulative;
     }
-    // The counts were read one after the other, and more may have come meanwhile.
+    // The counts are not read atomically, so the buckets may already have more than `count`.
     let count = count.max(below);
     buckets.push((f64::INFINITY, count - below));
     encoder.encode_histogram::<NoLabelSet>(shown(sum), count, &buckets, None)
 }
 
-/// A number as metrics have it.
+/// Converts a number for a metric.
 #[expect(
     clippy::as_conversions,
-    reason = "there is no other way, and a metric may be rounded"
+    reason = "no conversion without `as` exists, and a metric may be rounded"
 )]
 pub(super) fn whole(number: u64) -> f64 {
     number as f64

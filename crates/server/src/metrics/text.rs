@@ -1,12 +1,12 @@
-//! Prometheus's text format, version 0.0.4, made of OpenMetrics.
+//! Prometheus's text format, version 0.0.4, from OpenMetrics.
 
-/// The same metrics for whoever does not read OpenMetrics.
+/// Converts metrics for scrapers that do not read OpenMetrics.
 ///
-/// There a counter's family has the name of its series, `_total` at the end, so that help and type
-/// are found by that name; units and the mark of the end do not exist.
+/// In this format, help and type of a counter have the name of its series, with `_total` at the
+/// end. Units and the end mark do not exist.
 pub(super) fn prometheus(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
-    // Help comes before the type, and is named after it.
+    // HELP comes before TYPE, and its name depends on the type.
     let mut help: Option<&str> = None;
     for line in open_metrics.lines() {
         let comment = line

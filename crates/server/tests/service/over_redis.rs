@@ -152,17 +152,17 @@ async fn metrics_tell_what_a_store_does() {
     let text = Client::to(house.admin()).await.get("/metrics").await.body;
     let expected = [
         ("store_up", "", 1),
-        ("store_questions_total", "", 3),
+        ("store_script_requests_total", "", 3),
         ("store_calls_total", "", 3),
         ("store_connections_total", "", 2),
-        ("store_local_refusals_total", "", 1),
-        ("store_lost_total", "", 0),
+        ("store_local_denials_total", "", 1),
+        ("store_outcome_unknown_total", "", 0),
         ("store_breaker_openings_total", "", 0),
         ("store_redirections_total", "", 0),
         ("store_units_leased_total", "", 0),
-        ("store_call_decisions_bucket", ",le=\"1.0\"", 3),
-        ("store_call_decisions_bucket", ",le=\"+Inf\"", 3),
-        ("store_call_decisions_count", "", 3),
+        ("store_call_requests_bucket", ",le=\"1.0\"", 3),
+        ("store_call_requests_bucket", ",le=\"+Inf\"", 3),
+        ("store_call_requests_count", "", 3),
         ("store_call_seconds_bucket", ",le=\"+Inf\"", 3),
         ("store_call_seconds_count", "", 3),
     ];
@@ -188,7 +188,7 @@ async fn metrics_tell_what_a_store_does() {
         );
     }
     assert!(
-        text.contains("tollgate_store_call_decisions_sum{store=\"default\"} 3.0\n"),
+        text.contains("tollgate_store_call_requests_sum{store=\"default\"} 3.0\n"),
         "{text}"
     );
 }

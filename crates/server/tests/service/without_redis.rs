@@ -16,7 +16,7 @@ use crate::stopping::health;
 const PATIENCE: Duration = Duration::from_secs(20);
 const UP: &str = r#"tollgate_store_up{store="default"}"#;
 
-const NODES: &str = r#"tollgate_store_nodes{store="default"}"#;
+const NODES: &str = r#"tollgate_store_instances{store="default"}"#;
 
 const RULES: &str = "
 domain: d
