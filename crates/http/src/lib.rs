@@ -3,6 +3,7 @@
 //! * [`ClientAddress`]: the address of the client behind trusted proxies, and with [`Prefix`] the
 //!   network that makes its key.
 //! * [`ProxyHeader`]: PROXY protocol 1 and 2.
+//! * [`PathSettings`] normalise paths; [`Routes`] find the template of a path.
 //! * [`status`]: 200 or 429.
 //! * [`headers`]: `RateLimit` and `RateLimit-Policy` as in draft-ietf-httpapi-ratelimit-headers-11,
 //!   `Retry-After`, `x-tollgate-delay-ms` and `x-tollgate-store`.
@@ -21,6 +22,10 @@ mod prefix;
 
 mod client_address;
 
+mod path;
+
+mod route;
+
 mod policy;
 
 mod headers;
@@ -35,9 +40,14 @@ pub use headers::{
     DELAY_MS, RATE_LIMIT, RATE_LIMIT_POLICY, STORE, STORE_UNAVAILABLE, delay_ms, headers,
     retry_after_secs, status,
 };
+pub use path::{
+    EncodedSlash, InvalidPath, NormalPath, PATH_BYTES_MAX, PathParameters, PathSettings,
+    TrailingSlash,
+};
 pub use peer::Peer;
 pub use policy::{NAME_BYTES_MAX, POLICIES_MAX};
 pub use prefix::{NAT64_PREFIXES_MAX, Prefix};
 pub use problem::{MEDIA_TYPE, Problem, QUOTA_EXCEEDED, REDUCED_CAPACITY};
 pub use proxy_protocol::{InvalidProxyHeader, PROXY_HEADER_BYTES_MAX, ProxyHeader};
+pub use route::{ROUTES_MAX, Routes};
 pub use setting::InvalidSetting;
