@@ -1,5 +1,6 @@
 //! HTTP requests as descriptors; answers as status, headers and bodies.
 //!
+//! * [`Classifier`]: the settings of `identity`, and the descriptors of a request.
 //! * [`ClientAddress`]: the address of the client behind trusted proxies, and with [`Prefix`] the
 //!   network that makes its key.
 //! * [`ProxyHeader`]: PROXY protocol 1 and 2.
@@ -26,16 +27,29 @@ mod path;
 
 mod route;
 
+mod head;
+
+mod rejection;
+
+mod source;
+
+mod classifier;
+
 mod policy;
 
 mod headers;
 
 mod problem;
 
+pub use classifier::{
+    Classifier, DescriptorSettings, EntrySettings, FALLBACKS_MAX, Identity, IdentityEntry,
+    IdentitySettings, IfMissing,
+};
 pub use client_address::{
     AddressSource, Client, ClientAddress, ClientAddressSettings, ENTRY_BYTES_MAX, HOPS_MAX, Origin,
     TRUSTED_PROXIES_MAX, Unusable,
 };
+pub use head::Head;
 pub use headers::{
     DELAY_MS, RATE_LIMIT, RATE_LIMIT_POLICY, STORE, STORE_UNAVAILABLE, delay_ms, headers,
     retry_after_secs, status,
@@ -49,5 +63,10 @@ pub use policy::{NAME_BYTES_MAX, POLICIES_MAX};
 pub use prefix::{NAT64_PREFIXES_MAX, Prefix};
 pub use problem::{MEDIA_TYPE, Problem, QUOTA_EXCEEDED, REDUCED_CAPACITY};
 pub use proxy_protocol::{InvalidProxyHeader, PROXY_HEADER_BYTES_MAX, ProxyHeader};
+pub use rejection::{Flaw, Rejection};
 pub use route::{ROUTES_MAX, Routes};
 pub use setting::InvalidSetting;
+pub use source::{
+    PAIRS_MAX, PATTERN_BYTES_MAX, SourceSettings, USER_AGENT_PATTERNS_MAX, UserAgentPattern,
+    VALUE_BYTES_MAX,
+};

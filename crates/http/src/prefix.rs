@@ -69,6 +69,19 @@ impl Prefix {
         })
     }
 
+    /// The same with other lengths.
+    pub(crate) fn with_lengths(
+        &self,
+        ipv4: Option<u8>,
+        ipv6: Option<u8>,
+    ) -> Result<Prefix, InvalidSetting> {
+        let lengths = Prefix::new(ipv4.unwrap_or(self.ipv4), ipv6.unwrap_or(self.ipv6), &[])?;
+        Ok(Prefix {
+            nat64: self.nat64.clone(),
+            ..lengths
+        })
+    }
+
     /// The network that an address belongs to.
     pub fn network(&self, address: IpAddr) -> IpNet {
         let (address, bits) = match self.embedded(address) {

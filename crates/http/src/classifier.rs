@@ -1,0 +1,237 @@
+//! Settings in, descriptors out: who asks for what.
+
+use std::borrow::Cow;
+
+use tollgate_core::{ChargeDenied, Cost, DESCRIPTORS_MAX, Descriptor, ENTRIES_MAX, Entry, Request};
+
+use crate::client_address::{Client, ClientAddress};
+use crate::head::Head;
+use crate::path::PathSettings;
+use crate::rejection::{Flaw, Rejection};
+use crate::route::Routes;
+use crate::setting::InvalidSetting;
+use crate::source::{Facts, Source, fold_case};
+
+mod settings;
+
+pub use settings::{DescriptorSettings, EntrySettings, IdentitySettings, IfMissing};
+
+/// The most entries of which each stands in for the one before, if its value is missing.
+pub const FALLBACKS_MAX: usize = 4;
+
+/// Describes requests.
+#[derive(Clone, Debug)]
+pub struct Classifier {
+    addresses: ClientAddress,
+    paths: PathSettings,
+    routes: Routes,
+    descriptors: Vec<Vec<Rule>>,
+}
+
+/// How an entry is made.
+#[derive(Clone, Debug)]
+struct Rule {
+    key: String,
+    source: Source,
+    fold_case: bool,
+    if_missing: Missing,
+}
+
+/// What happens to a descriptor that lacks the value of an entry.
+#[derive(Clone, Debug)]
+enum Missing {
+    Skip,
+    Deny,
+    Use(Box<Rule>),
+}
+
+/// A request, described.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity<'a> {
+    /// The client, if a descriptor has its address.
+    pub client: Option<Client>,
+    /// The entries of each descriptor that was not skipped.
+    pub descriptors: Vec<Vec<IdentityEntry<'a>>>,
+}
+
+/// An entry of a descriptor: a key, and its value in a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdentityEntry<'a> {
+    /// The key, from the settings.
+    pub key: &'a str,
+    /// The value. Never empty.
+    pub value: Cow<'a, [u8]>,
+}
+
+// === impl Classifier ===
+
+impl Classifier {
+    /// # Errors
+    ///
+    /// [`InvalidSetting`] is the first setting that cannot be used.
+    pub fn new(settings: &IdentitySettings) -> Result<Classifier, InvalidSetting> {
+        let addresses = ClientAddress::new(&settings.client_address)
+            .map_err(|error| error.below("client_address"))?;
+        let routes = Routes::new(&settings.routes, &settings.path)?;
+        bound("descriptors", settings.descriptors.len(), DESCRIPTORS_MAX)?;
+        let mut descriptors = Vec::new();
+        for (index, descriptor) in settings.descriptors.iter().enumerate() {
+            let at = format!("descriptors[{index}].entries");
+            bound(&at, descriptor.entries.len(), ENTRIES_MAX)?;
+            let entries = descriptor.entries.iter().enumerate();
+            let rules = entries.map(|(index, entry)| {
+                Rule::new(entry, &addresses, &routes, FALLBACKS_MAX)
+                    .map_err(|error| error.below(&format!("{at}[{index}]")))
+            });
+            descriptors.push(rules.collect::<Result<_, _>>()?);
+        }
+        Ok(Classifier {
+            addresses,
+            paths: settings.path,
+            routes,
+            descriptors,
+        })
+    }
+
+    /// Describes a request.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejection`], if the request must be denied without asking any limit.
+    pub fn identify<'a>(&'a self, head: Head<'a>) -> Result<Identity<'a>, Rejection> {
+        let facts = Facts::new(head, &self.addresses, &self.paths, &self.routes);
+        let mut descriptors = Vec::with_capacity(self.descriptors.len());
+        for rules in &self.descriptors {
+            let entries = rules.iter().map(|rule| rule.entry(&facts));
+            // An entry that is `None` skips its descriptor.
+            if let Some(entries) = entries.collect::<Result<Option<Vec<_>>, _>>()? {
+                descriptors.push(entries);
+            }
+        }
+        Ok(Identity {
+            client: facts.known_client(),
+            descriptors,
+        })
+    }
+}
+
+fn bound(at: &str, count: usize, most: usize) -> Result<(), InvalidSetting> {
+    match (1..=most).contains(&count) {
+        true => Ok(()),
+        false => {
+            let problem = format!("{count} of them");
+            Err(InvalidSetting::new(
+                at,
+                problem,
+                format!("write 1 to {most}"),
+            ))
+        }
+    }
+}
+
+// === impl Rule ===
+
+impl Rule {
+    /// Checks an entry, and the entries that stand in for it.
+    fn new(
+        entry: &EntrySettings,
+        addresses: &ClientAddress,
+        routes: &Routes,
+        fallbacks: usize,
+    ) -> Result<Rule, InvalidSetting> {
+        let EntrySettings { key, from, .. } = entry;
+        if key.is_empty() {
+            return Err(InvalidSetting::new(
+                "key",
+                "an empty key",
+                "name it as the rules do",
+            ));
+        }
+        let source = Source::new(from, addresses, !routes.is_empty())
+            .map_err(|error| error.below("from"))?;
+        let wrong =
+            |problem: &str, instead: &str| Err(InvalidSetting::new("if_missing", problem, instead));
+        let if_missing = match (&entry.if_missing, source.may_be_missing()) {
+            (None, false) => Missing::Deny,
+            (Some(_), false) => return wrong("the value is never missing", "remove it"),
+            (None, true) => {
+                return wrong(
+                    "nothing says what becomes of requests without the value",
+                    "write `deny`, `skip` (its limits do not count them), or `use: {key, from}`",
+                );
+            }
+            (Some(IfMissing::Skip), true) => Missing::Skip,
+            (Some(IfMissing::Deny), true) => Missing::Deny,
+            (Some(IfMissing::Use(_)), true) if fallbacks == 0 => {
+                return wrong(
+                    "too many fallbacks",
+                    &format!("{FALLBACKS_MAX} is the most"),
+                );
+            }
+            (Some(IfMissing::Use(other)), true) if other.key == *key => {
+                return wrong(
+                    "the fallback has the same key, so a client could name another's value",
+                    "give it a key of its own, and the rules a limit for that",
+                );
+            }
+            (Some(IfMissing::Use(other)), true) => {
+                let other = Rule::new(other, addresses, routes, fallbacks - 1)
+                    .map_err(|error| error.below("if_missing.use"))?;
+                Missing::Use(Box::new(other))
+            }
+        };
+        Ok(Rule {
+            key: key.clone(),
+            source,
+            fold_case: entry.fold_case,
+            if_missing,
+        })
+    }
+
+    /// The entry; `None` to skip the descriptor.
+    fn entry<'a>(&'a self, facts: &Facts<'a>) -> Result<Option<IdentityEntry<'a>>, Rejection> {
+        let key = self.key.as_str();
+        let reject = |flaw| Rejection {
+            key: self.key.clone(),
+            flaw,
+        };
+        match (self.source.read(facts).map_err(reject)?, &self.if_missing) {
+            (Some(value), _) if self.fold_case => {
+                let value = Cow::Owned(fold_case(&value));
+                Ok(Some(IdentityEntry { key, value }))
+            }
+            (Some(value), _) => Ok(Some(IdentityEntry { key, value })),
+            (None, Missing::Skip) => Ok(None),
+            (None, Missing::Deny) => Err(reject(Flaw::Missing)),
+            (None, Missing::Use(other)) => other.entry(facts),
+        }
+    }
+}
+
+// === impl Identity ===
+
+impl Identity<'_> {
+    /// The request to the rules of a domain; `None` if all descriptors were skipped, so that there
+    /// is nothing to ask.
+    pub fn request<'s>(&'s self, domain: &'s [u8]) -> Option<Request<'s>> {
+        let descriptors = self.descriptors.iter().map(|entries| Descriptor {
+            entries: entries
+                .iter()
+                .map(|entry| Entry {
+                    key: entry.key.as_bytes(),
+                    value: &entry.value,
+                })
+                .collect(),
+            ..Descriptor::default()
+        });
+        (!self.descriptors.is_empty()).then(|| Request {
+            domain,
+            descriptors: descriptors.collect(),
+            cost: Cost::ONE,
+            charge_denied: ChargeDenied::Never,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! `from` in a file of settings.
+
+use serde::Deserialize;
+
+/// Where the value of an entry is from.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum SourceSettings {
+    /// The client's address, cut to the prefixes in `client_address`. Never missing: `unix` for a
+    /// peer without an address.
+    ClientAddress,
+    /// The client's address, cut to other prefixes.
+    ClientNetwork {
+        /// As in `client_address`.
+        #[serde(default)]
+        ipv4_prefix: Option<u8>,
+        /// As in `client_address`.
+        #[serde(default)]
+        ipv6_prefix: Option<u8>,
+    },
+    /// The header with this name.
+    Header(String),
+    /// The cookie with this name, percent-decoded.
+    Cookie(String),
+    /// The parameter of the query with this name, decoded.
+    Query(String),
+    /// The method: `GET`, `HEAD`, `POST`, `PUT`, `DELETE`, `CONNECT`, `OPTIONS`, `TRACE` or `PATCH`
+    /// in capital letters; `OTHER` for all others, so that clients cannot make up keys.
+    Method,
+    /// The host that the request is for, without its port, in small letters.
+    Host,
+    /// The normalised path.
+    Path,
+    /// The template in `routes` that the path matches.
+    Route,
+    /// The header `User-Agent`.
+    UserAgent,
+    /// The value of the first of these patterns that is found in `User-Agent`; an absent header
+    /// is matched as an empty one.
+    UserAgentMatch(Vec<UserAgentPattern>),
+    /// Always this value.
+    Constant(String),
+}
+
+/// A pattern in `user_agent_match`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UserAgentPattern {
+    /// A regular expression over bytes.
+    pub regex: String,
+    /// The value of user agents in which it is found.
+    pub value: String,
+}

@@ -1,0 +1,246 @@
+#![allow(clippy::unwrap_used)]
+
+use http::Request;
+use serde_json::{Value, json};
+use tollgate_behaviour::check;
+
+use super::*;
+use crate::head::Head;
+use crate::path::PathSettings;
+use crate::peer::Peer;
+use crate::route::Routes;
+
+fn source(settings: Value) -> Result<Source, String> {
+    let settings: SourceSettings =
+        serde_json::from_value(settings).map_err(|error| error.to_string())?;
+    Source::new(&settings, &ClientAddress::default(), false).map_err(|error| error.to_string())
+}
+
+/// What a source finds in a request.
+fn read(settings: Value, request: http::request::Builder) -> Result<Option<String>, Flaw> {
+    let source = source(settings).unwrap();
+    let (parts, ()) = request.body(()).unwrap().into_parts();
+    let (addresses, paths) = (ClientAddress::default(), PathSettings::default());
+    let routes = Routes::default();
+    let head = Head::of(&parts, Peer::default());
+    let facts = Facts::new(head, &addresses, &paths, &routes);
+    let value = source.read(&facts)?;
+    Ok(value.map(|value| tollgate_core::Escaped(&value).to_string()))
+}
+
+fn found(text: &str) -> Result<Option<String>, Flaw> {
+    Ok(Some(text.to_owned()))
+}
+
+#[test]
+fn headers_have_one_value() {
+    let key = || json!({"header": "X-Api-Key"});
+    let get = |values: &[&str]| {
+        let mut request = Request::get("/");
+        for value in values {
+            request = request.header("x-api-key", value.as_bytes());
+        }
+        read(key(), request)
+    };
+    assert_eq!(get(&["abc"]), found("abc"));
+    assert_eq!(get(&[" abc\t"]), found("abc"));
+    assert_eq!(get(&["\u{a0}abc\u{2003}"]), found("abc"));
+    assert_eq!(get(&["abc", "abc"]), found("abc"));
+    assert_eq!(get(&["abc", "abd"]), Err(Flaw::Repeated));
+    assert_eq!(get(&["", "abc"]), Err(Flaw::Repeated));
+    assert_eq!(get(&["a\tb"]), Err(Flaw::ControlCharacter));
+    assert_eq!(get(&["a\u{85}b"]), Err(Flaw::ControlCharacter));
+    assert_eq!(get(&["  "]), Ok(None));
+    assert_eq!(get(&[]), Ok(None));
+    assert_eq!(get(&[&"a".repeat(VALUE_BYTES_MAX + 1)]), Err(Flaw::TooLong));
+    let latin = Request::get("/").header("x-api-key", &b"caf\xe9"[..]);
+    assert_eq!(read(key(), latin), found("caf\\xe9"));
+}
+
+#[test]
+fn cookies_have_one_spelling() {
+    let get = |lines: &[&str]| {
+        let mut request = Request::get("/");
+        for line in lines {
+            request = request.header("cookie", *line);
+        }
+        read(json!({"cookie": "sid"}), request)
+    };
+    for line in [
+        "sid=abc",
+        "a=b; sid=abc;c",
+        "sid = \"abc\"",
+        "sid=%61bc",
+        "sid=abc; sid=%61%62c",
+    ] {
+        assert_eq!(get(&[line]), found("abc"), "{line}");
+    }
+    assert_eq!(get(&["a=b", "sid=abc"]), found("abc"));
+    assert_eq!(get(&["sid=abc", "sid=abd"]), Err(Flaw::Repeated));
+    assert_eq!(get(&["sid=a%00"]), Err(Flaw::ControlCharacter));
+    assert_eq!(get(&["sid=", "xsid=a; SID=b; sidx=c"]), Ok(None));
+    assert_eq!(get(&["sid=100%"]), found("100%"));
+    let many = "a=b;".repeat(PAIRS_MAX + 1);
+    assert_eq!(get(&[&many]), Err(Flaw::ManyPairs));
+}
+
+#[test]
+fn parameters_are_decoded_and_have_one_value() {
+    let get = |uri: &str| read(json!({"query": "key"}), Request::get(uri));
+    assert_eq!(get("/?key=abc"), found("abc"));
+    assert_eq!(get("/?x=1&k%65y=%61bc&y"), found("abc"));
+    assert_eq!(get("/?key=a+b"), found("a b"));
+    assert_eq!(get("/?key=+a%20"), found("a"));
+    assert_eq!(get("/?key=a&key=b"), Err(Flaw::Repeated));
+    assert_eq!(get("/?key=a%0ab"), Err(Flaw::ControlCharacter));
+    for uri in ["/", "/?", "/?key", "/?key=", "/?Key=a", "/?keys=a"] {
+        assert_eq!(get(uri), Ok(None), "{uri}");
+    }
+    let many = format!("/?{}key=a", "a&".repeat(PAIRS_MAX));
+    assert_eq!(get(&many), Err(Flaw::ManyPairs));
+}
+
+#[test]
+fn a_host_has_one_spelling() {
+    let get = |uri: &str, host: &str| read(json!("host"), Request::get(uri).header("host", host));
+    for host in [
+        "api.example",
+        "API.Example",
+        "api.example:8080",
+        "api.example.",
+        "api.example.:1",
+    ] {
+        assert_eq!(get("/", host), found("api.example"), "{host}");
+    }
+    assert_eq!(get("http://Api.example:80/", "other"), found("api.example"));
+    assert_eq!(get("/", "[2001:DB8::1]:80"), found("[2001:db8::1]"));
+    assert_eq!(get("/", ""), Ok(None));
+    assert_eq!(get("/", "a b"), Err(Flaw::BadHost));
+    let twice = Request::get("/").header("host", "a").header("host", "b");
+    assert_eq!(read(json!("host"), twice), Err(Flaw::Repeated));
+}
+
+#[test]
+fn methods_are_a_closed_set() {
+    let get = |method: &str| read(json!("method"), Request::builder().method(method).uri("/"));
+    let table = [
+        ("GET", "GET"),
+        ("get", "GET"),
+        ("PATCH", "PATCH"),
+        ("PROPFIND", "OTHER"),
+    ];
+    for (method, expected) in table {
+        assert_eq!(get(method), found(expected));
+    }
+    let overridden = Request::post("/").header("x-http-method-override", "GET");
+    assert_eq!(read(json!("method"), overridden), found("POST"));
+}
+
+#[test]
+fn user_agents_have_the_value_of_the_first_pattern() {
+    let patterns = json!({"user_agent_match": [
+        {"regex": "(?i)bot|crawler", "value": "bot"},
+        {"regex": "^$", "value": "none"},
+    ]});
+    let get = |agent: &str| {
+        read(
+            patterns.clone(),
+            Request::get("/").header("user-agent", agent),
+        )
+    };
+    assert_eq!(get("Some-Bot/1.0"), found("bot"));
+    assert_eq!(get("curl/8"), Ok(None));
+    assert_eq!(read(patterns.clone(), Request::get("/")), found("none"));
+    assert_eq!(
+        read(
+            json!("user_agent"),
+            Request::get("/").header("user-agent", "curl/8")
+        ),
+        found("curl/8")
+    );
+}
+
+#[test]
+fn a_client_without_an_address_has_a_value() {
+    assert_eq!(
+        read(json!("client_address"), Request::get("/")),
+        found("unix")
+    );
+    assert_eq!(
+        read(json!({"constant": "all"}), Request::get("/")),
+        found("all")
+    );
+    assert_eq!(
+        read(json!("path"), Request::get("/a//b?c=d")),
+        found("/a/b")
+    );
+    let invalid = read(json!("path"), Request::get("/a%00"));
+    assert!(matches!(invalid, Err(Flaw::Path(_))));
+}
+
+#[test]
+fn errors_say_what_and_where() {
+    let table = [
+        (
+            json!({"header": "x api"}),
+            "header: \"x api\" is no name of a header",
+        ),
+        (
+            json!({"cookie": ""}),
+            "cookie: an empty name; write its name",
+        ),
+        (json!({"constant": ""}), "constant: an empty name"),
+        (json!("route"), "route: there are no routes"),
+        (
+            json!({"user_agent_match": []}),
+            "user_agent_match: 0 patterns; write 1 to 64",
+        ),
+        (
+            json!({"user_agent_match": [{"regex": "(", "value": "a"}]}),
+            "user_agent_match[0].regex:",
+        ),
+        (
+            json!({"user_agent_match": [{"regex": "(a{999}){999}", "value": "a"}]}),
+            "size limit",
+        ),
+        (
+            json!({"client_network": {"ipv6_prefix": 200}}),
+            "client_network.ipv6_prefix: a prefix",
+        ),
+        (
+            json!({"client_network": {"ipv8_prefix": 2}}),
+            "unknown field `ipv8_prefix`",
+        ),
+        (json!({"headers": "a"}), "unknown variant `headers`"),
+    ];
+    for (settings, expected) in table {
+        let error = source(settings).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+/// Bytes that are not text are values like all others, or flaws.
+#[test]
+fn any_bytes_have_a_value_or_a_flaw() {
+    const PIECES: [&[u8]; 10] = [
+        b"sid=", b";", b"%", b"\"", b"=", b"\xff", b"\xc3", b" ", b"\t", b"a",
+    ];
+    check("values", 5_000, |random| {
+        let mut bytes = Vec::new();
+        for _ in 0..random.between(0, 12) {
+            bytes.extend(PIECES[usize::try_from(random.between(0, 9)).unwrap()]);
+        }
+        for settings in [
+            json!({"cookie": "sid"}),
+            json!({"header": "cookie"}),
+            json!("host"),
+        ] {
+            let request = Request::get("/")
+                .header("cookie", &bytes[..])
+                .header("host", &bytes[..]);
+            if let Ok(Some(value)) = read(settings, request) {
+                assert!(!value.is_empty() && value.trim() == value, "{bytes:?}");
+            }
+        }
+    });
+}

@@ -1,0 +1,122 @@
+//! Values as clients send them, and the form in which they are keys.
+
+use std::borrow::Cow;
+
+use http::header::COOKIE;
+use http::{HeaderMap, HeaderName, Method, Uri};
+use percent_encoding::percent_decode;
+
+use crate::rejection::Flaw;
+
+/// The longest value of a header, cookie or parameter that makes a key.
+pub const VALUE_BYTES_MAX: usize = 8 * 1024;
+/// The most cookies, or parameters of a query, among which a value is looked for.
+pub const PAIRS_MAX: usize = 512;
+
+/// The methods of RFC 9110 and PATCH.
+const METHODS: [&str; 9] = [
+    "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH",
+];
+
+/// A method's value. All unknown methods have one, or each would be a key of its own.
+pub(super) fn method(method: &Method) -> &'static [u8] {
+    let known = METHODS
+        .iter()
+        .find(|known| known.eq_ignore_ascii_case(method.as_str()));
+    known.unwrap_or(&"OTHER").as_bytes()
+}
+
+/// The value of a header.
+pub(super) fn header<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<Cow<'a, [u8]>>, Flaw> {
+    let values = headers.get_all(name).iter();
+    only(values.map(|value| Cow::Borrowed(value.as_bytes().trim_ascii())))
+}
+
+/// The value of a cookie. Percent-encoding is decoded, as many servers do: otherwise one session
+/// would have a key for each of its spellings.
+pub(super) fn cookie<'a>(
+    headers: &'a HeaderMap,
+    name: &str,
+) -> Result<Option<Cow<'a, [u8]>>, Flaw> {
+    let lines = headers.get_all(COOKIE).iter();
+    let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+    let values = bounded(pairs)?.into_iter().filter_map(|pair| {
+        let pair = pair.trim_ascii();
+        let rest = pair.strip_prefix(name.as_bytes())?.trim_ascii_start();
+        let value = rest.strip_prefix(b"=")?.trim_ascii_start();
+        let inner = value
+            .strip_prefix(b"\"")
+            .and_then(|inner| inner.strip_suffix(b"\""));
+        Some(Cow::from(percent_decode(inner.unwrap_or(value))))
+    });
+    only(values)
+}
+
+/// The value of a parameter in the query.
+pub(super) fn query<'a>(uri: &'a Uri, name: &str) -> Result<Option<Cow<'a, [u8]>>, Flaw> {
+    let query = uri.query().unwrap_or_default();
+    let pairs = bounded(form_urlencoded::parse(query.as_bytes()))?;
+    let values = pairs.into_iter().filter(|(key, _)| key == name);
+    only(values.map(|(_, value)| match value {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    }))
+}
+
+/// A value without white space round it; `None` if nothing is left.
+pub(super) fn check(value: Cow<'_, [u8]>) -> Result<Option<Cow<'_, [u8]>>, Flaw> {
+    let trimmed = match std::str::from_utf8(&value) {
+        Ok(text) => text.trim().as_bytes(),
+        Err(_) => value.trim_ascii(),
+    };
+    if trimmed.len() > VALUE_BYTES_MAX {
+        return Err(Flaw::TooLong);
+    }
+    let is_control = match std::str::from_utf8(trimmed) {
+        Ok(text) => text.chars().any(char::is_control),
+        Err(_) => trimmed.iter().any(u8::is_ascii_control),
+    };
+    if is_control {
+        return Err(Flaw::ControlCharacter);
+    }
+    if trimmed.is_empty() {
+        return Ok(None);
+    }
+    match trimmed.len() == value.len() {
+        true => Ok(Some(value)),
+        false => Ok(Some(Cow::Owned(trimmed.to_vec()))),
+    }
+}
+
+/// A value in small letters, where it is text.
+pub(crate) fn fold_case(value: &[u8]) -> Vec<u8> {
+    match std::str::from_utf8(value) {
+        Ok(text) => text.to_lowercase().into_bytes(),
+        Err(_) => value.to_ascii_lowercase(),
+    }
+}
+
+fn bounded<T>(pairs: impl Iterator<Item = T>) -> Result<Vec<T>, Flaw> {
+    let pairs: Vec<T> = pairs.take(PAIRS_MAX + 1).collect();
+    match pairs.len() > PAIRS_MAX {
+        true => Err(Flaw::ManyPairs),
+        false => Ok(pairs),
+    }
+}
+
+/// The only value. Of several, one server takes the first and another the last, so whichever we
+/// took, a client could put one of its own making there.
+fn only<'a>(
+    mut values: impl Iterator<Item = Cow<'a, [u8]>>,
+) -> Result<Option<Cow<'a, [u8]>>, Flaw> {
+    let Some(first) = values.next() else {
+        return Ok(None);
+    };
+    match values.all(|value| value == first) {
+        true => Ok(Some(first)),
+        false => Err(Flaw::Repeated),
+    }
+}
