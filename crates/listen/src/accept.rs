@@ -4,7 +4,7 @@
 //! does not answer pings, opens no window for its responses, or sends a flood of frames.
 
 use std::future::poll_fn;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,9 +23,11 @@ use crate::budget::Budget;
 use crate::connection::{Close, Connection, Order};
 use crate::frames::Frames;
 use crate::handler::Handler;
+use crate::handshake::{Handshake, Stream};
 use crate::limits::Limits;
 use crate::listener::{Listener, Protocol};
 use crate::permits::{Connections, Permit, PermitKind};
+use crate::preface::read_preface;
 use crate::raw_responses::{LATE, NOT_HTTP1, NOT_HTTP2, is_protocol_error, kind, reason};
 use crate::shutdown::ShutdownSignal;
 use crate::socket::Socket;
@@ -46,10 +48,6 @@ const RESETS_MAX: usize = 100;
 /// The most streams that this side may reset, because they break the protocol or exceed the
 /// promised number.
 const LOCAL_RESETS_MAX: usize = 1000;
-/// What every HTTP/2 connection begins with.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// How often a preface that arrives in pieces is checked.
-const PREFACE_POLL: Duration = Duration::from_millis(20);
 /// How long to pause after the system could not accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a connection with a reserved permit may take to send its health check.
@@ -57,9 +55,10 @@ const RESERVED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What every connection of a listener needs.
 #[derive(Clone)]
-pub(crate) struct Acceptor<H> {
+pub(crate) struct Acceptor<H, T> {
     protocol: Protocol,
     name: &'static str,
+    handshake: T,
     handler: H,
     limits: Limits,
     budget: Arc<Budget>,
@@ -80,7 +79,7 @@ struct Warnings {
 struct Counted<H: Handler>(H);
 
 /// Whether the peer closed the connection before it was accepted, which is not an error here.
-fn is_aborted_by_peer(error: &std::io::Error) -> bool {
+fn is_aborted_by_peer(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted
@@ -104,17 +103,18 @@ impl<H: Handler> Drop for Counted<H> {
 
 // === impl Acceptor ===
 
-impl<H: Handler> Acceptor<H> {
+impl<H: Handler, T: Handshake> Acceptor<H, T> {
     pub(crate) fn new(
-        listener: &Listener,
+        listener: &Listener<T>,
         handler: H,
         limits: Limits,
         budget: Arc<Budget>,
         shutdown: ShutdownSignal,
-    ) -> Acceptor<H> {
+    ) -> Acceptor<H, T> {
         Acceptor {
             protocol: listener.protocol(),
             name: listener.name(),
+            handshake: listener.handshake(),
             handler,
             limits,
             budget,
@@ -205,19 +205,19 @@ impl<H: Handler> Acceptor<H> {
         }
     }
 
-    /// Serves a connection until it ends.
-    async fn serve(self, stream: TcpStream, permit: Permit) {
+    /// Serves a connection until it ends, from its handshake on.
+    async fn serve(self, socket: TcpStream, permit: Permit) {
         let _counted = Counted::new(self.handler.clone());
         // A response is one small write: waiting for more to send only delays it.
-        let _ = stream.set_nodelay(true);
+        let _ = socket.set_nodelay(true);
         let connection = Arc::clone(&permit.connection);
-        match self.protocol {
-            Protocol::Http1 => self.http1(stream, &connection).await,
-            Protocol::Http2 => {
-                let streams = self.budget.take_streams();
-                self.http2(stream, &connection, streams).await;
-                self.budget.return_streams(streams);
+        match self.shake_hands(socket, &connection).await {
+            Some(Ok(stream)) => self.serve_stream(stream, &connection).await,
+            Some(Err(error)) => {
+                debug!(%error, "handshake failed");
+                self.handler.closed("handshake");
             }
+            None => {}
         }
         let Some(close) = connection.closed() else {
             return;
@@ -231,6 +231,31 @@ impl<H: Handler> Acceptor<H> {
         }
     }
 
+    /// Performs the handshake of a connection: `None` if it was closed or drained meanwhile.
+    async fn shake_hands(
+        &self,
+        socket: TcpStream,
+        known: &Connection,
+    ) -> Option<io::Result<T::Stream>> {
+        let shaken = timeout(self.header_timeout(known), self.handshake.handshake(socket));
+        tokio::select! {
+            shaken = shaken => Some(shaken.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))),
+            _order = known.next_order() => None,
+        }
+    }
+
+    /// Serves requests on any stream until it ends.
+    async fn serve_stream(&self, stream: impl Stream, known: &Arc<Connection>) {
+        match self.protocol {
+            Protocol::Http1 => self.http1(stream, known).await,
+            Protocol::Http2 => {
+                let streams = self.budget.take_streams();
+                self.http2(stream, known, streams).await;
+                self.budget.return_streams(streams);
+            }
+        }
+    }
+
     /// How long a connection may take to send the head of a request.
     fn header_timeout(&self, connection: &Connection) -> Duration {
         let limit = self.limits.header_timeout;
@@ -241,7 +266,7 @@ impl<H: Handler> Acceptor<H> {
     }
 
     /// Serves a connection that speaks HTTP/1.
-    async fn http1(&self, stream: TcpStream, known: &Arc<Connection>) {
+    async fn http1(&self, stream: impl Stream, known: &Arc<Connection>) {
         let socket = Socket::new(stream, Arc::clone(known), None, self.limits.write_timeout);
         let mut connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -272,8 +297,8 @@ impl<H: Handler> Acceptor<H> {
     }
 
     /// Serves a connection that speaks HTTP/2 with prior knowledge.
-    async fn http2(&self, mut stream: TcpStream, known: &Arc<Connection>, streams: usize) {
-        match timeout(self.header_timeout(known), is_http2(&stream)).await {
+    async fn http2(&self, mut stream: impl Stream, known: &Arc<Connection>, streams: usize) {
+        match timeout(self.header_timeout(known), read_preface(&mut stream)).await {
             Ok(Ok(true)) => {}
             Ok(Ok(false)) => {
                 let _ = stream.write_all(NOT_HTTP2).await;
@@ -343,21 +368,5 @@ async fn drive<C: Future + Unpin>(
     }
 }
 
-/// Waits for the first bytes and says whether they begin HTTP/2; an error if the peer closes.
-async fn is_http2(stream: &TcpStream) -> std::io::Result<bool> {
-    let mut first = [0; PREFACE.len()];
-    loop {
-        let length = stream.peek(&mut first).await?;
-        if length == 0 {
-            return Err(ErrorKind::UnexpectedEof.into());
-        }
-        if !PREFACE.starts_with(&first[..length]) {
-            return Ok(false);
-        }
-        if length == PREFACE.len() {
-            return Ok(true);
-        }
-        // Peeked bytes stay readable, so waiting for readiness would return at once.
-        sleep(PREFACE_POLL).await;
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,9 @@
 //! all of them together by a [`Budget`]. On a [`Shutdown`], requests in flight have a bounded time
 //! to finish.
 //!
+//! Requests are served on any stream: a [`Handshake`] turns an accepted socket into one, such as a
+//! TLS stream.
+//!
 //! Knows no routes, no rules and no stores.
 
 mod limits;
@@ -30,6 +33,10 @@ mod throttle;
 
 mod handler;
 
+mod handshake;
+
+mod preface;
+
 mod listener;
 
 mod accept;
@@ -39,6 +46,7 @@ pub mod open_files;
 pub use budget::Budget;
 pub use connection::Connection;
 pub use handler::Handler;
+pub use handshake::{Handshake, Plain, Stream};
 pub use limits::Limits;
 pub use listener::{Listener, Protocol};
 pub use permits::ConnectionLimits;

@@ -15,6 +15,7 @@ use tracing::warn;
 use crate::accept::Acceptor;
 use crate::budget::Budget;
 use crate::handler::Handler;
+use crate::handshake::{Handshake, Plain};
 use crate::limits::Limits;
 use crate::permits::{ConnectionLimits, Connections};
 use crate::shutdown::ShutdownSignal;
@@ -28,13 +29,15 @@ pub enum Protocol {
     Http2,
 }
 
-/// An open listener.
+/// An open listener. `T` is the handshake of its connections: none, unless
+/// [`Listener::with_handshake`] sets one.
 #[derive(Debug)]
-pub struct Listener {
+pub struct Listener<T = Plain> {
     name: &'static str,
     listener: TcpListener,
     address: SocketAddr,
     protocol: Protocol,
+    handshake: T,
 }
 
 // === impl Listener ===
@@ -57,7 +60,26 @@ impl Listener {
             listener,
             address,
             protocol,
+            handshake: Plain,
         })
+    }
+}
+
+impl<T: Handshake> Listener<T> {
+    /// The same listener with another handshake, such as TLS.
+    pub fn with_handshake<U: Handshake>(self, handshake: U) -> Listener<U> {
+        Listener {
+            name: self.name,
+            listener: self.listener,
+            address: self.address,
+            protocol: self.protocol,
+            handshake,
+        }
+    }
+
+    /// The handshake of its connections.
+    pub(crate) fn handshake(&self) -> T {
+        self.handshake.clone()
     }
 
     /// Its name in the configuration.

@@ -1,4 +1,4 @@
-//! A connection's socket: it closes if the peer does not read, pauses reading at the end of the
+//! The stream of a connection: it closes if the peer does not read, pauses reading at the end of the
 //! connection's quantum, and counts incoming frames.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
@@ -8,18 +8,20 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use crate::connection::{Close, Connection};
 use crate::frames::Frames;
+use crate::preface::PREFACE;
 
-/// A socket on which no single write waits longer than `write_timeout`.
+/// A stream on which no single write waits longer than `write_timeout`.
 ///
 /// Otherwise a peer that sends requests and never reads would keep its connection for ever.
 #[derive(Debug)]
-pub(crate) struct Socket {
-    stream: TcpStream,
+pub(crate) struct Socket<S> {
+    stream: S,
+    /// Bytes that were read from the stream already, and that a reader gets first.
+    replayed: &'static [u8],
     connection: Arc<Connection>,
     /// Of HTTP/2.
     frames: Option<Frames>,
@@ -30,15 +32,17 @@ pub(crate) struct Socket {
 
 // === impl Socket ===
 
-impl Socket {
+impl<S> Socket<S> {
+    /// A stream of HTTP/2, whose preface was read from it already, has `frames`; HTTP/1 has none.
     pub(crate) const fn new(
-        stream: TcpStream,
+        stream: S,
         connection: Arc<Connection>,
         frames: Option<Frames>,
         write_timeout: Duration,
-    ) -> Socket {
+    ) -> Socket<S> {
         Socket {
             stream,
+            replayed: if frames.is_some() { PREFACE } else { &[] },
             connection,
             frames,
             write_timeout,
@@ -62,7 +66,7 @@ impl Socket {
     }
 }
 
-impl AsyncRead for Socket {
+impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -71,7 +75,15 @@ impl AsyncRead for Socket {
         let this = self.get_mut();
         ready!(this.connection.quantum().poll_read(cx));
         let before = buf.filled().len();
-        ready!(Pin::new(&mut this.stream).poll_read(cx, buf))?;
+        if this.replayed.is_empty() {
+            ready!(Pin::new(&mut this.stream).poll_read(cx, buf))?;
+        } else {
+            let (now, later) = this
+                .replayed
+                .split_at(buf.remaining().min(this.replayed.len()));
+            buf.put_slice(now);
+            this.replayed = later;
+        }
         let read = &buf.filled()[before..];
         this.connection.quantum().record_read(read.len());
         if let Some(frames) = &mut this.frames
@@ -84,7 +96,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
         let this = self.get_mut();
         let poll = Pin::new(&mut this.stream).poll_write(cx, buf);

@@ -1,0 +1,217 @@
+//! Connections over other streams than sockets.
+
+#![allow(clippy::unwrap_used)]
+
+use std::convert::Infallible;
+use std::future::{Ready, pending, ready};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hyper::body::Incoming;
+use hyper::service::Service;
+use hyper::{Request, Response};
+use tokio::io::{AsyncReadExt, BufStream, DuplexStream, duplex};
+use tokio::task::yield_now;
+
+use super::*;
+use crate::permits::ConnectionLimits;
+use crate::preface::PREFACE;
+use crate::shutdown::shutdown_channel;
+
+/// More than any response here.
+const ROOM: usize = 64 * 1024;
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+/// An empty SETTINGS frame.
+const SETTINGS: &[u8] = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00";
+/// The header of the frame that acknowledges it.
+const SETTINGS_ACK: &[u8] = b"\x00\x00\x00\x04\x01\x00\x00\x00\x00";
+/// How many frames a server may send before the acknowledgement.
+const FRAMES_MAX: usize = 4;
+/// What [`Secret`] expects first.
+const SECRET: &[u8; 6] = b"secret";
+
+/// Answers every request with `served`; counts failed handshakes.
+#[derive(Clone, Default)]
+struct Served {
+    failed_handshakes: Arc<AtomicUsize>,
+}
+
+impl Handler for Served {
+    type Body = String;
+    type Service = Answering;
+
+    fn service(&self, _connection: &Arc<Connection>) -> Answering {
+        Answering
+    }
+
+    fn opened(&self) {}
+
+    fn ended(&self) {}
+
+    fn closed(&self, reason: &'static str) {
+        assert_eq!(reason, "handshake");
+        self.failed_handshakes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn failed(&self, kind: &'static str) {
+        panic!("{kind}");
+    }
+}
+
+struct Answering;
+
+/// A handshake that expects [`SECRET`], and serves a stream of another type than a socket.
+#[derive(Clone, Debug)]
+struct Secret;
+
+/// A handshake that never ends.
+#[derive(Clone, Debug)]
+struct Endless;
+
+impl Service<Request<Incoming>> for Answering {
+    type Response = Response<String>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<String>, Infallible>>;
+
+    fn call(&self, _request: Request<Incoming>) -> Self::Future {
+        ready(Ok(Response::new("served".to_owned())))
+    }
+}
+
+impl Handshake for Secret {
+    type Stream = BufStream<TcpStream>;
+
+    async fn handshake(&self, mut socket: TcpStream) -> io::Result<BufStream<TcpStream>> {
+        let mut said = [0; SECRET.len()];
+        socket.read_exact(&mut said).await?;
+        match said == *SECRET {
+            true => Ok(BufStream::new(socket)),
+            false => Err(ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+impl Handshake for Endless {
+    type Stream = DuplexStream;
+
+    async fn handshake(&self, _socket: TcpStream) -> io::Result<DuplexStream> {
+        pending().await
+    }
+}
+
+async fn listener(protocol: Protocol) -> Listener {
+    let any_port = "127.0.0.1:0".parse().unwrap();
+    Listener::open("http", any_port, protocol).await.unwrap()
+}
+
+/// The acceptor of a listener, and a connection that it may serve.
+fn acceptor<T: Handshake>(
+    listener: &Listener<T>,
+    limits: Limits,
+) -> (Acceptor<Served, T>, Arc<Connection>) {
+    let budget = Arc::new(Budget::new(&limits));
+    let peer = "192.0.2.1:1".parse().unwrap();
+    let connection = Connection::new(peer, false, 1000, Arc::clone(&budget), Instant::now());
+    let (_, signal) = shutdown_channel();
+    let acceptor = Acceptor::new(listener, Served::default(), limits, budget, signal);
+    (acceptor, Arc::new(connection))
+}
+
+#[tokio::test]
+async fn http1_is_served_on_a_stream_in_memory() {
+    let listener = listener(Protocol::Http1).await;
+    let (acceptor, connection) = acceptor(&listener, Limits::default());
+    let (mut client, stream) = duplex(ROOM);
+    client.write_all(REQUEST).await.unwrap();
+    acceptor.serve_stream(stream, &connection).await;
+    let mut response = String::new();
+    client.read_to_string(&mut response).await.unwrap();
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    assert!(response.ends_with("\r\n\r\nserved"), "{response}");
+}
+
+/// The preface is read to recognise HTTP/2, also if it arrives in pieces, and still reaches the
+/// HTTP/2 library.
+#[tokio::test]
+async fn http2_is_served_on_a_stream_in_memory() {
+    let listener = listener(Protocol::Http2).await;
+    let (acceptor, connection) = acceptor(&listener, Limits::default());
+    let (mut client, stream) = duplex(ROOM);
+    let talk = async move {
+        client.write_all(&PREFACE[..10]).await.unwrap();
+        yield_now().await;
+        client.write_all(&PREFACE[10..]).await.unwrap();
+        client.write_all(SETTINGS).await.unwrap();
+        for _frame in 0..FRAMES_MAX {
+            let mut header = [0; 9];
+            client.read_exact(&mut header).await.unwrap();
+            if header == SETTINGS_ACK {
+                return;
+            }
+            let mut payload = vec![0; header[2].into()];
+            client.read_exact(&mut payload).await.unwrap();
+        }
+        panic!("the settings are not acknowledged");
+    };
+    tokio::join!(acceptor.serve_stream(stream, &connection), talk);
+}
+
+#[tokio::test]
+async fn http1_on_a_stream_of_http2_is_answered() {
+    let listener = listener(Protocol::Http2).await;
+    let (acceptor, connection) = acceptor(&listener, Limits::default());
+    let (mut client, stream) = duplex(ROOM);
+    client.write_all(REQUEST).await.unwrap();
+    acceptor.serve_stream(stream, &connection).await;
+    let mut response = Vec::new();
+    client.read_to_end(&mut response).await.unwrap();
+    assert_eq!(response, NOT_HTTP2);
+}
+
+#[tokio::test]
+async fn a_handshake_comes_between_accepting_and_serving() {
+    let listener = listener(Protocol::Http1).await.with_handshake(Secret);
+    let (address, limits, handler) = (listener.address(), Limits::default(), Served::default());
+    let (shutdown, signal) = shutdown_channel();
+    let serving = tokio::spawn(listener.serve(
+        handler.clone(),
+        ConnectionLimits::deciding(&limits),
+        limits,
+        Arc::new(Budget::new(&limits)),
+        signal,
+    ));
+    let mut responses = Vec::new();
+    for first in [SECRET, b"wrong!"] {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(first).await.unwrap();
+        if first == SECRET {
+            client.write_all(REQUEST).await.unwrap();
+        }
+        let mut response = String::new();
+        client.read_to_string(&mut response).await.unwrap();
+        responses.push(response);
+    }
+    assert!(responses[0].ends_with("served"), "{responses:?}");
+    assert_eq!(responses[1], "");
+    shutdown.begin_drain();
+    serving.await.unwrap();
+    assert_eq!(handler.failed_handshakes.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_handshake_ends_in_time_or_when_its_connection_is_closed() {
+    let listener = listener(Protocol::Http1).await.with_handshake(Endless);
+    let now = Limits {
+        header_timeout: Duration::ZERO,
+        ..Limits::default()
+    };
+    for (limits, closes) in [(now, false), (Limits::default(), true)] {
+        let (acceptor, connection) = acceptor(&listener, limits);
+        let socket = TcpStream::connect(listener.address()).await.unwrap();
+        if closes {
+            connection.close(Close::Idle);
+        }
+        let shaken = acceptor.shake_hands(socket, &connection).await;
+        let error = shaken.map(|shaken| shaken.unwrap_err().kind());
+        assert_eq!(error, (!closes).then_some(ErrorKind::TimedOut));
+    }
+}
