@@ -254,6 +254,14 @@ fn the_word_of_a_window_reads_back_and_passes_once_it_spells_nothing() {
 }
 
 #[test]
+fn every_algorithm_is_parsed_from_its_own_text() {
+    for algorithm in algorithms() {
+        let limit = Limit::new(algorithm, 60, Span::MINUTE).unwrap();
+        assert_eq!(limit.to_string().parse(), Ok(limit));
+    }
+}
+
+#[test]
 fn every_rounding_goes_against_the_caller() {
     // 3 a second: a token takes 333 333 334 ns, so the third comes 2 ns after the second is over.
     let limit = Limit::token_bucket(3, Span::SECOND).unwrap();

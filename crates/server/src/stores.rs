@@ -44,8 +44,9 @@ pub(crate) fn open(
 
 /// The shared store at `place`; `None` for memory.
 fn open_shared(name: &str, place: &Place) -> Result<Option<AnyShared>, (String, InvalidConfig)> {
-    let Place::Redis(config) = place else {
-        return Ok(None);
+    let config = match place {
+        Place::Memory => return Ok(None),
+        Place::Redis(config) => config,
     };
     let redis = Redis::connect(config).map_err(|invalid| (name.to_owned(), invalid))?;
     let (servers, tls) = (shown(&config.servers), config.tls.is_some());

@@ -126,6 +126,22 @@ fn every_setting_is_described() {
 }
 
 #[test]
+fn every_subcommand_is_described() {
+    let (_, help) = Ground::new().run("tollgate --help");
+    let (_, commands) = help.split_once("Commands:\n").unwrap();
+    let names = commands.lines().take_while(|line| !line.is_empty());
+    let names: Vec<&str> = names
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect();
+    assert!(names.contains(&"serve"), "{names:?}");
+    let pages: String = pages().iter().map(|page| read(page)).collect();
+    for name in names {
+        assert!(pages.contains(&format!("tollgate {name}")), "{name}");
+    }
+}
+
+#[test]
 fn every_chore_is_described() {
     let page = read("CONTRIBUTING.md");
     let mut chores = 0;

@@ -7,6 +7,7 @@ mod validator;
 use super::*;
 use crate::options::Options;
 use crate::rule_set::RuleSet;
+use crate::section::ALGORITHMS;
 use crate::source::Source;
 
 /// What a key takes that is right for it, in YAML.
@@ -216,5 +217,18 @@ fn one_error_is_one_diagnostic_that_names_the_key() {
         // The parser, to which JSON is YAML, agrees.
         let loaded = RuleSet::parse(&[Source::new("x", text)], &Options::default());
         assert_eq!(loaded.has_errors(), !expected.is_empty(), "{rate_limit}");
+    }
+}
+
+#[test]
+fn every_algorithm_is_parsed_as_itself() {
+    for name in ALGORITHMS {
+        let text = format!(
+            "domain: d\ndescriptors:\n- key: k\n  rate_limit: {{unit: minute, \
+             requests_per_unit: 60, algorithm: {name}}}\n"
+        );
+        let loaded = RuleSet::parse(&[Source::new("r.yaml", text)], &Options::default());
+        let limit = loaded.rules.rules().find_map(|view| view.limit).unwrap();
+        assert_eq!(limit.algorithm().to_string(), name);
     }
 }
