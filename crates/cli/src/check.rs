@@ -138,6 +138,7 @@ impl Checked {
         self.diagnostics.len() - self.errors() + self.notes.len()
     }
 
+    /// Prints diagnostics, notes and hints, and then a summary line with their numbers.
     fn print(&self) -> io::Result<()> {
         let mut out = stdout().lock();
         for diagnostic in &self.diagnostics {

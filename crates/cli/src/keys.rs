@@ -84,6 +84,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
 }
 
+/// Finds the keys of the descriptors by the rules of the service, then prints what Redis holds for
+/// each. With `resets`, the keys are deleted after they were inspected.
 fn execute(target: &Target, resets: bool) -> Result<(), Failure> {
     if target.descriptors.len() > DESCRIPTORS_MAX {
         let message = "more than 128 descriptors; that is the most a request may have";
@@ -155,6 +157,8 @@ fn no_limit(target: &Target) -> String {
     )
 }
 
+/// Inspects, and with `resets` deletes, the key of every limit that the descriptors meet. The
+/// descriptors form one request, resolved by the same rules as in the service.
 async fn report(
     target: &Target,
     service: &Service,

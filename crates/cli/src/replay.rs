@@ -136,6 +136,8 @@ fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
     }
 }
 
+/// Runs the replay: reads the rules, decides on every event, writes the decisions if a file for
+/// them is named, and prints the report. A closed pipe at the other end of stdout is not an error.
 fn execute(args: &Args) -> Result<(), Failure> {
     let format = format(args)?;
     let rules = rules(args)?;
@@ -180,6 +182,8 @@ struct Stopped {
     events: usize,
 }
 
+/// Reads all inputs, then decides on their events in the order of their times. Stops between two
+/// events if the user interrupts.
 fn decide(
     args: &Args,
     format: tollgate_replay::Format,
@@ -304,6 +308,8 @@ fn rules(args: &Args) -> Result<RuleSet, Failure> {
     Ok(loaded.rules)
 }
 
+/// Reads all inputs into `traffic`. Checks first that every file exists, because reading one may
+/// take minutes.
 fn read(files: &[PathBuf], traffic: &mut Traffic, interrupt: &Interrupt) -> Result<(), Error> {
     let failed = |path: &Path, source: io::Error| Error::Read {
         input: path.display().to_string(),

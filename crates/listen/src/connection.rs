@@ -84,6 +84,8 @@ impl Source {
 // === impl Connection ===
 
 impl Connection {
+    /// A connection that was accepted at `now`. A reserved one is only served health checks, and
+    /// ends after its first response.
     pub(crate) fn new(
         peer: SocketAddr,
         is_reserved: bool,

@@ -1,5 +1,5 @@
-//! The stream of a connection: it closes if the peer does not read, pauses reading at the end of the
-//! connection's quantum, and counts incoming frames.
+//! The stream of a connection: it closes if the peer does not read, pauses reading at the end of
+//! the connection's quantum, and counts incoming frames.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;

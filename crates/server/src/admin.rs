@@ -59,6 +59,8 @@ async fn readyz(State(state): State<Arc<AdminState>>) -> Response {
     readiness(&state.shutdown)
 }
 
+/// Answers `GET /metrics`, in OpenMetrics if the client accepts it by name, and otherwise in
+/// Prometheus's text format.
 async fn scrape(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Response {
     // Prometheus asks for OpenMetrics by name; people and promtool do not.
     let accepted = headers.get_all(ACCEPT).iter();
@@ -89,6 +91,7 @@ async fn rules(State(state): State<Arc<AdminState>>) -> Response {
     reply::json(StatusCode::OK, &body)
 }
 
+/// One rule in the response to `GET /v1/rules`. A rule without a limit has no members about one.
 fn rule_json(view: &RuleView) -> Value {
     let mut json = json!({
         "domain": view.rule.domain,

@@ -114,6 +114,9 @@ impl RequestBody {
         }
     }
 
+    /// Reads the next frame and reserves its bytes in the connection's budget. The last frame is
+    /// withheld until the connection's quantum has room for a decision, because the service decides
+    /// once the body is complete.
     fn poll_incoming(
         &mut self,
         cx: &mut Context<'_>,

@@ -50,6 +50,8 @@ impl Check {
         serde_json::from_slice(body).map_err(wrong)
     }
 
+    /// Converts the body of `/v1/check` to a request within the bounds of [`Request`]: a negative
+    /// cost is a refund.
     pub(crate) fn request(&self) -> Result<Request<'_>, Failure> {
         let cost = match (u64::try_from(self.cost), self.peek) {
             (Ok(units), true) => Cost::Peek(units),
@@ -130,6 +132,8 @@ fn with_rule(rule: &RuleName, mut entry: Value) -> Value {
     entry
 }
 
+/// One descriptor that met a limit, in the response of `/v1/check`; `openapi.json` documents the
+/// members.
 fn limited_json(limited: &Limited, answer: &Answer) -> Value {
     // What is charged, and whether in the soft part, is in other members.
     let outcome = match DescriptorOutcome::of_limited(limited, answer) {

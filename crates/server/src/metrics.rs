@@ -47,6 +47,8 @@ type ClosedLabel = [(&'static str, &'static str); 2];
 // === impl Metrics ===
 
 impl Metrics {
+    /// Registers every metric of the service, and the collectors that read the engine and the
+    /// budget when they are scraped.
     pub(crate) fn new(engine: &Arc<Engine>, budget: &Arc<Budget>, limits: &Limits) -> Metrics {
         let mut all = Registry::default();
         all.register_collector(Box::new(process::Scrape));

@@ -69,6 +69,8 @@ pub(crate) struct Session {
 // === impl Deployment ===
 
 impl Deployment {
+    /// A deployment whose servers are all up and empty, with the slots divided evenly among the
+    /// shards.
     pub(crate) fn new(topology: Topology, base: u64, random: Random) -> Deployment {
         let count = match topology {
             Topology::Cluster => usize::from(CLUSTER_SHARDS),

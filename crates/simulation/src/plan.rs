@@ -134,6 +134,8 @@ impl Plan {
         }
     }
 
+    /// Draws a request on one to three counters, each in one of its versions, which is cancelled
+    /// now and then.
     fn draw_request(&self, random: &mut Random) -> Request {
         let many = match self.counters.len() {
             1 => 1,
@@ -188,6 +190,7 @@ fn index(random: &mut Random, count: usize) -> usize {
 // === impl Counter ===
 
 impl Counter {
+    /// Draws a counter. Long windows are more frequent, because in these a lost unit stays visible.
     fn draw(random: &mut Random) -> Counter {
         let window = random.pick(&[Span::HOUR, Span::HOUR, Span::SECOND]);
         let kind = random.between(0, 4);

@@ -99,6 +99,7 @@ enum Undo {
 // === impl Runner ===
 
 impl Runner {
+    /// Sets up the world of `plan`: starts all instances and schedules the steps.
     fn new(plan: Plan) -> Runner {
         let world = World::new(&plan);
         let mut runner = Runner {
@@ -183,6 +184,8 @@ impl Runner {
         }
     }
 
+    /// Starts a request on its instance, if that is up. Refunds are bounded by what was allowed and
+    /// not refunded yet, as in a correct client.
     fn request(&mut self, request: Request) {
         let place = request.instance % self.instances.len();
         let Some(instance) = self.instances[place].clone() else {
@@ -333,6 +336,7 @@ struct Asked {
 }
 
 impl Asked {
+    /// Decides on the request, and tells the account when it began, when it ended and how.
     async fn decide(self, world: Arc<World>, instance: Instance) {
         let charge = |part: &Part| {
             let counter = &self.counters[part.counter];

@@ -137,6 +137,7 @@ impl Interpreter {
         lua.load(PROTECT).exec()
     }
 
+    /// Runs a script in the interpreter, compiled at its first use and cached under `name`.
     fn run(
         &self,
         text: &str,

@@ -56,6 +56,8 @@ impl Report {
         }
     }
 
+    /// The report as JSON: for each descriptor its entries and outcome, and if it meets a limit,
+    /// the limit and its key.
     pub(crate) fn to_json(&self) -> Value {
         let mut keys = self.keys.iter();
         let descriptors = self.descriptors.iter().map(|found| {
@@ -163,6 +165,7 @@ impl Key {
         json
     }
 
+    /// Prints the rows about the key itself, below those about its rule.
     fn write_rows(&self, f: &mut fmt::Formatter<'_>, limited: &Limited) -> fmt::Result {
         let (held, capacity) = (&self.held, limited.limit.capacity());
         let over = match limited.enforcement {

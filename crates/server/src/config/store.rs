@@ -181,6 +181,8 @@ fn is_name(name: &str) -> bool {
     is_short && name.bytes().all(is_label) && name != DEFAULT_STORE
 }
 
+/// The domains that a store lists. Reports domains that it or a store before it lists already, and
+/// leaves them out.
 fn domains(store: &Settings<'_>, before: &[OtherStore]) -> Vec<String> {
     let mut domains: Vec<String> = Vec::new();
     let listed = store.texts("domains");

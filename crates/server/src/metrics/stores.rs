@@ -78,6 +78,7 @@ fn memory(stores: &Stores, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Er
     number(Counter, stats.evicted_keys, metric)
 }
 
+/// Encodes for each store whether it answers, and how many instances share it.
 fn health(encoder: &mut DescriptorEncoder<'_>, stores: &[Snapshot<'_>]) -> Result<(), Error> {
     let help = "1 while the store decides, 0 while it is unavailable";
     let mut metric = encoder.encode_descriptor("store_up", help, None, Gauge)?;

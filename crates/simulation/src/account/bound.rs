@@ -56,6 +56,8 @@ impl<'p> Bound<'p> {
             .unwrap_or(0)
     }
 
+    /// The most that `limit` allows from `from` to `to`, whatever happened before: a full capacity,
+    /// and what becomes free in that time, rounded up.
     fn most_of(&self, limit: &Limit, from: u64, to: u64) -> u64 {
         let (capacity, window) = (u64::from(limit.capacity()), limit.window().as_nanos());
         // Redis's clock tells up to a millisecond more.

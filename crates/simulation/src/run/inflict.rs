@@ -33,6 +33,7 @@ impl Runner {
         }
     }
 
+    /// Inflicts a fault of the network between instances and servers.
     fn inflict_on_links(&mut self, fault: &Fault, now: u64) {
         let until = |lasts: u64| lasts * super::MILLI;
         match *fault {
@@ -94,6 +95,7 @@ impl Runner {
         }
     }
 
+    /// Inflicts a fault of a server, and schedules its end.
     fn inflict_on_server(&mut self, fault: &Fault, now: u64) {
         let until = |lasts: u64| now + lasts * super::MILLI;
         match *fault {

@@ -67,6 +67,7 @@ pub(super) fn unpack(lua: &Lua, args: MultiValue) -> mlua::Result<MultiValue> {
     Ok(MultiValue::from_vec(values))
 }
 
+/// Parses the part of `struct`'s formats that the scripts use: `>`, `B`, `I` and `c` with a size.
 fn items(format: &[u8]) -> mlua::Result<Vec<Item>> {
     let mut items = Vec::new();
     let mut rest = format;
