@@ -59,14 +59,27 @@ pub const fn delay_ms(answer: &Answer) -> Option<u64> {
 /// are percent-encoded. Nothing is added for an answer in which no limit counted. If the store is
 /// unavailable, what remains is unknown: `RateLimit` is left out, and [`STORE`] has the reason.
 pub fn headers(answer: &Answer, headers: &mut HeaderMap) {
+    rate_limit(answer, headers);
+    retry_headers(answer, headers);
+}
+
+/// Adds the part of [`headers`] that is the draft's.
+pub(crate) fn rate_limit(answer: &Answer, headers: &mut HeaderMap) {
     let policies = policies(answer);
-    if answer.is_store_unavailable() {
-        headers.insert(STORE, HeaderValue::from_static(STORE_UNAVAILABLE));
-    } else if !policies.is_empty() {
+    if policies.is_empty() {
+        return;
+    }
+    if !answer.is_store_unavailable() {
         headers.insert(RATE_LIMIT, list(&policies, standing));
     }
-    if !policies.is_empty() {
-        headers.insert(RATE_LIMIT_POLICY, list(&policies, terms));
+    headers.insert(RATE_LIMIT_POLICY, list(&policies, terms));
+}
+
+/// Adds the part of [`headers`] that every dialect has: when to try again, the delay, and whether
+/// the store is unavailable.
+pub(crate) fn retry_headers(answer: &Answer, headers: &mut HeaderMap) {
+    if answer.is_store_unavailable() {
+        headers.insert(STORE, HeaderValue::from_static(STORE_UNAVAILABLE));
     }
     if let Some(secs) = retry_after_secs(answer) {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(secs));
@@ -115,4 +128,4 @@ fn string(name: &str, out: &mut String) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

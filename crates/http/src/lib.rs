@@ -8,6 +8,7 @@
 //! * [`status`]: 200 or 429.
 //! * [`headers`]: `RateLimit` and `RateLimit-Policy` as in draft-ietf-httpapi-ratelimit-headers-11,
 //!   `Retry-After`, `x-tollgate-delay-ms` and `x-tollgate-store`.
+//! * [`Responder`]: the settings of `responses`; headers in several [`Dialect`]s, bodies, CORS.
 //! * [`Problem`]: a denial or an error as `application/problem+json` (RFC 9457).
 //!
 //! Pure functions of a request's head and of a [`tollgate_core::Answer`]. Knows nothing about
@@ -41,6 +42,12 @@ mod headers;
 
 mod problem;
 
+mod dialect;
+
+mod media_range;
+
+mod responder;
+
 pub use classifier::{
     Classifier, DescriptorSettings, EntrySettings, FALLBACKS_MAX, Identity, IdentityEntry,
     IdentitySettings, IfMissing,
@@ -49,11 +56,13 @@ pub use client_address::{
     AddressSource, Client, ClientAddress, ClientAddressSettings, ENTRY_BYTES_MAX, HOPS_MAX, Origin,
     TRUSTED_PROXIES_MAX, Unusable,
 };
+pub use dialect::Dialect;
 pub use head::Head;
 pub use headers::{
     DELAY_MS, RATE_LIMIT, RATE_LIMIT_POLICY, STORE, STORE_UNAVAILABLE, delay_ms, headers,
     retry_after_secs, status,
 };
+pub use media_range::MEDIA_RANGES_MAX;
 pub use path::{
     EncodedSlash, InvalidPath, NormalPath, PATH_BYTES_MAX, PathParameters, PathSettings,
     TrailingSlash,
@@ -64,6 +73,10 @@ pub use prefix::{NAT64_PREFIXES_MAX, Prefix};
 pub use problem::{MEDIA_TYPE, Problem, QUOTA_EXCEEDED, REDUCED_CAPACITY};
 pub use proxy_protocol::{InvalidProxyHeader, PROXY_HEADER_BYTES_MAX, ProxyHeader};
 pub use rejection::{Flaw, Rejection};
+pub use responder::{
+    BODIES_MAX, BODY_BYTES_MAX, BodySettings, CORS_ORIGINS_MAX, CorsSettings, HeadersOn, Responder,
+    ResponseSettings,
+};
 pub use route::{ROUTES_MAX, Routes};
 pub use setting::InvalidSetting;
 pub use source::{

@@ -9,7 +9,7 @@ use tollgate_core::{
 
 use super::*;
 
-fn limited(name: &str, limit: Limit, decision: Decision) -> Status {
+pub(crate) fn limited(name: &str, limit: Limit, decision: Decision) -> Status {
     let rule = RuleName {
         domain: "d".to_owned(),
         path: "path".to_owned(),
@@ -23,15 +23,15 @@ fn limited(name: &str, limit: Limit, decision: Decision) -> Status {
     })
 }
 
-fn grant(remaining: u32, reset_ms: u64) -> Decision {
+pub(crate) fn grant(remaining: u32, reset_ms: u64) -> Decision {
     Decision::Allow(Grant::new(remaining, Span::from_millis(reset_ms)))
 }
 
-fn denied(wait: Wait, reset_ms: u64) -> Decision {
+pub(crate) fn denied(wait: Wait, reset_ms: u64) -> Decision {
     Decision::Deny(Denial::new(wait, 0, Span::from_millis(reset_ms)))
 }
 
-fn allowed_answer(statuses: Vec<Status>) -> Answer {
+pub(crate) fn allowed_answer(statuses: Vec<Status>) -> Answer {
     Answer {
         statuses,
         denial: None,
@@ -39,7 +39,7 @@ fn allowed_answer(statuses: Vec<Status>) -> Answer {
     }
 }
 
-fn denied_answer(statuses: Vec<Status>, by: usize, wait: Wait) -> Answer {
+pub(crate) fn denied_answer(statuses: Vec<Status>, by: usize, wait: Wait) -> Answer {
     Answer {
         denial: Some(RequestDenial {
             by,
@@ -56,7 +56,7 @@ fn headers_of(answer: &Answer) -> HeaderMap {
     map
 }
 
-fn minute(count: u32) -> Limit {
+pub(crate) fn minute(count: u32) -> Limit {
     Limit::fixed_window(count, Span::MINUTE).unwrap()
 }
 

@@ -1,0 +1,114 @@
+//! The headers by which clients learn of their limits, in the dialects that clients know.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde::Deserialize;
+use tollgate_core::Answer;
+
+use crate::headers::{RATE_LIMIT, RATE_LIMIT_POLICY, rate_limit};
+use crate::policy::{Policy, policies};
+
+/// A set of headers that say what a client may still do.
+///
+/// All but the first can name one limit only: the one that denied the request, or else the one with
+/// the least remaining. Their limit is the largest number of units at once without its soft part,
+/// their reset is when more becomes available: the retry time of a limit that denies, and the reset
+/// of another, rounded up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dialect {
+    /// `RateLimit` and `RateLimit-Policy`, as in draft 11 of the IETF: all limits, in seconds.
+    Ratelimit,
+    /// `RateLimit-Limit`, `RateLimit-Remaining`, `RateLimit-Reset`, as in the draft until its
+    /// version 6: in seconds.
+    #[serde(rename = "ratelimit_draft_06")]
+    RatelimitDraft06,
+    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining`, `X-RateLimit-Reset`: in seconds.
+    XRatelimitSeconds,
+    /// The same headers, but the reset is a time: seconds since 1970.
+    XRatelimitEpoch,
+    /// `X-Rate-Limit-Limit`, `X-Rate-Limit-Remaining`, `X-Rate-Limit-Reset`: the reset is a time.
+    XRateLimitEpoch,
+}
+
+/// How a dialect writes when more becomes available.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reset {
+    Seconds,
+    Epoch,
+}
+
+// === impl Dialect ===
+
+impl Dialect {
+    /// The headers that it has.
+    pub fn names(self) -> Vec<HeaderName> {
+        match self.fields() {
+            None => vec![RATE_LIMIT, RATE_LIMIT_POLICY],
+            Some((names, _)) => names.map(HeaderName::from_static).into(),
+        }
+    }
+
+    /// Adds its headers. `now` is the wall-clock time since 1970.
+    pub(crate) fn write(self, answer: &Answer, now: Duration, headers: &mut HeaderMap) {
+        let Some(([limit, remaining, reset], form)) = self.fields() else {
+            rate_limit(answer, headers);
+            return;
+        };
+        let policies = policies(answer);
+        let Some(policy) = tightest(answer, &policies) else {
+            return;
+        };
+        headers.insert(limit, HeaderValue::from(policy.limit.nominal()));
+        // Without the store, nobody knows what remains.
+        if answer.is_store_unavailable() {
+            return;
+        }
+        let wait = Duration::from_nanos(policy.effective.as_nanos());
+        let secs = secs_ceil(match form {
+            Reset::Seconds => wait,
+            Reset::Epoch => now.saturating_add(wait),
+        });
+        headers.insert(remaining, HeaderValue::from(policy.remaining));
+        headers.insert(reset, HeaderValue::from(secs));
+    }
+
+    /// The names of limit, remaining and reset; `None` for the dialect that names all limits.
+    const fn fields(self) -> Option<([&'static str; 3], Reset)> {
+        let draft = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"];
+        let github = [
+            "x-ratelimit-limit",
+            "x-ratelimit-remaining",
+            "x-ratelimit-reset",
+        ];
+        let dashed = [
+            "x-rate-limit-limit",
+            "x-rate-limit-remaining",
+            "x-rate-limit-reset",
+        ];
+        match self {
+            Self::Ratelimit => None,
+            Self::RatelimitDraft06 => Some((draft, Reset::Seconds)),
+            Self::XRatelimitSeconds => Some((github, Reset::Seconds)),
+            Self::XRatelimitEpoch => Some((github, Reset::Epoch)),
+            Self::XRateLimitEpoch => Some((dashed, Reset::Epoch)),
+        }
+    }
+}
+
+/// The limit that matters most to the client.
+fn tightest<'a>(answer: &Answer, policies: &'a [Policy<'a>]) -> Option<&'a Policy<'a>> {
+    match answer.is_allowed() {
+        // The one that denied is the first.
+        false => policies.first(),
+        true => policies
+            .iter()
+            .min_by_key(|policy| (policy.remaining, std::cmp::Reverse(policy.effective))),
+    }
+}
+
+fn secs_ceil(time: Duration) -> u64 {
+    time.as_secs()
+        .saturating_add(u64::from(time.subsec_nanos() > 0))
+}

@@ -1,0 +1,245 @@
+//! Answers become responses: which status, headers and body a client sees.
+
+use std::time::Duration;
+
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use tollgate_core::Answer;
+
+use crate::dialect::Dialect;
+use crate::headers::{DELAY_MS, retry_after_secs, retry_headers};
+use crate::media_range::preferred;
+use crate::problem::{MEDIA_TYPE, Problem};
+use crate::rejection::Rejection;
+use crate::setting::InvalidSetting;
+
+mod cors;
+
+mod settings;
+
+pub use cors::{CORS_ORIGINS_MAX, CorsSettings};
+pub use settings::{BodySettings, HeadersOn, ResponseSettings};
+
+use cors::Cors;
+
+/// The most `bodies`.
+pub const BODIES_MAX: usize = 16;
+/// The longest text of a body, in bytes.
+pub const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// What stands for the seconds of `Retry-After` in a body.
+const RETRY_AFTER_PLACE: &str = "{retry_after}";
+/// What stands for the status in a body.
+const STATUS_PLACE: &str = "{status}";
+
+/// Makes responses of answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Responder {
+    status: StatusCode,
+    dialects: Vec<Dialect>,
+    headers_on: HeadersOn,
+    bodies: Vec<Body>,
+    cors: Cors,
+}
+
+/// The body of denials for clients that prefer a media type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Body {
+    media_type: String,
+    content_type: HeaderValue,
+    text: String,
+}
+
+// === impl Responder ===
+
+impl Responder {
+    /// # Errors
+    ///
+    /// [`InvalidSetting`] is the first setting that cannot be used.
+    pub fn new(settings: &ResponseSettings) -> Result<Responder, InvalidSetting> {
+        let status = StatusCode::from_u16(settings.status).ok();
+        let status = status.filter(|status| status.is_client_error() || status.is_server_error());
+        let status = status.ok_or_else(|| {
+            let problem = format!("{} is no status of an error", settings.status);
+            InvalidSetting::new("status", problem, "write 429, or another from 400 to 599")
+        })?;
+        check_dialects(&settings.headers)?;
+        if settings.bodies.len() > BODIES_MAX {
+            let problem = format!("{} bodies", settings.bodies.len());
+            let instead = format!("{BODIES_MAX} is the most");
+            return Err(InvalidSetting::new("bodies", problem, instead));
+        }
+        let bodies = settings.bodies.iter().enumerate().map(|(index, body)| {
+            Body::new(body).map_err(|error| error.below(&format!("bodies[{index}]")))
+        });
+        let bodies = bodies.collect::<Result<_, _>>()?;
+        let mut exposed = vec![RETRY_AFTER, DELAY_MS];
+        exposed.extend(settings.headers.iter().flat_map(|dialect| dialect.names()));
+        Ok(Responder {
+            status,
+            dialects: settings.headers.clone(),
+            headers_on: settings.headers_on,
+            bodies,
+            cors: Cors::new(&settings.cors, &exposed).map_err(|error| error.below("cors"))?,
+        })
+    }
+
+    /// Adds the headers of an allowed answer to the response to the request. `now` is the
+    /// wall-clock time since 1970.
+    pub fn decorate(&self, answer: &Answer, now: Duration, response: &mut HeaderMap) {
+        if self.headers_on == HeadersOn::Always {
+            self.write(answer, now, response);
+            self.cors.expose(response);
+        }
+    }
+
+    /// The response to a request that is denied; `None` if it is allowed. `request` are the
+    /// request's headers, `now` is the wall-clock time since 1970.
+    pub fn deny(
+        &self,
+        answer: &Answer,
+        now: Duration,
+        request: &HeaderMap,
+    ) -> Option<Response<String>> {
+        let mut problem = Problem::denial(answer)?;
+        problem.status = self.status;
+        let mut response = self.respond(&problem, retry_after_secs(answer), request);
+        self.write(answer, now, response.headers_mut());
+        Some(response)
+    }
+
+    /// The response to a request that could not be described.
+    pub fn reject(&self, rejection: &Rejection, request: &HeaderMap) -> Response<String> {
+        let problem = rejection.problem();
+        let mut response = Response::new(problem.json().to_string());
+        self.complete(
+            problem.status,
+            HeaderValue::from_static(MEDIA_TYPE),
+            request,
+            &mut response,
+        );
+        response
+    }
+
+    fn write(&self, answer: &Answer, now: Duration, headers: &mut HeaderMap) {
+        retry_headers(answer, headers);
+        for dialect in &self.dialects {
+            dialect.write(answer, now, headers);
+        }
+    }
+
+    /// A response with the body that the client prefers. A body that names the retry time is not
+    /// for denials without one.
+    fn respond(
+        &self,
+        problem: &Problem,
+        retry_after: Option<u64>,
+        request: &HeaderMap,
+    ) -> Response<String> {
+        let fits = |body: &&Body| retry_after.is_some() || !body.text.contains(RETRY_AFTER_PLACE);
+        let bodies: Vec<&Body> = self.bodies.iter().filter(fits).collect();
+        let replaced = bodies.iter().any(|body| body.media_type == MEDIA_TYPE);
+        let default = (!replaced).then_some(MEDIA_TYPE);
+        let offers = default
+            .into_iter()
+            .chain(bodies.iter().map(|body| body.media_type.as_str()));
+        let chosen = preferred(request, offers).unwrap_or(0);
+        let chosen = chosen.checked_sub(usize::from(!replaced));
+        let (content_type, text) = match chosen.and_then(|index| bodies.get(index)) {
+            Some(body) => (
+                body.content_type.clone(),
+                body.fill(self.status, retry_after),
+            ),
+            None => (
+                HeaderValue::from_static(MEDIA_TYPE),
+                problem.json().to_string(),
+            ),
+        };
+        let mut response = Response::new(text);
+        self.complete(self.status, content_type, request, &mut response);
+        response
+    }
+
+    /// Adds what all responses of our own have. They must not be stored (RFC 6585, section 4).
+    fn complete(
+        &self,
+        status: StatusCode,
+        content_type: HeaderValue,
+        request: &HeaderMap,
+        response: &mut Response<String>,
+    ) {
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, content_type);
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        self.cors.allow(request, headers);
+        self.cors.expose(headers);
+    }
+}
+
+impl Default for Responder {
+    fn default() -> Responder {
+        Responder::new(&ResponseSettings::default()).expect("the defaults are valid")
+    }
+}
+
+/// Two dialects with the same headers would overwrite each other.
+fn check_dialects(dialects: &[Dialect]) -> Result<(), InvalidSetting> {
+    let mut names: Vec<HeaderName> = Vec::new();
+    for (index, dialect) in dialects.iter().enumerate() {
+        for name in dialect.names() {
+            if names.contains(&name) {
+                return Err(InvalidSetting::new(
+                    format!("headers[{index}]"),
+                    format!("another dialect has the header {name} too"),
+                    "keep one of them",
+                ));
+            }
+            names.push(name);
+        }
+    }
+    Ok(())
+}
+
+// === impl Body ===
+
+impl Body {
+    /// Checks that the media type is one and the text is not too long.
+    fn new(settings: &BodySettings) -> Result<Body, InvalidSetting> {
+        let BodySettings { media_type, text } = settings;
+        let (name, _) = media_type.split_once(';').unwrap_or((media_type, ""));
+        let name = name.trim().to_ascii_lowercase();
+        let is_name = |part: &str| !part.is_empty() && part != "*" && !part.contains('/');
+        let is_media_type = name
+            .split_once('/')
+            .is_some_and(|(kind, subtype)| is_name(kind) && is_name(subtype));
+        let content_type = HeaderValue::try_from(media_type).ok();
+        let Some(content_type) = content_type.filter(|_| is_media_type) else {
+            let problem = format!("\"{media_type}\" is no media type");
+            let instead = "write one such as text/html; charset=utf-8";
+            return Err(InvalidSetting::new("media_type", problem, instead));
+        };
+        if text.len() > BODY_BYTES_MAX {
+            let problem = format!("{} bytes", text.len());
+            let instead = format!("{BODY_BYTES_MAX} is the most");
+            return Err(InvalidSetting::new("text", problem, instead));
+        }
+        Ok(Body {
+            media_type: name,
+            content_type,
+            text: text.clone(),
+        })
+    }
+
+    /// The text with numbers in its places, so that nothing needs to be escaped.
+    fn fill(&self, status: StatusCode, retry_after: Option<u64>) -> String {
+        let text = self.text.replace(STATUS_PLACE, status.as_str());
+        match retry_after {
+            Some(secs) => text.replace(RETRY_AFTER_PLACE, &secs.to_string()),
+            None => text,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

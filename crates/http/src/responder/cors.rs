@@ -1,0 +1,128 @@
+//! What scripts of other origins may read: cross-origin resource sharing.
+
+use http::header::{
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS,
+    ORIGIN, VARY,
+};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde::Deserialize;
+
+use crate::setting::InvalidSetting;
+
+/// The most `allow_origins`.
+pub const CORS_ORIGINS_MAX: usize = 256;
+
+const ANY: &str = "*";
+
+/// The section `cors`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CorsSettings {
+    /// Whether responses that another origin may read let it read the headers about limits, too.
+    /// `true`.
+    pub expose_headers: bool,
+    /// The origins whose scripts may read denials: `https://app.example`, or `*` for all. An allowed
+    /// request's response is the upstream's, which says it itself. Empty.
+    pub allow_origins: Vec<String>,
+    /// Whether they may when they sent credentials. `false`.
+    pub allow_credentials: bool,
+}
+
+/// Who may read what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cors {
+    exposed: Option<HeaderValue>,
+    origins: Vec<HeaderValue>,
+    credentials: bool,
+}
+
+// === impl CorsSettings ===
+
+impl Default for CorsSettings {
+    fn default() -> CorsSettings {
+        CorsSettings {
+            expose_headers: true,
+            allow_origins: Vec::new(),
+            allow_credentials: false,
+        }
+    }
+}
+
+// === impl Cors ===
+
+impl Cors {
+    /// Checks the origins, and writes the list of exposed headers once.
+    pub(super) fn new(
+        settings: &CorsSettings,
+        exposed: &[HeaderName],
+    ) -> Result<Cors, InvalidSetting> {
+        let origins = &settings.allow_origins;
+        let has_any = origins.iter().any(|origin| origin == ANY);
+        if origins.len() > CORS_ORIGINS_MAX {
+            let problem = format!("{} origins", origins.len());
+            let instead = format!("{CORS_ORIGINS_MAX} is the most");
+            return Err(InvalidSetting::new("allow_origins", problem, instead));
+        }
+        if settings.allow_credentials && has_any {
+            return Err(InvalidSetting::new(
+                "allow_credentials",
+                "browsers allow no credentials for `*`",
+                "name the origins",
+            ));
+        }
+        let origins = origins.iter().enumerate().map(|(index, origin)| {
+            let is_origin = origin == ANY
+                || origin.split_once("://").is_some_and(|(_, host)| {
+                    !host.is_empty() && !host.contains('/') && origin.is_ascii()
+                });
+            let value = HeaderValue::try_from(origin).ok();
+            value.filter(|_| is_origin).ok_or_else(|| {
+                InvalidSetting::new(
+                    format!("allow_origins[{index}]"),
+                    format!("\"{origin}\" is no origin"),
+                    "write one such as https://app.example, without a path, or `*`",
+                )
+            })
+        });
+        let names: Vec<&str> = exposed.iter().map(HeaderName::as_str).collect();
+        let list = HeaderValue::try_from(names.join(", "));
+        let list = list.expect("names of headers are valid in a header");
+        Ok(Cors {
+            exposed: settings.expose_headers.then_some(list),
+            origins: origins.collect::<Result<_, _>>()?,
+            credentials: settings.allow_credentials,
+        })
+    }
+
+    /// Lets the origin of a request read our response to it.
+    pub(super) fn allow(&self, request: &HeaderMap, response: &mut HeaderMap) {
+        if self.origins.is_empty() {
+            return;
+        }
+        response.append(VARY, HeaderValue::from(ORIGIN));
+        let Some(origin) = request.get(ORIGIN) else {
+            return;
+        };
+        let allowed = self
+            .origins
+            .iter()
+            .find(|other| *other == ANY || *other == origin);
+        if let Some(allowed) = allowed {
+            response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, allowed.clone());
+            if self.credentials {
+                let yes = HeaderValue::from_static("true");
+                response.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, yes);
+            }
+        }
+    }
+
+    /// Lets an origin that may read a response read our headers. What the upstream exposes stays
+    /// exposed.
+    pub(super) fn expose(&self, response: &mut HeaderMap) {
+        if let Some(exposed) = &self.exposed
+            && response.contains_key(ACCESS_CONTROL_ALLOW_ORIGIN)
+        {
+            response.append(ACCESS_CONTROL_EXPOSE_HEADERS, exposed.clone());
+        }
+    }
+}

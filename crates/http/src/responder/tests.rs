@@ -1,0 +1,261 @@
+#![allow(clippy::unwrap_used)]
+
+use http::header::{
+    ACCEPT, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ORIGIN, VARY,
+};
+use serde_json::{Value, json};
+use tollgate_core::{Span, Wait};
+
+use super::*;
+use crate::headers::tests::{allowed_answer, denied, denied_answer, grant, limited, minute};
+
+/// A wall clock that is not at a whole second.
+const NOW: Duration = Duration::from_millis(1_700_000_000_400);
+
+fn responder(settings: Value) -> Result<Responder, String> {
+    let settings: ResponseSettings =
+        serde_json::from_value(settings).map_err(|error| error.to_string())?;
+    Responder::new(&settings).map_err(|error| error.to_string())
+}
+
+fn denial(wait: Wait) -> Answer {
+    let statuses = vec![
+        limited("other", minute(10), grant(0, 1_000)),
+        limited("minutely", minute(3), denied(wait, 50_000)),
+    ];
+    denied_answer(statuses, 1, wait)
+}
+
+fn wait() -> Wait {
+    Wait::For(Span::from_millis(19_001))
+}
+
+fn request(headers: &[(HeaderName, &str)]) -> HeaderMap {
+    let headers = headers
+        .iter()
+        .map(|(name, value)| (name.clone(), value.parse().unwrap()));
+    headers.collect()
+}
+
+#[test]
+fn a_denial_is_a_problem_document_by_default() {
+    let response = Responder::default().deny(&denial(wait()), NOW, &HeaderMap::new());
+    let response = response.unwrap();
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    let headers = response.headers();
+    assert_eq!(headers[RETRY_AFTER], "20");
+    assert_eq!(headers[CONTENT_TYPE], MEDIA_TYPE);
+    assert_eq!(headers[CACHE_CONTROL], "no-store");
+    assert_eq!(
+        headers["ratelimit"],
+        r#""minutely";r=0;t=20, "other";r=0;t=1"#
+    );
+    let body: Value = serde_json::from_str(response.body()).unwrap();
+    assert_eq!(body["violated-policies"], json!(["minutely"]));
+    assert_eq!(body["status"], 429);
+    assert_eq!(headers.len(), 5);
+    let allowed = allowed_answer(Vec::new());
+    assert!(
+        Responder::default()
+            .deny(&allowed, NOW, &HeaderMap::new())
+            .is_none()
+    );
+}
+
+#[test]
+fn dialects_name_the_tightest_limit_and_round_up() {
+    let table = [
+        ("ratelimit_draft_06", "ratelimit", "2", "20"),
+        ("x_ratelimit_seconds", "x-ratelimit", "2", "20"),
+        // 400 ms past the second and 19.001 s are less than 20 s; rounded up, both are 20.
+        (
+            "x_ratelimit_epoch",
+            "x-ratelimit",
+            "1700000002",
+            "1700000020",
+        ),
+        (
+            "x_rate_limit_epoch",
+            "x-rate-limit",
+            "1700000002",
+            "1700000020",
+        ),
+    ];
+    for (dialect, prefix, reset, retry) in table {
+        let responder = responder(json!({"headers": [dialect]})).unwrap();
+        let values = |headers: &HeaderMap| {
+            ["limit", "remaining", "reset"].map(|field| {
+                headers[format!("{prefix}-{field}")]
+                    .to_str()
+                    .unwrap()
+                    .to_owned()
+            })
+        };
+        let mut headers = HeaderMap::new();
+        let allowed = allowed_answer(vec![
+            limited("wide", minute(100), grant(7, 60_000)),
+            limited("tight", minute(10), grant(3, 1_500)),
+        ]);
+        responder.decorate(&allowed, NOW, &mut headers);
+        assert_eq!(values(&headers), ["10", "3", reset]);
+        assert_eq!(headers.len(), 3, "{headers:?}");
+        let response = responder
+            .deny(&denial(wait()), NOW, &HeaderMap::new())
+            .unwrap();
+        assert_eq!(values(response.headers()), ["3", "0", retry]);
+        assert_eq!(response.headers()[RETRY_AFTER], "20");
+        let mut none = HeaderMap::new();
+        responder.decorate(&allowed_answer(Vec::new()), NOW, &mut none);
+        assert!(none.is_empty());
+    }
+}
+
+#[test]
+fn allowed_responses_may_be_left_alone() {
+    let responder = responder(json!({"headers_on": "denied"})).unwrap();
+    let mut headers = HeaderMap::new();
+    let allowed = allowed_answer(vec![limited("a", minute(9), grant(3, 1_500))]);
+    responder.decorate(&allowed, NOW, &mut headers);
+    assert!(headers.is_empty());
+    Responder::default().decorate(&allowed, NOW, &mut headers);
+    assert_eq!(headers["ratelimit"], r#""a";r=3;t=2"#);
+}
+
+#[test]
+fn clients_choose_among_bodies() {
+    let responder = responder(json!({
+        "status": 503,
+        "bodies": [
+            {"media_type": "text/html; charset=utf-8", "text": "<p>{status}: wait {retry_after} s"},
+            {"media_type": "text/plain", "text": "Too many requests"},
+        ],
+    }))
+    .unwrap();
+    let body = |accept: &str, wait: Wait| {
+        let response = responder
+            .deny(&denial(wait), NOW, &request(&[(ACCEPT, accept)]))
+            .unwrap();
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        let content_type = response.headers()[CONTENT_TYPE]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        (content_type, response.into_body())
+    };
+    let html = (
+        "text/html; charset=utf-8".to_owned(),
+        "<p>503: wait 20 s".to_owned(),
+    );
+    assert_eq!(body("text/html", wait()), html);
+    assert_eq!(body("text/plain", wait()).1, "Too many requests");
+    assert!(body("*/*", wait()).1.contains("\"status\":503"));
+    // Without a retry time, the text that names it does not fit.
+    assert_eq!(body("text/html", Wait::Never).0, MEDIA_TYPE);
+    assert_eq!(body("text/plain", Wait::Never).1, "Too many requests");
+}
+
+#[test]
+fn the_problem_document_may_be_replaced() {
+    let responder = responder(json!({
+        "bodies": [{"media_type": "application/problem+json", "text": "{\"error\": {status}}"}],
+    }))
+    .unwrap();
+    let response = responder
+        .deny(&denial(wait()), NOW, &HeaderMap::new())
+        .unwrap();
+    assert_eq!(response.body(), "{\"error\": 429}");
+}
+
+#[test]
+fn other_origins_read_what_they_may() {
+    let responder = responder(json!({"cors": {"allow_origins": ["https://app.example"]}})).unwrap();
+    let deny = |origin: &str| {
+        let request = request(&[(ORIGIN, origin)]);
+        let response = responder.deny(&denial(wait()), NOW, &request).unwrap();
+        assert_eq!(response.headers()[VARY], "origin");
+        response.headers().clone()
+    };
+    let headers = deny("https://app.example");
+    assert_eq!(headers[ACCESS_CONTROL_ALLOW_ORIGIN], "https://app.example");
+    assert_eq!(
+        headers[ACCESS_CONTROL_EXPOSE_HEADERS],
+        "retry-after, x-tollgate-delay-ms, ratelimit, ratelimit-policy"
+    );
+    let headers = deny("https://evil.example");
+    assert!(!headers.contains_key(ACCESS_CONTROL_ALLOW_ORIGIN));
+    assert!(!headers.contains_key(ACCESS_CONTROL_EXPOSE_HEADERS));
+
+    let allowed = allowed_answer(vec![limited("a", minute(9), grant(3, 1_500))]);
+    let mut upstream = request(&[
+        (ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+        (ACCESS_CONTROL_EXPOSE_HEADERS, "etag"),
+    ]);
+    responder.decorate(&allowed, NOW, &mut upstream);
+    assert_eq!(
+        upstream
+            .get_all(ACCESS_CONTROL_EXPOSE_HEADERS)
+            .iter()
+            .count(),
+        2
+    );
+    let mut same_origin = HeaderMap::new();
+    responder.decorate(&allowed, NOW, &mut same_origin);
+    assert!(!same_origin.contains_key(ACCESS_CONTROL_EXPOSE_HEADERS));
+}
+
+#[test]
+fn a_rejection_is_a_problem_document() {
+    let rejection = Rejection {
+        key: "api_key".to_owned(),
+        flaw: crate::rejection::Flaw::Missing,
+    };
+    let response = Responder::default().reject(&rejection, &HeaderMap::new());
+    assert_eq!(response.status(), StatusCode::FORBIDDEN);
+    assert!(response.body().contains("api_key"));
+    assert!(!response.headers().contains_key(RETRY_AFTER));
+}
+
+#[test]
+fn errors_say_what_to_write() {
+    let table = [
+        (
+            json!({"status": 200}),
+            "status: 200 is no status of an error; write 429",
+        ),
+        (json!({"status": 999}), "status: 999 is no status"),
+        (
+            json!({"headers": ["x_ratelimit_epoch", "x_ratelimit_seconds"]}),
+            "headers[1]: another dialect has the header x-ratelimit-limit too",
+        ),
+        (json!({"headers": ["github"]}), "unknown variant `github`"),
+        (
+            json!({"bodies": [{"media_type": "html", "text": ""}]}),
+            "bodies[0].media_type: \"html\"",
+        ),
+        (
+            json!({"bodies": [{"media_type": "text/*", "text": ""}]}),
+            "\"text/*\" is no media type",
+        ),
+        (
+            json!({"bodies": [{"media_type": "a/b", "text": "x".repeat(BODY_BYTES_MAX + 1)}]}),
+            "bodies[0].text: 65537 bytes; 65536 is the most",
+        ),
+        (
+            json!({"cors": {"allow_origins": ["app.example"]}}),
+            "cors.allow_origins[0]:",
+        ),
+        (
+            json!({"cors": {"allow_origins": ["https://a/"]}}),
+            "without a path",
+        ),
+        (
+            json!({"cors": {"allow_origins": ["*"], "allow_credentials": true}}),
+            "cors.allow_credentials: browsers allow no credentials",
+        ),
+        (json!({"body": []}), "unknown field `body`"),
+    ];
+    for (settings, expected) in table {
+        let error = responder(settings).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+}
