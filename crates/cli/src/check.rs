@@ -14,11 +14,11 @@ use crate::settings::{Hint, Service, Unread};
 /// Check rules files, and report every error and warning.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Files, and directories of `*.yaml` and `*.yml` files.
+    /// Rules files, and directories of `*.yaml` and `*.yml` files.
     #[arg(required_unless_present = "config", value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Check the settings of a service and the rules that they name, and whether its stores can
-    /// keep every limit.
+    /// Check this settings file and the rules that it names, and whether its stores can keep every
+    /// limit.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["paths", "merge_domains"])]
     config: Option<PathBuf>,
     /// Report format.

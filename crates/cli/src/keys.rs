@@ -23,10 +23,10 @@ mod wanted;
 /// can wait longer.
 const TIMEOUT_MIN: Span = Span::from_secs(3);
 
-/// Show or reset what Redis holds for the values of a request.
+/// Show or reset the state that Redis holds for a client.
 ///
-/// Names of keys in Redis are hashes: this finds the key of a client, by the same rules as the
-/// service.
+/// Names of keys in Redis are hashes. This command computes them from a request's descriptors and
+/// the service's rules.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -35,17 +35,17 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Show what is held for each limit that a request would meet. Charges nothing.
+    /// Show the state of each limit that a request would match. Charges nothing.
     Show(Target),
-    /// Delete it, so that the budgets start over. Does not ask for confirmation; reports what was
-    /// deleted.
+    /// Delete the state of each limit that a request would match, so that its budget starts over.
+    /// Does not ask for confirmation; reports what was deleted.
     Reset(Target),
 }
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 struct Target {
-    /// The settings of the service.
+    /// The settings file of the service.
     #[arg(long, value_name = "PATH", default_value = "tollgate.yaml")]
     config: PathBuf,
     /// Report format.
@@ -56,14 +56,14 @@ struct Target {
     json: bool,
     /// The domain of the rules.
     domain: String,
-    /// A descriptor of the request: its entries in their order. `\,` is a comma and `\\` a
-    /// backslash of a key or value.
+    /// A descriptor of the request: its entries, in order. Write `\,` for a comma and `\\` for a
+    /// backslash in a key or value.
     #[arg(required = true, value_name = "KEY=VALUE[,KEY=VALUE...]")]
     descriptors: Vec<Wanted>,
 }
 
 const AFTER_HELP: &str = "\
-Exit status: 0 if a limit is met and Redis has answered; 1 if none is met, the domain is not kept \
+Exit status: 0 if a limit matches and Redis answers; 1 if no limit matches, the domain is not kept \
 in Redis, its rules have errors, or Redis does not answer; 2 if the command line or the settings \
 are wrong, or a file cannot be read.";
 

@@ -9,10 +9,15 @@ pub(crate) fn print_error_chain(error: &dyn Error) {
     print_error(&with_causes(error));
 }
 
-/// Prints an error message.
+/// Prints an error message. Diagnostics begin with `error[CODE]` and need no other prefix.
 pub(crate) fn print_error(text: &str) {
+    let prefix = if text.starts_with("error[") {
+        ""
+    } else {
+        "error: "
+    };
     // If standard error cannot be written, there is nowhere else to report it.
-    let _ = writeln!(stderr(), "error: {}", text.trim_end());
+    let _ = writeln!(stderr(), "{prefix}{}", text.trim_end());
 }
 
 /// An error and its causes, in one line.

@@ -45,10 +45,10 @@ pub(crate) struct Args {
     domain: Option<String>,
     /// A descriptor for each line of an access log; may be repeated.
     ///
-    /// A list such as `client={client}` or `path={path},method={method}`, in which `{field}` stands
-    /// for a field of the line and everything else for itself. Fields: client, user, method, path
-    /// (without query), query, protocol, status, bytes, referer, user_agent. A field that the line
-    /// does not have is empty.
+    /// A list such as `client={client}` or `path={path},method={method}`, in which `{field}` is
+    /// replaced by a field of the line, and all other text is literal. Fields: client, user,
+    /// method, path (without query), query, protocol, status, bytes, referer, user_agent. A field
+    /// that the line does not have is empty.
     #[arg(long = "descriptor", value_name = "KEY={FIELD},...")]
     descriptors: Vec<Pattern>,
     /// Report format.
@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// How many of the most denied keys to report.
     #[arg(long, value_name = "N", default_value_t = TOP_KEYS, value_parser = top_keys)]
     top: usize,
-    /// Write every decision to this file as a line of JSON, in the order of decision.
+    /// Write every decision to this file, one JSON object per line, in order.
     ///
     /// Until it is complete, the file is named FILE.partial. `-` is standard output, and then the
     /// report goes to standard error.
@@ -69,26 +69,26 @@ pub(crate) struct Args {
     /// Use the service's bounded store, with room for N keys; by default the store is unbounded.
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     max_keys: Option<NonZeroUsize>,
-    /// Access logs or traces, also gzipped; several are one input in this order, `-` is standard
-    /// input.
+    /// Access logs or traces, which may be gzipped. Several files are read as one input, in this
+    /// order. `-` is standard input.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 }
 
 const AFTER_HELP: &str = "\
-Exit status: 0 if rules and input were read, whatever was denied or skipped; 1 if the rules have \
-errors; 2 if the command line is wrong, a file cannot be read or written, or no line of the \
-input is an event; 130 if interrupted.";
+Exit status: 0 if rules and input were read, even if events were denied or lines skipped; 1 if the \
+rules have errors; 2 if the command line is wrong, a file cannot be read or written, or no line of \
+the input is an event; 130 if interrupted.";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// An access log in the common or the combined format, whichever each line has.
+    /// An access log, each line in the common or the combined format.
     Auto,
     /// An access log; anything after the size is ignored.
     Common,
     /// An access log with referer and user agent.
     Combined,
-    /// A trace: one event a line, {"at": SECONDS or RFC 3339, "domain": …, "descriptors": […]}.
+    /// A trace: one event per line, {"at": SECONDS or RFC 3339, "domain": …, "descriptors": […]}.
     Jsonl,
 }
 

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Write, stdout};
 use std::process::ExitCode;
 
-/// Write the JSON Schema of rules files, for editors.
+/// Print the JSON Schema of rules files, for editors.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 

@@ -71,6 +71,7 @@ fn a_wrong_store_is_an_error_in_the_settings() {
         );
         assert!(text.contains("this is no server's name"), "{text}");
         assert!(text.contains("tollgate.yaml:3:"), "{text}");
+        assert!(text.starts_with("error[setting]: "), "{text}");
     }
 }
 
