@@ -62,13 +62,13 @@ async fn readyz(State(state): State<Arc<AdminState>>) -> Response {
 /// Answers `GET /metrics`, in OpenMetrics if the client accepts it by name, and otherwise in
 /// Prometheus's text format.
 async fn scrape(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Response {
-    // Prometheus asks for OpenMetrics by name; people and promtool do not.
+    // Prometheus requests OpenMetrics by its media type; curl, browsers and promtool do not.
     let accepted = headers.get_all(ACCEPT).iter();
     let is_open = accepted.into_iter().any(|accept| {
         let accept = String::from_utf8_lossy(accept.as_bytes()).to_ascii_lowercase();
         accept.contains("application/openmetrics-text")
     });
-    // A store may have to count its keys one by one.
+    // Encode on a thread that may block: a store may have to count its keys one by one.
     let text = spawn_blocking(move || match is_open {
         true => (OPEN_METRICS, state.metrics.text()),
         false => (PLAIN_METRICS, state.metrics.plain_text()),

@@ -13,7 +13,7 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tollgate_listen::{Connection, ShutdownSignal};
 use tonic::Status;
 
-/// What bodies fail with.
+/// The error type of bodies.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body of a request. Its bytes are reserved until it is dropped, and its end is delivered once
@@ -29,7 +29,7 @@ pub(crate) struct RequestBody {
 #[derive(Debug)]
 enum State {
     Reading,
-    /// All of it has arrived: its end waits for the connection's quantum.
+    /// The body has arrived completely; its end waits for the connection's quantum.
     Waiting(Option<Frame<Bytes>>),
     Ended,
 }
@@ -45,9 +45,9 @@ pub(crate) struct ResponseBody {
     stop: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-/// There is no room for more bytes of unfinished requests.
+/// The error of a body for which there is no room among the bytes of unfinished requests.
 ///
-/// It is found in the chain of a body's error; gRPC finds its status the same way.
+/// [`is_no_room`] finds it in the chain of a body's error, as gRPC finds its status.
 pub(crate) fn no_room() -> Status {
     Status::resource_exhausted(
         "too many bytes of unfinished requests; finish them, use fewer connections, or retry",
@@ -66,10 +66,10 @@ pub(crate) fn is_no_room(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
-/// All of a body, or as much of it as `is_enough` says.
+/// Reads a whole body, or until `is_enough`.
 ///
-/// A body in one piece, as nearly every body is, is not copied. Of several pieces none is kept,
-/// because each keeps the whole buffer in memory in which it arrived.
+/// A body in one piece, as nearly every body is, is not copied. Several pieces are copied, because
+/// each would keep the whole buffer in memory in which it arrived.
 pub(crate) async fn whole<B>(
     mut body: B,
     is_enough: impl Fn(&[u8]) -> bool,
@@ -249,7 +249,8 @@ impl HttpBody for ResponseBody {
             this.stop = None;
             this.body = Body::empty();
             let mut trailers = HeaderMap::new();
-            let status = Status::unavailable("the service stops; ask another one");
+            let status =
+                Status::unavailable("the service is stopping; retry with another instance");
             let _few_headers = status.add_header(&mut trailers);
             return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
         }

@@ -1,4 +1,4 @@
-//! `/v1/check`: what it asks, and how it is answered.
+//! `/v1/check`: its requests and its responses.
 
 use axum::response::Response;
 use serde::Deserialize;
@@ -17,16 +17,16 @@ use crate::reply::{Failure, reply};
 
 mod described;
 
-/// The body of a question.
+/// The body of a request.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Check {
     domain: String,
     descriptors: Vec<Described>,
-    /// Units; negative gives back.
+    /// Units; a negative cost is a refund.
     #[serde(default = "one")]
     cost: i64,
-    /// Only asks.
+    /// Decide without charging.
     #[serde(default)]
     peek: bool,
 }
@@ -43,7 +43,7 @@ impl Check {
             let example = r#"{"domain": "shop", "descriptors": [{"user": "ann"}]}"#;
             Failure::bad_request(format!("{error}; a request looks like {example}"))
         };
-        // serde takes a list for any struct, by the order of its fields; nobody else would.
+        // serde would accept a list, with the fields in order; the description does not.
         if body.trim_ascii_start().starts_with(b"[") {
             return Err(wrong(Error::custom("the body is a list, not an object")));
         }
@@ -58,7 +58,7 @@ impl Check {
             (Ok(units), false) => Cost::Take(units),
             (Err(_), false) => Cost::Refund(self.cost.unsigned_abs()),
             (Err(_), true) => {
-                let detail = "a negative cost cannot be peeked at; leave out `peek` or the sign";
+                let detail = "`peek` with a negative cost; leave out `peek` or the sign";
                 return Err(Failure::bad_request(detail));
             }
         };
@@ -78,7 +78,7 @@ impl Check {
     }
 }
 
-/// The answer to a question: 200, or 429 with a problem document that has the same members.
+/// The response: 200, or 429 with a problem document that has the same members.
 pub(crate) fn verdict(request: &Request<'_>, answer: &Answer) -> Response {
     let problem = Problem::denial(answer);
     let mut members = Map::new();
@@ -90,10 +90,10 @@ pub(crate) fn verdict(request: &Request<'_>, answer: &Answer) -> Response {
         json!(Escaped(request.domain).to_string()),
     );
     members.insert("allowed".to_owned(), json!(answer.is_allowed()));
-    if let Some(refused) = answer.denial {
+    if let Some(denial) = answer.denial {
         let by = answer.denied_by().map(|limited| limited.rule.shown());
         members.insert("deniedBy".to_owned(), json!(by));
-        members.insert("retryAfter".to_owned(), json!(wait_text(refused.wait)));
+        members.insert("retryAfter".to_owned(), json!(wait_text(denial.wait)));
     } else if !answer.delay.is_zero() {
         members.insert("delay".to_owned(), json!(duration(answer.delay)));
     }
@@ -115,7 +115,7 @@ pub(crate) fn verdict(request: &Request<'_>, answer: &Answer) -> Response {
     response
 }
 
-/// One entry a descriptor, in their order.
+/// The entry of one descriptor in `limits`.
 fn status_json(status: &Status, answer: &Answer) -> Value {
     match status {
         Status::NoLimit => json!({"outcome": "no_limit"}),
@@ -135,7 +135,7 @@ fn with_rule(rule: &RuleName, mut entry: Value) -> Value {
 /// One descriptor that met a limit, in the response of `/v1/check`; `openapi.json` documents the
 /// members.
 fn limited_json(limited: &Limited, answer: &Answer) -> Value {
-    // What is charged, and whether in the soft part, is in other members.
+    // Other members say whether it was charged and whether in the soft part.
     let outcome = match DescriptorOutcome::of_limited(limited, answer) {
         DescriptorOutcome::OverSoft | DescriptorOutcome::Uncharged => DescriptorOutcome::Allowed,
         outcome => outcome,

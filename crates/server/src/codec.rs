@@ -1,4 +1,4 @@
-//! Messages on a gRPC connection.
+//! The codec of gRPC messages.
 
 use std::marker::PhantomData;
 
@@ -6,7 +6,7 @@ use prost::Message;
 use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
-/// Protobuf messages. One that cannot be read is the client's mistake, and said to be.
+/// Protobuf messages. One that cannot be read is `INVALID_ARGUMENT`, the client's error.
 #[derive(Debug)]
 pub(crate) struct Messages<Out, In>(PhantomData<(Out, In)>);
 
@@ -55,7 +55,7 @@ impl<Out: Message> Encoder for Write<Out> {
     }
 
     fn buffer_settings(&self) -> BufferSettings {
-        // An answer is some tens of bytes a descriptor.
+        // A response has some tens of bytes per descriptor.
         BufferSettings::new(1024, 16 * 1024)
     }
 }

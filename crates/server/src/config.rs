@@ -1,4 +1,4 @@
-//! What `tollgate serve` is told: a YAML file, and what it says by default.
+//! The settings of `tollgate serve`: a YAML file, and the defaults.
 
 use std::fmt;
 use std::io;
@@ -17,97 +17,98 @@ mod url;
 pub use listen::{Listen, ListenerKind};
 pub use store::{OtherStore, Place, STORES_MAX};
 
-/// The smallest store.
+/// The smallest `memory.max_bytes`.
 const MAX_BYTES_MIN: usize = 1024 * 1024;
 
 /// All settings of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The file that says so, if one does: what changes in it is told, and in effect after a
-    /// restart.
+    /// The file of these settings, if there is one. Changes in it are logged, but take effect only
+    /// after a restart.
     pub file: Option<PathBuf>,
     /// `rules`: files, and directories of `*.yaml` and `*.yml` files. Not empty. In a file,
     /// relative to that file.
     pub rules: Vec<PathBuf>,
-    /// `merge_domains`: several documents may add to one domain. `false`.
+    /// `merge_domains`: several documents may add to one domain. Default: `false`.
     pub merge_domains: bool,
-    /// `listen`. All kinds, at their default addresses.
+    /// `listen`. Default: all kinds, at their default addresses.
     pub listen: Vec<Listen>,
     /// `memory`.
     pub memory: Memory,
-    /// `store`: of every domain that no other store serves. In memory.
+    /// `store`: serves every domain that no other store serves. Default: in memory.
     pub store: Place,
-    /// `store.mode`, `store.on_store_error` and `store.nodes`: what holds for limits of which
-    /// neither the rule nor its domain says it. Strict, local, counted.
+    /// `store.mode`, `store.on_store_error` and `store.nodes`, which apply to rules that do not set
+    /// them and whose domain does not either. Default: strict, local, counted.
     pub sharing: Sharing,
-    /// `stores`: for single domains. None.
+    /// `stores`: stores for single domains. Default: none.
     pub stores: Vec<OtherStore>,
     /// `limits`.
     pub limits: Limits,
     /// `log`.
     pub log: Log,
-    /// `allow_refund`: HTTP clients may give units back with a negative cost. `false`.
+    /// `allow_refund`: HTTP clients may refund units with a negative cost. Default: `false`.
     pub allow_refund: bool,
-    /// `dynamic_metadata`: Envoy is told what was asked and the rules' `metadata`. `false`.
+    /// `dynamic_metadata`: responses to Envoy have the request and the rules' `metadata`. Default:
+    /// `false`.
     pub dynamic_metadata: bool,
 }
 
-/// How large the store in memory is. Without either, a million keys.
+/// The size of the store in memory. Without either setting: room for a million keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// `max_keys`: room for this many live keys.
     pub max_keys: Option<usize>,
-    /// `max_bytes`: all that the store may use: a number, or such as `512MiB`.
+    /// `max_bytes`: the most memory that the store may use, such as `512MiB`.
     pub max_bytes: Option<usize>,
 }
 
 /// What is logged, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Log {
-    /// `level`. `info`.
+    /// `level`. Default: `info`.
     pub level: LogLevel,
-    /// `format`. `text`.
+    /// `format`. Default: `text`.
     pub format: LogFormat,
 }
 
-/// How much is logged: this and what is worse.
+/// The least severe level that is logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogLevel {
-    /// What needs somebody.
+    /// Needs an operator now.
     Error,
-    /// What may need somebody.
+    /// May need an operator.
     Warn,
-    /// What changed.
+    /// Changes of the service's state.
     #[default]
     Info,
-    /// What happens to single connections.
+    /// Events of single connections.
     Debug,
 }
 
-/// What a line of the log looks like.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.
     #[default]
     Text,
-    /// For programs: a JSON object a line.
+    /// For programs: one JSON object per line.
     Json,
 }
 
-/// Why there is no configuration.
+/// Why the settings cannot be used.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// The file cannot be read.
     Unreadable(ReadError),
-    /// There are mistakes in it: all of them, by line.
+    /// The file has errors: all of them, by line.
     Invalid(Vec<Diagnostic>),
 }
 
 // === impl Config ===
 
 impl Config {
-    /// What holds for a service on these rules if nothing else is said.
+    /// The defaults, for a service with these rules.
     pub fn new(rules: Vec<PathBuf>) -> Config {
         Config {
             file: None,
@@ -129,7 +130,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`]: that it cannot be read, or every mistake in it.
+    /// [`ConfigError`] if it cannot be read, or with every error in it.
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
         if path.is_dir() {
             let path = path.to_owned();
@@ -150,7 +151,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Invalid`] with every mistake in it.
+    /// [`ConfigError::Invalid`] with every error in it.
     pub fn parse(source: &Source, directory: &Path) -> Result<Config, ConfigError> {
         settings(source, &secret::KEYS, |top| Config::take(top, directory)).map_err(
             |mut diagnostics| {
@@ -160,7 +161,7 @@ impl Config {
         )
     }
 
-    /// The settings, by their keys at the top, whose values differ in `other`.
+    /// The top-level keys whose values differ in `other`.
     pub(crate) fn differences(&self, other: &Config) -> Vec<&'static str> {
         let store = (&self.store, &self.sharing) != (&other.store, &other.sharing);
         let differ = [

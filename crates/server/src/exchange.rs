@@ -27,7 +27,7 @@ use crate::head::{Rejection, check_grpc, check_http1};
 use crate::metrics::{ListenerName, Metrics};
 use crate::reply::{Failure, problem};
 
-/// The longest field that is kept.
+/// The longest metadata field that is kept.
 const FIELD_BYTES_KEPT: usize = 1024;
 /// Calls whose messages are answered one by one.
 const STREAM_PATHS: &str = "/grpc.reflection.";
@@ -170,7 +170,7 @@ impl Service<Request<Incoming>> for Exchange {
 impl Exchange {
     /// The response to a connection with a reserved permit, unless it is a health check.
     fn overloaded(&self) -> Response<Body> {
-        let detail = "the service has no free connection; use fewer, or retry in a second";
+        let detail = "the connection limit is reached; use fewer connections, or retry in a second";
         self.all.metrics.failed(self.all.listener, "overloaded");
         match self.all.protocol {
             Protocol::Http1 => {
@@ -188,8 +188,8 @@ impl Exchange {
         self.finish(rejection.response(), false)
     }
 
-    /// Answers a call once its message has arrived completely: a call that waits uses no more
-    /// memory than what has arrived. Its bytes stay reserved until it is answered.
+    /// Answers a call once its message has arrived completely. Until then it uses memory only for
+    /// what has arrived. Its bytes stay reserved until it is answered.
     async fn collect(&self, request: Request<RequestBody>) -> Response<Body> {
         let (mut parts, mut body) = request.into_parts();
         let is_enough = |message: &[u8]| self.is_too_large(message);
@@ -216,7 +216,7 @@ impl Exchange {
                 self.all.metrics.failed(self.all.listener, "no_room");
                 no_room()
             }
-            Ok(Err(error)) => Status::cancelled(format!("the message broke off: {error}")),
+            Ok(Err(error)) => Status::cancelled(format!("the message is incomplete: {error}")),
             Err(_) => {
                 self.all.metrics.failed(self.all.listener, "timeout");
                 late(self.all.body_timeout)
@@ -225,8 +225,8 @@ impl Exchange {
         status.into_http()
     }
 
-    /// Whether a message announces more than the largest size: then it is rejected, and the rest of
-    /// it is not awaited.
+    /// Whether the length prefix of a message exceeds the largest size: then it is rejected without
+    /// waiting for the rest.
     fn is_too_large(&self, message: &[u8]) -> bool {
         let [_, a, b, c, d, ..] = *message else {
             return false;
@@ -256,7 +256,7 @@ impl Exchange {
 
 /// Whether there is one message, or the beginning of one, which the routes reject.
 ///
-/// The routes alone would skip every message but the first, and call it an internal error if there
+/// The routes alone would ignore every message but the first, and report an internal error if there
 /// is none.
 fn is_one_message(body: &[u8]) -> bool {
     match *body {
@@ -269,10 +269,10 @@ fn is_one_message(body: &[u8]) -> bool {
     }
 }
 
-/// Copies the fields of a call's head that are read.
+/// Copies the fields of a call's head that the service reads.
 ///
-/// A call may wait for its message, and every field of its head keeps the buffer in memory in which
-/// it arrived.
+/// While a call waits for its message, every field of the original head would keep the buffer in
+/// memory in which it arrived.
 fn copy_read_fields(mut head: Parts) -> Parts {
     let mut copy = HeaderMap::with_capacity(METADATA_READ.len());
     for name in METADATA_READ {

@@ -1,5 +1,5 @@
-//! The parser of what `/v1/check` is sent, for fuzz targets. No part of the crate's interface: it
-//! may change with any version.
+//! The parser of `/v1/check`, for fuzz targets. It is not part of the crate's interface and may
+//! change in any version.
 
 use serde_json::Value;
 use tollgate_core::Request;
@@ -7,14 +7,14 @@ use tollgate_core::Request;
 use crate::check::Check;
 use crate::reply::Failure;
 
-/// Reads a body and hands the request in it to `look`.
+/// Parses a body and passes the request in it to `look`.
 ///
 /// # Errors
 ///
-/// The problem document that the client is sent.
+/// The problem document of the response.
 pub fn check<T>(body: &[u8], look: impl FnOnce(&Request<'_>) -> T) -> Result<T, Value> {
-    let told = |failure: Failure| failure.problem.json();
-    let check = Check::read(body).map_err(told)?;
-    let request = check.request().map_err(told)?;
+    let problem_json = |failure: Failure| failure.problem.json();
+    let check = Check::read(body).map_err(problem_json)?;
+    let request = check.request().map_err(problem_json)?;
     Ok(look(&request))
 }

@@ -76,7 +76,7 @@ pub(crate) async fn routes(
     };
     let known = "both sets of descriptors are compiled in";
     let reflection_v1 = reflection().build_v1().expect(known);
-    // Most clients use the older version first, and some no other.
+    // Reflection in both versions: most clients try the older one first, and some know no other.
     let reflection_v1alpha = reflection().build_v1alpha().expect(known);
     let routes = Routes::new(calls)
         .add_service(health.max_decoding_message_size(NAME_BYTES_MAX))
@@ -110,7 +110,7 @@ async fn guard(
 
 /// The status of a call whose message did not arrive in time.
 pub(crate) fn late(body_timeout: Duration) -> Status {
-    let text = format!("the message did not come within {body_timeout:?}; send it at once");
+    let text = format!("the message did not arrive within {body_timeout:?}; send it at once");
     Status::deadline_exceeded(text)
 }
 
@@ -131,11 +131,11 @@ impl RateLimitService for Calls {
     }
 }
 
-/// The code of a store's error. No other place decides it.
+/// The status of a store's error: the only place that decides it.
 fn store_failed(error: StoreError) -> Status {
     match error {
         StoreError::TooManyCharges(_) => Status::invalid_argument(error.to_string()),
-        // Whatever is wrong with a store, the caller can only try again or do without.
+        // Whatever the error of a store is, the caller can only retry or do without.
         error => Status::unavailable(store_unavailable(&error)),
     }
 }

@@ -1,7 +1,7 @@
-//! What the head of a request must say before anything is done with the request.
+//! Checks the head of a request before anything else is done with the request.
 //!
-//! Neither the library underneath nor the routes look at this, and who serves such requests anyway
-//! disagrees with the proxies in front of it about what was asked.
+//! Neither hyper nor the routes check this. A service that accepted such requests could disagree
+//! with the proxies in front of it about what was requested.
 
 use std::net::Ipv6Addr;
 
@@ -21,12 +21,12 @@ const GRPC_MEDIA_TYPES: [&str; 2] = ["application/grpc", "application/grpc+proto
 #[derive(Debug)]
 pub(crate) struct Rejection {
     failure: Box<Failure>,
-    /// What the status obliges us to tell.
+    /// The header that the status requires.
     header: Option<(HeaderName, &'static str)>,
 }
 
-/// Checks the head of an HTTP/1 request, as RFC 9112 (sections 3.2 and 6.1) and RFC 9110 (section
-/// 8.4) have it.
+/// Checks the head of an HTTP/1 request, after RFC 9112 (sections 3.2 and 6.1) and RFC 9110
+/// (section 8.4).
 ///
 /// # Errors
 ///
@@ -38,14 +38,14 @@ pub(crate) fn check_http1(head: &Parts) -> Result<(), Rejection> {
     let mut transfer_codings = list(&head.headers, &TRANSFER_ENCODING);
     let first_is_unread = transfer_codings.next().is_some_and(unread);
     if first_is_unread || transfer_codings.next().is_some() {
-        let detail = "the only transfer coding that is read is `chunked`, once";
+        let detail = "unsupported transfer coding; send `chunked`, once, or none";
         let status = StatusCode::NOT_IMPLEMENTED;
         let rejection = Rejection::new("transfer_coding", status, detail);
         return Err(rejection.with_header(CONNECTION, "close"));
     }
     let mut codings = list(&head.headers, &CONTENT_ENCODING);
     if codings.any(|coding| !coding.eq_ignore_ascii_case("identity")) {
-        let detail = "an encoded body is not read; send it without `content-encoding`";
+        let detail = "encoded bodies are not supported; send the body without `content-encoding`";
         let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
         let rejection = Rejection::new("content_coding", status, detail);
         return Err(rejection.with_header(ACCEPT_ENCODING, "identity"));
@@ -56,7 +56,7 @@ pub(crate) fn check_http1(head: &Parts) -> Result<(), Rejection> {
 fn check_host(head: &Parts) -> Result<(), Rejection> {
     let mut hosts = head.headers.get_all(HOST).iter();
     let detail = match (hosts.next(), hosts.next()) {
-        // HTTP/1.0 does not know the header.
+        // HTTP/1.0 has no such header.
         (None, _) if head.version < Version::HTTP_11 => return Ok(()),
         (Some(host), None) if is_host(host) => return Ok(()),
         (None, _) => "the request has no `host` header; HTTP/1.1 needs one",
@@ -64,7 +64,8 @@ fn check_host(head: &Parts) -> Result<(), Rejection> {
         (Some(_), None) => "the `host` header is malformed; send `name`, or `name:port`",
     };
     let rejection = Rejection::new("bad_request", StatusCode::BAD_REQUEST, detail);
-    // Who sends this, or what passes it on, may also disagree about where the request ends.
+    // Close the connection: a sender or proxy that gets this wrong may also disagree with us about
+    // the end of the request.
     Err(rejection.with_header(CONNECTION, "close"))
 }
 
@@ -90,20 +91,20 @@ fn is_host(value: &HeaderValue) -> bool {
     is_name && port.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Unreserved characters, those between components, and `%` of what is percent-encoded.
+/// Unreserved characters, sub-delimiters, and the `%` of percent-encoding.
 fn is_of_host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte)
 }
 
-/// The members of a header that is a list, without empty ones. A value that is no ASCII is one
-/// member that nobody knows.
+/// The members of a header that is a list, without empty ones. A value that is not ASCII counts as
+/// one unknown member.
 fn list<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let values = headers.get_all(name).iter();
     let members = values.flat_map(|value| value.to_str().unwrap_or("?").split(','));
     members.map(str::trim).filter(|member| !member.is_empty())
 }
 
-/// Checks the head of a call, as the gRPC specification of its mapping to HTTP/2 has it.
+/// Checks the head of a call, after gRPC's specification "gRPC over HTTP2".
 ///
 /// # Errors
 ///
@@ -125,7 +126,7 @@ pub(crate) fn check_grpc(head: &Parts) -> Result<(), Rejection> {
     if is_grpc {
         return Ok(());
     }
-    let detail = "this port takes gRPC calls only; send `content-type: application/grpc`";
+    let detail = "this port accepts only gRPC; send `content-type: application/grpc`";
     let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
     Err(Rejection::new("media_type", status, detail))
 }
@@ -145,7 +146,7 @@ impl Rejection {
         self
     }
 
-    /// What it is counted as.
+    /// Its kind in the metrics.
     pub(crate) const fn kind(&self) -> &'static str {
         self.failure.kind
     }

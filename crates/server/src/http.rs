@@ -117,8 +117,8 @@ async fn check(State(state): State<Arc<AppState>>, request: HttpRequest) -> Resp
 // === impl AppState ===
 
 impl AppState {
-    /// Envoy's service answers 200, 429 or 400 here, and 400 also when its store fails; ours says
-    /// 503 then, so that a broken store is not mistaken for a broken request.
+    /// Envoy's service answers 200, 429 or 400 here, and 400 also if its store fails. This one
+    /// answers 503 then, so that a failed store does not look like an invalid request.
     async fn envoy(&self, request: HttpRequest) -> Result<Response, Failure> {
         let body = body(request, self.body_bytes, self.body_timeout).await?;
         let message =
@@ -179,13 +179,13 @@ fn is_json(headers: &HeaderMap) -> Result<(), Failure> {
     };
     let text = String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();
     let media_type = text.split(';').next().unwrap_or_default().trim();
-    let taken = [
+    let accepted = [
         "application/json",
         "application/x-www-form-urlencoded",
         "text/json",
         "text/plain",
     ];
-    if taken.contains(&media_type) || media_type.ends_with("+json") {
+    if accepted.contains(&media_type) || media_type.ends_with("+json") {
         return Ok(());
     }
     let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;

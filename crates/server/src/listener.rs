@@ -33,7 +33,7 @@ pub(crate) struct Context {
 #[derive(Debug)]
 pub(crate) struct Serving {
     addresses: Vec<(ListenerKind, SocketAddr)>,
-    /// What answers gRPC's health checks, for each listener that has them.
+    /// The health services of the gRPC listeners.
     health: Vec<grpc::Health>,
     tasks: JoinSet<()>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Serving {
 // === impl Opened ===
 
 impl Opened {
-    /// Opens every listener, so that an address that is taken is an error before any is served.
+    /// Opens every listener, so that an address in use is an error before any is served.
     pub(crate) async fn open(listen: &[Listen]) -> Result<Opened, ServeError> {
         let mut opened = Vec::with_capacity(listen.len());
         for Listen { kind, address } in listen.iter().copied() {
@@ -91,7 +91,7 @@ impl Opened {
 // === impl Serving ===
 
 impl Serving {
-    /// What each listener serves, and where.
+    /// The kind and the address of each listener.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (ListenerKind, SocketAddr)> {
         self.addresses.iter().copied()
     }

@@ -1,4 +1,4 @@
-//! Where logs go and what they look like.
+//! The log's destination and format.
 
 use std::fmt::{self, Debug};
 use std::io;
@@ -20,7 +20,7 @@ use crate::config::{Log, LogFormat, LogLevel};
 ///
 /// # Errors
 ///
-/// If this process logs somewhere already.
+/// If the process already has a logger.
 pub fn init(log: &Log) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let level = match log.level {
         LogLevel::Error => LevelFilter::ERROR,
@@ -28,8 +28,8 @@ pub fn init(log: &Log) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Debug => LevelFilter::DEBUG,
     };
-    // Of other crates only what is broken: their details may repeat what clients send, and their
-    // warnings are as many as clients like. What clients do wrong, our own lines say.
+    // From other crates only errors: their details may repeat what clients send, and clients can
+    // cause any number of their warnings. Our own lines report what clients do wrong.
     let targets = Targets::new()
         .with_default(level.min(LevelFilter::ERROR))
         .with_target("tollgate", level);
@@ -56,7 +56,7 @@ pub fn log_start_error(text: &str) {
     tracing::error!("{}", text.trim_end());
 }
 
-/// The message and then fields as `name=value`, so that each line can be taken apart again.
+/// The message and then the fields as `name=value`, so that lines can be parsed.
 fn fields() -> impl for<'writer> FormatFields<'writer> + 'static {
     debug_fn(write_field).delimited(" ")
 }
@@ -75,7 +75,7 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt
     }
 }
 
-/// Nothing in a message begins another line or speaks to a terminal.
+/// Escapes control characters, so that no message begins another line or controls a terminal.
 fn write_message(writer: &mut Writer<'_>, text: &str) -> fmt::Result {
     text.chars().try_for_each(|char| match char.is_control() {
         true => write!(writer, "{}", char.escape_debug()),
@@ -88,7 +88,7 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && !text.contains(ends)
 }
 
-/// Whether it is one string in quotes, as strings come from their `Debug`.
+/// Whether it is one quoted string, as `Debug` of a string writes it.
 fn is_quoted(text: &str) -> bool {
     let inner = text
         .strip_prefix('"')

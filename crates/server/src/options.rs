@@ -1,4 +1,4 @@
-//! The operator's choices about requests and responses.
+//! Settings that change requests and responses.
 
 use serde_json::{Map, Value};
 use tollgate_core::Request;
@@ -6,10 +6,10 @@ use tollgate_engine::Decided;
 use tollgate_http::{DELAY_MS, Problem, STORE, STORE_UNAVAILABLE};
 use tollgate_rls::{HeaderValue, RateLimitResponse, Struct};
 
-/// Choices that all listeners share.
+/// Settings that all listeners share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// HTTP clients may return units.
+    /// HTTP clients may refund units.
     pub(crate) allow_refund: bool,
     /// Envoy receives the metadata of the rules.
     pub(crate) dynamic_metadata: bool,
@@ -18,8 +18,8 @@ pub(crate) struct Options {
 // === impl Options ===
 
 impl Options {
-    /// The answer in Envoy's protocol, which has no fields for a delay and an unavailable store.
-    /// They become headers that Envoy adds; the latter is the body of Envoy's 429 as well.
+    /// The answer in Envoy's protocol. A delay and an unavailable store have no fields there, so
+    /// they are headers that Envoy adds; the latter is also the body of Envoy's 429.
     pub(crate) fn response(&self, request: &Request<'_>, decided: &Decided) -> RateLimitResponse {
         let header = |key: &http::HeaderName, value: String| HeaderValue {
             key: key.as_str().to_owned(),

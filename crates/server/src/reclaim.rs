@@ -2,7 +2,7 @@
 //!
 //! The allocator keeps freed memory, so a service would stay as large as under its highest load.
 //! Whenever connections have freed some megabytes, the allocator is asked to return what it keeps,
-//! at most once in a few seconds and in a thread for which nothing waits.
+//! at most once in a few seconds and in a thread that nothing waits for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use tracing::info;
 
 /// How often the freed bytes are checked.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
-/// Less is not worth the allocator's locks.
+/// The fewest freed bytes to act on: less is not worth the allocator's locks.
 const FREED_MIN: usize = 4 << 20;
 
-/// Makes the allocator fit a limited address space. Call it before there are threads.
+/// Limits the allocator's arenas if the address space is limited. Call it before starting threads.
 pub fn fit_address_space() {
     if let Some(bytes) = getrlimit(Resource::As).current {
         let arenas = heap::fit_address_space(bytes);

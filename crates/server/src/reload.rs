@@ -1,4 +1,4 @@
-//! What the service reads again while it runs: its rules, as the settings name them.
+//! The source of reloads: the rules that the settings name, and the settings file.
 
 use std::path::PathBuf;
 
@@ -52,8 +52,8 @@ impl RuleSource for ConfiguredRules {
     }
 }
 
-/// The limits in the rules files as far as they can be read: the store in memory is sized for them.
-/// Errors in them are reported when the rules are applied.
+/// The limits in the rules files, as far as they can be parsed, for sizing the store in memory.
+/// Errors are reported later, when the rules are applied.
 pub(crate) fn known_limits(config: &Config) -> Vec<Limit> {
     let sources = read_paths(&config.rules).unwrap_or_default();
     let rules = config.load(&sources).rules;

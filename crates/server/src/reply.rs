@@ -1,4 +1,4 @@
-//! Responses, and request bodies that are read within their limits.
+//! Responses, and reading request bodies within their limits.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tollgate_http::{MEDIA_TYPE, Problem};
 
 use crate::body::{is_no_room, no_room, whole};
 
-/// Why a request has no answer: a problem for the client, and a kind for the metrics.
+/// An error response: a problem document for the client, and a kind for the metrics.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) kind: &'static str,
@@ -49,8 +49,8 @@ pub(crate) fn problem(problem: &Problem) -> Response {
 ///
 /// # Errors
 ///
-/// 413 for more than `bytes_max`, 408 if it has not arrived within `body_timeout`, 400 if it breaks
-/// off.
+/// 413 for more than `bytes_max`, 408 if it does not arrive within `body_timeout`, 400 if it is
+/// incomplete.
 pub(crate) async fn body(
     request: axum::extract::Request,
     bytes_max: usize,
@@ -71,11 +71,12 @@ pub(crate) async fn body(
         }
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(bytes_max)),
         Ok(Err(error)) => {
-            let detail = format!("the body broke off: {error}");
+            let detail = format!("the body is incomplete: {error}");
             Err(Failure::bad_request(detail))
         }
         Err(_) => {
-            let detail = format!("the body did not come within {body_timeout:?}; send it at once");
+            let detail =
+                format!("the body did not arrive within {body_timeout:?}; send it at once");
             Err(Failure::new("timeout", StatusCode::REQUEST_TIMEOUT, detail))
         }
     }
@@ -100,8 +101,8 @@ pub(crate) const fn store_kind(error: &StoreError) -> &'static str {
     }
 }
 
-/// The text for a client whose request the store did not answer. It does not say where the store
-/// is: that is for the log and the metrics.
+/// The text for a client whose request the store did not answer. It does not contain the store's
+/// address, which only the log and the metrics have.
 pub(crate) fn store_unavailable(error: &StoreError) -> String {
     match error {
         StoreError::Unreachable { .. } => {

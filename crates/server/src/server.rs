@@ -1,4 +1,4 @@
-//! The life of the service: from its settings to open listeners, and to the end.
+//! Starts the service from its settings, and stops it.
 
 use std::fmt;
 use std::io;
@@ -33,9 +33,9 @@ use crate::stores;
 pub enum ServeError {
     /// The rules cannot be read.
     Unreadable(ReadError),
-    /// No domain is without errors. All errors, by file and line.
+    /// Every domain has errors: all of them, by file and line.
     NoRules(Vec<Diagnostic>),
-    /// A store cannot be used as the settings say.
+    /// The settings of a store cannot be used.
     Store {
         /// Its name in the settings, or `default`.
         name: String,
@@ -46,9 +46,9 @@ pub enum ServeError {
     Listen {
         /// Its name in the settings.
         listener: &'static str,
-        /// The address that it should have.
+        /// Its address in the settings.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// Signals cannot be received.
@@ -68,8 +68,7 @@ pub struct Running {
     stores: Arc<Stores>,
 }
 
-/// Runs the service until SIGTERM or SIGINT, a second of which ends it at once; SIGHUP reads rules
-/// again.
+/// Runs the service until SIGTERM or SIGINT. A second signal ends it at once; SIGHUP reloads rules.
 ///
 /// # Errors
 ///
@@ -103,7 +102,7 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
 ///
 /// # Errors
 ///
-/// [`ServeError`]. An error in one domain is none: the domain is left out and the log says why.
+/// [`ServeError`]. An error in one domain is not one: the domain is left out and logged.
 pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Running, ServeError> {
     let stores = stores::open(config, &known_limits(config), Arc::new(clock))
         .map_err(|(name, source)| ServeError::Store { name, source })?;
@@ -166,12 +165,12 @@ fn until(signal: &ShutdownSignal) -> impl Future<Output = ()> + Send + 'static {
 // === impl Running ===
 
 impl Running {
-    /// What each listener serves, and where, in the order of the settings.
+    /// The kind and the address of each listener, in the order of the settings.
     pub fn addresses(&self) -> impl Iterator<Item = (ListenerKind, SocketAddr)> {
         self.listeners.addresses()
     }
 
-    /// Where the first listener of a kind accepts connections, if one is open.
+    /// The address of the first listener of a kind, if one is open.
     pub fn address(&self, kind: ListenerKind) -> Option<SocketAddr> {
         let mut addresses = self.addresses();
         let (_, address) = addresses.find(|(other, _)| *other == kind)?;
@@ -196,7 +195,7 @@ impl Running {
         sleep(self.limits.stop_delay).await;
         self.shutdown.begin_drain();
         self.listeners.drained().await;
-        // These end at the same signal, and have nothing to finish.
+        // These tasks end at the same signal and have nothing to finish.
         let _ = (&mut self.rule_watch).await;
         let _ = (&mut self.store_health).await;
         let _ = (&mut self.memory_reclaim).await;

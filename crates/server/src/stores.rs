@@ -10,12 +10,12 @@ use tracing::info;
 
 use crate::config::{Config, Place};
 
-/// Builds every store. Redis is connected in the background. The store in memory is sized for these
-/// limits, if the settings do not say how large it is.
+/// Builds every store. Redis is connected in the background. If the settings do not set the size of
+/// the store in memory, it is sized for these limits.
 ///
 /// # Errors
 ///
-/// The name of the store that cannot be used, and why.
+/// The name of the store whose settings cannot be used, and why.
 pub(crate) fn open(
     config: &Config,
     limits: &[Limit],

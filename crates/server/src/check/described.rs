@@ -1,5 +1,5 @@
-//! A descriptor of `/v1/check`, in either of its forms. Nothing in it may be there twice: of two
-//! members with one name a parser keeps one, and a limit that waits for the other never counts.
+//! A descriptor of `/v1/check`, in either of its forms. A duplicate member is an error: a parser
+//! would keep one of the two, and a limit on the other would never count.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use serde_json::Number;
 use tollgate_core::Entry;
 
-/// A descriptor: `{"entries": [{"key": …, "value": …}]}`, whose order counts, or
+/// A descriptor: `{"entries": [{"key": …, "value": …}]}`, whose order matters, or
 /// `{"user": "ann", "path": "/x"}`, whose order does not.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Described {
@@ -30,15 +30,15 @@ struct PairMembers {
 }
 
 /// The value of a member.
-enum Said {
+enum MemberValue {
     Text(String),
     Pairs(Vec<Pair>),
-    /// Neither: `null`, an object, or a list of which none is expected.
+    /// Anything else: `null`, an object, or an unexpected list.
     Other,
 }
 
-/// Reads a [`Said`], as pairs if it is a list and the member is `entries`.
-struct ReadSaid {
+/// Reads a [`MemberValue`], as pairs if it is a list and the member is `entries`.
+struct ReadMember {
     is_entries: bool,
 }
 
@@ -86,16 +86,16 @@ impl<'de> Visitor<'de> for ReadDescribed {
                 return Err(A::Error::custom(text));
             }
             let is_entries = key == "entries" && pairs.is_empty();
-            match map.next_value_seed(ReadSaid { is_entries })? {
-                Said::Text(text) => pairs.push((key, text)),
-                Said::Pairs(list) => {
+            match map.next_value_seed(ReadMember { is_entries })? {
+                MemberValue::Text(text) => pairs.push((key, text)),
+                MemberValue::Pairs(list) => {
                     pairs = list
                         .into_iter()
                         .map(|Pair(key, value)| (key, value))
                         .collect();
                     is_long = true;
                 }
-                Said::Other => {
+                MemberValue::Other => {
                     let text = format!("the value of `{key}` must be text");
                     return Err(A::Error::custom(text));
                 }
@@ -110,61 +110,61 @@ impl<'de> Visitor<'de> for ReadDescribed {
 
 // === values ===
 
-impl<'de> DeserializeSeed<'de> for ReadSaid {
-    type Value = Said;
+impl<'de> DeserializeSeed<'de> for ReadMember {
+    type Value = MemberValue;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Said, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<MemberValue, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for ReadSaid {
-    type Value = Said;
+impl<'de> Visitor<'de> for ReadMember {
+    type Value = MemberValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("text")
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Said, E> {
-        Ok(Said::Text(text.to_owned()))
+    fn visit_str<E: Error>(self, text: &str) -> Result<MemberValue, E> {
+        Ok(MemberValue::Text(text.to_owned()))
     }
 
-    fn visit_bool<E: Error>(self, flag: bool) -> Result<Said, E> {
-        Ok(Said::Text(flag.to_string()))
+    fn visit_bool<E: Error>(self, flag: bool) -> Result<MemberValue, E> {
+        Ok(MemberValue::Text(flag.to_string()))
     }
 
-    fn visit_u64<E: Error>(self, number: u64) -> Result<Said, E> {
-        Ok(Said::Text(number.to_string()))
+    fn visit_u64<E: Error>(self, number: u64) -> Result<MemberValue, E> {
+        Ok(MemberValue::Text(number.to_string()))
     }
 
-    fn visit_i64<E: Error>(self, number: i64) -> Result<Said, E> {
-        Ok(Said::Text(number.to_string()))
+    fn visit_i64<E: Error>(self, number: i64) -> Result<MemberValue, E> {
+        Ok(MemberValue::Text(number.to_string()))
     }
 
-    fn visit_f64<E: Error>(self, number: f64) -> Result<Said, E> {
-        let number = Number::from_f64(number).map(|number| Said::Text(number.to_string()));
-        Ok(number.unwrap_or(Said::Other))
+    fn visit_f64<E: Error>(self, number: f64) -> Result<MemberValue, E> {
+        let number = Number::from_f64(number).map(|number| MemberValue::Text(number.to_string()));
+        Ok(number.unwrap_or(MemberValue::Other))
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Said, E> {
-        Ok(Said::Other)
+    fn visit_unit<E: Error>(self) -> Result<MemberValue, E> {
+        Ok(MemberValue::Other)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Said, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<MemberValue, A::Error> {
         if !self.is_entries {
             while list.next_element::<IgnoredAny>()?.is_some() {}
-            return Ok(Said::Other);
+            return Ok(MemberValue::Other);
         }
         let mut pairs = Vec::new();
         while let Some(pair) = list.next_element()? {
             pairs.push(pair);
         }
-        Ok(Said::Pairs(pairs))
+        Ok(MemberValue::Pairs(pairs))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Said, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<MemberValue, A::Error> {
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Said::Other)
+        Ok(MemberValue::Other)
     }
 }
 

@@ -35,7 +35,7 @@ fn both_forms_of_a_descriptor_keep_their_order() {
 }
 
 #[test]
-fn nothing_is_there_twice() {
+fn duplicate_members_are_errors() {
     for (json, name) in [
         (r#"{"user":"a","user":"a"}"#, "user"),
         (r#"{"user":"a","path":"/","user":"b"}"#, "user"),
@@ -48,8 +48,8 @@ fn nothing_is_there_twice() {
     ] {
         let json = format!(r#"{{"domain":"d","descriptors":[{json}]}}"#);
         let detail = Check::read(json.as_bytes()).unwrap_err().problem.detail;
-        let is_told = detail.contains("duplicate") || detail.contains("beside");
-        assert!(is_told && detail.contains(name), "{json}: {detail}");
+        let is_reported = detail.contains("duplicate") || detail.contains("beside");
+        assert!(is_reported && detail.contains(name), "{json}: {detail}");
     }
     let twice = r#"{"domain":"d","domain":"d","descriptors":[{"k":"v"}]}"#;
     let detail = Check::read(twice.as_bytes()).unwrap_err().problem.detail;
@@ -68,7 +68,7 @@ fn only_the_short_form_has_no_order() {
 }
 
 #[test]
-fn a_cost_is_taken_given_back_or_asked_about() {
+fn a_cost_is_taken_refunded_or_peeked_at() {
     assert_eq!(cost(""), Ok(Cost::ONE));
     assert_eq!(cost(r#","cost":0"#), Ok(Cost::Take(0)));
     assert_eq!(cost(r#","cost":7"#), Ok(Cost::Take(7)));
@@ -93,7 +93,7 @@ fn a_cost_is_taken_given_back_or_asked_about() {
 }
 
 #[test]
-fn what_is_no_question_says_where_and_what_one_looks_like() {
+fn an_invalid_body_is_reported_with_an_example_of_a_valid_one() {
     let cases = [
         ("", "EOF"),
         ("[]", "is a list"),

@@ -1,4 +1,4 @@
-//! `limits`: what clients can take up, and for how long.
+//! `limits`: how much clients can use, and for how long.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ const CONTROL_FRAMES_MAX: u32 = 1_000_000;
 const TIMEOUT_MAX: Span = Span::HOUR;
 /// The longest life of a connection.
 const AGE_MAX: Span = Span::DAY.times(366);
-/// Buffers and messages that are smaller hold no request.
+/// The smallest buffer and message size: a smaller one would hold no request.
 const BYTES_MIN: usize = 4 * 1024;
-/// The largest of them: lengths on the wire have 32 bits, of which the peer may use 31.
+/// The largest: lengths on the wire have 32 bits, of which the peer may use 31.
 const BYTES_MAX: usize = 1 << 30;
 
 /// `limits`.
@@ -78,12 +78,12 @@ pub(super) fn take(map: &Settings<'_>) -> Limits {
         stop_delay: span("stop_delay", default.stop_delay, Span::ZERO),
         drain_timeout: span("drain_timeout", default.drain_timeout, Span::ZERO),
     };
-    complain(&limits, map);
+    check_buffers(&limits, map);
     limits
 }
 
-/// Names buffers into which not even one request fits.
-fn complain(limits: &Limits, map: &Settings<'_>) {
+/// Reports buffers that are smaller than the largest request.
+fn check_buffers(limits: &Limits, map: &Settings<'_>) {
     let largest = limits.message_bytes.max(limits.body_bytes);
     for (key, bytes) in [
         ("buffer_per_connection", limits.buffer_per_connection),

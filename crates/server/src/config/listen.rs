@@ -10,7 +10,7 @@ use tollgate_rules::Settings;
 pub struct Listen {
     /// What it serves.
     pub kind: ListenerKind,
-    /// Where; port 0 is any free one.
+    /// Its address; port 0 is any free port.
     pub address: SocketAddr,
 }
 
@@ -39,8 +39,7 @@ impl Listen {
         ListenerKind::ALL.map(default).to_vec()
     }
 
-    /// Reads the map: a kind that it does not name has its default address, and `null` turns one
-    /// off.
+    /// Reads the map. A kind that is missing has its default address; `null` turns a kind off.
     pub(super) fn take_all(map: &Settings<'_>) -> Vec<Listen> {
         let listen = ListenerKind::ALL.into_iter().filter_map(|kind| {
             let key = kind.name();
@@ -59,7 +58,7 @@ impl Listen {
         });
         let listen: Vec<Listen> = listen.collect();
         if !listen.iter().any(|listen| listen.kind.decides()) {
-            let message = "both `grpc` and `http` are off: no request could arrive".to_owned();
+            let message = "both `grpc` and `http` are off, so no request can arrive".to_owned();
             map.report_error("grpc", message, "give one of them an address");
         }
         listen

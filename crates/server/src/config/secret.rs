@@ -1,19 +1,19 @@
-//! Mistakes in a file with passwords, told without them.
+//! Removes passwords from the diagnostics of a settings file.
 //!
-//! A mistake is told with its line. In a settings file that line may hold a password, also where it
-//! is not where it belongs, so what looks as if it could is not shown: only where it is.
+//! A diagnostic quotes its line, which may contain a password, perhaps in the wrong place. So lines
+//! that might contain one are not quoted; file, line and column remain.
 
 use tollgate_rules::Diagnostic;
 
-/// What is shown in place of a line.
+/// Replaces the text of a line.
 const HIDDEN: &str = "(not shown: there may be a password in it)";
-/// What tells that a line may hold one, in lower case.
+/// Signs that a line may contain a password, in lower case.
 const SIGNS: [&str; 6] = ["pass", "secret", "redis", "url", "user", "@"];
-/// The keys at the top of a file below which every value may be one, whatever its own key: a URL
-/// in the wrong place is easily written.
+/// Top-level keys below which every line is hidden, because a URL with a password is easily written
+/// in the wrong place.
 pub(super) const KEYS: [&str; 2] = ["store", "stores"];
 
-/// Takes the lines out that may hold a password.
+/// Hides the lines that may contain a password.
 pub(super) fn hide(diagnostics: &mut [Diagnostic], text: &[u8]) {
     let hidden = hidden(&String::from_utf8_lossy(text));
     for found in diagnostics {
@@ -28,7 +28,7 @@ pub(super) fn hide(diagnostics: &mut [Diagnostic], text: &[u8]) {
     }
 }
 
-/// For each line, whether it may hold one.
+/// For each line, whether it may contain a password.
 fn hidden(text: &str) -> Vec<bool> {
     let mut in_store = false;
     let lines = text.lines().map(|line| {

@@ -16,7 +16,7 @@ use super::Config;
 use super::url::{Url, is_address};
 use access::{Credentials, encryption, signs_in};
 
-/// The most further stores.
+/// The most stores below `stores`.
 pub const STORES_MAX: usize = 16;
 /// The longest name of a store, which is a label of its metrics.
 const NAME_BYTES_MAX: usize = 63;
@@ -27,22 +27,22 @@ const TIMEOUTS: (Span, Span) = (Span::from_millis(1), Span::from_secs(10));
 /// The shortest and the longest time between two reports.
 const SYNC_INTERVALS: (Span, Span) = (SYNC_INTERVAL_MIN, SYNC_INTERVAL_MAX);
 
-/// Where a store keeps what it remembers.
+/// Where a store keeps its state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Place {
     /// In this process.
     #[default]
     Memory,
-    /// In Redis, with other nodes.
+    /// In Redis, shared with other instances.
     Redis(Box<RedisConfig>),
 }
 
 /// One of `stores`: a store for some domains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherStore {
-    /// What it is called in logs and metrics.
+    /// Its name in logs and metrics.
     pub name: String,
-    /// `domains`: those that it serves. Not empty, and none of them is another store's.
+    /// `domains`: the domains that it serves. Not empty, and disjoint from those of other stores.
     pub domains: Vec<String>,
     /// Where it is.
     pub place: Place,
@@ -51,7 +51,7 @@ pub struct OtherStore {
 // === impl Config ===
 
 impl Config {
-    /// The store of a domain, and what it is called.
+    /// The name and the place of a domain's store.
     pub fn store_of(&self, domain: &str) -> (&str, &Place) {
         let serves = |other: &&OtherStore| other.domains.iter().any(|name| name == domain);
         let other = self.stores.iter().find(serves);
@@ -60,8 +60,8 @@ impl Config {
         })
     }
 
-    /// Reads rules as the service does: what the settings say of all limits holds for those that
-    /// say nothing, and a limit that its domain's store cannot keep is a mistake.
+    /// Parses rules as the service does: with the defaults in these settings, and with an
+    /// error for each limit that its domain's store cannot keep.
     pub fn load(&self, sources: &[Source]) -> Loaded {
         let options = Options {
             merge_domains: self.merge_domains,
@@ -86,7 +86,7 @@ impl Place {
         }
     }
 
-    /// `store`, and what holds for rules that say nothing about how they are shared.
+    /// Reads `store`, and the defaults of `mode`, `on_store_error` and `nodes` for all rules.
     pub(super) fn take_default(top: &Settings<'_>, directory: &Path) -> (Place, Sharing) {
         let key = "store";
         if top.is_map(key) {
@@ -109,17 +109,18 @@ impl Place {
         (place, Sharing::default())
     }
 
-    /// The short form: a URL, and every other setting has its default.
+    /// The short form: a URL, with the default of every other setting.
     fn at_url(map: &Settings<'_>, key: &'static str, text: &str) -> Place {
-        let told = |(message, help): (&str, &str)| map.report_error(key, message.to_owned(), help);
-        let url = Url::parse(text).map_err(told).ok();
+        let report =
+            |(message, help): (&str, &str)| map.report_error(key, message.to_owned(), help);
+        let url = Url::parse(text).map_err(report).ok();
         url.map_or(Place::Memory, |url| Place::Redis(Box::new(url.config())))
     }
 
-    /// What a store's map says; `None` if it says nothing.
+    /// Reads a store's map; `None` if it names no place.
     fn take(store: &Settings<'_>, directory: &Path) -> Option<Place> {
         let is_memory = store.flag("memory", false);
-        // With nothing behind it, too: nobody means the memory of this process by it.
+        // An empty `redis` counts as well: it is an error, not a store in memory.
         let is_redis = store.has("redis") || store.is_off("redis");
         if is_redis && !store.is_map("redis") {
             if let Some(text) = store.secret("redis").filter(|text| Url::is_meant(text)) {
@@ -134,7 +135,7 @@ impl Place {
             return is_memory.then_some(Place::Memory);
         }
         if is_memory {
-            let message = "a store is in memory or in Redis, and this is both".to_owned();
+            let message = "this store has both `memory` and `redis`".to_owned();
             store.report_error("memory", message, "remove `memory` or `redis`");
         }
         let config = store.map("redis", |redis| redis_at(redis, directory));
@@ -157,7 +158,7 @@ impl OtherStore {
                 name: name.to_owned(),
                 domains: domains(store, &stores),
                 place: Place::take(store, directory).unwrap_or_else(|| {
-                    let message = "this store has no place".to_owned();
+                    let message = "this store has neither `redis` nor `memory`".to_owned();
                     let help = "write `redis: {url: …}` below it, or `memory: true`";
                     store.report_error("redis", message, help);
                     Place::Memory
@@ -167,7 +168,7 @@ impl OtherStore {
                 let message = "a store's name is a label: 1 to 63 of a-z, 0-9, _ and -, and not \
                     `default`"
                     .to_owned();
-                store.report_error("domains", message, "write such as `payments`");
+                store.report_error("domains", message, "write a name such as `payments`");
             }
             stores.push(other);
         });
@@ -208,9 +209,9 @@ fn domains(store: &Settings<'_>, before: &[OtherStore]) -> Vec<String> {
 /// A `redis` map.
 fn redis_at(redis: &Settings<'_>, directory: &Path) -> RedisConfig {
     let url = redis.secret("url").and_then(|text| {
-        let told =
+        let report =
             |(message, help): (&str, &str)| redis.report_error("url", message.to_owned(), help);
-        Url::parse(&text).map_err(told).ok()
+        Url::parse(&text).map_err(report).ok()
     });
     let (servers, of_sentinels) = servers(redis, url.as_ref(), directory);
     let tls = encryption(redis, url.as_ref(), directory);
@@ -242,7 +243,7 @@ fn redis_at(redis: &Settings<'_>, directory: &Path) -> RedisConfig {
     }
 }
 
-/// Exactly one of `url`, `cluster` and `sentinel`; and how the sentinels are signed in to.
+/// Reads exactly one of `url`, `cluster` and `sentinel`, and the credentials for the sentinels.
 fn servers(redis: &Settings<'_>, url: Option<&Url>, directory: &Path) -> (Servers, Credentials) {
     let help = "write one of `url: redis://host:6379`, `cluster: [host:port]` and \
         `sentinel: {master: NAME, addresses: [host:port]}`";

@@ -11,7 +11,7 @@ fn parse(text: &str) -> Result<Config, ConfigError> {
     )
 }
 
-fn complaint(text: &str) -> String {
+fn invalid(text: &str) -> String {
     parse(text).unwrap_err().to_string()
 }
 
@@ -23,7 +23,7 @@ fn only_the_rules_must_be_named() {
 }
 
 #[test]
-fn everything_can_be_said() {
+fn every_setting_is_read() {
     let config = parse(
         "rules: r\nmerge_domains: true\nallow_refund: true\ndynamic_metadata: true\n\
          listen: {grpc: null, http: '[::1]:80', admin: '0.0.0.0:0'}\n\
@@ -93,7 +93,7 @@ fn everything_can_be_said() {
 }
 
 #[test]
-fn mistakes_name_their_place_and_the_remedy() {
+fn errors_name_their_place_and_the_remedy() {
     let cases = [
         (
             "rules: r\nlimits: {buffer: 512KiB}\n",
@@ -120,7 +120,7 @@ fn mistakes_name_their_place_and_the_remedy() {
         ),
         (
             "rules: r\nlisten: {http: null, grpc: null}\n",
-            "no request could arrive",
+            "no request can arrive",
         ),
         (
             "rules: r\nmemory: {max_keys: 0}\n",
@@ -151,16 +151,16 @@ fn mistakes_name_their_place_and_the_remedy() {
         ("rules: r\nmerge_domains: 1\n", "`merge_domains: true`"),
     ];
     for (text, expected) in cases {
-        let found = complaint(text);
+        let found = invalid(text);
         assert!(found.contains(expected), "{text}: {found}");
         assert!(found.contains("tollgate.yaml:"), "{text}: {found}");
     }
-    let both = complaint("rule: r\nlgo: {}\n");
+    let both = invalid("rule: r\nlgo: {}\n");
     assert_eq!(both.matches("error[").count(), 3, "{both}");
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn a_missing_file_is_named() {
     let error = Config::read(Path::new("/nowhere/tollgate.yaml")).unwrap_err();
     assert_eq!(error.to_string(), "cannot read /nowhere/tollgate.yaml");
     assert!(matches!(
@@ -170,7 +170,7 @@ fn a_file_that_is_not_there_is_named() {
 }
 
 #[test]
-fn the_example_says_what_holds_without_it() {
+fn the_example_has_the_defaults() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let file = examples.join("tollgate.yaml");
     let config = Config::read(&file).unwrap();
@@ -183,13 +183,13 @@ fn the_example_says_what_holds_without_it() {
     assert_eq!(loaded.diagnostics, []);
 }
 
-/// The example with everything in it that is taken out.
+/// The example, with the settings that are commented out.
 fn example_of_redis(directory: &Path) -> Config {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let text = std::fs::read_to_string(examples.join("tollgate.yaml")).unwrap();
     let mut uncommented = String::new();
     for line in text.lines().filter(|line| *line != "store: memory") {
-        // Prose has one space behind its `#`.
+        // A comment has one space after its `#`; a setting that is commented out has none or more.
         let setting = line
             .strip_prefix('#')
             .filter(|rest| rest.starts_with("  ") || rest.starts_with(char::is_alphabetic));
@@ -207,7 +207,7 @@ fn example_of_redis(directory: &Path) -> Config {
 }
 
 #[test]
-fn what_the_example_takes_out_is_right_and_what_holds_without_it() {
+fn settings_that_the_example_comments_out_are_valid_and_have_the_defaults() {
     let directory = tempfile::TempDir::new().unwrap();
     let config = example_of_redis(directory.path());
     let default = tollgate_redis::Config::single("localhost:6379");

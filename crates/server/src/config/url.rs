@@ -1,16 +1,16 @@
-//! A Redis server's address with all that belongs to it: `rediss://user:password@host:6379`.
+//! The URL of a Redis server, with credentials: `rediss://user:password@host:6379`.
 
 use tollgate_redis::{Config, Secret, Servers, Tls, UNIX};
 
-/// The port of a server that none is told of.
+/// The default port of a server.
 const PORT: u16 = 6379;
 
-/// What a URL says.
+/// A parsed URL.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Url {
     /// `host:port`.
     pub(super) address: String,
-    /// It begins with `rediss`.
+    /// Whether it begins with `rediss`.
     pub(super) is_encrypted: bool,
     pub(super) username: Option<String>,
     pub(super) password: Option<Secret>,
@@ -52,7 +52,7 @@ impl Url {
             }
         };
         let address = match host.rsplit_once(':') {
-            // The last part of an address of version 6 is no port.
+            // The last part of an IPv6 address is not a port.
             Some((_, port)) if !port.ends_with(']') => host.to_owned(),
             _ => format!("{host}:{PORT}"),
         };
@@ -70,7 +70,7 @@ impl Url {
 }
 
 impl Url {
-    /// Whether a text is meant to be a URL, right or wrong.
+    /// Whether a text is meant to be a URL, valid or not.
     pub(super) fn is_meant(text: &str) -> bool {
         text.starts_with("redis://") || text.starts_with("rediss://")
     }
@@ -120,11 +120,11 @@ pub(super) fn is_address(text: &str) -> bool {
 fn signs_in(user: &str) -> Result<(Option<String>, Secret), (&'static str, &'static str)> {
     let Some((username, password)) = user.split_once(':') else {
         let help = "write `user:password@` or `:password@`, or use `username` and `password`";
-        return Err(("the URL has a user and no password", help));
+        return Err(("the URL has a user but no password", help));
     };
     let (Some(username), Some(password)) = (decoded(username), decoded(password)) else {
         let help = "write % and two digits from 0 to f, as in %40 for @";
-        return Err(("the URL has a % that begins no character", help));
+        return Err(("the URL has a `%` that is no valid escape", help));
     };
     if password.is_empty() {
         let help = "leave out the `@` and what is before it, or write the password";
@@ -134,7 +134,7 @@ fn signs_in(user: &str) -> Result<(Option<String>, Secret), (&'static str, &'sta
     Ok((username, Secret::new(password)))
 }
 
-/// With every `%40` made the character that it stands for; `None` if that makes no text.
+/// Decodes percent escapes; `None` if one is invalid or the result is not UTF-8.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_has_its_default() {
+    fn missing_parts_have_their_defaults() {
         let at = |address: &str, is_encrypted| (address.to_owned(), is_encrypted, None, None);
         assert_eq!(read("redis://localhost"), at("localhost:6379", false));
         assert_eq!(read("rediss://10.0.0.1:1/0"), at("10.0.0.1:1", true));
@@ -183,17 +183,17 @@ mod tests {
     }
 
     #[test]
-    fn no_mistake_repeats_the_text() {
+    fn no_error_repeats_the_text() {
         let cases = [
             ("localhost:6379", "neither redis:// nor rediss://"),
             ("http://hunter2@h", "neither redis:// nor rediss://"),
             ("redis://h:1/2", "continues after"),
             ("redis://:hun/ter2@h:1", "continues after"),
             ("redis://h?x=hunter2", "continues after"),
-            ("redis://hunter2@h", "a user and no password"),
+            ("redis://hunter2@h", "a user but no password"),
             ("redis://u:@h", "password is empty"),
-            ("redis://u:hunter2%4@h", "begins no character"),
-            ("redis://u:hunter2%ff@h", "begins no character"),
+            ("redis://u:hunter2%4@h", "no valid escape"),
+            ("redis://u:hunter2%ff@h", "no valid escape"),
             ("unix://hunter2", "no absolute path"),
             ("redis://", "no valid host"),
             ("redis://:6379", "no valid host"),

@@ -29,7 +29,7 @@ fn the_description_names_every_route_and_its_limits() {
 }
 
 #[test]
-fn json_by_any_of_its_usual_names_is_taken() {
+fn json_by_any_of_its_usual_media_types_is_accepted() {
     let judge = |media_type: &'static str| {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
@@ -44,8 +44,8 @@ fn json_by_any_of_its_usual_names_is_taken() {
     ] {
         assert!(judge(taken).is_ok(), "{taken}");
     }
-    for refused in ["application/xml", "application/grpc", "multipart/form-data"] {
+    for rejected in ["application/xml", "application/grpc", "multipart/form-data"] {
         let expected = Err(StatusCode::UNSUPPORTED_MEDIA_TYPE);
-        assert_eq!(judge(refused), expected, "{refused}");
+        assert_eq!(judge(rejected), expected, "{rejected}");
     }
 }

@@ -17,7 +17,7 @@ impl io::Write for Lines {
     }
 }
 
-/// What a text log has after time and level.
+/// A line of the text log, without time and level.
 fn logged(write: impl FnOnce()) -> String {
     let lines = Lines::default();
     let written = lines.clone();
@@ -49,11 +49,14 @@ fn fields_that_are_not_one_word_are_quoted() {
 }
 
 #[test]
-fn nothing_that_is_told_begins_a_line() {
+fn no_logged_text_begins_a_line() {
     let line = logged(|| {
         let forged = "x\n2026 INFO forged\u{1b}[2J";
         tracing::info!(shown = %forged, said = forged, "{forged}");
     });
-    let told = r"x\n2026 INFO forged\u{1b}[2J";
-    assert_eq!(line, format!("{told} shown=\"{told}\" said=\"{told}\"\n"));
+    let escaped = r"x\n2026 INFO forged\u{1b}[2J";
+    assert_eq!(
+        line,
+        format!("{escaped} shown=\"{escaped}\" said=\"{escaped}\"\n")
+    );
 }

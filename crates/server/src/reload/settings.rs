@@ -1,4 +1,4 @@
-//! Settings that change while the service runs: none is in effect before a restart, which is told.
+//! Logs settings that change while the service runs; they take effect after a restart.
 
 use std::path::Path;
 
@@ -7,17 +7,17 @@ use tracing::{info, warn};
 
 use crate::config::Config;
 
-/// Knows what the settings' file said the last time.
+/// Remembers the last state of the settings file.
 pub(super) struct SettingsFile {
     last: Found,
 }
 
-/// What a file says that the service did not start with.
+/// How the file differs from the settings in effect.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
-    /// Nothing.
+    /// It does not differ.
     Same,
-    /// Other settings than those in effect.
+    /// It has other settings.
     Changed(Box<Config>),
     /// It cannot be used.
     Unusable(String),
@@ -26,13 +26,13 @@ enum Found {
 // === impl SettingsFile ===
 
 impl SettingsFile {
-    /// The file as the service read it when it started.
+    /// The state of the file when the service started.
     pub(super) fn new() -> SettingsFile {
         SettingsFile { last: Found::Same }
     }
 
-    /// Reads `path` and tells what a restart would change in `in_effect`: if it is not what was
-    /// told already, or if it is asked for.
+    /// Reads `path` and logs what a restart would change in `in_effect`, if that is new or if an
+    /// operator has asked for a reload.
     pub(super) fn check(&mut self, path: &Path, in_effect: &Config, why: Why) {
         let found = match Config::read(path) {
             Ok(config) if config == *in_effect => Found::Same,
@@ -44,13 +44,13 @@ impl SettingsFile {
         }
         let file = path.display();
         match &found {
-            Found::Same => info!(%file, "the settings are again those that are in effect"),
+            Found::Same => info!(%file, "the settings file again has the settings in effect"),
             Found::Changed(config) => {
                 let settings = in_effect.differences(config).join(", ");
                 warn!(%file, settings, "settings changed; restart the service to apply them");
             }
             Found::Unusable(error) => {
-                warn!(%file, error, "the settings cannot be used; a restart would fail");
+                warn!(%file, error, "the settings are invalid; fix them, or a restart will fail");
             }
         }
         self.last = found;

@@ -28,7 +28,7 @@ fn reloader_with(config: Config) -> (Reloader<ConfiguredRules>, Metrics) {
     (Reloader::new(engine, ConfiguredRules::new(config)), metrics)
 }
 
-/// What this thread logs.
+/// The log of this thread.
 #[derive(Clone, Default)]
 struct Journal(Arc<Mutex<Vec<u8>>>);
 
@@ -61,7 +61,7 @@ impl io::Write for Journal {
 }
 
 #[test]
-fn rules_whose_link_leads_nowhere_stay_and_a_domain_that_goes_is_a_warning() {
+fn rules_behind_a_dangling_link_stay_and_a_removed_domain_is_a_warning() {
     let (journal, _guard) = Journal::begin();
     let directory = TempDir::new().unwrap();
     let path = |name: &str| directory.path().join(name);
@@ -89,8 +89,8 @@ fn rules_whose_link_leads_nowhere_stay_and_a_domain_that_goes_is_a_warning() {
 }
 
 #[test]
-fn a_failure_that_lasts_is_told_once_and_when_ordered() {
-    // A thread without a subscriber would switch the other test's log lines off.
+fn a_failure_that_lasts_is_reported_once_and_on_each_order() {
+    // A thread without a subscriber would turn off the log lines of the other test.
     let (_journal, _guard) = Journal::begin();
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("rules.yaml");
@@ -117,7 +117,7 @@ fn a_failure_that_lasts_is_told_once_and_when_ordered() {
 }
 
 #[test]
-fn settings_that_change_are_told_once_and_need_a_restart() {
+fn settings_that_change_are_logged_once_and_need_a_restart() {
     let (journal, _guard) = Journal::begin();
     let directory = TempDir::new().unwrap();
     let path = |name: &str| directory.path().join(name);
@@ -128,26 +128,26 @@ fn settings_that_change_are_told_once_and_need_a_restart() {
     let (mut reloader, _metrics) = reloader_with(Config::read(&settings).unwrap());
     assert!(reloader.watched().any(|path| *path == settings));
     reloader.load().unwrap();
-    let told = || journal.lines("restart").len();
+    let warnings = || journal.lines("restart").len();
     for why in [Why::Noticed, Why::Ordered] {
         assert_eq!(reloader.reload(why), Outcome::InEffect);
-        assert_eq!(told(), 0);
+        assert_eq!(warnings(), 0);
     }
     let changed = "rules: [rules.yaml]\nlimits: {connections: 9}\nlog: {level: warn}\n\
                    store: {redis: {url: 'redis://h', password: hush}}\n";
     fs::write(&settings, changed).unwrap();
     for (why, count) in [(Why::Noticed, 1), (Why::Noticed, 1), (Why::Ordered, 2)] {
         assert_eq!(reloader.reload(why), Outcome::InEffect);
-        assert_eq!(told(), count);
+        assert_eq!(warnings(), count);
     }
     let line = &journal.lines("restart")[0];
     let is_whole = line.contains("WARN") && line.contains("\"store, limits, log\"");
     assert!(is_whole && !line.contains("hush"), "{line}");
     fs::write(&settings, "rules: [rules.yaml]\nlimit: {}\n").unwrap();
     assert_eq!(reloader.reload(Why::Noticed), Outcome::InEffect);
-    let line = &journal.lines("a restart would fail")[0];
+    let line = &journal.lines("a restart will fail")[0];
     assert!(line.contains("limit"), "{line}");
     fs::write(&settings, "# as it was\nrules: [rules.yaml]\n").unwrap();
     assert_eq!(reloader.reload(Why::Noticed), Outcome::InEffect);
-    assert_eq!(journal.lines("again those that are in effect").len(), 1);
+    assert_eq!(journal.lines("again has the settings in effect").len(), 1);
 }

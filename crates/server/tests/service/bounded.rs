@@ -1,4 +1,4 @@
-//! What clients can take up is bounded, and whoever takes more does not harm the others.
+//! What clients can use is bounded, and a client that tries to use more does not harm the others.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::over_redis;
 const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 1000/day}]\n";
 const GOOD: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}"#;
 /// Longer than any test takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
@@ -31,7 +31,7 @@ async fn metric(house: &House, line: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_full_listener_tells_about_health_and_nothing_else() {
+async fn a_full_listener_answers_health_checks_and_nothing_else() {
     let house = House::with(RULES, |config| config.limits.connections = 2).await;
     let mut kept = Client::to(house.http()).await;
     assert_eq!(kept.post("/json", GOOD).await.status, 200);
@@ -44,15 +44,15 @@ async fn a_full_listener_tells_about_health_and_nothing_else() {
         assert!(third.is_closed().await);
     }
     let reply = Client::to(house.http()).await.post("/json", GOOD).await;
-    assert!(reply.problem(503).contains("no free connection"));
-    // Whoever was there first goes on, and the operator can look.
+    assert!(reply.problem(503).contains("connection limit is reached"));
+    // Open connections go on, and the admin listener answers.
     assert_eq!(kept.post("/json", GOOD).await.status, 200);
     let line = r#"tollgate_request_errors_total{listener="http",kind="overloaded"} 1"#;
     assert!(metric(&house, line).await);
 }
 
 #[tokio::test]
-async fn one_address_does_not_take_all_places_of_grpc() {
+async fn one_address_does_not_take_all_connections_of_grpc() {
     let house = House::with(RULES, |config| config.limits.connections_per_address = 1).await;
     let first = grpc_client::Client::to(house.grpc()).await;
     first.ask(GOOD).await.unwrap();
@@ -80,7 +80,7 @@ async fn unfinished_requests_are_held_up_to_a_bound() {
     message.descriptors[0].entries = vec![entry; 20_000];
     let status = grpc.send(message).await.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
-    // What was held is free again.
+    // The bytes are free again.
     assert!(metric(&house, "tollgate_request_bytes_held 0").await);
     assert_eq!(
         Client::to(house.http())
@@ -105,8 +105,8 @@ async fn messages_count_until_they_are_answered() {
     redis.pause();
     let asked = message.clone();
     let waiting = tokio::spawn(async move { grpc.send(asked).await });
-    let latest = Instant::now() + PATIENCE;
-    // So much of it is beyond what a connection may always have, once all of it has come.
+    let latest = Instant::now() + TIMEOUT;
+    // So much of the message comes from the shared pool, once all of it has arrived.
     let all = u64::try_from(5 + message.encoded_len() - 16 * 1024).unwrap();
     while over_redis::metric(&house, HELD).await < all {
         assert!(Instant::now() < latest, "it is not counted");
@@ -120,7 +120,7 @@ async fn messages_count_until_they_are_answered() {
     }
 }
 
-/// An HTTP/2 connection whose answers have this window.
+/// An HTTP/2 connection with this flow-control window for responses.
 async fn connect(house: &House, window: u32) -> TcpStream {
     let mut stream = TcpStream::connect(house.grpc()).await.unwrap();
     stream
@@ -142,8 +142,8 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream[..], payload].concat()
 }
 
-/// A question in one stream, its fields without compression.
-fn question(stream: u32) -> Vec<u8> {
+/// A request in one stream, its fields without compression.
+fn request(stream: u32) -> Vec<u8> {
     let path = b"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
     let content_type = b"\x00\x0ccontent-type\x10application/grpc\x00\x02te\x08trailers";
     let path = [
@@ -158,7 +158,7 @@ fn question(stream: u32) -> Vec<u8> {
     [headers, frame(0, 1, stream, message)].concat()
 }
 
-/// Reads frames and answers pings and settings until the connection ends; the kinds that came.
+/// Reads frames and answers pings and settings until the connection ends; returns their kinds.
 async fn answer_until_the_end(stream: &mut TcpStream) -> Vec<u8> {
     let mut kinds = Vec::new();
     let mut head = [0; 9];
@@ -178,34 +178,34 @@ async fn answer_until_the_end(stream: &mut TcpStream) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn answers_that_nobody_makes_room_for_are_not_kept_for_ever() {
+async fn responses_that_a_peer_does_not_read_are_not_kept_for_ever() {
     let house = House::with(RULES, |config| {
         config.limits.write_timeout = Duration::from_millis(200);
         config.limits.ping_interval = Duration::from_millis(20);
     })
     .await;
-    // With room, nobody is cut off.
+    // A peer that reads is not disconnected.
     let mut reader = connect(&house, 65_535).await;
-    reader.write_all(&question(1)).await.unwrap();
+    reader.write_all(&request(1)).await.unwrap();
     let mut stream = connect(&house, 0).await;
     for number in 0..100 {
-        stream.write_all(&question(2 * number + 1)).await.unwrap();
+        stream.write_all(&request(2 * number + 1)).await.unwrap();
     }
-    let end = timeout(PATIENCE, answer_until_the_end(&mut stream)).await;
+    let end = timeout(TIMEOUT, answer_until_the_end(&mut stream)).await;
     let kinds = end.expect("the connection is cut off");
     assert!(
         kinds.contains(&PING),
         "it was cut off before it answered pings"
     );
     let answers = kinds.iter().filter(|kind| **kind == HEADERS).count();
-    assert_eq!(answers, 100, "every question was answered");
+    assert_eq!(answers, 100, "every request was answered");
     let line = r#"tollgate_connections_closed_total{listener="grpc",reason="unread_answers"} 1"#;
     assert!(metric(&house, line).await);
-    reader.write_all(&question(3)).await.unwrap();
+    reader.write_all(&request(3)).await.unwrap();
 }
 
 #[tokio::test]
-async fn floods_are_cut_off() {
+async fn floods_are_disconnected() {
     let house = House::with(RULES, |config| config.limits.control_frames = 100).await;
     for (kind, flags, payload) in [
         (PING, 0, &[7; 8][..]),
@@ -215,7 +215,7 @@ async fn floods_are_cut_off() {
         let mut stream = connect(&house, 65_535).await;
         let flood = frame(kind, flags, 0, payload).repeat(1000);
         let _cut_off = stream.write_all(&flood).await;
-        let end = timeout(PATIENCE, answer_until_the_end(&mut stream)).await;
+        let end = timeout(TIMEOUT, answer_until_the_end(&mut stream)).await;
         assert!(end.is_ok(), "{kind} {flags}");
     }
     let line = r#"tollgate_connections_closed_total{listener="grpc",reason="flood"} 3"#;
@@ -243,10 +243,10 @@ async fn a_connection_ends_when_it_is_old_and_between_two_answers() {
         }
     }
     assert!(client.is_closed().await);
-    // A gRPC client is told which of its calls still count.
+    // GOAWAY tells a gRPC client which of its calls are still answered.
     let mut stream = connect(&house, 65_535).await;
-    stream.write_all(&question(1)).await.unwrap();
-    let end = timeout(PATIENCE, answer_until_the_end(&mut stream)).await;
+    stream.write_all(&request(1)).await.unwrap();
+    let end = timeout(TIMEOUT, answer_until_the_end(&mut stream)).await;
     let kinds = end.expect("the connection ends");
     assert!(
         kinds.contains(&GOAWAY) && kinds.contains(&HEADERS),

@@ -7,7 +7,7 @@ use crate::grpc_client;
 use crate::house::House;
 use crate::http_client;
 
-/// So many clients, each of which asks so often.
+/// A number of clients, each of which sends a number of requests.
 #[derive(Clone, Copy)]
 pub(crate) struct Crowd {
     pub(crate) clients: usize,
@@ -17,26 +17,26 @@ pub(crate) struct Crowd {
 // === impl Crowd ===
 
 impl Crowd {
-    /// How often the question is answered with yes, over one connection for all of them.
-    pub(crate) async fn admitted_by_grpc(self, house: &House, question: &'static str) -> usize {
+    /// How many requests are allowed, over one connection for all clients.
+    pub(crate) async fn allowed_by_grpc(self, house: &House, question: &'static str) -> usize {
         let client = grpc_client::Client::to(house.grpc()).await;
         let mut tasks = JoinSet::new();
         for _ in 0..self.clients {
             let client = client.clone();
             tasks.spawn(async move {
-                let mut admitted = 0;
+                let mut allowed = 0;
                 for _ in 0..self.asked_by_each {
                     let response = client.ask(question).await.unwrap();
-                    admitted += usize::from(response.overall_code() == Code::Ok);
+                    allowed += usize::from(response.overall_code() == Code::Ok);
                 }
-                admitted
+                allowed
             });
         }
         tasks.join_all().await.into_iter().sum()
     }
 
-    /// The same, over a connection for each of them.
-    pub(crate) async fn admitted_by_http(
+    /// The same, over a connection per client.
+    pub(crate) async fn allowed_by_http(
         self,
         house: &House,
         path: &'static str,
@@ -47,15 +47,15 @@ impl Crowd {
         for _ in 0..self.clients {
             tasks.spawn(async move {
                 let mut client = http_client::Client::to(address).await;
-                let mut admitted = 0;
+                let mut allowed = 0;
                 for _ in 0..self.asked_by_each {
                     match client.post(path, question).await.status {
-                        200 => admitted += 1,
+                        200 => allowed += 1,
                         429 => {}
                         other => panic!("{other}"),
                     }
                 }
-                admitted
+                allowed
             });
         }
         tasks.join_all().await.into_iter().sum()

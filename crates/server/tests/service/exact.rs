@@ -1,4 +1,4 @@
-//! Whoever asks, and however many at once: exactly what the limit says.
+//! Any number of concurrent clients, by any protocol, get exactly the limit.
 
 use crate::crowd::Crowd;
 use crate::house::House;
@@ -39,7 +39,7 @@ const TWO: &str = r#"{"domain":"d","descriptors":[
     {"entries":[{"key":"user","value":"ann"}]},{"entries":[{"key":"path","value":"/"}]}]}"#;
 const PATH: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"path","value":"/"}]}]}"#;
 
-/// What remains for a question, without asking for more.
+/// The remaining units for a request, by a peek.
 async fn remaining(house: &House, question: &str) -> u64 {
     let mut client = http_client::Client::to(house.http()).await;
     let question = question.replacen('{', r#"{"peek":true,"#, 1);
@@ -52,7 +52,7 @@ async fn one_limit_over_grpc() {
     for algorithm in ALGORITHMS {
         let house = House::on(&rules(algorithm, 1)).await;
         assert_eq!(
-            CROWD.admitted_by_grpc(&house, ONE).await,
+            CROWD.allowed_by_grpc(&house, ONE).await,
             COUNT,
             "{algorithm}"
         );
@@ -63,11 +63,11 @@ async fn one_limit_over_grpc() {
 async fn one_limit_over_http() {
     for algorithm in ALGORITHMS {
         let house = House::on(&rules(algorithm, 1)).await;
-        let admitted = CROWD.admitted_by_http(&house, "/v1/check", ONE).await;
-        assert_eq!(admitted, COUNT, "{algorithm}");
+        let allowed = CROWD.allowed_by_http(&house, "/v1/check", ONE).await;
+        assert_eq!(allowed, COUNT, "{algorithm}");
         let house = House::on(&rules(algorithm, 1)).await;
-        let admitted = CROWD.admitted_by_http(&house, "/json", ONE).await;
-        assert_eq!(admitted, COUNT, "{algorithm}");
+        let allowed = CROWD.allowed_by_http(&house, "/json", ONE).await;
+        assert_eq!(allowed, COUNT, "{algorithm}");
     }
 }
 
@@ -78,15 +78,15 @@ async fn two_limits_are_charged_both_or_not_at_all() {
         let left = u64::try_from(COUNT - others).unwrap();
         let house = House::on(&rules(algorithm, others)).await;
         assert_eq!(
-            CROWD.admitted_by_grpc(&house, TWO).await,
+            CROWD.allowed_by_grpc(&house, TWO).await,
             others,
             "{algorithm}"
         );
         assert_eq!(remaining(&house, ONE).await, left, "{algorithm}");
         assert_eq!(remaining(&house, PATH).await, 0, "{algorithm}");
         let house = House::on(&rules(algorithm, others)).await;
-        let admitted = CROWD.admitted_by_http(&house, "/v1/check", TWO).await;
-        assert_eq!(admitted, others, "{algorithm}");
+        let allowed = CROWD.allowed_by_http(&house, "/v1/check", TWO).await;
+        assert_eq!(allowed, others, "{algorithm}");
         assert_eq!(remaining(&house, ONE).await, left, "{algorithm}");
         assert_eq!(remaining(&house, PATH).await, 0, "{algorithm}");
     }
@@ -96,8 +96,8 @@ async fn two_limits_are_charged_both_or_not_at_all() {
 async fn both_listeners_at_once_share_one_limit() {
     let house = House::on(&rules("token_bucket", 1)).await;
     let (grpc, http) = tokio::join!(
-        CROWD.admitted_by_grpc(&house, ONE),
-        CROWD.admitted_by_http(&house, "/json", ONE)
+        CROWD.allowed_by_grpc(&house, ONE),
+        CROWD.allowed_by_http(&house, "/json", ONE)
     );
     assert_eq!(grpc + http, COUNT);
 }

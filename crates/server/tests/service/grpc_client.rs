@@ -1,4 +1,4 @@
-//! A client of the rate limit service, as Envoy is one.
+//! A gRPC client of the rate limit service, as Envoy is.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use tonic::{Request, Status, Streaming};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tonic_prost::ProstCodec;
 
-/// A connection; cloned, the same one.
+/// A connection; clones share it.
 #[derive(Clone)]
 pub(crate) struct Client(Channel);
 
@@ -61,7 +61,7 @@ impl Client {
         Ok(response.into_inner())
     }
 
-    /// Asks to be told about health for as long as the connection lasts.
+    /// Watches health for as long as the connection lasts.
     pub(crate) async fn watch_health(&self, service: &str) -> Streaming<HealthCheckResponse> {
         let mut grpc = Grpc::new(self.0.clone());
         grpc.ready().await.unwrap();

@@ -1,4 +1,4 @@
-//! A service on rules in a directory of its own.
+//! A service with rules in a directory of its own.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ pub(crate) struct House {
 // === impl House ===
 
 impl House {
-    /// A service on one file of rules.
+    /// A service with one rules file.
     pub(crate) async fn on(rules: &str) -> House {
         House::with(rules, |_| ()).await
     }
@@ -33,7 +33,7 @@ impl House {
         House::at(directory, path, change).await.unwrap()
     }
 
-    /// A service on the rules at `path` in `directory`.
+    /// A service with the rules at `path` in `directory`.
     pub(crate) async fn at(
         directory: TempDir,
         path: PathBuf,
@@ -45,7 +45,7 @@ impl House {
         }
         config.memory.max_keys = Some(10_000);
         change(&mut config);
-        // Noon of some day, so that neither a window's end nor a bucket's refill is near.
+        // Noon, so that no window ends and no bucket refills soon.
         let noon = Moment::ZERO + Span::DAY.times(20_000) + Span::HOUR.times(12);
         let clock = Arc::new(ManualClock::at(noon));
         let running = start(&config, Arc::clone(&clock)).await?;

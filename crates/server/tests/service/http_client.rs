@@ -1,4 +1,4 @@
-//! As much HTTP/1.1 as the tests need, so that they can also send what no client would.
+//! A minimal HTTP/1.1 client that can also send invalid requests.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Longer than any test takes: what a test waits for must come, or the test fails here.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than any test takes: if what a test waits for does not come, the test fails here.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One connection.
 pub(crate) struct Client(TcpStream);
@@ -32,32 +32,32 @@ impl Client {
     }
 
     pub(crate) async fn send(&mut self, bytes: &[u8]) {
-        // A server that has heard enough may have hung up.
+        // The server may already have closed the connection.
         let _ = self.0.write_all(bytes).await;
     }
 
-    /// Sends no more, and still reads.
+    /// Closes the sending side; reading goes on.
     pub(crate) async fn end_sending(&mut self) {
         self.0.shutdown().await.unwrap();
     }
 
-    /// Everything until the connection ends.
+    /// All bytes until the connection ends.
     pub(crate) async fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
-        let read = timeout(PATIENCE, self.0.read_to_end(&mut rest)).await;
-        // A connection that is reset has ended as well.
+        let read = timeout(TIMEOUT, self.0.read_to_end(&mut rest)).await;
+        // A reset is an end as well.
         let _ = read.unwrap();
         rest
     }
 
     /// The next response; `None` if the connection ends without one.
     pub(crate) async fn reply(&mut self) -> Option<Reply> {
-        timeout(PATIENCE, self.read_reply()).await.unwrap()
+        timeout(TIMEOUT, self.read_reply()).await.unwrap()
     }
 
     /// Whether the connection ends without another byte.
     pub(crate) async fn is_closed(&mut self) -> bool {
-        let read = timeout(PATIENCE, self.0.read_u8()).await.unwrap();
+        let read = timeout(TIMEOUT, self.0.read_u8()).await.unwrap();
         read.is_err()
     }
 

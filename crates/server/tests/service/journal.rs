@@ -1,4 +1,4 @@
-//! What the service logs, and that no password is in it.
+//! What the service logs, and that the log has no password.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -16,12 +16,12 @@ use crate::house::House;
 use crate::http_client::Client;
 use crate::over_redis::at;
 
-/// How long a line may take to come: stores are looked at by the real time.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a line may take: stores are checked in real time.
+const TIMEOUT: Duration = Duration::from_secs(20);
 const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 5/day}]\n";
 const GOOD: &str = r#"{"domain":"d","descriptors":[{"k":"v"}]}"#;
 
-/// What this thread logs, and with it all tasks of a test.
+/// The log of this thread, on which all tasks of a test run.
 #[derive(Clone, Default)]
 pub(crate) struct Journal(Arc<Mutex<Vec<u8>>>);
 
@@ -49,7 +49,7 @@ impl Journal {
 
     /// Waits for a line.
     pub(crate) async fn until(&self, words: &str) {
-        let latest = Instant::now() + PATIENCE;
+        let latest = Instant::now() + TIMEOUT;
         while self.count(words) == 0 {
             assert!(Instant::now() < latest, "no {words:?} in {}", self.text());
             sleep(Duration::from_millis(20)).await;
@@ -100,12 +100,12 @@ async fn each_outage_of_a_store_is_logged_once_and_so_is_its_end() {
     ] {
         assert_eq!(journal.count(words), 1, "{words}: {text}");
     }
-    // None for a decision.
+    // No line for a single decision.
     assert!(text.lines().count() < 20, "{text}");
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_told_with_its_reason_and_without_itself() {
+async fn a_wrong_password_is_logged_with_the_reason_and_without_the_password() {
     let (journal, _guard) = Journal::begin();
     let redis = Redis::start();
     redis.ask(&["CONFIG", "SET", "requirepass", "right"]);
@@ -171,7 +171,7 @@ async fn secrets_are_in_no_log_no_metric_and_no_answer() {
 }
 
 #[tokio::test]
-async fn what_rules_and_stores_say_and_what_does_not_fit_together_is_told() {
+async fn rules_and_stores_that_do_not_fit_together_are_logged() {
     let (journal, _guard) = Journal::begin();
     let rules = "domain: d\ndescriptors: [{key: k, rate_limit: {unit: day, \
         requests_per_unit: 5, mode: leased}}]\n";

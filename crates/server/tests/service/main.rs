@@ -1,4 +1,4 @@
-//! The service as its clients see it: real sockets on free ports, time that stands still.
+//! The service as its clients see it: real sockets on free ports, and a clock that stands still.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ mod crowd;
 mod debits;
 mod exact;
 
-mod told;
+mod responses;
 
 mod malformed;
 

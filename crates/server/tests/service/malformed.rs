@@ -1,4 +1,4 @@
-//! What no client should send gets an error each, and the service goes on.
+//! Invalid requests get an error each, and the service goes on.
 
 use std::time::Duration;
 
@@ -130,7 +130,7 @@ async fn sizes_that_a_client_chooses_are_limited_like_any_others() {
                 .iter_mut()
                 .for_each(|one| one.entries[0].key = b"x".to_vec());
         },
-        // As many descriptors as are decided on, each with all that Envoy takes as headers.
+        // The most descriptors that are decided, each with the largest headers that Envoy accepts.
         |m| {
             m.descriptors[0].entries[0].value = b"h".repeat(60 * 1024);
             let same = m.descriptors[0].clone();
@@ -228,7 +228,7 @@ async fn messages_that_cannot_be_read() {
 }
 
 #[tokio::test]
-async fn ten_megabytes_are_refused_before_they_are_read() {
+async fn ten_megabytes_are_rejected_before_they_are_read() {
     let house = House::on(RULES).await;
     for path in ["/json", "/v1/check"] {
         let mut client = Client::to(house.http()).await;
@@ -236,7 +236,7 @@ async fn ten_megabytes_are_refused_before_they_are_read() {
         client.send(head.as_bytes()).await;
         let detail = client.reply().await.unwrap().problem(413);
         assert!(detail.contains("262144 bytes"), "{detail}");
-        // Chunked, the length is not announced.
+        // A chunked body does not announce its length.
         let mut client = Client::to(house.http()).await;
         let head = format!("POST {path} HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n");
         client.send(head.as_bytes()).await;
@@ -292,7 +292,7 @@ async fn paths_methods_and_media_types_that_are_not_served() {
 }
 
 #[tokio::test]
-async fn slow_senders_lose_their_place() {
+async fn slow_senders_are_disconnected() {
     let house = House::with(RULES, |config| {
         config.limits.header_timeout = Duration::from_millis(100);
         config.limits.body_timeout = Duration::from_millis(100);
@@ -313,13 +313,13 @@ async fn slow_senders_lose_their_place() {
     let mut halting = Client::to(house.grpc()).await;
     halting.send(b"PRI * HT").await;
     assert!(halting.is_closed().await);
-    // With two places at each listener, four slow ones would have taken them all.
+    // Each listener has two connections, so four slow clients would occupy them all.
     drop(body);
     goes_on(&house).await;
 }
 
 #[tokio::test]
-async fn a_grpc_message_that_does_not_come_is_not_waited_for() {
+async fn a_grpc_message_that_does_not_arrive_times_out() {
     let house = House::with(RULES, |config| {
         config.limits.body_timeout = Duration::from_millis(100);
     })

@@ -1,4 +1,4 @@
-//! What the operator sees.
+//! Metrics, rules and descriptions, as an operator sees them.
 
 use serde_json::{Value, json};
 use tollgate_server::VALUE_SERIES_MAX;
@@ -26,9 +26,9 @@ async fn metrics(house: &House) -> String {
     Client::to(house.admin()).await.get("/metrics").await.body
 }
 
-async fn ask(house: &House, question: &str) -> u16 {
+async fn ask(house: &House, body: &str) -> u16 {
     let mut client = Client::to(house.http()).await;
-    client.post("/v1/check", question).await.status
+    client.post("/v1/check", body).await.status
 }
 
 #[tokio::test]
@@ -83,10 +83,10 @@ async fn series_are_bounded_whatever_clients_send() {
     let mut client = Client::to(house.http()).await;
     let surplus = 50;
     for index in 0..VALUE_SERIES_MAX + surplus {
-        let question = format!(r#"{{"domain":"d","descriptors":[{{"each":"v{index}"}}]}}"#);
-        client.post("/v1/check", &question).await;
-        let question = format!(r#"{{"domain":"d{index}","descriptors":[{{"k{index}":"v"}}]}}"#);
-        client.post("/v1/check", &question).await;
+        let body = format!(r#"{{"domain":"d","descriptors":[{{"each":"v{index}"}}]}}"#);
+        client.post("/v1/check", &body).await;
+        let body = format!(r#"{{"domain":"d{index}","descriptors":[{{"k{index}":"v"}}]}}"#);
+        client.post("/v1/check", &body).await;
     }
     let text = metrics(&house).await;
     let series = text.lines().filter(|line| line.contains(r#"rule="each_v"#));
@@ -97,7 +97,7 @@ async fn series_are_bounded_whatever_clients_send() {
 }
 
 #[tokio::test]
-async fn the_rules_in_force_are_shown() {
+async fn the_rules_in_effect_are_shown() {
     let house = House::on(RULES).await;
     let reply = Client::to(house.admin()).await.get("/v1/rules").await;
     let json = reply.json();
@@ -127,9 +127,12 @@ async fn every_path_of_the_description_is_served() {
                 "post" => client.post(path, "{}").await,
                 other => panic!("{other}"),
             };
-            let told = &methods[method]["responses"][reply.status.to_string()];
+            let response = &methods[method]["responses"][reply.status.to_string()];
             let media_type = reply.header("content-type").unwrap();
-            assert!(told["content"][media_type].is_object(), "{path}: {reply:?}");
+            assert!(
+                response["content"][media_type].is_object(),
+                "{path}: {reply:?}"
+            );
         }
     }
 }
@@ -200,7 +203,7 @@ async fn the_process_and_every_limit_that_counts_have_a_gauge() {
         assert!(value(name) > 0.0, "{name}");
         assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{text}");
     }
-    // No process of ours has less than a page or more than the address space, or is of 1970.
+    // Bounds that hold for any process: at least a page, less than the address space, not of 1970.
     assert!((4096.0..1e15).contains(&value("process_resident_memory_bytes")));
     assert!(value("process_start_time_seconds") > 1.6e9);
     assert!(value("process_open_fds") <= value("process_max_fds"));
@@ -225,12 +228,12 @@ async fn the_process_and_every_limit_that_counts_have_a_gauge() {
 }
 
 #[tokio::test]
-async fn a_limit_of_0_asks_nobody_for_less_also_not_at_cost_0() {
+async fn a_limit_of_0_never_suggests_a_smaller_cost_even_at_cost_0() {
     let house = House::on("domain: d\ndescriptors: [{key: k, rate_limit: 0/day}]\n").await;
     let mut client = Client::to(house.http()).await;
     for cost in [0, 1, 5] {
-        let question = format!(r#"{{"domain":"d","descriptors":[{{"k":"v"}}],"cost":{cost}}}"#);
-        let reply = client.post("/v1/check", &question).await;
+        let body = format!(r#"{{"domain":"d","descriptors":[{{"k":"v"}}],"cost":{cost}}}"#);
+        let reply = client.post("/v1/check", &body).await;
         assert!(!reply.body.contains("less"), "{}", reply.body);
         if cost > 0 {
             assert_eq!(reply.status, 429);
@@ -239,7 +242,7 @@ async fn a_limit_of_0_asks_nobody_for_less_also_not_at_cost_0() {
     }
 }
 
-/// Whether `value` is what `schema` says: its type, members, choices and bounds, as far as the
+/// Whether `value` conforms to `schema`: type, members, choices and bounds, as far as the
 /// description of `/json` uses them.
 fn conforms(document: &Value, schema: &Value, value: &Value) -> bool {
     if let Some(name) = schema["$ref"].as_str() {
@@ -317,14 +320,14 @@ async fn json_is_read_and_written_as_described() {
     for request in [&asked["example"], &camel, &snake, &snake] {
         assert!(conforms(&document, &asked["schema"], request), "{request}");
         let reply = client.post("/json", &request.to_string()).await;
-        let told = &described["responses"][reply.status.to_string()];
-        let told = &told["content"]["application/json"];
+        let response = &described["responses"][reply.status.to_string()];
+        let response = &response["content"]["application/json"];
         assert!(
-            conforms(&document, &told["schema"], &reply.json()),
+            conforms(&document, &response["schema"], &reply.json()),
             "{reply:?}"
         );
-        let example = told.get("example");
-        assert!(example.is_none_or(|json| conforms(&document, &told["schema"], json)));
+        let example = response.get("example");
+        assert!(example.is_none_or(|json| conforms(&document, &response["schema"], json)));
         statuses.push(reply.status);
     }
     assert_eq!(statuses, [200, 200, 200, 429]);

@@ -1,4 +1,4 @@
-//! Several services, one budget.
+//! Several instances share a limit over Redis.
 
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ const ASKED: usize = CROWD.clients * CROWD.asked_by_each;
 
 const _: () = assert!(2 * ASKED > COUNT && ASKED < COUNT);
 
-/// How long may pass until a service sees what another gave back.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long may pass until an instance sees the units that another has returned.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 const ANN: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"user","value":"ann"}]}]}"#;
 
-/// `COUNT` in the day after the first request, which no midnight ends.
+/// `COUNT` in a day that begins with the first request, not at midnight.
 fn rules() -> String {
     format!(
         "domain: d\ndescriptors:\n- key: user\n  rate_limit: {{window: 1d, \
@@ -34,7 +34,7 @@ fn rules() -> String {
     )
 }
 
-/// A store in `redis` that is never late, however busy the machine is.
+/// A store in `redis` whose timeout is long enough for a busy machine.
 pub(crate) fn at(redis: &Redis) -> Place {
     Place::Redis(Box::new(RedisConfig {
         timeout: Span::from_secs(10),
@@ -52,54 +52,54 @@ pub(crate) async fn metric(house: &House, name: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_services_admit_what_one_limit_says_by_http_and_grpc() {
+async fn two_instances_allow_exactly_one_limit_by_http_and_grpc() {
     let redis = Redis::start();
     let one = House::with(&rules(), |config| config.store = at(&redis)).await;
     let other = House::with(&rules(), |config| config.store = at(&redis)).await;
     let (by_http, by_grpc) = tokio::join!(
-        CROWD.admitted_by_http(&one, "/json", ANN),
-        CROWD.admitted_by_grpc(&other, ANN)
+        CROWD.allowed_by_http(&one, "/json", ANN),
+        CROWD.allowed_by_grpc(&other, ANN)
     );
     assert_eq!(by_http + by_grpc, COUNT, "{by_http} and {by_grpc}");
 }
 
-/// One service consumes most of a budget in a mode and ends; another has exactly the rest.
+/// One instance consumes most of a limit in a mode and stops; another gets exactly the rest.
 async fn handed_over(mode: Mode, decided_here: &str) {
     let redis = Redis::start();
     let settings = |config: &mut tollgate_server::Config| {
         config.store = at(&redis);
         config.sharing.mode = mode;
     };
-    // No mode in the rules: what the settings say holds. A unit comes back in nine hours.
+    // The rules set no mode, so that of the settings applies. A unit is refilled every nine hours.
     let rules = format!(
         "domain: d\ndescriptors:\n- key: user\n  rate_limit: {{window: 365d, \
          requests_per_unit: {COUNT}, algorithm: token_bucket}}\n"
     );
     let first = House::with(&rules, settings).await;
     let second = House::with(&rules, settings).await;
-    let mut admitted = CROWD.admitted_by_grpc(&first, ANN).await;
+    let mut allowed = CROWD.allowed_by_grpc(&first, ANN).await;
     let name = format!("tollgate_store_{decided_here}_total{{store=\"default\"}}");
     assert!(metric(&first, &name).await > 0);
     first.running.stop().await;
     let mut client = Client::to(second.http()).await;
-    let latest = Instant::now() + PATIENCE;
-    while admitted < COUNT {
+    let latest = Instant::now() + TIMEOUT;
+    while allowed < COUNT {
         match client.post("/json", ANN).await.status {
-            200 => admitted += 1,
+            200 => allowed += 1,
             _ => sleep(Duration::from_millis(20)).await,
         }
-        assert!(Instant::now() < latest, "{admitted} of {COUNT}");
+        assert!(Instant::now() < latest, "{allowed} of {COUNT}");
     }
     assert_eq!(client.post("/json", ANN).await.status, 429);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_service_has_leased_others_have_after_its_end() {
+async fn units_that_an_instance_has_leased_are_returned_at_its_end() {
     handed_over(Mode::Leased, "lease_decisions").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_service_has_counted_others_know_after_its_end() {
+async fn units_that_an_instance_has_counted_are_reported_at_its_end() {
     handed_over(Mode::WriteBack, "write_back_decisions").await;
 }
 
@@ -122,7 +122,7 @@ async fn a_domain_may_have_a_redis_of_its_own_or_none() {
     })
     .await;
     let mut client = Client::to(house.http()).await;
-    // All but the one in which nodes are counted.
+    // All keys but the one that counts instances.
     let count = "return #redis.call('KEYS', '*') - redis.call('EXISTS', 'tg:{nodes}')";
     let keys = || [&all, &own].map(|redis| redis.ask(&["EVAL", count, "0"]));
     for (domain, expected) in [("d", ["1", "0"]), ("e", ["1", "1"]), ("f", ["1", "1"])] {
@@ -140,7 +140,7 @@ async fn a_domain_may_have_a_redis_of_its_own_or_none() {
 }
 
 #[tokio::test]
-async fn metrics_tell_what_a_store_does() {
+async fn metrics_count_what_a_store_does() {
     let redis = Redis::start();
     let rule = "domain: d\ndescriptors: [{key: k, rate_limit: 2/day}]\n";
     let house = House::with(rule, |config| config.store = at(&redis)).await;
@@ -169,14 +169,14 @@ async fn metrics_tell_what_a_store_does() {
     let page = include_str!("../../../../docs/operating.md");
     let names = text.lines().filter_map(|line| {
         let name = line.strip_prefix("# TYPE tollgate_")?.split(' ').next()?;
-        // The page names counters as OpenMetrics does; Prometheus's text format adds this.
+        // The page has OpenMetrics' names of counters; Prometheus's text format adds `_total`.
         Some(name.strip_suffix("_total").unwrap_or(name))
     });
     for name in names {
         assert!(page.contains(&format!("`{name}`")), "{name}");
     }
     for (name, labels, value) in expected {
-        // Labels come in the order in which they were added, a bucket's end first.
+        // Labels are in the order in which they were added; a bucket's bound is first.
         let series = format!("tollgate_{name}{{store=\"default\"{labels}}} {value}");
         let other = match labels.strip_prefix(',') {
             Some(le) => format!("tollgate_{name}{{{le},store=\"default\"}} {value}"),
@@ -194,7 +194,7 @@ async fn metrics_tell_what_a_store_does() {
 }
 
 #[tokio::test]
-async fn a_limit_that_redis_cannot_keep_is_a_mistake_at_its_place() {
+async fn a_limit_that_redis_cannot_keep_is_an_error_at_its_line() {
     let redis = Redis::start();
     let rules = |count: u32| {
         format!(
@@ -202,7 +202,7 @@ async fn a_limit_that_redis_cannot_keep_is_a_mistake_at_its_place() {
              requests_per_unit: {count}, algorithm: token_bucket}}}}]\n"
         )
     };
-    let refused = |text: String| {
+    let start_error = |text: String| {
         let place = at(&redis);
         async move {
             let directory = tempfile::TempDir::new().unwrap();
@@ -212,7 +212,7 @@ async fn a_limit_that_redis_cannot_keep_is_a_mistake_at_its_place() {
             house.err().unwrap()
         }
     };
-    let error = refused(rules(700_000)).await;
+    let error = start_error(rules(700_000)).await;
     assert!(matches!(error, ServeError::NoRules(_)));
     let text = error.to_string();
     for words in [
@@ -229,7 +229,7 @@ async fn a_limit_that_redis_cannot_keep_is_a_mistake_at_its_place() {
     let mut admin = Client::to(house.admin()).await;
     let shown = admin.get("/v1/rules").await.json();
     assert_eq!(shown["rules"][0]["limit"], 500_000);
-    // In memory it is as good as any.
+    // In memory it is valid.
     House::on(&rules(700_000)).await;
 }
 

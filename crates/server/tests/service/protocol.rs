@@ -1,4 +1,4 @@
-//! What the standards of HTTP and gRPC say of requests that no proper client sends.
+//! Requests that violate HTTP or gRPC are answered as the standards require.
 
 use std::net::SocketAddr;
 
@@ -68,7 +68,7 @@ async fn send(
         .unwrap()
 }
 
-/// The code of a response, in its headers or after its body.
+/// The code of a response, in its headers or its trailers.
 async fn code(response: Response<Body>) -> Code {
     if let Some(status) = Status::from_header_map(response.headers()) {
         return status.code();
@@ -93,14 +93,14 @@ async fn grpc_takes_its_own_content_types_only() {
         assert_eq!(response.status(), 200, "{content_type}");
         assert_eq!(code(response).await, Code::Ok, "{content_type}");
     }
-    let refused = [
+    let rejected = [
         None,
         Some("application/json"),
         Some("text/plain"),
         Some("application/grpc+json"),
         Some("application/grpc-web"),
     ];
-    for content_type in refused {
+    for content_type in rejected {
         for path in [DECIDE_PATH, CHECK_HEALTH_PATH] {
             let response = send(&mut channel, Method::POST, path, content_type, good()).await;
             assert_eq!(response.status(), 415, "{content_type:?} {path}");
@@ -142,7 +142,7 @@ async fn a_call_has_exactly_one_message() {
     assert_eq!(code(response).await, Code::Ok);
 }
 
-/// What one request, sent as it is, gets on a connection of its own.
+/// The response to one request, sent verbatim on a connection of its own.
 async fn ask(house: &House, request: &str) -> crate::http_client::Reply {
     let mut client = Client::to(house.http()).await;
     client.send(request.as_bytes()).await;
@@ -180,7 +180,7 @@ async fn http_needs_one_well_formed_host() {
 }
 
 #[tokio::test]
-async fn codings_that_are_not_read_are_refused() {
+async fn unsupported_codings_are_rejected() {
     let house = House::on(RULES).await;
     let chunked = |headers: &str, path: &str| {
         let head = format!("POST {path} HTTP/1.1\r\nhost: h\r\n{headers}\r\n");
@@ -216,7 +216,7 @@ async fn pipelined_requests_are_answered_although_nothing_more_is_sent() {
         }));
     })
     .await;
-    // So that the end of the requests is there to be read before any of them is answered.
+    // The end of the requests arrives before any of them is answered.
     redis.pause();
     let length = GOOD.len();
     let head = format!("POST /json HTTP/1.1\r\nhost: h\r\ncontent-length: {length}\r\n\r\n");
@@ -248,14 +248,14 @@ async fn requests_that_cannot_be_parsed_are_counted() {
 }
 
 #[tokio::test]
-async fn http2_at_the_http_port_is_told_to_use_http1() {
+async fn http2_at_the_http_port_is_answered_with_http_1_1_required() {
     let house = House::on(RULES).await;
     let mut client = Client::to(house.http()).await;
     client
         .send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
         .await;
     let answer = client.rest().await;
-    // Empty SETTINGS, then GOAWAY: no stream was looked at, HTTP_1_1_REQUIRED.
+    // Empty SETTINGS, then GOAWAY: no stream was processed, HTTP_1_1_REQUIRED.
     assert_eq!(answer[..9], [0, 0, 0, 4, 0, 0, 0, 0, 0]);
     let (head, text) = answer[9..].split_at(17);
     let length = u8::try_from(8 + text.len()).unwrap();

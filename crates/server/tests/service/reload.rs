@@ -13,8 +13,8 @@ use tollgate_server::{Outcome, ServeError};
 use crate::house::{House, replace};
 use crate::http_client::Client;
 
-/// How long a change may take to be noticed. The file system tells the service, not a clock, so
-/// this much of the real time has to be waited for.
+/// How long a change may take to be noticed. The file system notifies the service, not a clock, so
+/// the tests have to wait in real time.
 const NOTICED_WITHIN: Duration = Duration::from_secs(20);
 
 fn rules(count: u32) -> String {
@@ -27,7 +27,7 @@ async fn check(house: &House, domain: &str) -> Value {
     client.post("/v1/check", &question).await.json()["limits"][0].clone()
 }
 
-/// Asks the admin listener until `domain` has one rule of `count`.
+/// Polls the admin listener until `domain` has one rule of `count`.
 async fn until(house: &House, domain: &str, count: u32) {
     let latest = Instant::now() + NOTICED_WITHIN;
     loop {
@@ -48,7 +48,7 @@ async fn until(house: &House, domain: &str, count: u32) {
     }
 }
 
-/// Whether a counter has counted anything. How often a change is read, the file system decides.
+/// Whether a counter is above 0. How often a change is read depends on the file system.
 async fn counted(house: &House, counter: &str) -> bool {
     let reply = Client::to(house.admin()).await.get("/metrics").await;
     reply.body.lines().any(|line| line.starts_with(counter))
@@ -68,7 +68,7 @@ async fn what_was_consumed_is_kept_when_a_limit_changes() {
 }
 
 #[tokio::test]
-async fn a_mistake_keeps_the_domain_and_lets_the_others_change() {
+async fn an_error_keeps_the_domain_and_lets_the_others_change() {
     let two = |one: &str, other: u32| {
         format!(
             "domain: d\ndescriptors: [{{key: k, rate_limit: {one}}}]\n---\n\
@@ -93,7 +93,7 @@ async fn a_mistake_keeps_the_domain_and_lets_the_others_change() {
 }
 
 #[tokio::test]
-async fn a_mistake_at_the_start_takes_down_its_domain_alone() {
+async fn an_error_at_the_start_takes_down_its_domain_alone() {
     let text = format!("{}---\ndomain: e\ndescriptors: [{{kee: k}}]\n", rules(5));
     let house = House::on(&text).await;
     assert_eq!(check(&house, "d").await["remaining"], 4);
@@ -102,18 +102,18 @@ async fn a_mistake_at_the_start_takes_down_its_domain_alone() {
 }
 
 #[tokio::test]
-async fn a_start_without_one_good_domain_fails_with_every_mistake() {
+async fn a_start_without_one_good_domain_fails_with_every_error() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("rules.yaml");
     fs::write(&path, "domain: d\ndescriptors: [{kee: k}]\n").unwrap();
-    let refused = House::at(directory, path, |_| ()).await.err().unwrap();
-    assert!(matches!(refused, ServeError::NoRules(_)));
-    let text = refused.to_string();
+    let failed = House::at(directory, path, |_| ()).await.err().unwrap();
+    assert!(matches!(failed, ServeError::NoRules(_)));
+    let text = failed.to_string();
     assert!(text.contains("did you mean `key`?"), "{text}");
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("nowhere.yaml");
-    let refused = House::at(directory, path, |_| ()).await.err().unwrap();
-    assert!(matches!(refused, ServeError::Unreadable(_)));
+    let failed = House::at(directory, path, |_| ()).await.err().unwrap();
+    assert!(matches!(failed, ServeError::Unreadable(_)));
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn a_file_that_is_written_or_replaced_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_file_that_comes_into_a_directory_is_noticed() {
+async fn a_new_file_in_a_directory_is_noticed() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("rules");
     fs::create_dir(&path).unwrap();
@@ -142,8 +142,8 @@ async fn a_file_that_comes_into_a_directory_is_noticed() {
     until(&house, "d", 7).await;
 }
 
-/// What Kubernetes does: the files are links into a directory that is itself behind a link, which
-/// is replaced at once.
+/// Publishes files as Kubernetes does: as links into a directory that is itself behind a link,
+/// which is replaced atomically.
 fn publish(at: &Path, version: &str, count: u32) {
     let data = at.join(version);
     fs::create_dir(&data).unwrap();

@@ -1,4 +1,4 @@
-//! Health, and a good end.
+//! Health checks, and graceful shutdown.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) async fn health(client: &grpc_client::Client, service: &str) -> i32 {
 }
 
 #[tokio::test]
-async fn all_that_is_ready_says_so() {
+async fn every_listener_reports_that_it_is_ready() {
     let house = House::on(RULES).await;
     let mut client = Client::to(house.http()).await;
     assert_eq!(client.get("/healthz").await.status, 200);
@@ -107,7 +107,7 @@ async fn what_is_in_flight_is_finished() {
     let head = format!("POST /json HTTP/1.1\r\nhost: h\r\ncontent-length: {length}\r\n\r\n");
     flying.send(head.as_bytes()).await;
     flying.send(&GOOD.as_bytes()[..10]).await;
-    // Once another has been answered, the first has been taken as well.
+    // Once another request has been answered, the first has been accepted as well.
     let mut idle = Client::to(address).await;
     assert_eq!(idle.post("/json", GOOD).await.status, 200);
     let stopping = tokio::spawn(house.running.stop());
@@ -120,7 +120,7 @@ async fn what_is_in_flight_is_finished() {
 }
 
 #[tokio::test]
-async fn what_never_ends_is_cut_off() {
+async fn requests_that_never_end_are_cut_off() {
     let house = House::with(RULES, |config| {
         config.limits.drain_timeout = Duration::from_millis(50);
     })
@@ -135,8 +135,8 @@ async fn what_never_ends_is_cut_off() {
 }
 
 #[tokio::test]
-async fn whoever_watches_health_does_not_hold_up_the_end() {
-    // What is in flight may take an hour: a stream without an end of its own must not.
+async fn a_client_that_watches_health_does_not_delay_shutdown() {
+    // Requests in flight may take an hour, but a stream without an end must not.
     let house = House::with(RULES, |config| {
         config.limits.drain_timeout = Duration::from_secs(3600);
     })
@@ -155,7 +155,7 @@ async fn whoever_watches_health_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn clients_that_keep_their_connections_are_moved_before_the_listeners_close() {
+async fn clients_with_persistent_connections_are_moved_before_the_listeners_close() {
     let house = House::with(RULES, |config| {
         config.limits.stop_delay = Duration::from_secs(3600);
     })

@@ -1,4 +1,4 @@
-//! Redis is not there: every limit does what it says, and nobody has to help.
+//! Without Redis, each limit does what its `on_store_error` says; recovery is automatic.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::journal::Journal;
 use crate::over_redis::{at, metric};
 use crate::stopping::health;
 
-/// How long Redis may take to be noticed.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long it may take to notice that Redis is available.
+const TIMEOUT: Duration = Duration::from_secs(20);
 const UP: &str = r#"tollgate_store_up{store="default"}"#;
 
 const NODES: &str = r#"tollgate_store_instances{store="default"}"#;
@@ -33,7 +33,7 @@ descriptors:
       algorithm: sliding_log}
 ";
 
-/// The statuses of five questions in a row.
+/// The statuses of five requests in a row.
 async fn statuses(house: &House, key: &str, value: &str) -> Vec<u16> {
     let mut client = Client::to(house.http()).await;
     let question = format!(r#"{{"domain":"d","descriptors":[{{"{key}":"{value}"}}]}}"#);
@@ -46,7 +46,7 @@ async fn statuses(house: &House, key: &str, value: &str) -> Vec<u16> {
 
 /// Waits until a metric has a value.
 async fn until(house: &House, name: &str, value: u64) {
-    let latest = Instant::now() + PATIENCE;
+    let latest = Instant::now() + TIMEOUT;
     while metric(house, name).await != value {
         assert!(Instant::now() < latest, "{name} is not {value}");
         sleep(Duration::from_millis(20)).await;
@@ -58,7 +58,7 @@ async fn each_limit_does_what_it_says_until_redis_comes() {
     let redis = Redis::start();
     redis.kill();
     let house = House::with(RULES, |config| config.store = at(&redis)).await;
-    // It serves, and says so.
+    // It is live and ready, and a metric says that Redis is unavailable.
     let mut client = Client::to(house.http()).await;
     for path in ["/healthz", "/readyz"] {
         assert_eq!(client.get(path).await.status, 200, "{path}");
@@ -66,7 +66,7 @@ async fn each_limit_does_what_it_says_until_redis_comes() {
     assert_eq!(metric(&house, UP).await, 0);
     assert_eq!(statuses(&house, "open", "v").await, [200; 5]);
     assert_eq!(statuses(&house, "shut", "v").await, [429; 5]);
-    // Two of the four, since there are two nodes.
+    // Two of the four units, since there are two instances.
     assert_eq!(
         statuses(&house, "near", "v").await,
         [200, 200, 429, 429, 429]
@@ -102,11 +102,11 @@ async fn each_limit_does_what_it_says_until_redis_comes() {
     until(&house, UP, 0).await;
     assert_eq!(statuses(&house, "open", "other").await, [200; 5]);
     assert_eq!(statuses(&house, "shut", "other").await, [429; 5]);
-    // What Redis has refused it has refused.
+    // Denials that Redis has made are still in the denial cache.
     assert_eq!(statuses(&house, "open", "v").await, [429; 5]);
 }
 
-/// Asks about a limit that denies without Redis and one that fails without it, at every listener.
+/// Sends requests to a limit with `deny` and to one with `error`, at every listener.
 async fn says_unavailable(house: &House) {
     let mut client = Client::to(house.http()).await;
     let grpc = grpc_client::Client::to(house.grpc()).await;
@@ -166,7 +166,7 @@ async fn says_unavailable(house: &House) {
 }
 
 #[tokio::test]
-async fn what_holds_for_rules_that_say_nothing_is_in_the_settings() {
+async fn rules_without_on_store_error_have_that_of_the_settings() {
     let redis = Redis::start();
     redis.kill();
     let rules = "domain: d\ndescriptors: [{key: k, rate_limit: 1/day}]\n";
@@ -223,7 +223,7 @@ async fn error_replies_are_in_the_log_and_in_the_metrics() {
     .await;
     until(&house, UP, 1).await;
     redis.ask(&["CONFIG", "SET", "maxmemory", "1"]);
-    let latest = Instant::now() + PATIENCE;
+    let latest = Instant::now() + TIMEOUT;
     while metric(&house, UP).await == 1 {
         assert!(Instant::now() < latest, "it is still up");
         for value in ["a", "b", "c", "d", "e", "f"] {
@@ -238,7 +238,7 @@ async fn error_replies_are_in_the_log_and_in_the_metrics() {
     let labels = format!(r#"{{store="default",node="{node}",code="OOM"}}"#);
     assert!(metric(&house, &format!("tollgate_store_errors_total{labels}")).await >= 8);
     redis.ask(&["CONFIG", "SET", "maxmemory", "0"]);
-    // Without a question.
+    // The store notices by itself, without a request, that Redis works again.
     until(&house, UP, 1).await;
     assert_eq!(statuses(&house, "k", "v").await, [200; 5]);
     house.running.stop().await;

@@ -1,4 +1,4 @@
-//! How a store signs in and encrypts.
+//! Credentials and encryption of a Redis store.
 
 use std::error::Error;
 use std::fs;
@@ -9,13 +9,13 @@ use tollgate_rules::Settings;
 
 use crate::config::url::Url;
 
-/// A user, if not the default one, and the password.
+/// A user, unless it is the default one, and the password.
 pub(super) type Credentials = (Option<String>, Option<Secret>);
 
 /// The largest file with a password.
 const PASSWORD_BYTES_MAX: usize = 4096;
 
-/// `tls`: a flag, or a map with more about it.
+/// Reads `tls`: a flag, or a map with certificates.
 pub(super) fn encryption(redis: &Settings<'_>, url: Option<&Url>, directory: &Path) -> Option<Tls> {
     if redis.is_map("tls") {
         return Some(redis.map("tls", |tls| certified(tls, directory)));
@@ -29,11 +29,11 @@ pub(super) fn encryption(redis: &Settings<'_>, url: Option<&Url>, directory: &Pa
     is_encrypted.then(Tls::default)
 }
 
-/// A `tls` map. Says what is wrong with the certificates and with the name.
+/// Reads a `tls` map, and reports what is wrong with the certificates and the server's name.
 fn certified(tls: &Settings<'_>, directory: &Path) -> Tls {
     let authorities = tls.text("ca").map(|path| directory.join(path));
     let server_name = tls.text("server_name");
-    let told = |key: &'static str, part: &Tls, message: &str, help: &str| {
+    let report = |key: &'static str, part: &Tls, message: &str, help: &str| {
         if let Err(invalid) = part.check() {
             let why = invalid.source().map(|why| format!(": {why}"));
             tls.report_error(key, format!("{message}{}", why.unwrap_or_default()), help);
@@ -45,24 +45,29 @@ fn certified(tls: &Settings<'_>, directory: &Path) -> Tls {
         ..Tls::default()
     };
     let message = "the certificates cannot be read";
-    told("ca", &part, message, "name a file of certificates (PEM)");
+    report("ca", &part, message, "name a file of certificates (PEM)");
     let own = Tls {
         identity,
         ..Tls::default()
     };
     let message = "the certificate and its key cannot be used";
-    told(
+    report(
         "cert",
         &own,
         message,
-        "name two files (PEM) that belong together",
+        "name a certificate (PEM) and the key that belongs to it",
     );
     let name = Tls {
         server_name,
         ..Tls::default()
     };
     let help = "write the name that is in the certificate, such as `redis.example.net`";
-    told("server_name", &name, "this is no server's name", help);
+    report(
+        "server_name",
+        &name,
+        "this is not a valid server name",
+        help,
+    );
     Tls {
         authorities: part.authorities,
         server_name: name.server_name,
@@ -70,7 +75,7 @@ fn certified(tls: &Settings<'_>, directory: &Path) -> Tls {
     }
 }
 
-/// `cert` and `key`: who we are, for servers that ask.
+/// Reads `cert` and `key`, the client certificate.
 fn identity(tls: &Settings<'_>, directory: &Path) -> Option<Identity> {
     let [certificate, key] = ["cert", "key"].map(|name| tls.text(name));
     match (certificate, key) {
@@ -92,7 +97,7 @@ fn identity(tls: &Settings<'_>, directory: &Path) -> Option<Identity> {
     }
 }
 
-/// The user and the password: from the URL, or from keys of their own.
+/// Reads the user and the password, from the URL or from their own keys.
 pub(super) fn signs_in(redis: &Settings<'_>, url: Option<Url>, directory: &Path) -> Credentials {
     let username = redis.text("username").filter(|name| !name.is_empty());
     let written = redis.secret("password").map(|password| {
@@ -105,7 +110,7 @@ pub(super) fn signs_in(redis: &Settings<'_>, url: Option<Url>, directory: &Path)
     let in_file = redis.text("password_file").map(|path| {
         let path = directory.join(path);
         password_in(&path).unwrap_or_else(|why| {
-            // Not its name: a password may stand in its place.
+            // Do not repeat the value: it may be a password, in the wrong place.
             let message = format!("the file with the password {why}");
             let help = "name a file that holds the password and nothing else";
             redis.report_error("password_file", message, help);
@@ -113,19 +118,19 @@ pub(super) fn signs_in(redis: &Settings<'_>, url: Option<Url>, directory: &Path)
         })
     });
     let by_url = url.as_ref().is_some_and(|url| url.password.is_some());
-    let told_twice = match (by_url, &written, &in_file) {
+    let duplicate = match (by_url, &written, &in_file) {
         (_, Some(_), Some(_)) => Some(("password_file", "`password` and `password_file`")),
         (true, Some(_), None) => Some(("password", "`url` and `password`")),
         (true, None, Some(_)) => Some(("password_file", "`url` and `password_file`")),
         _ => None,
     };
-    if let Some((key, ways)) = told_twice {
+    if let Some((key, ways)) = duplicate {
         let message = format!("{ways} both give a password");
         redis.report_error(key, message, "remove one of them");
     }
     let (url_username, url_password) = url.map_or((None, None), |url| (url.username, url.password));
     if url_username.is_some() && username.is_some() {
-        let message = "`url` and `username` both name a user".to_owned();
+        let message = "`url` and `username` both give a user".to_owned();
         redis.report_error("username", message, "remove one of them");
     }
     let password = in_file.or(written).or(url_password);
@@ -136,7 +141,7 @@ pub(super) fn signs_in(redis: &Settings<'_>, url: Option<Url>, directory: &Path)
     (username.or(url_username), password)
 }
 
-/// What a file holds, without the newline at its end.
+/// The content of a password file, without the newline at its end.
 fn password_in(path: &Path) -> Result<Secret, String> {
     let bytes = fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
     if bytes.len() > PASSWORD_BYTES_MAX {

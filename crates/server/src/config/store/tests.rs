@@ -33,7 +33,7 @@ fn single(address: &str) -> Config {
 }
 
 #[test]
-fn without_a_word_state_is_in_memory() {
+fn by_default_state_is_in_memory() {
     for text in [
         "",
         "store:\n",
@@ -158,7 +158,7 @@ fn a_url_in_place_of_a_map_is_a_store_with_defaults() {
     assert_eq!(*redis(&settings), single("localhost:6379"));
 }
 
-/// Places in which a password may be written by mistake.
+/// Places in which a password may be written accidentally.
 const WRONG_PLACES: [&str; 33] = [
     "store: X",
     "store: redis://:X",
@@ -226,10 +226,10 @@ fn no_error_shows_what_stands_below_a_store() {
     }
 }
 
-/// What is said of these words below `store.redis`.
+/// Texts below `store.redis`, and the expected error.
 const REDIS: [(&str, &str); 29] = [
     ("{}", "no server is named"),
-    ("redis://hunter2@h", "the URL has a user and no password"),
+    ("redis://hunter2@h", "the URL has a user but no password"),
     ("hunter2", "`redis` does not say where Redis is"),
     ("", "`redis` does not say where Redis is"),
     ("null", "write `redis: {url: 'redis://localhost:6379'}`"),
@@ -273,7 +273,7 @@ const REDIS: [(&str, &str); 29] = [
     ),
     (
         "{url: 'redis://me:pw@h', username: me}",
-        "`url` and `username` both name a user",
+        "`url` and `username` both give a user",
     ),
     (
         "{url: 'redis://:hunter2@h', password: hunter2}",
@@ -305,7 +305,7 @@ const REDIS: [(&str, &str); 29] = [
 ];
 
 #[test]
-fn mistakes_below_redis_name_their_place_and_the_remedy_and_no_secret() {
+fn errors_below_redis_name_their_place_and_the_remedy_and_no_secret() {
     for (text, expected) in REDIS {
         let text = format!("store:\n  redis: {text}\n");
         let found = parse_in(Path::new("/etc/tollgate"), &text).unwrap_err();
@@ -321,7 +321,7 @@ fn mistakes_below_redis_name_their_place_and_the_remedy_and_no_secret() {
 }
 
 #[test]
-fn mistakes_about_stores_name_their_place_and_the_remedy() {
+fn errors_about_stores_name_their_place_and_the_remedy() {
     let at = "redis: {url: 'redis://h'}";
     let cases = [
         ("store: redis\n".to_owned(), "this is not a store"),
@@ -331,7 +331,7 @@ fn mistakes_about_stores_name_their_place_and_the_remedy() {
         ),
         (
             format!("store: {{memory: true, {at}}}\n"),
-            "in memory or in Redis, and this is both",
+            "has both `memory` and `redis`",
         ),
         (
             format!("store: {{{at}, mode: lax}}\n"),
@@ -344,7 +344,7 @@ fn mistakes_about_stores_name_their_place_and_the_remedy() {
         (format!("store: {{{at}, nodes: 0}}\n"), "is outside 1 to"),
         (
             "stores: {a: {domains: [d]}}\n".to_owned(),
-            "this store has no place",
+            "neither `redis` nor `memory`",
         ),
         (
             format!("stores: {{a: {{{at}}}}}\n"),
@@ -422,7 +422,7 @@ fn settings_are_shown_without_passwords() {
 }
 
 #[test]
-fn certificates_and_the_server_s_name_are_looked_at() {
+fn certificates_and_the_server_s_name_are_checked() {
     let directory = TempDir::new().unwrap();
     let broken = "-----BEGIN CERTIFICATE-----\nhello\n-----END CERTIFICATE-----\n";
     for (certificates, expected) in [
@@ -436,7 +436,7 @@ fn certificates_and_the_server_s_name_are_looked_at() {
         let text = "store: {redis: {url: 'rediss://h', tls: {ca: ca.pem, server_name: 'a b'}}}\n";
         let found = parse_in(directory.path(), text).unwrap_err().to_string();
         assert!(found.contains(expected), "{found}");
-        assert!(found.contains("this is no server's name"), "{found}");
+        assert!(found.contains("this is not a valid server name"), "{found}");
         assert_eq!(found.matches("error[").count(), 2, "{found}");
     }
 }

@@ -1,4 +1,4 @@
-//! What each listener says about a decision.
+//! How each listener reports a decision.
 
 use serde_json::{Value, json};
 use tollgate_core::Span;
@@ -28,7 +28,7 @@ descriptors:
 ";
 
 #[tokio::test]
-async fn a_check_tells_every_limit_and_its_headers() {
+async fn a_check_reports_every_limit_and_its_headers() {
     let house = House::on(RULES).await;
     let mut client = Client::to(house.http()).await;
     let question = r#"{"domain":"shop","descriptors":[
@@ -56,7 +56,7 @@ async fn a_check_tells_every_limit_and_its_headers() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_a_problem_and_says_when_to_ask_again() {
+async fn a_denial_is_a_problem_and_says_when_to_retry() {
     let house = House::on(RULES).await;
     let mut client = Client::to(house.http()).await;
     let question = r#"{"domain":"shop","descriptors":[{"bucket":"b"}],"cost":4}"#;
@@ -76,7 +76,7 @@ async fn a_refusal_is_a_problem_and_says_when_to_ask_again() {
     assert_eq!(reply.header("retry-after"), Some("4"));
     let policy = "\"bucket\";q=10;w=10;tollgate-burst=4";
     assert_eq!(reply.header("ratelimit-policy"), Some(policy));
-    // The wait is honest.
+    // The request is allowed after the wait, and not before.
     house.clock.advance(Span::from_nanos(3_499_999_999));
     assert_eq!(client.post("/v1/check", question).await.status, 429);
     house.clock.advance(Span::NANOSECOND);
@@ -103,7 +103,7 @@ async fn a_quota_that_is_over_does_not_deny_while_another_is_not() {
 }
 
 #[tokio::test]
-async fn what_never_fits_has_no_time_to_ask_again() {
+async fn what_never_fits_has_no_retry_time() {
     let house = House::on(RULES).await;
     let mut client = Client::to(house.http()).await;
     let question = r#"{"domain":"shop","descriptors":[{"bucket":"b"}],"cost":5}"#;
@@ -114,7 +114,7 @@ async fn what_never_fits_has_no_time_to_ask_again() {
 }
 
 #[tokio::test]
-async fn a_peek_charges_nothing_and_a_refund_needs_leave() {
+async fn a_peek_charges_nothing_and_a_refund_needs_permission() {
     let house = House::on(RULES).await;
     let mut client = Client::to(house.http()).await;
     let ask = |rest: &str| format!(r#"{{"domain":"shop","descriptors":[{{"user":"a"}}]{rest}}}"#);
@@ -135,7 +135,7 @@ async fn a_peek_charges_nothing_and_a_refund_needs_leave() {
 }
 
 #[tokio::test]
-async fn a_refund_that_may_be_is_given() {
+async fn a_refund_that_is_permitted_is_applied() {
     let house = House::with(RULES, |config| config.allow_refund = true).await;
     let mut client = Client::to(house.http()).await;
     let ask =
@@ -152,7 +152,7 @@ async fn a_refund_that_may_be_is_given() {
 }
 
 #[tokio::test]
-async fn a_delay_is_told_and_nobody_is_held() {
+async fn a_delay_is_reported_and_no_response_is_delayed() {
     let house = House::on(RULES).await;
     let mut client = Client::to(house.http()).await;
     let question = r#"{"domain":"shop","descriptors":[{"queue":"q"}]}"#;
@@ -174,7 +174,7 @@ async fn a_delay_is_told_and_nobody_is_held() {
     );
     assert_eq!(reply.json()["retryAfter"], "0.500s");
     house.clock.advance(Span::from_millis(999));
-    // Envoy's words have no delay: its header says it.
+    // Envoy's protocol has no field for a delay, so a header has it.
     let question = r#"{"domain":"shop","descriptors":[{"entries":[{"key":"queue","value":"q"}]}]}"#;
     let reply = client.post("/json", question).await;
     assert_eq!(reply.header("x-tollgate-delay-ms"), Some("4001"));
@@ -214,7 +214,7 @@ async fn envoys_json_is_its_service_in_json() {
 }
 
 #[tokio::test]
-async fn grpc_tells_limit_remaining_and_reset_and_never_unknown() {
+async fn grpc_reports_limit_remaining_and_reset_and_never_unknown() {
     let house = House::on(RULES).await;
     let client = grpc_client::Client::to(house.grpc()).await;
     let question = r#"{"domain":"shop","descriptors":[
@@ -254,24 +254,24 @@ async fn grpc_tells_limit_remaining_and_reset_and_never_unknown() {
 }
 
 #[tokio::test]
-async fn metadata_is_told_to_those_who_asked_for_it() {
+async fn metadata_is_sent_if_the_settings_turn_it_on() {
     let house = House::with(RULES, |config| config.dynamic_metadata = true).await;
     let client = grpc_client::Client::to(house.grpc()).await;
     let question =
         r#"{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"ann"}]}]}"#;
     let response = client.ask(question).await.unwrap();
-    let told = serde_json::to_value(response.dynamic_metadata).unwrap();
+    let metadata = serde_json::to_value(response.dynamic_metadata).unwrap();
     let expected = json!({
         "domain": "shop",
         "descriptors": [{"entries": ["user=ann"]}],
         "hitsAddend": 1.0,
         "metadata": {"tier": "free"},
     });
-    assert_eq!(told, expected);
+    assert_eq!(metadata, expected);
 }
 
 #[tokio::test]
-async fn a_limit_brought_along_stands_in_place_of_the_rules() {
+async fn a_limit_in_the_request_replaces_that_of_the_rules() {
     let house = House::on(RULES).await;
     let client = grpc_client::Client::to(house.grpc()).await;
     let question = r#"{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"ann"}],
@@ -284,7 +284,7 @@ async fn a_limit_brought_along_stands_in_place_of_the_rules() {
 }
 
 #[tokio::test]
-async fn members_match_rules_in_whichever_order_they_nest() {
+async fn members_match_rules_in_any_order_of_nesting() {
     let rules = "domain: d\ndescriptors:\n- key: ip\n  descriptors:\n  - key: path\n    \
                  rate_limit: 1/day\n";
     let house = House::on(rules).await;
