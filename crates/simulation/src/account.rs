@@ -1,8 +1,7 @@
 //! The account of every unit: what was allowed, and whether the limits allow it.
 //!
-//! Each decision has two moments, its start and its end, and whatever Redis did for it happened
-//! between them. All bounds are drawn so that they hold wherever between them that was: what is
-//! reported here is a broken promise, never a coincidence.
+//! Each decision has a start and an end, and Redis charged it at some moment between them. All
+//! bounds hold for any such moment, so everything that is reported here is a broken promise.
 
 mod audit;
 
@@ -20,13 +19,13 @@ use bound::Bound;
 
 /// Milliseconds, in nanoseconds.
 pub(crate) const MILLI: u64 = 1_000_000;
-/// How much later than its budget a decision may end: timers ring on whole milliseconds.
+/// How much later than its budget a decision may end: timers fire on whole milliseconds.
 const LATE_MAX: u64 = 2 * MILLI;
-/// How long one instance may remember a denial that another one's refund has made untrue.
+/// How long an instance may cache a denial after another instance's refund.
 const DENIAL_CACHE_MAX: u64 = 1_000 * MILLI;
-/// How long after a fault its consequences may last: connecting, and the pauses between attempts.
+/// How long the consequences of a fault may last: reconnecting, and the backoff between attempts.
 const RECOVERY: u64 = 1_800 * MILLI;
-/// The shortest budget in which every healthy decision must be made in spite of its rivals.
+/// The shortest budget in which every decision without faults must succeed despite contention.
 const ENOUGH: u64 = 20 * MILLI;
 
 /// What happened to every counter.
@@ -35,13 +34,13 @@ pub(crate) struct Account {
     plan: Plan,
     tabs: Vec<Tab>,
     open: BTreeMap<u64, Open>,
-    /// When decisions over several counters were made, which rivals may have waited for.
+    /// When decisions over several counters were made, for which competing ones may have waited.
     ended: Vec<(u64, Vec<usize>)>,
-    /// Consequences of faults may last until then.
+    /// Until when consequences of faults may last.
     disturbed_until: u64,
-    /// Instances that were started.
+    /// How many instances were started.
     instances: u64,
-    /// How many reports each of them had lost when it was asked last, and when that was.
+    /// For each instance, how many reports it had lost when last checked, and when that was.
     reports_lost: BTreeMap<usize, (u64, u64)>,
     /// Times at which some server's or instance's clock was set.
     jumps: Vec<u64>,
@@ -52,17 +51,17 @@ pub(crate) struct Account {
 /// What happened to one counter.
 #[derive(Debug, Default)]
 struct Tab {
-    /// By Redis, a lease or an own count; in the order of their starts.
+    /// Allowed by Redis, a lease or a local count; in the order of their starts.
     allowed: Vec<Taken>,
-    /// By the memory of each instance.
+    /// Allowed by the memory of each instance.
     local: BTreeMap<usize, Vec<Taken>>,
-    /// Nobody can tell whether these were charged.
+    /// Decisions whose outcome is unknown: they may have been charged.
     unknown: Vec<Taken>,
-    /// Given back, for sure or maybe.
+    /// Refunds, certain or possible.
     refunds: Vec<Taken>,
-    /// Maybe, those of which nobody can tell.
+    /// Possible refunds, whose outcome is unknown.
     lost_refunds: u64,
-    /// Units that may be given back.
+    /// Units that may be refunded.
     refundable: u64,
     /// When one more capacity may have become free: writes were lost, or a clock was set.
     excused: Vec<u64>,
@@ -78,7 +77,7 @@ struct Taken {
     units: u64,
 }
 
-/// A decision that is not made yet.
+/// A decision that has begun and not ended.
 #[derive(Debug)]
 struct Open {
     from: u64,
@@ -104,7 +103,7 @@ impl Account {
         }
     }
 
-    /// Something goes wrong until then.
+    /// Records a fault that lasts until then.
     pub(crate) fn disturb(&mut self, until: u64) {
         self.disturbed_until = self.disturbed_until.max(until + RECOVERY);
     }
@@ -114,7 +113,7 @@ impl Account {
         self.disturb(now);
     }
 
-    /// A clock was set.
+    /// Records that a clock was set.
     pub(crate) fn clock_jumped(&mut self, now: u64) {
         self.jumps.push(now);
         self.disturb(now);
@@ -123,12 +122,12 @@ impl Account {
         }
     }
 
-    /// A failover lost what was written to this counter lately.
+    /// Records that a failover lost the last writes to this counter.
     pub(crate) fn writes_lost(&mut self, counter: usize, now: u64) {
         self.tabs[counter].excused.push(now);
     }
 
-    /// How many units of a counter can be given back; they are given back now.
+    /// How many units of a counter can be refunded; the caller refunds them now.
     pub(crate) fn take_refund(&mut self, counter: usize, most: u64) -> u64 {
         let tab = &mut self.tabs[counter];
         let units = tab.refundable.min(most);
@@ -136,7 +135,7 @@ impl Account {
         units
     }
 
-    /// A decision begins.
+    /// Records the start of a decision.
     pub(crate) fn begin(&mut self, number: u64, now: u64, instance: usize, parts: &[Part]) {
         let parts = parts.to_vec();
         let from = now;
@@ -149,7 +148,7 @@ impl Account {
         self.decisions += 1;
     }
 
-    /// A decision ends.
+    /// Records the end of a decision.
     pub(crate) fn end(&mut self, number: u64, now: u64, outcome: &Outcome) {
         let Some(open) = self.open.remove(&number) else {
             return;
@@ -181,7 +180,7 @@ impl Account {
         }
     }
 
-    /// Decisions that never ended.
+    /// Records decisions that never ended.
     pub(crate) fn close(&mut self, now: u64) {
         for (number, open) in std::mem::take(&mut self.open) {
             let from = open.from / MILLI;
@@ -197,7 +196,7 @@ impl Account {
         self.broken.push(format!("{millis} ms: {what}"));
     }
 
-    /// Nobody can tell what Redis did.
+    /// Records a decision whose outcome is unknown.
     fn undecided(&mut self, open: &Open, now: u64) {
         for part in &open.parts {
             let tab = &mut self.tabs[part.counter];
@@ -213,10 +212,10 @@ impl Account {
     }
 
     fn decided(&mut self, number: u64, open: &Open, now: u64, verdict: &Verdict) {
-        if let Some(refusal) = verdict.denial {
-            let part = open.parts[refusal.by];
+        if let Some(denial) = verdict.denial {
+            let part = open.parts[denial.by];
             self.judge_denial(number, open, now, part);
-            // What it gives back is given back all the same.
+            // Its refunds may have been applied all the same.
         }
         for part in &open.parts {
             let taken = open.taken(now, part.cost.units());
@@ -231,7 +230,7 @@ impl Account {
         }
     }
 
-    /// What the fallback may do.
+    /// Checks a decision of the fallback.
     fn fell_back(&mut self, number: u64, open: &Open, now: u64, verdict: &Verdict) {
         let choice = |part: &Part| self.plan.counters[part.counter].on_store_error;
         let must_deny = open
@@ -266,7 +265,7 @@ impl Account {
         }
     }
 
-    /// No more than the limit, over any time that ends with this decision.
+    /// Checks that no more than the limit is allowed in any period that ends with this decision.
     fn judge_allowed(&mut self, number: u64, counter: usize, taken: Taken) {
         let plan = &self.plan.counters[counter];
         let bound = Bound::new(plan, self.plan.setup.base_micros, &self.jumps);
@@ -276,7 +275,7 @@ impl Account {
             Mode::WriteBack => self.instances,
             Mode::Strict | Mode::Leased => 1,
         };
-        // Redis may have given them back by now, although their answer is still on its way.
+        // Redis may have applied these refunds by now, although the replies are still on their way.
         let refunds_under_way = self.refunds_under_way(counter);
         let extra = |since: u64| {
             let remembered = since.saturating_sub(bound.memory());
@@ -295,7 +294,7 @@ impl Account {
         }
     }
 
-    /// Units that decisions give back which have begun and not ended.
+    /// Units of refunds that have begun and not ended.
     fn refunds_under_way(&self, counter: usize) -> u64 {
         let parts = self.open.values().flat_map(|open| &open.parts);
         let refunds = parts.filter_map(|part| match part.cost {
@@ -305,10 +304,10 @@ impl Account {
         refunds.sum()
     }
 
-    /// Whether what others have, or may have, explains a denial.
+    /// Whether the units that others have, or may have, consumed explain a denial.
     fn judge_denial(&mut self, number: u64, open: &Open, now: u64, by: Part) {
         let counter = &self.plan.counters[by.counter];
-        // A state of the future may count as much as its limit remembers.
+        // A state from a future time may count as much as the limit allows.
         if counter.mode != Mode::Strict || !self.jumps.is_empty() {
             return;
         }
@@ -328,11 +327,11 @@ impl Account {
             .filter(|part| part.counter == by.counter)
             .map(|part| part.cost.units())
             .sum();
-        // A refund that was done before, and that this instance may not have heard of.
+        // A refund that was done before, which this instance's denial cache may not reflect.
         let heard = open.from.saturating_sub(DENIAL_CACHE_MAX);
         let refunds = match bound.is_long() {
             true => tab.refunds_kept(heard).saturating_sub(tab.lost_refunds),
-            // They may have given back what was forgotten by now.
+            // They may have refunded units that have expired by now.
             false => 0,
         };
         let used = sum(&tab.allowed) + sum(&tab.unknown) + on_their_way;
@@ -348,14 +347,14 @@ impl Account {
         }
     }
 
-    /// Without a fault, every decision is made by Redis.
+    /// Checks that without a fault every decision is made by Redis.
     fn judge_fallback(&mut self, number: u64, open: &Open, now: u64, why: &str) {
         if open.from <= self.disturbed_until || self.plan.setup.timeout_ms * MILLI < ENOUGH {
             return;
         }
         let counters: Vec<usize> = open.parts.iter().map(|part| part.counter).collect();
         let meets = |others: &[usize]| others.iter().any(|other| counters.contains(other));
-        // Rivals may have been first; but then one of them was, and did not wait for nobody.
+        // Competing decisions may have been first; but then at least one of them has succeeded.
         let has_progress = self
             .ended
             .iter()

@@ -1,5 +1,5 @@
-//! Redis as it is deployed: one server, one watched by a sentinel, or a Cluster, each primary with
-//! a replica that is a little behind.
+//! Deployments of Redis: one server, one watched by a sentinel, or a Cluster, each primary with a
+//! replica that is a little behind.
 
 mod redirect;
 
@@ -17,15 +17,15 @@ use crate::slots::{SLOTS, slot_of};
 /// How Redis is deployed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Topology {
-    /// One address, behind which a replica takes over.
+    /// One address, which moves to the replica on a failover.
     Single,
-    /// A sentinel says which server is the primary.
+    /// A sentinel reports which server is the primary.
     Sentinel,
     /// Three primaries, each with a replica.
     Cluster,
 }
 
-/// What they call the primary.
+/// The name of the primary in the sentinel's configuration.
 pub(crate) const MASTER: &str = "limits";
 /// The address that follows the primary.
 const SERVICE: &str = "redis:6379";
@@ -39,13 +39,13 @@ pub(crate) struct Deployment {
     pub(crate) shards: Vec<Shard>,
     /// The shard of each slot.
     slots: Vec<usize>,
-    /// Slots that are on their way, and to which shard.
+    /// Slots that are being moved, and to which shard.
     moving: BTreeMap<u16, usize>,
-    /// The Cluster has noticed that a primary is gone, and answers nothing.
+    /// The Cluster is down (`CLUSTERDOWN`), because a primary has failed.
     pub(crate) is_down: bool,
     random: Random,
     start: Instant,
-    /// Everybody's time at the start, in microseconds since 1970.
+    /// The simulated time at the start, in microseconds since 1970.
     base: u64,
     pub(crate) commands: u64,
 }
@@ -54,13 +54,13 @@ pub(crate) struct Deployment {
 pub(crate) struct Shard {
     pub(crate) primary: usize,
     pub(crate) replica: usize,
-    /// What the replica has, and what is on its way there.
+    /// What the replica has, and the writes on their way to it.
     copy: Keyspace,
     behind: VecDeque<(Instant, Vec<u8>, Option<Entry>)>,
     lag: Duration,
 }
 
-/// What one connection has said before.
+/// The state of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     is_asking: bool,
@@ -101,7 +101,7 @@ impl Deployment {
         }
     }
 
-    /// The addresses that an instance is told.
+    /// The addresses that an instance is configured with.
     pub(crate) fn addresses(&self) -> Vec<String> {
         match self.topology {
             Topology::Single => vec![SERVICE.to_owned()],
@@ -110,7 +110,7 @@ impl Deployment {
         }
     }
 
-    /// The server at an address; a sentinel is behind all of them.
+    /// The server at an address; the sentinel's comes after all of them.
     pub(crate) fn server_at(&self, named: &str) -> Option<usize> {
         match named {
             SERVICE => Some(self.shards[0].primary),
@@ -123,7 +123,7 @@ impl Deployment {
         self.servers.len()
     }
 
-    /// Whether connections are accepted.
+    /// Whether the server accepts connections.
     pub(crate) fn is_up(&self, server: usize) -> bool {
         self.servers.get(server).is_none_or(|server| server.is_up)
     }
@@ -133,13 +133,13 @@ impl Deployment {
         (until > Instant::now()).then_some(until)
     }
 
-    /// Everybody's time, in microseconds since 1970.
+    /// The simulated time, in microseconds since 1970.
     pub(crate) fn micros(&self) -> u64 {
         let passed = Instant::now().duration_since(self.start).as_micros();
         self.base + u64::try_from(passed).unwrap_or(u64::MAX / 2)
     }
 
-    /// The moment that a server's clock tells.
+    /// The time on a server's clock.
     pub(crate) fn tell(&mut self, server: usize) -> u64 {
         let micros = self.micros() + self.random.between(0, 900);
         self.servers[server].clock.tell(micros)
@@ -192,7 +192,7 @@ impl Deployment {
         }
     }
 
-    /// Works on keys, if this server serves them, and tells its replica.
+    /// Executes a command on keys that this server serves, and replicates the changes.
     fn on_keys(
         &mut self,
         server: usize,
@@ -212,7 +212,7 @@ impl Deployment {
         reply
     }
 
-    /// Whoever asks a replica reads what has arrived there.
+    /// Executes a command on a replica, which has only what has arrived there.
     fn on_replica(
         &mut self,
         server: usize,
@@ -226,7 +226,7 @@ impl Deployment {
         work(self, micros, true)
     }
 
-    /// Sends what was changed to the replica.
+    /// Sends the changes to the replica.
     fn replicate(&mut self, shard: usize) {
         let now = Instant::now();
         let shard = &mut self.shards[shard];
@@ -252,7 +252,7 @@ impl Deployment {
 }
 
 impl Deployment {
-    /// A shard's replica is promoted; tells the keys of which it has missed a write. Its former
+    /// Promotes a shard's replica and returns the keys of which it has missed a write. The former
     /// primary becomes the replica, with the same keys.
     ///
     /// A server that is down is never promoted: one that was killed as a primary has been started
@@ -279,18 +279,18 @@ impl Deployment {
         lost
     }
 
-    /// How far behind a shard's replica is from now on.
+    /// Sets how far behind a shard's replica is from now on.
     pub(crate) fn set_lag(&mut self, shard: usize, lag: Duration) {
         self.shards[shard].lag = lag;
     }
 
-    /// A primary begins anew with what it had.
+    /// Restarts a primary with the keys that it had.
     pub(crate) fn restart(&mut self, server: usize) {
         let keyspace = std::mem::take(&mut self.servers[server].keyspace);
         self.servers[server].restart(keyspace);
     }
 
-    /// Everything works again; slots that were moving have arrived.
+    /// Ends all faults, and completes all moves of slots.
     pub(crate) fn heal(&mut self) {
         for (slot, _) in self.moving.clone() {
             self.finish_move(slot);
@@ -312,7 +312,7 @@ impl Deployment {
         }
     }
 
-    /// Names of the keys that are left on all primaries.
+    /// The names of the keys on all primaries.
     pub(crate) fn names(&mut self) -> Vec<String> {
         let primaries: Vec<usize> = self.shards.iter().map(|shard| shard.primary).collect();
         let mut names = Vec::new();
@@ -332,7 +332,7 @@ impl Deployment {
 // === impl Shard ===
 
 impl Shard {
-    /// The replica takes in what has arrived there.
+    /// Applies the writes that have arrived at the replica.
     fn catch_up(&mut self) {
         let now = Instant::now();
         while self
@@ -347,12 +347,12 @@ impl Shard {
     }
 }
 
-/// Where a server listens.
+/// The address of a server.
 pub(crate) fn address(server: usize) -> String {
     format!("server-{server}:6379")
 }
 
-/// Whether a key lies in `slot`.
+/// Whether a key belongs to `slot`.
 fn lies_in(slot: u16) -> impl Fn(&[u8]) -> bool {
     move |key| slot_of(key) == slot
 }

@@ -20,40 +20,40 @@ use crate::plan::Setup;
 use crate::resp;
 use crate::world::World;
 
-/// Keys that an instance's own memory has room for.
+/// The most keys in an instance's memory.
 const LOCAL_KEYS: usize = 1_000;
 
-/// One process.
+/// A Tollgate process.
 #[derive(Clone)]
 pub(crate) struct Instance {
-    /// Counts processes: one that is started again has another number.
+    /// A number for each process: a restarted one has a new number.
     pub(crate) number: usize,
     pub(crate) store: Arc<Fallback<Redis, Memory<WallClock>>>,
     wall: Arc<AtomicI64>,
 }
 
-/// The time of one instance: the world's, and a wall clock that may be wrong.
+/// The clock of one instance: the simulated time, and a wall clock that may be wrong.
 #[derive(Clone, Debug)]
 pub(crate) struct WallClock {
     start: Instant,
     base: u64,
-    /// Nanoseconds that the wall clock is ahead.
+    /// How many nanoseconds the wall clock is ahead.
     wall: Arc<AtomicI64>,
 }
 
-/// What became of a decision, and who made it.
+/// The outcome of a decision, and where it was made.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// Redis, a lease, or a denial that was remembered.
+    /// By Redis, a lease, a local count or the denial cache.
     Decided(Verdict),
-    /// The fallback's choice or its memory.
+    /// By the fallback: its choice or its memory.
     FellBack(Verdict),
     Failed(StoreError),
-    /// The caller went away.
+    /// The caller cancelled it.
     Cancelled,
 }
 
-/// A decision that is given up when it was polled so often.
+/// A decision that is cancelled after so many polls.
 struct Decide<'s, F> {
     store: &'s Fallback<Redis, Memory<WallClock>>,
     future: Pin<Box<F>>,
@@ -72,7 +72,7 @@ impl Instance {
     ///
     /// # Panics
     ///
-    /// If the store does not like its configuration.
+    /// If the store rejects its configuration.
     pub(crate) fn start(world: &Arc<World>, number: usize, setup: &Setup) -> Instance {
         let (start, wall) = (world.start, Arc::new(AtomicI64::new(0)));
         let dialer = Dialer {
@@ -104,7 +104,7 @@ impl Instance {
         self.wall.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// Decides; gives up when it was polled `polls` times.
+    /// Decides; cancels the decision after `polls` polls.
     pub(crate) async fn decide(&self, charges: &[Charge<'_>], polls: Option<u32>) -> Outcome {
         Decide {
             store: &self.store,

@@ -1,5 +1,5 @@
-//! What one simulated server remembers: strings and sorted sets, with expiry, and the commands on
-//! them that our scripts use.
+//! The keys of one simulated server: strings and sorted sets, with expiry, and the commands on them
+//! that our scripts use.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use crate::resp::Reply;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Keyspace {
     entries: BTreeMap<Vec<u8>, Entry>,
-    /// Keys that were changed since this was last taken.
+    /// Keys that were changed since the changes were last taken.
     changed: Vec<Vec<u8>>,
 }
 
-/// A value, and when it expires: the last millisecond in which it is there.
+/// A value, and when it expires: the last millisecond in which it exists.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     value: Value,
@@ -28,10 +28,10 @@ enum Value {
 
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
-/// The commands that need memory, and are refused when there is none.
+/// The commands that need memory, and fail with `OOM` when there is none.
 const NEED_MEMORY: [&str; 5] = ["SET", "APPEND", "SETRANGE", "ZADD", "SETEX"];
 
-/// Whether a full server refuses the command.
+/// Whether a full server rejects the command.
 pub(crate) fn needs_memory(name: &str) -> bool {
     NEED_MEMORY.contains(&name)
 }
@@ -48,7 +48,7 @@ pub(crate) fn writes(name: &str) -> bool {
 // === impl Keyspace ===
 
 impl Keyspace {
-    /// The names of the keys that are there at `millis`.
+    /// The names of the keys that exist at `millis`.
     pub(crate) fn names(&self, millis: u64) -> Vec<String> {
         let live = self
             .entries
@@ -64,7 +64,7 @@ impl Keyspace {
             .is_some_and(|entry| entry.is_live(millis))
     }
 
-    /// What was changed since this was last asked: each key and what is there now.
+    /// Takes the changes since the last call: each key and its present value.
     pub(crate) fn take_changes(&mut self) -> Vec<(Vec<u8>, Option<Entry>)> {
         let changed = std::mem::take(&mut self.changed);
         let with_entry = |key: Vec<u8>| {
@@ -74,7 +74,7 @@ impl Keyspace {
         changed.into_iter().map(with_entry).collect()
     }
 
-    /// Makes one key what another server says it is.
+    /// Sets one key to its value on another server.
     pub(crate) fn apply(&mut self, key: Vec<u8>, entry: Option<Entry>) {
         match entry {
             Some(entry) => self.entries.insert(key, entry),
@@ -82,7 +82,7 @@ impl Keyspace {
         };
     }
 
-    /// Takes the keys that `belongs` holds for.
+    /// Removes and returns the keys for which `belongs` holds.
     pub(crate) fn split_off(&mut self, belongs: impl Fn(&[u8]) -> bool) -> Keyspace {
         let names: Vec<Vec<u8>> = self
             .entries
@@ -100,7 +100,7 @@ impl Keyspace {
         taken
     }
 
-    /// Takes in the keys of another.
+    /// Adds the keys of another keyspace.
     pub(crate) fn append(&mut self, other: Keyspace) {
         for (key, entry) in other.entries {
             self.changed.push(key.clone());
@@ -205,7 +205,7 @@ impl Keyspace {
         self.entries.get(key).filter(|entry| entry.is_live(millis))
     }
 
-    /// The string at a key, if there is any; nothing at all if it is no string.
+    /// The string at a key: `Some(None)` if there is no key, `None` if its value is not a string.
     fn text(&self, key: &[u8], millis: u64) -> Option<Option<&[u8]>> {
         match self.live_entry(key, millis).map(|entry| &entry.value) {
             Some(Value::Text(text)) => Some(Some(text)),
@@ -231,7 +231,7 @@ impl Keyspace {
         }
     }
 
-    /// Changes a string, which keeps its expiry; tells its length.
+    /// Changes a string, keeps its expiry, and returns its length.
     fn edit(&mut self, key: &[u8], millis: u64, edit: impl FnOnce(&mut Vec<u8>)) -> Reply {
         let (mut text, expires) = match self.live_entry(key, millis) {
             None => (Vec::new(), None),
@@ -314,7 +314,7 @@ impl Keyspace {
         })
     }
 
-    /// Works on a sorted set, which goes away with its last member.
+    /// Changes a sorted set, which is deleted with its last member.
     fn sorted(
         &mut self,
         key: &[u8],
@@ -343,7 +343,7 @@ impl Keyspace {
 // === impl Entry ===
 
 impl Entry {
-    /// As Redis has it: a key is there in the millisecond of its expiry.
+    /// As in Redis, a key still exists in the millisecond of its expiry.
     fn is_live(&self, millis: u64) -> bool {
         self.expires.is_none_or(|expires| millis <= expires)
     }

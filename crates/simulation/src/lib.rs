@@ -1,12 +1,12 @@
-//! Several Tollgate instances over a simulated network and a simulated Redis, all time and chance
-//! from one seed.
+//! Several Tollgate instances over a simulated network and a simulated Redis; all time and
+//! randomness come from one seed.
 //!
-//! What is simulated is the world: the network, the servers, and the clocks. What runs in it is
-//! real: the `redis` crate with its connections, batches, leases and own counts, its fallback, the
-//! store in memory, and the scripts, in the Lua that Redis has. Each run draws a deployment, some
-//! limits, some hundred requests and some faults, and keeps an account of every unit
-//! ([`run`], `account`). A seed that breaks a promise is printed with its history, and replays
-//! exactly.
+//! The network, the servers and the clocks are simulated. The code that runs in this world is real:
+//! the `redis` crate with its connections, batches, leases and local counts, the fallback, the
+//! store in memory, and the scripts, in the version of Lua that Redis has. Each run draws a
+//! deployment, some limits, some hundred requests and some faults, and keeps an account of every
+//! unit ([`run`],
+//! `account`). A seed that breaks a promise is printed with its history, and replays exactly.
 //!
 //! For tests only: `cargo xtask simulate-faults`.
 

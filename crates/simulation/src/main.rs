@@ -1,4 +1,4 @@
-//! Runs seeds, and prints what those that broke a promise did.
+//! Runs seeds, and prints the history of those that broke a promise.
 #![expect(clippy::print_stdout, reason = "whoever runs it reads it")]
 
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use tollgate_simulation::{Report, run};
 
-/// Seeds that broke something, after which the rest is not run, unless more are asked for.
+/// After how many failed seeds the rest is not run, by default.
 const FAILURES: u64 = 5;
 const USAGE: &str = "Usage: simulate-faults [--seeds N] [--from SEED] [--threads N] [--failures N] \
                      [--history]";
@@ -18,9 +18,9 @@ struct Wanted {
     seeds: u64,
     from: u64,
     threads: usize,
-    /// After so many seeds that broke something, the rest is not run.
+    /// After so many failed seeds, the rest is not run.
     failures: u64,
-    /// Prints what happened even if nothing broke.
+    /// Print the history even if nothing failed.
     history: bool,
 }
 

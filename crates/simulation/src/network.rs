@@ -1,9 +1,9 @@
 //! The network between instances and servers: byte streams that delay, stall, break, and stop in
 //! the middle of a message.
 //!
-//! Everything happens in Tokio's paused time, on one thread. A stream is in order and bounded: who
-//! writes to a peer that does not read waits, as with TCP. Half of the streams also buffer what is
-//! written until it is flushed, as TLS does.
+//! Everything happens in Tokio's paused time, on one thread. A stream is ordered and bounded: as
+//! with TCP, a writer waits for a peer that does not read. Half of the streams also buffer writes
+//! until they are flushed, as TLS does.
 
 mod pipe;
 
@@ -17,7 +17,7 @@ use tollgate_behaviour::Random;
 pub(crate) use pipe::End;
 use pipe::Pipe;
 
-/// Every link and connection.
+/// All links and connections.
 pub(crate) struct Network {
     state: Mutex<State>,
 }
@@ -28,24 +28,24 @@ struct State {
     connections: Vec<Connection>,
 }
 
-/// From an instance to a server.
+/// The link from an instance to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Link {
     pub(crate) instance: usize,
     pub(crate) server: usize,
 }
 
-/// How a link is.
+/// The condition of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Condition {
     /// The longest delay of a message, in milliseconds.
     pub(crate) delay_max: u64,
-    /// Nothing arrives before this: lost packets are sent again, later.
+    /// Nothing arrives before this moment, as when lost packets are retransmitted.
     pub(crate) held_until: Option<Instant>,
-    /// New connections lead nowhere.
+    /// New connections hang.
     pub(crate) is_silent: bool,
-    /// New connections are refused.
-    pub(crate) is_refused: bool,
+    /// New connections fail at once.
+    pub(crate) is_rejected: bool,
 }
 
 struct Connection {
@@ -72,7 +72,7 @@ impl Network {
         let delay = self.delay(link);
         sleep(delay + delay).await;
         let condition = self.condition(link);
-        if condition.is_refused {
+        if condition.is_rejected {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         if condition.is_silent {
@@ -107,13 +107,13 @@ impl Network {
         self.state().links.get(&link).copied().unwrap_or_default()
     }
 
-    /// Changes how a link is; wakes whoever waits on it.
+    /// Changes a link's condition and wakes the tasks that wait on the link.
     pub(crate) fn change(&self, link: Link, change: impl FnOnce(&mut Condition)) {
         change(self.state().links.entry(link).or_default());
         self.each(|at| at == link, |pipe| pipe.wake());
     }
 
-    /// All links are well again.
+    /// Ends all faults of links.
     pub(crate) fn heal(&self) {
         let mut state = self.state();
         for condition in state.links.values_mut() {
@@ -126,12 +126,12 @@ impl Network {
         self.each(|_| true, Pipe::wake);
     }
 
-    /// Breaks the connections of links that `is_meant` holds for.
+    /// Breaks the connections of links for which `is_meant` holds.
     pub(crate) fn break_all(&self, is_meant: impl Fn(Link) -> bool) {
         self.each(is_meant, Pipe::break_off);
     }
 
-    /// Breaks the connections of a link once their peers have sent so many more bytes.
+    /// Breaks the connections of a link after their peers have sent so many more bytes.
     pub(crate) fn cut_after(&self, link: Link, bytes: usize) {
         let live = self.live();
         for (_, up, down) in live.into_iter().filter(|(at, ..)| *at == link) {
@@ -179,7 +179,7 @@ impl Default for Condition {
             delay_max: 1,
             held_until: None,
             is_silent: false,
-            is_refused: false,
+            is_rejected: false,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What happens in one run: everything that is drawn from the seed before it begins.
+//! The plan of one run: everything that is drawn from the seed before the run begins.
 
 mod fault;
 
@@ -9,19 +9,19 @@ pub(crate) use fault::{Fault, Faults, LAG_MAX_MS};
 
 use crate::deployment::Topology;
 
-/// Everything about one run.
+/// The plan of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) setup: Setup,
     pub(crate) counters: Vec<Counter>,
-    /// Which kinds of faults there are.
+    /// The kinds of faults in this run.
     pub(crate) faults: Faults,
-    /// What is done, in order: milliseconds since the start.
+    /// The steps in order, each with its time in milliseconds since the start.
     pub(crate) steps: Vec<(u64, Step)>,
 }
 
-/// How the instances are set up.
+/// The deployment, and the configuration of the instances.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     pub(crate) topology: Topology,
@@ -29,14 +29,14 @@ pub(crate) struct Setup {
     pub(crate) timeout_ms: u64,
     pub(crate) sync_ms: u64,
     pub(crate) connections: usize,
-    /// Everybody's time at the start, in microseconds since 1970.
+    /// The simulated time at the start, in microseconds since 1970.
     pub(crate) base_micros: u64,
 }
 
 /// One limit and one key.
 #[derive(Clone, Debug)]
 pub(crate) struct Counter {
-    /// What the rules say, in versions that are in use at once.
+    /// The versions of the limit that are in use at the same time.
     pub(crate) limits: Vec<Limit>,
     pub(crate) mode: Mode,
     pub(crate) on_store_error: OnStoreError,
@@ -53,14 +53,14 @@ pub(crate) enum Step {
 /// One request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    /// Which of the instances, modulo how many there are.
+    /// The instance, modulo the number of instances.
     pub(crate) instance: usize,
     pub(crate) parts: Vec<Part>,
-    /// How often it is polled before its caller goes away.
+    /// After how many polls its caller cancels it.
     pub(crate) polls: Option<u32>,
 }
 
-/// What a request asks of one counter.
+/// A request's charge to one counter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) counter: usize,
@@ -68,7 +68,7 @@ pub(crate) struct Part {
     pub(crate) cost: Cost,
 }
 
-/// How long the part with faults lasts.
+/// How long faults are injected.
 const LENGTH_MS: u64 = 3_000;
 /// Half past some hour of 2023, in microseconds since 1970.
 const BASE_MICROS: u64 = 1_699_996_200_000_000;
@@ -76,7 +76,7 @@ const BASE_MICROS: u64 = 1_699_996_200_000_000;
 // === impl Plan ===
 
 impl Plan {
-    /// What `seed` says.
+    /// Draws the plan from `seed`.
     pub(crate) fn draw(seed: u64) -> Plan {
         let mut random = Random::new(seed);
         let topology = random.pick(&[Topology::Single, Topology::Cluster, Topology::Sentinel]);
@@ -104,7 +104,7 @@ impl Plan {
         plan
     }
 
-    /// Nothing but one instance with much time for each decision.
+    /// A plan without requests or faults: one instance, with a long budget for each decision.
     pub(crate) fn quiet(topology: Topology) -> Plan {
         Plan {
             seed: 0,
@@ -126,7 +126,7 @@ impl Plan {
         let count = random.between(20, 200);
         let mut at = 50;
         while u64::try_from(self.steps.len()).unwrap_or(u64::MAX) < count {
-            // In bursts: requests at once share calls, and race.
+            // In bursts, so that requests share script calls and race with each other.
             at += random.pick(&[0, 0, 0, 1, 3, 20, 100]);
             let at = at % LENGTH_MS;
             let request = self.draw_request(random);
@@ -181,7 +181,7 @@ fn draw_cost(random: &mut Random, is_joint: bool) -> Cost {
     }
 }
 
-/// One of so many.
+/// A random index below `count`.
 fn index(random: &mut Random, count: usize) -> usize {
     let last = u64::try_from(count).unwrap_or(1) - 1;
     usize::try_from(random.between(0, last)).unwrap_or(0)

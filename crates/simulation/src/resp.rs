@@ -5,25 +5,25 @@ use bytes::{Bytes, BytesMut};
 /// One reply.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reply {
-    /// Nothing.
+    /// Null.
     Nil,
-    /// A number.
+    /// An integer.
     Integer(i64),
-    /// A status.
+    /// A simple string.
     Simple(String),
     /// An error: its code and text.
     Error(String),
-    /// Bytes.
+    /// A bulk string.
     Bulk(Vec<u8>),
-    /// Several replies.
+    /// An array.
     Array(Vec<Reply>),
 }
 
-/// Takes the first command out of `input`; `None` if it is not there yet as a whole.
+/// Takes the first command out of `input`; `None` if it is not complete yet.
 ///
 /// # Panics
 ///
-/// If it is no array of bulk strings: the client under test writes nothing else.
+/// If it is not an array of bulk strings, which is all that the client under test sends.
 pub(crate) fn take(input: &mut BytesMut) -> Option<Vec<Bytes>> {
     let (count, mut at) = length(input, 0, b'*')?;
     let mut places = Vec::with_capacity(count);
@@ -39,7 +39,7 @@ pub(crate) fn take(input: &mut BytesMut) -> Option<Vec<Bytes>> {
     Some(places.into_iter().map(|place| whole.slice(place)).collect())
 }
 
-/// The number behind `sign` at `from`, and where what follows begins.
+/// The number after `sign` at `from`, and where the next element begins.
 fn length(input: &[u8], from: usize, sign: u8) -> Option<(usize, usize)> {
     let rest = input.get(from..)?;
     let end = rest.iter().position(|byte| *byte == b'\n')?;

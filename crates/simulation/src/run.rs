@@ -1,4 +1,4 @@
-//! One run: from a seed to what was broken.
+//! One run: from a seed to the promises that were broken.
 
 mod inflict;
 
@@ -16,30 +16,30 @@ use crate::instance::{Instance, Outcome};
 use crate::plan::{Fault, Part, Plan, Request, Step};
 use crate::world::World;
 
-/// How long after the last step whatever is on its way may take.
+/// How long after the last step requests in flight may take.
 const SETTLING: Duration = Duration::from_secs(3);
-/// By when leases have ended or gone back, and own counts are reported. A lease that was used is
-/// renewed once before it ends, without a request, and goes back shortly before it ends again.
+/// By when leases have expired or been returned, and local counts are reported. A used lease is
+/// renewed once before it ends, without a request, and is returned shortly before it ends again.
 const QUIET: Duration = Duration::from_nanos(2 * LEASE_LASTS.as_nanos());
-/// The longest wait for a peek of the auditor.
+/// The longest time for a peek of the audit.
 const AUDIT_ATTEMPTS: usize = 50;
 
-/// What a run has shown.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// Promises that were broken, and when.
+    /// The promises that were broken, and when.
     pub broken: Vec<String>,
-    /// Everything that happened.
+    /// The history of the run.
     pub history: Vec<String>,
-    /// Decisions that were asked for.
+    /// How many decisions were requested.
     pub decisions: u64,
-    /// Commands that the servers executed.
+    /// How many commands the servers executed.
     pub commands: u64,
 }
 
-/// Runs what `seed` says.
+/// Runs the plan of `seed`.
 ///
 /// # Panics
 ///
@@ -67,9 +67,9 @@ struct Runner {
     world: Arc<World>,
     instances: Vec<Option<Instance>>,
     keys: Vec<Key>,
-    /// What Redis calls them.
+    /// The counters' names in Redis.
     names: Vec<String>,
-    /// What is to be done at which millisecond, in order.
+    /// The next steps, in order of their milliseconds.
     agenda: BTreeMap<(u64, usize), Task>,
     tasks: usize,
     started: usize,
@@ -132,7 +132,7 @@ impl Runner {
         runner
     }
 
-    /// What Redis calls each counter.
+    /// The name of each counter in Redis.
     fn names_of(&self) -> Vec<String> {
         let first = self.instances.iter().flatten().next();
         let name = |key: &Key| first.map(|instance| instance.store.shared().name_of(*key));
@@ -172,7 +172,7 @@ impl Runner {
         self.instances[place] = Some(instance);
     }
 
-    /// Does everything that the plan says.
+    /// Executes the plan.
     async fn play(&mut self) {
         while let Some(((at, _), task)) = self.agenda.pop_first() {
             sleep_until(self.world.start + Duration::from_millis(at)).await;
@@ -215,7 +215,7 @@ impl Runner {
             .push(tokio::spawn(asked.decide(world, instance)));
     }
 
-    /// Ends all faults, waits until everything has settled, and looks.
+    /// Ends all faults, waits until nothing is in flight, and checks every counter.
     async fn audit(&mut self) {
         self.world.note("all is well");
         self.world.account().disturb(self.world.now());
@@ -239,7 +239,7 @@ impl Runner {
         self.audit_late().await;
     }
 
-    /// Looks again when nothing may be remembered any more.
+    /// Checks again when all state must have expired.
     async fn audit_late(&mut self) {
         self.bury_all();
         let memory = Duration::from_nanos(Account::memory(&self.plan));
@@ -255,8 +255,8 @@ impl Runner {
         self.instances = vec![None];
         self.start(0);
         if self.world.account().has_jumps() {
-            // A state of the future may have waited for somebody to look: from then on its limit's
-            // memory passes.
+            // A state from a future time begins to expire only when it is read: from then on its
+            // limit's memory passes.
             for counter in 0..self.plan.counters.len() {
                 let _whatever_it_says = self.peek(counter).await;
             }
@@ -275,14 +275,14 @@ impl Runner {
         }
     }
 
-    /// All instances die.
+    /// Kills all instances.
     fn bury_all(&mut self) {
         for instance in std::mem::take(&mut self.instances).into_iter().flatten() {
             self.world.bury(instance.number);
         }
     }
 
-    /// What Redis says to a peek under the counter's largest limit.
+    /// Redis's answer to a peek under the counter's largest limit.
     async fn peek(&mut self, counter: usize) -> Option<tollgate_core::Decision> {
         let instance = self.instances.iter().flatten().next()?.clone();
         let plan = &self.plan.counters[counter];
@@ -326,7 +326,7 @@ impl Runner {
     }
 }
 
-/// A request on its way.
+/// A request in flight.
 struct Asked {
     number: u64,
     parts: Vec<Part>,
@@ -370,7 +370,7 @@ fn short(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Decided(verdict) => match verdict.denial {
             None => "allowed".to_owned(),
-            Some(refusal) => format!("denied by {}, {:?}", refusal.by, refusal.wait),
+            Some(denial) => format!("denied by {}, {:?}", denial.by, denial.wait),
         },
         Outcome::FellBack(verdict) => match verdict.denial {
             None => "allowed without Redis".to_owned(),

@@ -1,8 +1,8 @@
-//! Runs our scripts themselves: Lua 5.1, with what Redis gives to a script.
+//! Runs our real scripts: Lua 5.1, with the functions that Redis gives to a script.
 //!
-//! One interpreter for each thread: scripts keep nothing between calls, and cannot, as Redis
-//! protects its global variables. What Redis has and our scripts do not use is not there, so a
-//! script that begins to use it fails.
+//! There is one interpreter per thread. Scripts keep no state between calls: global variables are
+//! protected, as in Redis. Functions of Redis that our scripts do not use are missing, so a script
+//! that begins to use one fails.
 
 mod structs;
 
@@ -14,14 +14,14 @@ use mlua::{Function, Lua, MultiValue, Table, Value};
 use crate::keyspace::{self, Keyspace};
 use crate::resp::Reply;
 
-/// What a script works on.
+/// The context of a script call.
 pub(crate) struct Context {
     pub(crate) keyspace: Keyspace,
-    /// The time stands still during a script.
+    /// The time, which does not advance during a script.
     pub(crate) micros: u64,
-    /// There is no memory left.
+    /// Whether the server is out of memory.
     pub(crate) is_full: bool,
-    /// A replica, which only reads.
+    /// Whether it is a replica, which is read-only.
     pub(crate) is_read_only: bool,
     pub(crate) has_written: bool,
 }
@@ -49,14 +49,14 @@ thread_local! {
     static INTERPRETER: Interpreter = Interpreter::new();
 }
 
-/// As Redis protects its scripts from each other.
+/// Protects global variables, as Redis does.
 const PROTECT: &str = "\
 setmetatable(_G, {
   __newindex = function(_, name) error('a script sets the global variable ' .. name) end,
   __index = function(_, name) error('a script reads the unknown variable ' .. name) end,
 })";
 
-/// The name of a script. (Redis's own is a SHA-1, but nobody may rely on that.)
+/// The name of a script. Redis uses a SHA-1, but no client may rely on that.
 pub(crate) fn name_of(text: &[u8]) -> String {
     let hash = text.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3)
@@ -64,7 +64,7 @@ pub(crate) fn name_of(text: &[u8]) -> String {
     format!("{hash:040x}")
 }
 
-/// Runs a script over `context`, and gives that back.
+/// Runs a script over `context`, and returns the context.
 pub(crate) fn run(
     text: &str,
     name: &str,
@@ -100,7 +100,7 @@ impl Context {
             if self.is_read_only {
                 return Reply::error("READONLY You can't write against a read only replica.");
             }
-            // What has begun to write may finish.
+            // As in Redis, a script that has already written may go on.
             if keyspace::needs_memory(&name) && self.is_full && !self.has_written {
                 return Reply::error("OOM command not allowed when used memory > 'maxmemory'.");
             }
@@ -183,7 +183,7 @@ fn call(lua: &Lua, args: MultiValue) -> mlua::Result<Value> {
     value_of(lua, reply)
 }
 
-/// An argument as Redis writes it: whole numbers without a fraction.
+/// Converts an argument as Redis does: whole numbers without a fraction.
 fn word_of(value: &Value) -> mlua::Result<Vec<u8>> {
     match value {
         Value::String(text) => Ok(text.as_bytes().to_vec()),
@@ -214,7 +214,7 @@ fn value_of(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
     })
 }
 
-/// What a script returns, as a reply.
+/// Converts the value that a script returns to a reply.
 fn reply_of(value: &Value) -> Reply {
     match value {
         Value::String(text) => Reply::bulk(text.as_bytes()),
@@ -238,7 +238,7 @@ const fn truncated(number: f64) -> i64 {
     number as i64
 }
 
-/// Finds out whether a command failed or the script.
+/// Distinguishes a failed command from an error of the script.
 fn failed(error: mlua::Error) -> Failed {
     if let Some(CommandError(text)) = error.downcast_ref::<CommandError>() {
         return Failed::Command(text.clone());

@@ -15,23 +15,23 @@ pub(crate) struct Server {
     scripts: BTreeMap<String, String>,
     pub(crate) clock: ServerClock,
     pub(crate) is_up: bool,
-    /// Stopped, as by SIGSTOP: it reads and answers nothing until then.
+    /// Until when it is stopped, as by SIGSTOP: it neither reads nor answers.
     pub(crate) stopped_until: Option<Instant>,
     pub(crate) loading_until: Option<Instant>,
-    /// At `maxmemory`, and nothing may be evicted.
+    /// Whether it is at `maxmemory`, with `noeviction`.
     pub(crate) is_full: bool,
-    /// Scripts that failed by themselves: never, if they are right.
+    /// Errors of the scripts themselves; correct scripts have none.
     pub(crate) script_errors: Vec<String>,
 }
 
 /// A server's clock, in microseconds since 1970.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerClock {
-    /// Ahead of everybody's time by so much.
+    /// How far it is ahead of the simulated time.
     offset: i64,
-    /// The last moment that it told since it was set.
+    /// The last time that it returned since it was set.
     last: u64,
-    /// It stands still at this.
+    /// The time at which it is stopped, if it is.
     fixed: Option<u64>,
 }
 
@@ -45,7 +45,7 @@ impl Server {
         }
     }
 
-    /// Runs as a new process with these keys: it knows no script.
+    /// Restarts as a new process with these keys, without scripts.
     pub(crate) fn restart(&mut self, keyspace: Keyspace) {
         self.keyspace = keyspace;
         self.scripts.clear();
@@ -74,7 +74,7 @@ impl Server {
         }
     }
 
-    /// The text and the name of the script that `EVAL` or `EVALSHA` means.
+    /// The text and the name of the script of `EVAL` or `EVALSHA`.
     fn named(&self, command: &str, word: &[u8]) -> Option<(String, String)> {
         if command == "EVAL" {
             let text = String::from_utf8_lossy(word).into_owned();
@@ -118,7 +118,7 @@ impl Server {
     }
 }
 
-/// How many keys a script call names.
+/// The number of keys of a script call.
 pub(crate) fn key_count(words: &[Vec<u8>]) -> usize {
     let text = std::str::from_utf8(&words[1]).expect("a count is text");
     text.parse().expect("a count is a number")
@@ -127,7 +127,7 @@ pub(crate) fn key_count(words: &[Vec<u8>]) -> usize {
 // === impl ServerClock ===
 
 impl ServerClock {
-    /// The moment that it tells at `micros` of everybody's time: never earlier than before.
+    /// Its time at `micros` of the simulated time; it never goes back.
     pub(crate) fn tell(&mut self, micros: u64) -> u64 {
         if let Some(fixed) = self.fixed {
             return fixed;

@@ -1,9 +1,9 @@
-//! Which slot of a Cluster a key lies in.
+//! The slot of a key in a Cluster.
 
 /// Slots of a Redis Cluster.
 pub(crate) const SLOTS: u16 = 16_384;
 
-/// The slot of a key: of what is in its braces, if anything is.
+/// The slot of a key: of its hash tag, if it has one.
 pub(crate) fn slot_of(key: &[u8]) -> u16 {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];

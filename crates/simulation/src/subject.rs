@@ -1,4 +1,4 @@
-//! The simulated Redis as a store under test: what holds for the real one must hold for it.
+//! The simulated Redis as a store under test, which must pass the same suite as the real one.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use crate::plan::{Plan, Setup};
 use crate::resp::Reply;
 use crate::world::World;
 
-/// A store over a simulated Redis, in the time that a test tells.
+/// A store over a simulated Redis, at the times that a test gives.
 pub struct Simulated {
     runtime: Runtime,
     world: Arc<World>,
     instance: Instance,
-    /// When the store was asked last.
+    /// The time of the last decision.
     last: Option<u64>,
     is_apart: bool,
 }
 
-/// A simulated server without a network: for comparison with a real one.
+/// A simulated server without a network, for comparison with a real one.
 pub struct Bare {
     redis: Deployment,
     session: Session,
@@ -101,7 +101,7 @@ impl Subject for Simulated {
         drop(redis);
         let redis = self.instance.store.shared();
         self.runtime.block_on(async {
-            // What an instance remembers passes as well.
+            // The instance's own clock advances as well, so that its cached denials expire.
             tokio::time::advance(std::time::Duration::from_nanos(passed)).await;
             redis
                 .decide(charges)
@@ -126,7 +126,7 @@ impl Bare {
         }
     }
 
-    /// What the server answers at `micros` since 1970, as it is sent.
+    /// The server's reply at `micros` since 1970, as it is sent.
     pub fn ask(&mut self, micros: u64, words: &[Vec<u8>]) -> Vec<u8> {
         let words: Vec<Bytes> = words
             .iter()

@@ -1,4 +1,4 @@
-//! Everything that a run is made of.
+//! The world of a run.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,7 +53,7 @@ impl World {
         nanos_since(self.start)
     }
 
-    /// Writes down what happens.
+    /// Adds a line to the history.
     pub(crate) fn note(&self, what: impl AsRef<str>) {
         let millis = self.now() / 1_000_000;
         locked(&self.history).push(format!("{millis:6} ms  {}", what.as_ref()));
@@ -63,7 +63,7 @@ impl World {
         std::mem::take(&mut locked(&self.history))
     }
 
-    /// An instance is gone: whatever it still tries leads nowhere.
+    /// Marks an instance as dead: none of its requests arrives any more.
     pub(crate) fn bury(&self, instance: usize) {
         locked(&self.dead).insert(instance);
         self.network.break_all(|link| link.instance == instance);

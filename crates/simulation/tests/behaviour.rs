@@ -1,5 +1,5 @@
-//! The simulated Redis behaves as the real one: the suite that every store is held to, with our
-//! scripts in the embedded Lua, and commands of all kinds that are also sent to a real server.
+//! The simulated Redis behaves as the real one: it passes the suite of all stores, with our scripts
+//! in the embedded Lua, and replies to random commands as a real server does.
 #![allow(missing_docs, clippy::unwrap_used, clippy::tests_outside_test_module)]
 
 use std::io::{Read, Write};
@@ -14,8 +14,8 @@ store_behaves!(cluster, Taste::MICROSECONDS, Simulated::cluster());
 store_behaves!(cluster_apart, Taste::MICROSECONDS, Simulated::apart());
 store_behaves!(sentinel, Taste::MICROSECONDS, Simulated::sentinel());
 
-/// A command runs as a script: so the time of both servers can be told, and what scripts see is
-/// compared as well. A sorted set's commands, and expiry, are those of `nodes.rs`.
+/// Runs a command as a script, so that both servers have the same time, and what scripts see is
+/// compared as well. The commands on sorted sets, and expiry, are those of membership.
 const RUN: &str = "local reply = redis.call(unpack(ARGV)) \
 if type(reply) == 'table' then return reply.ok or table.concat(reply, ',') end return reply";
 
@@ -23,7 +23,7 @@ if type(reply) == 'table' then return reply.ok or table.concat(reply, ',') end r
 fn a_random_trace_is_answered_as_by_a_real_server() {
     let real = testbed::Redis::start();
     let mut stream = TcpStream::connect(real.address()).unwrap();
-    // Nothing expires while it is compared: keys live for a century or not at all.
+    // No key expires during the comparison: it lives for a century or has already expired.
     check(
         "a_random_trace_is_answered_as_by_a_real_server",
         40,
@@ -34,7 +34,7 @@ fn a_random_trace_is_answered_as_by_a_real_server() {
             for step in 0..60 {
                 let command = draw(random);
                 let mut eval = words(&["EVAL", RUN, "0"]);
-                // Half of them as scripts, half of them as they are.
+                // Half of the commands run in scripts, half of them directly.
                 let command = match random.chance(50) {
                     true => {
                         eval.extend(command);
@@ -46,7 +46,7 @@ fn a_random_trace_is_answered_as_by_a_real_server() {
                 let want = ask(&mut stream, &command);
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                 let (got, want) = (text(&got), text(&want));
-                // How an error goes on is the server's business.
+                // Only the code of an error is compared, not its text.
                 let code = |reply: &str| reply.split(' ').next().map(str::to_owned);
                 let same = match want.starts_with('-') {
                     true => code(&got) == code(&want),
@@ -98,7 +98,7 @@ fn draw(random: &mut Random) -> Vec<Vec<u8>> {
     }
 }
 
-/// Asks a real server, and reads one reply as it is sent.
+/// Sends a command to a real server, and returns its reply as it is sent.
 fn ask(stream: &mut TcpStream, command: &[Vec<u8>]) -> Vec<u8> {
     let mut out = format!("*{}\r\n", command.len()).into_bytes();
     for word in command {

@@ -1,9 +1,9 @@
-//! Seeds: that they replay exactly, and those that have found something.
+//! Seeds replay exactly, and those that have found defects pass.
 #![allow(missing_docs, clippy::unwrap_used, clippy::tests_outside_test_module)]
 
 use tollgate_simulation::run;
 
-/// One seed a line, and what it found.
+/// One seed per line, and what it found.
 const FOUND: &str = include_str!("found.txt");
 
 #[test]
@@ -15,7 +15,7 @@ fn a_seed_replays_exactly() {
     }
 }
 
-/// Another thread, on which other runs were before, changes nothing.
+/// A seed replays exactly on another thread, after other runs.
 #[test]
 fn a_seed_replays_on_another_thread() {
     let first = run(7);

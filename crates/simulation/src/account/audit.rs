@@ -1,4 +1,4 @@
-//! What must be true once everything is well again.
+//! Checks after all faults have ended.
 
 use tollgate_core::{Decision, Mode};
 
@@ -6,9 +6,9 @@ use super::{Account, Bound, MILLI, Tab, Taken};
 use crate::plan::Plan;
 
 impl Account {
-    /// All is well, and whatever was out has come back: what is used must be what was allowed.
-    ///
-    /// `decision` is the answer to a peek under the counter's largest limit.
+    /// Checks a counter when no fault, lease or unreported count is left: the used units must be
+    /// those that were allowed. `decision` is the answer to a peek under the counter's largest
+    /// limit.
     pub(crate) fn audit(&mut self, counter: usize, now: u64, decision: &Decision) {
         let plan = &self.plan.counters[counter];
         let bound = Bound::new(plan, self.plan.setup.base_micros, &self.jumps);
@@ -26,7 +26,7 @@ impl Account {
         let least = tab.least().saturating_sub(refilled).min(capacity);
         let most = match plan.mode {
             // What others have spent of their leases and not reported is not counted in Redis yet,
-            // so there may be nothing for a refund to give back.
+            // so a refund may find nothing to refund.
             Mode::Leased if self.instances > 1 => tab.most() + sum(&tab.refunds),
             _ => tab.most(),
         } + refilled;
@@ -41,7 +41,7 @@ impl Account {
         }
     }
 
-    /// Nothing is locked for longer than its limit's memory.
+    /// Checks that a counter that nobody has used for its limit's memory has its whole capacity.
     pub(crate) fn audit_recovered(&mut self, counter: usize, now: u64, decision: &Decision) {
         let plan = &self.plan.counters[counter];
         let limit = &plan.limits[0];
@@ -56,7 +56,7 @@ impl Account {
         }
     }
 
-    /// How long the longest of all limits remembers, in nanoseconds.
+    /// The longest memory of all limits, in nanoseconds.
     pub(crate) fn memory(plan: &Plan) -> u64 {
         let memory = plan
             .counters
@@ -65,7 +65,8 @@ impl Account {
         memory.max().unwrap_or(0)
     }
 
-    /// How often that, if units are owed beyond a limit: each instance may have allowed all of it.
+    /// How many times that, if units were charged beyond a limit: each instance may have allowed
+    /// all of it.
     pub(crate) fn debts(&self) -> u32 {
         let counters = &self.plan.counters;
         match counters
@@ -82,7 +83,7 @@ impl Account {
         !self.jumps.is_empty()
     }
 
-    /// Whether nothing was wrong but cancelled requests.
+    /// Whether there were no faults but cancelled requests.
     fn is_undisturbed(&self) -> bool {
         let started = u64::try_from(self.plan.setup.instances).unwrap_or(u64::MAX);
         self.disturbed_until <= 3_000 * MILLI
@@ -94,7 +95,7 @@ impl Account {
 // === impl Tab ===
 
 impl Tab {
-    /// Units that are used for sure.
+    /// Units that are certainly used.
     fn least(&self) -> u64 {
         sum(&self.allowed).saturating_sub(sum(&self.refunds))
     }

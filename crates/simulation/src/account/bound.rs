@@ -1,11 +1,11 @@
-//! How many units a counter's limits allow over a length of time, wherever it begins.
+//! How many units a counter's limits allow in a period of some length, wherever it begins.
 
 use tollgate_core::{Algorithm, Limit};
 
 use super::{MILLI, Taken};
 use crate::plan::Counter;
 
-/// A limit that remembers this long forgets nothing during a run.
+/// Units under a limit with a memory this long do not expire during a run.
 const LONG: u64 = 1_000_000 * MILLI;
 
 /// What a counter's limits allow.
@@ -13,7 +13,7 @@ pub(super) struct Bound<'p> {
     counter: &'p Counter,
     /// The world's start, in nanoseconds since 1970.
     base: u64,
-    /// Whether windows may begin at other times than they should.
+    /// Whether windows may begin at other times because a clock was set.
     is_skewed: bool,
 }
 
@@ -30,8 +30,8 @@ impl<'p> Bound<'p> {
 
     /// How long consumed units are remembered.
     ///
-    /// Versions of a bucket share one debt: as many units as the largest allows, all at the price
-    /// of whichever has charged last. So each of them may take the longest interval.
+    /// Versions of a bucket share one debt: as many units as the largest allows, all with the
+    /// interval of the version that has charged last. So each unit may take the longest interval.
     pub(super) fn memory(&self) -> u64 {
         let limits = || self.counter.limits.iter();
         let intervals = limits().filter_map(|limit| limit.interval());
@@ -42,7 +42,7 @@ impl<'p> Bound<'p> {
         }
     }
 
-    /// Whether nothing is forgotten during a run.
+    /// Whether no unit expires during a run.
     pub(super) fn is_long(&self) -> bool {
         self.memory() >= LONG
     }
@@ -60,10 +60,11 @@ impl<'p> Bound<'p> {
     /// and what becomes free in that time, rounded up.
     fn most_of(&self, limit: &Limit, from: u64, to: u64) -> u64 {
         let (capacity, window) = (u64::from(limit.capacity()), limit.window().as_nanos());
-        // Redis's clock tells up to a millisecond more.
+        // Redis's clock may read up to a millisecond more.
         let span = to - from + 2 * MILLI;
         if let Some(interval) = limit.interval() {
-            // A changed bucket keeps its time, of which the longer interval is more.
+            // A changed bucket keeps the time until it is full, which is more with the longer
+            // interval.
             return self.counter.capacity().max(capacity) + span / interval.as_nanos().max(1) + 1;
         }
         let parts = |length: u64| {
@@ -80,8 +81,8 @@ impl<'p> Bound<'p> {
         }
     }
 
-    /// How `last` breaks the bound together with those before it; `extra` is what may come on top,
-    /// of the time since some moment.
+    /// How `last` and the decisions before it break the bound, if they do; `extra` is how many more
+    /// units may be allowed since some moment.
     pub(super) fn broken_by(
         &self,
         all: &[Taken],
@@ -94,7 +95,7 @@ impl<'p> Bound<'p> {
                 continue;
             }
             sum += taken.units;
-            // The next one before began at the same moment: it belongs to it.
+            // The previous one began at the same moment, so both count together.
             if index > 0 && all[index - 1].from == taken.from {
                 continue;
             }

@@ -1,11 +1,12 @@
-//! Slots of a Cluster: who serves them, and how they move.
+//! Slots of a Cluster: which server has them, and how they move.
 
 use super::{Deployment, Topology, address, lies_in};
 use crate::resp::Reply;
 use crate::slots::{SLOTS, slot_of};
 
 impl Deployment {
-    /// Where a command on these keys belongs, if not here and now: as a server of a Cluster says.
+    /// The redirection or error of a server of a Cluster for a command on these keys, if there is
+    /// one.
     pub(super) fn redirect(
         &self,
         server: usize,
@@ -82,17 +83,18 @@ impl Deployment {
         Reply::Array(ranges)
     }
 
-    /// A slot begins to move to another shard.
+    /// Begins to move a slot to another shard.
     pub(crate) fn begin_move(&mut self, slot: u16, to: usize) {
         if self.slots[usize::from(slot)] != to {
             self.moving.entry(slot).or_insert(to);
         }
     }
 
-    /// Moves one key of a slot that is on its way; false if there is none left.
+    /// Moves one key of a slot that is being moved; false if there is none left.
     ///
     /// As `MIGRATE` does, it leaves out keys that have expired. The new shard may already have a
-    /// later state of such a key: what is missing in the old shard is asked for in the new one.
+    /// later state of such a key: a key that is missing in the old shard is redirected to the
+    /// new one.
     pub(crate) fn move_key(&mut self, slot: u16) -> bool {
         let Some(to) = self.moving.get(&slot).copied() else {
             return false;
@@ -112,7 +114,7 @@ impl Deployment {
         true
     }
 
-    /// The rest of a slot moves, and everybody knows.
+    /// Completes the move of a slot, and all servers know it.
     pub(crate) fn finish_move(&mut self, slot: u16) {
         while self.move_key(slot) {}
         if let Some(to) = self.moving.remove(&slot) {

@@ -15,7 +15,7 @@ use super::{Link, Network};
 /// Bytes that an end buffers until they are flushed.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes on their way.
+/// One direction of a stream: the bytes on their way.
 pub(crate) struct Pipe {
     state: Mutex<State>,
     capacity: usize,
@@ -23,10 +23,10 @@ pub(crate) struct Pipe {
 
 #[derive(Default)]
 struct State {
-    /// Each message, and when it arrives.
+    /// The messages, each with its time of arrival.
     queue: VecDeque<(Instant, Bytes)>,
     bytes: usize,
-    /// Nothing more will be written.
+    /// Whether the writer has closed it.
     is_closed: bool,
     is_broken: bool,
     /// How many more bytes are read before it breaks, with the other direction.
@@ -81,7 +81,7 @@ impl Pipe {
         self.wake();
     }
 
-    /// Takes up to `most` bytes that have arrived; or tells when some will.
+    /// Takes up to `most` bytes that have arrived, or returns when some will.
     fn take(&self, most: usize, held_until: Option<Instant>, waker: &Waker) -> Taken {
         let mut state = self.state();
         if state.is_broken {
@@ -158,7 +158,7 @@ enum Taken {
     Bytes(Bytes),
     End,
     Broken,
-    /// Nothing yet; maybe at that moment.
+    /// Nothing yet; perhaps at that moment.
     Later(Option<Instant>),
 }
 
@@ -258,7 +258,7 @@ impl AsyncWrite for End {
 impl Drop for End {
     fn drop(&mut self) {
         self.write.close();
-        // What comes for nobody is thrown away, and whoever sends it finds out.
+        // The reader is gone: discard what arrives, and fail further writes.
         self.read.break_off();
     }
 }

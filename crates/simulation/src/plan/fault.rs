@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! The faults of a run.
 
 use tollgate_behaviour::Random;
 
@@ -8,35 +8,35 @@ use crate::deployment::Topology;
 /// The most milliseconds by which a replica is behind its primary.
 pub(crate) const LAG_MAX_MS: u64 = 200;
 
-/// Kinds of faults. Each run has some of them: in a run with all of them, much would be excused.
+/// The kinds of faults. Each run has only some of them, because faults excuse wrong decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Faults(u32);
 
 /// One fault, and for how many milliseconds.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
-    /// Messages of a link take up to so long.
+    /// Messages on a link take up to so long.
     Delay {
         instance: usize,
         shard: usize,
         most: u64,
         lasts: u64,
     },
-    /// Nothing arrives on a link, as when packets are lost; then all of it does.
+    /// Nothing arrives on a link for some time, as when packets are lost; then everything does.
     Hold {
         instance: usize,
         shard: usize,
         lasts: u64,
     },
-    /// Nothing arrives, and new connections lead nowhere.
+    /// Nothing arrives, and new connections hang.
     Partition {
         instance: usize,
         shard: usize,
         lasts: u64,
     },
-    /// Connections break now.
+    /// Connections break at once.
     Break { instance: usize, shard: usize },
-    /// Connections break in the middle of what the server sends.
+    /// Connections break in the middle of the server's replies.
     Cut {
         instance: usize,
         shard: usize,
@@ -46,13 +46,13 @@ pub(crate) enum Fault {
     Stop { shard: usize, lasts: u64 },
     /// An instance dies, and another one takes its place.
     Crash { instance: usize, lasts: u64 },
-    /// An instance is closed as it should be, and another one takes its place.
+    /// An instance shuts down gracefully, and another one takes its place.
     Close { instance: usize },
-    /// A server dies and comes back with all that it had.
+    /// A server dies and restarts with all its keys.
     Restart { shard: usize, lasts: u64 },
-    /// A primary dies, and its replica takes over, which was so far behind.
+    /// A primary dies, and its replica, which is so far behind, takes over.
     Failover { shard: usize, lag: u64, lasts: u64 },
-    /// Primary and replica change places.
+    /// A planned failover: primary and replica change places.
     Switch { shard: usize, lag: u64 },
     /// The slot of a counter moves.
     Move {
@@ -64,11 +64,11 @@ pub(crate) enum Fault {
     Clock { shard: usize, micros: i64 },
     /// An instance's wall clock is set by so many nanoseconds.
     Wall { instance: usize, nanos: i64 },
-    /// A server forgets its scripts.
+    /// A server loses its scripts.
     Flush { shard: usize },
     /// A server has no memory left.
     Full { shard: usize, lasts: u64 },
-    /// The Cluster answers nothing.
+    /// The Cluster is down.
     Down { lasts: u64 },
 }
 
@@ -88,10 +88,10 @@ impl Faults {
     const CLOCK: u32 = 9;
     const FULL: u32 = 10;
     const CLOSE: u32 = 11;
-    /// The last one is that a server forgets its scripts.
+    /// The number of kinds; the last one is that a server loses its scripts.
     const KINDS: u32 = 13;
 
-    /// None to a few kinds.
+    /// Draws none to a few kinds.
     pub(crate) fn draw(random: &mut Random) -> Faults {
         let mut faults = Faults(0);
         for _ in 0..random.pick(&[0, 1, 1, 1, 2, 2, 3, 5]) {
@@ -107,7 +107,7 @@ impl Faults {
         self.0 & 1 << kind != 0
     }
 
-    /// One fault of the kinds that there are.
+    /// Draws one fault of these kinds.
     pub(crate) fn pick(self, random: &mut Random, setup: &Setup, counters: usize) -> Option<Fault> {
         let kinds: Vec<u32> = (1..Faults::KINDS).filter(|kind| self.has(*kind)).collect();
         if kinds.is_empty() {

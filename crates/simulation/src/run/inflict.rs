@@ -1,11 +1,11 @@
-//! Faults, as they happen.
+//! Injects faults, and ends them.
 
 use super::{Duration, Fault, Instant, Runner, Topology, Undo};
 use crate::network::Link;
 use crate::slots::slot_of;
 
 impl Runner {
-    /// Does what the fault says, and plans its end.
+    /// Injects a fault, and schedules its end.
     pub(super) async fn inflict(&mut self, fault: Fault) {
         self.world.note(format!("{fault:?}"));
         let (now, until) = (self.world.now(), |lasts: u64| lasts * super::MILLI);
@@ -85,7 +85,8 @@ impl Runner {
                 shard,
                 bytes,
             } => {
-                // Whenever they have been sent: until all is well.
+                // When so many bytes are sent is unknown, so the fault lasts until the end of all
+                // faults.
                 self.world.account().disturb(now + until(10_000));
                 for link in self.links_of(instance, shard) {
                     self.world.network.cut_after(link, bytes);
@@ -147,7 +148,7 @@ impl Runner {
         }
     }
 
-    /// Ends what a fault began.
+    /// Ends a fault.
     pub(super) fn undo(&mut self, undo: Undo) {
         self.world.note(format!("{undo:?}"));
         let now = self.world.now();

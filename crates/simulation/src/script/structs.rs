@@ -1,11 +1,11 @@
-//! Redis's `struct` library, as far as our scripts use it: whole numbers and strings of a given
-//! size, the most significant byte first.
+//! Redis's `struct` library, as far as our scripts use it: integers and strings of a given size,
+//! big-endian.
 
 use mlua::{Lua, MultiValue, Value};
 
 /// One item of a format.
 enum Item {
-    /// A whole number of so many bytes.
+    /// An integer of so many bytes.
     Number(usize),
     /// A string of so many bytes.
     Text(usize),
@@ -35,7 +35,7 @@ pub(super) fn pack(lua: &Lua, args: MultiValue) -> mlua::Result<Value> {
     Ok(Value::String(lua.create_string(out)?))
 }
 
-/// `struct.unpack`: the values, and the position behind them.
+/// `struct.unpack`: the values, and the position after them.
 pub(super) fn unpack(lua: &Lua, args: MultiValue) -> mlua::Result<MultiValue> {
     let mut args = args.iter();
     let format = text(args.next())?;
@@ -98,7 +98,7 @@ fn text(value: Option<&Value>) -> mlua::Result<Vec<u8>> {
     }
 }
 
-/// A whole number, as C makes one of a double.
+/// Converts a double to an integer, as C does.
 fn number(value: Option<&Value>) -> mlua::Result<u64> {
     match value {
         Some(Value::Integer(number)) => Ok(number.cast_unsigned()),
