@@ -75,6 +75,7 @@ fn pages_without_a_command() {
         "docs/comparison.md",
         "docs/fault-tests.md",
         "docs/from-governor.md",
+        "docs/identity.md",
         "docs/semantics.md",
     ] {
         try_page(page);
