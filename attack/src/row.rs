@@ -56,6 +56,10 @@ struct Client {
 }
 
 /// Runs one attack against a service of its own.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "measures a real service, in real time"
+)]
 pub(crate) fn measure(attack: &Attack, arguments: &Arguments, space: Option<u64>) -> Result<Row> {
     let mut service = Service::start(&arguments.tollgate, space)?;
     let mut client = start_client(&service)?;
@@ -91,6 +95,10 @@ fn go_on(runtime: &Runtime, attack: &Attack, service: &Service, lasts: Duration)
 }
 
 /// What is resident once it is back, or when the time for that is over.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "measures a real service, in real time"
+)]
 fn settled(service: &Service, before: u64, settle: Duration) -> u64 {
     let latest = Instant::now() + settle;
     loop {

@@ -37,6 +37,10 @@ pub(crate) struct Service {
 
 impl Service {
     /// Starts `program`, in an address space of so many MiB if that is said.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "carries only the few lines that name a listener"
+    )]
     pub(crate) fn start(program: &Path, address_space: Option<u64>) -> Result<Service> {
         let folder = Folder::new();
         fs::write(folder.file("rules.yaml"), RULES)?;

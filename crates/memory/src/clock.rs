@@ -161,6 +161,10 @@ impl Clock for SystemClock {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that reads the wall clock"
+)]
 fn wall() -> Moment {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -63,6 +63,10 @@ pub(crate) fn back_off(retry: u32) {
 
 impl Backoff {
     /// Waits a moment; fails if it has waited [`WAITS_MAX`] times.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the last stage of a backoff: another thread holds the lock"
+    )]
     pub(crate) fn wait(&mut self) -> Result<(), StoreError> {
         if self.waits == WAITS_MAX {
             return Err(StoreError::Contended);

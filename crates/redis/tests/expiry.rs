@@ -31,6 +31,10 @@ fn store(redis: &testbed::Redis) -> Redis {
     Redis::connect(&config).unwrap()
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "compared with the clock of a real Redis"
+)]
 fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     u64::try_from(since.as_millis()).unwrap()

@@ -115,6 +115,10 @@ impl Cluster {
     /// # Panics
     ///
     /// If it does not within half a minute.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "polls a real process from a thread of its own"
+    )]
     pub fn wait_until(&self, what: &str, holds: impl Fn(&Cluster) -> bool) {
         let start = Instant::now();
         while !holds(self) {

@@ -77,6 +77,7 @@ impl Drop for Process {
 }
 
 /// The lines that come out of a pipe, read to the end so that the writer never waits.
+#[expect(clippy::disallowed_methods, reason = "the writer must never wait")]
 fn lines_of(pipe: impl std::io::Read + Send + 'static) -> Receiver<String> {
     let (send, lines) = mpsc::channel();
     std::thread::spawn(move || {

@@ -138,6 +138,10 @@ fn sentinel(folder: &Folder, number: usize, master_port: &str) -> (u16, Process)
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "polls a real process from a thread of its own"
+)]
 fn wait_until(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {

@@ -69,6 +69,10 @@ impl Interrupt {
 }
 
 /// Handles Ctrl-C. While inputs are read, it exits here: a read can block for ever.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a read can block for ever, so `main` may never return"
+)]
 fn handle_ctrl_c(state: &AtomicU8, bar: &Mutex<Option<ProgressBar>>, partial: Option<&Path>) {
     match state.load(Ordering::Relaxed) {
         DECIDING => state.store(WANTED, Ordering::Relaxed),
