@@ -74,11 +74,6 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
         &self.shared
     }
 
-    /// The store of this process.
-    pub const fn local(&self) -> &L {
-        &self.local
-    }
-
     /// How many requests were decided without the shared store.
     pub fn counts(&self) -> FallbackCounts {
         self.decided.counts()

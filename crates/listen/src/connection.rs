@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -124,8 +125,14 @@ impl Connection {
         self.is_reserved
     }
 
+    /// Waits until the quantum has room for the decision on a request of `bytes`: the rest of the
+    /// connection's work continues in its next quantum.
+    pub fn poll_decide(&self, bytes: usize, cx: &Context<'_>) -> Poll<()> {
+        self.quantum.poll_decide(bytes, cx)
+    }
+
     /// Its quantum.
-    pub const fn quantum(&self) -> &Quantum {
+    pub(crate) const fn quantum(&self) -> &Quantum {
         &self.quantum
     }
 

@@ -50,5 +50,4 @@ pub use handshake::{Handshake, Plain, Stream};
 pub use limits::Limits;
 pub use listener::{Listener, Protocol};
 pub use permits::ConnectionLimits;
-pub use quantum::Quantum;
 pub use shutdown::{Shutdown, ShutdownSignal, shutdown_channel};

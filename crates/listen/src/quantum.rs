@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 
 /// What is left of a connection's quantum.
 #[derive(Debug)]
-pub struct Quantum {
+pub(crate) struct Quantum {
     bytes: usize,
     to_read: AtomicUsize,
     to_decide: AtomicUsize,
@@ -79,7 +79,7 @@ impl Quantum {
     }
 
     /// Waits until a request of so many bytes fits. The first one of a quantum always does.
-    pub fn poll_decide(&self, bytes: usize, cx: &Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_decide(&self, bytes: usize, cx: &Context<'_>) -> Poll<()> {
         if take(&self.to_decide, bytes) {
             return Poll::Ready(());
         }

@@ -152,7 +152,7 @@ impl RequestBody {
         let State::Waiting(frame) = &mut self.state else {
             return Poll::Ready(None);
         };
-        ready!(self.connection.quantum().poll_decide(self.reserved, cx));
+        ready!(self.connection.poll_decide(self.reserved, cx));
         let frame = frame.take();
         self.state = State::Ended;
         self.connection.record_request(Instant::now());
