@@ -46,7 +46,7 @@ fn run(args: &[String]) -> Result<(), String> {
         [] => Ok(()),
         _ => Err(format!(
             "{} failed: put the input named above into fuzz/regressions/TARGET/, where `cargo \
-             test -p tollgate-fuzz` runs it for ever, and mend what it shows",
+             test -p tollgate-fuzz` runs it from now on, and fix the defect",
             failed.join(", ")
         )),
     }

@@ -18,7 +18,8 @@ const fn retired(word: &'static str, instead: &'static str) -> Retired {
     Retired { word, instead }
 }
 
-/// Every retired word: rejected as a part of an identifier and as a word of a comment.
+/// Every retired word: rejected as a part of an identifier, and as a word of a comment, of a string
+/// outside of tests, and of a page.
 pub const RETIRED: [Retired; 38] = [
     retired("admit", "allow"),
     retired("admits", "allows"),
@@ -67,13 +68,13 @@ const FOREIGN: [&str; 1] = ["ConnectionRefused"];
 pub struct Found {
     /// Its line, from 1.
     pub line: usize,
-    /// The identifier or the comment.
+    /// The identifier, or the text.
     pub text: String,
     /// The word.
     pub retired: &'static Retired,
 }
 
-/// Every retired word in a file's identifiers and comments.
+/// Every retired word in a file's identifiers and comments, and in its strings outside of tests.
 #[must_use]
 pub fn find(source: &Source) -> Vec<Found> {
     let mut found = Vec::new();
@@ -94,17 +95,53 @@ pub fn find(source: &Source) -> Vec<Found> {
         }
     }
     for (line, text) in source.lines() {
-        let Some((_, comment)) = text.split_once("//") else {
-            continue;
-        };
-        found.extend(find_in_text(comment).map(|retired| Found {
-            line,
-            text: comment.trim().to_owned(),
-            retired,
-        }));
+        if let Some((_, comment)) = text.split_once("//") {
+            found.extend(found_in(line, comment));
+        }
     }
-    found.sort_by_key(|found| found.line);
+    let lines_without_tests = source.lines_without_tests();
+    let tokens = tokens(source).into_iter();
+    let strings = tokens.filter_map(|token| match token {
+        TokenTree::Literal(literal) => Some((literal.span().start().line, literal.to_string())),
+        _ => None,
+    });
+    for (line, text) in strings.filter(|(line, _)| *line <= lines_without_tests) {
+        // A single word may be a name in a protocol or format that is not ours.
+        if text.contains(' ') {
+            found.extend(found_in(line, &text));
+        }
+    }
+    found.sort_by_key(|found| (found.line, found.retired.word));
+    // A doc comment is also a string: that of its attribute.
+    found.dedup_by_key(|found| (found.line, found.retired.word));
     found
+}
+
+/// Every retired word in a page: in the prose of Markdown, and after `#` in YAML and in code
+/// blocks.
+#[must_use]
+pub fn find_in_page(page: &Source) -> Vec<Found> {
+    let is_markdown = page.path.ends_with(".md");
+    let mut is_code = !is_markdown;
+    let mut found = Vec::new();
+    for (line, text) in page.lines() {
+        if is_markdown && text.trim_start().starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code {
+            found.extend(found_in(line, text));
+        } else if let Some((_, comment)) = text.split_once('#') {
+            found.extend(found_in(line, comment));
+        }
+    }
+    found
+}
+
+fn found_in(line: usize, text: &str) -> impl Iterator<Item = Found> {
+    find_in_text(text).map(move |retired| Found {
+        line,
+        text: text.trim().to_owned(),
+        retired,
+    })
 }
 
 /// Every retired word in a line of text; code in backquotes is left out.
@@ -112,7 +149,8 @@ pub fn find_in_text(text: &str) -> impl Iterator<Item = &'static Retired> {
     let prose: Vec<&str> = text.split('`').step_by(2).collect();
     let words: Vec<String> = prose
         .join(" ")
-        .split(|letter: char| !letter.is_alphanumeric())
+        // `over-admits` is one word, and a standard one.
+        .split(|letter: char| !letter.is_alphanumeric() && letter != '-')
         .filter(|word| !word.is_empty())
         .map(str::to_lowercase)
         .collect();
@@ -142,8 +180,18 @@ pub fn segments(identifier: &str) -> Vec<String> {
     words
 }
 
-/// Every identifier of a file with its line, those in the arguments of macros included.
+/// Every identifier of a file with its line.
 fn identifiers(source: &Source) -> Vec<(usize, String)> {
+    let tokens = tokens(source).into_iter();
+    let names = tokens.filter_map(|token| match token {
+        TokenTree::Ident(name) => Some((name.span().start().line, name.to_string())),
+        _ => None,
+    });
+    names.collect()
+}
+
+/// Every token of a file, those in the arguments of macros included, but no group.
+fn tokens(source: &Source) -> Vec<TokenTree> {
     let tokens: TokenStream = match source.text.parse() {
         Ok(tokens) => tokens,
         Err(error) => panic!("{}: {error}", source.path),
@@ -154,8 +202,7 @@ fn identifiers(source: &Source) -> Vec<(usize, String)> {
         for token in tokens {
             match token {
                 TokenTree::Group(group) => open.push(group.stream()),
-                TokenTree::Ident(name) => found.push((name.span().start().line, name.to_string())),
-                TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+                token => found.push(token),
             }
         }
     }
@@ -184,6 +231,33 @@ mod tests {
         assert_eq!(found("Refused, and told so."), ["refused", "told"]);
         assert_eq!(found("The rules in force."), ["in force"]);
         assert_eq!(found("`told` is a name; planed, doorway"), [""; 0]);
+    }
+
+    #[test]
+    fn strings_are_searched_outside_of_tests() {
+        let source = Source {
+            path: "crates/core/src/x.rs".into(),
+            text: "/// A guest.\nfn one() {\n    f(\"no guest\", \"guest\")\n}\n#[cfg(test)]\n\
+                mod tests {\n    const A: &str = \"a guest\";\n}\n"
+                .into(),
+        };
+        let lines: Vec<_> = find(&source).iter().map(|found| found.line).collect();
+        assert_eq!(lines, [1, 3]);
+    }
+
+    #[test]
+    fn pages_are_searched_in_prose_and_in_comments_of_their_code() {
+        let page = |path: &str, text: &str| {
+            let page = Source {
+                path: path.into(),
+                text: text.into(),
+            };
+            let found = find_in_page(&page);
+            found.iter().map(|found| found.line).collect::<Vec<_>>()
+        };
+        let text = "A door.\n```yaml\ndoor: 1\nx: 1 # a door\n```\nIt over-admits. `door`\n";
+        assert_eq!(page("a.md", text), [1, 4]);
+        assert_eq!(page("a.yaml", "door: 1\n# A door.\n"), [2]);
     }
 
     #[test]

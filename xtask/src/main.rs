@@ -1,8 +1,5 @@
 //! `cargo xtask`: one command for each chore.
-#![expect(
-    clippy::print_stdout,
-    reason = "a chore tells whoever called it what it does"
-)]
+#![expect(clippy::print_stdout, reason = "a chore prints what it does")]
 
 mod chore;
 

@@ -1,4 +1,4 @@
-//! The Rust files of the project.
+//! The Rust files of the project, and its pages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,6 +48,38 @@ pub fn sources() -> Vec<Source> {
     assert!(sources.len() > 20, "no source files below {FOLDERS:?}");
     sources.sort_unstable_by(|one, other| one.path.cmp(&other.path));
     sources
+}
+
+/// Every Markdown and YAML file at the top, in `docs` and in `examples`, in the order of their
+/// paths.
+///
+/// # Panics
+///
+/// If a file cannot be read.
+#[must_use]
+pub fn pages() -> Vec<Source> {
+    let mut folders: Vec<PathBuf> = ["docs", "examples"].map(|name| root().join(name)).to_vec();
+    let mut pages = Vec::new();
+    let top = [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+    ];
+    pages.extend(top.map(|name| Source::read(&root().join(name))));
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder can be listed") {
+            let path = entry.expect("a folder can be listed").path();
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Some("md" | "yaml" | "yml") = extension {
+                pages.push(Source::read(&path));
+            }
+        }
+    }
+    pages.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+    pages
 }
 
 // === impl Source ===

@@ -1,10 +1,10 @@
-//! No retired word in identifiers and comments.
+//! No retired word in identifiers, comments, strings and pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use xtask::lexicon::find;
-use xtask::source::sources;
+use xtask::lexicon::{Found, find, find_in_page};
+use xtask::source::{Source, pages, sources};
 
 /// The crates whose words are not revised yet. This list only shrinks.
 const NOT_REVISED: [&str; 1] = ["crates/redis"];
@@ -22,12 +22,7 @@ fn no_retired_word_is_used() {
             let problems = by_crate
                 .entry(source.crate_folder().to_owned())
                 .or_default();
-            writeln!(
-                problems,
-                "{}:{}: say {} for \"{}\": {}",
-                source.path, found.line, found.retired.instead, found.retired.word, found.text
-            )
-            .expect("a string grows");
+            write(problems, &source, &found);
         }
     }
     let unrevised: BTreeSet<&str> = NOT_REVISED.into();
@@ -42,4 +37,42 @@ fn no_retired_word_is_used() {
     by_crate.retain(|folder, _| !unrevised.contains(folder.as_str()));
     let problems: String = by_crate.into_values().collect();
     assert!(problems.is_empty(), "{problems}");
+}
+
+#[test]
+fn no_retired_word_is_used_in_pages() {
+    let mut problems = String::new();
+    for mut page in pages() {
+        match page.path.as_str() {
+            // Its table names the retired words.
+            "CONTRIBUTING.md" => truncate_at(&mut page.text, "\n| say | for | not |"),
+            // Released versions keep the words that they had.
+            "CHANGELOG.md" => {
+                let unreleased = page.text.find("(unreleased)").unwrap_or(0);
+                if let Some(next) = page.text[unreleased..].find("\n## ") {
+                    page.text.truncate(unreleased + next);
+                }
+            }
+            _ => {}
+        }
+        for found in find_in_page(&page) {
+            write(&mut problems, &page, &found);
+        }
+    }
+    assert!(problems.is_empty(), "{problems}");
+}
+
+fn truncate_at(text: &mut String, mark: &str) {
+    let end = text.find(mark).expect("the page has the mark");
+    text.truncate(end);
+}
+
+fn write(problems: &mut String, source: &Source, found: &Found) {
+    let (line, retired) = (found.line, found.retired);
+    writeln!(
+        problems,
+        "{}:{line}: say {} for \"{}\": {}",
+        source.path, retired.instead, retired.word, found.text
+    )
+    .expect("a string grows");
 }

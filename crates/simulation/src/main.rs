@@ -1,5 +1,5 @@
 //! Runs seeds, and prints the history of those that broke a promise.
-#![expect(clippy::print_stdout, reason = "whoever runs it reads it")]
+#![expect(clippy::print_stdout, reason = "a program prints its results")]
 
 use std::process::ExitCode;
 use std::sync::Mutex;
