@@ -1,5 +1,7 @@
 //! What a client that wants to do harm does. Each attack goes on until it is dropped.
 
+mod crowd;
+
 mod bodies;
 
 mod floods;
@@ -14,12 +16,8 @@ mod streams;
 
 mod values;
 
-use std::pin::Pin;
-
 use crate::target::Target;
-
-/// An attack that goes on for as long as it is polled.
-pub(crate) type Attacking = Pin<Box<dyn Future<Output = ()> + Send>>;
+use crowd::Attacking;
 
 /// A named attack.
 pub(crate) struct Attack {
@@ -53,27 +51,3 @@ pub(crate) const ATTACKS: [Attack; 19] = [
 const fn attack(name: &'static str, begin: fn(Target) -> Attacking) -> Attack {
     Attack { name, begin }
 }
-
-/// Runs `one` as `count` tasks, numbered from 0, each again whenever it ends.
-fn crowd<F>(count: u32, one: impl Fn(u32) -> F + Clone + Send + Sync + 'static) -> Attacking
-where
-    F: Future<Output = std::io::Result<()>> + Send + 'static,
-{
-    Box::pin(async move {
-        let mut tasks = tokio::task::JoinSet::new();
-        for number in 0..count {
-            let one = one.clone();
-            tasks.spawn(async move {
-                loop {
-                    // An error is what the service should answer with: cut off, come again.
-                    let _cut_off = one(number).await;
-                    tokio::time::sleep(AGAIN_AFTER).await;
-                }
-            });
-        }
-        std::future::pending::<()>().await;
-    })
-}
-
-/// How soon an attacker who was cut off is back.
-const AGAIN_AFTER: std::time::Duration = std::time::Duration::from_millis(250);

@@ -1,20 +1,6 @@
-//! Who is measured, and how each is used: as its own documentation says.
-
-mod by_hand;
-mod floor;
-mod governor;
-mod quota;
-mod ratelimit;
-mod tollgate;
+//! What a rate limiter has to offer to be measured.
 
 use ::tollgate::Limit;
-
-pub(crate) use by_hand::ByHand;
-pub(crate) use floor::{Floor, FloorClock};
-pub(crate) use governor::Governor;
-pub(crate) use quota::Quota;
-pub(crate) use ratelimit::Ratelimit;
-pub(crate) use tollgate::{Tollgate, TollgateBatch};
 
 /// Batched decisions, for contenders that have them.
 pub(crate) const BATCH: usize = 64;

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use tollgate::{Limit, Limiter};
 
-use crate::contender::{Contender, Governor, Outcome, Quota};
+use crate::contender::{Contender, Outcome};
+use crate::contenders::{Governor, Quota};
 use crate::machine::{pin, resident_bytes};
 use crate::record::{Measured, Record};
 

@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::contender::{
-    ByHand, Floor, FloorClock, Governor, Outcome, Quota, Ratelimit, Tollgate, TollgateBatch,
+use crate::contender::Outcome;
+use crate::contenders::{
+    ByHand, Floor, FloorClock, Governor, Quota, Ratelimit, Tollgate, TollgateBatch,
 };
 use crate::entrant::{Drive, Entrant, Entry, Manner};
 use crate::keys::{BenchKey, Distribution, KeyKind, Sequences};

@@ -31,6 +31,7 @@ mod flood;
 mod in_turn;
 
 mod contender;
+mod contenders;
 
 mod keys;
 

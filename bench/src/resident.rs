@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tollgate::{Algorithm, Anchor, Limit, Limiter, ManualClock, Segments, Span};
 
-use crate::contender::{ByHand, Contender, Governor, Outcome, Quota};
+use crate::contender::{Contender, Outcome};
+use crate::contenders::{ByHand, Governor, Quota};
 use crate::keys::{BenchKey, KeyKind, Random};
 use crate::machine::resident_bytes;
 use crate::record::{Measured, Record};

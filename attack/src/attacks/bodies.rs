@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-use super::{Attacking, crowd};
+use super::crowd::{Attacking, crowd};
 use crate::frames::{DECIDE, PAYLOAD_BYTES_MAX, REFLECT, call_of, flag, frame, kind};
 use crate::peer::{acknowledge, connect, connect_h2, read_frame, source};
 use crate::target::Target;

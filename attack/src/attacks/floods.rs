@@ -5,7 +5,7 @@ use std::io::Result;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::{Attacking, crowd};
+use super::crowd::{Attacking, crowd};
 use crate::frames::{call, flag, frame, kind};
 use crate::peer::{connect_h2, source};
 use crate::target::Target;

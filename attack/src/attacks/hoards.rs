@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
-use super::{Attacking, crowd};
+use super::crowd::{Attacking, crowd};
 use crate::peer::{connect, connect_h2, read_response, request, source, within};
 use crate::target::Target;
 

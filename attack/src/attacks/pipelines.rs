@@ -2,8 +2,8 @@
 
 use tokio::io::AsyncWriteExt;
 
+use super::crowd::{Attacking, crowd};
 use super::floods::send;
-use super::{Attacking, crowd};
 use crate::frames::{call, flag, frame, kind, message};
 use crate::peer::{acknowledge, connect, connect_h2, read_frame, request, source};
 use crate::target::Target;

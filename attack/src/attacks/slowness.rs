@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::sleep;
 
-use super::{Attacking, crowd};
+use super::crowd::{Attacking, crowd};
 use crate::frames::{call, flag, frame, kind, message};
 use crate::peer::{acknowledge, connect, connect_h2, read_frame, request, source};
 use crate::target::Target;

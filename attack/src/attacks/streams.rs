@@ -3,7 +3,7 @@
 use tokio::io::AsyncWriteExt;
 
 use super::bodies::hold;
-use super::{Attacking, crowd};
+use super::crowd::{Attacking, crowd};
 use crate::frames::{call, flag, frame, kind};
 use crate::peer::{connect_h2, source};
 use crate::target::Target;

@@ -2,7 +2,7 @@
 
 use tokio::io::AsyncWriteExt;
 
-use super::{Attacking, crowd};
+use super::crowd::{Attacking, crowd};
 use crate::frames::{PAYLOAD_BYTES_MAX, call, flag, frame, kind, message};
 use crate::peer::{acknowledge, connect, connect_h2, read_frame, read_response, request, source};
 use crate::target::Target;

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use governor::{DefaultKeyedRateLimiter, RateLimiter};
 
-use super::{Contender, Outcome};
+use crate::contender::{Contender, Outcome};
 use crate::keys::BenchKey;
 
 /// `RateLimiter::keyed`, as in governor's guide.

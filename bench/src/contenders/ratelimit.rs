@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ratelimit::Ratelimiter;
 
-use super::{Contender, Outcome};
+use crate::contender::{Contender, Outcome};
 
 /// A single bucket for all keys: it takes part only where there is one key.
 pub(crate) struct Ratelimit(Ratelimiter);

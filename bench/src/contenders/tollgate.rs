@@ -4,12 +4,12 @@ use std::hash::Hash;
 
 use tollgate::{Decision, Limiter};
 
-use super::{Contender, Outcome};
+use crate::contender::{Contender, Outcome};
 
 /// One decision at a time.
 pub(crate) struct Tollgate(Limiter);
 
-/// [`super::BATCH`] decisions at a time.
+/// [`crate::contender::BATCH`] decisions at a time.
 pub(crate) struct TollgateBatch(Tollgate);
 
 // === impl Tollgate ===

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate::BYTES_PER_KEY;
 
-use super::{Contender, Outcome};
+use crate::contender::{Contender, Outcome};
 
 /// Memory of the size of Tollgate's table, in which a decision is one atomic addition.
 pub(crate) struct Floor(Vec<AtomicU64>);

@@ -2,7 +2,7 @@
 
 use quota::{QuotaPolicy, QuotaPool, RefillRate};
 
-use super::{Contender, Outcome};
+use crate::contender::{Contender, Outcome};
 use crate::keys::BenchKey;
 
 /// `QuotaPool::check`, which its own benchmark uses and which says only yes or no.

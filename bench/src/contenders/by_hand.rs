@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
 
-use super::{Contender, Outcome};
+use crate::contender::{Contender, Outcome};
 use crate::keys::BenchKey;
 
 /// For each key, when its window began and what it has used. Nothing is ever removed.
