@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use tollgate_core::{Cost, Mode, OnStoreError, Verdict};
 
-use crate::instance::Outcome;
+use crate::outcome::Outcome;
 use crate::plan::{Part, Plan};
 use bound::Bound;
 

@@ -16,6 +16,7 @@ use tollgate_redis::{Config, Redis, Servers};
 
 use crate::deployment::{MASTER, Session, Topology};
 use crate::network::{End, Link};
+use crate::outcome::Outcome;
 use crate::plan::Setup;
 use crate::resp;
 use crate::world::World;
@@ -39,18 +40,6 @@ pub(crate) struct WallClock {
     base: u64,
     /// How many nanoseconds the wall clock is ahead.
     wall: Arc<AtomicI64>,
-}
-
-/// The outcome of a decision, and where it was made.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    /// By Redis, a lease, a local count or the denial cache.
-    Decided(Verdict),
-    /// By the fallback: its choice or its memory.
-    FellBack(Verdict),
-    Failed(StoreError),
-    /// The caller cancelled it.
-    Cancelled,
 }
 
 /// A decision that is cancelled after so many polls.

@@ -26,6 +26,8 @@ mod network;
 
 mod instance;
 
+mod outcome;
+
 mod plan;
 
 mod account;

@@ -12,7 +12,8 @@ use tollgate_redis::{LEASE_LASTS, simulated};
 
 use crate::account::{Account, MILLI};
 use crate::deployment::Topology;
-use crate::instance::{Instance, Outcome};
+use crate::instance::Instance;
+use crate::outcome::Outcome;
 use crate::plan::{Fault, Part, Plan, Request, Step};
 use crate::world::World;
 

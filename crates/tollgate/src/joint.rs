@@ -1,50 +1,26 @@
 //! Several limits on one request: all or nothing.
 
+mod ask;
+
+mod error;
+
 mod waiting;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::{
-    Charge, ChargeDenied, Clock, Cost, Decision, Denial, DenialReason, Enforcement, Key,
-    RESOLUTIONS_MAX, RequestDenial, Span, StoreError, Verdict, Wait,
+    Charge, Clock, Decision, Denial, DenialReason, RESOLUTIONS_MAX, RequestDenial, Span,
+    StoreError, Verdict, Wait,
 };
-use tollgate_memory::SystemClock;
 
-use crate::limiter::{FAILURE_WAIT, Limiter, LoadedTerms};
+use crate::limiter::{FAILURE_WAIT, LoadedTerms};
 
+pub use ask::Ask;
+pub use error::JointError;
 #[cfg(feature = "async")]
 pub use waiting::until_all_ready;
 pub use waiting::until_all_ready_with;
-
-/// The part of a request that concerns one limit; made by [`Limiter::ask`].
-///
-/// # Example
-///
-/// ```
-/// use tollgate::{ChargeDenied, Limit, Limiter, check_all};
-///
-/// let tokens = Limiter::builder(Limit::per_hour(1_000)).name("tokens").build();
-/// let trial = tokens.sibling("a stricter limit on trial", Limit::per_hour(500));
-/// let report = |used| {
-///     let charged = tokens.ask_n("bob", used).charge_denied(ChargeDenied::Always);
-///     check_all(&[charged, trial.ask_n("bob", used).shadow()])
-/// };
-/// assert!(report(600)?.is_allowed(), "the limit on trial denies nothing");
-/// assert!(!report(600)?.is_allowed());
-/// // The tokens are used up, although their report was denied.
-/// assert!(!check_all(&[tokens.ask_n("bob", 1).peek()])?.is_allowed());
-/// # Ok::<(), tollgate::JointError>(())
-/// ```
-#[must_use = "nothing is asked before `check_all`"]
-pub struct Ask<'l, C = SystemClock> {
-    limiter: &'l Limiter<C>,
-    key: Key,
-    cost: Cost,
-    enforcement: Enforcement,
-    charge_denied: ChargeDenied,
-}
 
 /// The decision of several limits on one request.
 ///
@@ -55,20 +31,6 @@ pub struct Ask<'l, C = SystemClock> {
 pub struct JointDecision {
     names: Arc<[Arc<str>]>,
     verdict: Verdict,
-}
-
-/// Why several limits could not decide together. Nothing was charged.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum JointError {
-    /// Two limiters count in different memory, so they cannot be charged together. Make the second
-    /// with [`Limiter::sibling`], or all of them with [`crate::Limits`].
-    NotSiblings {
-        /// The name of the limit that is not a sibling of the first.
-        name: Box<str>,
-    },
-    /// The store failed.
-    Store(StoreError),
 }
 
 /// Decides on several limits at once: the request is allowed only if all of them allow it, and only
@@ -145,62 +107,6 @@ fn decide<C: Clock>(asks: &[Ask<'_, C>]) -> Result<Verdict, StoreError> {
     Err(StoreError::Superseded)
 }
 
-// === impl Ask ===
-
-impl<'l, C> Ask<'l, C> {
-    pub(crate) const fn new(limiter: &'l Limiter<C>, key: Key, cost: Cost) -> Ask<'l, C> {
-        Ask {
-            limiter,
-            key,
-            cost,
-            enforcement: Enforcement::Enforce,
-            charge_denied: ChargeDenied::Never,
-        }
-    }
-
-    /// Only peeks: charges nothing.
-    pub const fn peek(mut self) -> Ask<'l, C> {
-        self.cost = Cost::Peek(self.cost.units());
-        self
-    }
-
-    /// Makes this a shadow limit, which never denies the request. It is charged only if its units
-    /// fit.
-    pub const fn shadow(mut self) -> Ask<'l, C> {
-        self.enforcement = Enforcement::Shadow;
-        self
-    }
-
-    /// Sets whether a denied request is charged to this limit. Default: [`ChargeDenied::Never`].
-    pub const fn charge_denied(mut self, charge_denied: ChargeDenied) -> Ask<'l, C> {
-        self.charge_denied = charge_denied;
-        self
-    }
-
-    pub(crate) const fn limiter(&self) -> &'l Limiter<C> {
-        self.limiter
-    }
-
-    pub(crate) const fn key(&self) -> Key {
-        self.key
-    }
-
-    pub(crate) const fn cost(&self) -> Cost {
-        self.cost
-    }
-}
-
-impl<C> fmt::Debug for Ask<'_, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ask")
-            .field("limiter", &self.limiter)
-            .field("cost", &self.cost)
-            .field("enforcement", &self.enforcement)
-            .field("charge_denied", &self.charge_denied)
-            .finish_non_exhaustive()
-    }
-}
-
 // === impl JointDecision ===
 
 impl JointDecision {
@@ -273,28 +179,5 @@ fn without_answer(limits: usize) -> Verdict {
             wait: Wait::For(wait),
             reason: DenialReason::StoreUnavailable,
         }),
-    }
-}
-
-// === impl JointError ===
-
-impl fmt::Display for JointError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            JointError::NotSiblings { name } => write!(
-                f,
-                "`{name}` counts in other memory than the first limit; make it with `sibling`"
-            ),
-            JointError::Store(_) => f.write_str("the store has no answer"),
-        }
-    }
-}
-
-impl std::error::Error for JointError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            JointError::Store(source) => Some(source),
-            JointError::NotSiblings { .. } => None,
-        }
     }
 }

@@ -1,0 +1,92 @@
+//! What is asked of one limit in a request to several.
+
+use std::fmt;
+
+use tollgate_core::{ChargeDenied, Cost, Enforcement, Key};
+use tollgate_memory::SystemClock;
+
+use crate::limiter::Limiter;
+
+/// The part of a request that concerns one limit; made by [`Limiter::ask`].
+///
+/// # Example
+///
+/// ```
+/// use tollgate::{ChargeDenied, Limit, Limiter, check_all};
+///
+/// let tokens = Limiter::builder(Limit::per_hour(1_000)).name("tokens").build();
+/// let trial = tokens.sibling("a stricter limit on trial", Limit::per_hour(500));
+/// let report = |used| {
+///     let charged = tokens.ask_n("bob", used).charge_denied(ChargeDenied::Always);
+///     check_all(&[charged, trial.ask_n("bob", used).shadow()])
+/// };
+/// assert!(report(600)?.is_allowed(), "the limit on trial denies nothing");
+/// assert!(!report(600)?.is_allowed());
+/// // The tokens are used up, although their report was denied.
+/// assert!(!check_all(&[tokens.ask_n("bob", 1).peek()])?.is_allowed());
+/// # Ok::<(), tollgate::JointError>(())
+/// ```
+#[must_use = "nothing is asked before `check_all`"]
+pub struct Ask<'l, C = SystemClock> {
+    pub(super) limiter: &'l Limiter<C>,
+    pub(super) key: Key,
+    pub(super) cost: Cost,
+    pub(super) enforcement: Enforcement,
+    pub(super) charge_denied: ChargeDenied,
+}
+
+// === impl Ask ===
+
+impl<'l, C> Ask<'l, C> {
+    pub(crate) const fn new(limiter: &'l Limiter<C>, key: Key, cost: Cost) -> Ask<'l, C> {
+        Ask {
+            limiter,
+            key,
+            cost,
+            enforcement: Enforcement::Enforce,
+            charge_denied: ChargeDenied::Never,
+        }
+    }
+
+    /// Only peeks: charges nothing.
+    pub const fn peek(mut self) -> Ask<'l, C> {
+        self.cost = Cost::Peek(self.cost.units());
+        self
+    }
+
+    /// Makes this a shadow limit, which never denies the request. It is charged only if its units
+    /// fit.
+    pub const fn shadow(mut self) -> Ask<'l, C> {
+        self.enforcement = Enforcement::Shadow;
+        self
+    }
+
+    /// Sets whether a denied request is charged to this limit. Default: [`ChargeDenied::Never`].
+    pub const fn charge_denied(mut self, charge_denied: ChargeDenied) -> Ask<'l, C> {
+        self.charge_denied = charge_denied;
+        self
+    }
+
+    pub(crate) const fn limiter(&self) -> &'l Limiter<C> {
+        self.limiter
+    }
+
+    pub(crate) const fn key(&self) -> Key {
+        self.key
+    }
+
+    pub(crate) const fn cost(&self) -> Cost {
+        self.cost
+    }
+}
+
+impl<C> fmt::Debug for Ask<'_, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ask")
+            .field("limiter", &self.limiter)
+            .field("cost", &self.cost)
+            .field("enforcement", &self.enforcement)
+            .field("charge_denied", &self.charge_denied)
+            .finish_non_exhaustive()
+    }
+}
