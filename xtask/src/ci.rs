@@ -34,6 +34,7 @@ fn run(args: &[String]) -> Result<(), String> {
     ];
     let clippy_fuzz = ["clippy", "-p", "tollgate-fuzz", "--all-targets"];
     let libfuzzer = ["--features", "libfuzzer", "--", "-D", "warnings"];
+    let tokens = ["-p", "tollgate-http", "--features", "jwt"];
     let doc = ["doc", "--workspace", "--no-deps"];
     let steps = [
         Step::cargo("format", &["fmt", "--all", "--check"]),
@@ -42,6 +43,10 @@ fn run(args: &[String]) -> Result<(), String> {
         // Dependency rules, budgets and doc examples are among these tests.
         Step::cargo("tests", &["test", "--workspace", "--no-fail-fast"])
             .env("TOLLGATE_ENVOY", envoy),
+        Step::cargo("lints of tokens", &["clippy", "--all-targets"])
+            .args(tokens)
+            .args(["--", "-D", "warnings"]),
+        Step::cargo("tests of tokens", &["test"]).args(tokens),
         Step::cargo("documentation", &doc).env("RUSTDOCFLAGS", "-D warnings"),
         package::step(),
         deny::step(),

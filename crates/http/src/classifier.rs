@@ -11,6 +11,8 @@ use crate::rejection::{Flaw, Rejection};
 use crate::route::Routes;
 use crate::setting::InvalidSetting;
 use crate::source::{Facts, Source, fold_case};
+#[cfg(feature = "jwt")]
+use crate::token::Token;
 
 mod settings;
 
@@ -25,6 +27,8 @@ pub struct Classifier {
     addresses: ClientAddress,
     paths: PathSettings,
     routes: Routes,
+    #[cfg(feature = "jwt")]
+    token: Option<Token>,
     descriptors: Vec<Vec<Rule>>,
 }
 
@@ -89,6 +93,8 @@ impl Classifier {
             addresses,
             paths: settings.path,
             routes,
+            #[cfg(feature = "jwt")]
+            token: token(settings)?,
             descriptors,
         })
     }
@@ -100,6 +106,8 @@ impl Classifier {
     /// [`Rejection`], if the request must be denied without asking any limit.
     pub fn identify<'a>(&'a self, head: Head<'a>) -> Result<Identity<'a>, Rejection> {
         let facts = Facts::new(head, &self.addresses, &self.paths, &self.routes);
+        #[cfg(feature = "jwt")]
+        let facts = facts.with_token(self.token.as_ref());
         let mut descriptors = Vec::with_capacity(self.descriptors.len());
         for rules in &self.descriptors {
             let entries = rules.iter().map(|rule| rule.entry(&facts));
@@ -113,6 +121,21 @@ impl Classifier {
             descriptors,
         })
     }
+}
+
+/// What reads tokens; there must be something if a claim is used.
+#[cfg(feature = "jwt")]
+fn token(settings: &IdentitySettings) -> Result<Option<Token>, InvalidSetting> {
+    let entries = settings.descriptors.iter().flat_map(|one| &one.entries);
+    if settings.token.is_none() && entries.clone().any(EntrySettings::uses_claim) {
+        return Err(InvalidSetting::new(
+            "token",
+            "a claim is used, and nothing says where the token is",
+            "write `token: { verify: { keys_file: keys.json } }`",
+        ));
+    }
+    let token = settings.token.as_ref().map(Token::new).transpose();
+    token.map_err(|error| error.below("token"))
 }
 
 fn bound(at: &str, count: usize, most: usize) -> Result<(), InvalidSetting> {

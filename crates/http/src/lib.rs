@@ -1,6 +1,7 @@
 //! HTTP requests as descriptors; answers as status, headers and bodies.
 //!
 //! * [`Classifier`]: the settings of `identity`, and the descriptors of a request.
+//!   The feature `jwt` adds the claims of JSON Web Tokens.
 //! * [`ClientAddress`]: the address of the client behind trusted proxies, and with [`Prefix`] the
 //!   network that makes its key.
 //! * [`ProxyHeader`]: PROXY protocol 1 and 2.
@@ -33,6 +34,9 @@ mod head;
 mod rejection;
 
 mod source;
+
+#[cfg(feature = "jwt")]
+mod token;
 
 mod classifier;
 
@@ -82,4 +86,9 @@ pub use setting::InvalidSetting;
 pub use source::{
     PAIRS_MAX, PATTERN_BYTES_MAX, SourceSettings, USER_AGENT_PATTERNS_MAX, UserAgentPattern,
     VALUE_BYTES_MAX,
+};
+#[cfg(feature = "jwt")]
+pub use token::{
+    KEYS_FILE_BYTES_MAX, KEYS_MAX, LEEWAY_SECS_MAX, TOKEN_BYTES_MAX, TokenSettings, TokenSource,
+    Verify,
 };

@@ -21,8 +21,8 @@ mod value;
 
 pub(crate) use facts::Facts;
 pub use settings::{SourceSettings, UserAgentPattern};
-pub(crate) use value::fold_case;
 pub use value::{PAIRS_MAX, VALUE_BYTES_MAX};
+pub(crate) use value::{cookie, fold_case, header};
 
 /// The most patterns for a user agent.
 pub const USER_AGENT_PATTERNS_MAX: usize = 64;
@@ -44,6 +44,8 @@ pub(crate) enum Source {
     Path,
     Route,
     UserAgent(Vec<(Regex, String)>),
+    #[cfg(feature = "jwt")]
+    Claim(String),
     Constant(String),
 }
 
@@ -90,6 +92,8 @@ impl Source {
             SourceSettings::Route => Source::Route,
             SourceSettings::UserAgent => Source::Header(USER_AGENT),
             SourceSettings::UserAgentMatch(patterns) => Source::UserAgent(compile(patterns)?),
+            #[cfg(feature = "jwt")]
+            SourceSettings::Claim(claim) => Source::Claim(name("claim", claim)?),
             SourceSettings::Constant(value) => Source::Constant(name("constant", value)?),
         })
     }
@@ -124,12 +128,14 @@ impl Source {
                 return Ok(route.map(|route| Cow::Borrowed(route.as_bytes())));
             }
             Self::Constant(value) => return Ok(Some(Cow::Borrowed(value.as_bytes()))),
-            Self::Header(name) => value::header(head.headers, name)?,
-            Self::Cookie(name) => value::cookie(head.headers, name)?,
+            Self::Header(name) => header(head.headers, name)?,
+            Self::Cookie(name) => cookie(head.headers, name)?,
             Self::Query(name) => value::query(head.uri, name)?,
+            #[cfg(feature = "jwt")]
+            Self::Claim(name) => facts.claim(name)?,
             Self::Host => host::read(&head)?,
             Self::UserAgent(patterns) => {
-                let agent = value::header(head.headers, &USER_AGENT)?.unwrap_or_default();
+                let agent = header(head.headers, &USER_AGENT)?.unwrap_or_default();
                 let class = patterns
                     .iter()
                     .find(|(pattern, _)| pattern.is_match(&agent));

@@ -14,6 +14,8 @@ use tollgate_http::{
 };
 
 const MARK: &str = "skip: checked by crates/http/tests/documents.rs";
+#[cfg(feature = "jwt")]
+const MARK_JWT: &str = "skip: read by crates/http/tests/documents.rs with the feature jwt";
 
 fn page() -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/identity.md");
@@ -69,13 +71,7 @@ fn every_example_is_valid() {
     let examples: Vec<&str> = page
         .split("```yaml ")
         .skip(1)
-        .map(|rest| {
-            rest.strip_prefix(MARK)
-                .unwrap()
-                .split("```")
-                .next()
-                .unwrap()
-        })
+        .filter_map(|rest| rest.strip_prefix(MARK)?.split("```").next())
         .collect();
     for example in &examples {
         for (section, value) in value(example).as_object().unwrap() {
@@ -92,7 +88,29 @@ fn every_example_is_valid() {
             }
         }
     }
-    assert!(examples.len() >= 4);
+    // All blocks of YAML but the one about tokens.
+    assert_eq!(examples.len() + 1, page.matches("```yaml ").count());
+}
+
+#[cfg(feature = "jwt")]
+#[test]
+fn tokens_are_described() {
+    let page = page();
+    let (_, example) = page.split_once(MARK_JWT).unwrap();
+    let example = value(example.split("```").next().unwrap());
+    let settings: IdentitySettings = serde_json::from_value(example["identity"].clone()).unwrap();
+    // The file of keys is not there, and nothing else is wrong.
+    let error = Classifier::new(&settings).unwrap_err();
+    assert_eq!(error.at, "token.verify.keys_file");
+    let all = [
+        known::<tollgate_http::TokenSettings>(json!({"?": 1})),
+        known::<tollgate_http::TokenSource>(json!("?")),
+        known::<tollgate_http::Verify>(json!("?")),
+    ];
+    for name in all.iter().flatten() {
+        let in_code = [format!("`{name}`"), format!("`{name}:")];
+        assert!(in_code.iter().any(|text| page.contains(text)), "{name}");
+    }
 }
 
 /// The keys of a section, or the words for a choice: what the error about an unknown one lists.

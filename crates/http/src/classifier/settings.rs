@@ -5,6 +5,8 @@ use serde::Deserialize;
 use crate::client_address::ClientAddressSettings;
 use crate::path::PathSettings;
 use crate::source::SourceSettings;
+#[cfg(feature = "jwt")]
+use crate::token::TokenSettings;
 
 /// The section `identity`: how a request becomes descriptors.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -16,6 +18,9 @@ pub struct IdentitySettings {
     pub path: PathSettings,
     /// Route templates, for `route`. Empty.
     pub routes: Vec<String>,
+    /// Where the request's token is, for `claim`.
+    #[cfg(feature = "jwt")]
+    pub token: Option<TokenSettings>,
     /// The descriptors of every request, in this order. One: the client's address, as
     /// `remote_address`.
     pub descriptors: Vec<DescriptorSettings>,
@@ -58,6 +63,20 @@ pub enum IfMissing {
     Use(Box<EntrySettings>),
 }
 
+// === impl EntrySettings ===
+
+#[cfg(feature = "jwt")]
+impl EntrySettings {
+    /// Whether its value, or that of an entry in its place, is from a token.
+    pub(super) fn uses_claim(&self) -> bool {
+        let other = match &self.if_missing {
+            Some(IfMissing::Use(other)) => other.uses_claim(),
+            _ => false,
+        };
+        other || matches!(self.from, SourceSettings::Claim(_))
+    }
+}
+
 // === impl IdentitySettings ===
 
 impl Default for IdentitySettings {
@@ -72,6 +91,8 @@ impl Default for IdentitySettings {
             client_address: ClientAddressSettings::default(),
             path: PathSettings::default(),
             routes: Vec::new(),
+            #[cfg(feature = "jwt")]
+            token: None,
             descriptors: vec![DescriptorSettings {
                 entries: vec![address],
             }],

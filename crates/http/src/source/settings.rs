@@ -38,6 +38,9 @@ pub enum SourceSettings {
     /// The value of the first of these patterns that is found in `User-Agent`; an absent header
     /// is matched as an empty one.
     UserAgentMatch(Vec<UserAgentPattern>),
+    /// The claim of the request's token with this name: text, a number or a boolean.
+    #[cfg(feature = "jwt")]
+    Claim(String),
     /// Always this value.
     Constant(String),
 }

@@ -27,7 +27,7 @@ pub(super) fn method(method: &Method) -> &'static [u8] {
 }
 
 /// The value of a header.
-pub(super) fn header<'a>(
+pub(crate) fn header<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
 ) -> Result<Option<Cow<'a, [u8]>>, Flaw> {
@@ -37,7 +37,7 @@ pub(super) fn header<'a>(
 
 /// The value of a cookie. Percent-encoding is decoded, as many servers do: otherwise one session
 /// would have a key for each of its spellings.
-pub(super) fn cookie<'a>(
+pub(crate) fn cookie<'a>(
     headers: &'a HeaderMap,
     name: &str,
 ) -> Result<Option<Cow<'a, [u8]>>, Flaw> {

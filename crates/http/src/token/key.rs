@@ -1,0 +1,56 @@
+//! A key that verifies tokens.
+
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey};
+
+/// A key, and the algorithms that it may be used with.
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    pub(super) id: Option<String>,
+    pub(super) key: DecodingKey,
+    pub(super) algorithms: Vec<Algorithm>,
+}
+
+// === impl Key ===
+
+impl Key {
+    /// `None` for keys that encrypt, and for kinds that are not supported.
+    pub(super) fn new(jwk: &Jwk) -> Option<Key> {
+        let is_other_use = |use_: &PublicKeyUse| *use_ != PublicKeyUse::Signature;
+        if jwk.common.public_key_use.as_ref().is_some_and(is_other_use) {
+            return None;
+        }
+        let mut algorithms = algorithms(&jwk.algorithm)?.to_vec();
+        if let Some(named) = jwk.common.key_algorithm {
+            let named: Algorithm = named.to_string().parse().ok()?;
+            algorithms.retain(|algorithm| *algorithm == named);
+        }
+        let key = DecodingKey::from_jwk(jwk).ok()?;
+        (!algorithms.is_empty()).then_some(Key {
+            id: jwk.common.key_id.clone(),
+            key,
+            algorithms,
+        })
+    }
+}
+
+/// The algorithms of a kind of key. A public key is never taken for a secret.
+const fn algorithms(parameters: &AlgorithmParameters) -> Option<&'static [Algorithm]> {
+    use Algorithm::{
+        ES256, ES384, EdDSA, HS256, HS384, HS512, PS256, PS384, PS512, RS256, RS384, RS512,
+    };
+    Some(match parameters {
+        AlgorithmParameters::RSA(_) => &[RS256, RS384, RS512, PS256, PS384, PS512],
+        AlgorithmParameters::OctetKey(_) => &[HS256, HS384, HS512],
+        AlgorithmParameters::EllipticCurve(key) => match key.curve {
+            EllipticCurve::P256 => &[ES256],
+            EllipticCurve::P384 => &[ES384],
+            _ => return None,
+        },
+        AlgorithmParameters::OctetKeyPair(key) => match key.curve {
+            EllipticCurve::Ed25519 => &[EdDSA],
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
