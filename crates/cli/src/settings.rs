@@ -161,7 +161,7 @@ impl Unread {
                 )
             }
             Unread::Settings(error) => with_causes(error),
-            Unread::Rules(error) => with_causes(error),
+            Unread::Rules(error) => format!("the setting `rules`: {}", with_causes(error)),
         }
     }
 }

@@ -216,7 +216,7 @@ impl Drop for Running {
 impl fmt::Display for ServeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ServeError::Unreadable(error) => write!(f, "{error}"),
+            ServeError::Unreadable(error) => write!(f, "the setting `rules`: {error}"),
             ServeError::NoRules(diagnostics) => {
                 for diagnostic in diagnostics {
                     write!(f, "{diagnostic}")?;

@@ -45,6 +45,13 @@ fn serve_says_why_it_does_not_run() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("cannot read nowhere.yaml: "), "{text}");
     assert!(text.contains("as in `tollgate serve PATH`"), "{text}");
+    let without_rules = directory(&[("tollgate.yaml", "rules: nowhere\n")]);
+    for words in [&["serve"][..], &["check", "--config", "tollgate.yaml"]] {
+        let output = run(without_rules.path(), words);
+        assert_eq!(output.status.code(), Some(2));
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains("the setting `rules`: cannot read "), "{text}");
+    }
 }
 
 #[test]
@@ -69,7 +76,7 @@ fn a_wrong_store_is_an_error_in_the_settings() {
             text.contains("the certificates cannot be read: there is none in it"),
             "{text}"
         );
-        assert!(text.contains("this is no server's name"), "{text}");
+        assert!(text.contains("this is not a valid server name"), "{text}");
         assert!(text.contains("tollgate.yaml:3:"), "{text}");
         assert!(text.starts_with("error[setting]: "), "{text}");
     }
