@@ -9,10 +9,9 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Duration, Instant, sleep, timeout};
 
-use crate::connection::shown;
 use crate::keys::SLOTS;
 use crate::request_queue::RequestQueue;
-use crate::resp::Reply;
+use crate::resp::{Reply, printable};
 use crate::sharded::locked;
 use crate::stats::Stats;
 
@@ -196,7 +195,7 @@ impl Cluster {
             let asked = node.queues[0].command(&words);
             match timeout(TOLD_WITHIN, asked).await {
                 Ok(Ok(Reply::Error(said))) => {
-                    self.stats.trouble.failed(NAME, &shown(&said));
+                    self.stats.trouble.failed(NAME, &printable(&said));
                 }
                 Ok(Ok(reply)) if reply.elements().is_empty() => {
                     self.stats

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use crate::config::{Config, InvalidConfig, Secret, UNIX};
-use crate::resp::{self, Reply};
+use crate::resp::{self, Reply, printable};
 use crate::script::Scripts;
 use crate::simulated::Transport;
 use tls::{Encryption, encryption};
@@ -23,8 +23,6 @@ pub(crate) use hello::{Hello, Kind, Role, write as write_hello};
 
 /// Bytes that are read at once, at first.
 const INPUT_BYTES: usize = 64 * 1024;
-/// The most bytes of a server's words that are shown.
-const SHOWN_BYTES_MAX: usize = 200;
 
 /// Opens connections.
 #[derive(Clone)]
@@ -238,13 +236,6 @@ fn no_tls(error: &io::Error) -> String {
     }
 }
 
-/// The beginning of a server's words.
-pub(crate) fn shown(text: &[u8]) -> String {
-    let text = String::from_utf8_lossy(text);
-    let end = text.floor_char_boundary(SHOWN_BYTES_MAX);
-    text[..end].escape_debug().to_string()
-}
-
 // === impl Link ===
 
 impl Link {
@@ -274,7 +265,7 @@ impl Link {
     async fn script_name(&mut self) -> io::Result<Vec<u8>> {
         match self.next().await? {
             Reply::Bulk(name) => Ok(name.to_vec()),
-            Reply::Error(text) => Err(io::Error::other(shown(&text))),
+            Reply::Error(text) => Err(io::Error::other(printable(&text))),
             _ => Err(io::Error::other("SCRIPT LOAD tells no name")),
         }
     }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use tollgate_core::{Span, StoreError};
 
-use crate::connection::shown;
-use crate::resp::Malformed;
+use crate::resp::{Malformed, printable};
 
 /// Why a question has no answer. Only [`Failure::Lost`] may have been charged.
 #[derive(Clone, Debug)]
@@ -125,7 +124,7 @@ impl ErrorReply {
     pub(crate) fn read(text: &str) -> ErrorReply {
         ErrorReply {
             code: error_code(text),
-            text: Arc::from(shown(text.as_bytes())),
+            text: Arc::from(printable(text.as_bytes())),
         }
     }
 

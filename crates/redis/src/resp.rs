@@ -13,6 +13,8 @@ const ELEMENTS_MAX: usize = 1 << 20;
 const DEPTH_MAX: usize = 8;
 /// The longest line: of an error, most of all.
 const LINE_BYTES_MAX: usize = 64 << 10;
+/// The most bytes of a server's text that errors and logs repeat.
+const PRINTED_BYTES_MAX: usize = 200;
 
 /// One reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,6 +179,13 @@ pub(crate) fn malformed(malformed: Malformed) -> StoreError {
     StoreError::BadReply {
         source: Box::new(malformed),
     }
+}
+
+/// The beginning of a server's text, escaped, for errors and logs.
+pub(crate) fn printable(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let end = text.floor_char_boundary(PRINTED_BYTES_MAX);
+    text[..end].escape_debug().to_string()
 }
 
 // === impl Reply ===

@@ -202,7 +202,7 @@ impl Sentinel {
 
     fn not_told(&self, reply: &Reply) -> io::Error {
         match reply {
-            Reply::Error(text) => io::Error::other(crate::connection::shown(text)),
+            Reply::Error(text) => io::Error::other(resp::printable(text)),
             _ => {
                 let master = &self.master;
                 io::Error::other(format!("the sentinel knows no master called `{master}`"))
