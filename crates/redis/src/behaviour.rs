@@ -29,12 +29,12 @@ use crate::fit::{Fitted, GRAIN};
 use crate::names::reservation_name;
 use crate::script_reply::{ScriptReply, Status};
 use crate::script_request::{Counted, ScriptRequest, Step};
-use crate::store::Redis;
+use crate::store::under_test::TimedRedis;
 
 /// A store under test, and the runtime that drives its connections.
 struct Driven {
     runtime: Runtime,
-    store: Redis,
+    store: TimedRedis,
     /// Each subject has keys of its own.
     number: u64,
     /// Whether its keys lie in slots of their own.
@@ -66,7 +66,7 @@ impl Driven {
             timeout: Span::from_secs(30),
             ..config.clone()
         };
-        let store = runtime.block_on(async { Redis::under_test(&config) });
+        let store = runtime.block_on(async { TimedRedis::connect(&config) });
         Driven {
             runtime,
             store: store.expect("the config is valid"),

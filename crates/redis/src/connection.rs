@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use crate::config::{Config, InvalidConfig, Secret, UNIX};
+use crate::environment::{Environment, Stream, Transport};
 use crate::resp::{self, Reply, printable};
-use crate::script::Scripts;
-use crate::simulated::Transport;
+use crate::script::{ClockOf, Scripts};
 use tls::{Encryption, encryption};
 
 pub(crate) use hello::{Hello, Kind, Role, write as write_hello};
@@ -52,26 +52,21 @@ pub(crate) struct Link {
     pub(crate) hello: Hello,
 }
 
-/// Bytes in and out.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
-
 // === impl Opener ===
 
 impl Opener {
     /// Opens connections to the servers that decide.
-    pub(crate) fn new(
-        config: &Config,
-        scripts: Scripts,
-        transport: Option<Arc<dyn Transport>>,
-    ) -> Result<Opener, InvalidConfig> {
+    pub(crate) fn new(config: &Config, environment: &Environment) -> Result<Opener, InvalidConfig> {
+        let clock = match &environment.redis_time {
+            Some(_) => ClockOf::Caller,
+            None => ClockOf::Redis,
+        };
         Ok(Opener {
             username: config.username.clone(),
             password: config.password.clone(),
             tls: config.tls.as_ref().map(encryption).transpose()?,
-            scripts: Arc::new(scripts),
-            transport,
+            scripts: Arc::new(Scripts::new(clock)),
+            transport: environment.transport.clone(),
         })
     }
 

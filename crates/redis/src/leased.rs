@@ -130,12 +130,7 @@ impl Redis {
         fitted: &Fitted,
         reply: &ScriptReply,
     ) -> Option<(Account, u64)> {
-        // Under test the time is made up.
-        #[cfg(test)]
-        if self.is_under_test() {
-            return None;
-        }
-        if reply.is_blocked() {
+        if !self.caches_denials() || reply.is_blocked() {
             return None;
         }
         let (mut snapshot, now) = reply.snapshot(fitted).ok()?;

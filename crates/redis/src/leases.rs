@@ -130,7 +130,7 @@ pub(crate) struct Leases {
     heat: Heat,
     estimates: Estimates,
     shapes: Mutex<HashMap<Limit, Arc<Shape>>>,
-    watch: MonotonicClock,
+    clock: MonotonicClock,
     /// Nothing is leased any more.
     is_closed: AtomicBool,
 }
@@ -157,13 +157,13 @@ pub(crate) enum Spend {
 // === impl Leases ===
 
 impl Leases {
-    pub(crate) fn new(watch: MonotonicClock) -> Arc<Leases> {
+    pub(crate) fn new(clock: MonotonicClock) -> Arc<Leases> {
         Arc::new(Leases {
             shards: Sharded::default(),
             heat: Heat::new(),
             estimates: Estimates::default(),
             shapes: Mutex::default(),
-            watch,
+            clock,
             is_closed: AtomicBool::new(false),
         })
     }
@@ -179,7 +179,7 @@ impl Leases {
         let Some(units) = leasable(charge) else {
             return self.report_before_refund(charge);
         };
-        let here = self.watch.now();
+        let here = self.clock.now();
         let mut shard = self.shards.of(charge.key);
         let Some(lease) = shard.leases.get_mut(&charge.key) else {
             drop(shard);
@@ -261,7 +261,7 @@ impl Leases {
         if !matches!(charge.cost, Cost::Refund(1..)) {
             return Spend::Cold;
         }
-        let here = self.watch.now();
+        let here = self.clock.now();
         let mut shard = self.shards.of(charge.key);
         let Some(lease) = shard.leases.get_mut(&charge.key) else {
             return Spend::Cold;
@@ -283,7 +283,7 @@ impl Leases {
 
     /// What is to be renewed or given back now.
     pub(crate) fn due(self: &Arc<Leases>) -> Vec<Renewal> {
-        let here = self.watch.now();
+        let here = self.clock.now();
         self.asked(here, |lease, is_full| {
             if lease.is_lost {
                 return Some(0);
@@ -302,7 +302,7 @@ impl Leases {
     /// Leases nothing any more; all that is out and that nobody asks for, to be given back.
     pub(crate) fn close(self: &Arc<Leases>) -> Vec<Renewal> {
         self.is_closed.store(true, Ordering::Relaxed);
-        self.asked(self.watch.now(), |_, _| Some(0))
+        self.asked(self.clock.now(), |_, _| Some(0))
     }
 
     /// Redis was made to forget the key: nothing that was leased of it before is spent.

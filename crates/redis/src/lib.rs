@@ -94,6 +94,8 @@ mod denial_cache;
 
 mod key_map;
 
+mod environment;
+
 mod monotonic;
 
 mod leases;

@@ -1,72 +1,42 @@
-//! This node's own time, by which leases end here.
+//! The monotonic clock of this instance, by which leases and local counts end.
 
 use std::fmt;
-#[cfg(test)]
-use std::sync::Arc;
-#[cfg(test)]
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::Moment;
 
-use crate::simulated::Monotonic;
+use crate::environment::Monotonic;
 
 /// A monotonic clock: the processor's time stamp counter where there is one.
 ///
 /// Its rate may be wrong by less than a lease's margin, which is one in a hundred. It stands still
-/// while the machine is suspended, as every monotonic clock does: a node that is put to sleep and
+/// while the machine is suspended, as every monotonic clock does: an instance that is suspended and
 /// wakes later spends its leases later.
 pub(crate) struct MonotonicClock {
     clock: quanta::Clock,
     start: u64,
-    /// In place of the processor's clock, in a simulation.
-    simulated: Option<Monotonic>,
-    /// Microseconds that a test tells.
-    #[cfg(test)]
-    given: Option<Arc<AtomicU64>>,
+    /// In place of the processor's clock.
+    replacement: Option<Monotonic>,
 }
 
-// === impl Watch ===
+// === impl MonotonicClock ===
 
 impl MonotonicClock {
-    pub(crate) fn new() -> MonotonicClock {
+    /// The processor's clock, or its replacement.
+    pub(crate) fn new(replacement: Option<Monotonic>) -> MonotonicClock {
         let clock = quanta::Clock::new();
         let start = clock.raw();
         MonotonicClock {
             clock,
             start,
-            simulated: None,
-            #[cfg(test)]
-            given: None,
+            replacement,
         }
     }
 
-    /// A watch that shows another clock's time, if there is one.
-    #[cfg(not(test))]
-    pub(crate) fn of(simulated: Option<Monotonic>) -> MonotonicClock {
-        MonotonicClock {
-            simulated,
-            ..MonotonicClock::new()
-        }
-    }
-
-    /// A watch that a test sets.
-    #[cfg(test)]
-    pub(crate) fn given(given: Option<Arc<AtomicU64>>) -> MonotonicClock {
-        MonotonicClock {
-            given,
-            ..MonotonicClock::new()
-        }
-    }
-
-    /// How late it is, since some moment before the watch was made.
+    /// The time since some moment before the clock was made.
     #[inline]
     pub(crate) fn now(&self) -> Moment {
-        #[cfg(test)]
-        if let Some(given) = &self.given {
-            return Moment::from_nanos(given.load(Ordering::SeqCst) * 1_000);
-        }
-        if let Some(simulated) = &self.simulated {
-            return simulated();
+        if let Some(replacement) = &self.replacement {
+            return replacement();
         }
         Moment::from_nanos(self.clock.delta_as_nanos(self.start, self.clock.raw()))
     }
@@ -74,6 +44,6 @@ impl MonotonicClock {
 
 impl fmt::Debug for MonotonicClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").finish_non_exhaustive()
+        f.debug_struct("MonotonicClock").finish_non_exhaustive()
     }
 }

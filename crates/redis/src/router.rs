@@ -1,24 +1,27 @@
 //! The way from a question to the node that answers it.
 
 mod alone;
+mod asked;
 mod message;
 
 use std::sync::Arc;
 
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Duration, Instant, sleep, timeout_at};
-use tollgate_core::{Key, Span, StoreError};
+use tollgate_core::{Key, StoreError};
 
 use alone::Alone;
+pub(crate) use asked::Asked;
 
 use crate::cluster::{Cluster, Node};
 use crate::config::{Config, Servers};
 use crate::connection::Opener;
 use crate::connection_task::{ConnectionTask, Place};
+use crate::environment::Environment;
 use crate::failure::{Failure, Refusal};
 use crate::keys;
 use crate::request_queue::RequestQueue;
-use crate::resp::{Malformed, Reply};
+use crate::resp::Reply;
 use crate::script::Caller;
 use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
@@ -53,20 +56,13 @@ enum Nodes {
     },
 }
 
-/// A failure and where it happened.
-#[derive(Clone)]
-pub(crate) struct Asked {
-    pub(crate) failure: Failure,
-    address: String,
-}
-
-// === impl Reach ===
+// === impl Router ===
 
 impl Router {
     pub(crate) fn new(
         config: &Config,
+        environment: &Environment,
         opener: Opener,
-        caller: &Caller,
         stats: &Arc<Stats>,
     ) -> Router {
         let timeout = Duration::from(config.timeout);
@@ -74,7 +70,7 @@ impl Router {
         let prefix = config.prefix.clone();
         let queues = Lanes {
             opener: opener.clone(),
-            caller: caller.clone(),
+            caller: Caller::new(&prefix, environment),
             batch: config.batch,
             count: config.connections,
             reply_timeout,
@@ -283,42 +279,6 @@ impl Drop for Router {
         if let Nodes::Cluster { keeper, .. } = &self.nodes {
             keeper.abort();
         }
-    }
-}
-
-// === impl Asked ===
-
-impl Asked {
-    /// An answer that makes no sense.
-    pub(crate) fn malformed(key: Key) -> Asked {
-        Asked {
-            failure: Failure::Malformed(Malformed("an answer to another question")),
-            address: String::from_utf8_lossy(&keys::name(key)).into_owned(),
-        }
-    }
-
-    /// Nobody answers for a slot; the last that was asked is `node`.
-    fn nowhere(node: Option<&Node>) -> Asked {
-        let address = node.map_or("the cluster", |node| &node.address);
-        Asked {
-            failure: Failure::unreachable("no node serves the slot"),
-            address: address.to_owned(),
-        }
-    }
-
-    /// The same, where it does not matter whether the question was answered.
-    pub(crate) fn into_unsent(self) -> Asked {
-        match self.failure {
-            Failure::Lost => Asked {
-                failure: Failure::unreachable("no answer in time, and nothing was charged"),
-                ..self
-            },
-            _ => self,
-        }
-    }
-
-    pub(crate) fn into_error(self, timeout: Span) -> StoreError {
-        self.failure.into_error(&self.address, timeout)
     }
 }
 

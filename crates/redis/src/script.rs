@@ -2,9 +2,12 @@
 
 mod text;
 
+use std::sync::atomic::Ordering;
+
 use bytes::BytesMut;
 use tollgate_core::Key;
 
+use crate::environment::{Environment, RedisTime};
 use crate::keys;
 use crate::resp;
 use crate::script_request::{General, Plain, Rate};
@@ -26,14 +29,21 @@ pub(crate) struct Caller {
     pub(crate) prefix: String,
     pub(crate) plain: Vec<u8>,
     pub(crate) general: Vec<u8>,
-    /// The moment that the scripts take for now, in microseconds: under test only.
-    #[cfg(test)]
-    pub(crate) now: Option<std::sync::Arc<std::sync::atomic::AtomicU64>>,
+    /// What the scripts take for the time, in place of Redis's clock.
+    pub(crate) redis_time: Option<RedisTime>,
 }
 
 // === impl Caller ===
 
 impl Caller {
+    pub(crate) fn new(prefix: &str, environment: &Environment) -> Caller {
+        Caller {
+            prefix: prefix.to_owned(),
+            redis_time: environment.redis_time.clone(),
+            ..Caller::default()
+        }
+    }
+
     /// Writes one call that decides on all these requests.
     ///
     /// Those that lease come last.
@@ -77,7 +87,7 @@ impl Caller {
             Which::Plain => &self.plain,
             Which::General => &self.general,
         };
-        resp::command(out, 4 + keys.len() + self.times());
+        resp::command(out, 4 + keys.len() + self.time_arguments());
         resp::word(out, b"EVALSHA");
         resp::word(out, name);
         resp::number(out, u64::try_from(keys.len()).unwrap_or(u64::MAX));
@@ -85,28 +95,17 @@ impl Caller {
             resp::word_of(out, &[self.prefix.as_bytes(), &keys::name(key)]);
         }
         resp::word_of(out, requests);
-        self.tell_time(out);
+        self.put_time(out);
     }
 
-    #[cfg(not(test))]
-    #[expect(clippy::unused_self, reason = "under test there is something to tell")]
-    const fn times(&self) -> usize {
-        0
+    /// How many arguments say what time it is.
+    const fn time_arguments(&self) -> usize {
+        if self.redis_time.is_some() { 2 } else { 0 }
     }
 
-    #[cfg(not(test))]
-    #[expect(clippy::unused_self, reason = "under test there is something to tell")]
-    const fn tell_time(&self, _out: &mut BytesMut) {}
-
-    #[cfg(test)]
-    fn times(&self) -> usize {
-        if self.now.is_some() { 2 } else { 0 }
-    }
-
-    #[cfg(test)]
-    fn tell_time(&self, out: &mut BytesMut) {
-        if let Some(now) = &self.now {
-            let now = now.load(std::sync::atomic::Ordering::SeqCst);
+    fn put_time(&self, out: &mut BytesMut) {
+        if let Some(time) = &self.redis_time {
+            let now = time.load(Ordering::SeqCst);
             resp::number(out, now / 1_000_000);
             resp::number(out, now % 1_000_000);
         }

@@ -13,6 +13,7 @@ use crate::config::{Config, InvalidConfig};
 use crate::connection::Opener;
 use crate::cross_slot::{self, Queues, Refunds};
 use crate::denial_cache::DenialCache;
+use crate::environment::Environment;
 use crate::fit::{Fitted, unfit};
 use crate::keys;
 use crate::leased;
@@ -21,10 +22,8 @@ use crate::membership::{self, Membership};
 use crate::monotonic::MonotonicClock;
 use crate::resp::{Malformed, malformed};
 use crate::router::{Asked, Router};
-use crate::script::{Caller, ClockOf, Scripts};
 use crate::script_reply::{self, ScriptReply};
 use crate::script_request::{self, ScriptRequest};
-use crate::simulated::Surroundings;
 use crate::stats::{Counts, Stats};
 use crate::write_back::{self, Here, Table};
 
@@ -48,8 +47,8 @@ pub struct Redis {
     node: Arc<Membership>,
     /// Says that this node is there, once it is one.
     heartbeat: OnceLock<JoinHandle<()>>,
-    #[cfg(test)]
-    now: Option<Arc<std::sync::atomic::AtomicU64>>,
+    /// Whether denials are remembered.
+    caches_denials: bool,
 }
 
 // === impl Redis ===
@@ -66,37 +65,34 @@ impl Redis {
     ///
     /// Outside a Tokio runtime.
     pub fn connect(config: &Config) -> Result<Redis, InvalidConfig> {
-        let caller = Caller {
-            prefix: config.prefix.clone(),
-            ..Caller::default()
-        };
-        Redis::with(config, Scripts::new(ClockOf::Redis), &caller, None)
+        Redis::connect_within(config, &Environment::default())
     }
 
-    /// A store that runs these scripts.
-    pub(crate) fn with(
+    /// As [`Redis::connect`], with connections and clocks of the caller's. No part of the crate's
+    /// interface: it may change with any version.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidConfig`].
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    #[doc(hidden)]
+    pub fn connect_within(
         config: &Config,
-        scripts: Scripts,
-        caller: &Caller,
-        surroundings: Option<&Surroundings>,
+        environment: &Environment,
     ) -> Result<Redis, InvalidConfig> {
         config.validate()?;
         let stats = Arc::new(Stats::default());
-        let transport = surroundings.map(|given| Arc::clone(&given.transport));
-        let opener = Opener::new(config, scripts, transport)?;
-        let router = Arc::new(Router::new(config, opener, caller, &stats));
-        #[cfg(not(test))]
-        let watch = || MonotonicClock::of(surroundings.map(|given| Arc::clone(&given.clock)));
-        #[cfg(test)]
-        let watch = || MonotonicClock::given(caller.now.clone());
-        let leases = Leases::new(watch());
+        let clock = || MonotonicClock::new(environment.clock.clone());
+        let opener = Opener::new(config, environment)?;
+        let router = Arc::new(Router::new(config, environment, opener, &stats));
+        let leases = Leases::new(clock());
         let keeper = leased::keep(Arc::clone(&leases), Arc::clone(&router), Arc::clone(&stats));
         let keeper = tokio::spawn(keeper);
         let lasts = config.sync_interval + config.timeout;
-        #[cfg(not(test))]
-        let table = Table::new(watch(), lasts);
-        #[cfg(test)]
-        let table = Table::under_test(caller.now.clone(), lasts);
+        let table = Table::new(clock(), environment.redis_time.clone(), lasts);
         let reporter = write_back::keep(
             Arc::clone(&table),
             Arc::clone(&router),
@@ -117,8 +113,7 @@ impl Redis {
             reporter,
             node,
             heartbeat: OnceLock::new(),
-            #[cfg(test)]
-            now: None,
+            caches_denials: environment.caches_denials,
         })
     }
 
@@ -133,6 +128,10 @@ impl Redis {
 
     pub(crate) const fn stats(&self) -> &Arc<Stats> {
         &self.stats
+    }
+
+    pub(crate) const fn caches_denials(&self) -> bool {
+        self.caches_denials
     }
 
     pub(crate) const fn denial_cache(&self) -> &DenialCache {
@@ -301,9 +300,7 @@ impl Redis {
         reply: &ScriptReply,
         wait: Span,
     ) {
-        // Under test the time is made up, and nothing is denied for as long as it really takes.
-        #[cfg(test)]
-        if self.now.is_some() {
+        if !self.caches_denials {
             return;
         }
         if let Ok(snapshot) = reply.snapshot(fitted) {
@@ -376,4 +373,4 @@ impl Store for Redis {
 }
 
 #[cfg(test)]
-mod under_test;
+pub(crate) mod under_test;

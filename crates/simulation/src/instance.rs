@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use tollgate_core::{Charge, Clock, Key, KeyHasher, Moment, Now, Span, Store, StoreError, Verdict};
 use tollgate_engine::Fallback;
 use tollgate_memory::{Memory, RandomKeys};
-use tollgate_redis::simulated::{Connecting, Surroundings, Transport};
+use tollgate_redis::simulated::{Connecting, Environment, Transport};
 use tollgate_redis::{Config, Redis, Servers};
 
 use crate::deployment::{MASTER, Session, Topology};
@@ -68,11 +68,12 @@ impl Instance {
             world: Arc::clone(world),
             instance: number,
         };
-        let surroundings = Surroundings {
-            transport: Arc::new(dialer),
-            clock: Arc::new(move || Moment::from_nanos(nanos_since(start))),
+        let environment = Environment {
+            transport: Some(Arc::new(dialer)),
+            clock: Some(Arc::new(move || Moment::from_nanos(nanos_since(start)))),
+            ..Environment::default()
         };
-        let redis = Redis::connect_within(&config(world, setup), &surroundings);
+        let redis = Redis::connect_within(&config(world, setup), &environment);
         let clock = WallClock {
             start,
             base: setup.base_micros * 1_000,

@@ -10,7 +10,7 @@ use tollgate_testbed as testbed;
 use super::Driven;
 use crate::config::Config;
 use crate::keys;
-use crate::store::Redis;
+use crate::store::under_test::TimedRedis;
 
 /// How long a decision may take: its confirmation is to be too late.
 const TIMEOUT: Span = Span::from_millis(500);
@@ -73,7 +73,7 @@ fn trouble_at_the_confirmation(trouble: impl Fn([&testbed::Redis; 2])) -> (Store
     };
     subject.store = {
         let _inside = subject.runtime.enter();
-        Redis::under_test(&config).expect("the config is valid")
+        TimedRedis::connect(&config).expect("the config is valid")
     };
     let limit = Limit::fixed_window(10, Span::HOUR).expect("an hour is a window");
     let keys = keys_far_apart(&mut subject);

@@ -322,7 +322,7 @@ fn a_lost_reply_costs_no_more_than_its_request() {
             timeout: TIMEOUT,
             ..config
         };
-        crate::store::Redis::under_test(&config).expect("the config is valid")
+        crate::store::under_test::TimedRedis::connect(&config).expect("the config is valid")
     };
     node.store
         .set_now(Taste::MICROSECONDS.start.monotonic.as_nanos() / 1_000);

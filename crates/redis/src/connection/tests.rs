@@ -6,7 +6,6 @@ use tollgate_testbed as testbed;
 
 use super::*;
 use crate::config::Tls;
-use crate::script::ClockOf;
 
 /// A server that says the same to everybody who says anything.
 async fn says(words: &'static [u8]) -> String {
@@ -25,7 +24,7 @@ async fn says(words: &'static [u8]) -> String {
 
 /// Why there is no connection.
 async fn denied(config: &Config) -> String {
-    let opener = Opener::new(config, Scripts::new(ClockOf::Redis), None).unwrap();
+    let opener = Opener::new(config, &Environment::default()).unwrap();
     let deadline = Instant::now() + Duration::from_secs(1);
     let opened = opener.open(&config.servers.addresses()[0], deadline).await;
     opened.err().map(|error| error.to_string()).unwrap()

@@ -4,12 +4,11 @@ use tollgate_core::{Charge, Cost, Key, Limit, Span};
 
 use super::*;
 use crate::config::Config;
+use crate::environment::{Connecting, Environment, Transport};
 use crate::failure::Failure;
 use crate::fit::Fitted;
 use crate::request_queue::RequestQueue;
-use crate::script::{ClockOf, Scripts};
 use crate::script_request::ScriptRequest;
-use crate::simulated::{Connecting, Transport};
 use crate::stats::Stats;
 
 /// How long an caller waits.
@@ -38,8 +37,10 @@ async fn a_report_in_the_queue_makes_no_question_wait_for_longer() {
         let task = ConnectionTask {
             opener: Opener::new(
                 &Config::single("h:1"),
-                Scripts::new(ClockOf::Redis),
-                Some(Arc::new(Silent)),
+                &Environment {
+                    transport: Some(Arc::new(Silent)),
+                    ..Environment::default()
+                },
             )
             .unwrap(),
             place: Place::Fixed("h:1".into()),

@@ -87,7 +87,7 @@ impl Renewal {
             && lease.name == self.name
         {
             let renewed = lease.renewed.take();
-            lease.grant(granted, self.asked_at, self.leases.watch.now());
+            lease.grant(granted, self.asked_at, self.leases.clock.now());
             drop(shard);
             renewed.inspect(|renewed| renewed.notify_waiters());
         }
@@ -102,9 +102,9 @@ impl Drop for Renewal {
             return;
         }
         if self.want > 0 {
-            self.leases.heat.rest(self.key, self.leases.watch.now());
+            self.leases.heat.rest(self.key, self.leases.clock.now());
         }
-        let here = self.leases.watch.now();
+        let here = self.leases.clock.now();
         let mut shard = self.leases.shards.of(self.key);
         let ours = shard.leases.get_mut(&self.key);
         let Some(lease) = ours.filter(|lease| lease.name == self.name) else {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::Instant;
 use tollgate_core::Key;
 
-use super::Asked;
+use super::asked::Asked;
 use crate::cluster::Node;
 use crate::failure::Failure;
 use crate::resp::Reply;

@@ -6,7 +6,6 @@ pub(crate) enum ClockOf {
     /// That of the Redis node on which it runs.
     Redis,
     /// The caller's, as its second and third argument: seconds and microseconds since 1970.
-    #[cfg(test)]
     Caller,
 }
 
@@ -18,7 +17,6 @@ pub(crate) struct Scripts {
 }
 
 const REDIS_CLOCK: &str = include_str!("clock.lua");
-#[cfg(test)]
 const CALLER_CLOCK: &str = include_str!("given_clock.lua");
 const PLAIN: &str = include_str!("plain.lua");
 /// Redis's commands, and the reply of a decision.
@@ -72,7 +70,6 @@ impl ClockOf {
     const fn text(self) -> &'static str {
         match self {
             ClockOf::Redis => REDIS_CLOCK,
-            #[cfg(test)]
             ClockOf::Caller => CALLER_CLOCK,
         }
     }

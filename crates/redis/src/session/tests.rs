@@ -10,9 +10,10 @@ use tollgate_core::{Charge, Cost, Key, Limit, Span};
 use super::*;
 use crate::config::Config;
 use crate::connection::{Hello, Opener};
+use crate::environment::Environment;
 use crate::fit::Fitted;
 use crate::request_queue::RequestQueue;
-use crate::script::{Caller, ClockOf, Scripts};
+use crate::script::Caller;
 use crate::stats::Stats;
 
 /// How long an caller waits.
@@ -61,8 +62,7 @@ fn stuck() -> (RequestQueue, Arc<Stats>, oneshot::Receiver<End>) {
     let (reply, ended) = oneshot::channel();
     let queue = RequestQueue::new(REPLY_TIMEOUT, Arc::clone(&stats), |shared| async move {
         let task = ConnectionTask {
-            opener: Opener::new(&Config::single("h:1"), Scripts::new(ClockOf::Redis), None)
-                .unwrap(),
+            opener: Opener::new(&Config::single("h:1"), &Environment::default()).unwrap(),
             place: Place::Fixed("h:1".into()),
             caller: Caller::default(),
             batch: 64,

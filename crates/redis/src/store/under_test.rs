@@ -1,36 +1,54 @@
 //! A store in a test's own time.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tollgate_core::{Moment, Span};
+
 use super::Redis;
 use crate::config::{Config, InvalidConfig};
-use crate::script::{Caller, ClockOf, Scripts};
+use crate::environment::{Environment, RedisTime};
 
-impl Redis {
-    /// A store whose time the test tells.
-    pub(crate) fn under_test(config: &Config) -> Result<Redis, InvalidConfig> {
+/// A store, and the time that it takes for its own and for Redis's.
+pub(crate) struct TimedRedis {
+    store: Redis,
+    now: RedisTime,
+}
+
+// === impl TimedRedis ===
+
+impl TimedRedis {
+    /// A store whose time the test sets. It renews and returns leases when the test says so.
+    pub(crate) fn connect(config: &Config) -> Result<TimedRedis, InvalidConfig> {
         let now = Arc::new(AtomicU64::new(0));
-        let caller = Caller {
-            prefix: config.prefix.clone(),
-            now: Some(Arc::clone(&now)),
-            ..Caller::default()
-        };
-        let mut redis = Redis::with(config, Scripts::new(ClockOf::Caller), &caller, None)?;
-        redis.now = Some(now);
-        // The test says when leases are looked after.
-        redis.keeper.abort();
-        Ok(redis)
+        let store = Redis::connect_within(config, &environment(&now))?;
+        store.keeper.abort();
+        Ok(TimedRedis { store, now })
     }
 
-    /// Whether the test says what time it is.
-    pub(crate) const fn is_under_test(&self) -> bool {
-        self.now.is_some()
-    }
-
-    /// The moment that the scripts take for now.
+    /// Sets the time, in microseconds since 1970.
     pub(crate) fn set_now(&self, micros: u64) {
-        let now = self.now.as_ref().expect("built by `under_test`");
-        now.store(micros, Ordering::SeqCst);
+        self.now.store(micros, Ordering::SeqCst);
+    }
+}
+
+impl Deref for TimedRedis {
+    type Target = Redis;
+
+    fn deref(&self) -> &Redis {
+        &self.store
+    }
+}
+
+/// Real connections, and all clocks at `now`.
+pub(crate) fn environment(now: &RedisTime) -> Environment {
+    let clock = Arc::clone(now);
+    let micros = move || Span::from_nanos(clock.load(Ordering::SeqCst) * 1_000);
+    Environment {
+        clock: Some(Arc::new(move || Moment::ZERO + micros())),
+        redis_time: Some(Arc::clone(now)),
+        caches_denials: false,
+        ..Environment::default()
     }
 }

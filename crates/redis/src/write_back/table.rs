@@ -8,8 +8,6 @@ mod learning;
 
 mod shard;
 
-#[cfg(test)]
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -23,8 +21,8 @@ use tollgate_core::{Account, Bill, Charge, Key, Limit, Moment, Now, Span, StoreE
 
 use super::report::{Line, Report};
 use super::tally::{Counting, Tally};
-use crate::fit::Fitted;
-use crate::fit::unfit;
+use crate::environment::RedisTime;
+use crate::fit::{Fitted, unfit};
 use crate::monotonic::MonotonicClock;
 use crate::script_reply::{self, coarsen};
 use crate::script_request;
@@ -45,13 +43,13 @@ const GROWTH: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Table {
     shards: Sharded<Shard, SHARDS>,
-    watch: MonotonicClock,
+    clock: MonotonicClock,
+    /// In place of the time that Redis's replies tell.
+    redis_time: Option<RedisTime>,
     /// How long units may be allowed that Redis was not told of.
     lasts: Span,
     /// How many lines may wait to be reported before cold keys are decided by Redis.
     backlog_max: AtomicUsize,
-    #[cfg(test)]
-    given: Option<Arc<AtomicU64>>,
 }
 
 /// What is to be done with a request.
@@ -83,25 +81,19 @@ impl Outcome {
 // === impl Table ===
 
 impl Table {
-    #[cfg(not(test))]
-    pub(crate) fn new(watch: MonotonicClock, lasts: Span) -> Arc<Table> {
+    /// A table that may allow units for so long before Redis hears of them. `redis_time` is what
+    /// Redis's clock says, if it is not carried forward from Redis's replies.
+    pub(crate) fn new(
+        clock: MonotonicClock,
+        redis_time: Option<RedisTime>,
+        lasts: Span,
+    ) -> Arc<Table> {
         Arc::new(Table {
             shards: Sharded::default(),
-            watch,
+            clock,
+            redis_time,
             lasts,
             backlog_max: AtomicUsize::new(BACKLOG_START),
-        })
-    }
-
-    /// A table whose time, and that of Redis, the test tells.
-    #[cfg(test)]
-    pub(crate) fn under_test(given: Option<Arc<AtomicU64>>, lasts: Span) -> Arc<Table> {
-        Arc::new(Table {
-            shards: Sharded::default(),
-            watch: MonotonicClock::given(given.clone()),
-            lasts,
-            backlog_max: AtomicUsize::new(BACKLOG_START),
-            given,
         })
     }
 
@@ -127,7 +119,7 @@ impl Table {
 
     /// Decides over one charge.
     pub(crate) fn decide(&self, charge: &Charge<'_>) -> Result<Outcome, StoreError> {
-        let now = self.watch.now();
+        let now = self.clock.now();
         let mut shard = self.shards.of(charge.key);
         if !shard.entries.contains_key(&charge.key) {
             let fitted = Fitted::new(charge.limit).map_err(unfit)?;
@@ -177,7 +169,7 @@ impl Table {
             same.map(|(charge, _)| charge.limit)
         };
         let limits: Vec<&Limit> = bill.lines().iter().filter_map(limit_of).collect();
-        let now = self.watch.now();
+        let now = self.clock.now();
         let mut shards = self.shards_of(bill.lines().iter().map(|line| line.charge.key));
         let (mut asks, mut waits) = (Vec::new(), None);
         for ((line, fitted), limit) in bill.lines().iter().zip(&fitted).zip(&limits) {
@@ -291,7 +283,7 @@ impl Table {
     /// Begins a round of reports: of all that there is to report by now. Forgets some keys that lie
     /// idle.
     pub(crate) fn begin_round(&self) {
-        let now = self.watch.now();
+        let now = self.clock.now();
         for mut shard in self.shards.each() {
             shard.begin_round();
             shard.look_around(now, |entry| self.redis_time(entry, now));
@@ -319,7 +311,7 @@ impl Table {
 
     /// Redis was told a line, and has told its count.
     pub(crate) fn apply_reply(&self, line: &Line, account: Account, redis_now: u64) {
-        let now = self.watch.now();
+        let now = self.clock.now();
         let mut shard = self.shards.of(line.key);
         if let Some(entry) = shard.entries.get_mut(&line.key) {
             entry.apply_reply(account, redis_now, now);
@@ -366,11 +358,10 @@ impl Table {
 
     /// What Redis's clock says by now, at least, and never less than before.
     fn redis_time(&self, entry: &Entry, now: Moment) -> u64 {
-        #[cfg(test)]
-        if let Some(given) = &self.given {
-            return given.load(Ordering::SeqCst);
+        match &self.redis_time {
+            Some(time) => time.load(Ordering::SeqCst),
+            None => entry.redis_time(now),
         }
-        entry.redis_time(now)
     }
 
     /// The shards of all these keys, locked in one order.

@@ -16,7 +16,8 @@ use super::report::Report;
 use super::table::{KEYS_MAX, Outcome, Table};
 use crate::config::{Config, SYNC_INTERVAL_MAX};
 use crate::fit::GRAIN;
-use crate::store::Redis;
+use crate::monotonic::MonotonicClock;
+use crate::store::under_test::{TimedRedis, environment};
 
 static SINGLE: LazyLock<testbed::Redis> = LazyLock::new(testbed::Redis::start);
 static CLUSTER: LazyLock<testbed::Cluster> = LazyLock::new(testbed::Cluster::start);
@@ -24,7 +25,7 @@ static CLUSTER: LazyLock<testbed::Cluster> = LazyLock::new(testbed::Cluster::sta
 /// A node that counts for itself, at moments that the test chooses.
 struct Node {
     runtime: Runtime,
-    store: Redis,
+    store: TimedRedis,
     number: u64,
     /// Reports after every so many decisions; never, if zero.
     reports_after: u64,
@@ -46,7 +47,7 @@ impl Node {
             sync_interval: SYNC_INTERVAL_MAX,
             ..config.clone()
         };
-        let store = runtime.block_on(async { Redis::under_test(&config) });
+        let store = runtime.block_on(async { TimedRedis::connect(&config) });
         Node {
             runtime,
             store: store.unwrap(),
@@ -325,7 +326,10 @@ fn a_key_that_rests_is_forgotten() {
 /// A table without a Redis, and its time.
 fn table() -> (Arc<Table>, Arc<AtomicU64>) {
     let given = Arc::new(AtomicU64::new(0));
-    let table = Table::under_test(Some(Arc::clone(&given)), Span::from_millis(110));
+    let table = {
+        let clock = MonotonicClock::new(environment(&given).clock);
+        Table::new(clock, Some(Arc::clone(&given)), Span::from_millis(110))
+    };
     (table, given)
 }
 

@@ -41,7 +41,7 @@ impl<'t> Learning<'t> {
         redis_now: u64,
     ) -> Option<Decision> {
         self.is_over = true;
-        let now = self.table.watch.now();
+        let now = self.table.clock.now();
         let mut shard = self.table.shards.of(self.key);
         let entry = shard.entries.get_mut(&self.key)?;
         Some(entry.decided_there(account, charge, redis_now, now))
@@ -97,12 +97,13 @@ mod tests {
 
     use super::super::Outcome;
     use super::*;
+    use crate::monotonic::MonotonicClock;
 
     const KEY: Key = Key::from_bits(7);
 
     #[test]
     fn nobody_learns_a_count_that_lacks_what_redis_is_deciding() {
-        let table = Table::under_test(None, Span::SECOND);
+        let table = Table::new(MonotonicClock::new(None), None, Span::SECOND);
         let limit = Limit::token_bucket(10, Span::SECOND).unwrap();
         let charge = Charge::new(KEY, &limit, Cost::ONE);
         let charge = charge.shared(Sharing::in_mode(Mode::WriteBack));

@@ -1,0 +1,51 @@
+//! Why the router has no reply.
+
+use tollgate_core::{Key, Span, StoreError};
+
+use crate::cluster::Node;
+use crate::failure::Failure;
+use crate::keys;
+use crate::resp::Malformed;
+
+/// A failure and where it happened.
+#[derive(Clone)]
+pub(crate) struct Asked {
+    pub(crate) failure: Failure,
+    pub(super) address: String,
+}
+
+// === impl Asked ===
+
+impl Asked {
+    /// An answer that makes no sense.
+    pub(crate) fn malformed(key: Key) -> Asked {
+        Asked {
+            failure: Failure::Malformed(Malformed("an answer to another question")),
+            address: String::from_utf8_lossy(&keys::name(key)).into_owned(),
+        }
+    }
+
+    /// Nobody answers for a slot; the last that was asked is `node`.
+    pub(super) fn nowhere(node: Option<&Node>) -> Asked {
+        let address = node.map_or("the cluster", |node| &node.address);
+        Asked {
+            failure: Failure::unreachable("no node serves the slot"),
+            address: address.to_owned(),
+        }
+    }
+
+    /// The same, where it does not matter whether the question was answered.
+    pub(crate) fn into_unsent(self) -> Asked {
+        match self.failure {
+            Failure::Lost => Asked {
+                failure: Failure::unreachable("no answer in time, and nothing was charged"),
+                ..self
+            },
+            _ => self,
+        }
+    }
+
+    pub(crate) fn into_error(self, timeout: Span) -> StoreError {
+        self.failure.into_error(&self.address, timeout)
+    }
+}
