@@ -1,4 +1,5 @@
-//! Keys that were denied lately: until their wait is over, asking Redis again is in vain.
+//! Keys that Redis denied lately: until a key's retry time, Redis would deny it again, so it is not
+//! asked.
 //!
 //! What is remembered is what the script told: the state and its moment. A later request for the
 //! same key is judged by core on that state, as much later as has passed here since the reply. If
@@ -11,6 +12,7 @@
 //! through another instance, a lease that comes back, a reset and `FLUSHALL` are not seen here. So
 //! nothing is remembered for longer than [`DENIAL_CACHE_MAX`], however long the wait.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::time::Instant;
@@ -23,6 +25,8 @@ use crate::key_map::KeyMap;
 use crate::script_reply::coarsen;
 use crate::sharded::Sharded;
 use crate::snapshot::{Snapshot, moment};
+use crate::stage::{Answer, Request, Single};
+use crate::stats::Stats;
 
 /// The most keys that are remembered, over all shards.
 pub(crate) const REFUSALS_MAX: usize = SHARDS * SHARD_MAX;
@@ -34,9 +38,11 @@ pub const DENIAL_CACHE_MAX: Span = Span::SECOND;
 /// A wait shorter than this is not worth remembering.
 const WAIT_MIN: Span = Span::from_millis(1);
 
-/// Keys that were denied lately.
-#[derive(Debug, Default)]
+/// Keys that Redis denied lately.
 pub(crate) struct DenialCache {
+    /// Whether anything is remembered.
+    is_enabled: bool,
+    stats: Arc<Stats>,
     shards: Sharded<KeyMap<Box<Denied>>, SHARDS>,
     count: AtomicUsize,
 }
@@ -56,11 +62,43 @@ struct Denied {
     connections: u64,
 }
 
-// === impl Denials ===
+// === impl DenialCache ===
 
 impl DenialCache {
+    pub(crate) fn new(is_enabled: bool, stats: Arc<Stats>) -> DenialCache {
+        DenialCache {
+            is_enabled,
+            stats,
+            shards: Sharded::default(),
+            count: AtomicUsize::new(0),
+        }
+    }
+
+    /// Denies what Redis would deny for sure.
+    pub(crate) fn decide(&self, request: &Request<'_>) -> Option<Verdict> {
+        let Single { charge, fitted } = request.only.as_ref()?;
+        let verdict = self.verdict(charge, fitted, self.stats.connections(), request.since)?;
+        self.stats.denied_here();
+        Some(verdict)
+    }
+
+    /// Remembers a denial of Redis, so that the next one on the key costs no script call.
+    pub(crate) fn remember(&self, request: &Request<'_>, answer: Answer) -> Verdict {
+        let wait = answer.verdict.denial.map(|denial| denial.wait);
+        let (Some(Single { charge, fitted }), Some(reply), Some(Wait::For(wait))) =
+            (&request.only, &answer.reply, wait)
+        else {
+            return answer.verdict;
+        };
+        if let (true, Ok(state)) = (self.is_enabled, reply.snapshot(fitted)) {
+            let connections = self.stats.connections();
+            self.insert(charge, fitted, state, wait, connections, Instant::now());
+        }
+        answer.verdict
+    }
+
     /// The verdict on a charge that is denied for sure; `connections` as it is now.
-    pub(crate) fn verdict(
+    fn verdict(
         &self,
         charge: &Charge<'_>,
         fitted: &Fitted,
@@ -88,8 +126,8 @@ impl DenialCache {
         Some(verdict)
     }
 
-    /// Remembers what a script told of a charge that it denied.
-    pub(crate) fn remember(
+    /// Keeps the state by which a script denied a charge.
+    fn insert(
         &self,
         charge: &Charge<'_>,
         fitted: &Fitted,
@@ -130,7 +168,7 @@ impl DenialCache {
         self.count.fetch_sub(before, Ordering::Relaxed);
     }
 
-    /// Something was given back.
+    /// Units were returned to the key, or it was reset.
     pub(crate) fn forget(&self, key: Key) {
         if self.shards.of(key).remove(&key).is_some() {
             self.count.fetch_sub(1, Ordering::Relaxed);
@@ -191,8 +229,8 @@ mod tests {
         let (heard_at, now) = (Instant::now(), 1_000_000);
         let full_at = moment(now) + Span::DAY;
         let snapshot = Snapshot::Account(Account::Bucket(Bucket::full_at(full_at)));
-        let denial_cache = DenialCache::default();
-        denial_cache.remember(&charge, &fitted, (snapshot, now), Span::DAY, 1, heard_at);
+        let denial_cache = DenialCache::new(true, Arc::default());
+        denial_cache.insert(&charge, &fitted, (snapshot, now), Span::DAY, 1, heard_at);
         let after = |millis| {
             let here = heard_at + Span::from_millis(millis).into();
             denial_cache.verdict(&charge, &fitted, 1, here)

@@ -116,7 +116,7 @@ impl Redis {
     /// forgets within a second.
     async fn decides(&self, key: Key) -> Result<(), StoreError> {
         let trial = || ScriptRequest::Plain(Plain::trial(key));
-        let reply = self.ask(trial, Instant::now()).await;
+        let reply = self.router().ask(trial, Instant::now()).await;
         reply
             .map(drop)
             .map_err(|asked| asked.into_error(self.timeout()))
@@ -132,8 +132,7 @@ impl Redis {
     ///
     /// [`StoreError::Unreachable`], [`StoreError::TimedOut`] or [`StoreError::BadReply`].
     pub async fn reset(&self, key: Key) -> Result<bool, StoreError> {
-        self.denial_cache().forget(key);
-        self.leases().forget(key);
+        self.forget(key);
         let name = self.name_of(key);
         let words: [&[u8]; 2] = [b"DEL", name.as_bytes()];
         let reply = self.router().command(key, &words, Instant::now()).await;

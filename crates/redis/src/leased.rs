@@ -1,138 +1,209 @@
 //! Decisions on leased units.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep, timeout_at};
-use tollgate_core::{
-    Account, Charge, Cost, Enforcement, Key, Mode, OnDenial, StoreError, Verdict, Wait,
-};
+use tollgate_core::{Account, Charge, Cost, Enforcement, Key, Mode, OnDenial, StoreError, Verdict};
 
+use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::fit::Fitted;
 use crate::join::together;
-use crate::leases::{Granted, LASTS, LOOK_EVERY, Leases, Renewal, Spend};
+use crate::leases::{Asking, Granted, LASTS, LOOK_EVERY, Leases, Renewal, Spend};
+use crate::monotonic::MonotonicClock;
 use crate::resp::malformed;
 use crate::router::{Asked, Router};
 use crate::script_reply::ScriptReply;
 use crate::script_request::{Leasing, ScriptRequest};
 use crate::snapshot::Snapshot;
+use crate::stage::{Answer, Request, Single};
 use crate::stats::Stats;
-use crate::store::Redis;
 
 /// Renewals that are on their way at once when leases are looked after.
 const AT_ONCE: usize = 512;
 /// How long to wait, while the store closes, for callers.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What of a charge matters to whoever asks for it, and outlives it.
+/// What of a caller's charge a renewal needs, which may outlive the caller.
 #[derive(Clone, Copy)]
-struct Asker {
+struct Caller {
     cost: Cost,
     enforcement: Enforcement,
     on_denial: OnDenial,
 }
 
-impl Redis {
+/// Decides on leased units.
+pub(crate) struct Leased {
+    leases: Arc<Leases>,
+    router: Arc<Router>,
+    stats: Arc<Stats>,
+    /// Whether it is remembered that a key has little left.
+    estimates: bool,
+    /// Renews and returns leases, for as long as it is held.
+    _keeper: JoinSet<()>,
+}
+
+/// An answer; or, for a request in this mode, what is to hear Redis's own.
+type Outcome<'l> = ControlFlow<Answer, Option<Asking<'l>>>;
+
+// === impl Leased ===
+
+impl Leased {
+    pub(crate) fn new(
+        environment: &Environment,
+        (router, stats): (Arc<Router>, Arc<Stats>),
+    ) -> Leased {
+        let leases = Leases::new(MonotonicClock::new(environment.clock.clone()));
+        let mut keeper = JoinSet::new();
+        keeper.spawn(keep(
+            Arc::clone(&leases),
+            Arc::clone(&router),
+            Arc::clone(&stats),
+        ));
+        Leased {
+            leases,
+            router,
+            stats,
+            estimates: environment.caches_denials,
+            _keeper: keeper,
+        }
+    }
+
     /// Spends leased units, if the charge's mode is to.
     #[inline]
     pub(crate) fn spend(&self, charge: &Charge<'_>) -> Spend {
         match charge.sharing.mode {
-            Mode::Leased => self.leases().spend(charge),
+            Mode::Leased => self.leases.spend(charge),
             Mode::Strict | Mode::WriteBack => Spend::Cold,
         }
     }
 
-    /// Decides on leased units, once `spend` has come to an end; nothing, if Redis is to be asked
-    /// for this decision alone.
-    pub(crate) async fn decide_leased(
+    /// Decides on leased units, once `spend` has come to an end; passes on what Redis has to decide
+    /// by itself.
+    pub(crate) async fn decide(
         &self,
-        charge: &Charge<'_>,
+        request: &Request<'_>,
+        spend: Spend,
+    ) -> Result<Outcome<'_>, StoreError> {
+        let Some(only) = &request.only else {
+            return Ok(ControlFlow::Continue(None));
+        };
+        if let Some(answer) = self.spend_or_renew(only, spend, request.since).await? {
+            return Ok(ControlFlow::Break(answer));
+        }
+        let Single { charge, fitted } = only;
+        if charge.sharing.mode != Mode::Leased {
+            return Ok(ControlFlow::Continue(None));
+        }
+        let connections = self.stats.connections();
+        let estimates = self.leases.estimates();
+        match estimates.ask(charge, fitted, connections, Instant::now()) {
+            Ok(asking) => Ok(ControlFlow::Continue(Some(asking))),
+            // So little is left that the charge does not fit.
+            Err(denied) => {
+                self.stats.denied_here();
+                Ok(ControlFlow::Break(denied.into()))
+            }
+        }
+    }
+
+    /// Redis has decided what was passed on.
+    pub(crate) fn hear(&self, asking: Option<Asking<'_>>, request: &Request<'_>, answer: &Answer) {
+        if let (Some(asking), Some(only), Some(reply)) = (asking, &request.only, &answer.reply) {
+            asking.heard(only.charge, &only.fitted, self.left(only, reply));
+        }
+    }
+
+    /// Units of the key were refunded.
+    pub(crate) fn refunded(&self, key: Key) {
+        self.leases.estimates().forget(key);
+    }
+
+    /// Redis was made to forget the key: nothing that was leased of it before is spent.
+    pub(crate) fn forget(&self, key: Key) {
+        self.leases.forget(key);
+    }
+
+    /// Decisions on leased units, and leases that are held.
+    pub(crate) fn decided_and_count(&self) -> (u64, usize) {
+        (self.leases.decided(), self.leases.count())
+    }
+
+    /// Returns every lease, after which nothing is leased any more; gives up at the deadline.
+    pub(crate) async fn close(&self, deadline: Instant) {
+        loop {
+            look_after(self.leases.close(), &self.router, &self.stats).await;
+            if self.leases.count() == 0 || Instant::now() >= deadline {
+                return;
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn spend_or_renew(
+        &self,
+        only: &Single<'_>,
         mut spend: Spend,
         since: Instant,
-    ) -> Result<Option<Verdict>, StoreError> {
-        let deadline = since + self.router().reply_timeout();
+    ) -> Result<Option<Answer>, StoreError> {
+        let charge = only.charge;
+        let deadline = since + self.router.reply_timeout();
         loop {
             match spend {
-                Spend::Granted(decision) => return Ok(Some(Verdict::of_one(charge, decision))),
+                Spend::Granted(decision) => {
+                    return Ok(Some(Verdict::of_one(charge, decision).into()));
+                }
                 Spend::Cold => return Ok(None),
-                Spend::Ask(renewal) => return self.renew(renewal, charge, since).await,
+                Spend::Ask(renewal) => return self.renew(renewal, only, since).await,
                 Spend::Wait(renewed) => {
                     if timeout_at(deadline, renewed).await.is_err() {
-                        // Redis does not answer whoever asks: nothing was charged for us.
-                        let after = self.timeout();
-                        return Err(StoreError::TimedOut { after });
+                        // Redis does not answer the renewal: nothing was charged for this request.
+                        return Err(self.router.timed_out());
                     }
                 }
             }
-            spend = self.leases().spend_after_wait(charge);
+            spend = self.leases.spend_after_wait(charge);
         }
     }
 
     /// Has the charge decided, and leases units beside it: in a task of its own, so that a caller
-    /// who goes away takes no lease along.
+    /// that goes away takes no lease along.
     async fn renew(
         &self,
         renewal: Renewal,
-        charge: &Charge<'_>,
+        only: &Single<'_>,
         since: Instant,
-    ) -> Result<Option<Verdict>, StoreError> {
+    ) -> Result<Option<Answer>, StoreError> {
+        let charge = only.charge;
         let fitted = *renewal.fitted();
-        let (router, stats) = (Arc::clone(self.router()), Arc::clone(self.stats()));
-        let caller = Asker::of(charge);
+        let (router, stats) = (Arc::clone(&self.router), Arc::clone(&self.stats));
+        let caller = Caller::of(charge);
         let reply =
             tokio::spawn(async move { renew(renewal, caller, &router, &stats, since).await });
         // A task that does not end was stopped with the runtime.
-        let lost = StoreError::TimedOut {
-            after: self.timeout(),
-        };
-        let reply = reply.await.map_err(|_stopped| lost)?;
-        let reply = reply.map_err(|asked| asked.into_error(self.timeout()))?;
+        let reply = reply.await.map_err(|_stopped| self.router.timed_out())?;
+        let reply = reply.map_err(|asked| self.router.error(asked))?;
         if reply.is_blocked() {
             return Ok(None);
         }
         let verdict = reply.of_one(charge, &fitted).map_err(malformed)?;
-        if let Some(Wait::For(wait)) = verdict.denial.map(|denial| denial.wait) {
-            self.remember(charge, &fitted, &reply, wait);
-        }
-        if let Some(left) = self.left(charge, &fitted, &reply) {
-            let connections = self.stats().connections();
-            let estimates = self.leases().estimates();
+        if let Some(left) = self.left(only, &reply) {
+            let connections = self.stats.connections();
+            let estimates = self.leases.estimates();
             estimates.heard(charge, &fitted, left, connections);
         }
-        Ok(Some(verdict))
-    }
-
-    /// Asks Redis for this decision alone, unless so little may be left that it does not fit.
-    pub(crate) async fn decide_unleased(
-        &self,
-        charge: &Charge<'_>,
-        fitted: &Fitted,
-        since: Instant,
-    ) -> Result<Verdict, StoreError> {
-        let connections = self.stats().connections();
-        let estimates = self.leases().estimates();
-        let asking = match estimates.ask(charge, fitted, connections, Instant::now()) {
-            Ok(asking) => asking,
-            Err(denied) => {
-                self.stats().denied_here();
-                return Ok(denied);
-            }
-        };
-        let reply = self.ask_one(charge, fitted, since).await?;
-        asking.heard(charge, fitted, self.left(charge, fitted, &reply));
-        self.conclude(charge, fitted, &reply, since).await
+        let reply = Some(reply);
+        Ok(Some(Answer { verdict, reply }))
     }
 
     /// What is left of a key, and when, after the charge was decided.
-    fn left(
-        &self,
-        charge: &Charge<'_>,
-        fitted: &Fitted,
-        reply: &ScriptReply,
-    ) -> Option<(Account, u64)> {
-        if !self.caches_denials() || reply.is_blocked() {
+    fn left(&self, only: &Single<'_>, reply: &ScriptReply) -> Option<(Account, u64)> {
+        if !self.estimates || reply.is_blocked() {
             return None;
         }
+        let Single { charge, fitted } = only;
         let (mut snapshot, now) = reply.snapshot(fitted).ok()?;
         snapshot.charge(charge, fitted, now);
         match snapshot {
@@ -140,32 +211,10 @@ impl Redis {
             Snapshot::Log(_) => None,
         }
     }
-
-    /// Gives back every lease, after which this node holds nothing and leases nothing any more. To
-    /// be called before the store is dropped; what is not given back is charged when it ends,
-    /// [`crate::LEASE_LASTS`] later.
-    pub async fn close(&self) {
-        let deadline = Instant::now() + 2 * Duration::from(self.timeout());
-        self.report_all(deadline).await;
-        self.leave().await;
-        loop {
-            look_after(self.leases().close(), self.router(), self.stats()).await;
-            if self.leases().count() == 0 || Instant::now() >= deadline {
-                return;
-            }
-            sleep(PAUSE).await;
-        }
-    }
-
-    /// Looks after the leases as the keeper does, but now.
-    #[cfg(test)]
-    pub(crate) async fn look_after_leases(&self) {
-        look_after(self.leases().due(), self.router(), self.stats()).await;
-    }
 }
 
 /// Renews leases before they end, and gives back what nobody uses; never ends.
-pub(crate) async fn keep(leases: Arc<Leases>, router: Arc<Router>, stats: Arc<Stats>) {
+async fn keep(leases: Arc<Leases>, router: Arc<Router>, stats: Arc<Stats>) {
     loop {
         sleep(LOOK_EVERY.into()).await;
         look_after(leases.due(), &router, &stats).await;
@@ -188,7 +237,7 @@ async fn look_after(due: Vec<Renewal>, router: &Router, stats: &Stats) {
 
 /// Renews a lease, or gives it back, without a request.
 async fn renew_alone(renewal: Renewal, router: &Router, stats: &Stats) {
-    let caller = Asker {
+    let caller = Caller {
         cost: match renewal.want {
             0 => Cost::Refund(0),
             _ => Cost::Peek(1),
@@ -203,7 +252,7 @@ async fn renew_alone(renewal: Renewal, router: &Router, stats: &Stats) {
 /// Has the caller's charge decided, leases units beside it, and tells them to the leases.
 async fn renew(
     renewal: Renewal,
-    caller: Asker,
+    caller: Caller,
     router: &Router,
     stats: &Stats,
     since: Instant,
@@ -272,11 +321,11 @@ impl Renewal {
     }
 }
 
-// === impl Asker ===
+// === impl Caller ===
 
-impl Asker {
-    const fn of(charge: &Charge<'_>) -> Asker {
-        Asker {
+impl Caller {
+    const fn of(charge: &Charge<'_>) -> Caller {
+        Caller {
             cost: charge.cost,
             enforcement: charge.enforcement,
             on_denial: charge.on_denial,
@@ -291,3 +340,6 @@ impl Asker {
         }
     }
 }
+
+#[cfg(test)]
+mod under_test;

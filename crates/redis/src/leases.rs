@@ -82,7 +82,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::futures::OwnedNotified;
 use tollgate_core::{Charge, Cost, Decision, Key, Limit, Mode, Moment, Span};
 
-pub(crate) use estimates::Estimates;
+pub(crate) use estimates::{Asking, Estimates};
 use heat::Heat;
 pub(crate) use lease::Granted;
 use lease::{Lease, Shape, first_want};

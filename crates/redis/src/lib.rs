@@ -110,7 +110,9 @@ mod stats;
 
 mod router;
 
-mod single;
+mod stage;
+
+mod strict;
 
 mod store;
 

@@ -3,12 +3,13 @@
 mod alone;
 mod asked;
 mod message;
+mod single;
 
 use std::sync::Arc;
 
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Duration, Instant, sleep, timeout_at};
-use tollgate_core::{Key, StoreError};
+use tollgate_core::{Key, Span, StoreError};
 
 use alone::Alone;
 pub(crate) use asked::Asked;
@@ -137,13 +138,30 @@ impl Router {
         }
     }
 
+    /// How long a decision may take.
+    pub(crate) fn timeout(&self) -> Span {
+        self.timeout.into()
+    }
+
+    /// Redis has no answer, which is an error of the store.
+    pub(crate) fn error(&self, asked: Asked) -> StoreError {
+        asked.into_error(self.timeout())
+    }
+
+    /// A decision is not made within its time.
+    pub(crate) fn timed_out(&self) -> StoreError {
+        StoreError::TimedOut {
+            after: self.timeout(),
+        }
+    }
+
     /// No answer came in time for something that was not sent.
     pub(crate) fn busy(&self) -> StoreError {
         let asked = Asked {
             failure: Failure::unreachable("no answer in time, and nothing was charged"),
             address: self.name().to_owned(),
         };
-        asked.into_error(self.timeout.into())
+        self.error(asked)
     }
 
     /// Whether every node that is needed answers.

@@ -83,35 +83,54 @@ mod table;
 
 mod tally;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep, timeout_at};
 use tollgate_core::{Charge, Cost, Decision, Mode, StoreError, Verdict};
 
-pub(crate) use keeper::keep;
+use keeper::keep;
 use report::Report;
 pub use table::KEYS_MAX;
-use table::Outcome;
-pub(crate) use table::{SetAside, Table};
+use table::Next;
+use table::{SetAside, Table};
 
-use crate::cross_slot::Refunds;
+use crate::config::Config;
+use crate::environment::Environment;
 use crate::fit::Fitted;
+use crate::monotonic::MonotonicClock;
 use crate::resp::malformed;
+use crate::router::Router;
 use crate::script_reply::coarsen;
 use crate::snapshot::Snapshot;
-use crate::store::Redis;
+use crate::stage::Budget;
+use crate::stats::Stats;
 
 /// How long to wait, while everything is reported, for what is on its way.
 const PAUSE: Duration = Duration::from_millis(1);
 /// How often one request reports and tries again; for each of its keys, before Redis decides.
 const ASKS_MAX: usize = 4;
 
-/// Whether a request is decided on this node's own count.
-pub(crate) enum Here<'t> {
-    Decided(Verdict),
-    /// Redis is to decide. While it does, nobody counts the keys here.
-    Not(Option<SetAside<'t>>),
+/// Decides on local counts.
+pub(crate) struct WriteBack {
+    table: Arc<Table>,
+    router: Arc<Router>,
+    stats: Arc<Stats>,
+    /// Reports what was allowed here, for as long as it is held.
+    _reporter: JoinSet<()>,
 }
+
+/// A request that Redis is to decide.
+#[derive(Default)]
+pub(crate) struct Passed<'t> {
+    /// Until this is dropped, its keys are not counted here.
+    _aside: Option<SetAside<'t>>,
+    /// Redis was asked, and a reservation was in the way.
+    pub(crate) is_blocked: bool,
+}
+
+type Outcome<'t> = ControlFlow<Verdict, Passed<'t>>;
 
 /// Whether a node can count for itself what this charge takes.
 fn is_counted_here(charge: &Charge<'_>) -> bool {
@@ -120,44 +139,61 @@ fn is_counted_here(charge: &Charge<'_>) -> bool {
         && !matches!(charge.cost, Cost::Refund(_))
 }
 
-impl Redis {
-    /// Decides on this node's own count, unless Redis is to be asked.
-    pub(crate) async fn decide_here(
+// === impl WriteBack ===
+
+impl WriteBack {
+    pub(crate) fn new(
+        config: &Config,
+        environment: &Environment,
+        (router, stats): (Arc<Router>, Arc<Stats>),
+    ) -> WriteBack {
+        let clock = MonotonicClock::new(environment.clock.clone());
+        let lasts = config.sync_interval + config.timeout;
+        let table = Table::new(clock, environment.redis_time.clone(), lasts);
+        let mut reporter = JoinSet::new();
+        reporter.spawn(keep(
+            Arc::clone(&table),
+            Arc::clone(&router),
+            Arc::clone(&stats),
+            (config.sync_interval, config.timeout),
+        ));
+        WriteBack {
+            table,
+            router,
+            stats,
+            _reporter: reporter,
+        }
+    }
+
+    /// Decides on the local counts, unless Redis is to be asked.
+    pub(crate) async fn decide(
         &self,
         charges: &[Charge<'_>],
-        began: &mut Option<Instant>,
-    ) -> Result<Here<'_>, StoreError> {
+        budget: &mut Budget,
+    ) -> Result<Outcome<'_>, StoreError> {
         let mode = |charge: &Charge<'_>| charge.sharing.mode;
         if !charges.iter().any(|charge| mode(charge) == Mode::WriteBack) {
-            return Ok(Here::Not(None));
+            return Ok(ControlFlow::Continue(Passed::default()));
         }
         if !charges.iter().all(is_counted_here) {
-            let since = *began.get_or_insert_with(Instant::now);
-            return self.give_up(charges, true, since).await;
+            return self.give_up(charges, true, budget.since()).await;
         }
         for _ in 0..ASKS_MAX {
             let outcome = match charges {
-                [charge] => self.table().decide(charge)?,
-                _ => self.table().decide_all(charges)?,
+                [charge] => self.table.decide(charge)?,
+                _ => self.table.decide_all(charges)?,
             };
-            let outcome = match outcome {
-                Outcome::Decided(verdict) => return Ok(Here::Decided(verdict)),
-                outcome => outcome,
-            };
-            let since = *began.get_or_insert_with(Instant::now);
             match (outcome, charges) {
-                (Outcome::NotHere, _) => break,
-                (Outcome::Redis(fitted), [charge]) => {
-                    return self
-                        .decide_and_learn(charge, &fitted, since)
-                        .await
-                        .map(Here::Decided);
+                (Next::Decided(verdict), _) => return Ok(ControlFlow::Break(verdict)),
+                (Next::NotHere, _) => break,
+                (Next::Redis(fitted), [charge]) => {
+                    let since = budget.since();
+                    return self.decide_and_learn(charge, &fitted, since).await;
                 }
-                (outcome, _) => self.learn(outcome, since).await?,
+                (next, _) => self.learn(next, budget.since()).await?,
             }
         }
-        let since = *began.get_or_insert_with(Instant::now);
-        self.give_up(charges, false, since).await
+        self.give_up(charges, false, budget.since()).await
     }
 
     /// Has Redis decide, and goes on from its answer here.
@@ -166,18 +202,21 @@ impl Redis {
         charge: &Charge<'_>,
         fitted: &Fitted,
         since: Instant,
-    ) -> Result<Verdict, StoreError> {
-        let learning = self.table().learn(charge.key);
-        let reply = self.ask_one(charge, fitted, since).await?;
+    ) -> Result<Outcome<'_>, StoreError> {
+        let learning = self.table.learn(charge.key);
+        let reply = self.router.ask_one(charge, fitted, since).await?;
         if reply.is_blocked() {
             let keys = std::iter::once(charge.key);
-            let _not_here_meanwhile = self.table().set_aside(keys, false);
+            let aside = self.table.set_aside(keys, false);
             drop(learning);
-            return self.decide_apart(&[*charge], Refunds::Done, since).await;
+            return Ok(ControlFlow::Continue(Passed {
+                _aside: Some(aside),
+                is_blocked: true,
+            }));
         }
         let verdict = reply.of_one(charge, fitted).map_err(malformed)?;
         let Ok((Snapshot::Account(account), now)) = reply.snapshot(fitted) else {
-            return Ok(verdict);
+            return Ok(ControlFlow::Break(verdict));
         };
         let decision = learning.decided(account, charge, now);
         // What is owed makes a wait longer, which only the count here knows.
@@ -185,43 +224,40 @@ impl Redis {
             let there = verdict.decisions.first();
             there.is_some_and(|there| there.is_allowed() == decision.is_allowed())
         };
-        Ok(decision.filter(agrees).map_or(verdict, |decision| {
+        let decision = decision.filter(agrees);
+        Ok(ControlFlow::Break(decision.map_or(verdict, |decision| {
             let mut verdict = Verdict::of_one(charge, decision);
             coarsen(&mut verdict);
             verdict
-        }))
+        })))
     }
 
     /// Reports, or waits for who does, but no longer than a decision may take.
-    async fn learn(&self, outcome: Outcome, since: Instant) -> Result<(), StoreError> {
-        let deadline = since + self.router().reply_timeout();
-        match outcome {
-            Outcome::Decided(_) | Outcome::NotHere | Outcome::Redis(_) => Ok(()),
-            Outcome::Wait(reply) => match timeout_at(deadline, reply).await {
-                Ok(()) => Ok(()),
-                Err(_) => Err(StoreError::TimedOut {
-                    after: self.timeout(),
-                }),
-            },
-            Outcome::Ask(report) => self.report(report, deadline).await,
+    async fn learn(&self, next: Next, since: Instant) -> Result<(), StoreError> {
+        let deadline = since + self.router.reply_timeout();
+        match next {
+            Next::Decided(_) | Next::NotHere | Next::Redis(_) => Ok(()),
+            Next::Wait(reply) => {
+                let replied = timeout_at(deadline, reply).await;
+                replied.map_err(|_late| self.router.timed_out())
+            }
+            Next::Ask(report) => self.report(report, deadline).await,
         }
     }
 
     /// Reports in a task of its own: what is told must not get lost if the caller goes, or has
     /// waited long enough.
     async fn report(&self, report: Report, deadline: Instant) -> Result<(), StoreError> {
-        let table = Arc::clone(self.table());
-        let (router, stats) = (Arc::clone(self.router()), Arc::clone(self.stats()));
+        let table = Arc::clone(&self.table);
+        let (router, stats) = (Arc::clone(&self.router), Arc::clone(&self.stats));
         let sent = tokio::spawn(async move { keeper::send(report, &table, &router, &stats).await });
         match timeout_at(deadline, sent).await {
             Ok(Ok(sent)) => match sent.failure {
                 None => Ok(()),
-                Some(asked) => Err(asked.into_error(self.timeout())),
+                Some(asked) => Err(self.router.error(asked)),
             },
             Ok(Err(_stopped_with_the_runtime)) => Err(StoreError::Contended),
-            Err(_) => Err(StoreError::TimedOut {
-                after: self.timeout(),
-            }),
+            Err(_late) => Err(self.router.timed_out()),
         }
     }
 
@@ -232,24 +268,32 @@ impl Redis {
         charges: &[Charge<'_>],
         is_foreign: bool,
         since: Instant,
-    ) -> Result<Here<'_>, StoreError> {
+    ) -> Result<Outcome<'_>, StoreError> {
         let keys = || charges.iter().map(|charge| charge.key);
-        let aside = self.table().set_aside(keys(), is_foreign);
+        let aside = self.table.set_aside(keys(), is_foreign);
         for _ in 0..ASKS_MAX * charges.len() {
-            let Some(outcome) = self.table().give_up(keys()) else {
-                return Ok(Here::Not(Some(aside)));
+            let Some(next) = self.table.give_up(keys()) else {
+                return Ok(ControlFlow::Continue(Passed {
+                    _aside: Some(aside),
+                    is_blocked: false,
+                }));
             };
-            self.learn(outcome, since).await?;
+            self.learn(next, since).await?;
         }
         Err(StoreError::Contended)
+    }
+
+    /// Decisions on local counts, and the keys that are counted.
+    pub(crate) fn decided_and_count(&self) -> (u64, usize) {
+        self.table.decided_and_count()
     }
 
     /// Reports everything, what is on its way included; gives up at the deadline.
     pub(crate) async fn report_all(&self, deadline: Instant) {
         while Instant::now() < deadline {
-            let round = keeper::report_round(self.table(), self.router(), self.stats());
+            let round = keeper::report_round(&self.table, &self.router, &self.stats);
             let _kept_if_it_was_not_sent = timeout_at(deadline, round).await;
-            if self.table().is_reported() {
+            if self.table.is_reported() {
                 return;
             }
             sleep(PAUSE).await;

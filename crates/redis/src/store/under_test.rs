@@ -4,11 +4,15 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tokio::time::Instant;
 use tollgate_core::{Moment, Span};
 
 use super::Redis;
 use crate::config::{Config, InvalidConfig};
 use crate::environment::{Environment, RedisTime};
+use crate::router::Asked;
+use crate::script_reply::ScriptReply;
+use crate::script_request::ScriptRequest;
 
 /// A store, and the time that it takes for its own and for Redis's.
 pub(crate) struct TimedRedis {
@@ -22,14 +26,33 @@ impl TimedRedis {
     /// A store whose time the test sets. It renews and returns leases when the test says so.
     pub(crate) fn connect(config: &Config) -> Result<TimedRedis, InvalidConfig> {
         let now = Arc::new(AtomicU64::new(0));
-        let store = Redis::connect_within(config, &environment(&now))?;
-        store.keeper.abort();
+        let mut store = Redis::connect_within(config, &environment(&now))?;
+        store.leased.stop_keeper();
         Ok(TimedRedis { store, now })
     }
 
     /// Sets the time, in microseconds since 1970.
     pub(crate) fn set_now(&self, micros: u64) {
         self.now.store(micros, Ordering::SeqCst);
+    }
+}
+
+impl Redis {
+    /// Looks after the leases as their keeper does, but now.
+    pub(crate) async fn look_after_leases(&self) {
+        self.leased.look_after().await;
+    }
+
+    pub(crate) async fn report_all(&self, deadline: Instant) {
+        self.write_back.report_all(deadline).await;
+    }
+
+    pub(crate) async fn ask(
+        &self,
+        request: impl Fn() -> ScriptRequest,
+        since: Instant,
+    ) -> Result<ScriptReply, Asked> {
+        self.router.ask(request, since).await
     }
 }
 

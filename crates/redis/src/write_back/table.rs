@@ -53,7 +53,7 @@ pub(crate) struct Table {
 }
 
 /// What is to be done with a request.
-pub(crate) enum Outcome {
+pub(crate) enum Next {
     Decided(Verdict),
     /// Report this, then try again.
     Ask(Report),
@@ -66,14 +66,14 @@ pub(crate) enum Outcome {
     NotHere,
 }
 
-// === impl Outcome ===
+// === impl Next ===
 
-impl Outcome {
+impl Next {
     /// Of a request that could be decided here, on a key that is set aside.
-    fn aside(aside: &Aside) -> Outcome {
+    fn aside(aside: &Aside) -> Next {
         match aside.has_foreign() {
-            true => Outcome::NotHere,
-            false => Outcome::Wait(aside.over()),
+            true => Next::NotHere,
+            false => Next::Wait(aside.over()),
         }
     }
 }
@@ -118,33 +118,33 @@ impl Table {
     }
 
     /// Decides over one charge.
-    pub(crate) fn decide(&self, charge: &Charge<'_>) -> Result<Outcome, StoreError> {
+    pub(crate) fn decide(&self, charge: &Charge<'_>) -> Result<Next, StoreError> {
         let now = self.clock.now();
         let mut shard = self.shards.of(charge.key);
         if !shard.entries.contains_key(&charge.key) {
             let fitted = Fitted::new(charge.limit).map_err(unfit)?;
             if !shard.admit(charge.key, charge.limit, fitted, now) {
-                return Ok(Outcome::NotHere);
+                return Ok(Next::NotHere);
             }
         }
         if let Some(aside) = shard.aside.get(&charge.key) {
-            return Ok(Outcome::aside(aside));
+            return Ok(Next::aside(aside));
         }
         let is_behind = self.is_behind(&shard);
         let Shard { entries, dirty, .. } = &mut *shard;
         let Some(entry) = entries.get_mut(&charge.key) else {
-            return Ok(Outcome::NotHere);
+            return Ok(Next::NotHere);
         };
         match entry.readiness(charge.limit, now, self.lasts) {
             Readiness::Ready if is_behind && entry.is_new_line(now, self.lasts) => {
-                return entry.begin(charge.limit).map(Outcome::Redis);
+                return entry.begin(charge.limit).map(Next::Redis);
             }
-            Readiness::Unknown => return entry.begin(charge.limit).map(Outcome::Redis),
+            Readiness::Unknown => return entry.begin(charge.limit).map(Next::Redis),
             Readiness::Ready => {}
-            Readiness::Asking => return Ok(Outcome::Wait(entry.hears())),
+            Readiness::Asking => return Ok(Next::Wait(entry.hears())),
             Readiness::ToReport => {
                 let line = entry.ask(charge.key, charge.limit)?;
-                return Ok(Outcome::Ask(Report { lines: vec![line] }));
+                return Ok(Next::Ask(Report { lines: vec![line] }));
             }
         }
         let decision = entry.step(charge, self.redis_time(entry, now));
@@ -153,11 +153,11 @@ impl Table {
         drop(shard);
         let mut verdict = Verdict::of_one(charge, decision);
         coarsen(&mut verdict);
-        Ok(Outcome::Decided(verdict))
+        Ok(Next::Decided(verdict))
     }
 
     /// Decides over several charges, all or nothing.
-    pub(crate) fn decide_all(&self, charges: &[Charge<'_>]) -> Result<Outcome, StoreError> {
+    pub(crate) fn decide_all(&self, charges: &[Charge<'_>]) -> Result<Next, StoreError> {
         let fitted = script_request::fitted(charges).map_err(unfit)?;
         let in_micros = script_reply::charges_in_micros(charges, &fitted);
         let (bill, fitted) = script_reply::bill(&in_micros, &fitted)?;
@@ -176,22 +176,22 @@ impl Table {
             let key = line.charge.key;
             let shard = &mut *shards.of(key);
             if !shard.entries.contains_key(&key) && !shard.admit(key, limit, *fitted, now) {
-                return Ok(Outcome::NotHere);
+                return Ok(Next::NotHere);
             }
-            match shard.aside.get(&key).map(Outcome::aside) {
+            match shard.aside.get(&key).map(Next::aside) {
                 None => {}
-                Some(Outcome::Wait(over)) => {
-                    waits = Some(Outcome::Wait(over));
+                Some(Next::Wait(over)) => {
+                    waits = Some(Next::Wait(over));
                     continue;
                 }
                 Some(outcome) => return Ok(outcome),
             }
             let Some(entry) = shard.entries.get_mut(&key) else {
-                return Ok(Outcome::NotHere);
+                return Ok(Next::NotHere);
             };
             match entry.readiness(limit, now, self.lasts) {
                 Readiness::Ready => {}
-                Readiness::Asking => waits = Some(Outcome::Wait(entry.hears())),
+                Readiness::Asking => waits = Some(Next::Wait(entry.hears())),
                 Readiness::ToReport | Readiness::Unknown => asks.push((key, *limit)),
             }
         }
@@ -204,11 +204,11 @@ impl Table {
                 Some(entry.ask(key, limit))
             });
             let lines = lines.collect::<Result<_, _>>()?;
-            return Ok(Outcome::Ask(Report { lines }));
+            return Ok(Next::Ask(Report { lines }));
         }
         let mut verdict = self.settle(&bill, &fitted, &mut shards, now);
         coarsen(&mut verdict);
-        Ok(Outcome::Decided(verdict))
+        Ok(Next::Decided(verdict))
     }
 
     /// Decides over keys that are all known.
@@ -260,7 +260,7 @@ impl Table {
 
     /// Has everything reported that is known of these keys, and forgets what Redis told: it is
     /// asked for a request that concerns them. Nothing, if there is nothing to report.
-    pub(crate) fn give_up(&self, keys: impl Iterator<Item = Key>) -> Option<Outcome> {
+    pub(crate) fn give_up(&self, keys: impl Iterator<Item = Key>) -> Option<Next> {
         let mut lines = Vec::new();
         for key in keys {
             let mut shard = self.shards.of(key);
@@ -269,7 +269,7 @@ impl Table {
             };
             if entry.is_asking {
                 if lines.is_empty() {
-                    return Some(Outcome::Wait(entry.hears()));
+                    return Some(Next::Wait(entry.hears()));
                 }
             } else if entry.tally.is_reported() {
                 entry.is_known = false;
@@ -277,7 +277,7 @@ impl Table {
                 lines.push(entry.gather(key));
             }
         }
-        (!lines.is_empty()).then_some(Outcome::Ask(Report { lines }))
+        (!lines.is_empty()).then_some(Next::Ask(Report { lines }))
     }
 
     /// Begins a round of reports: of all that there is to report by now. Forgets some keys that lie

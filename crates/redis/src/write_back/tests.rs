@@ -13,7 +13,7 @@ use tollgate_core::{
 use tollgate_testbed as testbed;
 
 use super::report::Report;
-use super::table::{KEYS_MAX, Outcome, Table};
+use super::table::{KEYS_MAX, Next, Table};
 use crate::config::{Config, SYNC_INTERVAL_MAX};
 use crate::fit::GRAIN;
 use crate::monotonic::MonotonicClock;
@@ -349,7 +349,7 @@ fn hear(table: &Table, report: &Report, limit: &Limit) {
 /// Asks for a key that is not known, and has Redis decide.
 fn learn(table: &Table, charge: &Charge<'_>) {
     let outcome = ask(table, charge);
-    assert!(matches!(outcome, Outcome::Redis(_)), "it is known");
+    assert!(matches!(outcome, Next::Redis(_)), "it is known");
     allow(table, charge);
 }
 
@@ -360,12 +360,12 @@ fn allow(table: &Table, charge: &Charge<'_>) {
     assert!(decision.unwrap().is_allowed());
 }
 
-fn ask(table: &Table, charge: &Charge<'_>) -> Outcome {
+fn ask(table: &Table, charge: &Charge<'_>) -> Next {
     table.decide(charge).unwrap()
 }
 
 fn is_decided(table: &Table, charge: &Charge<'_>) -> bool {
-    matches!(ask(table, charge), Outcome::Decided(_))
+    matches!(ask(table, charge), Next::Decided(_))
 }
 
 fn units(report: &Report) -> u64 {
@@ -385,10 +385,10 @@ fn a_key_without_room_is_asked_for() {
         learn(&table, &write_back(number, &limit));
     }
     let more = write_back(1 << 100, &limit);
-    assert!(matches!(ask(&table, &more), Outcome::NotHere));
+    assert!(matches!(ask(&table, &more), Next::NotHere));
     // Those that rest make room for others.
     given.store(11_000_000, Ordering::SeqCst);
-    assert!(matches!(ask(&table, &more), Outcome::Redis(_)));
+    assert!(matches!(ask(&table, &more), Next::Redis(_)));
     assert!(table.decided_and_count().1 < KEYS_MAX);
 }
 
@@ -397,9 +397,9 @@ fn nobody_goes_on_for_longer_than_an_interval_and_a_timeout() {
     let limit = Limit::token_bucket(1_000, Span::SECOND).unwrap();
     let (table, given) = table();
     let charge = write_back(7, &limit);
-    assert!(matches!(ask(&table, &charge), Outcome::Redis(_)));
+    assert!(matches!(ask(&table, &charge), Next::Redis(_)));
     // Whoever goes while Redis is asked leaves nobody waiting.
-    assert!(matches!(ask(&table, &charge), Outcome::Wait(_)));
+    assert!(matches!(ask(&table, &charge), Next::Wait(_)));
     drop(table.learn(charge.key));
     learn(&table, &charge);
     given.store(1_000, Ordering::SeqCst);
@@ -411,17 +411,17 @@ fn nobody_goes_on_for_longer_than_an_interval_and_a_timeout() {
     given.store(110_999, Ordering::SeqCst);
     assert!(is_decided(&table, &charge));
     given.store(111_000, Ordering::SeqCst);
-    assert!(matches!(ask(&table, &charge), Outcome::Wait(_)));
+    assert!(matches!(ask(&table, &charge), Next::Wait(_)));
     // However late an answer is, it is one, for what it was told.
     hear(&table, &on_its_way, &limit);
     assert!(is_decided(&table, &charge));
     given.store(220_999, Ordering::SeqCst);
-    let Outcome::Ask(alone) = ask(&table, &charge) else {
+    let Next::Ask(alone) = ask(&table, &charge) else {
         panic!("what is too old is reported before anything else");
     };
     assert_eq!(units(&alone), 2);
     table.lost(&alone.lines[0]);
-    assert!(matches!(ask(&table, &charge), Outcome::Redis(_)));
+    assert!(matches!(ask(&table, &charge), Next::Redis(_)));
 }
 
 #[test]
@@ -493,8 +493,8 @@ fn cold_keys_are_decided_by_redis_while_reports_are_behind() {
         let mut decided = 0;
         for number in 0..KEYS {
             match ask(&table, &charge(number)) {
-                Outcome::Decided(_) => decided += 1,
-                Outcome::Redis(_) => allow(&table, &charge(number)),
+                Next::Decided(_) => decided += 1,
+                Next::Redis(_) => allow(&table, &charge(number)),
                 _ => panic!("nobody waits or reports"),
             }
         }

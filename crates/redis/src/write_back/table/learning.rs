@@ -95,7 +95,7 @@ mod tests {
 
     use tollgate_core::{Cost, Limit, Mode, Sharing, Span};
 
-    use super::super::Outcome;
+    use super::super::Next;
     use super::*;
     use crate::monotonic::MonotonicClock;
 
@@ -109,21 +109,21 @@ mod tests {
         let charge = charge.shared(Sharing::in_mode(Mode::WriteBack));
         let ask = || table.decide(&charge).unwrap();
         let both = || table.decide_all(&[charge]).unwrap();
-        assert!(matches!(ask(), Outcome::Redis(_)));
+        assert!(matches!(ask(), Next::Redis(_)));
         let learning = table.learn(KEY);
         let aside = |is_foreign| table.set_aside([KEY].into_iter(), is_foreign);
         let foreign = aside(true);
         // Not even from an answer that was on its way.
         learning.decided(Account::fresh(&limit), &charge, 0);
-        assert!(matches!(ask(), Outcome::NotHere));
-        assert!(matches!(both(), Outcome::NotHere));
+        assert!(matches!(ask(), Next::NotHere));
+        assert!(matches!(both(), Next::NotHere));
         assert!(table.give_up([KEY].into_iter()).is_none());
         let other = aside(false);
         drop(foreign);
         // What remains will be over soon: nobody else is decided by Redis until then.
-        assert!(matches!(ask(), Outcome::Wait(_)));
-        assert!(matches!(both(), Outcome::Wait(_)));
+        assert!(matches!(ask(), Next::Wait(_)));
+        assert!(matches!(both(), Next::Wait(_)));
         drop(other);
-        assert!(matches!(ask(), Outcome::Redis(_)));
+        assert!(matches!(ask(), Next::Redis(_)));
     }
 }

@@ -1,0 +1,34 @@
+//! One charge, by itself.
+
+use tokio::time::Instant;
+use tollgate_core::{Charge, StoreError};
+
+use super::Router;
+use super::asked::Asked;
+use crate::failure::Failure;
+use crate::fit::Fitted;
+use crate::script_reply::ScriptReply;
+use crate::script_request::{Plain, ScriptRequest};
+
+impl Router {
+    /// Has Redis decide on one charge: with the plain script if it can, otherwise with the general
+    /// one.
+    pub(crate) async fn ask_one(
+        &self,
+        charge: &Charge<'_>,
+        fitted: &Fitted,
+        since: Instant,
+    ) -> Result<ScriptReply, StoreError> {
+        let asked = self
+            .ask(|| ScriptRequest::of_one(charge, fitted), since)
+            .await;
+        let reply = match asked {
+            Err(Asked {
+                failure: Failure::Changed,
+                ..
+            }) => self.ask(|| Plain::generalised(charge, fitted), since).await,
+            asked => asked,
+        };
+        reply.map_err(|asked| self.error(asked))
+    }
+}
