@@ -7,16 +7,14 @@ use bytes::{Buf, Bytes};
 use tokio::time::Instant;
 use tollgate_core::{Bill, Charge, Cost, Decision, Key, OnDenial, Span, StoreError, step};
 
-use crate::fit::unfit;
-use crate::fit::{Fitted, GRAIN};
+use crate::fit::{Fitted, GRAIN, unfit};
 use crate::keys;
-use crate::resp::malformed;
-use crate::resp::{Malformed, Reply};
+use crate::resp::{Malformed, Reply, malformed};
+use crate::router::Router;
 use crate::script::look;
 use crate::script_reply::ScriptReply;
 use crate::script_request::{Plain, ScriptRequest};
 use crate::snapshot::moment;
-use crate::store::Redis;
 
 /// What a state begins with if units are held beside it (see `script/general/holds.lua`); then the
 /// number of places follows (1), and in each a name (8), units (5) and an end (7).
@@ -52,94 +50,66 @@ pub struct Out {
     pub ends: Span,
 }
 
-// === impl Redis ===
+/// What a key is called in Redis.
+pub(crate) fn name_of(router: &Router, key: Key) -> String {
+    let name = keys::name(key);
+    format!("{}{}", router.prefix(), String::from_utf8_lossy(&name))
+}
 
-impl Redis {
-    /// What a key is called in Redis.
-    pub fn name_of(&self, key: Key) -> String {
-        let name = keys::name(key);
-        format!(
-            "{}{}",
-            self.router().prefix(),
-            String::from_utf8_lossy(&name)
-        )
+/// What Redis holds for the charge's key under its limit.
+pub(crate) async fn inspect(router: &Router, charge: &Charge<'_>) -> Result<Held, StoreError> {
+    let fitted = Fitted::new(charge.limit).map_err(unfit)?;
+    let peek = Charge::new(charge.key, &fitted.limit, Cost::Peek(1));
+    let bill = Bill::new(&[peek])?;
+    let ScriptRequest::General(request) = ScriptRequest::of(&bill, &[fitted]) else {
+        return Err(malformed(Malformed(
+            "a bill is a question to the general script",
+        )));
+    };
+    let (script, name) = (look(), name_of(router, charge.key));
+    let words: [&[u8]; 5] = [
+        b"EVAL",
+        script.as_bytes(),
+        b"1",
+        name.as_bytes(),
+        &request.packed,
+    ];
+    let reply = router.command(charge.key, &words, Instant::now()).await;
+    let reply = reply.map_err(|asked| router.error(asked))?;
+    let looked = Looked::read(&reply, request.states).map_err(malformed)?;
+    if looked.bytes == 0 {
+        // Nothing is held where nothing could be written, too.
+        try_to_decide(router, charge.key).await?;
     }
+    let (mut snapshot, now) = looked.reply.snapshot(&fitted).map_err(malformed)?;
+    let limit = &fitted.limit;
+    let decision = step(&mut snapshot, limit, moment(now), peek.cost, OnDenial::Keep);
+    let (leased, reserved) = looked.out(now);
+    Ok(Held {
+        bytes: looked.bytes,
+        expires: looked.expires,
+        decision,
+        leased,
+        reserved,
+    })
+}
 
-    /// What Redis holds for the charge's key under its limit; if that is nothing, whether Redis
-    /// decides at all. Charges nothing, whatever the charge costs, and asks Redis even if a denial
-    /// is remembered here.
-    ///
-    /// # Errors
-    ///
-    /// As [`Redis::decide`].
-    pub async fn inspect(&self, charge: &Charge<'_>) -> Result<Held, StoreError> {
-        let fitted = Fitted::new(charge.limit).map_err(unfit)?;
-        let peek = Charge::new(charge.key, &fitted.limit, Cost::Peek(1));
-        let bill = Bill::new(&[peek])?;
-        let ScriptRequest::General(request) = ScriptRequest::of(&bill, &[fitted]) else {
-            return Err(malformed(Malformed(
-                "a bill is a question to the general script",
-            )));
-        };
-        let (script, name) = (look(), self.name_of(charge.key));
-        let words: [&[u8]; 5] = [
-            b"EVAL",
-            script.as_bytes(),
-            b"1",
-            name.as_bytes(),
-            &request.packed,
-        ];
-        let reply = self
-            .router()
-            .command(charge.key, &words, Instant::now())
-            .await;
-        let reply = reply.map_err(|asked| asked.into_error(self.timeout()))?;
-        let looked = Looked::read(&reply, request.states).map_err(malformed)?;
-        if looked.bytes == 0 {
-            // Nothing is held where nothing could be written, too.
-            self.decides(charge.key).await?;
-        }
-        let (mut snapshot, now) = looked.reply.snapshot(&fitted).map_err(malformed)?;
-        let limit = &fitted.limit;
-        let decision = step(&mut snapshot, limit, moment(now), peek.cost, OnDenial::Keep);
-        let (leased, reserved) = looked.out(now);
-        Ok(Held {
-            bytes: looked.bytes,
-            expires: looked.expires,
-            decision,
-            leased,
-            reserved,
-        })
-    }
+/// Whether Redis decides on keys in the slot of `key`: has it decide on one of ours, which expires
+/// within a second.
+async fn try_to_decide(router: &Router, key: Key) -> Result<(), StoreError> {
+    let trial = || ScriptRequest::Plain(Plain::trial(key));
+    let reply = router.ask(trial, Instant::now()).await;
+    reply.map(drop).map_err(|asked| router.error(asked))
+}
 
-    /// Whether Redis decides on keys in the slot of `key`: has it decide on one of ours, which it
-    /// forgets within a second.
-    async fn decides(&self, key: Key) -> Result<(), StoreError> {
-        let trial = || ScriptRequest::Plain(Plain::trial(key));
-        let reply = self.router().ask(trial, Instant::now()).await;
-        reply
-            .map(drop)
-            .map_err(|asked| asked.into_error(self.timeout()))
-    }
-
-    /// Makes Redis forget a key, so that its budget begins again. Says whether there was anything
-    /// to forget.
-    ///
-    /// An instance that remembers a denial goes on denying for [`crate::DENIAL_CACHE_MAX`] at most,
-    /// and a node that holds a lease spends it beside the new budget, unless this is that node.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Unreachable`], [`StoreError::TimedOut`] or [`StoreError::BadReply`].
-    pub async fn reset(&self, key: Key) -> Result<bool, StoreError> {
-        self.forget(key);
-        let name = self.name_of(key);
-        let words: [&[u8]; 2] = [b"DEL", name.as_bytes()];
-        let reply = self.router().command(key, &words, Instant::now()).await;
-        match reply.map_err(|asked| asked.into_error(self.timeout()))? {
-            Reply::Integer(deleted) => Ok(deleted > 0),
-            _ => Err(malformed(Malformed("DEL tells no number"))),
-        }
+/// Deletes a key from Redis; returns whether it was there.
+pub(crate) async fn delete(router: &Router, key: Key) -> Result<bool, StoreError> {
+    let name = name_of(router, key);
+    let words: [&[u8]; 2] = [b"DEL", name.as_bytes()];
+    let reply = router.command(key, &words, Instant::now()).await;
+    match reply.map_err(|asked| router.error(asked))? {
+        Reply::Integer(deleted) => Ok(deleted > 0),
+        _ => Err(malformed(Malformed("DEL tells no number"))),
     }
 }
 

@@ -11,9 +11,10 @@
 //! that cannot reach Redis any more, but are well otherwise, are not counted by those that can:
 //! shares are too large then, by as much as they are fewer.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep};
 use tollgate_core::Span;
 
@@ -21,7 +22,6 @@ use crate::keys;
 use crate::names::unique_name;
 use crate::resp::Reply;
 use crate::router::{Asked, Router};
-use crate::store::Redis;
 
 /// How often a node says that it is there.
 pub const HEARTBEAT: Span = Span::SECOND;
@@ -43,9 +43,15 @@ redis.call('ZREMRANGEBYSCORE', KEYS[1], now + 1, '+inf') \
 redis.call('PEXPIRE', KEYS[1], lasts) \
 return redis.call('ZCARD', KEYS[1])";
 
-/// This node among the others.
-#[derive(Debug)]
+/// This instance among the others.
 pub(crate) struct Membership {
+    router: Arc<Router>,
+    member: Arc<Member>,
+    /// Says that this instance is there, once it has joined.
+    heartbeat: OnceLock<JoinSet<()>>,
+}
+
+struct Member {
     name: String,
     key: String,
     /// Zero, as long as nobody has told.
@@ -57,8 +63,44 @@ pub(crate) struct Membership {
 // === impl Membership ===
 
 impl Membership {
-    pub(crate) fn new(prefix: &str) -> Arc<Membership> {
-        Arc::new(Membership {
+    pub(crate) fn new(prefix: &str, router: Arc<Router>) -> Membership {
+        Membership {
+            router,
+            member: Member::new(prefix),
+            heartbeat: OnceLock::new(),
+        }
+    }
+
+    /// Counts among the instances from now on.
+    pub(crate) fn join(&self) {
+        self.heartbeat.get_or_init(|| {
+            let mut task = JoinSet::new();
+            task.spawn(keep(Arc::clone(&self.member), Arc::clone(&self.router)));
+            task
+        });
+    }
+
+    /// How many instances there were when Redis last said so; one, as long as it has not.
+    pub(crate) fn count(&self) -> u32 {
+        self.member.count.load(Ordering::Relaxed).max(1)
+    }
+
+    /// No longer counts among the instances.
+    pub(crate) async fn leave(&self) {
+        let was_gone = self.member.is_gone.swap(true, Ordering::Relaxed);
+        if was_gone || self.heartbeat.get().is_none() {
+            return;
+        }
+        // An instance that cannot say so expires soon.
+        let _replied = self.member.beat(&self.router, Span::ZERO).await;
+    }
+}
+
+// === impl Member ===
+
+impl Member {
+    fn new(prefix: &str) -> Arc<Member> {
+        Arc::new(Member {
             name: format!("{:016x}", unique_name()),
             key: format!("{prefix}{KEY}"),
             count: AtomicU32::new(0),
@@ -89,31 +131,12 @@ impl Membership {
 }
 
 /// Says that the node is there, again and again, until it leaves.
-pub(crate) async fn keep(nodes: Arc<Membership>, router: Arc<Router>) {
+async fn keep(nodes: Arc<Member>, router: Arc<Router>) {
     while !nodes.is_gone.load(Ordering::Relaxed) {
         match nodes.beat(&router, HEARD_FOR).await {
             Ok(()) => sleep(HEARTBEAT.into()).await,
             Err(_) => sleep(AGAIN).await,
         }
-    }
-}
-
-impl Redis {
-    /// How many nodes were there when Redis last told: the stores that have joined and
-    /// share this Redis and its prefix; one, as long as nobody told. They say so once a second
-    /// ([`HEARTBEAT`]), and count for three seconds after they were last heard of.
-    pub fn nodes(&self) -> u32 {
-        self.node().count.load(Ordering::Relaxed).max(1)
-    }
-
-    /// No longer counts among the nodes.
-    pub(crate) async fn leave(&self) {
-        let was_gone = self.node().is_gone.swap(true, Ordering::Relaxed);
-        if was_gone || !self.is_node() {
-            return;
-        }
-        // Who cannot tell is forgotten soon.
-        let _told = self.node().beat(self.router(), Span::ZERO).await;
     }
 }
 
@@ -125,6 +148,12 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
+    use crate::store::Redis;
+
+    async fn try_to_beat(store: &Redis, lasts: Span) -> Result<(), Asked> {
+        let Membership { member, router, .. } = store.membership();
+        member.beat(router, lasts).await
+    }
 
     fn stores(count: usize, config: &Config) -> Vec<Redis> {
         let config = Config {
@@ -133,15 +162,14 @@ mod tests {
         };
         let connect = |_| {
             let store = Redis::connect(&config).unwrap();
-            store.join_nodes();
+            store.membership().join();
             store
         };
         (0..count).map(connect).collect()
     }
 
     async fn beat(store: &Redis, lasts: Span) -> u32 {
-        let reply = store.node().beat(store.router(), lasts).await;
-        assert!(reply.is_ok());
+        assert!(try_to_beat(store, lasts).await.is_ok());
         store.nodes()
     }
 
@@ -186,7 +214,11 @@ mod tests {
         let stores = stores(2, &Config::single(redis.address()));
         for store in &stores {
             // Says nothing of its own accord any more.
-            store.node().is_gone.store(true, Ordering::Relaxed);
+            store
+                .membership()
+                .member
+                .is_gone
+                .store(true, Ordering::Relaxed);
             beat(store, HEARD_FOR).await;
         }
         assert_eq!(beat(&stores[0], HEARD_FOR).await, 2);
@@ -211,13 +243,7 @@ mod tests {
         }
         assert_eq!(beat(&nodes[0], HEARD_FOR).await, 3);
         redis.kill();
-        assert!(
-            nodes[0]
-                .node()
-                .beat(nodes[0].router(), HEARD_FOR)
-                .await
-                .is_err()
-        );
+        assert!(try_to_beat(&nodes[0], HEARD_FOR).await.is_err());
         assert_eq!(nodes[0].nodes(), 3);
     }
 }

@@ -61,7 +61,7 @@ impl SharedStore for Redis {
     }
 
     fn join(&self) {
-        self.join_nodes();
+        self.join_instances();
     }
 
     fn instances(&self) -> u32 {

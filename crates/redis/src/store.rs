@@ -2,11 +2,9 @@
 
 use std::fmt;
 use std::ops::ControlFlow::{Break, Continue};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use tokio::task::JoinHandle;
-use tokio::time::{Duration, Instant};
-use tollgate_core::{Charge, Cost, Decision, Key, KeyHasher, Span, Store, StoreError, Verdict};
+use tollgate_core::{Charge, Cost, Decision, Key, KeyHasher, Store, StoreError, Verdict};
 
 use crate::config::{Config, InvalidConfig};
 use crate::connection::Opener;
@@ -16,11 +14,11 @@ use crate::environment::Environment;
 use crate::keys;
 use crate::leased::Leased;
 use crate::leases::Spend;
-use crate::membership::{self, Membership};
+use crate::membership::Membership;
 use crate::resp::{Malformed, malformed};
 use crate::router::Router;
 use crate::stage::{Budget, Request};
-use crate::stats::{Counts, Stats};
+use crate::stats::Stats;
 use crate::strict::Strict;
 use crate::write_back::WriteBack;
 
@@ -36,9 +34,7 @@ pub struct Redis {
     denial_cache: DenialCache,
     strict: Strict,
     cross_slot: CrossSlot,
-    node: Arc<Membership>,
-    /// Says that this node is there, once it is one.
-    heartbeat: OnceLock<JoinHandle<()>>,
+    membership: Membership,
 }
 
 // === impl Redis ===
@@ -84,63 +80,10 @@ impl Redis {
             denial_cache: DenialCache::new(environment.caches_denials, Arc::clone(&stats)),
             strict: Strict::new(Arc::clone(&router)),
             cross_slot: CrossSlot::new(Arc::clone(&router)),
-            node: Membership::new(&config.prefix),
-            heartbeat: OnceLock::new(),
+            membership: Membership::new(&config.prefix, Arc::clone(&router)),
             router,
             stats,
         })
-    }
-
-    /// How long a decision may take.
-    pub(crate) fn timeout(&self) -> Span {
-        self.router.timeout()
-    }
-
-    pub(crate) const fn router(&self) -> &Arc<Router> {
-        &self.router
-    }
-
-    pub(crate) const fn stats(&self) -> &Arc<Stats> {
-        &self.stats
-    }
-
-    /// Counts among the nodes from now on.
-    pub(crate) fn join_nodes(&self) {
-        let keep = || membership::keep(Arc::clone(&self.node), Arc::clone(&self.router));
-        self.heartbeat.get_or_init(|| tokio::spawn(keep()));
-    }
-
-    pub(crate) fn is_node(&self) -> bool {
-        self.heartbeat.get().is_some()
-    }
-
-    pub(crate) const fn node(&self) -> &Arc<Membership> {
-        &self.node
-    }
-
-    /// Nothing that is known of the key here stands any more.
-    pub(crate) fn forget(&self, key: Key) {
-        self.denial_cache.forget(key);
-        self.leased.forget(key);
-    }
-
-    /// What the store has done so far.
-    pub fn counts(&self) -> Counts {
-        let count = |count| u64::try_from(count).unwrap_or(u64::MAX);
-        let (write_back_decisions, keys) = self.write_back.decided_and_count();
-        let (lease_decisions, leases) = self.leased.decided_and_count();
-        Counts {
-            write_back_decisions,
-            write_back_keys: count(keys),
-            lease_decisions,
-            leases_held: count(leases),
-            ..self.stats.counts()
-        }
-    }
-
-    /// Whether Redis answers: all of it that is known.
-    pub fn is_up(&self) -> bool {
-        self.router.is_up()
     }
 
     /// All or nothing over `charges`, at Redis's time.
@@ -228,30 +171,12 @@ impl Redis {
             }
         }
     }
-
-    /// Returns every lease and reports every local count, after which this instance holds and
-    /// leases nothing any more. To be called before the store is dropped; what is not returned is
-    /// charged when its lease ends, [`crate::LEASE_LASTS`] later.
-    pub async fn close(&self) {
-        let deadline = Instant::now() + 2 * Duration::from(self.timeout());
-        self.write_back.report_all(deadline).await;
-        self.leave().await;
-        self.leased.close(deadline).await;
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        if let Some(heartbeat) = self.heartbeat.get() {
-            heartbeat.abort();
-        }
-    }
 }
 
 impl fmt::Debug for Redis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redis")
-            .field("reach", &self.router.name())
+            .field("servers", &self.router.name())
             .finish_non_exhaustive()
     }
 }
@@ -270,6 +195,8 @@ impl Store for Redis {
         Redis::decide(self, charges)
     }
 }
+
+mod operations;
 
 #[cfg(test)]
 pub(crate) mod under_test;

@@ -10,7 +10,6 @@ use tollgate_core::StoreEvent;
 
 use crate::failure::ErrorReply;
 use crate::sharded::locked;
-use crate::store::Redis;
 
 /// The most Redis nodes whose reasons are kept, and whose error replies are told apart.
 const NODES_MAX: usize = 64;
@@ -100,14 +99,16 @@ impl Trouble {
         });
     }
 
-    fn reason(&self) -> Option<String> {
+    /// Why Redis nodes cannot be used now, each with its address.
+    pub(crate) fn reason(&self) -> Option<String> {
         let known = locked(&self.0);
         let all = known.reasons.iter().take(SHOWN_MAX);
         let shown: Vec<String> = all.map(|(node, why)| format!("{node}: {why}")).collect();
         (!shown.is_empty()).then(|| shown.join("; "))
     }
 
-    fn events(&self, now: Instant) -> Vec<StoreEvent> {
+    /// What belongs into the log since this was called last.
+    pub(crate) fn events(&self, now: Instant) -> Vec<StoreEvent> {
         let mut known = locked(&self.0);
         let mut events: Vec<StoreEvent> = known.changes.drain(..).collect();
         for ((node, code), tally) in &mut known.errors {
@@ -126,7 +127,8 @@ impl Trouble {
         events
     }
 
-    fn error_counts(&self) -> Vec<ErrorCount> {
+    /// Error replies so far, by Redis node and code.
+    pub(crate) fn error_counts(&self) -> Vec<ErrorCount> {
         let known = locked(&self.0);
         let errors = known.errors.iter();
         let counts = errors.map(|((node, code), tally)| ErrorCount {
@@ -135,26 +137,6 @@ impl Trouble {
             count: tally.count,
         });
         counts.collect()
-    }
-}
-
-impl Redis {
-    /// Why Redis nodes or sentinels cannot be used now, each with its address, in the words of the
-    /// system or of Redis: `10.0.0.1:6379: connection denied`. None if all can; a connection that
-    /// is open and silent gives no reason.
-    pub fn trouble(&self) -> Option<String> {
-        self.stats().trouble.reason()
-    }
-
-    /// What belongs into the log since this was called last.
-    pub fn events(&self) -> Vec<StoreEvent> {
-        self.stats().trouble.events(Instant::now())
-    }
-
-    /// Error replies so far, by Redis node and code; those that only say where to ask instead are
-    /// left out.
-    pub fn error_replies(&self) -> Vec<ErrorCount> {
-        self.stats().trouble.error_counts()
     }
 }
 

@@ -10,6 +10,7 @@ use tollgate_core::{Moment, Span};
 use super::Redis;
 use crate::config::{Config, InvalidConfig};
 use crate::environment::{Environment, RedisTime};
+use crate::membership::Membership;
 use crate::router::Asked;
 use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
@@ -38,6 +39,10 @@ impl TimedRedis {
 }
 
 impl Redis {
+    pub(crate) const fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
     /// Looks after the leases as their keeper does, but now.
     pub(crate) async fn look_after_leases(&self) {
         self.leased.look_after().await;

@@ -7,6 +7,7 @@ use tollgate_testbed as testbed;
 
 use super::*;
 use crate::config::{Config, Secret};
+use crate::store::Redis;
 
 #[tokio::test]
 async fn servers_that_were_named_as_what_they_are_not_are_told() {
