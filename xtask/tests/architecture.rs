@@ -8,27 +8,19 @@ use xtask::workspace::crates;
 
 /// The files of a cycle that may depend on each other: a type, its parts, and their error.
 const CYCLE_FILES_MAX: usize = 3;
-/// Crates with a larger cycle, and how large it may be. A number here only shrinks.
-const LARGE_CYCLES: [(&str, usize); 1] = [("redis", 36)];
 
 #[test]
 fn few_files_depend_on_each_other_in_a_circle() {
     let mut problems = Vec::new();
     for (name, one) in crates() {
-        let excepted = LARGE_CYCLES.iter().find(|(other, _)| *other == name);
-        let allowed = excepted.map_or(CYCLE_FILES_MAX, |(_, files)| *files);
         let graph = FileGraph::read(&one.folder);
         let cycles = graph.cycles();
         let largest = cycles.first().map_or(0, Vec::len);
-        if largest > allowed {
+        if largest > CYCLE_FILES_MAX {
             let files = cycles[0].join(", ");
             problems.push(format!(
-                "{name}: {largest} files use each other in a circle, {allowed} at most: {files}"
-            ));
-        }
-        if excepted.is_some() && largest <= CYCLE_FILES_MAX {
-            problems.push(format!(
-                "{name}: no cycle of more than {CYCLE_FILES_MAX} files: remove it from LARGE_CYCLES"
+                "{name}: {largest} files use each other in a circle, {CYCLE_FILES_MAX} at most: \
+                 {files}"
             ));
         }
     }

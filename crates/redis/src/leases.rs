@@ -85,7 +85,8 @@ use tollgate_core::{Charge, Cost, Decision, Key, Limit, Mode, Moment, Span};
 pub(crate) use estimates::{Asking, Estimates};
 use heat::Heat;
 pub(crate) use lease::Granted;
-use lease::{Lease, Shape, first_want};
+pub use lease::{CAPACITY_MIN, LASTS};
+use lease::{LEAST, Lease, Shape, first_want};
 pub(crate) use renewal::Renewal;
 
 use crate::fit::Fitted;
@@ -93,8 +94,6 @@ use crate::key_map::KeyMap;
 use crate::monotonic::MonotonicClock;
 use crate::sharded::{Sharded, locked};
 
-/// How long a lease lasts.
-pub const LASTS: Span = Span::from_secs(10);
 /// How long many units may lie unused before they go back, and how many are not many.
 const IDLE: Span = Span::from_secs(2);
 const IDLE_UNITS: u32 = 16;
@@ -106,15 +105,6 @@ const ENDING: Span = Span::from_millis(750);
 /// nearly spent.
 const WORTH: u32 = 2;
 const WORTH_WHEN_FULL: u32 = 8;
-/// What a warm key leases first at least, in requests, and what is not worth a lease.
-const FIRST: u64 = 8;
-const LEAST: u32 = 4;
-/// How much more than the last time is asked for at most, and the most at all.
-const GROWTH: u64 = 8;
-const WANT_MAX: u64 = 1 << 24;
-/// Limits below this have too little to lease a quarter of, even when nothing but the request that
-/// asks has been charged.
-pub const CAPACITY_MIN: u32 = 4 * LEAST + 1;
 /// The most keys that hold leases at one node.
 pub const KEYS_MAX: usize = SHARDS * SHARD_MAX;
 const SHARDS: usize = 64;

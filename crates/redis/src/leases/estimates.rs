@@ -24,7 +24,7 @@ use tollgate_core::{
     Account, Charge, Cost, Enforcement, Key, Limit, Moment, OnDenial, Usage, Verdict, Wait, step,
 };
 
-use super::{CAPACITY_MIN, LEAST};
+use super::lease::{CAPACITY_MIN, LEAST};
 use crate::fit::Fitted;
 use crate::key_map::KeyMap;
 use crate::script_reply::coarsen;

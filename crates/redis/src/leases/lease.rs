@@ -7,10 +7,20 @@ use tollgate_core::{
     Account, Bucket, Charge, Cost, Decision, FixedWindow, Limit, Moment, OnDenial, Span, step,
 };
 
-use super::{FIRST, GROWTH, LASTS, LEAST, WANT_MAX};
 use crate::fit::Fitted;
 use crate::snapshot::{Snapshot, moment};
 
+/// How long a lease lasts.
+pub const LASTS: Span = Span::from_secs(10);
+/// What a warm key leases first at least, in requests, and what is not worth a lease.
+const FIRST: u64 = 8;
+pub(super) const LEAST: u32 = 4;
+/// How much more than the last time is asked for at most, and the most at all.
+const GROWTH: u64 = 8;
+pub(super) const WANT_MAX: u64 = 1 << 24;
+/// Limits below this have too little to lease a quarter of, even when nothing but the request that
+/// asks has been charged.
+pub const CAPACITY_MIN: u32 = 4 * LEAST + 1;
 /// A lease aims at one renewal in this time, or at this many units if they last longer.
 const TARGET: Span = Span::SECOND;
 const FEW: u64 = 64;

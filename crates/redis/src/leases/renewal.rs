@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tollgate_core::{Key, Moment};
 
-use super::lease::{Granted, Lease, Shape};
-use super::{Leases, WANT_MAX};
+use super::Leases;
+use super::lease::{Granted, Lease, Shape, WANT_MAX};
 use crate::fit::Fitted;
 
 /// What to ask Redis for. If there is no reply, nothing of the lease is spent any more, and it is
