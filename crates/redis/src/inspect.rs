@@ -125,6 +125,7 @@ struct Looked {
 // === impl Looked ===
 
 impl Looked {
+    /// Reads the reply to a look that returns so many states.
     fn read(reply: &Reply, states: usize) -> Result<Looked, Malformed> {
         let other = Malformed("something else than was looked for");
         let [

@@ -142,6 +142,8 @@ impl Leased {
         }
     }
 
+    /// Decides on what this instance holds, or in the call that renews its lease; no answer if
+    /// neither is possible.
     async fn spend_or_renew(
         &self,
         only: &Single<'_>,

@@ -60,6 +60,7 @@ enum Nodes {
 // === impl Router ===
 
 impl Router {
+    /// Connects to the servers of `config` in the background.
     pub(crate) fn new(
         config: &Config,
         environment: &Environment,

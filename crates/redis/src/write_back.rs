@@ -142,6 +142,7 @@ fn is_counted_here(charge: &Charge<'_>) -> bool {
 // === impl WriteBack ===
 
 impl WriteBack {
+    /// Local counts that are reported from now on.
     pub(crate) fn new(
         config: &Config,
         environment: &Environment,
