@@ -128,60 +128,7 @@ fn sliding(mut rest: Bytes) -> Result<SlidingWindow, Malformed> {
     Ok(SlidingWindow::new(newest, &counters))
 }
 
-macro_rules! each {
-    ($snapshot:expr, $usage:ident => $answer:expr) => {
-        match $snapshot {
-            Snapshot::Account($usage) => $answer,
-            Snapshot::Log($usage) => $answer,
-        }
-    };
-}
-
-impl Usage for Snapshot {
-    fn settle(&mut self, limit: &Limit, now: Moment) {
-        each!(self, usage => usage.settle(limit, now));
-    }
-
-    fn not_before(&self, limit: &Limit) -> Moment {
-        each!(self, usage => usage.not_before(limit))
-    }
-
-    fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {
-        each!(self, usage => usage.wait(limit, now, units))
-    }
-
-    fn remaining(&self, limit: &Limit, now: Moment) -> u32 {
-        each!(self, usage => usage.remaining(limit, now))
-    }
-
-    fn reset(&self, limit: &Limit, now: Moment) -> Span {
-        each!(self, usage => usage.reset(limit, now))
-    }
-
-    fn is_over_nominal(&self, limit: &Limit, now: Moment) -> bool {
-        each!(self, usage => usage.is_over_nominal(limit, now))
-    }
-
-    fn delay(&self, limit: &Limit, now: Moment) -> Span {
-        each!(self, usage => usage.delay(limit, now))
-    }
-
-    fn take(&mut self, limit: &Limit, now: Moment, units: u32) {
-        each!(self, usage => usage.take(limit, now, units));
-    }
-
-    fn penalise(&mut self, limit: &Limit, now: Moment, units: u32) {
-        each!(self, usage => usage.penalise(limit, now, units));
-    }
-
-    fn refund(&mut self, limit: &Limit, now: Moment, units: u64) {
-        each!(self, usage => usage.refund(limit, now, units));
-    }
-
-    fn expires_at(&self, limit: &Limit) -> Moment {
-        each!(self, usage => usage.expires_at(limit))
-    }
-}
+tollgate_core::impl_usage_for_variants!([] Snapshot { Account, Log });
 
 // === impl Log ===
 
