@@ -317,7 +317,7 @@ fn a_reservation_of_a_clock_that_went_back_ends_in_its_time() {
         subject.step(at(after), Step::Decide, charge),
         Status::Blocked
     );
-    // Whoever lives confirms in time: no later than it reserved for, by any clock.
+    // An instance that lives confirms in time: no later than it reserved for, by any clock.
     assert_eq!(
         subject.step(at(after + 99_999), Step::Confirm { name: alive }, charge),
         Status::Allowed

@@ -21,10 +21,10 @@ const REFRESH_EVERY: Duration = Duration::from_secs(30);
 const REFRESH_PAUSE: Duration = Duration::from_millis(100);
 /// How often it is seen whether all nodes of the map are there.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// What stands for all nodes where a reason is told.
+/// What stands for all nodes where a reason is shown.
 const NAME: &str = "cluster";
-/// How long one node may take to tell the map.
-const TOLD_WITHIN: Duration = Duration::from_millis(500);
+/// How long one node may take to reply with the map.
+const REPLY_WITHIN: Duration = Duration::from_millis(500);
 /// The most nodes of a Cluster; Redis's own bound is 1000.
 const NODES_MAX: usize = 1_000;
 
@@ -65,8 +65,8 @@ pub(crate) struct Range {
 }
 
 /// Reads `CLUSTER SLOTS`: for each range its ends, its master and its replicas. Ranges that make
-/// no sense are left out, and those beyond one for each slot. `own_host` is the host of whoever
-/// tells.
+/// no sense are left out, and those beyond one for each slot. `own_host` is the host of the
+/// node that replied.
 pub(crate) fn ranges(reply: &Reply, own_host: &str) -> Vec<Range> {
     let read = |range: &Reply| {
         let [Reply::Integer(from), Reply::Integer(to), master, ..] = range.elements() else {
@@ -177,7 +177,7 @@ impl Cluster {
                     false => REFRESH_PAUSE,
                 };
                 let is_stale = timeout(rest, self.stale.notified()).await.is_ok();
-                // Whoever takes over from a node that is away is known by the others.
+                // The other nodes know which one takes over from a node that is away.
                 let is_away = self.masters.load().iter().any(|node| !node.is_up());
                 if is_stale || is_away || rest == REFRESH_PAUSE {
                     break;
@@ -193,7 +193,7 @@ impl Cluster {
         for node in nodes {
             let words: [&[u8]; 2] = [b"CLUSTER", b"SLOTS"];
             let asked = node.queues[0].command(&words);
-            match timeout(TOLD_WITHIN, asked).await {
+            match timeout(REPLY_WITHIN, asked).await {
                 Ok(Ok(Reply::Error(said))) => {
                     self.stats.trouble.failed(NAME, &printable(&said));
                 }
@@ -238,7 +238,7 @@ impl Cluster {
         self.masters.store(Arc::new(masters));
     }
 
-    /// The node at `address`, for whoever holds the lock.
+    /// The node at `address`, for a caller that holds the lock.
     fn known(&self, address: &str) -> Option<Arc<Node>> {
         let known = self.nodes.load();
         if let Some(node) = known.get(address) {

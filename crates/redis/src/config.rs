@@ -13,12 +13,12 @@ pub const TIMEOUT: Span = Span::from_millis(15);
 pub const UNIX: &str = "unix:";
 /// What every key begins with.
 pub const PREFIX: &str = "tg:";
-/// Decisions that one script call makes at most, unless told otherwise.
+/// Decisions that one script call makes at most, by default.
 pub const BATCH: usize = 64;
 /// The most decisions of one script call that can be asked for: the script's other clients wait
 /// for all of them.
 pub const BATCH_MAX: usize = 250;
-/// How often a node reports what it has allowed on its own count, unless told otherwise, and the
+/// How often a node reports what it has allowed on its own count by default, and the
 /// shortest and the longest interval that can be asked for.
 pub const SYNC_INTERVAL: Span = Span::from_millis(100);
 /// See [`SYNC_INTERVAL`].
@@ -44,7 +44,7 @@ pub struct Config {
     pub password: Option<Secret>,
     /// The user of the sentinels, which know other users than the servers that they watch.
     pub sentinel_username: Option<String>,
-    /// The password of the sentinels; they are not told the one of the servers.
+    /// The password of the sentinels; they never get the one of the servers.
     pub sentinel_password: Option<Secret>,
     /// What every key begins with; [`PREFIX`] by default. No braces: those choose the slot.
     pub prefix: String,
@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_outside_its_bounds_is_told() {
+    fn an_interval_outside_its_bounds_is_an_error() {
         let of = |sync_interval| Config {
             sync_interval,
             ..Config::single("localhost:6379")

@@ -200,7 +200,7 @@ fn late<T>(what: &str) -> io::Result<T> {
     Err(io::Error::new(io::ErrorKind::TimedOut, text))
 }
 
-/// Why a connection ended while we signed in, with what the most likely mistake is.
+/// Why a connection ended while we signed in, with the most likely reason.
 fn hung_up(error: io::Error, is_encrypted: bool) -> io::Error {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     let kind = error.kind();
@@ -220,7 +220,7 @@ fn hung_up(error: io::Error, is_encrypted: bool) -> io::Error {
     io::Error::new(kind, format!("the server hung up at once; {likely}"))
 }
 
-/// Why a handshake failed, with what the most likely mistake is.
+/// Why a handshake failed, with the most likely reason.
 fn no_tls(error: &io::Error) -> String {
     let source = error.get_ref().and_then(|source| source.downcast_ref());
     match source {
@@ -239,7 +239,7 @@ impl Link {
         self.stream.flush().await
     }
 
-    /// The next reply. Nothing is lost if whoever waits gives up.
+    /// The next reply. Nothing is lost if the caller stops waiting.
     pub(crate) async fn next(&mut self) -> io::Result<Reply> {
         loop {
             match resp::take(&mut self.input) {

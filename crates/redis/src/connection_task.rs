@@ -77,7 +77,7 @@ impl ConnectionTask {
         }
     }
 
-    /// Opens a connection after a pause; meanwhile, those who wait too long are told.
+    /// Opens a connection after a pause; meanwhile, requests that wait too long fail.
     async fn open(
         &self,
         shared: &Shared,

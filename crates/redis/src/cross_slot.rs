@@ -19,10 +19,10 @@
 //! that comes too late charges nothing; then, and if a confirmation fails, what the others have
 //! charged goes back. One whose answer is lost may stay charged, as any question whose answer is.
 //!
-//! Whoever does not fit only because of another instance's reservation does not know yet: that one
-//! may let go. It asks again until it knows, or its time is over. Two such instances must not wait
-//! for each other: from the second time on the slots are asked one after the other, the lowest
-//! first, after pauses that grow and differ.
+//! A request that does not fit only because of another instance's reservation is undecided: the
+//! reservation may be released. It asks again until it is decided, or its time is over. Two such
+//! instances must not wait for each other: from the second time on the slots are asked one after
+//! the other, the lowest first, after pauses that grow and differ.
 
 mod parts;
 

@@ -1,14 +1,14 @@
 //! Keys that Redis denied lately: until a key's retry time, Redis would deny it again, so it is not
 //! asked.
 //!
-//! What is remembered is what the script told: the state and its moment. A later request for the
+//! What is remembered is what the script replied: the state and its moment. A later request for the
 //! same key is judged by core on that state, as much later as has passed here since the reply. If
 //! even then it does not fit, it does not fit in Redis: others can only have consumed more. If it
-//! might fit, Redis is asked. Time that passed before the reply arrived is not counted, so nobody
-//! is let go too early, and nobody is held longer than by one round trip.
+//! might fit, Redis is asked. Time that passed before the reply arrived is not counted, so no
+//! request is allowed too early, and none is denied for longer than one round trip more.
 //!
 //! A refund through this store or a changed limit ends it, and so does a new connection: it may
-//! lead to another master, with another clock, or to one that has forgotten everything. A refund
+//! lead to another master, with another clock, or to one that has lost everything. A refund
 //! through another instance, a lease that comes back, a reset and `FLUSHALL` are not seen here. So
 //! nothing is remembered for longer than [`DENIAL_CACHE_MAX`], however long the wait.
 
@@ -29,7 +29,7 @@ use crate::stage::{Answer, Request, Single};
 use crate::stats::Stats;
 
 /// The most keys that are remembered, over all shards.
-pub(crate) const REFUSALS_MAX: usize = SHARDS * SHARD_MAX;
+pub(crate) const DENIALS_MAX: usize = SHARDS * SHARD_MAX;
 const SHARDS: usize = 16;
 const SHARD_MAX: usize = 4_096;
 /// For how long a denial is answered here at most. Whatever gives units back elsewhere holds on
@@ -47,7 +47,7 @@ pub(crate) struct DenialCache {
     count: AtomicUsize,
 }
 
-/// What a script told of a key that it denied.
+/// The state by which a script denied a key.
 #[derive(Debug)]
 struct Denied {
     fitted: Fitted,
@@ -214,7 +214,7 @@ fn judged(charge: &Charge<'_>) -> Option<u64> {
     }
 }
 
-const _: () = assert!(REFUSALS_MAX == 65_536);
+const _: () = assert!(DENIALS_MAX == 65_536);
 
 #[cfg(test)]
 mod tests {

@@ -47,7 +47,7 @@ pub(crate) struct ErrorReply {
     pub(crate) text: Arc<str>,
 }
 
-/// Codes of error replies that are told apart, in logs and metrics. The last stands for all others.
+/// Codes of error replies, as logs and metrics have them. The last stands for all others.
 pub const ERROR_CODES: [&str; 14] = [
     "READONLY",
     "LOADING",
@@ -79,7 +79,7 @@ pub(crate) fn error_code(text: &str) -> &'static str {
 #[derive(Debug)]
 struct Said(Arc<str>);
 
-// === impl Denial ===
+// === impl Refusal ===
 
 impl Refusal {
     /// Reads an error reply to a script call.

@@ -11,7 +11,7 @@ pub const GRAIN: Span = Span::from_nanos(1_000);
 /// The most that a bucket's interval may grow by rounding, in per cent.
 const ROUNDING_PERCENT_MAX: u128 = 1;
 
-/// Why Redis cannot keep a limit, in words for whoever wrote it.
+/// Why Redis cannot keep a limit, in words for the author of the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidForRedis {
@@ -34,7 +34,7 @@ pub enum InvalidForRedis {
         /// The window, as asked.
         window: Span,
         /// The units per window that Redis would allow instead.
-        admits: u64,
+        allows: u64,
     },
     /// A sliding log would hold more than [`LOG_UNITS_MAX`] units.
     LogTooLarge {
@@ -87,8 +87,8 @@ pub(crate) enum Kind {
 /// use tollgate_core::{Limit, Span};
 ///
 /// let fast = Limit::token_bucket(700_000, Span::SECOND)?;
-/// let told = tollgate_redis::check(&fast).unwrap_err().to_string();
-/// assert!(told.contains("500000 per 1s"), "{told}");
+/// let error = tollgate_redis::check(&fast).unwrap_err().to_string();
+/// assert!(error.contains("500000 per 1s"), "{error}");
 /// # Ok::<(), tollgate_core::InvalidLimit>(())
 /// ```
 pub fn check(limit: &Limit) -> Result<(), InvalidForRedis> {
@@ -152,11 +152,11 @@ impl Fitted {
         let span = interval.as_nanos().div_ceil(GRAIN.as_nanos());
         let rounded = u128::from(span) * u128::from(GRAIN.as_nanos()) * u128::from(count);
         if rounded * 100 > u128::from(window.as_nanos()) * (100 + ROUNDING_PERCENT_MAX) {
-            let admits = window.as_nanos() / (span * GRAIN.as_nanos());
+            let allows = window.as_nanos() / (span * GRAIN.as_nanos());
             return Err(InvalidForRedis::TooCoarse {
                 count,
                 window,
-                admits,
+                allows,
             });
         }
         // One unit per interval is the same bucket, and its interval is whole.
@@ -206,10 +206,10 @@ impl fmt::Display for InvalidForRedis {
             InvalidForRedis::TooCoarse {
                 count,
                 window,
-                admits,
+                allows,
             } => write!(
                 f,
-                "Redis counts in microseconds, so that {count} per {window} would become {admits} \
+                "Redis counts in microseconds, so that {count} per {window} would become {allows} \
                  per {window}: ask for that, or for a limit that loses at most 1%"
             ),
             InvalidForRedis::LogTooLarge { capacity } => write!(
@@ -247,7 +247,7 @@ mod tests {
         assert!(matches!(
             check(&coarse),
             Err(InvalidForRedis::TooCoarse {
-                admits: 500_000,
+                allows: 500_000,
                 ..
             })
         ));

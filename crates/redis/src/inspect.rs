@@ -31,7 +31,7 @@ pub struct Held {
     pub bytes: u64,
     /// How long until Redis forgets the key; `None` if it remembers nothing.
     pub expires: Option<Span>,
-    /// What one unit would be told now, and what remains. Nothing is charged.
+    /// The decision on one unit now, and what remains. Nothing is charged.
     pub decision: Decision,
     /// What nodes have taken ahead: charged already, and not yet spent or given back.
     pub leased: Out,
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn leases_and_reservations_are_told_apart_until_they_end() {
+    fn leases_and_reservations_are_distinguished_until_they_end() {
         let holds = [hold(190, 5, 1_500), hold(3, 7, 1_100), hold(129, 1, 3_000)];
         let ended = [
             hold(190, 50, 1_000),

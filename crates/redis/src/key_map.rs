@@ -1,7 +1,7 @@
 //! Maps by key, with a hash that costs one multiplication.
 //!
-//! A key's bits are a hash already. But that one has no secret, so somebody could look for values
-//! whose keys meet in one place of a map; a secret of this process keeps them from aiming.
+//! A key's bits are a hash already. But that one has no secret, so an attacker could look for
+//! values whose keys meet in one place of a map; a secret of this process keeps them from aiming.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};

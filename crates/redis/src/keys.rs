@@ -8,8 +8,8 @@
 //! A name is `PREFIX{TAG}REST`, in the alphabet of base64url. In a Cluster, the part in braces
 //! chooses the slot. It is made from the values alone and not from the rule: all limits of one
 //! identity (per minute, per hour and per day of one user) lie in one slot, and one script decides
-//! over them. Rules name themselves in their first [`RULE_PARTS`] parts. Whoever makes keys in
-//! another way loses nothing but that.
+//! over them. Rules name themselves in their first [`RULE_PARTS`] parts. A caller that makes keys
+//! in another way loses nothing but that.
 
 use tollgate_core::Key;
 

@@ -248,7 +248,7 @@ async fn renew_alone(renewal: Renewal, router: &Router, stats: &Stats) {
         on_denial: OnDenial::Keep,
     };
     // Without a reply it is asked for again, until it ends by itself.
-    let _told = renew(renewal, caller, router, stats, Instant::now()).await;
+    let _replied = renew(renewal, caller, router, stats, Instant::now()).await;
 }
 
 /// Has the caller's charge decided, leases units beside it, and tells them to the leases.

@@ -48,7 +48,7 @@
 //! A request that meets several limits is asked of Redis even if each of its keys is leased here:
 //! they are taken all or none, and whichever lease ends first would take the others along to
 //! Redis, since a renewal decides for one key. What this node holds of those keys counts there as
-//! consumed, like everybody's.
+//! consumed, like the units of all instances.
 //!
 //! If there is no reply to a renewal, Redis may hold the former lease or what it has granted again.
 //! Each grant has a name of its own, so giving back both by name is right in either case, however
@@ -136,7 +136,7 @@ struct Shard {
 pub(crate) enum Spend {
     /// It is allowed.
     Granted(Decision),
-    /// Somebody else is asking for more: try again then.
+    /// Another request is asking for more: try again when it is done.
     Wait(OwnedNotified),
     /// Ask for more, and tell what became of it.
     Ask(Renewal),
@@ -182,7 +182,7 @@ impl Leases {
         self.more(lease, charge, units, here)
     }
 
-    /// The same for somebody who has waited: if nothing was leased, nobody asks for it again.
+    /// The same for a caller that has waited: if nothing was leased, it does not ask again.
     pub(crate) fn spend_after_wait(self: &Arc<Leases>, charge: &Charge<'_>) -> Spend {
         let is_here = self.shards.of(charge.key).leases.contains_key(&charge.key);
         if is_here {
@@ -332,7 +332,7 @@ impl Leases {
         renewals
     }
 
-    /// Somebody asks for more: meanwhile nothing of it is spent.
+    /// Begins to ask for more: meanwhile nothing of the lease is spent.
     fn ask(self: &Arc<Leases>, key: Key, lease: &mut Lease, want: u64, here: Moment) -> Renewal {
         let renewal = Renewal::new(self, key, lease, want, here);
         lease.left = 0;
@@ -340,7 +340,7 @@ impl Leases {
         renewal
     }
 
-    /// The limit's shape; nothing if Redis cannot keep it, as will be told elsewhere.
+    /// The limit's shape; nothing if Redis cannot keep it, which is an error elsewhere.
     fn shape(&self, limit: &Limit) -> Option<Arc<Shape>> {
         let mut shapes = locked(&self.shapes);
         if let Some(shape) = shapes.get(limit) {

@@ -4,7 +4,7 @@
 //! divide limits among themselves. One that is closed leaves at once.
 //!
 //! Names and times stand in one key of Redis (`PREFIX{nodes}`, a sorted set), by Redis's own
-//! clock. Whoever was not heard of for [`HEARD_FOR`] is forgotten, and the key with the last of
+//! clock. A node that was not heard of for [`HEARD_FOR`] expires, and the key with the last of
 //! them.
 //!
 //! The count is needed when Redis is away, so the last one stands until there is another. Instances
@@ -54,7 +54,7 @@ pub(crate) struct Membership {
 struct Member {
     name: String,
     key: String,
-    /// Zero, as long as nobody has told.
+    /// Zero, until Redis has replied.
     count: AtomicU32,
     /// This one has left.
     is_gone: AtomicBool,
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_silent_is_forgotten() {
+    async fn a_silent_node_expires() {
         let redis = testbed::Redis::start();
         let stores = stores(2, &Config::single(redis.address()));
         for store in &stores {

@@ -70,7 +70,7 @@ impl Router {
         let timeout = Duration::from(config.timeout);
         let reply_timeout = timeout - TICKS.min(timeout / 5);
         let prefix = config.prefix.clone();
-        let queues = Lanes {
+        let queues = QueueOpener {
             opener: opener.clone(),
             caller: Caller::new(&prefix, environment),
             batch: config.batch,
@@ -176,8 +176,8 @@ impl Router {
         }
     }
 
-    /// Asks whoever serves the keys, and follows redirections: a question that was redirected was
-    /// not answered.
+    /// Asks the node that serves the keys, and follows redirections: a question that was redirected
+    /// was not answered.
     pub(crate) async fn ask(
         &self,
         request: impl Fn() -> ScriptRequest,
@@ -277,7 +277,7 @@ impl Router {
                 Failure::Ask { address } => {
                     let node = cluster.node(&serving.full_address(address));
                     if let Some(node) = &node {
-                        // If somebody else's command comes between, it only begins again.
+                        // If another caller's command comes between, this one only begins again.
                         let _said = node.command(&[b"ASKING"], deadline).await;
                     }
                     node
@@ -349,7 +349,7 @@ impl Node {
 }
 
 /// Opens the request queues of nodes.
-struct Lanes {
+struct QueueOpener {
     opener: Opener,
     caller: Caller,
     batch: usize,
@@ -358,7 +358,7 @@ struct Lanes {
     stats: Arc<Stats>,
 }
 
-impl Lanes {
+impl QueueOpener {
     fn to(&self, place: Place) -> Node {
         let queues = (0..self.count).map(|_| {
             let task = ConnectionTask {

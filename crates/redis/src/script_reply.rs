@@ -48,7 +48,7 @@ pub(crate) enum Status {
     Blocked,
 }
 
-// === impl Told ===
+// === impl ScriptReply ===
 
 impl ScriptReply {
     /// Reads the answers of `plain.lua` to `count` questions, of which the last `leasing` lease.
@@ -72,7 +72,7 @@ impl ScriptReply {
         }))
     }
 
-    /// Reads the answers of the general script to questions that are told so many states each.
+    /// Reads the answers of the general script to questions with so many states each.
     pub(crate) fn general(
         mut answer: Bytes,
         states: impl Iterator<Item = usize>,

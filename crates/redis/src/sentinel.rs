@@ -1,9 +1,9 @@
 //! Which server the sentinels call the primary.
 //!
 //! Every sentinel is asked once a second, and whenever it announces a change: a sentinel that leads
-//! a failover names the new primary some seconds before the old one is told. What they say carries
-//! an epoch that grows with every failover, so a sentinel that was cut off and knows less does not
-//! lead anybody back. If the primary cannot be used, the epoch is forgotten, and whatever a
+//! a failover names the new primary some seconds before the old one hears of it. What they say
+//! carries an epoch that grows with every failover, so a sentinel that was cut off and knows less
+//! does not lead anybody back. If the primary cannot be used, the epoch is dropped, and whatever a
 //! sentinel says counts.
 
 use std::convert::Infallible;
@@ -29,7 +29,7 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// What a sentinel announces when it knows another primary: when a replica was promoted, when the
-/// failover ends, and when another sentinel has told it.
+/// failover ends, and when it learns it from another sentinel.
 const EVENTS: [&[u8]; 3] = [
     b"+promoted-slave",
     b"+switch-master",
@@ -185,10 +185,10 @@ impl Sentinel {
         link.send(&out).await?;
         let (address, about) = (link.next().await?, link.next().await?);
         let [host, port] = address.elements() else {
-            return Err(self.not_told(&address));
+            return Err(self.unexpected(&address));
         };
         let (Some(host), Some(port)) = (host.text(), port.text()) else {
-            return Err(self.not_told(&address));
+            return Err(self.unexpected(&address));
         };
         let address = match host.contains(':') {
             true => format!("[{host}]:{port}"),
@@ -200,7 +200,7 @@ impl Sentinel {
         Ok(())
     }
 
-    fn not_told(&self, reply: &Reply) -> io::Error {
+    fn unexpected(&self, reply: &Reply) -> io::Error {
         match reply {
             Reply::Error(text) => io::Error::other(resp::printable(text)),
             _ => {
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_superseded_is_told_at_once_and_nobody_else() {
+    async fn a_superseded_server_is_left_at_once_and_no_other() {
         let named = named();
         named.offer("a:1", 1);
         let mut views = named.subscribe();

@@ -165,7 +165,7 @@ impl Usage for Log {
         self.is_charged = true;
     }
 
-    /// The script has done it before it told what is left.
+    /// The script has done it before it replied what is left.
     fn refund(&mut self, _limit: &Limit, _now: Moment, _units: u64) {}
 
     fn expires_at(&self, limit: &Limit) -> Moment {

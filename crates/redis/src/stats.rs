@@ -88,7 +88,7 @@ pub struct Counts {
     pub leases: u64,
     /// Units that were leased.
     pub units_leased: u64,
-    /// Leased units that were spent; told once their lease is renewed or goes back.
+    /// Leased units that were spent; counted once their lease is renewed or returned.
     pub units_spent: u64,
     /// Leased units that went back unspent. What is missing beside those leased and those spent is
     /// still out, or ended with its lease and was charged.
@@ -108,7 +108,7 @@ pub struct Counts {
     /// Keys that they concerned.
     pub keys_reported: u64,
     /// Script questions of reports whose connection broke before they were answered; they are not
-    /// told again.
+    /// repeated.
     pub reports_lost: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What is wrong with Redis, for whoever has to mend it: why nodes cannot be used, the errors that
+//! What is wrong with Redis, for its operators: why nodes cannot be used, the errors that
 //! they reply, and when the primary changed.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -11,9 +11,9 @@ use tollgate_core::StoreEvent;
 use crate::failure::ErrorReply;
 use crate::sharded::locked;
 
-/// The most Redis nodes whose reasons are kept, and whose error replies are told apart.
+/// The most Redis nodes whose reasons are kept, and whose error replies are counted apart.
 const NODES_MAX: usize = 64;
-/// The most reasons that are told at once.
+/// The most reasons that are shown at once.
 const SHOWN_MAX: usize = 3;
 /// The most changes of the primary that nobody has asked for yet.
 const CHANGES_MAX: usize = 16;

@@ -40,7 +40,7 @@
 //!
 //! # What is paid back
 //!
-//! What was allowed beyond a limit stays in the count in Redis, and is told to every node:
+//! What was allowed beyond a limit stays in the count in Redis, and every node hears of it:
 //!
 //! * A token bucket owes the units, and allows none until time has paid for them: over any longer
 //!   time, no more is allowed than the rate allows.
@@ -60,20 +60,21 @@
 //! it longer than for any decision.
 //!
 //! If the connection breaks first, nobody knows whether the units were charged. Nearly always they
-//! were, and told again they would be charged twice, to somebody who did nothing: so they are not.
+//! were, and repeated they would be charged twice, to a client that did nothing: so they are not.
 //! If Redis never had them, what one node allowed within one interval (and a timeout) is not
 //! charged. The next decision on the key asks for its count; if there is none, nobody asks. A
-//! report that was certainly not sent, or that Redis denied, is kept and told later.
+//! report that was certainly not sent, or that Redis denied, is kept and sent later.
 //!
 //! # What is asked of Redis
 //!
 //! Refunds, requests that also meet limits of another mode, and keys that find no room
 //! ([`KEYS_MAX`]): first what is known of their keys is reported, then Redis decides. A request
 //! over several limits that are all counted here is decided here, all or nothing, once Redis has
-//! told the count of each.
+//! replied with the count of each.
 //!
-//! While a request is on its way that Redis decides, nobody counts its keys here: whoever did would
-//! not know of what it takes. Redis decides all other requests on them as well until it is over.
+//! While a request is on its way that Redis decides, its keys are not counted here: a local count
+//! would not contain what it takes. Redis decides all other requests on them as well until it is
+//! over.
 
 mod keeper;
 
@@ -246,7 +247,7 @@ impl WriteBack {
         }
     }
 
-    /// Reports in a task of its own: what is told must not get lost if the caller goes, or has
+    /// Reports in a task of its own: a report must not get lost if the caller goes, or has
     /// waited long enough.
     async fn report(&self, report: Report, deadline: Instant) -> Result<(), StoreError> {
         let table = Arc::clone(&self.table);

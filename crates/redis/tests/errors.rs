@@ -1,5 +1,5 @@
 //! A Redis that answers, and does not do what it is asked: it is not there as far as decisions are
-//! concerned, everybody is told why, and it is used again as soon as it decides.
+//! concerned, all callers get the reason, and it is used again as soon as it decides.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
@@ -65,7 +65,7 @@ type Fault = (
 );
 
 #[tokio::test]
-async fn error_replies_open_the_breaker_and_are_told() {
+async fn error_replies_open_the_breaker_and_are_reported() {
     const FAULTS: [Fault; 4] = [
         (
             &["CONFIG", "SET", "maxmemory", "1"],
@@ -90,22 +90,22 @@ async fn error_replies_open_the_breaker_and_are_told() {
     ];
     let redis = testbed::Redis::start();
     for fault in FAULTS {
-        is_told(&redis, fault).await;
+        is_reported(&redis, fault).await;
     }
 }
 
 /// A disk on which nothing can be saved.
 #[tokio::test]
-async fn a_server_that_cannot_save_is_told() {
+async fn a_server_that_cannot_save_is_reported() {
     let setup = testbed::Setup::with(&["--dir", "/proc", "--save", "3600 1"]);
     let redis = testbed::Redis::start_with(&setup);
     let remedy = &["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"];
-    is_told(&redis, (&["BGSAVE"], "MISCONF", remedy)).await;
+    is_reported(&redis, (&["BGSAVE"], "MISCONF", remedy)).await;
 }
 
 /// Whatever it held may be outdated: it says so itself, before anybody asks for its role.
 #[tokio::test]
-async fn a_replica_without_its_primary_is_told() {
+async fn a_replica_without_its_primary_is_reported() {
     let redis = testbed::Redis::start();
     redis.ask(&["CONFIG", "SET", "replica-serve-stale-data", "no"]);
     let store = Redis::connect(&Config::single(redis.address())).unwrap();
@@ -121,8 +121,8 @@ async fn a_replica_without_its_primary_is_told() {
     decides(&store).await;
 }
 
-/// What goes wrong is told, opens the breaker, and ends it when it is mended.
-async fn is_told(redis: &testbed::Redis, (fault, code, remedy): Fault) {
+/// A fault is reported, opens the breaker, and closes it when it is over.
+async fn is_reported(redis: &testbed::Redis, (fault, code, remedy): Fault) {
     let store = Redis::connect(&Config::single(redis.address())).unwrap();
     decides(&store).await;
     redis.ask(fault);
@@ -155,7 +155,7 @@ async fn is_told(redis: &testbed::Redis, (fault, code, remedy): Fault) {
 }
 
 #[tokio::test]
-async fn a_renamed_command_is_told() {
+async fn a_renamed_command_is_reported() {
     let setup = testbed::Setup::with(&["--rename-command", "EVALSHA", "HIDDEN"]);
     let redis = testbed::Redis::start_with(&setup);
     let store = Redis::connect(&Config::single(redis.address())).unwrap();

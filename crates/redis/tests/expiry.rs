@@ -56,7 +56,7 @@ async fn a_key_lives_as_long_as_it_matters() {
             assert!(verdict.is_allowed());
             let key = redis.ask(&["RANDOMKEY"]);
             let expires: u64 = redis.ask(&["PEXPIRETIME", &key]).parse().unwrap();
-            // A fixed window is forgotten at its end, every other usage once it has recovered.
+            // A fixed window expires at its end, every other usage once it has recovered.
             let reset = verdict.decisions[0].reset().as_nanos().div_ceil(1_000_000);
             assert!(
                 expires >= before + reset,

@@ -1,4 +1,4 @@
-//! What Redis holds for a key, seen and forgotten.
+//! What Redis holds for a key, inspected and reset.
 #![allow(clippy::unwrap_used)]
 
 use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Mode, Sharing, Span};
@@ -31,8 +31,8 @@ fn limits() -> Vec<Limit> {
     ]
 }
 
-/// What is held before anything is charged, after seven units, and after it was forgotten.
-async fn seen_charged_and_forgotten(store: &Redis) {
+/// What is held before anything is charged, after seven units, and after it was reset.
+async fn seen_charged_and_reset(store: &Redis) {
     for (index, limit) in limits().iter().enumerate() {
         let key = key(store, &index.to_string());
         let peek = Charge::new(key, limit, Cost::Peek(1));
@@ -73,7 +73,7 @@ async fn seen_charged_and_forgotten(store: &Redis) {
 #[tokio::test]
 async fn one_server() {
     let redis = testbed::Redis::start();
-    seen_charged_and_forgotten(&single(&redis)).await;
+    seen_charged_and_reset(&single(&redis)).await;
 }
 
 /// Every key is asked for at whichever node serves its slot.
@@ -81,7 +81,7 @@ async fn one_server() {
 async fn a_cluster() {
     let cluster = testbed::Cluster::start();
     let store = store(Servers::Cluster(cluster.addresses()));
-    seen_charged_and_forgotten(&store).await;
+    seen_charged_and_reset(&store).await;
 }
 
 /// The slot is on its way to another node, which has all keys that the first one lacks.
@@ -163,14 +163,14 @@ async fn a_name_is_the_one_in_redis() {
     let store = single(&redis);
     let (key, limit) = (key(&store, "secret"), limits()[0]);
     let charge = Charge::new(key, &limit, Cost::ONE);
-    let _admitted = store.decide(&[charge]).await.unwrap();
+    let _allowed = store.decide(&[charge]).await.unwrap();
     let names = redis.ask(&["KEYS", "*"]);
     assert_eq!(names.trim(), store.name_of(key));
     assert!(names.starts_with("tg:{"), "{names}");
 }
 
 #[tokio::test]
-async fn a_refusal_that_is_remembered_here_is_forgotten() {
+async fn a_denial_that_is_remembered_here_is_dropped_by_a_reset() {
     let redis = testbed::Redis::start();
     let store = single(&redis);
     let (key, limit) = (key(&store, "hot"), limits()[0]);
@@ -183,7 +183,7 @@ async fn a_refusal_that_is_remembered_here_is_forgotten() {
 }
 
 #[tokio::test]
-async fn what_nodes_have_leased_is_told() {
+async fn what_nodes_have_leased_is_shown() {
     let redis = testbed::Redis::start();
     let (node, looker) = (single(&redis), single(&redis));
     let limit = Limit::fixed_window(1_000, Span::DAY).unwrap();
@@ -192,7 +192,7 @@ async fn what_nodes_have_leased_is_told() {
         ..Charge::new(key(&node, "warm"), &limit, Cost::ONE)
     };
     while node.counts().lease_decisions == 0 {
-        let _admitted = node.decide(&[charge]).await.unwrap();
+        let _allowed = node.decide(&[charge]).await.unwrap();
     }
     let held: Held = looker.inspect(&charge).await.unwrap();
     assert_eq!(held.leased.holders, 1, "{held:?}");

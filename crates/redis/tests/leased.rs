@@ -72,7 +72,7 @@ async fn several_nodes_spend_exactly_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bucket_is_never_over_admitted() {
+async fn a_bucket_never_allows_too_much() {
     let redis = testbed::Redis::start();
     let nodes: Vec<_> = (0..NODES).map(|_| node(redis.address())).collect();
     let limit = Limit::token_bucket(1_000, Span::SECOND)

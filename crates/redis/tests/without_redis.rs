@@ -37,7 +37,7 @@ fn limits() -> [Limit; 5] {
 }
 
 #[tokio::test]
-async fn a_hot_refused_key_costs_redis_nothing() {
+async fn a_hot_denied_key_costs_redis_nothing() {
     let redis = testbed::Redis::start();
     let store = patient(redis.address());
     for (number, limit) in limits().iter().enumerate() {
@@ -131,7 +131,7 @@ async fn a_refund_or_a_changed_limit_ends_it() {
 }
 
 #[tokio::test]
-async fn what_charges_for_refusals_is_always_asked() {
+async fn what_charges_for_denials_is_always_asked() {
     let redis = testbed::Redis::start();
     let store = patient(redis.address());
     let limit = Limit::token_bucket(3, Span::HOUR).unwrap();

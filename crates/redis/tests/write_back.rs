@@ -130,7 +130,7 @@ async fn a_window_is_exceeded_by_less_than_the_bound() {
     assert!(allowed >= 5_000, "{allowed}");
     assert!(allowed <= 5_000 + bound, "{allowed} of 5000, and {bound}");
     assert!(bound < 5_000, "{bound} is no bound worth the name");
-    // Everybody has heard that it is over.
+    // All nodes have heard that it is over.
     let again = spend(&nodes, limit, 3, Duration::from_millis(200)).await;
     assert_eq!(summed(&again, &limit).0, 0);
 }
@@ -380,7 +380,7 @@ async fn keys_live_until_everything_is_paid() {
         }
         let lives = redis.ask(&["PTTL", &nodes[0].name_of(key(&nodes[0], number))]);
         let lives: u128 = lives.trim().parse().unwrap();
-        // Whoever had heard of the others in between allowed less.
+        // A node that had heard of the others in between allowed less.
         let most = u128::from(allowed.div_ceil(10)) * 60_000;
         assert!(allowed >= 10 && most <= *paid, "{allowed}");
         assert!(lives <= most + 1_000, "{limit:?}: {lives} of {most}");

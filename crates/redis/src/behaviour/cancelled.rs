@@ -29,7 +29,8 @@ fn limits() -> Vec<Limit> {
 }
 
 impl Driven {
-    /// Asks, and goes away as soon as so many calls have been sent; says whether it was told.
+    /// Asks, and goes away as soon as so many calls have been sent; returns whether it got a
+    /// verdict.
     fn decide_and_go(&self, charges: &[Charge<'_>], calls: u64) -> bool {
         let before = self.store.counts().calls;
         self.runtime.block_on(async {
@@ -75,7 +76,7 @@ impl Driven {
 
 /// Goes away after each number of calls, on keys of their own each time.
 fn goes_away(config: &Config, crosses_slots: bool, keys: usize) {
-    let mut was_told = false;
+    let mut was_answered = false;
     for limit in limits() {
         for calls in 0..CALLS {
             let mut subject = Driven {
@@ -96,21 +97,21 @@ fn goes_away(config: &Config, crosses_slots: bool, keys: usize) {
                 ..*charge
             });
             let _there = subject.decide(now, &peeks.collect::<Vec<_>>());
-            let is_told = subject.decide_and_go(&charges, calls);
-            was_told |= is_told;
+            let is_answered = subject.decide_and_go(&charges, calls);
+            was_answered |= is_answered;
             let used = subject.consumed(&charges);
             let all = u32::try_from(UNITS).expect("three");
             let is_whole = used.iter().all(|used| *used == all);
             let is_none = used.iter().all(|used| *used == 0);
             assert!(
-                is_whole || is_none && !is_told,
+                is_whole || is_none && !is_answered,
                 "{used:?} after {calls} calls"
             );
             // Nobody is in the way of who comes next.
             assert!(subject.decide(now, &charges).is_allowed());
         }
     }
-    assert!(was_told, "more calls than {CALLS}");
+    assert!(was_answered, "more calls than {CALLS}");
 }
 
 #[test]

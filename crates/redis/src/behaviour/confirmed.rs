@@ -37,7 +37,7 @@ fn keys_far_apart(subject: &mut Driven) -> [Key; 2] {
 }
 
 /// A decision that charged nothing in one slot, and of which nobody knows whether it charged
-/// something in another, may have been charged: its caller is told so.
+/// something in another, may have been charged: its caller gets that error.
 #[test]
 fn one_fails_and_one_is_lost() {
     let (error, remaining) = trouble_at_the_confirmation(|masters| {

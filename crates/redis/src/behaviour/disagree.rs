@@ -49,14 +49,14 @@ fn a_smaller_limit_never_erases_what_a_larger_one_counted() {
                 assert_eq!(stored(&old, key), before, "a denial stored: {large:?}");
             }
             let before = stored(&old, key);
-            let _told = ask(&mut new, &small, Cost::Peek(1));
+            let _replied = ask(&mut new, &small, Cost::Peek(1));
             assert_eq!(stored(&old, key), before, "a peek stored: {large:?}");
         }
         assert!((98..=100).contains(&allowed), "{allowed}: {large:?}");
     }
 }
 
-/// The wait that the smaller limit is told is true, although the larger one has counted far more.
+/// The wait of the smaller limit's denial is true, although the larger one has counted far more.
 #[test]
 fn a_smaller_limit_waits_for_what_a_larger_one_counted() {
     for algorithm in algorithms() {
@@ -142,7 +142,7 @@ fn two_versions_of_a_rule_each_count_what_the_other_allows() {
         };
         let rules = [any(random), any(random)];
         if rules[0].limit.is_bucket() && rules[0].limit.algorithm() == rules[1].limit.algorithm() {
-            // Units of one bucket come back at one rate at a time: that of whoever charges.
+            // Units of one bucket come back at one rate at a time: that of the limit that charges.
             return;
         }
         let mut instances = [instance(), instance()];

@@ -134,7 +134,7 @@ const fn is_fixed(limit: &Limit) -> bool {
 /// Of a fixed window it does not matter when in it a unit is charged: what one node alone answers
 /// is what strict answers, to the last figure.
 #[test]
-fn a_fixed_window_of_one_node_is_told_as_if_it_were_strict() {
+fn a_fixed_window_of_one_node_reads_as_if_it_were_strict() {
     let decided = AtomicU64::new(0);
     check("a_fixed_window_of_one_node", 60, |random| {
         let mut nodes = Nodes::new(1);
@@ -162,7 +162,7 @@ fn a_fixed_window_of_one_node_is_told_as_if_it_were_strict() {
 /// Whatever several nodes allow, strict would have allowed at that moment, after all that was
 /// allowed before; and closing gives back what was not spent.
 #[test]
-fn several_nodes_never_admit_what_strict_would_not() {
+fn several_nodes_never_allow_what_strict_would_not() {
     let decided = AtomicU64::new(0);
     check("several_nodes_never_admit", 120, |random| {
         let mut nodes = Nodes::new(random.pick(&[1, 2, 3]));
@@ -266,7 +266,7 @@ fn a_greedy_node_leaves_three_quarters_to_others() {
 
 /// A shadow limit that would deny denies nothing, on lease as well.
 #[test]
-fn a_shadow_limit_on_lease_refuses_nothing() {
+fn a_shadow_limit_on_lease_denies_nothing() {
     let mut node = Nodes::node();
     let mut rule = rule(Limit::fixed_window(40, Span::HOUR).expect("an hour is a window"));
     rule.enforcement = tollgate_core::Enforcement::Shadow;

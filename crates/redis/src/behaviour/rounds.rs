@@ -61,7 +61,7 @@ fn those_who_come_together_share_calls() {
             requests <= ROUNDS * QUESTIONS_OF_A_ROUND,
             "{requests} questions for {REQUESTS} requests: {limit:?}"
         );
-        // Each is told what it has left to those after it.
+        // Each verdict says what remains for those after it.
         let mut remaining: Vec<u32> = verdicts
             .iter()
             .map(|verdict| verdict.decisions[1].remaining())

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn no_refusal_of_auth_repeats_what_the_server_says() {
+    fn no_error_of_auth_repeats_what_the_server_says() {
         let echoes = [
             "ERR unknown command `AUTH`, with args beginning with: `hunter2`",
             "hunter2",

@@ -7,7 +7,7 @@ use tollgate_testbed as testbed;
 use super::*;
 use crate::config::Tls;
 
-/// A server that says the same to everybody who says anything.
+/// A server that gives the same reply to everything.
 async fn says(words: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -49,7 +49,7 @@ async fn a_server_that_repeats_the_password_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn servers_that_are_not_redis_are_told_as_what_they_are() {
+async fn servers_that_are_not_redis_are_named_as_what_they_are() {
     let http = Config::single(says(b"HTTP/1.1 400 Bad Request\r\n\r\n").await);
     let why = denied(&http).await;
     assert_eq!(why, "an HTTP server answers, not Redis");

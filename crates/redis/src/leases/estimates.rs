@@ -1,7 +1,7 @@
 //! How much may have come back of keys that have nothing left to lease.
 //!
 //! A bucket that is asked for more than its rate has no units to lease: each of them is taken as
-//! soon as it is there. So that not every request is a call, this keeps what Redis told last of
+//! soon as it is there. So that not every request is a call, this keeps Redis's last reply about
 //! such a key, carried forward by our own clock, and charges there whatever is asked of Redis. A
 //! request that does not fit even there is denied here. So each unit that comes back is asked for
 //! once by each instance, and all other requests cost Redis nothing.
@@ -85,7 +85,7 @@ impl Estimates {
             connections,
             is_over: false,
         };
-        // Relaxed: whoever misses the newest one asks Redis.
+        // Relaxed: a caller that misses the newest one asks Redis.
         if self.count.load(Ordering::Relaxed) == 0 {
             return Ok(asking);
         }
@@ -117,7 +117,7 @@ impl Estimates {
         }
     }
 
-    /// Redis has told what was left of a key at `now`, once the charge was decided.
+    /// Redis has replied what was left of a key at `now`, once the charge was decided.
     pub(crate) fn heard(
         &self,
         charge: &Charge<'_>,

@@ -1,4 +1,4 @@
-//! One key's lease, and what is told while it is spent.
+//! One key's lease, and the decisions while it is spent.
 
 use std::sync::Arc;
 
@@ -59,8 +59,8 @@ pub(crate) struct Lease {
     pub(crate) renewed: Option<Arc<Notify>>,
 }
 
-/// The account as if the leases of others were charged, and ours as they are spent: only for what
-/// is told.
+/// The account as if the leases of others were charged, and ours as they are spent: only for
+/// what decisions say of the key.
 #[derive(Debug)]
 enum Mirror {
     /// When it is full again: it was charged just now, at the price of its limit.
@@ -83,7 +83,7 @@ pub(crate) struct Granted {
 // === impl Lease ===
 
 impl Lease {
-    /// Nothing yet, and somebody asks.
+    /// Nothing yet, while Redis is asked.
     pub(crate) fn new(shape: Arc<Shape>, here: Moment, least: u32) -> Lease {
         Lease {
             shape,
@@ -119,7 +119,7 @@ impl Lease {
         let now = Moment::from_nanos(now - now % 1_000);
         let decision = self.mirror.step(&self.shape.fitted.limit, now, charge.cost);
         if !decision.is_allowed() {
-            // What was told is out of step with what is held: ask.
+            // Our mirror disagrees with the units that we hold, so ask Redis.
             return None;
         }
         self.left -= units;

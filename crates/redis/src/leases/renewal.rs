@@ -95,8 +95,8 @@ impl Renewal {
 }
 
 impl Drop for Renewal {
-    /// Whatever was not told to be leased is not spent. It stays here until it was given back, or
-    /// has ended.
+    /// What no reply says to be leased is not spent. It stays here until it was returned, or has
+    /// ended.
     fn drop(&mut self) {
         if self.outcome == Outcome::Granted {
             return;

@@ -41,7 +41,7 @@ fn a_reply_in_pieces_is_waited_for() {
 }
 
 #[test]
-fn what_is_no_reply_is_refused() {
+fn what_is_no_reply_is_an_error() {
     let long = [b"+".as_slice(), &vec![b'a'; LINE_BYTES_MAX + 1]].concat();
     let deep = b"*1\r\n".repeat(DEPTH_MAX + 2);
     let bad: [&[u8]; 7] = [

@@ -73,7 +73,7 @@ impl Alone {
         asked.map_err(|asked| self.explained(asked))
     }
 
-    /// A server that speaks of others is one of several: whoever named it alone has to be told.
+    /// A server that redirects is one of several: it must not be configured alone.
     fn explained(&self, asked: Asked) -> Asked {
         let redirects = matches!(
             asked.failure,

@@ -60,7 +60,7 @@ impl Router {
         (together(settled.collect()).await, messages)
     }
 
-    /// Asks again whoever serves a question's keys by now, if it was redirected.
+    /// Asks the node that serves a question's keys by now, if it was redirected.
     async fn redirected(
         &self,
         reply: Result<ScriptReply, Asked>,

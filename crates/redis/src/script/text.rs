@@ -54,7 +54,7 @@ impl Scripts {
     }
 }
 
-/// The general script of somebody who only looks: it changes nothing, and replies with the size,
+/// The general script of a look: it changes nothing, and replies with the size,
 /// lifetime and beginning of the state as well.
 pub(crate) fn look() -> String {
     general(ClockOf::Redis, LOOK, LOOK_REPLY)

@@ -10,7 +10,7 @@ use crate::config::{Config, Secret};
 use crate::store::Redis;
 
 #[tokio::test]
-async fn servers_that_were_named_as_what_they_are_not_are_told() {
+async fn servers_that_were_named_as_what_they_are_not_are_reported() {
     let plain = testbed::Redis::start();
     let reason = trouble(&Config::cluster([plain.address()])).await;
     assert!(reason.contains("no node of a Cluster"), "{reason}");
@@ -51,7 +51,7 @@ async fn trouble(config: &Config) -> String {
 }
 
 #[tokio::test]
-async fn the_reason_is_told_and_no_password() {
+async fn the_reason_is_shown_and_no_password() {
     let server = testbed::Redis::start();
     let config = Config {
         password: Some(Secret::new("hunter2")),
@@ -104,7 +104,7 @@ async fn the_same_error_is_an_event_every_ten_seconds() {
 }
 
 #[test]
-fn what_is_told_of_nodes_has_a_bound() {
+fn what_is_kept_of_nodes_has_a_bound() {
     let trouble = Trouble::default();
     for number in 0..1_000 {
         trouble.replied(&format!("{number}:1"), &oom());

@@ -1,4 +1,4 @@
-//! Whoever tells Redis what was allowed here.
+//! The task that reports to Redis what was allowed here.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ pub(crate) async fn report_round(table: &Table, router: &Router, stats: &Stats) 
             if sent.heard == 0 {
                 return None;
             }
-            // Of a Cluster, one node that is away does not keep the others from being told.
+            // Of a Cluster, one node that is away does not hold up reports to the others.
             lines = sent.failure.is_none().then_some(lines? + sent.heard);
         }
     };
@@ -83,9 +83,9 @@ pub(crate) async fn report_round(table: &Table, router: &Router, stats: &Stats) 
 
 /// What became of a report.
 pub(crate) struct Sent {
-    /// Lines of which Redis has told the count.
+    /// Lines for which Redis has replied with the count.
     heard: usize,
-    /// Why it has not told that of the others: the first reason.
+    /// Why it has not for the others: the first reason.
     pub(crate) failure: Option<Asked>,
 }
 

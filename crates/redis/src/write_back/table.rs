@@ -1,4 +1,4 @@
-//! The keys that this node counts itself: bounded, and forgotten when they fall idle.
+//! The keys that this node counts itself: bounded, and evicted when they fall idle.
 
 mod aside;
 
@@ -46,7 +46,7 @@ pub(crate) struct Table {
     clock: MonotonicClock,
     /// In place of the time that Redis's replies tell.
     redis_time: Option<RedisTime>,
-    /// How long units may be allowed that Redis was not told of.
+    /// How long units may be allowed that are not reported to Redis.
     lasts: Span,
     /// How many lines may wait to be reported before cold keys are decided by Redis.
     backlog_max: AtomicUsize,
@@ -123,7 +123,7 @@ impl Table {
         let mut shard = self.shards.of(charge.key);
         if !shard.entries.contains_key(&charge.key) {
             let fitted = Fitted::new(charge.limit).map_err(unfit)?;
-            if !shard.admit(charge.key, charge.limit, fitted, now) {
+            if !shard.insert(charge.key, charge.limit, fitted, now) {
                 return Ok(Next::NotHere);
             }
         }
@@ -175,7 +175,7 @@ impl Table {
         for ((line, fitted), limit) in bill.lines().iter().zip(&fitted).zip(&limits) {
             let key = line.charge.key;
             let shard = &mut *shards.of(key);
-            if !shard.entries.contains_key(&key) && !shard.admit(key, limit, *fitted, now) {
+            if !shard.entries.contains_key(&key) && !shard.insert(key, limit, *fitted, now) {
                 return Ok(Next::NotHere);
             }
             match shard.aside.get(&key).map(Next::aside) {
@@ -258,7 +258,7 @@ impl Table {
         SetAside::new(self, keys.collect(), is_foreign)
     }
 
-    /// Has everything reported that is known of these keys, and forgets what Redis told: it is
+    /// Has everything reported that is known of these keys, and forgets Redis's replies: it is
     /// asked for a request that concerns them. Nothing, if there is nothing to report.
     pub(crate) fn give_up(&self, keys: impl Iterator<Item = Key>) -> Option<Next> {
         let mut lines = Vec::new();
@@ -309,7 +309,7 @@ impl Table {
         shards.all(|shard| shard.entries.values().all(rest))
     }
 
-    /// Redis was told a line, and has told its count.
+    /// Redis has charged a line, and has replied with its count.
     pub(crate) fn apply_reply(&self, line: &Line, account: Account, redis_now: u64) {
         let now = self.clock.now();
         let mut shard = self.shards.of(line.key);
@@ -318,7 +318,7 @@ impl Table {
         }
     }
 
-    /// Nobody was told a line.
+    /// A line was not sent.
     pub(crate) fn unsent(&self, line: Line) {
         let mut shard = self.shards.of(line.key);
         let Shard { entries, dirty, .. } = &mut *shard;
@@ -332,7 +332,7 @@ impl Table {
         }
     }
 
-    /// Nobody knows whether Redis was told a line. It is not told again: see [`super`].
+    /// Nobody knows whether Redis has charged a line. It is not repeated: see [`super`].
     pub(crate) fn lost(&self, line: &Line) {
         self.forget(line.key);
     }

@@ -64,8 +64,8 @@ impl Tally {
         }
     }
 
-    /// Redis has told its count at `now`, everything included that was gathered. What was allowed
-    /// here since is added.
+    /// Redis has replied with its count at `now`, which includes what was gathered. What was
+    /// allowed here since is added.
     pub(crate) fn apply_reply(&mut self, mut account: Account, fitted: &Fitted, now: Moment) {
         if let Account::Bucket(bucket) = &mut account {
             if !bucket.is_priced_by(&fitted.limit) {
@@ -183,7 +183,7 @@ impl Usage for Counting<'_> {
         self.tally.note(self.fitted, Part { at, units: 0 });
     }
 
-    /// Refunds are asked of Redis, and are told with its next answer.
+    /// Refunds are asked of Redis, and its next reply contains them.
     fn refund(&mut self, _limit: &Limit, _now: Moment, _units: u64) {}
 
     fn expires_at(&self, limit: &Limit) -> Moment {
@@ -240,7 +240,7 @@ impl Count {
         }
     }
 
-    /// Adds what was allowed here to what Redis told at `now`, whether it fits or not.
+    /// Adds what was allowed here to what Redis replied at `now`, whether it fits or not.
     fn add(&mut self, fitted: &Fitted, part: &mut Part, now: Moment) {
         match self {
             Count::Bucket(bucket) => {
@@ -251,11 +251,11 @@ impl Count {
             Count::FixedWindow(window) => {
                 let units = u32::try_from(part.units).unwrap_or(u32::MAX);
                 if moment(part.at) <= now {
-                    // Over: what of it was too much is told with the next answer.
+                    // Over: the next reply contains what of it was over-admission.
                     return;
                 }
                 if window.used() > 0 && window.end() > now {
-                    // Somebody else has begun the window.
+                    // Another instance has begun the window.
                     part.at = window.end().as_nanos() / GRAIN.as_nanos();
                 }
                 *window = FixedWindow::new(moment(part.at), window.used().saturating_add(units));

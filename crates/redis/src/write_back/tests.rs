@@ -245,7 +245,7 @@ fn what_is_reported_late_counts_in_its_own_window() {
     assert_eq!(one.spend(before, charge, 7), 7);
     assert_eq!(other.spend(before, charge, 9), 9);
     one.report(before);
-    // The other one's window is over, and in the new one somebody has come.
+    // The other one's window is over, and in the new one a request has come.
     assert_eq!(one.spend(after, charge, 1), 1);
     one.report(after);
     other.report(after);
@@ -306,7 +306,7 @@ fn a_changed_limit_keeps_what_fits_it() {
 }
 
 #[test]
-fn a_key_that_rests_is_forgotten() {
+fn a_key_that_rests_is_evicted() {
     let limit = Limit::token_bucket(1, Span::MINUTE).unwrap();
     let mut node = Node::new(&Config::single(SINGLE.address()), 0);
     let charge = charge(&mut node, &limit);
@@ -398,7 +398,7 @@ fn nobody_goes_on_for_longer_than_an_interval_and_a_timeout() {
     let (table, given) = table();
     let charge = write_back(7, &limit);
     assert!(matches!(ask(&table, &charge), Next::Redis(_)));
-    // Whoever goes while Redis is asked leaves nobody waiting.
+    // A caller that goes while Redis is asked leaves no other waiting.
     assert!(matches!(ask(&table, &charge), Next::Wait(_)));
     drop(table.learn(charge.key));
     learn(&table, &charge);
@@ -412,7 +412,7 @@ fn nobody_goes_on_for_longer_than_an_interval_and_a_timeout() {
     assert!(is_decided(&table, &charge));
     given.store(111_000, Ordering::SeqCst);
     assert!(matches!(ask(&table, &charge), Next::Wait(_)));
-    // However late an answer is, it is one, for what it was told.
+    // However late an answer is, it is one, for what was reported.
     hear(&table, &on_its_way, &limit);
     assert!(is_decided(&table, &charge));
     given.store(220_999, Ordering::SeqCst);
@@ -425,7 +425,7 @@ fn nobody_goes_on_for_longer_than_an_interval_and_a_timeout() {
 }
 
 #[test]
-fn what_was_lost_is_not_told_again_and_what_was_not_sent_is() {
+fn what_was_lost_is_not_repeated_and_what_was_not_sent_is() {
     let limit = Limit::fixed_window(1_000, Span::DAY).unwrap();
     let (table, _) = table();
     let charge = write_back(7, &limit);
@@ -486,7 +486,7 @@ fn cold_keys_are_decided_by_redis_while_reports_are_behind() {
     let (table, given) = table();
     let charge = |number| write_back(number, &limit);
     (0..KEYS).for_each(|number| learn(&table, &charge(number)));
-    // Everybody comes once, when all was reported; how many of them are decided here.
+    // Every key comes once, when all was reported; how many of them are decided here.
     let decided_here = || {
         hear(&table, &due(&table), &limit);
         given.fetch_add(1_000_000, Ordering::SeqCst);

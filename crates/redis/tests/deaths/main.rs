@@ -196,8 +196,8 @@ async fn counted(store: &Redis, mode: Mode, number: usize) -> u32 {
     limit.capacity() - verdict.decisions[0].remaining()
 }
 
-/// What nodes allow on their own count: whoever dies takes along what it allowed within its last
-/// interval, and too much is no more than that and the bound.
+/// What nodes allow on their own count: a node that dies takes along what it allowed within its
+/// last interval, and too much is no more than that and the bound.
 async fn is_exceeded_by_the_bound(addresses: &[String], lived: &[Vec<Line>], died: &[Vec<Line>]) {
     let store = watcher(addresses);
     let (mode, capacity) = (Mode::WriteBack, limit(Mode::WriteBack).capacity());
@@ -303,7 +303,7 @@ async fn is_kept(addresses: &[String], lived: &[Line], died: &[Line]) {
             out += counted - allowed;
             continue;
         }
-        // Whoever dies has at most the one request charged that it was about to decide.
+        // A node that dies has at most the one request charged that it was about to decide.
         let most = allowed + units.unsure + units.open;
         assert!(counted <= most, "{counted} counted, {most} explained");
         open += units.open;

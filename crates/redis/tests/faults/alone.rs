@@ -64,7 +64,7 @@ impl Way {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn forgotten_scripts_and_data_are_no_fault() {
+async fn lost_scripts_and_data_are_no_fault() {
     let redis = testbed::Redis::start();
     let alone = Config::single(redis.address());
     for config in [patient(alone.clone()), alone] {
@@ -88,12 +88,12 @@ async fn forgotten_scripts_and_data_are_no_fault() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_cut_within_replies_over_admits_nothing() {
+async fn a_connection_cut_within_replies_allows_nothing_too_much() {
     cut(&Way::plain()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_cut_within_replies_over_tls_over_admits_nothing() {
+async fn a_connection_cut_within_replies_over_tls_allows_nothing_too_much() {
     cut(&Way::encrypted()).await;
 }
 
@@ -199,7 +199,7 @@ async fn a_store_waits_for_a_redis_that_is_not_there_yet() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_redis_refuses_what_it_cannot_remember() {
+async fn a_full_redis_rejects_what_it_cannot_remember() {
     let setup = testbed::Setup::with(&["--maxmemory-policy", "noeviction"]);
     let redis = testbed::Redis::start_with(&setup);
     let config = Config::single(redis.address());

@@ -131,7 +131,7 @@ impl Record {
             part(&self.control, 1_000),
             self.outage(fault),
         );
-        // Two tasks are woken one after the other: whoever rings, and whoever asked.
+        // Two tasks are woken one after the other: the timer, and the caller.
         let machine = 2 * (part(&self.control, 999) - CONTROL);
         let most = self.timeout + machine + WAY_BACK;
         let late = part(&took, 999);
@@ -177,7 +177,7 @@ impl Record {
             let [allowed, lost_here] = self.of_key(number, Mode::WriteBack);
             let counted = self.counted(number, Mode::WriteBack).await;
             let asked = [0, 1].map(|node| self.asked_within(number, node));
-            // Any node may be the one that was told last.
+            // Any node may be the one that was asked last.
             let bound = asked[0].max(asked[1]).min(capacity);
             let lost = [0, 1].map(|node| self.nodes[node].counts().reports_lost);
             let lost = lost.map(|reports| u32::try_from(reports).unwrap());

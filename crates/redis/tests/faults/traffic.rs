@@ -34,7 +34,7 @@ pub(crate) enum Kind {
     WriteBack,
 }
 
-/// Callers that ask until they are told to stop.
+/// Callers that ask until they are stopped.
 pub(crate) struct Traffic {
     pub(crate) store: Arc<Redis>,
     other: Arc<Redis>,

@@ -1,9 +1,9 @@
 //! Keys that Redis decides on while requests are on their way that are not decided here.
 //!
-//! Whoever learned the count of such a key before Redis has decided, and counted it here from then
-//! on, would not know of what that request takes. So until it is decided, Redis decides on all
-//! others that concern the key as well. They do not keep each other from coming back: once only
-//! such are left, those who come wait for them, and then the count is learned.
+//! A count of such a key that is learned before Redis has decided does not contain what that
+//! request takes. So until it is decided, Redis decides on all others that concern the key as well.
+//! They do not keep each other from coming back: once only such are left, those who come wait for
+//! them, and then the count is learned.
 
 use std::sync::Arc;
 

@@ -25,7 +25,7 @@ pub(super) struct Entry {
     pub(super) limit: Limit,
     pub(super) fitted: Fitted,
     pub(super) tally: Tally,
-    /// Redis has told its count, and was told ours since whenever we asked.
+    /// Redis has replied with its count, and has charged ours since whenever we asked.
     pub(super) is_known: bool,
     /// A report of this key is on its way.
     pub(super) is_asking: bool,
@@ -34,7 +34,7 @@ pub(super) struct Entry {
     /// on their way.
     pub(super) since: Option<Moment>,
     pub(super) sent_since: Option<Moment>,
-    /// Redis's time in microseconds, and ours when it was told.
+    /// Redis's time in microseconds, and ours when its reply came.
     pub(super) now: u64,
     pub(super) heard_at: Moment,
     /// The latest time, as Redis tells it, at which anything was decided.
@@ -136,7 +136,7 @@ impl Entry {
         }
     }
 
-    /// Rings when Redis has told, or has not.
+    /// Rings when Redis has replied, or will not.
     pub(super) fn hears(&self) -> OwnedNotified {
         Arc::clone(&self.answered).notified_owned()
     }
@@ -194,7 +194,7 @@ impl Entry {
         self.answered.notify_waiters();
     }
 
-    /// Redis has decided on `charge`, and told its count from before.
+    /// Redis has decided on `charge`, and replied with its count from before.
     pub(super) fn decided_there(
         &mut self,
         account: Account,
@@ -219,7 +219,7 @@ impl Entry {
         self.answered.notify_waiters();
     }
 
-    /// Whether nothing is lost if this is forgotten.
+    /// Whether nothing is lost if this is evicted.
     pub(super) fn is_idle(&mut self, now: Moment, time: u64) -> bool {
         if self.is_asking || !self.tally.is_reported() {
             return false;

@@ -32,8 +32,8 @@ impl<'t> Learning<'t> {
         }
     }
 
-    /// Redis has decided on `charge` at `redis_now`, and told its count from before: the same
-    /// decision, made here.
+    /// Redis has decided on `charge` at `redis_now`, and replied with its count from before:
+    /// the same decision, made here.
     pub(crate) fn decided(
         mut self,
         account: Account,

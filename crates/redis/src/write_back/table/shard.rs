@@ -13,7 +13,7 @@ use crate::write_back::report::Line;
 /// The most keys of one shard.
 pub(super) const KEYS_MAX: usize = 4_096;
 /// How many keys are looked at in one interval, and when there is no room for another one, to find
-/// those that can be forgotten.
+/// those that can be evicted.
 const LOOKED_AT: usize = 64;
 const LOOKED_AT_FOR_ROOM: usize = 8;
 
@@ -38,7 +38,7 @@ pub(super) struct Shard {
 
 impl Shard {
     /// Makes an entry, if there is room.
-    pub(super) fn admit(&mut self, key: Key, limit: &Limit, fitted: Fitted, now: Moment) -> bool {
+    pub(super) fn insert(&mut self, key: Key, limit: &Limit, fitted: Fitted, now: Moment) -> bool {
         if self.entries.len() >= KEYS_MAX {
             self.forget_idle(LOOKED_AT_FOR_ROOM, now, |entry| entry.now);
             if self.entries.len() >= KEYS_MAX {
@@ -69,7 +69,7 @@ impl Shard {
                 continue;
             };
             if entry.is_asking {
-                // In the next round: until then a script call may have told it.
+                // In the next round: until then a script call may have reported it.
                 self.dirty.push_back(key);
                 continue;
             }
