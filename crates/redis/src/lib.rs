@@ -94,8 +94,6 @@ mod denial_cache;
 
 mod key_map;
 
-mod environment;
-
 mod monotonic;
 
 mod leases;
@@ -110,9 +108,7 @@ mod stats;
 
 mod router;
 
-mod stage;
-
-mod strict;
+mod single;
 
 mod store;
 

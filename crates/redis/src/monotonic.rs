@@ -4,7 +4,7 @@ use std::fmt;
 
 use tollgate_core::Moment;
 
-use crate::environment::Monotonic;
+use crate::simulated::Monotonic;
 
 /// A monotonic clock: the processor's time stamp counter where there is one.
 ///
