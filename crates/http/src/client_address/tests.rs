@@ -178,6 +178,10 @@ fn settings_say_what_is_wrong_and_what_to_write() {
             "\"proxy\" is no network",
         ),
         (
+            json!({"source": xff, "trusted_proxies": ["0.0.0.0/1", "128.0.0.0/1"]}),
+            "trusted_proxies: together, the networks trust every client",
+        ),
+        (
             json!({"source": "x-client-ip"}),
             "unknown variant `x-client-ip`",
         ),

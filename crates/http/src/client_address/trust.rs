@@ -94,6 +94,13 @@ impl Trust {
         }
         let mut networks = IpNet::aggregate(&networks);
         networks.sort_unstable();
+        if networks.iter().any(|network| network.prefix_len() == 0) {
+            return Err(InvalidSetting::new(
+                "trusted_proxies",
+                "together, the networks trust every client to name its own address",
+                "write the networks of your proxies, or `trusted_hops` instead",
+            ));
+        }
         Ok(Trust::Networks { networks, unix })
     }
 
