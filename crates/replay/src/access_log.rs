@@ -2,11 +2,11 @@
 //!
 //! `host ident user [time] "request" status size`, then in the combined format `"referer"` and
 //! `"user agent"`. Lines are bytes: a client may send anything, and servers differ in what they
-//! escape. A line counts once everything up to the size can be read; what follows is a bonus.
+//! escape. A line is an event if everything up to the size can be read; what follows is optional.
 //!
-//! Exactly three fields stand before the time. More of them are a prefix that some program added
-//! (see [`crate::prefix`]), or the line is no event: whatever else they are, taking the first for
-//! the client would count the wrong key.
+//! Exactly three fields precede the time. If there are more, they begin with a prefix that another
+//! program added (see [`crate::prefix`]), or the line is no event: to take the first field for the
+//! client would count the wrong key.
 //!
 //! A quoted field ends at a quote that is not escaped. As not all servers escape quotes, a request
 //! ends at the first such quote that status and size follow, and if there is none, at any quote
@@ -19,7 +19,7 @@ use tollgate_core::Moment;
 use crate::prefix;
 use crate::timestamp::{BadMoment, CLF_BYTES, clf};
 
-/// One request, as a server wrote it down. Nothing is unescaped; what is absent is empty.
+/// One request, as a server logged it. Nothing is unescaped; missing fields are empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogLine<'a> {
     pub(crate) at: Moment,
@@ -32,7 +32,7 @@ pub(crate) struct LogLine<'a> {
     rest: &'a [u8],
 }
 
-/// The parts of a request such as `GET /a?b HTTP/1.1`; what is absent is empty.
+/// The parts of a request such as `GET /a?b HTTP/1.1`; missing parts are empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestLine<'a> {
     pub(crate) method: &'a [u8],
@@ -107,7 +107,7 @@ impl<'a> LogLine<'a> {
         }
     }
 
-    /// Referer and user agent; one that is damaged is empty, as one that is absent.
+    /// Referer and user agent; empty if missing or damaged.
     pub(crate) fn referer_and_user_agent(&self) -> (&'a [u8], &'a [u8]) {
         let Some((referer, rest)) = quoted(self.rest) else {
             return (b"", b"");
@@ -160,7 +160,7 @@ fn head(line: &[u8]) -> Result<Head<'_>, BadLine> {
     Err(why)
 }
 
-/// The three fields that stand here, if there are exactly three, one blank apart.
+/// The three fields of `text`, if there are exactly three, separated by single blanks.
 fn three(text: &[u8]) -> Option<[&[u8]; 3]> {
     let mut words = text.split(|byte| *byte == b' ');
     let fields = [words.next()?, words.next()?, words.next()?];
@@ -168,13 +168,13 @@ fn three(text: &[u8]) -> Option<[&[u8]; 3]> {
     is_whole.then_some(fields)
 }
 
-/// How many fields stand here.
+/// The number of fields in the text.
 fn count(text: &[u8]) -> usize {
     let words = text.split(|byte| *byte == b' ');
     words.filter(|word| !word.is_empty()).count()
 }
 
-/// What came of a request.
+/// The outcome of a request: status and size.
 struct Outcome<'a> {
     status: &'a [u8],
     size: &'a [u8],

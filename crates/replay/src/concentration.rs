@@ -1,11 +1,11 @@
-//! How events spread over the keys of a rule: whether one key has nearly all of them, or each event
-//! its own.
+//! How events are distributed over the keys of a rule: whether one key has nearly all of them, or
+//! each event has its own.
 
 use tollgate_core::Key;
 
-/// Fewer events say nothing.
+/// With fewer events there is no warning, because they prove nothing.
 const EVENTS_MIN: u64 = 100;
-/// The part of a rule's events that one key hardly has unless it stands for many clients.
+/// The share of a rule's events above which one key probably stands for many clients.
 const ONE_KEY_PERCENT: u64 = 90;
 
 /// Counts by request, and the key that each request meets of each rule: 4 bytes a request, and 16
@@ -21,13 +21,13 @@ pub(crate) struct Concentration {
 /// A request that counts under a key of a rule.
 #[derive(Clone, Copy)]
 struct Meeting {
-    /// Half of the key, which is as good as the whole to tell a log's keys apart.
+    /// Half of the key, which is enough to distinguish the keys of a log.
     key: u64,
     rule: u32,
     request: u32,
 }
 
-/// What is worth a warning.
+/// The findings that cause a warning.
 #[derive(Default)]
 pub(crate) struct Found {
     pub(crate) one_key: Vec<OneKey>,
@@ -55,7 +55,7 @@ impl Concentration {
         }
     }
 
-    /// Looks at a rule, too; they come in ascending order.
+    /// Adds a rule to those that are examined; rules come in ascending order.
     pub(crate) fn watch(&mut self, rule: usize) {
         self.watched.push(rule);
     }
@@ -67,7 +67,7 @@ impl Concentration {
         *count == 1
     }
 
-    /// Says that a request counts under this key of this rule.
+    /// Records that a request counts under this key of this rule.
     pub(crate) fn meet(&mut self, rule: usize, key: Key, request: u32) {
         if self.watched.binary_search(&rule).is_err() {
             return;
@@ -130,7 +130,7 @@ fn index(number: u32) -> usize {
 mod tests {
     use super::*;
 
-    /// What is found if each of these keys, numbered from 0, has so many events, one a request.
+    /// The findings if each of these keys, numbered from 0, has so many events, one per request.
     fn found(counts: &[u32]) -> (Vec<(u64, u64)>, Vec<u64>) {
         let requests: u32 = counts.iter().sum();
         let mut concentration = Concentration::over(index(requests));

@@ -12,13 +12,13 @@ use crate::report::JSON_VERSION;
 use crate::timestamp::{Seconds, Utc};
 use crate::traffic::Place;
 
-/// How much is gathered before it is written.
+/// How many bytes are buffered before they are written.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// Lines on their way out, written in large pieces.
+/// A buffered writer of decisions.
 ///
-/// A line is the response of the rate limit service in the JSON of proto3, and before it what that
-/// does not tell. `docs/replay.md` has its members.
+/// A line has the response of the rate limit service in the JSON of proto3, after members that the
+/// response does not have. `docs/replay.md` describes them.
 pub(crate) struct DecisionLines<'w> {
     out: &'w mut dyn Write,
     text: Vec<u8>,
@@ -53,7 +53,7 @@ impl<'w> DecisionLines<'w> {
         Ok(())
     }
 
-    /// Writes what is left.
+    /// Flushes the buffer.
     pub(crate) fn finish(self) -> io::Result<()> {
         self.out.write_all(&self.text)?;
         self.out.flush()
@@ -148,7 +148,7 @@ fn entries(descriptor: &Descriptor<'_>, text: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes as a string of JSON, with what is no text written out.
+/// Bytes as a JSON string, with bytes that are not UTF-8 escaped.
 fn string(bytes: &[u8], text: &mut Vec<u8>) -> io::Result<()> {
     let shown = match std::str::from_utf8(bytes) {
         Ok(shown) => Cow::Borrowed(shown),

@@ -1,4 +1,4 @@
-//! What can go wrong in a replay.
+//! The errors of a replay.
 
 use std::fmt;
 use std::io;
@@ -9,19 +9,19 @@ use crate::foreign::{Foreign, Guess};
 use crate::skipped::Skipped;
 use crate::traffic::LINES_MAX;
 
-/// Why a replay did not come to its end. Lines that cannot be read and requests that are rejected
-/// are no errors.
+/// Why a replay ended early. Lines that cannot be parsed and requests that are rejected are not
+/// errors.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// An input cannot be read, or not to its end.
+    /// An input cannot be read to its end.
     Read {
         /// Which.
         input: String,
         /// What happened.
         source: io::Error,
     },
-    /// An input is packed or encoded in a way that we do not read.
+    /// An input is compressed or encoded in an unsupported way.
     Foreign {
         /// Which.
         input: String,
@@ -32,10 +32,10 @@ pub enum Error {
     NoEvents {
         /// The inputs, each with what it seems to be.
         inputs: Vec<(String, Guess)>,
-        /// Why their lines are no events.
+        /// The reasons why their lines are no events.
         skipped: Box<Skipped>,
     },
-    /// The caller did not want to go on.
+    /// The caller stopped the replay.
     Stopped {
         /// Events that were decided until then.
         decided: u64,

@@ -1,13 +1,13 @@
-//! What an input seems to be if it is no log and no trace.
+//! Guesses what an input is that is neither a log nor a trace.
 
 use std::fmt;
 
-/// How many first bytes tell what an input is.
+/// How many of an input's first bytes are examined.
 pub(crate) const HEAD_BYTES: usize = 8;
-/// How much of a line tells what its input is.
+/// How many bytes of a line are examined.
 const SAMPLE_BYTES_MAX: usize = 4096;
 
-/// A way to pack or encode text that is not read here.
+/// An unsupported compression or encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Foreign {
@@ -27,13 +27,13 @@ pub enum Foreign {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Guess {
-    /// There is nothing in it.
+    /// It is empty.
     Empty,
     /// Columns between commas, semicolons or tabs.
     Csv,
     /// The files of docker's json-file driver.
     DockerJson,
-    /// An object in JSON a line.
+    /// One JSON object per line.
     Json,
     /// Microsoft's and the W3C's extended log format.
     W3c,
@@ -43,7 +43,7 @@ pub enum Guess {
     AccessLog,
     /// No text at all.
     Binary,
-    /// Some other text.
+    /// Any other text.
     Other,
 }
 
@@ -63,7 +63,7 @@ impl Foreign {
         if let Some((_, found)) = MAGIC.iter().find(|(magic, _)| head.starts_with(magic)) {
             return Err(*found);
         }
-        // Without a mark, text in Latin letters has a zero in every other byte.
+        // Without a byte order mark, Latin text in UTF-16 has a zero in every other byte.
         let zeros = |first: usize| {
             head.len() >= 4 && head.iter().skip(first).step_by(2).all(|byte| *byte == 0)
         };
@@ -124,7 +124,7 @@ impl Guess {
         }
     }
 
-    /// What to say about an input, in the middle of a sentence.
+    /// The description of an input, for the middle of a sentence.
     pub(crate) const fn shown(self) -> &'static str {
         match self {
             Guess::Empty => "it is empty",

@@ -1,4 +1,4 @@
-//! Bytes in, lines out: gzipped or not, and never more than one line in memory.
+//! Splits an input into lines: gzipped or not, with at most one line in memory.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
@@ -6,7 +6,7 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::foreign::{Foreign, HEAD_BYTES};
 
-/// The longest line that is read; a longer one is skipped, whatever its length.
+/// The longest line that is read; longer ones are skipped.
 pub const LINE_BYTES_MAX: usize = 1024 * 1024;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -24,7 +24,7 @@ pub(crate) struct Lines<'i> {
 /// One line, without its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line<'a> {
-    /// What it says.
+    /// Its bytes.
     Text(&'a [u8]),
     /// More than [`LINE_BYTES_MAX`].
     TooLong,
@@ -35,14 +35,14 @@ pub(crate) enum Line<'a> {
 pub(crate) enum NoLines {
     /// It cannot be read.
     Io(io::Error),
-    /// It is packed or encoded in a way that we do not read.
+    /// It is compressed or encoded in an unsupported way.
     Foreign(Foreign),
 }
 
 // === impl Lines ===
 
 impl<'i> Lines<'i> {
-    /// The lines of `input`, unpacked if its first bytes are those of gzip.
+    /// The lines of `input`, decompressed if its first bytes are those of gzip.
     pub(crate) fn of(input: impl Read + 'i) -> Result<Lines<'i>, NoLines> {
         let (head, whole) = headed(input)?;
         let input: Box<dyn BufRead + 'i> = if head.starts_with(&GZIP_MAGIC) {

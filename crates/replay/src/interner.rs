@@ -1,4 +1,4 @@
-//! Distinct byte strings, each kept once and called by a number.
+//! Distinct byte strings, each stored once and identified by a number.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -7,8 +7,8 @@ const EMPTY: u32 = u32::MAX;
 /// The fewest slots of a table that is not empty.
 const SLOTS_MIN: usize = 64;
 
-/// Byte strings in the order in which they came, one after the other in memory, and a table of
-/// their numbers to find them again: about 14 bytes a string beside its own.
+/// Byte strings in order of insertion, contiguous in memory, and a hash table of their numbers:
+/// about 14 bytes per string beside its own.
 #[derive(Debug, Default)]
 pub(crate) struct Interner {
     bytes: Vec<u8>,
@@ -19,7 +19,7 @@ pub(crate) struct Interner {
     hasher: RandomState,
 }
 
-/// There are as many strings as numbers.
+/// Every number is in use: no further string can be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
@@ -33,13 +33,13 @@ impl Interner {
         &self.bytes[start..self.ends[index]]
     }
 
-    /// The number of a string, if it is there.
+    /// The number of a string, if it is known.
     pub(crate) fn find(&self, text: &[u8]) -> Option<u32> {
         let number = *self.slots.get(self.slot_of(text)?)?;
         (number != EMPTY).then_some(number)
     }
 
-    /// The number of a string, which is there from now on.
+    /// The number of a string, which is added if it is new.
     pub(crate) fn intern(&mut self, text: &[u8]) -> Result<u32, Full> {
         if let Some(number) = self.find(text) {
             return Ok(number);
@@ -66,7 +66,7 @@ impl Interner {
     /// The slot that holds the string or would; `None` in an empty table.
     fn slot_of(&self, text: &[u8]) -> Option<usize> {
         let mask = self.slots.len().checked_sub(1)?;
-        // The low half of a hash is as good as all of it, on 32 bits as well.
+        // The low half of the hash is sufficient, and fits 32-bit platforms.
         let hash = usize::try_from(self.hasher.hash_one(text) & u64::from(u32::MAX));
         let mut slot = hash.unwrap_or_default() & mask;
         loop {

@@ -1,16 +1,16 @@
-//! Replay: real traffic through Tollgate's engine in virtual time.
+//! Replay: recorded traffic through Tollgate's engine, in virtual time.
 //!
 //! Access logs and traces become [`Traffic`]; [`replay`] decides its events in order of time, each
-//! at its own moment, by the same rules and the same algorithms as the service, and counts what
-//! became of them in a [`Report`]. Nothing sleeps and no clock is read.
+//! at its recorded moment, with the same rules and algorithms as the service, and counts the
+//! outcomes in a [`Report`]. Nothing sleeps and no clock is read.
 //!
 //! Knows nothing about YAML, sockets or the command line.
 //!
 //! # Trade-offs
 //!
 //! Lines may be out of order, so all events are read before the first is decided: 16 bytes each,
-//! and each distinct request once. The unbounded store grows with the keys, as an exact answer
-//! needs; [`Memories::Bounded`] has the service's bound instead.
+//! and each distinct request once. The unbounded store grows with the keys, which an exact result
+//! requires; [`Memories::Bounded`] has the service's bound instead.
 //!
 //! # Example
 //!

@@ -1,20 +1,21 @@
-//! What requests meet, kept for the requests that come often.
+//! A cache of the rules that requests meet, for frequent requests.
 
 use std::sync::Arc;
 
 use tollgate_core::{Answer, Charge, Decision, Grant, RuleName, Status, Verdict};
 use tollgate_rules::Resolved;
 
-/// The most requests whose rules are kept; those of others are looked up again.
+/// The most requests in the cache; the rules of others are looked up again.
 const KEPT_MAX: usize = 1 << 14;
 
-/// What the requests decided last meet. A request has one place, which it shares with others.
+/// The rules of recent requests. The cache is direct-mapped: a request has one slot, which it
+/// shares with others.
 #[derive(Default)]
 pub(crate) struct Cache<'r> {
     kept: Vec<Option<(u32, Met<'r>)>>,
 }
 
-/// What a request meets.
+/// The charges and rules of a request.
 pub(crate) struct Met<'r> {
     resolved: Resolved<'r>,
     /// For each charge, in their order, its descriptor and its rule.
@@ -24,7 +25,7 @@ pub(crate) struct Met<'r> {
 // === impl Cache ===
 
 impl<'r> Cache<'r> {
-    /// What this request meets; `resolve` finds it out if it is not known.
+    /// The charges and rules of this request; `resolve` finds them if they are not cached.
     pub(crate) fn met(&mut self, request: u32, resolve: impl FnOnce() -> Resolved<'r>) -> &Met<'r> {
         let number = usize::try_from(request).unwrap_or_default();
         let place = number % KEPT_MAX;

@@ -1,4 +1,4 @@
-//! How a line of an access log becomes a descriptor: `key={field},key2=text`.
+//! Patterns that make a descriptor from a line of an access log: `key={field},key2=text`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,11 +8,10 @@ use tollgate_core::{Descriptor, ENTRIES_MAX, Entry};
 use crate::access_log::{LogLine, RequestLine};
 use crate::values::Values;
 
-/// What one `--descriptor` says: keys, and how their values are made of a line's fields.
+/// One `--descriptor`: keys, and how their values are made from a line's fields.
 ///
-/// Entries are separated by commas; blanks around them do not count. A value is text in which
-/// `{field}` stands for a field of the line ([`Field`]); it cannot hold a comma or a brace of its
-/// own.
+/// Entries are separated by commas; blanks around them are ignored. In a value, `{field}` is
+/// replaced by a field of the line ([`Field`]); a value cannot contain a comma or another brace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     entries: Vec<(String, Vec<Piece>)>,
@@ -27,25 +26,25 @@ enum Piece {
 /// A field of an access log's line. One that a line does not have is empty there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
-    /// The first field, as it stands: an address or a name.
+    /// The first field, unchanged: an address or a name.
     Client,
-    /// The user, `-` if nobody is known.
+    /// The user, `-` if unknown.
     User,
     /// The first word of the request.
     Method,
-    /// What was asked for, up to the question mark.
+    /// The path: the target up to the question mark.
     Path,
-    /// What follows the question mark.
+    /// The query: what follows the question mark.
     Query,
     /// The last word of the request, such as `HTTP/1.1`.
     Protocol,
-    /// The answer's status.
+    /// The response's status.
     Status,
-    /// The answer's size, `-` if it had none.
+    /// The response's size, `-` if it had none.
     Bytes,
-    /// Where the client says it comes from.
+    /// The `Referer` header.
     Referer,
-    /// What the client says it is.
+    /// The `User-Agent` header.
     UserAgent,
 }
 
@@ -62,7 +61,7 @@ const FIELDS: [(&str, Field); 10] = [
     ("user_agent", Field::UserAgent),
 ];
 
-/// What other programs call a field.
+/// Names that other programs use for a field.
 const OTHER_NAMES: [(&str, &str); 24] = [
     ("ip", "client"),
     ("addr", "client"),
@@ -89,7 +88,7 @@ const OTHER_NAMES: [(&str, &str); 24] = [
     ("agent", "user_agent"),
     ("ua", "user_agent"),
 ];
-/// How unlike two names may be, and one still be taken for a slip of the other.
+/// The largest edit distance at which a name counts as a misspelling of another.
 const SLIPS_MAX: usize = 3;
 
 /// Why a text is no [`Pattern`].
@@ -221,7 +220,7 @@ fn field(name: &str) -> Result<Field, InvalidPattern> {
     })
 }
 
-/// The field that a name was probably meant to be: another program's name for it, or a slip.
+/// The field that was probably meant: the name is another program's, or misspelled.
 fn meant_field(name: &str) -> Option<&'static str> {
     let name = name.to_lowercase().replace('-', "_");
     let mut other_names = OTHER_NAMES.iter();
@@ -246,7 +245,7 @@ pub(crate) struct Fields<'a> {
     user_agent: &'a [u8],
 }
 
-/// Whether an access log's referer and user agent are looked at.
+/// Whether a pattern uses the referer or the user agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Agent {
     Read,

@@ -1,4 +1,4 @@
-//! Text from outside, made fit for a terminal.
+//! Escapes and shortens untrusted text for a terminal.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! What programs put before a line of an access log: a virtual host, a syslog header, the time
 //! stamp of a container.
 //!
-//! Only what is certainly a prefix is taken off. Whatever else stands before a line makes it no
-//! event, since the client would be guessed.
+//! Only a certain prefix is removed. Anything else before a line makes it no event, because the
+//! client would have to be guessed.
 
 use std::net::IpAddr;
 
@@ -22,7 +22,7 @@ pub(crate) fn without(text: &[u8]) -> impl Iterator<Item = &[u8]> {
         .or_else(|| syslog(inner))
         .or_else(|| container(inner))
         .unwrap_or(inner);
-    // Three fields are a line; only more of them may begin with a host.
+    // Three fields are a complete line; only with more of them can the first be a host.
     [Some(inner), virtual_host(inner)].into_iter().flatten()
 }
 
@@ -96,7 +96,7 @@ fn virtual_host(text: &[u8]) -> Option<&[u8]> {
     let client = word(rest)?.0;
     let name = match memchr::memrchr(b':', host) {
         Some(colon) if is_number(&host[colon + 1..]) => &host[..colon],
-        // Not `ann smith`: what follows must be a client beyond doubt.
+        // Not `ann smith`: what follows must certainly be a client.
         _ if is_address(client) && !is_address(host) => host,
         _ => return None,
     };

@@ -1,4 +1,4 @@
-//! Lines into events.
+//! Parses lines into events.
 
 use tollgate_core::Moment;
 
@@ -10,7 +10,7 @@ use crate::trace;
 use crate::traffic::{Format, LogKind};
 use crate::values::Values;
 
-/// Turns lines into events, with room that is used again for every line.
+/// Parses lines into events, with buffers that are reused for every line.
 pub(crate) enum Reader<'f> {
     AccessLog {
         agent: Agent,
@@ -68,7 +68,7 @@ impl Reader<'_> {
         Ok((at, request.map_err(|_| "too many requests".to_owned())?))
     }
 
-    /// Reads the line's moment; leaves what tells its request from others in [`Reader::identity`].
+    /// Parses the line's moment, and puts the identity of its request into [`Reader::identity`].
     fn examine(&mut self, line: &[u8]) -> Result<Moment, String> {
         match self {
             Reader::Trace { identity } => {
@@ -93,7 +93,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What tells the request of the line examined last from others.
+    /// The identity of the request of the last line.
     fn identity(&self) -> &[u8] {
         match self {
             Reader::Trace { identity } => identity,

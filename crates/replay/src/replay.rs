@@ -1,4 +1,4 @@
-//! Virtual time: every event in its order, each decided at its own moment.
+//! Virtual time: decides every event in order, each at its recorded moment.
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -15,30 +15,30 @@ use crate::report::Report;
 use crate::tally::Tally;
 use crate::traffic::Traffic;
 
-/// The denied keys that a report names if nothing else is said; the others are counted.
+/// How many denied keys a report names by default; the others are counted.
 pub const TOP_KEYS: usize = 10;
 /// The most denied keys that a report can name.
 pub const TOP_KEYS_MAX: usize = 10_000;
 /// Events between two calls of `progress`.
 const PROGRESS_EVENTS: usize = 1 << 14;
 
-/// What remembers the keys of a replay.
+/// The store of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Memories {
     /// A store without a bound, which never evicts.
     #[default]
     Unbounded,
-    /// The service's own store, with room for so many keys.
+    /// The service's store, with room for so many keys.
     Bounded {
         /// The room.
         max_keys: NonZeroUsize,
     },
 }
 
-/// How a replay is done.
+/// The options of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What remembers the keys.
+    /// The store.
     pub memories: Memories,
     /// How many denied keys the report names, at most [`TOP_KEYS_MAX`]. [`TOP_KEYS`].
     pub top_keys: usize,
@@ -81,7 +81,7 @@ pub fn replay(
     for (count, event) in traffic.in_order().iter().enumerate() {
         if count % PROGRESS_EVENTS == 0 && progress(decided).is_break() {
             if let Some(lines) = lines {
-                // That we stop is worth more than that the last lines are not written.
+                // `Stopped` takes precedence over an error of writing the last lines.
                 let _ = lines.finish();
             }
             return Err(Error::Stopped { decided });
@@ -132,7 +132,8 @@ impl Store {
                 keys: RandomKeys::new(),
                 accounts: Accounts::Unbounded(Ledger::default()),
             },
-            // Which keys are lost depends on the hash: the same traffic is to lose the same ones.
+            // Evictions depend on the hash, so its secret is fixed: the same traffic evicts the
+            // same keys.
             Memories::Bounded { max_keys } => {
                 let keys = RandomKeys::with_secret(0, 0);
                 let memory = Memory::builder()

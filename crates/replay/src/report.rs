@@ -1,4 +1,4 @@
-//! What a replay found, for programs and for people.
+//! The report of a replay, for programs and for people.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::traffic::{Place, Traffic};
 use crate::warning::Warning;
 
 /// The version of [`Report::to_json`] and of the lines of decisions; `docs/replay.md` has their
-/// shape. It grows when a member changes its meaning or goes; new members may come without.
+/// shape. It grows when a member changes its meaning or is removed; new members do not change it.
 pub const JSON_VERSION: u32 = 1;
 
 /// Counts of one replay.
@@ -28,7 +28,7 @@ pub struct Report {
     pub over_soft: u64,
     /// Of those that are allowed, those that a leaky bucket would have delayed.
     pub delayed: u64,
-    /// Of those that are allowed, those that no limit judged.
+    /// Of those that are allowed, those that met no limit.
     pub without_limit: u64,
     /// The first event's moment.
     pub from: Option<Moment>,
@@ -42,7 +42,7 @@ pub struct Report {
     pub shadow_keys: TopKeys,
     /// How many live keys a bounded store evicted; `None` if the store had no bound.
     pub evicted_keys: Option<u64>,
-    /// What makes this report doubtful.
+    /// Reasons to doubt this report.
     pub warnings: Vec<Warning>,
 }
 
@@ -53,11 +53,11 @@ pub struct RuleTotals {
     pub rule: Arc<RuleName>,
     /// Its limit in words: `100 per 1m token_bucket`.
     pub limit: String,
-    /// What its denial does.
+    /// Its enforcement.
     pub enforcement: Enforcement,
-    /// Descriptors that it judged.
+    /// Descriptors that it decided.
     pub judged: u64,
-    /// Of these, those that it would not allow, whatever followed from it.
+    /// Of these, those that it denied, whether or not the request was denied.
     pub over: u64,
     /// Requests that were denied because of it. A request that several limits deny counts for the
     /// one with the longest wait.
@@ -84,18 +84,18 @@ pub struct DeniedKey {
     pub denied: u64,
 }
 
-/// A report and the traffic that it is about, to be written for people.
+/// A report and its traffic, formatted for people.
 pub struct Summary<'a> {
-    /// What was counted.
+    /// The report.
     pub report: &'a Report,
-    /// What was read.
+    /// The traffic.
     pub traffic: &'a Traffic,
 }
 
 // === impl Report ===
 
 impl Report {
-    /// The report as a JSON object; `traffic` is what it is about.
+    /// The report on `traffic` as a JSON object.
     pub fn to_json(&self, traffic: &Traffic) -> Value {
         let skipped = traffic.skipped();
         let first = skipped.first.iter().map(|skipped| {

@@ -8,9 +8,9 @@ use crate::input::Line;
 pub const SKIPPED_SHOWN_MAX: usize = 10;
 /// The most bytes of a skipped line that are shown.
 pub const EXCERPT_BYTES_MAX: usize = 120;
-/// The most reasons that are counted each for itself.
+/// The most reasons that are counted separately.
 pub const REASONS_MAX: usize = 20;
-/// What the lines count under whose reason came after so many others.
+/// The reason under which further ones are counted together.
 const OTHER_REASONS: &str = "other reasons";
 
 /// The lines that are no events.

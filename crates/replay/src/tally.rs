@@ -1,4 +1,4 @@
-//! What is counted while events are decided.
+//! The counts of decided events.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) struct Tally {
     report: Report,
     /// Where each rule is in the report.
     rules: HashMap<Arc<RuleName>, usize>,
-    /// Denials by rule and key. A shadow rule counts those whom it would deny.
+    /// Denials by rule and key. A shadow rule counts the requests that it would deny.
     denied: HashMap<(usize, Key), Denied>,
     concentration: Concentration,
 }
@@ -137,7 +137,7 @@ impl Tally {
     }
 }
 
-/// The keys that were denied most; of equals the one that came first.
+/// The keys with the most denials; among equals, the one that came first.
 fn named(
     mut denied: Vec<(usize, Denied)>,
     top: usize,

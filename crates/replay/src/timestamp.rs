@@ -1,4 +1,4 @@
-//! Moments as they are written in logs and traces, read exactly: no double, no rounding.
+//! Parses the times in logs and traces exactly, without floating point and rounding.
 //!
 //! All of them are nanoseconds since 1970 in UTC, from 0 to 2^64 - 1 (the year 2554). What lies
 //! outside, or is finer than a nanosecond, is rejected. A leap second (`:60`) is read as POSIX
@@ -8,16 +8,16 @@ use std::fmt;
 
 use tollgate_core::Moment;
 
-/// Digits after the point that a nanosecond has.
+/// The decimal places of a nanosecond.
 const DECIMALS: usize = 9;
 const NANOS_PER_SEC: i128 = 1_000_000_000;
 /// Beyond this many decimal places either way no number but zero is in range.
 const EXPONENT_MAX: i64 = 1_000_000;
 
-/// Why a text is no moment that can be replayed.
+/// Why a text is not a moment that can be replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadMoment {
-    /// Not in the form that is expected here.
+    /// Not in the expected format.
     Form,
     /// No such day or time: the 30th of February, 25 o'clock.
     Calendar,

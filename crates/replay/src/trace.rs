@@ -1,4 +1,4 @@
-//! Lines of traces: a request of the rate limit service in JSON, and when it came.
+//! Lines of traces: a request of the rate limit service in JSON, with its time.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,8 +13,8 @@ use crate::timestamp::{BadMoment, rfc3339, seconds};
 
 /// The moment of an event; the JSON of its request without the moment is written to `request`.
 ///
-/// Equal requests become equal bytes if they were written alike, so that a request that comes again
-/// need not be read again.
+/// Equal requests that were written alike become equal bytes, so that a repeated request is parsed
+/// only once.
 pub(crate) fn split(line: &[u8], request: &mut Vec<u8>) -> Result<Moment, BadEvent> {
     if line.trim_ascii().is_empty() {
         return Err(BadEvent::Blank);

@@ -1,7 +1,7 @@
-//! What happened: the events of all inputs, and the lines that are none.
+//! The events of all inputs, and the lines that are no events.
 //!
-//! An event is 16 bytes: when, which line, which request. A request that comes again is kept once,
-//! as the bytes that tell it from others, so that memory grows with the log's distinct requests.
+//! An event is 16 bytes: its time, its line and its request. Each distinct request is stored once,
+//! as the bytes that identify it, so that memory grows with the log's distinct requests.
 
 use std::io::Read;
 
@@ -19,19 +19,19 @@ use crate::values::values;
 /// The most lines of all inputs together.
 pub const LINES_MAX: u32 = u32::MAX;
 
-/// How lines become events.
+/// The format of the inputs.
 #[derive(Clone, Debug)]
 pub enum Format {
     /// An access log in the common or combined format.
     AccessLog {
-        /// Whether referer and user agent are there to be read.
+        /// Whether lines have referer and user agent.
         kind: LogKind,
-        /// Whose rules apply.
+        /// The domain whose rules apply.
         domain: String,
-        /// What is asked for each line: one descriptor a pattern.
+        /// The patterns, each of which makes a descriptor of a line.
         descriptors: Vec<Pattern>,
     },
-    /// A trace: one event a line, in JSON.
+    /// A trace: one event per line, in JSON.
     Trace,
 }
 
@@ -51,7 +51,7 @@ pub struct Traffic {
     inputs: Vec<Input>,
     lines: u32,
     events: Vec<Event>,
-    /// What tells each request from others: the values of its descriptors, or its JSON.
+    /// The identity of each request: the values of its descriptors, or its JSON.
     requests: Interner,
     clients: Option<Clients>,
     skipped: Skipped,
@@ -83,11 +83,12 @@ struct Input {
 #[derive(Debug, Default)]
 struct Clients {
     names: Interner,
-    /// For each line of all inputs; of one that is no event whatever it may be.
+    /// The number of the client, for each line of all inputs; arbitrary for a line that is no
+    /// event.
     of_lines: Vec<u32>,
 }
 
-/// Where a line stands.
+/// The place of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place<'a> {
     /// The input, if there are several.
@@ -112,8 +113,8 @@ impl Traffic {
         }
     }
 
-    /// Also keeps the client of each line of an access log, for lines that tell decisions: four
-    /// bytes a line, and each client once.
+    /// Also keeps the client of each line of an access log, for the output of decisions: four bytes
+    /// per line, and each client once.
     #[must_use]
     pub fn with_clients(self) -> Traffic {
         Traffic {
@@ -224,7 +225,7 @@ impl Traffic {
         &self.skipped
     }
 
-    /// Where a line stands, given its number among the lines of all inputs, from 0.
+    /// The place of a line, given its number among the lines of all inputs, from 0.
     pub fn place(&self, line: u32) -> Place<'_> {
         let index = self
             .inputs
@@ -257,17 +258,17 @@ impl Traffic {
         }
     }
 
-    /// The events, in the order in which they stand now.
+    /// The events, in their current order.
     pub(crate) fn in_order(&self) -> &[Event] {
         &self.events
     }
 
-    /// How many distinct requests there are; they are called by the numbers below this one.
+    /// The number of distinct requests; their numbers are below this.
     pub(crate) const fn requests(&self) -> usize {
         self.requests.len()
     }
 
-    /// Hands a request to `read`.
+    /// Passes a request to `read`.
     pub(crate) fn request<T>(&self, number: u32, read: impl FnOnce(&Request<'_>) -> T) -> T {
         let identity = self.requests.get(number);
         match &self.format {

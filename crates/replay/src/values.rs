@@ -1,4 +1,4 @@
-//! Several values as one string of bytes, so that only equal lists are equal strings.
+//! Encodes several values as one byte string, injectively: only equal lists have equal strings.
 
 /// Values, each with its length before it.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ impl Values {
     /// Adds one value, made of parts.
     pub(crate) fn push<'p>(&mut self, parts: impl Iterator<Item = &'p [u8]> + Clone) {
         let mut length: usize = parts.clone().map(<[u8]>::len).sum();
-        // Seven bits a byte, the lowest first: one byte for nearly every value.
+        // Seven bits per byte, the lowest first: one byte for nearly every value.
         while length >= 0x80 {
             self.bytes.push(0x80 | low_bits(length));
             length >>= 7;

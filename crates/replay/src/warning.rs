@@ -1,4 +1,4 @@
-//! What makes a report doubtful.
+//! Warnings about a report.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::foreign::Guess;
 use crate::plain::Plain;
 
-/// A reason to doubt that the replay tells what its reader wants to know.
+/// A reason why the report may not answer what its reader wants to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
