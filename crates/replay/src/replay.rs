@@ -132,8 +132,7 @@ impl Store {
                 keys: RandomKeys::new(),
                 accounts: Accounts::Unbounded(Ledger::default()),
             },
-            // Evictions depend on the hash, so its secret is fixed: the same traffic evicts the
-            // same keys.
+            // Evictions depend on the hash; with a fixed secret they are repeatable.
             Memories::Bounded { max_keys } => {
                 let keys = RandomKeys::with_secret(0, 0);
                 let memory = Memory::builder()
