@@ -20,7 +20,7 @@ Usage: tollgate-attack --tollgate PATH [OPTION]...
 /// Address spaces of the service: unlimited, and so many MiB.
 const ADDRESS_SPACES: [Option<u64>; 2] = [None, Some(512)];
 
-/// The arguments, read.
+/// The parsed arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Arguments {
     pub(crate) help: bool,
@@ -75,7 +75,7 @@ impl Arguments {
         Ok(arguments)
     }
 
-    /// Whether an attack of this name is to be run.
+    /// Whether the attack of this name is selected.
     pub(crate) fn chooses(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|words| name.contains(words))
     }

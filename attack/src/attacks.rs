@@ -1,4 +1,4 @@
-//! What a client that wants to do harm does. Each attack goes on until it is dropped.
+//! The attacks of malicious clients. Each goes on until it is dropped.
 
 mod crowd;
 

@@ -13,13 +13,13 @@ use crate::frames::{call, flag, frame, kind, message};
 use crate::peer::{acknowledge, connect, connect_h2, read_frame, read_response, request, within};
 use crate::target::Target;
 
-/// Where it comes from: an address that no attack uses.
+/// Its address, which no attack uses.
 const FROM: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-/// Between two requests on one connection.
+/// The pause between two requests on one connection.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Between two connections that are opened for one request each.
+/// The pause between two connections with one request each.
 const VISIT_PAUSE: Duration = Duration::from_millis(50);
-/// What a stream of HTTP/2 may take when nothing else is said.
+/// HTTP/2's initial window of a stream.
 const WINDOW: u32 = 65_535;
 const QUESTION: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"good"}]}]}"#;
 
@@ -27,8 +27,8 @@ const QUESTION: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","v
 #[derive(Clone, Debug, Default)]
 struct Seen(Arc<Mutex<(Vec<Duration>, Vec<String>)>>);
 
-/// Asks until standard input ends, then writes what it saw: p50 and p99 in microseconds, requests,
-/// errors, and the first errors' words.
+/// Sends requests until standard input ends, then prints p50 and p99 in microseconds, the counts of
+/// requests and errors, and the texts of the first errors.
 pub(crate) async fn run(target: Target) {
     let seen = Seen::default();
     let asks = [
@@ -72,7 +72,7 @@ impl Seen {
     }
 }
 
-/// Keeps one connection and asks over it, one call after the other; after an error, over a new one.
+/// Sends one call after the other over one connection; after an error, over a new one.
 async fn ask_grpc(to: SocketAddr, seen: Seen) {
     loop {
         let began = Instant::now();
@@ -83,7 +83,7 @@ async fn ask_grpc(to: SocketAddr, seen: Seen) {
                 continue;
             }
         };
-        // Stays below the connection's window for answers, some tens of bytes each.
+        // Responses have some tens of bytes each, so these fit the connection's window.
         for id in (1..1001).step_by(2) {
             let began = Instant::now();
             let answered = within(ask_once(&mut stream, id)).await;
@@ -129,7 +129,7 @@ async fn ask_once(stream: &mut TcpStream, id: u32) -> Result<()> {
     }
 }
 
-/// Asks over HTTP again and again and records each answer, with a new connection after errors.
+/// Sends HTTP requests repeatedly and records each response, with a new connection after errors.
 async fn ask_http(to: SocketAddr, seen: Seen) {
     let question = request("POST", "/v1/check", QUESTION);
     loop {
@@ -153,7 +153,7 @@ async fn ask_http(to: SocketAddr, seen: Seen) {
     }
 }
 
-/// Asks for health again and again, each time over a new connection.
+/// Sends health checks repeatedly, each over a new connection.
 async fn visit(to: SocketAddr, seen: Seen) {
     let question = request("GET", "/healthz", "");
     loop {

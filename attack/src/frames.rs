@@ -1,14 +1,14 @@
-//! HTTP/2 as bytes: just enough to write what no honest client would.
+//! HTTP/2 frames as bytes: just enough for requests that no correct client sends.
 
-/// What every connection begins with.
+/// The connection preface.
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// The bytes before each frame's payload.
+/// The size of a frame's header.
 pub(crate) const HEAD_BYTES: usize = 9;
-/// The largest payload that a server must take.
+/// The largest payload that a server must accept.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 16 * 1024;
 /// The method that decides.
 pub(crate) const DECIDE: &[u8] = b"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-/// A method whose messages are answered one by one.
+/// A method with a stream of messages.
 pub(crate) const REFLECT: &[u8] = b"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 
 /// Frame types of RFC 9113.
@@ -31,7 +31,7 @@ pub(crate) mod flag {
     pub(crate) const END_HEADERS: u8 = 4;
 }
 
-/// The head of a frame that came.
+/// The header of a received frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     pub(crate) length: usize,
@@ -64,7 +64,7 @@ pub(crate) fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload
     out.extend_from_slice(payload);
 }
 
-/// What a client says first, with its window for each stream's answer.
+/// The preface and the settings, with the window for each stream's response.
 pub(crate) fn hello(window: u32) -> Vec<u8> {
     let mut out = PREFACE.to_vec();
     // SETTINGS_INITIAL_WINDOW_SIZE is setting 4.

@@ -1,8 +1,8 @@
 //! Attacks on a running Tollgate: `cargo xtask attack`.
 //!
-//! Each attack has a `tollgate serve` of its own and, beside it, a well-behaved client in a process
-//! of its own, whose requests must all be answered. What the service may use is bounded by its
-//! settings; whether it kept to that is read from the system, not from the service.
+//! Each attack has its own `tollgate serve` and a well-behaved client in another process, whose
+//! requests must all be answered. The settings bound what the service may use; whether it stays
+//! within these bounds is read from the system, not from the service.
 
 mod arguments;
 

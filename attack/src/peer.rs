@@ -12,7 +12,7 @@ use crate::frames::{HEAD_BYTES, Head, flag, frame, hello, kind};
 
 /// How long anything may take before it counts as an error.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
-/// An answer that is longer is none of ours.
+/// The longest response of the service.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// Connects from `from`, any address of 127.0.0.0/8.
@@ -24,14 +24,14 @@ pub(crate) async fn connect(from: Ipv4Addr, to: SocketAddr) -> Result<TcpStream>
     Ok(stream)
 }
 
-/// The same with HTTP/2's beginning; `window` is what the answers of a stream may take.
+/// The same with HTTP/2's preface; `window` is that of a stream's response.
 pub(crate) async fn connect_h2(from: Ipv4Addr, to: SocketAddr, window: u32) -> Result<TcpStream> {
     let mut stream = connect(from, to).await?;
     stream.write_all(&hello(window)).await?;
     Ok(stream)
 }
 
-/// Waits, but not for ever.
+/// Waits with a timeout.
 pub(crate) async fn within<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     timeout(TIMEOUT, work)
         .await

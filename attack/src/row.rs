@@ -11,27 +11,27 @@ use crate::arguments::{Arguments, CLIENT};
 use crate::attacks::Attack;
 use crate::service::Service;
 
-/// What the service may use beyond what it uses without an attack, in KiB: `docs/operating.md` has
-/// the sum.
+/// How much more memory the service may use than without an attack, in KiB; `docs/operating.md` has
+/// the calculation.
 const BUDGET_KIB: u64 = 192 << 10;
-/// How much more than before may stay, in percent.
+/// How much more memory than before may stay in use afterwards, in percent.
 const KEPT_PERCENT: u64 = 10;
-/// What a service of some MiB may keep beside that, in KiB: pages that its threads have touched.
+/// How much a small service may keep in addition, in KiB: pages that its threads have touched.
 const KEPT_KIB: u64 = 4 << 10;
 /// The most lines that an attack may write into the log.
 const LINES_MAX: usize = 100;
-/// How long the client goes on alone before the attack, so that what every service touches once is
-/// there.
+/// How long the client runs alone before the attack, so that all memory that every service uses is
+/// resident.
 const ALONE: Duration = Duration::from_secs(1);
 /// How long the tasks of an attack may take to end.
 const END_WITHIN: Duration = Duration::from_secs(5);
-/// How often memory is looked at afterwards.
+/// How often memory is measured afterwards.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// What the client's requests are to stay below on an idle machine, in microseconds. Shown, not
-/// required: a time says as much about the machine.
+/// The expected latency of the client's requests on an idle machine, in microseconds. It is shown,
+/// not required, because a latency depends on the machine.
 const P99_MICROS: u64 = 50_000;
 
-/// What was seen of the service and of the client.
+/// The measurements of the service and the client.
 #[derive(Debug)]
 pub(crate) struct Row {
     name: &'static str,
@@ -45,7 +45,7 @@ pub(crate) struct Row {
     ended: Option<String>,
 }
 
-/// What the client said at its end.
+/// The client's report.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Client {
     p50: u64,
@@ -94,7 +94,7 @@ fn go_on(runtime: &Runtime, attack: &Attack, service: &Service, lasts: Duration)
     let _over = runtime.block_on(async { tokio::time::timeout(lasts, attacking).await });
 }
 
-/// What is resident once it is back, or when the time for that is over.
+/// The resident memory once it is as low as before, or at the timeout.
 #[expect(
     clippy::disallowed_methods,
     reason = "measures a real service, in real time"
@@ -157,7 +157,7 @@ impl Row {
 attack                     space requests errors p50 ms p99 ms <50  before    peak   after  log
                              MiB                                       MiB     MiB     MiB lines";
 
-    /// What must hold and does not.
+    /// The requirements that are not met.
     pub(crate) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         let space = self

@@ -1,4 +1,4 @@
-//! A real `tollgate serve`, and what the system says of its process.
+//! A real `tollgate serve`, and the system's measurements of its process.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Result};
@@ -15,10 +15,10 @@ use crate::target::Target;
 
 /// How long the service may take to listen.
 const LISTENS_WITHIN: Duration = Duration::from_secs(30);
-/// The lines of the log that are kept, to be shown when there were too many.
+/// The most lines of the log that are kept, to be shown if there are too many.
 const LINES_KEPT: usize = 5;
 const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 4000000000/day}]\n";
-/// Everything by default but the ports and the size of the store.
+/// The settings: defaults, but for the ports and the size of the store.
 const SETTINGS: &str = "rules: [rules.yaml]\n\
     listen: {grpc: '127.0.0.1:0', http: '127.0.0.1:0', admin: '127.0.0.1:0'}\n\
     memory: {max_keys: 100000}\n";
@@ -36,7 +36,7 @@ pub(crate) struct Service {
 // === impl Service ===
 
 impl Service {
-    /// Starts `program`, in an address space of so many MiB if that is said.
+    /// Starts `program`, with an address space limited to so many MiB, if given.
     #[expect(
         clippy::disallowed_methods,
         reason = "carries only the few lines that name a listener"
@@ -71,7 +71,7 @@ impl Service {
         })
     }
 
-    /// How it ended, if it did.
+    /// Its exit status, if it has ended.
     pub(crate) fn ended(&mut self) -> Option<String> {
         let status = self.process.try_wait().ok().flatten()?;
         Some(status.to_string())
@@ -93,12 +93,12 @@ impl Service {
         self.status("VmRSS:")
     }
 
-    /// The most that was resident since [`Service::forget_peak`], in KiB.
+    /// The peak of resident memory since [`Service::forget_peak`], in KiB.
     pub(crate) fn peak(&self) -> u64 {
         self.status("VmHWM:")
     }
 
-    /// Begins a new measurement of the peak.
+    /// Starts a new measurement of the peak.
     pub(crate) fn forget_peak(&self) -> Result<()> {
         // Documented in proc(5): 5 resets the peak to what is resident now.
         fs::write(format!("/proc/{}/clear_refs", self.process.id()), "5")
@@ -140,7 +140,7 @@ fn follow(
     }
 }
 
-/// The addresses in the lines that tell them, in whichever order they come.
+/// The addresses in the log's lines `listening`, which come in any order.
 fn target(listening: &Receiver<String>) -> Option<Target> {
     let mut words = [const { String::new() }; 3];
     while words.iter().any(String::is_empty) {

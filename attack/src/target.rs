@@ -1,4 +1,4 @@
-//! Where the service listens.
+//! The addresses of the service.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ pub(crate) struct Target {
 // === impl Target ===
 
 impl Target {
-    /// Three addresses, as [`Target::words`] has them.
+    /// Parses three addresses, as [`Target::words`] writes them.
     pub(crate) fn parse(words: &[String]) -> Option<Target> {
         let [grpc, http, admin] = words else {
             return None;

@@ -19,13 +19,13 @@ pub(crate) trait Contender<K>: Sync {
     /// One for `keys` keys.
     fn build(keys: u64, outcome: Outcome) -> Self;
 
-    /// Whether a request by `key` may pass.
+    /// Whether a request by `key` is allowed.
     ///
-    /// Of every contender compiled into the loop that asks, as in a program with one limiter: a
-    /// call around it costs the fastest of them a tenth.
+    /// Every contender is compiled into the measuring loop, as in a program with one limiter: a
+    /// call would cost the fastest of them a tenth.
     fn check(&self, key: &K) -> bool;
 
-    /// As [`Contender::check`] for each key; how many may pass.
+    /// As [`Contender::check`] for each key; returns how many are allowed.
     #[inline(always)]
     fn check_many(&self, keys: &[K]) -> u64 {
         keys.iter().map(|key| u64::from(self.check(key))).sum()

@@ -1,4 +1,4 @@
-//! A contender at the start: with its keys, warm, and any number of threads to drive it.
+//! A warm contender with its keys, driven by any number of threads.
 
 use std::hint::black_box;
 use std::marker::PhantomData;
@@ -10,15 +10,15 @@ use crate::contender::{BATCH, Contender, Outcome};
 use crate::keys::{BenchKey, Sequences};
 use crate::latency::Histogram;
 
-/// One decision in this many is timed; the others run as they do when nobody looks.
+/// One decision in this many is timed; the others run without measurement.
 const TIMED_ONE_IN: usize = 8;
 
-/// What one window of driving came to.
+/// The result of one measuring window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Drive {
     /// Decisions of all threads a second.
     pub(crate) per_second: f64,
-    /// Of these, how many passed.
+    /// Of these, how many were allowed.
     pub(crate) allowed_share: f64,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Drive {
 pub(crate) trait Entrant: Sync {
     fn name(&self) -> &'static str;
 
-    /// Lets every key ask once.
+    /// Decides once for every key.
     fn warm(&self);
 
     /// All threads decide for as long as `window`.
@@ -36,7 +36,7 @@ pub(crate) trait Entrant: Sync {
     fn time(&self, window: Duration) -> Option<Histogram>;
 }
 
-/// How a contender is asked.
+/// How a contender is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     OneAtATime,

@@ -1,4 +1,4 @@
-//! The figures to reach, held against what was measured.
+//! Compares the measurements with the figures to reach.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ enum Bound {
     AtMost(f64),
 }
 
-/// Looks things up in the results.
+/// Finds values in the results.
 struct Results<'r>(&'r [Measured]);
 
 // === impl Figure ===

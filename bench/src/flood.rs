@@ -1,4 +1,4 @@
-//! Scenarios of attack: new keys without end, and keys that hammer in the middle of them.
+//! Attack scenarios: an endless flood of new keys, and busy keys among them.
 
 use std::sync::Barrier;
 use std::time::Instant;
@@ -38,7 +38,7 @@ pub(crate) enum Target {
     Quota,
 }
 
-/// What the keys that hammer got beyond what they may.
+/// How many units the busy keys got beyond their limits.
 struct Excess {
     allowed: u64,
     beyond: u64,
@@ -133,7 +133,7 @@ impl Flood {
     /// Floods from all threads; each hammers with keys of its own.
     fn run(&self, check: impl Fn(u64) -> bool + Sync) -> Run {
         let own = self.new_keys / THREADS;
-        // Both threads stand still while memory is looked at.
+        // Both threads pause while memory is measured.
         let [full, after_full, end, after_end] = [3; 4].map(Barrier::new);
         let began = Instant::now();
         let mut allowed: Vec<(u64, u64)> = Vec::new();
@@ -204,7 +204,7 @@ impl Hammers {
     }
 }
 
-/// What a flood came to.
+/// The result of a flood.
 struct Run {
     seconds: f64,
     decisions: u64,
@@ -216,7 +216,7 @@ struct Run {
 // === impl Run ===
 
 impl Run {
-    /// Against the most that each key's bucket can give in the time that the flood took.
+    /// Compares with the most that each key's bucket allows in the duration of the flood.
     fn excess(&self, limit_of: impl Fn(u64) -> Limit) -> Excess {
         let mut excess = Excess {
             allowed: 0,

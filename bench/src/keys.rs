@@ -1,4 +1,4 @@
-//! Who asks: keys of three kinds, drawn in advance, the same for every contender.
+//! The keys: of three kinds, drawn in advance, the same for every contender.
 
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,7 +10,7 @@ const DRAWN_MIN: u64 = 1 << 16;
 /// The longest sequence of a thread.
 const DRAWN_MAX: u64 = 1 << 23;
 
-/// What keys are.
+/// The type of the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyKind {
     U64,
@@ -18,11 +18,11 @@ pub(crate) enum KeyKind {
     Ip,
 }
 
-/// How often each key asks.
+/// The distribution of requests over keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Distribution {
     Uniform,
-    /// The k-th key asks in proportion to 1 / k.
+    /// The k-th key has requests in proportion to 1 / k.
     Zipf,
 }
 
@@ -32,7 +32,7 @@ pub(crate) trait BenchKey: Hash + Eq + Clone + Send + Sync + 'static {
     fn of(id: u64) -> Self;
 }
 
-/// A small generator (SplitMix64): the same seed gives the same numbers, for ever.
+/// A small generator (SplitMix64): the same seed always gives the same numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 

@@ -1,4 +1,4 @@
-//! Scenarios of load: keys that exist and ask, and how many decisions a second come of it.
+//! Load scenarios: decisions per second for a fixed set of keys.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::keys::{BenchKey, Distribution, KeyKind, Sequences};
 use crate::latency::{BasisPoints, Histogram};
 use crate::record::{Measured, Record};
 
-/// Who asks how often, and what is answered.
+/// The keys, the distribution of requests, and the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Load {
     pub(crate) keys: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Load {
     pub(crate) threads: usize,
 }
 
-/// How long and how often is measured.
+/// The duration and the number of measurements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     pub(crate) window: Duration,
@@ -45,7 +45,7 @@ impl Effort {
 // === impl Load ===
 
 impl Load {
-    /// What the scenario is called: `1M-u64-uniform-allowed-2t`.
+    /// The scenario's name: `1M-u64-uniform-allowed-2t`.
     pub(crate) fn name(&self) -> String {
         let keys = match self.keys {
             1 => "hot".to_owned(),

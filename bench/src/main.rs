@@ -2,14 +2,14 @@
 //!
 //! Each scenario runs in a process of its own, this program started once more, so that no scenario
 //! inherits another's memory. In it the contenders take turns, round after round, and the median of
-//! the rounds counts: whatever else the machine does meets all of them alike.
+//! the rounds counts, so that other load on the machine affects all of them alike.
 //!
 //! * Keys are drawn in advance and the same for all; u64 keys are numbers, strings have 17
 //!   characters, of four addresses one is IPv6. A thread walks through its own sequence.
 //! * Threads are pinned to cores in turn. Every contender is warm: each key has asked before.
 //! * Latencies are of one decision in eight, between two readings of the processor's counter; the
 //!   readings are in every figure, the floor's too. The seven between are not timed, so caches and
-//!   contention are nearly as in a run that nobody looks at.
+//!   contention are nearly as without measurement.
 //! * Memory is the growth of what is resident in a fresh process, everything included.
 
 #![allow(
@@ -79,7 +79,7 @@ fn run(asked: &Asked) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Measures one scenario in this process and writes what came of it for the one that asked.
+/// Measures one scenario in this process, and writes the result for the parent process.
 fn run_one(out: &mut impl Write, name: &str) -> Result<(), Box<dyn Error>> {
     let all = Scenario::all();
     let scenario = all.iter().find(|scenario| scenario.name() == name);

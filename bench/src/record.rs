@@ -1,4 +1,4 @@
-//! What was measured: as it is written to JSON, and what is printed beside it.
+//! The measurements, as written to JSON and as printed.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,12 +25,12 @@ pub(crate) struct Measured {
     pub(crate) record: Record,
     /// What stands in the cell if the contender cannot do this, or what else is to be known.
     pub(crate) note: String,
-    /// Of the decisions, how many allowed.
+    /// How many of the decisions allowed the request.
     #[serde(rename = "admitted_share")]
     pub(crate) allowed_share: Option<f64>,
     /// Live keys that were evicted.
     pub(crate) lost_keys: Option<u64>,
-    /// Units that passed beyond the limit, as a share of those that the limit allows.
+    /// Units allowed beyond the limit, as a share of those that the limit allows.
     pub(crate) excess: Option<f64>,
     /// Resident bytes at the end over those when the table was full.
     pub(crate) growth: Option<f64>,

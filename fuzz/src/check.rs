@@ -1,14 +1,14 @@
-//! A question to `/v1/check` of any bytes.
+//! A body of `/v1/check` of arbitrary bytes.
 
 use serde_json::{Value, json};
 use tollgate_core::{Cost, Request};
 
-/// Reads the input as a question, and what was read once more, written out in the long form.
+/// Parses the input as a body, writes the request in the long form, and parses that.
 ///
 /// # Panics
 ///
-/// If reading panics, if a request that was read and written is not read as the same, or if an
-/// error is not reported as the client's.
+/// If parsing panics, if the second request differs from the first, or if an error is not reported
+/// as the client's.
 pub fn check(input: &[u8]) {
     match tollgate_server::fuzzed::check(input, written) {
         Ok(document) => {

@@ -1,7 +1,7 @@
-//! What the fuzz targets do with an input. Each panics where a promise is broken.
+//! The bodies of the fuzz targets. Each panics if a promise is broken.
 //!
 //! `cargo xtask fuzz` runs them under libFuzzer; the test `regressions` runs the inputs that once
-//! failed, and those that the fuzzer begins with.
+//! failed, and the seeds of the corpus.
 
 mod script;
 

@@ -1,4 +1,4 @@
-//! Logs and traces of any bytes, through the whole of a replay.
+//! Logs and traces of arbitrary bytes, through a complete replay.
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -68,7 +68,7 @@ pub fn trace(input: &[u8]) {
 
 /// The decisions, a line of JSON each.
 fn decided(input: &[u8], format: &Format, memories: Memories) -> String {
-    // What is compressed may expand a thousandfold, and says nothing about the formats.
+    // Skip compressed input: it may expand a thousandfold, and does not test the formats.
     if input.starts_with(&[0x1f, 0x8b]) {
         return String::new();
     }

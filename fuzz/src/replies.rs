@@ -1,4 +1,4 @@
-//! What a Redis server sends, of any bytes.
+//! Replies of a Redis server, of arbitrary bytes.
 
 use bytes::BytesMut;
 use tollgate_core::{Algorithm, Anchor, InvalidLimit, Limit, Span};
@@ -6,15 +6,16 @@ use tollgate_redis::fuzzed;
 
 /// Slots of a Redis Cluster.
 const SLOTS: usize = 16_384;
-/// Longer inputs are not cut: whether a line is too long may depend on how much of it is there.
+/// The longest input that is also parsed in pieces. In a longer one, whether a line is too long may
+/// depend on how much of it has arrived.
 const CUT_BYTES_MAX: usize = 32 * 1024;
 
-/// Reads the input as replies, at once and as it may arrive; as the map of a Cluster; and as an
+/// Parses the input as replies, at once and in pieces; as the topology of a Cluster; and as an
 /// error.
 ///
 /// # Panics
 ///
-/// If reading does, if what is read depends on how it arrives, or if a range of slots is none.
+/// If parsing panics, if the result depends on the pieces, or if a range of slots is invalid.
 pub fn replies(input: &[u8]) {
     let whole = read(&[input]);
     if let ([cut, rest @ ..], ..=CUT_BYTES_MAX) = (input, input.len()) {
@@ -33,11 +34,11 @@ pub fn replies(input: &[u8]) {
     let _both_answers_are_right = fuzzed::is_retried(input);
 }
 
-/// Reads the input as what a script answers about limits of every algorithm.
+/// Parses the input as the reply of a script, for limits of every algorithm.
 ///
 /// # Panics
 ///
-/// If reading or deciding does, or if more remains than the limit has.
+/// If parsing or deciding panics, or if more remains than the limit's capacity.
 pub fn answers(input: &[u8]) {
     for limit in limits() {
         if let Some(decision) = fuzzed::decision(input, &limit) {

@@ -1,13 +1,13 @@
-//! A request in JSON of any bytes.
+//! A request in JSON, of arbitrary bytes.
 
 use prost::Message;
 use tollgate_rls::RateLimitRequest;
 
-/// Reads the input as a request, and what was read once more in its binary form.
+/// Parses the input as a request, encodes it as protobuf, and parses that.
 ///
 /// # Panics
 ///
-/// If reading does, or what was read and written is not read as the same.
+/// If parsing panics, or the second request differs from the first.
 pub fn request(input: &[u8]) {
     let message = match tollgate_rls::read(input) {
         Ok(message) => message,

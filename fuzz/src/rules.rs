@@ -1,4 +1,4 @@
-//! A rules file of any bytes.
+//! A rules file of arbitrary bytes.
 
 use tollgate_core::{ChargeDenied, Cost, Descriptor, Entry, Request};
 use tollgate_memory::RandomKeys;
@@ -7,7 +7,7 @@ use tollgate_rules::{DIAGNOSTICS_MAX, Diagnostic, Loaded, Options, RuleSet, Sour
 /// Stands between the two files of an input.
 const BORDER: &[u8] = b"\n===\n";
 
-/// Reads the input as one rules file, or as two.
+/// Parses the input as one rules file, or as two.
 ///
 /// # Panics
 ///
@@ -34,7 +34,7 @@ pub fn rules(input: &[u8]) {
             check(diagnostic, text);
         }
         ask(&loaded);
-        // What is there succeeds itself without a change.
+        // A reload of the same rules changes nothing.
         let (_, changes) = loaded.clone().succeed(&loaded.rules);
         assert!(changes.changed.is_empty(), "{changes:?}");
     }
@@ -49,7 +49,7 @@ fn split(input: &[u8]) -> (&[u8], &[u8]) {
 
 fn check(diagnostic: &Diagnostic, text: &[u8]) {
     let text = String::from_utf8_lossy(text);
-    // YAML ends a line at a carriage return, too.
+    // In YAML, a carriage return also ends a line.
     let lines = text.matches(['\n', '\r']).count() + 1;
     let line = usize::try_from(diagnostic.line).unwrap_or(usize::MAX);
     assert!((1..=lines).contains(&line), "{diagnostic:?}");
@@ -65,7 +65,7 @@ fn check(diagnostic: &Diagnostic, text: &[u8]) {
     assert!(!shown.contains(steers), "{shown:?}");
 }
 
-/// Asks for what the rules may name, and for what they do not.
+/// Sends requests that the rules may match, and others.
 fn ask(loaded: &Loaded) {
     let hasher = RandomKeys::with_secret(1, 2);
     for domain in loaded.rules.domains().chain(["nowhere"]) {

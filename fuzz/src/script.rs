@@ -1,6 +1,6 @@
-//! An input as a list of choices.
+//! Interprets an input as a sequence of choices.
 
-/// Bytes that are read as choices, as long as there are any.
+/// The bytes that are left to choose with.
 pub(crate) struct Script<'i> {
     rest: &'i [u8],
 }

@@ -1,4 +1,4 @@
-//! The in-process store against the ledger: the same questions, the same answers.
+//! The in-process store gives the same answers as the ledger.
 
 use tollgate_core::{
     Algorithm, Anchor, Charge, Cost, Enforcement, Key, Ledger, Limit, LimitHistory, Moment, Now,
@@ -9,13 +9,13 @@ use tollgate_memory::{ManualClock, Memory, RandomKeys};
 use crate::script::Script;
 
 const RULES: usize = 4;
-/// Values that a rule distinguishes: so many keys has each.
+/// How many values, and so keys, each rule has.
 const VALUES: u8 = 3;
 const QUESTIONS_MAX: usize = 200;
-/// Well before the end of what a moment can be.
+/// Well before the last representable moment.
 const LATEST: Moment = Moment::from_nanos(1 << 62);
 
-/// One rule and how it came to be.
+/// A rule, with its history.
 struct Rule {
     limit: Limit,
     history: LimitHistory,
@@ -23,7 +23,7 @@ struct Rule {
     on_denial: OnDenial,
 }
 
-/// Reads rules, then questions at moments that never go back, until the input ends.
+/// Reads rules, then requests at moments that never go back, until the input ends.
 ///
 /// # Panics
 ///
@@ -85,7 +85,7 @@ fn later(now: Now, script: &mut Script<'_>, borders: &[Span]) -> Now {
     }
 }
 
-/// After how long something happens, as the answers have it.
+/// The spans after which the last answers say that something happens.
 fn spans(verdict: &Verdict) -> Vec<Span> {
     let mut spans = vec![Span::ZERO];
     for decision in &verdict.decisions {

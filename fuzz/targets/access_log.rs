@@ -1,4 +1,4 @@
-//! An access log of any bytes, through the whole of a replay.
+//! An access log of arbitrary bytes, through a complete replay.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| tollgate_fuzz::access_log(input));

@@ -1,4 +1,4 @@
-//! What a script in Redis answers, of any bytes.
+//! Replies of a script in Redis, of arbitrary bytes.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| tollgate_fuzz::answers(input));

@@ -1,4 +1,4 @@
-//! What a Redis server sends, of any bytes.
+//! Replies of a Redis server, of arbitrary bytes.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| tollgate_fuzz::replies(input));

@@ -1,4 +1,4 @@
-//! A request in JSON of any bytes.
+//! A request in JSON, of arbitrary bytes.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| tollgate_fuzz::request(input));

@@ -1,4 +1,4 @@
-//! A trace of any bytes, through the whole of a replay.
+//! A trace of arbitrary bytes, through a complete replay.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| tollgate_fuzz::trace(input));

@@ -1,4 +1,4 @@
-//! Every input in `regressions/`: what once failed, and what the fuzzer begins with.
+//! Every input in `regressions/`: those that once failed, and the seeds of the corpus.
 
 use std::fs;
 use std::path::Path;

@@ -14,29 +14,29 @@ use crate::target::Target;
 
 const GRPC_CONNECTIONS: u32 = 32;
 const HTTP_CONNECTIONS: u32 = 1000;
-/// As many as the service allows at once, unless it says less.
+/// The streams per connection: the most that the service allows, unless it announces fewer.
 const STREAMS: usize = 256;
-/// What each message claims to be: the most that the service takes.
+/// The announced length of each message: the largest that the service accepts.
 const MESSAGE_BYTES: u32 = 8 << 20;
-/// The largest body that the service takes, less one byte.
+/// The largest body that the service accepts, less one byte.
 const BODY_BYTES: usize = 256 * 1024;
-/// The windows of HTTP/2 before anything else is said.
+/// HTTP/2's initial flow-control windows.
 const WINDOW: i64 = 65_535;
 
-/// The windows of one connection and its streams, of which only this client sends.
+/// The sending windows of one connection and its streams.
 struct Windows {
     connection: i64,
     initial: i64,
     streams: Vec<i64>,
 }
 
-/// On each connection as many streams as it may have, each with a message that is not finished, as
-/// fast as flow control lets it.
+/// Opens as many streams as allowed on each connection, each with an unfinished message, and sends
+/// as fast as flow control permits.
 pub(super) fn unfinished_messages(target: Target) -> Attacking {
     unfinished(target, DECIDE)
 }
 
-/// The same for messages that are read as they come.
+/// The same for messages that the service reads as they arrive.
 pub(super) fn unfinished_reflection(target: Target) -> Attacking {
     unfinished(target, REFLECT)
 }
@@ -57,7 +57,7 @@ fn unfinished(target: Target, path: &'static [u8]) -> Attacking {
         let mut windows = Windows::new();
         loop {
             stream.write_all(&windows.fill()).await?;
-            // What the service says moves the windows; silence means that they stay shut.
+            // Frames of the service enlarge the windows; without them, the windows stay closed.
             match timeout(Duration::from_millis(100), read_frame(&mut stream)).await {
                 Ok(read) => {
                     let (head, payload) = read?;
@@ -82,7 +82,7 @@ pub(super) fn unfinished_bodies(target: Target) -> Attacking {
     })
 }
 
-/// Bodies whose bytes come one by one, each in a packet of its own.
+/// Bodies sent byte by byte, each byte in a packet of its own.
 pub(super) fn single_bytes(target: Target) -> Attacking {
     crowd(32, move |number| async move {
         let mut stream = connect(source(number), target.http).await?;
@@ -121,7 +121,7 @@ fn ids() -> impl Iterator<Item = u32> {
 
 impl Windows {
     fn new() -> Windows {
-        // The five bytes that begin each message are sent already.
+        // The five-byte prefix of each message has already been sent.
         let sent = 5;
         Windows {
             connection: WINDOW - sent * i64::try_from(STREAMS).unwrap_or(0),
@@ -168,7 +168,7 @@ impl Windows {
                     self.streams.iter_mut().for_each(|window| *window += grown);
                 }
             }
-            // An answer or a reset: nothing more can be sent there.
+            // A response or a reset: nothing more can be sent on this stream.
             kind::RST_STREAM => self.close(index),
             kind::HEADERS if flags & flag::END_STREAM != 0 => self.close(index),
             _ => {}

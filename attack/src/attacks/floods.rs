@@ -1,4 +1,4 @@
-//! Frames that cost the sender nothing, as many as fit.
+//! Floods of frames that cost the sender almost nothing.
 
 use std::io::Result;
 
@@ -83,7 +83,7 @@ fn repeat(target: Target, kind: u8, flags: u8, payload: &'static [u8]) -> Attack
     })
 }
 
-/// Writes everything and reads whatever comes meanwhile, so that only the service's own bounds stop
+/// Writes everything and discards what arrives meanwhile, so that only the service's bounds stop
 /// it.
 pub(super) async fn send(stream: &mut TcpStream, bytes: &[u8]) -> Result<()> {
     let (mut read, mut write) = stream.split();

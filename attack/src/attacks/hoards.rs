@@ -1,4 +1,4 @@
-//! As many connections as can be had.
+//! As many connections as possible.
 
 use std::io::Result;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,10 +11,10 @@ use super::crowd::{Attacking, crowd};
 use crate::peer::{connect, connect_h2, read_response, request, source, within};
 use crate::target::Target;
 
-/// More than the service has places for, at each of two listeners.
+/// More connections than the service accepts, at each of two listeners.
 const CONNECTIONS: u32 = 3000;
 const QUESTION: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"held"}]}]}"#;
-/// Often enough to look alive.
+/// How often a connection sends something, to appear active.
 const EVERY: Duration = Duration::from_secs(2);
 
 /// All of them from one address.
@@ -32,7 +32,7 @@ pub(super) fn from_many_addresses(target: Target) -> Attacking {
 }
 
 async fn hoard(number: u32, from: Ipv4Addr, target: Target) -> Result<()> {
-    // Not all at once: the kernel's queue would be what is attacked.
+    // Not all at once: that would attack the kernel's queue instead of the service.
     sleep(Duration::from_millis(u64::from(number / 4))).await;
     match number % 2 {
         0 => hold_http(from, target.http).await,

@@ -1,4 +1,4 @@
-//! As much work as a connection can bring at once.
+//! As much work as one connection can request at once.
 
 use tokio::io::AsyncWriteExt;
 
@@ -9,11 +9,11 @@ use crate::peer::{acknowledge, connect, connect_h2, read_frame, request, source}
 use crate::target::Target;
 
 const CONNECTIONS: u32 = 8;
-/// The most that a request may have.
+/// The most descriptors of a request.
 const DESCRIPTORS: usize = 128;
 const REQUESTS: usize = 64;
 
-/// Requests with as many descriptors as are allowed, one behind the other without a pause.
+/// Pipelined requests with the most descriptors, without a pause.
 pub(super) fn over_http(target: Target) -> Attacking {
     crowd(CONNECTIONS, move |number| async move {
         let mut stream = connect(source(number), target.http).await?;
@@ -40,7 +40,7 @@ pub(super) fn over_grpc(target: Target) -> Attacking {
                 frame(&mut out, kind::DATA, flag::END_STREAM, id, &question);
                 id += 2;
             }
-            // Room for all the answers of a connection.
+            // A window for all the responses of a connection.
             frame(&mut out, kind::WINDOW_UPDATE, flag::NONE, 0, &[0, 1, 0, 0]);
             stream.write_all(&out).await?;
             let mut answered = 0;

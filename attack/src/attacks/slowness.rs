@@ -1,4 +1,4 @@
-//! Peers that take their time.
+//! Slow peers.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::peer::{acknowledge, connect, connect_h2, read_frame, request, source}
 use crate::target::Target;
 
 const QUESTION: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"slow"}]}]}"#;
-/// Requests that are sent before any answer is read.
+/// Requests that are sent before any response is read.
 const AHEAD: usize = 100;
 
-/// Asks without leaving room for an answer, and answers every ping.
+/// Sends requests with a response window of 0, and answers every ping.
 pub(super) fn unread_answers(target: Target) -> Attacking {
     crowd(200, move |number| async move {
         let mut stream = connect_h2(source(number), target.grpc, 0).await?;
@@ -37,7 +37,7 @@ pub(super) fn unread_answers(target: Target) -> Attacking {
     })
 }
 
-/// Asks a hundred times and reads a byte a second.
+/// Sends a hundred requests and reads one byte per second.
 pub(super) fn slow_readers(target: Target) -> Attacking {
     crowd(500, move |number| async move {
         let mut stream = connect(source(number), target.http).await?;

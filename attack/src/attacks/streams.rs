@@ -1,4 +1,4 @@
-//! Streams that are opened and left.
+//! Streams that are opened and abandoned.
 
 use tokio::io::AsyncWriteExt;
 

@@ -1,4 +1,4 @@
-//! Values that nobody expects.
+//! Unusual values.
 
 use tokio::io::AsyncWriteExt;
 
@@ -7,12 +7,12 @@ use crate::frames::{PAYLOAD_BYTES_MAX, call, flag, frame, kind, message};
 use crate::peer::{acknowledge, connect, connect_h2, read_frame, read_response, request, source};
 use crate::target::Target;
 
-/// Bytes that are no UTF-8.
+/// Bytes that are not UTF-8.
 const NO_TEXT: &[u8] = &[b'a', 0xff, 0xfe, 0, b'\n'];
 /// Larger than any value that the service takes whole.
 const LARGE: usize = 60_000;
 
-/// Values that are not text and values as large as can be sent, by gRPC and HTTP in turn.
+/// Values that are not text, and the largest that can be sent, alternately over gRPC and HTTP.
 pub(super) fn strange_values(target: Target) -> Attacking {
     crowd(8, move |number| async move {
         if number % 2 == 0 {
@@ -31,7 +31,7 @@ pub(super) fn strange_values(target: Target) -> Attacking {
                 frame(&mut out, kind::DATA, flag::NONE, id, part);
             }
             frame(&mut out, kind::DATA, flag::END_STREAM, id, &[]);
-            // The service gives back the room that the message took, but hears of none from us.
+            // Enlarge the connection's window for responses, which nothing else does.
             frame(&mut out, kind::WINDOW_UPDATE, flag::NONE, 0, &[0, 0, 1, 0]);
             stream.write_all(&out).await?;
             loop {

@@ -1,4 +1,4 @@
-//! A `DashMap` of fixed windows, as one writes it in an afternoon.
+//! A `DashMap` of fixed windows, as a simple limiter of one's own.
 
 use std::time::{Duration, Instant};
 

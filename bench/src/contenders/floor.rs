@@ -1,4 +1,4 @@
-//! The floor: what memory itself allows, and what it allows beside a clock.
+//! The floor: the speed of memory accesses alone, and together with reading a clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,7 +29,7 @@ impl Contender<u64> for Floor {
         let mixed = key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let words = u128::try_from(self.0.len()).unwrap_or(1);
         let place = usize::try_from((u128::from(mixed) * words) >> 64).unwrap_or(0);
-        // Relaxed: nobody reads it; it only has to be paid for.
+        // Relaxed: the value is not read; only the cost of the operation matters.
         self.0[place].fetch_add(1, Ordering::Relaxed) != u64::MAX
     }
 }

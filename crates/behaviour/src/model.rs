@@ -1,7 +1,7 @@
-//! What a request's answer must be, from docs/semantics.md alone.
+//! The expected answer to a request, from docs/semantics.md alone.
 //!
-//! Nothing here is solved: an answer that means "the first moment at which" or "the largest that"
-//! is searched for, by asking again and again whether it would fit.
+//! There are no formulas: answers such as "the first moment at which" or "the largest that" are
+//! found by searching, that is, by testing repeatedly whether it would fit.
 
 mod naive;
 
@@ -14,13 +14,13 @@ use tollgate_core::{
 
 pub use naive::Naive;
 
-/// Every key ever charged, and the whole history of each.
+/// Every key ever charged, with its whole history.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     keys: HashMap<Key, Naive>,
 }
 
-/// All that one request asks of one key.
+/// The total of one request's charges on one key.
 struct Asked<'a> {
     charge: Charge<'a>,
     take: u64,
@@ -167,7 +167,7 @@ fn gathered<'a>(charges: &[Charge<'a>]) -> Vec<Asked<'a>> {
     asked
 }
 
-/// Those that are judged and whose denial does `enforcement`, with their places.
+/// The charges with this enforcement that are decided, with their indices.
 fn of<'s, 'a>(
     asked: &'s [Asked<'a>],
     enforcement: Enforcement,
@@ -176,7 +176,7 @@ fn of<'s, 'a>(
     places.filter(move |(_, one)| one.judged && one.charge.enforcement == enforcement)
 }
 
-/// Who denies the request: the first with the longest wait.
+/// Which charge denies the request: the first with the longest wait.
 fn blamed(asked: &[Asked<'_>], waits: &[Option<Wait>]) -> Option<usize> {
     let enforced = of(asked, Enforcement::Enforce).map(|(index, _)| index);
     let mut refusing: Vec<usize> = enforced.filter(|index| waits[*index].is_some()).collect();

@@ -1,4 +1,4 @@
-//! The promises of docs/semantics.md that a store's answers can show.
+//! The promises of docs/semantics.md, as far as a store's answers show them.
 
 use tollgate_core::{
     Algorithm, Anchor, Charge, ChargeDenied, Cost, Decision, Enforcement, Limit, Segments, Span,
@@ -10,7 +10,7 @@ use crate::rule::{Rule, Taste};
 use crate::subject::Subject;
 use crate::trace::{Trace, later};
 
-/// Traces that one promise is tried on.
+/// How many traces test one promise.
 const CASES: u64 = 60;
 
 /// 2: with what was denied left out, all other answers are the same.
@@ -109,8 +109,8 @@ pub fn the_wait_is_honest<S: Subject>(taste: &Taste, mut fresh: impl FnMut() -> 
     });
 }
 
-/// 7 and 11: a state from a future that the wall clock has abandoned locks no key. With the clock
-/// set back and forth the wait is as honest as ever, and never longer than the limit's own memory.
+/// 7 and 11: a state from before the wall clock was set back locks no key. With the clock set back
+/// and forth the wait is still exact, and never longer than the limit's memory.
 pub fn a_wall_clock_that_steps_locks_no_key<S: Subject>(
     taste: &Taste,
     mut fresh: impl FnMut() -> S,
@@ -270,8 +270,8 @@ pub fn charges_on_one_key_are_added_up<S: Subject>(taste: &Taste, mut fresh: imp
     }
 }
 
-/// Overrides in one request may bring different limits to one counter: what is asked of it is added
-/// up, and each limit judges it by itself. The smaller one comes first, or last.
+/// Overrides in one request may have different limits for one counter: its costs are added up, and
+/// each limit decides on the sum. The smaller limit comes first, or last.
 pub fn each_limit_on_one_key_judges_by_itself<S: Subject>(
     taste: &Taste,
     mut fresh: impl FnMut() -> S,
@@ -298,13 +298,13 @@ pub fn each_limit_on_one_key_judges_by_itself<S: Subject>(
         assert_eq!(outcome(&denied), (false, remains(None, Some(96))));
         let by = denied.denial.map(|denial| order[denial.by].limit.count());
         assert_eq!(by, Some(4));
-        // The small one has erased nothing of what the large one counts.
+        // The small limit has erased nothing that the large one has counted.
         assert!((0..96).all(|_| ask(&[&large]).is_allowed()));
         assert!(!ask(&[&large]).is_allowed());
     }
 }
 
-/// Whether it passes, and what remains where a limit allows.
+/// Whether it is allowed, and the remaining units where a limit allows it.
 fn outcome(verdict: &Verdict) -> (bool, [Option<u32>; 2]) {
     let remaining = [0, 1].map(|at: usize| match verdict.decisions[at] {
         Decision::Allow(grant) => Some(grant.remaining),

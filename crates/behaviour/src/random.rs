@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-/// A small generator (SplitMix64): the same seed gives the same numbers, for ever.
+/// A small generator (SplitMix64): the same seed always gives the same numbers.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
@@ -15,7 +15,7 @@ struct Case {
 }
 
 /// Runs `case` with `cases` seeds, or with the one that `TOLLGATE_SEED` names; `TOLLGATE_CASES`
-/// asks for so many times more of them.
+/// multiplies their number.
 ///
 /// A case that panics has its seed printed.
 pub fn check(name: &'static str, cases: u64, mut case: impl FnMut(&mut Random)) {

@@ -7,11 +7,11 @@ use tollgate_core::{
 
 use crate::random::Random;
 
-/// What kind of cases a subject is asked.
+/// The kind of cases for a subject.
 #[derive(Clone, Copy, Debug)]
 pub struct Taste {
-    /// The shortest span that the subject knows: every moment and interval is a multiple of it,
-    /// and its waits and resets are rounded up to it.
+    /// The subject's resolution: every moment and interval is a multiple of it, and its waits and
+    /// resets are rounded up to it.
     pub grain: Span,
     /// How large limits are.
     pub scale: Scale,
@@ -26,24 +26,24 @@ pub struct Taste {
 /// How large limits are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// A few units in a few grains, so that every second step meets a border.
+    /// A few units in a few grains, so that every second step reaches a boundary.
     Small,
-    /// Anything that is representable, the ends of every range most of all.
+    /// Anything representable, mostly the ends of ranges.
     Extreme,
 }
 
 /// One rule: a limit, those that it had before, and what its rejection does.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// What its limit is now.
+    /// Its present limit.
     pub limit: Limit,
-    /// What its limits were.
+    /// Its former limits.
     pub history: LimitHistory,
     /// What its rejection does.
     pub enforcement: Enforcement,
     /// What a rejection costs it.
     pub charge_denied: ChargeDenied,
-    /// How several nodes share the limit.
+    /// How several instances share the limit.
     pub sharing: Sharing,
 }
 
@@ -144,7 +144,7 @@ impl Taste {
         near.ok().filter(|_| random.chance(70)).unwrap_or(other)
     }
 
-    /// A cost for a limit, seldom far more than it ever allows.
+    /// A cost for a limit, seldom far above its capacity.
     pub fn cost(&self, limit: &Limit, random: &mut Random) -> Cost {
         let capacity = u64::from(limit.capacity());
         let units = match random.between(0, 19) {

@@ -1,10 +1,10 @@
-//! What is under test.
+//! The store under test.
 
 use tollgate_core::{Charge, Key, Ledger, Now, Verdict};
 
 /// A store under test, at moments that the test chooses.
 ///
-/// A store behind a network waits for its answers; one that rounds time says so in its
+/// A store behind a network blocks until it has the answer; one that rounds time sets that in its
 /// [`crate::Taste`].
 pub trait Subject {
     /// The store's key for this name, the same for the same name.

@@ -1,4 +1,4 @@
-//! Random traces: the same questions to two, who must give the same answers.
+//! Random traces: two subjects get the same requests and must give the same answers.
 
 use tollgate_core::{Charge, ChargeDenied, Cost, Decision, Key, Moment, Now, Span, Verdict, Wait};
 
@@ -6,7 +6,7 @@ use crate::random::{Random, check};
 use crate::rule::{Rule, Taste};
 use crate::subject::{Plain, Subject};
 
-/// A few rules, a few keys, and a clock that mostly stops at borders.
+/// A few rules, a few keys, and a clock that mostly stops at boundaries.
 #[derive(Debug)]
 pub struct Trace {
     taste: Taste,
@@ -18,7 +18,7 @@ pub struct Trace {
     steps: bool,
 }
 
-/// One charge of a question: which rule, which of its keys.
+/// One charge of a request: which rule, which of its keys.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     rule: usize,
@@ -28,7 +28,7 @@ struct Asked {
 
 /// The most keys that one rule has in a trace.
 const VALUES: u64 = 2;
-/// Questions in one trace.
+/// The requests of one trace.
 const STEPS: usize = 60;
 /// No trace goes beyond this moment (in 2262): a century later must still be a moment.
 const LATEST_NANOS: u64 = 1 << 63;
@@ -63,7 +63,7 @@ impl Trace {
         }
     }
 
-    /// Asks both the same questions for a while.
+    /// Sends the same requests to both.
     ///
     /// `key` makes both of them a key each; `expected` is rounded up to the grain before the
     /// comparison.
@@ -90,8 +90,8 @@ impl Trace {
         }
     }
 
-    /// Asks `subject` everything and `sparing` only what `matters` once `subject` has answered: the
-    /// answers to what matters must not differ.
+    /// Sends all requests to `subject`, and to `sparing` only those that `matters` selects by the
+    /// answer of `subject`. The answers to the selected requests must not differ.
     ///
     /// # Panics
     ///
@@ -116,7 +116,7 @@ impl Trace {
         }
     }
 
-    /// Asks, and after each denial with a wait asks again, too early and in time.
+    /// After each denial with a wait, retries just before and at its retry time.
     ///
     /// # Panics
     ///
@@ -146,7 +146,8 @@ impl Trace {
         }
     }
 
-    /// Asks again too early and in time, as peeks: under `charge_denied`, asking too early costs.
+    /// Retries just before and at the retry time. The retries are peeks, because under
+    /// `charge_denied` a retry that is too early is charged.
     fn wait<S: Subject>(&self, subject: &mut S, charges: &[Charge<'_>], wait: Span) {
         let peeks: Vec<Charge<'_>> = charges.iter().copied().filter_map(peeked).collect();
         let early = later(self.now, wait.minus(self.taste.grain));
@@ -162,7 +163,7 @@ impl Trace {
         );
     }
 
-    /// Stands still, or goes to a border, or just before or behind it, or anywhere.
+    /// Advances to a boundary, to just before or after it, to any moment, or not at all.
     fn pass_time(&mut self, random: &mut Random) {
         let grain = self.taste.grain;
         let border = random.pick(&self.borders);
@@ -263,7 +264,7 @@ impl Trace {
     }
 }
 
-/// The verdict as a store says it that knows no shorter span than `grain`.
+/// The verdict of a store whose resolution is `grain`.
 pub fn with_grain(mut verdict: Verdict, grain: Span) -> Verdict {
     let coarse = |wait: &mut Wait| {
         if let Wait::For(span) = wait {
@@ -288,7 +289,7 @@ pub fn with_grain(mut verdict: Verdict, grain: Span) -> Verdict {
     verdict
 }
 
-/// The subject gives the ledger's answers, question by question, on random traces.
+/// The subject gives the ledger's answers on random traces.
 pub fn agrees_with_the_ledger<S: Subject>(taste: &Taste, mut fresh: impl FnMut() -> S) {
     check("agrees_with_the_ledger", 300, |random| {
         let mut trace = Trace::new(*taste, random);
@@ -311,7 +312,7 @@ pub fn agrees_with_the_ledger_while_the_wall_clock_steps<S: Subject>(
     );
 }
 
-/// The same question without consequences; nothing for a refund.
+/// The same request as a peek; nothing for a refund.
 const fn peeked(charge: Charge<'_>) -> Option<Charge<'_>> {
     match charge.cost {
         Cost::Take(units) | Cost::Peek(units) => Some(Charge {
