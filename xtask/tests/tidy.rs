@@ -18,7 +18,7 @@ const COLUMNS_MAX: usize = 100;
 /// From this length on, a function says in a doc comment what it is for.
 const DOCUMENTED_FROM: usize = 20;
 /// How many long functions of a crate may still lack a doc comment. A number here only shrinks.
-const UNDOCUMENTED: [(&str, usize); 1] = [("crates/redis", 24)];
+const UNDOCUMENTED: [(&str, usize); 1] = [("crates/redis", 6)];
 const SLEEP_CALLS: [&str; 2] = [concat!("sleep", "("), concat!("sleep_until", "(")];
 const POLLS: &str = "waits for a condition of a real process, between looks, up to a deadline";
 const VIRTUAL: &str = "in virtual time";
@@ -68,7 +68,7 @@ const LEVELS: [&[&str]; 5] = [
     &["cli"],
 ];
 /// Arrows that do not point to a lower level, and why they may be.
-const EXCEPTIONS: [(&str, &str, &str); 0] = [];
+const EXCEPTIONS: [(&str, &str, &str); 1] = [("crates/redis", 6)];
 /// For tests and chores only: no crate with a level depends on them, except for its tests.
 const LEVELLESS: [&str; 7] = [
     "attack",

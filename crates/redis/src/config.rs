@@ -169,6 +169,7 @@ impl Config {
         Config::new(Servers::Cluster(addresses.into_iter().collect()))
     }
 
+    /// Checks every setting that can be checked without a connection, and returns the first error.
     pub(crate) fn validate(&self) -> Result<(), InvalidConfig> {
         let addresses = self.servers.addresses();
         if addresses.is_empty() {

@@ -150,6 +150,7 @@ impl Opener {
         resp::word(out, password.expose().as_bytes());
     }
 
+    /// Opens a stream to `address`, with TLS if it is configured, all by `deadline`.
     async fn connect(&self, address: &str, deadline: Instant) -> io::Result<Box<dyn Stream>> {
         let dialed = async {
             match &self.transport {

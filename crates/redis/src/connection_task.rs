@@ -99,6 +99,8 @@ impl ConnectionTask {
         }
     }
 
+    /// Makes one attempt to open a connection, within [`OPEN_WITHIN`]. With sentinels, it first
+    /// waits until they name the primary.
     async fn attempt(&self) -> Result<(Arc<str>, Connection), NotOpened> {
         let deadline = Instant::now() + OPEN_WITHIN;
         let address = match &self.place {

@@ -105,6 +105,7 @@ pub(crate) fn unfit(invalid: InvalidForRedis) -> StoreError {
 // === impl Fitted ===
 
 impl Fitted {
+    /// Converts a limit to Redis's resolution of a microsecond, or says why Redis cannot count it.
     pub(crate) fn new(limit: &Limit) -> Result<Fitted, InvalidForRedis> {
         let (kind, segments) = match limit.algorithm() {
             Algorithm::FixedWindow(Anchor::Clock) => (Kind::FixedClock, 0),
@@ -134,6 +135,8 @@ impl Fitted {
         })
     }
 
+    /// Rounds the interval of a bucket up to whole microseconds. Rejects a limit whose rate would
+    /// change too much by that.
     fn bucket(limit: &Limit, kind: Kind) -> Result<Fitted, InvalidForRedis> {
         let Some(interval) = limit.interval() else {
             // N = 0: nothing is ever charged.

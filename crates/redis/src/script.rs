@@ -76,6 +76,7 @@ impl Caller {
         self.call(out, Which::General, keys.into_iter(), &packed);
     }
 
+    /// Writes an `EVALSHA` of one script with its keys and packed requests.
     fn call(
         &self,
         out: &mut BytesMut,

@@ -68,6 +68,8 @@ impl Load {
         runtime.unwrap().block_on(self.ask(config, redis))
     }
 
+    /// Runs the load against a Redis server: starts the callers, lets them warm up, then measures
+    /// rate, latency, processor time and messages until the load ends.
     async fn ask(&self, config: &Config, redis: &testbed::Redis) -> Measured {
         let store = Arc::new(Redis::connect(config).unwrap());
         let key = |n: u32| store.key([&b"bench"[..], b"", &n.to_le_bytes()].into_iter());

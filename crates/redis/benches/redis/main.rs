@@ -68,6 +68,8 @@ impl Figures {
     }
 }
 
+/// Runs all benchmarks, or the one of `--only`, pinned to one processor. `--quick` shortens each,
+/// `--json` names a file for the figures.
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let is_quick = words.iter().any(|word| word == "--quick");

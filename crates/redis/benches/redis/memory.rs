@@ -33,6 +33,8 @@ struct Asks {
     every: Span,
 }
 
+/// Records the bytes that Redis needs per key, for each algorithm, empty and full, and in leased
+/// mode.
 pub(crate) fn measure(figures: &mut Figures, keys: u32) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -130,6 +132,8 @@ impl Asks {
     }
 }
 
+/// The bytes that one key takes in Redis: writes `keys` of them as `asks` says, and divides the
+/// growth of Redis's memory by their number.
 async fn per_key(redis: &testbed::Redis, asks: Asks, keys: u32) -> f64 {
     redis.ask(&["FLUSHALL"]);
     let config = Config {

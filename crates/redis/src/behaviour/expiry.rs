@@ -146,6 +146,8 @@ fn of_all_modes_at_once() {
     holds("of_all_modes_at_once", &modes);
 }
 
+/// Checks on random traces that a key stays in Redis for as long as its state matters to any of the
+/// limits that the rule has had.
 fn holds(name: &'static str, modes: &[Mode]) {
     let held = AtomicU64::new(0);
     check(name, 60, |random| {

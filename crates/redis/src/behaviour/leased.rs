@@ -182,6 +182,8 @@ fn nodes_that_die_give_nothing_away() {
     });
 }
 
+/// Runs a random trace over several instances. A strict ledger must allow whatever they allow, and
+/// must have at least as many units left at the end.
 fn trace(random: &mut Random, nodes: &mut Nodes, care: Care) {
     let rule = rule(limit(random));
     let key = nodes.nodes[0].key("only");

@@ -38,6 +38,8 @@ pub(super) fn encryption(tls: &Tls) -> Result<Encryption, InvalidConfig> {
     Ok((TlsConnector::from(Arc::new(client)), name.transpose()?))
 }
 
+/// Builds the TLS configuration: the configured authorities or the public ones, and the client's
+/// certificate if there is one.
 fn client(tls: &Tls) -> Result<ClientConfig, InvalidConfig> {
     let roots = match tls.authorities.as_deref() {
         None => RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),

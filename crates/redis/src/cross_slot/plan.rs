@@ -74,6 +74,8 @@ pub(super) enum Fate {
 // === impl Plan ===
 
 impl<'a> Plan<'a> {
+    /// Plans one round for all `requests`: equal lines are merged, and lines are grouped by slot,
+    /// because each slot is one script call.
     pub(super) fn new(requests: &[Apart<'a>]) -> Plan<'a> {
         let mut plan = Plan {
             lines: Vec::new(),
@@ -247,6 +249,8 @@ impl Ledger {
         ledger
     }
 
+    /// Reads the reply to the script call of one slot: for each line, the units reserved and the
+    /// state found.
     fn read_part(
         &mut self,
         plan: &Plan<'_>,
@@ -321,6 +325,8 @@ impl Ledger {
         self.allow(plan, lines, request, charged)
     }
 
+    /// Decides on a request whose reservations all succeeded, on the states as earlier requests of
+    /// the round left them, and records what it charges.
     fn allow(
         &mut self,
         plan: &Plan<'_>,

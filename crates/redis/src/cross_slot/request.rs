@@ -74,6 +74,8 @@ pub(super) enum Waited {
 // === impl Request ===
 
 impl Request {
+    /// Copies what `charges` borrow, because the request outlives its caller's future. Fails here,
+    /// before anything is sent, if Redis cannot count one of the limits.
     pub(super) fn new(
         charges: &[Charge<'_>],
         refunds: Refunds,

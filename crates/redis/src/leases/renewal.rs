@@ -43,6 +43,8 @@ enum Outcome {
 // === impl Renewal ===
 
 impl Renewal {
+    /// A renewal of `lease` that asks for `want` units more. Its outcome is unknown until a reply
+    /// says otherwise, also if it is dropped.
     pub(super) fn new(
         leases: &Arc<Leases>,
         key: Key,
