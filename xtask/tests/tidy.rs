@@ -68,7 +68,7 @@ const LEVELS: [&[&str]; 5] = [
     &["cli"],
 ];
 /// Arrows that do not point to a lower level, and why they may be.
-const EXCEPTIONS: [(&str, &str, &str); 1] = [("crates/redis", 6)];
+const EXCEPTIONS: [(&str, &str, &str); 0] = [];
 /// For tests and chores only: no crate with a level depends on them, except for its tests.
 const LEVELLESS: [&str; 7] = [
     "attack",
