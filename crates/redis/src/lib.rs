@@ -100,6 +100,8 @@ mod leases;
 
 mod leased;
 
+mod window;
+
 mod write_back;
 
 mod membership;

@@ -1,6 +1,7 @@
 //! The way to one connection: a bounded queue, a breaker, and whoever drives them.
 
-use std::collections::VecDeque;
+mod waiting;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -14,6 +15,7 @@ use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
 use crate::sharded::locked;
 use crate::stats::Stats;
+use waiting::Waiting;
 
 /// The most questions that wait for one connection. More are denied at once: within the time that
 /// a decision may take, no connection would get to them.
@@ -32,7 +34,7 @@ pub(crate) struct RequestQueue {
 /// What the callers and the driver of a request queue have in common.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    queue: Mutex<VecDeque<Asked>>,
+    queue: Mutex<Waiting>,
     /// Something was put into an empty queue, or is due earlier than its front.
     pub(crate) filled: Notify,
     /// While this is set, nobody is let in: the connection is gone, or does not answer.
@@ -178,7 +180,7 @@ impl Shared {
         }
         if is_broken {
             let failure = Failure::unreachable(SILENT);
-            for asked in self.queue().drain(..) {
+            for asked in self.queue().drain() {
                 match asked {
                     Asked::ScriptRequest(mut pending) => pending.fail(&failure),
                     Asked::Command { reply, .. } => {
@@ -216,42 +218,34 @@ impl Shared {
 
     /// Takes what waits, up to `most`.
     pub(crate) fn take(&self, most: usize, into: &mut Vec<Asked>) {
-        let mut queue = self.queue();
-        let count = queue.len().min(most);
-        into.extend(queue.drain(..count));
+        self.queue().take(most, into);
     }
 
     /// Puts questions back in front that are known to be unanswered.
     pub(crate) fn put_back(&self, requests: Vec<Pending>) {
         let mut queue = self.queue();
         for pending in requests.into_iter().rev() {
-            queue.push_front(Asked::ScriptRequest(pending));
+            queue.put_back(pending);
         }
     }
 
     /// When the first who waits in the queue loses timeout.
     pub(crate) fn first_deadline(&self) -> Option<Instant> {
-        let queue = self.queue();
-        let first = queue.iter().filter_map(Asked::since).min();
-        first.map(|since| since + self.reply_timeout)
+        let oldest = self.queue().oldest();
+        oldest.map(|since| since + self.reply_timeout)
     }
 
     /// Tells those who waited too long that they were never sent.
     pub(crate) fn expire(&self, now: Instant) {
-        self.queue().retain_mut(|asked| match asked {
-            Asked::ScriptRequest(pending) if pending.since + self.reply_timeout <= now => {
-                pending.fail(&Failure::unreachable("it was too busy"));
-                false
-            }
-            _ => true,
-        });
+        let failure = Failure::unreachable("it was too busy");
+        self.queue().expire(now, self.reply_timeout, &failure);
     }
 
     fn push(&self, asked: Asked) -> Result<(), Failure> {
-        self.push_all(VecDeque::from([asked]))
+        self.push_all(vec![asked])
     }
 
-    fn push_all(&self, mut all: VecDeque<Asked>) -> Result<(), Failure> {
+    fn push_all(&self, all: Vec<Asked>) -> Result<(), Failure> {
         let mut queue = self.queue();
         if queue.len() + all.len() > QUEUE_MAX {
             return Err(Failure::unreachable("too many wait for it"));
@@ -259,14 +253,14 @@ impl Shared {
         // Whoever sleeps does so until the first deadline of the queue, which is no later than that
         // of its front: it has to hear of whatever is due earlier. A report is due later than a
         // question that was asked after it, and commands have no deadline here.
-        let front = queue.front().and_then(Asked::since);
+        let front = queue.front();
         let first = all.iter().filter_map(Asked::since).min();
         let is_due_earlier = match (front, first) {
             (Some(front), Some(first)) => first < front,
             (None, _) => true,
             (Some(_), None) => false,
         };
-        queue.append(&mut all);
+        all.into_iter().for_each(|asked| queue.push(asked));
         drop(queue);
         if is_due_earlier {
             self.filled.notify_one();
@@ -274,7 +268,7 @@ impl Shared {
         Ok(())
     }
 
-    fn queue(&self) -> MutexGuard<'_, VecDeque<Asked>> {
+    fn queue(&self) -> MutexGuard<'_, Waiting> {
         locked(&self.queue)
     }
 }
@@ -287,6 +281,15 @@ impl Asked {
         match self {
             Asked::ScriptRequest(pending) => Some(pending.since),
             Asked::Command { .. } => None,
+        }
+    }
+
+    /// Whether it goes out before requests that came earlier: a command, or the last step of what
+    /// other calls have begun, which would have been for nothing.
+    const fn is_urgent(&self) -> bool {
+        match self {
+            Asked::ScriptRequest(pending) => pending.request.is_last_step(),
+            Asked::Command { .. } => true,
         }
     }
 }

@@ -65,6 +65,8 @@ pub(crate) struct General {
     pub(crate) states: usize,
     /// Whether anything may change in Redis.
     pub(crate) writes: bool,
+    /// Whether it confirms or releases what was reserved.
+    pub(crate) is_last_step: bool,
 }
 
 /// Charges what was spent of the lease `name`, gives back the rest, decides, and leases up to
@@ -177,6 +179,7 @@ impl ScriptRequest {
             packed,
             states,
             writes: step != Step::Decide || lines.iter().any(changes),
+            is_last_step: matches!(step, Step::Confirm { .. }),
         })
     }
 
@@ -215,6 +218,14 @@ impl ScriptRequest {
         match self {
             ScriptRequest::Plain(plain) => plain.taken > 0 || plain.is_leasing(),
             ScriptRequest::General(general) => general.writes,
+        }
+    }
+
+    /// Whether it confirms or releases what another request has reserved.
+    pub(crate) const fn is_last_step(&self) -> bool {
+        match self {
+            ScriptRequest::Plain(_) => false,
+            ScriptRequest::General(general) => general.is_last_step,
         }
     }
 

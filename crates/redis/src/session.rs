@@ -40,10 +40,15 @@ use crate::request_queue::{Asked, Pending, Shared};
 use crate::resp::{self, Reply};
 use crate::script_request::{General, Plain, ScriptRequest};
 use crate::sentinel::{View, superseded};
+use crate::window::{Bounds, Window};
 use health::{CHECK_EVERY, Trial};
 
-/// The most questions that are on their way.
-const IN_FLIGHT_MAX: usize = 16 * 1024;
+/// Requests that are on their way: at least twice as many as open the breaker.
+const IN_FLIGHT: Bounds = Bounds {
+    least: 16,
+    first: 128,
+    most: 16 * 1024,
+};
 /// The most keys in one call of the general script.
 const KEYS_MAX: usize = 256;
 /// Bytes that are written before more questions are taken.
@@ -64,7 +69,9 @@ pub(crate) struct Session<'d> {
     input: BytesMut,
     out: BytesMut,
     sent: VecDeque<Call>,
+    /// Requests that are on their way, and how many may be.
     requests: usize,
+    window: Window,
     taken: Vec<Asked>,
     timer: Pin<Box<Sleep>>,
     /// When the timer rings: no later than the first who waits loses timeout.
@@ -142,6 +149,7 @@ impl<'d> Session<'d> {
             out: BytesMut::new(),
             sent: VecDeque::new(),
             requests: 0,
+            window: Window::new(IN_FLIGHT, shared.reply_timeout, now),
             taken: Vec::new(),
             timer: Box::pin(sleep_until(now)),
             rings_at: None,
@@ -196,7 +204,6 @@ impl<'d> Session<'d> {
         loop {
             self.fill();
             self.arm();
-            let has_room = self.has_room();
             tokio::select! {
                 biased;
                 read = self.read.read_buf(&mut self.input) => {
@@ -215,9 +222,12 @@ impl<'d> Session<'d> {
                     }
                 }
                 () = left(&mut self.views, &self.address) => return Ok(()),
-                () = self.shared.filled.notified(), if has_room => {
+                () = self.shared.filled.notified() => {
                     // Lets others that are about to ask do so, and go along.
                     tokio::task::yield_now().await;
+                    if self.room() == 0 {
+                        self.watch_queue();
+                    }
                 }
                 () = self.timer.as_mut(), if self.rings_at.is_some() => {
                     self.rings_at = None;
@@ -231,17 +241,22 @@ impl<'d> Session<'d> {
         self.needs_flush || !self.out.is_empty()
     }
 
-    fn has_room(&self) -> bool {
-        self.requests < IN_FLIGHT_MAX && self.out.len() < OUT_BYTES_MAX
+    /// How many more requests may be sent.
+    fn room(&self) -> usize {
+        match self.out.len() < OUT_BYTES_MAX {
+            true => self.window.room(self.requests),
+            false => 0,
+        }
     }
 
     /// Takes what waits in the queue, and writes it out as script calls.
     fn fill(&mut self) {
-        if !self.has_room() {
+        let room = self.room();
+        if room == 0 {
             return;
         }
         let mut taken = std::mem::take(&mut self.taken);
-        self.shared.take(IN_FLIGHT_MAX - self.requests, &mut taken);
+        self.shared.take(room, &mut taken);
         let (mut plain, mut general) = (Vec::new(), Vec::new());
         for asked in taken.drain(..) {
             match asked {

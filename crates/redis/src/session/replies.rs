@@ -36,7 +36,7 @@ impl Session<'_> {
         match call.sent {
             Sent::Plain(requests) => {
                 self.shared.stats.replied(took);
-                self.requests -= requests.len();
+                self.answered(call.at, requests.len());
                 match reply {
                     Reply::Bulk(answer) => {
                         self.decided(writes(&requests));
@@ -48,7 +48,7 @@ impl Session<'_> {
             }
             Sent::General(requests) => {
                 self.shared.stats.replied(took);
-                self.requests -= requests.len();
+                self.answered(call.at, requests.len());
                 match reply {
                     Reply::Bulk(answer) => {
                         self.decided(writes(&requests));
@@ -74,6 +74,13 @@ impl Session<'_> {
             Sent::Trial => self.tried(&reply)?,
         }
         Ok(())
+    }
+
+    /// So many requests that were sent then are answered.
+    fn answered(&mut self, sent_at: Instant, requests: usize) {
+        self.window
+            .replied(sent_at, self.heard_at, requests, self.requests);
+        self.requests -= requests;
     }
 
     /// The server did nothing with these questions, and says why.

@@ -48,6 +48,15 @@ impl Session<'_> {
         }
     }
 
+    /// Has the timer ring no later than one that waits in the queue loses its time.
+    pub(super) fn watch_queue(&mut self) {
+        if let Some(deadline) = self.shared.first_deadline()
+            && self.rings_at.is_none_or(|at| deadline < at)
+        {
+            self.ring_at(deadline);
+        }
+    }
+
     fn ring_at(&mut self, at: Instant) {
         self.timer.as_mut().reset(at);
         self.rings_at = Some(at);
@@ -68,10 +77,14 @@ impl Session<'_> {
                 pending.fail(&Failure::Lost);
                 self.shared.stats.lost();
                 self.lost += 1;
+                self.window.lost(call.at, now, self.requests);
             }
         }
         self.shared.expire(now);
-        if self.lost >= LOST_MAX && !self.is_broken {
+        // What answers, if late, may have too much to do: then the window shrinks first.
+        let is_silent = self.heard_at + reply_timeout <= now;
+        let is_out = is_silent || self.window.is_least();
+        if self.lost >= LOST_MAX && is_out && !self.is_broken {
             self.is_broken = true;
             self.shared.set_broken(true);
         }

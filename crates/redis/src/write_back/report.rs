@@ -84,6 +84,7 @@ pub(crate) fn request(lines: &[Line]) -> ScriptRequest {
         packed,
         states: lines.len(),
         writes: true,
+        is_last_step: false,
     })
 }
 

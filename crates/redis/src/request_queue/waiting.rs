@@ -1,0 +1,143 @@
+//! What waits for a connection, and in which order it goes out.
+
+use std::collections::VecDeque;
+use std::collections::vec_deque::Drain;
+use std::iter::Chain;
+
+use tokio::time::{Duration, Instant};
+
+use super::{Asked, Pending};
+use crate::failure::Failure;
+
+/// Requests and commands that are not sent yet.
+///
+/// What finishes something goes first. Of the other requests the newest go first, if more wait than
+/// may be sent: under a load that stays too high, the oldest has waited nearly as long as its caller
+/// does, so a queue that serves it first answers everyone too late.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    /// Commands, and the last step of requests that other calls have begun.
+    first: VecDeque<Asked>,
+    requests: VecDeque<Asked>,
+}
+
+// === impl Waiting ===
+
+impl Waiting {
+    pub(super) fn len(&self) -> usize {
+        self.first.len() + self.requests.len()
+    }
+
+    pub(super) fn push(&mut self, asked: Asked) {
+        match asked.is_urgent() {
+            true => self.first.push_back(asked),
+            false => self.requests.push_back(asked),
+        }
+    }
+
+    /// Puts a request back that was sent, and that the server did nothing with.
+    pub(super) fn put_back(&mut self, pending: Pending) {
+        self.first.push_front(Asked::ScriptRequest(pending));
+    }
+
+    /// Takes out at most so many.
+    pub(super) fn take(&mut self, most: usize, into: &mut Vec<Asked>) {
+        let urgent = self.first.len().min(most);
+        into.extend(self.first.drain(..urgent));
+        let newest = self.requests.len().saturating_sub(most - urgent);
+        into.extend(self.requests.drain(newest..));
+    }
+
+    pub(super) fn drain(&mut self) -> Chain<Drain<'_, Asked>, Drain<'_, Asked>> {
+        self.first.drain(..).chain(self.requests.drain(..))
+    }
+
+    /// A moment that no caller waits since longer than those at the front of both queues.
+    pub(super) fn front(&self) -> Option<Instant> {
+        let fronts = [self.first.front(), self.requests.front()];
+        fronts.into_iter().flatten().filter_map(Asked::since).min()
+    }
+
+    /// Since when the caller waits who waits longest.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        let all = self.first.iter().chain(&self.requests);
+        all.filter_map(Asked::since).min()
+    }
+
+    /// Fails the requests that have waited so long.
+    pub(super) fn expire(&mut self, now: Instant, reply_timeout: Duration, failure: &Failure) {
+        for queue in [&mut self.first, &mut self.requests] {
+            queue.retain_mut(|asked| match asked {
+                Asked::ScriptRequest(pending) if pending.since + reply_timeout <= now => {
+                    pending.fail(failure);
+                    false
+                }
+                _ => true,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+    use tollgate_core::{Bill, Charge, Cost, Key, Limit, Span};
+
+    use super::*;
+    use crate::fit::Fitted;
+    use crate::script_request::{ScriptRequest, Step};
+
+    const TIMEOUT: Duration = Duration::from_millis(12);
+
+    fn pending(number: u64, step: Step, since: Instant) -> Asked {
+        let limit = Limit::fixed_window(9, Span::DAY).expect("a day is a window");
+        let fitted = Fitted::new(&limit).expect("a day is whole microseconds");
+        let charge = Charge::new(Key::from_bits(u128::from(number)), &limit, Cost::ONE);
+        let bill = Bill::new(&[charge]).expect("one charge is not too many");
+        Asked::ScriptRequest(Pending {
+            request: ScriptRequest::step(step, &[(&bill.lines()[0], &fitted)]),
+            slot: 0,
+            is_asking: false,
+            since,
+            reply: Some(oneshot::channel().0),
+        })
+    }
+
+    /// The keys of what is taken.
+    fn take(waiting: &mut Waiting, most: usize) -> Vec<Key> {
+        let mut taken = Vec::new();
+        waiting.take(most, &mut taken);
+        let keys = taken.iter().map(|asked| match asked {
+            Asked::ScriptRequest(pending) => pending.request.keys()[0],
+            Asked::Command { .. } => Key::from_bits(0),
+        });
+        keys.collect()
+    }
+
+    #[test]
+    fn the_newest_go_first_if_too_many_wait_and_last_steps_before_them() {
+        let now = Instant::now();
+        let mut waiting = Waiting::default();
+        for number in 1..=4 {
+            waiting.push(pending(number, Step::Decide, now));
+        }
+        waiting.push(pending(5, Step::Confirm { name: 1 }, now));
+        assert_eq!(waiting.len(), 5);
+        assert_eq!(take(&mut waiting, 3), [5, 3, 4].map(Key::from_bits));
+        assert_eq!(take(&mut waiting, 3), [1, 2].map(Key::from_bits));
+        assert_eq!(waiting.len(), 0);
+    }
+
+    #[test]
+    fn those_who_waited_too_long_expire_wherever_they_wait() {
+        let now = Instant::now();
+        let mut waiting = Waiting::default();
+        waiting.push(pending(1, Step::Decide, now));
+        waiting.push(pending(2, Step::Confirm { name: 1 }, now));
+        waiting.push(pending(3, Step::Decide, now + TIMEOUT));
+        assert_eq!(waiting.oldest(), Some(now));
+        assert_eq!(waiting.front(), Some(now));
+        waiting.expire(now + TIMEOUT, TIMEOUT, &Failure::Lost);
+        assert_eq!(take(&mut waiting, 3), [Key::from_bits(3)]);
+    }
+}

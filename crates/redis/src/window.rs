@@ -1,0 +1,218 @@
+//! How many requests may be on their way at once.
+//!
+//! A server that gets more than it can answer in time answers nothing in time: every request waits
+//! behind those before it, is decided too late, and its outcome is unknown. What is not sent is
+//! known not to be charged, so requests that are too many had better wait here. This is the
+//! congestion window of TCP Vegas, counted in requests: a reply that takes longer than the shortest
+//! round trip was queued, and the window shrinks where that takes up half of the time there is. Until
+//! then it doubles with each round trip that uses it up.
+//!
+//! Source: Brakmo, O'Malley, Peterson: TCP Vegas (SIGCOMM 1994); the pause to measure the shortest
+//! round trip again is BBR's (Cardwell and others, ACM Queue 14/5, 2016).
+
+use tokio::time::{Duration, Instant};
+
+/// How long a shortest round trip counts, at least; at most twice as long.
+const PERIOD: Duration = Duration::from_secs(10);
+/// What remains of the window where replies are late: this part of 8.
+const KEPT_EIGHTHS: usize = 7;
+/// By which part of the requests that were answered soon the window grows: doubling takes eight
+/// round trips.
+const GROWS_BY: usize = 8;
+
+/// A congestion window.
+#[derive(Debug)]
+pub(crate) struct Window {
+    most: usize,
+    bounds: Bounds,
+    /// How long a caller waits.
+    reply_timeout: Duration,
+    /// The shortest round trips of this period and of the one before.
+    shortest: [Option<Duration>; 2],
+    period_ends_at: Instant,
+    /// Replies to what was sent before say nothing about the window of now.
+    shrunk_at: Instant,
+    /// It has never shrunk, and doubles with each round trip.
+    is_starting: bool,
+}
+
+/// The sizes of a window, in requests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// However slow the server is.
+    pub(crate) least: usize,
+    /// Before anything is known.
+    pub(crate) first: usize,
+    pub(crate) most: usize,
+}
+
+// === impl Window ===
+
+impl Window {
+    pub(crate) const fn new(bounds: Bounds, reply_timeout: Duration, now: Instant) -> Window {
+        Window {
+            most: bounds.first,
+            bounds,
+            reply_timeout,
+            shortest: [None; 2],
+            period_ends_at: now,
+            shrunk_at: now,
+            is_starting: true,
+        }
+    }
+
+    /// How many more requests may be sent while so many are on their way.
+    pub(crate) const fn room(&self, in_flight: usize) -> usize {
+        self.most.saturating_sub(in_flight)
+    }
+
+    /// Whether it is as narrow as it gets: what is late now is not late because of others.
+    pub(crate) const fn is_least(&self) -> bool {
+        self.most <= self.bounds.least
+    }
+
+    /// Something that was sent then is answered now, with `answered` of the requests that were on
+    /// their way.
+    pub(crate) fn replied(
+        &mut self,
+        sent_at: Instant,
+        now: Instant,
+        answered: usize,
+        in_flight: usize,
+    ) {
+        let took = now.saturating_duration_since(sent_at);
+        self.measure(took, now);
+        let shortest = self.shortest.into_iter().flatten().min().unwrap_or(took);
+        let queued = took.saturating_sub(shortest);
+        let may_queue = self.reply_timeout.saturating_sub(shortest) / 2;
+        if queued > may_queue {
+            self.shrink_to(in_flight * KEPT_EIGHTHS / 8, sent_at, now);
+        } else if queued <= may_queue / 2 && in_flight >= self.most {
+            let more = match self.is_starting {
+                true => answered,
+                false => answered.div_ceil(GROWS_BY),
+            };
+            self.most = (self.most + more).min(self.bounds.most);
+        }
+    }
+
+    /// Something that was sent then is not answered in time.
+    pub(crate) fn lost(&mut self, sent_at: Instant, now: Instant, in_flight: usize) {
+        self.shrink_to(in_flight / 2, sent_at, now);
+    }
+
+    /// Once for all that was on its way together.
+    fn shrink_to(&mut self, most: usize, sent_at: Instant, now: Instant) {
+        if sent_at >= self.shrunk_at {
+            self.most = most.clamp(self.bounds.least, self.most);
+            self.shrunk_at = now;
+            self.is_starting = false;
+        }
+    }
+
+    /// Remembers the shortest round trip. While the window is never empty, all round trips contain
+    /// the wait behind others: so with each period a narrow window lets the server catch up.
+    fn measure(&mut self, took: Duration, now: Instant) {
+        if now >= self.period_ends_at {
+            self.period_ends_at = now + PERIOD;
+            self.shortest = [None, self.shortest[0]];
+            if !self.is_starting {
+                self.shrink_to(self.most / 4, now, now);
+            }
+        }
+        let shortest = self.shortest[0].map_or(took, |shortest| shortest.min(took));
+        self.shortest[0] = Some(shortest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    /// Requests that are there at any time.
+    const CALLERS: usize = 4_096;
+    const BOUNDS: Bounds = Bounds {
+        least: 64,
+        first: 16_384,
+        most: 16_384,
+    };
+    const TIMEOUT: Duration = Duration::from_millis(12);
+    const NEAR: Duration = Duration::from_millis(1);
+    const FAR: Duration = Duration::from_millis(9);
+
+    /// A server that decides 64 requests in a millisecond, `distance` away, and gets as much as the
+    /// window lets through. The window after that time, and the longest round trip of its last
+    /// second.
+    fn overload(distance: Duration, lasts: Duration) -> (usize, Duration) {
+        let start = Instant::now();
+        let mut window = Window::new(BOUNDS, TIMEOUT, start);
+        let mut sent = VecDeque::new();
+        let (mut now, mut in_flight, mut longest) = (start, 0, Duration::ZERO);
+        while now < start + lasts {
+            while in_flight < CALLERS && window.room(in_flight) > 0 {
+                let count = window.room(in_flight).min(64);
+                sent.push_back((now, count));
+                in_flight += count;
+            }
+            let (sent_at, count) = sent.pop_front().expect("something is on its way");
+            let takes = NEAR * u32::try_from(count).expect("at most 64") / 64;
+            now = now.max(sent_at + distance) + takes;
+            window.replied(sent_at, now, count, in_flight);
+            in_flight -= count;
+            if now + Duration::from_secs(1) > start + lasts {
+                longest = longest.max(now - sent_at);
+            }
+        }
+        (window.most, longest)
+    }
+
+    #[test]
+    fn a_server_that_answers_soon_gets_everything() {
+        let start = Instant::now();
+        let mut window = Window::new(BOUNDS, TIMEOUT, start);
+        for milli in 0..100_000 {
+            let now = start + Duration::from_millis(milli);
+            window.replied(now, now + NEAR, 64, 1_000);
+        }
+        assert_eq!(window.room(1_000), BOUNDS.most - 1_000);
+    }
+
+    /// Of twelve milliseconds, about half may be spent waiting behind others.
+    #[test]
+    fn an_overloaded_server_answers_what_it_gets_in_time() {
+        for seconds in [5, 35] {
+            let (most, longest) = overload(NEAR, Duration::from_secs(seconds));
+            assert!((3 * 64..=9 * 64).contains(&most), "{most} after {seconds}");
+            assert!(longest < TIMEOUT * 3 / 4, "{longest:?} after {seconds}");
+        }
+    }
+
+    /// A distant server is not taken for an overloaded one.
+    #[test]
+    fn distance_alone_does_not_shrink_the_window() {
+        let start = Instant::now();
+        let mut window = Window::new(BOUNDS, TIMEOUT, start);
+        for milli in 0..1_000 {
+            let now = start + Duration::from_millis(milli);
+            window.replied(now, now + FAR, 64, 1_000);
+        }
+        assert_eq!(window.most, BOUNDS.most);
+    }
+
+    #[test]
+    fn what_was_sent_together_shrinks_it_once_and_never_to_nothing() {
+        let start = Instant::now();
+        let mut window = Window::new(BOUNDS, TIMEOUT, start);
+        for _ in 0..100 {
+            window.lost(start, start + TIMEOUT, 2_000);
+        }
+        assert_eq!(window.most, 1_000);
+        for times in 1..100 {
+            let sent_at = start + TIMEOUT * times;
+            window.lost(sent_at, sent_at + TIMEOUT, window.most);
+        }
+        assert_eq!(window.most, BOUNDS.least);
+    }
+}
