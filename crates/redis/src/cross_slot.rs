@@ -24,6 +24,8 @@
 //! for each other: from the second time on the slots are asked one after the other, the lowest
 //! first, after pauses that grow and differ.
 
+mod load;
+
 mod parts;
 
 mod plan;
@@ -68,11 +70,16 @@ impl Redis {
         since: Instant,
     ) -> Result<Verdict, StoreError> {
         let router = self.router();
-        let request = Request::new(charges, refunds, since)?;
-        let (caller, waiting) = request::caller();
         let slots = charges.iter().map(|charge| keys::slot(charge.key));
         let nodes = router.nodes_of(slots);
-        match self.queues().enter(nodes, Member { request, caller }) {
+        // Before anything is allocated: turning requests away must cost little.
+        if self.queues().is_full(nodes) {
+            return Err(router.busy());
+        }
+        let request = Request::new(charges, refunds, since)?;
+        let (caller, waiting) = request::caller();
+        let member = Member { request, caller };
+        match self.queues().enter(nodes, member, router.reply_timeout()) {
             Entered::Waits => {}
             Entered::First(turn) => {
                 let rounds = Rounds {

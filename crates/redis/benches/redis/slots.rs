@@ -23,7 +23,7 @@ const CALLERS: u64 = 2_000;
 /// How often each load takes its turn.
 const TURNS: usize = 5;
 /// How long a caller waits that had no answer, so that errors do not take up the processor.
-const PAUSE: Duration = Duration::from_millis(5);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Which keys a request asks for.
 #[derive(Clone, Copy)]

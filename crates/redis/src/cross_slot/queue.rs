@@ -2,16 +2,19 @@
 //!
 //! Of all requests of an instance that share keys, one round is on its way at a time; who comes
 //! meanwhile waits, and all who wait go into the next round together. So an instance is never in
-//! its own way, and the more requests there are, the fewer calls each of them takes.
+//! its own way, and the more requests there are, the fewer calls each of them takes. A request for
+//! keys of two queues makes one queue of them.
 //!
 //! Only requests to the same Redis nodes share a queue: a node that does not answer holds up
 //! nobody who does not need it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use tokio::time::{Duration, Instant};
 use tollgate_core::Key;
 
+use super::load::Load;
 use super::request::{Asking, Caller, Request};
 use crate::fit::Fitted;
 use crate::keys;
@@ -20,9 +23,6 @@ use crate::sharded::locked;
 /// The most requests that wait for a round, in all queues. More are told at once that there are
 /// too many.
 const WAITING_MAX: usize = 16 * 1024;
-/// The most requests of a round: so few that a round is over long before its requests are too old,
-/// also where the processor is busy. At a distance of 5 ms that is 25 000 in a second and queue.
-const REQUESTS_MAX: usize = 256;
 /// The most lines of a round in one slot, beside those of its first request: a question counts
 /// them in a byte.
 const LINES_MAX: usize = 127;
@@ -41,6 +41,8 @@ struct Inner {
     /// Which queue a key of requests to some nodes belongs to, as long as a request for it waits or
     /// is in a round.
     owners: BTreeMap<(Nodes, Key), u64>,
+    /// Of nodes that there are queues for.
+    loads: BTreeMap<Nodes, Load>,
     next: u64,
     waiting: usize,
 }
@@ -76,11 +78,12 @@ pub(super) enum Entered {
 pub(super) struct Turn {
     queues: Arc<Queues>,
     id: u64,
+    nodes: Nodes,
 }
 
 /// The lines of a round that is put together, by key: all on one key have the same limit.
-#[derive(Default)]
 struct Selection {
+    most: usize,
     keys: BTreeMap<Key, (Fitted, Vec<Asking>)>,
     /// How many lines lie in each slot, beside those of the first request.
     lines: BTreeMap<u16, usize>,
@@ -90,24 +93,33 @@ struct Selection {
 // === impl Queues ===
 
 impl Queues {
-    /// Puts a request to where others for one of its keys wait, or else into a queue of its own.
-    pub(super) fn enter(self: &Arc<Queues>, nodes: Nodes, member: Member) -> Entered {
+    /// Puts a request to where others for its keys wait, or else into a queue of its own; if too
+    /// much is on its way to its nodes already, to others who wait for these.
+    pub(super) fn enter(
+        self: &Arc<Queues>,
+        nodes: Nodes,
+        member: Member,
+        reply_timeout: Duration,
+    ) -> Entered {
         let mut inner = self.inner();
         if inner.waiting >= WAITING_MAX {
             return Entered::Full;
         }
-        inner.waiting += 1;
-        let is_shareable = member.request.is_shareable();
-        let mut keys = member.request.asked().map(|(asking, _)| asking.key);
-        let owner = is_shareable
-            .then(|| keys.find_map(|key| inner.owners.get(&(nodes, key)).copied()))
-            .flatten();
-        drop(keys);
+        let owner = match member.request.is_shareable() {
+            true => inner.owner(nodes, &member.request),
+            false => None,
+        };
         let id = owner.unwrap_or(inner.next);
+        let load = inner.loads.entry(nodes);
+        let load = load.or_insert_with(|| Load::new(reply_timeout));
+        load.waiting += 1;
         if owner.is_none() {
+            load.turns += 1;
+            load.queues.insert(id);
             inner.next += 1;
             inner.queues.insert(id, Queue::new(nodes));
         }
+        inner.waiting += 1;
         inner.claim(id, &member.request);
         let queue = inner.queues.get_mut(&id);
         let queue = queue.expect("an owner is a queue, until its turn ends");
@@ -119,8 +131,15 @@ impl Queues {
             None => Entered::First(Turn {
                 queues: Arc::clone(self),
                 id,
+                nodes,
             }),
         }
+    }
+
+    /// Whether one more request to these nodes would wait too long.
+    pub(super) fn is_full(&self, nodes: Nodes) -> bool {
+        let inner = self.inner();
+        inner.waiting >= WAITING_MAX || inner.loads.get(&nodes).is_some_and(Load::is_full)
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -131,6 +150,43 @@ impl Queues {
 // === impl Inner ===
 
 impl Inner {
+    /// The queue of those who ask for the request's keys; any, if there are too many. If they are in
+    /// several queues, all wait in one from now on.
+    fn owner(&mut self, nodes: Nodes, request: &Request) -> Option<u64> {
+        let of = |(asking, _): (&Asking, _)| self.owners.get(&(nodes, asking.key)).copied();
+        let owners: BTreeSet<u64> = request.asked().filter_map(of).collect();
+        let mut owners = owners.into_iter();
+        let Some(owner) = owners.next() else {
+            let load = self.loads.get(&nodes).filter(|load| load.is_busy())?;
+            return load.queues.first().copied();
+        };
+        owners.for_each(|other| self.merge(owner, other));
+        Some(owner)
+    }
+
+    /// Moves what waits in the queue `from` into `into`. Whoever runs the rounds of `from` finds
+    /// nothing more to do.
+    fn merge(&mut self, into: u64, from: u64) {
+        let from_id = from;
+        let Some(mut from) = self.queues.remove(&from) else {
+            return;
+        };
+        if let Some(load) = self.loads.get_mut(&from.nodes) {
+            load.queues.remove(&from_id);
+        }
+        let into_id = into;
+        let into = self.queues.get_mut(&into);
+        let into = into.expect("an owner is a queue, until its turn ends");
+        for key in from.keys.drain(..) {
+            self.owners.insert((from.nodes, key), into_id);
+            into.keys.push(key);
+        }
+        for member in from.waiting {
+            member.caller.set_blocked(into.is_blocked);
+            into.waiting.push_back(member);
+        }
+    }
+
     /// Has those who come for the request's keys wait in this queue, unless they wait in another.
     fn claim(&mut self, id: u64, request: &Request) {
         let Some(queue) = self.queues.get_mut(&id) else {
@@ -156,7 +212,17 @@ impl Inner {
             self.owners.remove(&(queue.nodes, key));
         }
         self.waiting -= queue.waiting.len();
+        if let Some(load) = self.loads.get_mut(&queue.nodes) {
+            load.waiting -= queue.waiting.len();
+            load.queues.remove(&id);
+        }
         Some(queue)
+    }
+
+    /// What there is of these nodes, as long as somebody runs rounds.
+    fn load(&mut self, nodes: Nodes) -> &mut Load {
+        let load = self.loads.get_mut(&nodes);
+        load.expect("the load of nodes is there, until the last turn ends")
     }
 }
 
@@ -172,16 +238,15 @@ impl Queue {
         }
     }
 
-    /// Takes out the requests of the next round: the first that came; or the last, if more wait
-    /// than one round takes. Then the first ones are so old that they would be answered too late,
+    /// Takes out the requests of the next round: the first that came; or the last, if more wait than
+    /// can be answered in time. Then the first ones are so old that they would be answered too late,
     /// and so would be all who come after them.
-    fn select(&mut self) -> Vec<Member> {
-        let mut selection = Selection::default();
+    fn select(&mut self, most: usize, is_overfull: bool) -> Vec<Member> {
+        let mut selection = Selection::new(most);
         let (mut selected, mut left) = (Vec::new(), Vec::new());
         let mut waiting: Vec<Member> = std::mem::take(&mut self.waiting).into();
         waiting.retain(|member| member.caller.is_here());
-        let is_overloaded = waiting.len() > REQUESTS_MAX;
-        if is_overloaded {
+        if is_overfull {
             waiting.reverse();
         }
         for member in waiting {
@@ -190,7 +255,7 @@ impl Queue {
                 false => left.push(member),
             }
         }
-        if is_overloaded {
+        if is_overfull {
             left.reverse();
         }
         self.waiting = left.into();
@@ -206,14 +271,16 @@ impl Turn {
     /// any more; then the queue is gone.
     pub(super) fn next(&self, blocked: Vec<Member>, is_blocked: bool) -> Vec<Member> {
         let mut inner = self.queues.inner();
-        let Some(mut queue) = inner.remove(self.id) else {
-            return Vec::new();
-        };
+        let load = inner.load(self.nodes);
+        let (most, is_overfull) = (load.round_max(), load.is_overfull());
+        // If it is gone, it was merged into another, and only those who are blocked are left.
+        let queue = inner.remove(self.id);
+        let mut queue = queue.unwrap_or_else(|| Queue::new(self.nodes));
         queue.is_blocked = is_blocked;
         for member in blocked.into_iter().rev() {
             queue.waiting.push_front(member);
         }
-        let selected = queue.select();
+        let selected = queue.select(most, is_overfull);
         if selected.is_empty() {
             return selected;
         }
@@ -224,22 +291,47 @@ impl Turn {
             inner.claim(self.id, &member.request);
         }
         inner.waiting += left.len();
+        let load = inner.load(self.nodes);
+        load.waiting += left.len();
+        load.queues.insert(self.id);
+        load.begin(selected.len());
         if let Some(queue) = inner.queues.get_mut(&self.id) {
             queue.waiting = left;
         }
         selected
     }
+
+    /// A round of so many requests, which began then, is over: see [`Load::end`].
+    pub(super) fn end(&self, began_at: Instant, requests: usize, is_typical: bool) {
+        let mut inner = self.queues.inner();
+        inner.load(self.nodes).end(began_at, requests, is_typical);
+    }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.queues.inner().remove(self.id);
+        let mut inner = self.queues.inner();
+        inner.remove(self.id);
+        let load = inner.load(self.nodes);
+        load.turns -= 1;
+        if load.turns == 0 {
+            inner.loads.remove(&self.nodes);
+        }
     }
 }
 
 // === impl Selection ===
 
 impl Selection {
+    const fn new(most: usize) -> Selection {
+        Selection {
+            most,
+            keys: BTreeMap::new(),
+            lines: BTreeMap::new(),
+            requests: 0,
+        }
+    }
+
     /// Adds a request, if it may share a round with those that are in it: the first one may.
     fn add(&mut self, request: &Request) -> bool {
         let is_first = self.requests == 0;
@@ -270,6 +362,9 @@ impl Selection {
             let limit = self.keys.get(&asking.key).map(|(limit, _)| limit);
             limit.is_none_or(|limit| limit == fitted) && of_slot + count <= LINES_MAX
         };
-        self.requests < REQUESTS_MAX && request.is_shareable() && request.asked().all(fits)
+        self.requests < self.most && request.is_shareable() && request.asked().all(fits)
     }
 }
+
+#[cfg(test)]
+mod tests;

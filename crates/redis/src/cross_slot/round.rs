@@ -35,7 +35,17 @@ pub(super) struct Rounds {
 struct Ended {
     /// Those who do not know yet.
     blocked: Vec<Member>,
+    settled: Settled,
+}
+
+/// What the slots have said to a round.
+#[derive(Default)]
+struct Settled {
+    /// By request, whether another instance is in its way.
+    is_blocked: Vec<bool>,
     is_charged: bool,
+    /// A slot was not asked, or did not answer.
+    has_failed: bool,
 }
 
 /// One round on its way.
@@ -70,10 +80,13 @@ impl Rounds {
             if members.is_empty() {
                 return;
             }
+            let (began_at, count) = (Instant::now(), members.len());
             let ended = self.round(members, pauses > 0).await;
             blocked = ended.blocked;
+            let is_typical = pauses == 0 && blocked.is_empty() && !ended.settled.has_failed;
+            turn.end(began_at, count, is_typical);
             // Where something was charged, it is what was in the way.
-            if ended.is_charged || blocked.is_empty() {
+            if ended.settled.is_charged || blocked.is_empty() {
                 pauses = 0;
             } else {
                 sleep(pause(pauses)).await;
@@ -85,25 +98,24 @@ impl Rounds {
     async fn round(&self, members: Vec<Member>, one_by_one: bool) -> Ended {
         let pairs = members.into_iter().map(|one| (one.request, one.caller));
         let (mut requests, mut callers): (Vec<Request>, Vec<Caller>) = pairs.unzip();
-        let (is_blocked, is_charged) = self.decide(&requests, &mut callers, one_by_one).await;
+        let settled = self.decide(&requests, &mut callers, one_by_one).await;
         requests.iter_mut().for_each(Request::refunded);
-        let members = requests.into_iter().zip(callers).zip(is_blocked);
-        let blocked = members.filter(|(_, is_blocked)| *is_blocked);
+        let members = requests.into_iter().zip(callers).zip(&settled.is_blocked);
+        let blocked = members.filter(|(_, is_blocked)| **is_blocked);
         let blocked = blocked.map(|((request, caller), _)| Member { request, caller });
         Ended {
             blocked: blocked.collect(),
-            is_charged,
+            settled,
         }
     }
 
-    /// Decides what can be decided, and tells it; says who is blocked, and whether anything was
-    /// charged.
+    /// Decides what can be decided, and answers it.
     async fn decide(
         &self,
         requests: &[Request],
         callers: &mut [Caller],
         one_by_one: bool,
-    ) -> (Vec<bool>, bool) {
+    ) -> Settled {
         let since = requests.iter().map(|request| request.since).max();
         let apart = |request| Apart::new(request).expect("no request has too many charges");
         let requests: Vec<Apart<'_>> = requests.iter().map(apart).collect();
@@ -174,7 +186,7 @@ impl Round<'_, '_> {
         requests: &[Apart<'_>],
         callers: &mut [Caller],
         reply: Vec<Result<General, Asked>>,
-    ) -> (Vec<bool>, bool) {
+    ) -> Settled {
         let plan = self.plan;
         let mut ledger = Ledger::read(plan, reply, self.rounds.timeout);
         let parts = 0..plan.parts.len();
@@ -183,7 +195,11 @@ impl Round<'_, '_> {
             .map(|part| ledger.may_hold(plan, part))
             .collect();
         let unknown = parts.filter(|part| ledger.is_unknown(*part)).collect();
-        let (mut is_blocked, mut decided) = (vec![false; requests.len()], Vec::new());
+        let mut decided = Vec::new();
+        let mut settled = Settled {
+            is_blocked: vec![false; requests.len()],
+            ..Settled::default()
+        };
         let mut counts = plan.no_counts();
         for (place, request) in requests.iter().enumerate() {
             let caller = &mut callers[place];
@@ -192,11 +208,12 @@ impl Round<'_, '_> {
             }
             let (verdict, charged) = match ledger.judge(plan, place, request) {
                 Fate::Failed(error) => {
+                    settled.has_failed = true;
                     caller.tell(Err(error));
                     continue;
                 }
                 Fate::Blocked => {
-                    is_blocked[place] = true;
+                    settled.is_blocked[place] = true;
                     continue;
                 }
                 Fate::Denied(verdict) if !plan.penalises(place) => {
@@ -221,9 +238,11 @@ impl Round<'_, '_> {
         }
         self.release_later(unknown, &plan.no_counts());
         let confirmed = self.confirm(&counts, &holds).await;
-        let is_charged = decided.iter().any(|decided| !decided.charged.is_empty());
+        let mut failures = confirmed.iter().flatten();
+        settled.has_failed |= failures.any(Result::is_err);
+        settled.is_charged = decided.iter().any(|decided| !decided.charged.is_empty());
         self.tell(decided, callers, &confirmed, &counts).await;
-        (is_blocked, is_charged)
+        settled
     }
 
     /// Has every slot charge what it holds for the requests that are allowed, and let go of the

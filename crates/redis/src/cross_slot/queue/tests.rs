@@ -1,0 +1,91 @@
+use tollgate_core::{Charge, Cost, Limit, Span};
+
+use super::super::request::{Refunds, Waiting, caller};
+use super::*;
+
+const NODES: Nodes = 1;
+const TIMEOUT: Duration = Duration::from_millis(12);
+
+fn member(keys: &[u64]) -> (Member, Waiting) {
+    let limit = Limit::fixed_window(9, Span::DAY).expect("a day is a window");
+    let charge = |key: &u64| Charge::new(Key::from_bits(u128::from(*key)), &limit, Cost::ONE);
+    let charges: Vec<Charge<'_>> = keys.iter().map(charge).collect();
+    let request = Request::new(&charges, Refunds::ToDo, Instant::now());
+    let request = request.expect("a day is whole microseconds");
+    let (caller, waiting) = caller();
+    (Member { request, caller }, waiting)
+}
+
+fn first(queues: &Arc<Queues>, member: Member) -> Turn {
+    match queues.enter(NODES, member, TIMEOUT) {
+        Entered::First(turn) => turn,
+        Entered::Waits | Entered::Full => panic!("it has no queue of its own"),
+    }
+}
+
+#[test]
+fn a_request_for_keys_of_two_queues_makes_one_of_them() {
+    let queues = Arc::new(Queues::default());
+    let ((one, _one), (other, _other)) = (member(&[1, 2]), member(&[3, 4]));
+    let (turn, emptied) = (first(&queues, one), first(&queues, other));
+    let (both, _both) = member(&[2, 3]);
+    assert!(matches!(queues.enter(NODES, both, TIMEOUT), Entered::Waits));
+    assert!(emptied.next(Vec::new(), false).is_empty());
+    drop(emptied);
+    assert_eq!(turn.next(Vec::new(), false).len(), 3);
+    let (late, _late) = member(&[4, 5]);
+    assert!(matches!(queues.enter(NODES, late, TIMEOUT), Entered::Waits));
+}
+
+/// Requests that share no key have queues of their own, until too many are in rounds.
+#[test]
+fn while_too_many_are_in_rounds_others_wait_with_them() {
+    let queues = Arc::new(Queues::default());
+    let mut turns = Vec::new();
+    let mut waiting = Vec::new();
+    for key in 0..u64::MAX {
+        let (member, caller) = member(&[2 * key, 2 * key + 1]);
+        waiting.push(caller);
+        match queues.enter(NODES, member, TIMEOUT) {
+            Entered::First(turn) => {
+                assert_eq!(turn.next(Vec::new(), false).len(), 1);
+                turns.push(turn);
+            }
+            Entered::Waits | Entered::Full => break,
+        }
+    }
+    assert_eq!(turns.len(), 16);
+    let (elsewhere, _waiting) = member(&[1, 2]);
+    let elsewhere = queues.enter(NODES + 1, elsewhere, TIMEOUT);
+    assert!(matches!(elsewhere, Entered::First(_)), "other nodes");
+}
+
+#[test]
+fn requests_that_would_wait_too_long_are_turned_away() {
+    let queues = Arc::new(Queues::default());
+    let (member_of_one, _caller) = member(&[1, 2]);
+    let turn = first(&queues, member_of_one);
+    let mut callers = Vec::new();
+    let mut enter = |queues: &Arc<Queues>, count: usize| {
+        for _ in 0..count {
+            let (member, caller) = member(&[1, 2]);
+            callers.push(caller);
+            assert!(matches!(
+                queues.enter(NODES, member, TIMEOUT),
+                Entered::Waits
+            ));
+        }
+    };
+    enter(&queues, 99);
+    assert!(!queues.is_full(NODES), "nothing is known yet");
+    // A round of 16 takes a third of the time that callers have: three quarters of it are two.
+    let now = Instant::now();
+    let round = turn.next(Vec::new(), false);
+    assert_eq!(round.len(), 16);
+    turn.end(now.checked_sub(TIMEOUT / 3).expect("long ago"), 16, true);
+    let _next = turn.next(Vec::new(), false);
+    assert!(
+        queues.is_full(NODES),
+        "68 wait, 36 is all there is time for"
+    );
+}
