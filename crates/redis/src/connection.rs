@@ -14,10 +14,9 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use crate::config::{Config, InvalidConfig, Secret, UNIX};
+use crate::environment::{Environment, Stream, Transport};
 use crate::resp::{self, Reply, printable};
 use crate::script::{ClockOf, Scripts};
-pub(crate) use crate::simulated::Stream;
-use crate::simulated::{Environment, Transport};
 use tls::{Encryption, encryption};
 
 pub(crate) use hello::{Hello, Kind, Role, write as write_hello};

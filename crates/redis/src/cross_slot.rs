@@ -19,10 +19,10 @@
 //! that comes too late charges nothing; then, and if a confirmation fails, what the others have
 //! charged goes back. One whose answer is lost may stay charged, as any question whose answer is.
 //!
-//! Whoever does not fit only because of another instance's reservation does not know yet: that one
-//! may let go. It asks again until it knows, or its time is over. Two such instances must not wait
-//! for each other: from the second time on the slots are asked one after the other, the lowest
-//! first, after pauses that grow and differ.
+//! A request that does not fit only because of another instance's reservation is undecided: the
+//! reservation may be released. It asks again until it is decided, or its time is over. Two such
+//! instances must not wait for each other: from the second time on the slots are asked one after
+//! the other, the lowest first, after pauses that grow and differ.
 
 mod load;
 
@@ -38,17 +38,17 @@ mod round;
 
 use std::sync::Arc;
 
-use tokio::time::{Duration, Instant};
-use tollgate_core::{Bill, Charge, StoreError, Verdict};
+use tokio::time::Duration;
+use tollgate_core::{Bill, StoreError, Verdict};
 
-pub(crate) use queue::Queues;
-use queue::{Entered, Member};
+use queue::{Entered, Member, Queues};
 pub(crate) use request::Refunds;
 use request::{Request, Waited};
 use round::Rounds;
 
 use crate::keys;
-use crate::store::Redis;
+use crate::router::Router;
+use crate::stage;
 
 /// Whether the keys of a bill lie in more than one slot.
 pub(crate) fn crosses_slots(bill: &Bill<'_>) -> bool {
@@ -57,40 +57,56 @@ pub(crate) fn crosses_slots(bill: &Bill<'_>) -> bool {
     slots.any(|slot| Some(slot) != first)
 }
 
-impl Redis {
-    /// All or nothing over lines in several slots.
+/// Decides over several slots.
+pub(crate) struct CrossSlot {
+    router: Arc<Router>,
+    /// Requests that wait for their round.
+    queues: Arc<Queues>,
+}
+
+// === impl CrossSlot ===
+
+impl CrossSlot {
+    pub(crate) fn new(router: Arc<Router>) -> CrossSlot {
+        CrossSlot {
+            router,
+            queues: Arc::default(),
+        }
+    }
+
+    /// All or nothing over charges in any slots.
     ///
-    /// In a task of its own: whoever goes away meanwhile leaves nothing reserved, and nothing
+    /// In a task of its own: a caller that goes away meanwhile leaves nothing reserved, and nothing
     /// charged in one slot and not in another. Until every slot has reserved, the request ends
-    /// without a charge; from then on it is charged, as a question is that was sent.
-    pub(crate) async fn decide_apart(
+    /// without a charge; from then on it is charged, as a request is that was sent.
+    pub(crate) async fn decide(
         &self,
-        charges: &[Charge<'_>],
+        asked: &stage::Request<'_>,
         refunds: Refunds,
-        since: Instant,
     ) -> Result<Verdict, StoreError> {
-        let router = self.router();
-        let slots = charges.iter().map(|charge| keys::slot(charge.key));
+        let router = &self.router;
+        let slots = asked.charges.iter().map(|charge| keys::slot(charge.key));
         let nodes = router.nodes_of(slots);
         // Before anything is allocated: turning requests away must cost little.
-        if self.queues().is_full(nodes) {
+        if self.queues.is_full(nodes) {
             return Err(router.busy());
         }
-        let request = Request::new(charges, refunds, since)?;
+        let since = asked.since;
+        let request = Request::new(asked.charges, refunds, since)?;
         let (caller, waiting) = request::caller();
         let member = Member { request, caller };
-        match self.queues().enter(nodes, member, router.reply_timeout()) {
+        match self.queues.enter(nodes, member, router.reply_timeout()) {
             Entered::Waits => {}
             Entered::First(turn) => {
                 let rounds = Rounds {
                     router: Arc::clone(router),
-                    timeout: self.timeout(),
+                    timeout: router.timeout(),
                 };
                 tokio::spawn(rounds.run(turn));
             }
             Entered::Full => return Err(router.busy()),
         }
-        let after = self.timeout();
+        let after = router.timeout();
         // The task may be releasing, or taking back what some slots have charged, which has time of
         // its own; its caller has not.
         let times = (router.reply_timeout(), Duration::from(after));
@@ -98,7 +114,7 @@ impl Redis {
             Waited::ScriptReply(verdict) => verdict,
             Waited::Withdrawn { is_blocked: true } => Err(StoreError::Contended),
             Waited::Withdrawn { is_blocked: false } => Err(router.busy()),
-            Waited::Unknown => Err(StoreError::TimedOut { after }),
+            Waited::Unknown => Err(router.timed_out()),
         }
     }
 }

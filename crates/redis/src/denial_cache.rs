@@ -25,8 +25,8 @@ use crate::key_map::KeyMap;
 use crate::script_reply::coarsen;
 use crate::sharded::Sharded;
 use crate::snapshot::{Snapshot, moment};
+use crate::stage::{Answer, Request, Single};
 use crate::stats::Stats;
-use crate::store::stage::{Answer, Request, Single};
 
 /// The most keys that are remembered, over all shards.
 pub(crate) const DENIALS_MAX: usize = SHARDS * SHARD_MAX;

@@ -7,6 +7,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep, timeout_at};
 use tollgate_core::{Account, Charge, Cost, Enforcement, Key, Mode, OnDenial, StoreError, Verdict};
 
+use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::fit::Fitted;
 use crate::join::together;
@@ -16,10 +17,9 @@ use crate::resp::malformed;
 use crate::router::{Asked, Router};
 use crate::script_reply::ScriptReply;
 use crate::script_request::{Leasing, ScriptRequest};
-use crate::simulated::Environment;
 use crate::snapshot::Snapshot;
+use crate::stage::{Answer, Request, Single};
 use crate::stats::Stats;
-use crate::store::stage::{Answer, Request, Single};
 
 /// Renewals that are on their way at once when leases are looked after.
 const AT_ONCE: usize = 512;

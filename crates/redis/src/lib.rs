@@ -94,6 +94,8 @@ mod denial_cache;
 
 mod key_map;
 
+mod environment;
+
 mod monotonic;
 
 mod leases;
@@ -110,7 +112,9 @@ mod stats;
 
 mod router;
 
-mod single;
+mod stage;
+
+mod strict;
 
 mod store;
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use tollgate_core::Moment;
 
-use crate::simulated::Monotonic;
+use crate::environment::Monotonic;
 
 /// A monotonic clock: the processor's time stamp counter where there is one.
 ///

@@ -18,6 +18,7 @@ use crate::cluster::{Cluster, Node};
 use crate::config::{Config, Servers};
 use crate::connection::Opener;
 use crate::connection_task::{ConnectionTask, Place};
+use crate::environment::Environment;
 use crate::failure::{Failure, Refusal};
 use crate::keys;
 use crate::request_queue::RequestQueue;
@@ -26,7 +27,6 @@ use crate::script::Caller;
 use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
 use crate::sentinel;
-use crate::simulated::Environment;
 use crate::stats::Stats;
 
 /// How often a request follows a redirection.

@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 use bytes::BytesMut;
 use tollgate_core::Key;
 
+use crate::environment::{Environment, RedisTime};
 use crate::keys;
 use crate::resp;
 use crate::script_request::{General, Plain, Rate};
-use crate::simulated::{Environment, RedisTime};
 pub(crate) use text::{ClockOf, Scripts, look};
 
 /// The most limits in one call of the script for plain requests.

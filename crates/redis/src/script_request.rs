@@ -79,8 +79,8 @@ pub(crate) struct Leasing {
     pub(crate) spent: u64,
     pub(crate) want: u64,
     pub(crate) least: u64,
-    /// The name of what is leased again. If something is leased under it already, nobody has been
-    /// told so, and it is given back.
+    /// The name of what is leased again. If something is leased under it already, the
+    /// reply was lost, and it is returned.
     pub(crate) next: u64,
 }
 

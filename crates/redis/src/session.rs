@@ -33,8 +33,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Duration, Instant, Sleep, sleep_until};
 
-use crate::connection::{Connection, Stream};
+use crate::connection::Connection;
 use crate::connection_task::{ConnectionTask, Place};
+use crate::environment::Stream;
 use crate::failure::Failure;
 use crate::request_queue::{Asked, Pending, Shared};
 use crate::resp::{self, Reply};

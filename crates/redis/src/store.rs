@@ -4,22 +4,22 @@ use std::fmt;
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
 
-use tollgate_core::{Charge, Cost, Decision, Key, KeyHasher, Span, Store, StoreError, Verdict};
+use tollgate_core::{Charge, Cost, Decision, Key, KeyHasher, Store, StoreError, Verdict};
 
 use crate::config::{Config, InvalidConfig};
 use crate::connection::Opener;
-use crate::cross_slot::Queues;
+use crate::cross_slot::CrossSlot;
 use crate::denial_cache::DenialCache;
+use crate::environment::Environment;
 use crate::keys;
 use crate::leased::Leased;
 use crate::leases::Spend;
 use crate::membership::Membership;
 use crate::resp::{Malformed, malformed};
 use crate::router::Router;
-use crate::simulated::Environment;
-use crate::single::Strict;
+use crate::stage::{Budget, Request};
 use crate::stats::Stats;
-use crate::store::stage::{Budget, Request};
+use crate::strict::Strict;
 use crate::write_back::WriteBack;
 
 /// The shared store: any number of processes, one budget.
@@ -33,8 +33,7 @@ pub struct Redis {
     write_back: WriteBack,
     denial_cache: DenialCache,
     strict: Strict,
-    /// Requests over several slots that wait for their round.
-    queues: Arc<Queues>,
+    cross_slot: CrossSlot,
     membership: Membership,
 }
 
@@ -80,24 +79,11 @@ impl Redis {
             write_back: WriteBack::new(config, environment, shared()),
             denial_cache: DenialCache::new(environment.caches_denials, Arc::clone(&stats)),
             strict: Strict::new(Arc::clone(&router)),
-            queues: Arc::default(),
+            cross_slot: CrossSlot::new(Arc::clone(&router)),
             membership: Membership::new(&config.prefix, Arc::clone(&router)),
             router,
             stats,
         })
-    }
-
-    pub(crate) const fn router(&self) -> &Arc<Router> {
-        &self.router
-    }
-
-    pub(crate) const fn queues(&self) -> &Arc<Queues> {
-        &self.queues
-    }
-
-    /// How long a decision may take.
-    pub(crate) fn timeout(&self) -> Span {
-        self.router.timeout()
     }
 
     /// All or nothing over `charges`, at Redis's time.
@@ -172,8 +158,7 @@ impl Redis {
             }
             Continue(refunds) => {
                 drop(asking);
-                self.decide_apart(request.charges, refunds, request.since)
-                    .await
+                self.cross_slot.decide(request, refunds).await
             }
         }
     }
@@ -212,7 +197,6 @@ impl Store for Redis {
 }
 
 mod operations;
-pub(crate) mod stage;
 
 #[cfg(test)]
 pub(crate) mod under_test;

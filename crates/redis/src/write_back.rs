@@ -98,15 +98,15 @@ use table::Next;
 use table::{SetAside, Table};
 
 use crate::config::Config;
+use crate::environment::Environment;
 use crate::fit::Fitted;
 use crate::monotonic::MonotonicClock;
 use crate::resp::malformed;
 use crate::router::Router;
 use crate::script_reply::coarsen;
-use crate::simulated::Environment;
 use crate::snapshot::Snapshot;
+use crate::stage::Budget;
 use crate::stats::Stats;
-use crate::store::stage::Budget;
 
 /// How long to wait, while everything is reported, for what is on its way.
 const PAUSE: Duration = Duration::from_millis(1);

@@ -4,11 +4,11 @@ use tollgate_core::{Charge, Cost, Key, Limit, Span};
 
 use super::*;
 use crate::config::Config;
+use crate::environment::{Connecting, Environment, Transport};
 use crate::failure::Failure;
 use crate::fit::Fitted;
 use crate::request_queue::RequestQueue;
 use crate::script_request::ScriptRequest;
-use crate::simulated::{Connecting, Environment, Transport};
 use crate::stats::Stats;
 
 /// How long an caller waits.

@@ -10,10 +10,10 @@ use tollgate_core::{Charge, Cost, Key, Limit, Span};
 use super::*;
 use crate::config::Config;
 use crate::connection::{Hello, Opener};
+use crate::environment::Environment;
 use crate::fit::Fitted;
 use crate::request_queue::RequestQueue;
 use crate::script::Caller;
-use crate::simulated::Environment;
 use crate::stats::Stats;
 
 /// How long an caller waits.

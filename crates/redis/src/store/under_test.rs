@@ -9,11 +9,11 @@ use tollgate_core::{Moment, Span};
 
 use super::Redis;
 use crate::config::{Config, InvalidConfig};
+use crate::environment::{Environment, RedisTime};
 use crate::membership::Membership;
 use crate::router::Asked;
 use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
-use crate::simulated::{Environment, RedisTime};
 
 /// A store, and the time that it takes for its own and for Redis's.
 pub(crate) struct TimedRedis {

@@ -22,13 +22,13 @@ const UNITS_MAX: u64 = (1 << 40) - 1;
 /// The latest moment, in microseconds.
 const AT_MAX: u64 = (1 << 53) - 1;
 
-/// What is told of some keys; with no parts, only what Redis knows is asked.
+/// What is reported of some keys; with no parts, Redis is only asked for its count.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) lines: Vec<Line>,
 }
 
-/// What is told of one key.
+/// What is reported of one key.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) key: Key,

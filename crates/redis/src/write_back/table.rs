@@ -21,12 +21,12 @@ use tollgate_core::{Account, Bill, Charge, Key, Limit, Moment, Now, Span, StoreE
 
 use super::report::{Line, Report};
 use super::tally::{Counting, Tally};
+use crate::environment::RedisTime;
 use crate::fit::{Fitted, unfit};
 use crate::monotonic::MonotonicClock;
 use crate::script_reply::{self, coarsen};
 use crate::script_request;
 use crate::sharded::Sharded;
-use crate::simulated::RedisTime;
 use crate::snapshot::moment;
 
 /// The most keys that one node counts itself; it asks Redis for the others.

@@ -12,7 +12,7 @@ use crate::resp::malformed;
 use crate::router::Router;
 use crate::script_reply;
 use crate::script_request::{self, ScriptRequest};
-use crate::store::stage::{Answer, Request, Single};
+use crate::stage::{Answer, Request, Single};
 
 /// Has Redis decide.
 pub(crate) struct Strict {

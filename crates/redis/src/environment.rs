@@ -1,0 +1,66 @@
+//! What a store takes from outside: connections, clocks, and whether real time passes.
+//!
+//! A service uses the defaults. Simulations and tests put their own network and clocks in place of
+//! them. Everything else that a store waits for is Tokio's time, which a paused runtime simulates.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tollgate_core::Moment;
+
+/// Bytes in and out.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// Opens byte streams in place of TCP.
+pub trait Transport: Send + Sync {
+    /// A stream to `address`, which is `host:port`.
+    fn connect(&self, address: &str) -> Connecting;
+}
+
+/// A stream that is being opened.
+pub type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
+
+/// Reads the monotonic clock.
+pub type Monotonic = Arc<dyn Fn() -> Moment + Send + Sync>;
+
+/// A clock that is set from outside, in place of Redis's: microseconds since 1970.
+pub type RedisTime = Arc<AtomicU64>;
+
+/// What one store takes from outside.
+#[derive(Clone)]
+pub struct Environment {
+    /// Opens connections; over TCP or Unix sockets if there is none.
+    pub transport: Option<Arc<dyn Transport>>,
+    /// The clock by which leases and local counts end; the processor's if there is none.
+    pub clock: Option<Monotonic>,
+    /// The time of the scripts and of local counts; that of the Redis node if there is none.
+    pub redis_time: Option<RedisTime>,
+    /// Whether denials are remembered, for as long as Tokio's time says: not where Redis's time
+    /// does not pass with it.
+    pub caches_denials: bool,
+}
+
+// === impl Environment ===
+
+impl Default for Environment {
+    fn default() -> Environment {
+        Environment {
+            transport: None,
+            clock: None,
+            redis_time: None,
+            caches_denials: true,
+        }
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Environment").finish_non_exhaustive()
+    }
+}
