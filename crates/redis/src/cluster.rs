@@ -144,7 +144,7 @@ impl Cluster {
     }
 
     /// A node says that `slot` is served at `address`. Changes that slot and nothing else: in a
-    /// failover there is one such message for each question on its way.
+    /// failover there is one such message for each request on its way.
     pub(crate) fn moved(&self, slot: u16, address: &str) {
         let node = self.node(address);
         if let Some(place) = self.slots.get(usize::from(slot)) {

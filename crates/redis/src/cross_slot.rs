@@ -17,7 +17,7 @@
 //! later as it was made for, rounded up to a power of two. Who crashes before confirming has taken
 //! nothing, who crashes between confirmations has at most that one round charged. A confirmation
 //! that comes too late charges nothing; then, and if a confirmation fails, what the others have
-//! charged goes back. One whose answer is lost may stay charged, as any question whose answer is.
+//! charged goes back. One whose answer is lost may stay charged, as any request whose answer is.
 //!
 //! A request that does not fit only because of another instance's reservation is undecided: the
 //! reservation may be released. It asks again until it is decided, or its time is over. Two such

@@ -1,4 +1,4 @@
-//! Why a question has no answer, and whether it was charged.
+//! Why a request has no answer, and whether it was charged.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use tollgate_core::{Span, StoreError};
 
 use crate::resp::{Malformed, printable};
 
-/// Why a question has no answer. Only [`Failure::Lost`] may have been charged.
+/// Why a request has no answer. Only [`Failure::Lost`] may have been charged.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
     /// It was not sent, or the server says that it did nothing.
@@ -27,7 +27,7 @@ pub(crate) enum Failure {
 }
 
 /// What a server's error reply says about a script call that did nothing.
-pub(crate) enum Refusal {
+pub(crate) enum Rejection {
     /// The script is not there.
     NoScript,
     /// The server is no primary any more, or not yet: look for it, and connect again.
@@ -79,18 +79,18 @@ pub(crate) fn error_code(text: &str) -> &'static str {
 #[derive(Debug)]
 struct Said(Arc<str>);
 
-// === impl Refusal ===
+// === impl Rejection ===
 
-impl Refusal {
+impl Rejection {
     /// Reads an error reply to a script call.
-    pub(crate) fn read(text: &[u8]) -> Refusal {
+    pub(crate) fn read(text: &[u8]) -> Rejection {
         let text = String::from_utf8_lossy(text);
         let mut words = text.split(' ');
         let (code, slot, address) = (words.next(), words.next(), words.next());
         match (code.unwrap_or(""), slot, address) {
-            ("NOSCRIPT", ..) => return Refusal::NoScript,
+            ("NOSCRIPT", ..) => return Rejection::NoScript,
             ("MOVED", Some(slot), Some(address)) => {
-                return Refusal::Elsewhere(match slot.parse() {
+                return Rejection::Elsewhere(match slot.parse() {
                     Ok(slot) => Failure::Moved {
                         slot,
                         address: address.to_owned(),
@@ -99,21 +99,21 @@ impl Refusal {
                 });
             }
             ("ASK", Some(_), Some(address)) => {
-                return Refusal::Elsewhere(Failure::Ask {
+                return Rejection::Elsewhere(Failure::Ask {
                     address: address.to_owned(),
                 });
             }
             // `CLUSTERDOWN Hash slot not served`: it moves. The other one (`The cluster is down`)
             // lasts for seconds, and asking again would multiply the load meanwhile.
             ("TRYAGAIN", ..) | ("CLUSTERDOWN", Some("Hash"), _) => {
-                return Refusal::Elsewhere(Failure::TryAgain);
+                return Rejection::Elsewhere(Failure::TryAgain);
             }
             _ => {}
         }
         let reply = ErrorReply::read(&text);
         match reply.code {
-            "READONLY" | "LOADING" | "MASTERDOWN" | "NOAUTH" => Refusal::NotMaster(reply),
-            _ => Refusal::Unable(reply),
+            "READONLY" | "LOADING" | "MASTERDOWN" | "NOAUTH" => Rejection::NotMaster(reply),
+            _ => Rejection::Unable(reply),
         }
     }
 }
@@ -128,7 +128,7 @@ impl ErrorReply {
         }
     }
 
-    /// The question was not answered, and nothing was charged.
+    /// The request was not answered, and nothing was charged.
     pub(crate) fn failure(&self) -> Failure {
         Failure::Unreachable(Arc::clone(&self.text))
     }
@@ -137,7 +137,7 @@ impl ErrorReply {
 // === impl Failure ===
 
 impl Failure {
-    /// Whether the question may have been answered and charged, for all we know.
+    /// Whether the request may have been answered and charged, for all we know.
     pub(crate) const fn is_unknown(&self) -> bool {
         matches!(self, Failure::Lost | Failure::Malformed(_))
     }
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn errors_that_another_server_may_not_have_ask_for_another_server() {
         let is_for_another =
-            |text: &str| matches!(Refusal::read(text.as_bytes()), Refusal::NotMaster(_));
+            |text: &str| matches!(Rejection::read(text.as_bytes()), Rejection::NotMaster(_));
         assert!(is_for_another(
             "READONLY You can't write against a read only replica."
         ));

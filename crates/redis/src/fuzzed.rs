@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use tollgate_core::{Cost, Decision, Limit, OnDenial, step};
 
 use crate::cluster;
-use crate::failure::Refusal;
+use crate::failure::Rejection;
 use crate::fit::Fitted;
 use crate::resp::{self, Malformed};
 use crate::script_reply::ScriptReply;
@@ -34,20 +34,20 @@ pub fn slot_map(input: &[u8]) -> Vec<(RangeInclusive<usize>, String)> {
     pairs.collect()
 }
 
-/// Reads an error reply to a script call; says whether the question may be asked elsewhere or
+/// Reads an error reply to a script call; says whether the request may be asked elsewhere or
 /// again.
 pub fn is_retried(text: &[u8]) -> bool {
     use crate::failure::Failure::{Ask, Moved, TryAgain};
-    match Refusal::read(text) {
-        Refusal::NoScript => true,
-        Refusal::NotMaster(_) | Refusal::Unable(_) => false,
-        Refusal::Elsewhere(failure) => {
+    match Rejection::read(text) {
+        Rejection::NoScript => true,
+        Rejection::NotMaster(_) | Rejection::Unable(_) => false,
+        Rejection::Elsewhere(failure) => {
             matches!(failure, Moved { .. } | Ask { .. } | TryAgain)
         }
     }
 }
 
-/// Reads an answer of the general script to one question about `limit`, and decides on one unit by
+/// Reads an answer of the general script to one request about `limit`, and decides on one unit by
 /// it; `None` if it makes no sense, or Redis cannot keep the limit.
 pub fn decision(answer: &[u8], limit: &Limit) -> Option<Decision> {
     let fitted = Fitted::new(limit).ok()?;

@@ -1,4 +1,4 @@
-//! The way to one connection: a bounded queue, a breaker, and whoever drives them.
+//! The way to one connection: a bounded queue, a circuit breaker, and the task that drives them.
 
 mod waiting;
 
@@ -17,7 +17,7 @@ use crate::sharded::locked;
 use crate::stats::Stats;
 use waiting::Waiting;
 
-/// The most questions that wait for one connection. More are denied at once: within the time that
+/// The most requests that wait for one connection. More are denied at once: within the time that
 /// a decision may take, no connection would get to them.
 pub(crate) const QUEUE_MAX: usize = 16 * 1024;
 
@@ -39,20 +39,20 @@ pub(crate) struct Shared {
     pub(crate) filled: Notify,
     /// While this is set, nobody is let in: the connection is gone, or does not answer.
     is_broken: AtomicBool,
-    /// While the server replies with errors, what it says; only questions that change nothing are
+    /// While the server replies with errors, what it says; only requests that change nothing are
     /// let in then.
     failing: Mutex<Option<Arc<str>>>,
     /// Whether there is such an error, for a look without the lock.
     is_failing: AtomicBool,
-    /// How long an caller waits.
+    /// How long a caller waits.
     pub(crate) reply_timeout: Duration,
     pub(crate) stats: Arc<Stats>,
 }
 
-/// What becomes of a question.
+/// What becomes of a request.
 pub(crate) type Answer = oneshot::Receiver<Result<ScriptReply, Failure>>;
 
-/// A question and whoever waits for its answer.
+/// A request and the caller that waits for its answer.
 #[derive(Debug)]
 pub(crate) enum Asked {
     /// To be decided by a script.
@@ -64,19 +64,19 @@ pub(crate) enum Asked {
     },
 }
 
-/// A question that is not answered yet.
+/// A request that is not answered yet.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) request: ScriptRequest,
-    /// Questions of one slot can share a call; alone and under Sentinel that is all of them.
+    /// Requests of one slot can share a call; alone and under Sentinel that is all of them.
     pub(crate) slot: u16,
-    /// The node does not serve the slot yet, and is told to answer all the same.
+    /// The node does not serve the slot yet: `ASKING` goes first, so that it answers all the same.
     pub(crate) is_asking: bool,
     pub(crate) since: Instant,
     reply: Option<oneshot::Sender<Result<ScriptReply, Failure>>>,
 }
 
-// === impl Lane ===
+// === impl RequestQueue ===
 
 impl RequestQueue {
     /// A request queue that `drive` drives for as long as the request queue is held.
@@ -101,7 +101,7 @@ impl RequestQueue {
         RequestQueue { shared, task }
     }
 
-    /// Whether questions are let in, and decided on.
+    /// Whether requests are let in, and decided on.
     pub(crate) fn is_up(&self) -> bool {
         !self.shared.is_broken.load(Ordering::Relaxed)
             && !self.shared.is_failing.load(Ordering::Relaxed)
@@ -125,7 +125,7 @@ impl RequestQueue {
             reply: Some(reply),
         };
         self.shared.push(Asked::ScriptRequest(pending))?;
-        // A driver that goes takes the question along: nobody can say whether it was sent.
+        // A driver that goes takes the request along: nobody can say whether it was sent.
         answer.await.unwrap_or(Err(Failure::Lost))
     }
 
@@ -172,7 +172,7 @@ impl Drop for RequestQueue {
 // === impl Shared ===
 
 impl Shared {
-    /// Lets questions in again, or denies them from now on and those that wait.
+    /// Lets requests in again, or denies them from now on and those that wait.
     pub(crate) fn set_broken(&self, is_broken: bool) {
         let was_broken = self.is_broken.swap(is_broken, Ordering::Relaxed);
         if is_broken && !was_broken {
@@ -202,7 +202,7 @@ impl Shared {
         }
     }
 
-    /// Whether a question is let in.
+    /// Whether a request is let in.
     fn check(&self, writes: bool) -> Result<(), Failure> {
         if self.is_broken.load(Ordering::Relaxed) {
             return Err(Failure::unreachable(SILENT));
@@ -221,7 +221,7 @@ impl Shared {
         self.queue().take(most, into);
     }
 
-    /// Puts questions back in front that are known to be unanswered.
+    /// Puts requests back in front that are known to be unanswered.
     pub(crate) fn put_back(&self, requests: Vec<Pending>) {
         let mut queue = self.queue();
         for pending in requests.into_iter().rev() {
@@ -245,14 +245,15 @@ impl Shared {
         self.push_all(vec![asked])
     }
 
+    /// Puts all of these into the queue, or none; wakes the driver if it sleeps for too long now.
     fn push_all(&self, all: Vec<Asked>) -> Result<(), Failure> {
         let mut queue = self.queue();
         if queue.len() + all.len() > QUEUE_MAX {
             return Err(Failure::unreachable("too many wait for it"));
         }
-        // Whoever sleeps does so until the first deadline of the queue, which is no later than that
-        // of its front: it has to hear of whatever is due earlier. A report is due later than a
-        // question that was asked after it, and commands have no deadline here.
+        // The driver sleeps until the first deadline of the queue, which is no later than that of
+        // its front: it is woken for what is due earlier. A report is due later than a
+        // request that was asked after it, and commands have no deadline here.
         let front = queue.front();
         let first = all.iter().filter_map(Asked::since).min();
         let is_due_earlier = match (front, first) {
@@ -297,7 +298,7 @@ impl Asked {
 // === impl Pending ===
 
 impl Pending {
-    /// Whether somebody still waits.
+    /// Whether the caller still waits.
     pub(crate) fn is_wanted(&self) -> bool {
         self.reply.as_ref().is_some_and(|reply| !reply.is_closed())
     }

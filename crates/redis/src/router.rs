@@ -1,4 +1,4 @@
-//! The way from a question to the node that answers it.
+//! The way from a request to the node that answers it.
 
 mod alone;
 mod asked;
@@ -19,7 +19,7 @@ use crate::config::{Config, Servers};
 use crate::connection::Opener;
 use crate::connection_task::{ConnectionTask, Place};
 use crate::environment::Environment;
-use crate::failure::{Failure, Refusal};
+use crate::failure::{Failure, Rejection};
 use crate::keys;
 use crate::request_queue::RequestQueue;
 use crate::resp::Reply;
@@ -176,7 +176,7 @@ impl Router {
         }
     }
 
-    /// Asks the node that serves the keys, and follows redirections: a question that was redirected
+    /// Asks the node that serves the keys, and follows redirections: a request that was redirected
     /// was not answered.
     pub(crate) async fn ask(
         &self,
@@ -337,13 +337,13 @@ impl Node {
         let Reply::Error(text) = &reply else {
             return Ok(reply);
         };
-        Err(failed(match Refusal::read(text) {
-            Refusal::Elsewhere(failure) => failure,
-            Refusal::NotMaster(error) | Refusal::Unable(error) => {
+        Err(failed(match Rejection::read(text) {
+            Rejection::Elsewhere(failure) => failure,
+            Rejection::NotMaster(error) | Rejection::Unable(error) => {
                 self.stats.trouble.replied(&self.address, &error);
                 error.failure()
             }
-            Refusal::NoScript => Failure::unreachable("it knows no such script"),
+            Rejection::NoScript => Failure::unreachable("it knows no such script"),
         }))
     }
 }

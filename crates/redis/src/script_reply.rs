@@ -14,7 +14,7 @@ const LEASE_BYTES: usize = 10;
 /// What `plain.lua` says if a key needs the general script.
 const CHANGED: u64 = (1 << 56) - 1;
 
-/// The answer to one question. All times are Redis's, in microseconds.
+/// The answer to one request. All times are Redis's, in microseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ScriptReply {
     /// Before it was charged, when the bucket was full again (the past if it was), or the units
@@ -51,7 +51,7 @@ pub(crate) enum Status {
 // === impl ScriptReply ===
 
 impl ScriptReply {
-    /// Reads the answers of `plain.lua` to `count` questions, of which the last `leasing` lease.
+    /// Reads the answers of `plain.lua` to `count` requests, of which the last `leasing` lease.
     pub(crate) fn plain(
         mut answer: Bytes,
         count: usize,
@@ -72,7 +72,7 @@ impl ScriptReply {
         }))
     }
 
-    /// Reads the answers of the general script to questions with so many states each.
+    /// Reads the answers of the general script to requests with so many states each.
     pub(crate) fn general(
         mut answer: Bytes,
         states: impl Iterator<Item = usize>,

@@ -21,7 +21,7 @@ use tollgate_core::{Bill, Charge, Cost, Enforcement, Key, Limit, Line, OnDenial,
 use crate::fit::{Fitted, InvalidForRedis, Kind};
 use crate::keys;
 
-/// Amounts are capped at this in a question: more than any limit has, and exact in the scripts.
+/// Amounts are capped at this in a request: more than any limit has, and exact in the scripts.
 const UNITS_MAX: u64 = (1 << 40) - 1;
 /// The role of a line that only gives back.
 const UNJUDGED: u8 = 3;
@@ -111,7 +111,7 @@ pub(crate) struct Counted<'l, 'c> {
     pub(crate) denied: u32,
 }
 
-// === impl Question ===
+// === impl Request ===
 
 impl ScriptRequest {
     /// One charge.
@@ -194,7 +194,7 @@ impl ScriptRequest {
         }
     }
 
-    /// The same question for the general script.
+    /// The same request for the general script.
     pub(crate) fn leasing_generally(
         charge: &Charge<'_>,
         fitted: &Fitted,
@@ -237,6 +237,7 @@ impl ScriptRequest {
     }
 }
 
+/// Packs a line as the general script reads it.
 fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &Fitted) {
     let charge = &line.charge;
     let role = match (line.judged(), charge.enforcement) {
@@ -261,7 +262,7 @@ fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &Fitted) {
 // === impl Plain ===
 
 impl Plain {
-    /// `None` if the question needs the general script.
+    /// `None` if the request needs the general script.
     fn new(charge: &Charge<'_>, fitted: &Fitted) -> Option<Plain> {
         let (judged, taken) = match charge.cost {
             Cost::Take(units) => (units.max(1), units),
@@ -301,7 +302,7 @@ impl Plain {
         Plain::new(&charge, &fitted).expect("a window aligned to the clock is plain")
     }
 
-    /// The same question for the general script.
+    /// The same request for the general script.
     pub(crate) fn generalised(charge: &Charge<'_>, fitted: &Fitted) -> ScriptRequest {
         let bill = Bill::new(&[*charge]).expect("one charge is not too many");
         ScriptRequest::of(&bill, &[*fitted])

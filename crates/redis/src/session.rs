@@ -1,19 +1,18 @@
 //! One open connection at work.
 //!
-//! Questions that wait when the connection can be written to go out together: in as few script
-//! calls as the batch allows, and in one write. While a call is on its way the next questions
+//! Requests that wait when the connection can be written to go out together: in as few script
+//! calls as the batch allows, and in one write. While a call is on its way the next requests
 //! gather, so a batch grows with the load and nobody waits for a batch to fill.
 //!
-//! Replies come in the order of the calls. A question is sent once: it is put back into the queue
-//! only if the server says that it did nothing with it. When an answer does not come in time, or
-//! the connection breaks, nobody knows whether the units were taken; the caller is told so, and
-//! asking again is not ours to decide. (The other way, a request id remembered in Redis for a
-//! while, would cost a second key and a second write for every decision, to save a few units of a
-//! few requests on the rare day when a connection breaks, always to the caller's disadvantage.)
+//! Replies come in the order of the calls. A request is sent once: it is put back into the queue
+//! only if the server says that it did nothing with it. If the connection breaks, or a reply does
+//! not come in time, the outcome is unknown, which is what the caller gets. (To send it again,
+//! Redis would have to remember request ids: a second key and a second write for every decision,
+//! to save a few units on the rare day when a connection breaks.)
 //!
-//! Patience is one timer for the connection, set for the oldest question that somebody waits for.
+//! One timer for the connection is set for the oldest request that a caller waits for.
 //! Those do not come in order: what a request asks second is as old as the request. After
-//! [`LOST_MAX`] answers in a row that were not in time, the breaker opens: questions are denied
+//! [`LOST_MAX`] answers in a row that were not in time, the breaker opens: requests are denied
 //! at once, and a probe goes out now and then. The first probe that is answered in time closes the
 //! breaker.
 
@@ -52,7 +51,7 @@ const IN_FLIGHT: Bounds = Bounds {
 };
 /// The most keys in one call of the general script.
 const KEYS_MAX: usize = 256;
-/// Bytes that are written before more questions are taken.
+/// Bytes that are written before more requests are taken.
 const OUT_BYTES_MAX: usize = 1 << 20;
 /// Answers in a row that are not in time before the breaker opens.
 const LOST_MAX: u32 = 8;
@@ -94,7 +93,7 @@ pub(crate) struct Session<'d> {
     trial: Option<Trial>,
     /// When the server is asked who it is.
     check_at: Instant,
-    /// A question was answered.
+    /// A request was answered.
     was_useful: bool,
 }
 
@@ -105,7 +104,7 @@ pub(crate) enum End {
     Superseded,
     /// The connection broke, or was of no use any more.
     Broken {
-        /// A question was answered on it.
+        /// A request was answered on it.
         was_useful: bool,
     },
 }
@@ -133,6 +132,7 @@ enum Sent {
 // === impl Session ===
 
 impl<'d> Session<'d> {
+    /// A session that has sent nothing yet, over a connection that is open.
     pub(crate) fn new(
         task: &'d ConnectionTask,
         shared: &'d Shared,
@@ -171,7 +171,7 @@ impl<'d> Session<'d> {
         }
     }
 
-    /// Works until the connection breaks; then everybody on their way is told.
+    /// Works until the connection breaks; then all requests on their way fail.
     pub(crate) async fn run(mut self) -> End {
         let ended = self.work().await;
         if let Err(error) = &ended
@@ -184,7 +184,7 @@ impl<'d> Session<'d> {
         self.shared.set_failing(None);
         for call in self.sent {
             if let Sent::Plain(requests) | Sent::General(requests) = call.sent {
-                // Those who waited too long were told, and counted, already.
+                // Those that waited too long have failed, and were counted, already.
                 for mut pending in requests.into_iter().filter(Pending::is_wanted) {
                     self.shared.stats.lost();
                     pending.fail(&Failure::Lost);
@@ -262,7 +262,7 @@ impl<'d> Session<'d> {
         for asked in taken.drain(..) {
             match asked {
                 Asked::Command { words, reply } => self.send_command(&words, reply),
-                // Nobody waits any more: whoever does not ask is not charged.
+                // No caller waits any more: what is not sent is not charged.
                 Asked::ScriptRequest(pending) if !pending.is_wanted() => {}
                 Asked::ScriptRequest(pending) => match pending.request {
                     ScriptRequest::Plain(_) => plain.push(pending),
@@ -275,7 +275,7 @@ impl<'d> Session<'d> {
         self.send_in_groups(general, Session::send_general);
     }
 
-    /// Calls `send` with as many questions at once as may share a call.
+    /// Calls `send` with as many requests at once as may share a call.
     fn send_in_groups(
         &mut self,
         mut requests: Vec<Pending>,

@@ -107,7 +107,7 @@ pub struct Counts {
     pub reports: u64,
     /// Keys that they concerned.
     pub keys_reported: u64,
-    /// Script questions of reports whose connection broke before they were answered; they are not
+    /// Script requests of reports whose connection broke before they were answered; they are not
     /// repeated.
     pub reports_lost: u64,
 }

@@ -173,7 +173,7 @@ async fn a_replica_is_no_store_and_is_not_connected_to_without_end() {
     decides(&store).await;
     let before = store.counts().connections;
     primary.ask(&["REPLICAOF", "127.0.0.1", "1"]);
-    // Noticed without a question.
+    // Noticed without a request.
     let latest = Instant::now() + REPLY_TIMEOUT;
     while store.is_up() {
         assert!(Instant::now() < latest, "a replica is still up");

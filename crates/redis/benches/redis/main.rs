@@ -32,7 +32,7 @@ use tollgate_testbed as testbed;
 use load::{Load, Measured, Popularity};
 
 /// How long a decision may take: so long that a machine that stands still for a while, because
-/// somebody measures something else on it, ends no run.
+/// something else is measured on it, ends no run.
 const REPLY_TIMEOUT: Span = Span::HOUR;
 
 /// Named figures, in the order in which they were measured.

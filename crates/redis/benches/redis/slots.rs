@@ -59,6 +59,7 @@ pub(crate) fn measure(figures: &mut Figures, lasts: Duration) {
     }
 }
 
+/// Measures all patterns of keys with one configuration.
 fn compare(figures: &mut Figures, kind: &str, config: &Config, lasts: Duration) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -138,6 +139,7 @@ fn flag() -> Arc<AtomicBool> {
     Arc::new(AtomicBool::new(false))
 }
 
+/// One caller: asks until the turn is over, and counts what it gets.
 async fn call(
     store: Arc<Redis>,
     keys: Keys,

@@ -44,7 +44,7 @@ fn charge(key: Key, limit: &Limit) -> Charge<'_> {
     Charge::new(key, limit, Cost::ONE).shared(Sharing::in_mode(Mode::WriteBack))
 }
 
-/// Until Redis has told its count.
+/// Until Redis has replied with its count.
 async fn warm(store: &Redis, charge: Charge<'_>) {
     while store.decide(&[charge]).await.is_err() {
         tokio::time::sleep(Duration::from_millis(1)).await;

@@ -97,11 +97,11 @@ impl Nodes {
         };
         let present = limits.last().expect("a rule has a limit");
         let is_early = !has_recovered(present, then, expires);
-        assert!(!is_early, "forgotten too early: {limits:?}");
+        assert!(!is_early, "expired too early: {limits:?}");
         if expires > now + LATE {
             let mut pairs = limits.iter().zip(before);
             let is_late = pairs.all(|(limit, key)| has_recovered(limit, key, expires - LATE));
-            assert!(!is_late, "forgotten too late: {limits:?}");
+            assert!(!is_late, "expired too late: {limits:?}");
         }
         first == HELD
     }

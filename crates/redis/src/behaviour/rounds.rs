@@ -11,7 +11,7 @@ use crate::keys;
 
 /// Requests that come together.
 const REQUESTS: usize = 400;
-/// Questions of one round over two slots: each reserves, and each confirms.
+/// Requests of one round over two slots: each reserves, and each confirms.
 const QUESTIONS_OF_A_ROUND: u64 = 4;
 /// The first request is alone in its round, and the others, who come meanwhile, fill two. Two more,
 /// in case some of them come late.

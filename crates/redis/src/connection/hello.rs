@@ -31,7 +31,7 @@ pub(crate) struct Hello {
     pub(crate) kind: Option<Kind>,
 }
 
-/// Writes the question.
+/// Writes the request.
 pub(crate) fn write(out: &mut BytesMut) {
     resp::command(out, 2);
     resp::word(out, b"HELLO");
@@ -52,16 +52,16 @@ fn denied(command: &str, text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     if text.contains("without any password configured") {
         return format!(
-            "{command} was refused: the default user has no password; remove the password here, \
+            "{command} was rejected: the default user has no password; remove the password here, \
              or give the user one"
         );
     }
     match error_code(&text) {
-        "WRONGPASS" => format!("{command} was refused (WRONGPASS): wrong user or password"),
+        "WRONGPASS" => format!("{command} was rejected (WRONGPASS): wrong user or password"),
         "NOAUTH" => "a password is needed (NOAUTH)".to_owned(),
         "LOADING" => "the server is loading its data (LOADING)".to_owned(),
         code => format!(
-            "{command} was refused ({code}); the server's words are not shown, because they may \
+            "{command} was rejected ({code}); the server's words are not shown, because they may \
              repeat the password"
         ),
     }

@@ -71,8 +71,8 @@ impl Load {
         self.in_rounds += requests;
     }
 
-    /// Such a round, which began then, is over. If a slot was not asked for some of its requests, or
-    /// another instance was in its way, its time says nothing about others.
+    /// Such a round, which began then, is over. If a slot was not asked for some of its requests,
+    /// or another instance was in its way, it is not typical: its time says nothing about others.
     pub(super) fn end(&mut self, began_at: Instant, requests: usize, is_typical: bool) {
         let now = Instant::now();
         let took = now.saturating_duration_since(began_at);

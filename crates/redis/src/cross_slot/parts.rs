@@ -148,7 +148,7 @@ impl<'a> Apart<'a> {
         snapshot.push(Snapshot::fresh(
             &Fitted::new(&limit).map_err(|_| Malformed("no limit"))?,
         ));
-        // All lines of a slot are told by one reply.
+        // One reply has all lines of a slot.
         let now = moment(memories[lines[0]].now);
         let verdict = bill.settle(&mut snapshot, Now::at(now));
         let mut waits = Vec::with_capacity(lines.len());

@@ -1,4 +1,4 @@
-//! The lines of a round of requests, by slot, and what the slots tell of them.
+//! The lines of a round of requests, by slot, and the slots' replies.
 
 use std::collections::BTreeMap;
 
@@ -44,10 +44,10 @@ pub(super) struct Counts {
     pub(super) denied: Vec<u32>,
 }
 
-/// What the slots have told, and what is left of what they have reserved.
+/// The replies of the slots, and what is left of what they have reserved.
 pub(super) struct Ledger {
     lines: Vec<Option<ScriptReply>>,
-    /// By part, why it has told nothing.
+    /// By part, why there is no reply.
     failures: Vec<Option<Asked>>,
     /// How long a decision may take.
     timeout: Span,
@@ -228,7 +228,7 @@ impl Planned<'_> {
 // === impl Ledger ===
 
 impl Ledger {
-    /// Reads what the parts told, as many as were asked.
+    /// Reads the replies of the parts, as many as were asked.
     pub(super) fn read(
         plan: &Plan<'_>,
         reply: Vec<Result<General, Asked>>,
@@ -341,7 +341,7 @@ impl Ledger {
                 .map(|reply| reply.after.clone())
         };
         let memories: Option<Vec<Memory>> = lines.iter().map(after).collect();
-        let mut memories = memories.expect("all lines of a part are told together");
+        let mut memories = memories.expect("one reply has all lines of a part");
         let verdict = match request.verdict(&mut memories, None) {
             Ok(verdict) => verdict,
             Err(error) => return Fate::malformed(error),

@@ -20,11 +20,10 @@ use crate::fit::Fitted;
 use crate::keys;
 use crate::sharded::locked;
 
-/// The most requests that wait for a round, in all queues. More are told at once that there are
-/// too many.
+/// The most requests that wait for a round, in all queues. More fail at once.
 const WAITING_MAX: usize = 16 * 1024;
-/// The most lines of a round in one slot, beside those of its first request: a question counts
-/// them in a byte.
+/// The most lines of a round in one slot, beside those of its first request: a script request
+/// counts them in a byte.
 const LINES_MAX: usize = 127;
 
 const _: () = assert!(LINES_MAX + tollgate_core::CHARGES_MAX <= 255);
@@ -68,13 +67,13 @@ pub(super) struct Member {
 pub(super) enum Entered {
     /// It waits for the next round of others.
     Waits,
-    /// Its queue is new: somebody has to run its rounds.
+    /// Its queue is new: the caller has to start a task that runs its rounds.
     First(Turn),
     /// Too many wait.
     Full,
 }
 
-/// The right to run the rounds of one queue. Whoever still waits when it is dropped is told.
+/// The right to run the rounds of one queue. Requests that still wait when it is dropped fail.
 pub(super) struct Turn {
     queues: Arc<Queues>,
     id: u64,
@@ -150,8 +149,8 @@ impl Queues {
 // === impl Inner ===
 
 impl Inner {
-    /// The queue of those who ask for the request's keys; any, if there are too many. If they are in
-    /// several queues, all wait in one from now on.
+    /// The queue of those who ask for the request's keys; any, if there are too many. If they are
+    /// in several queues, all wait in one from now on.
     fn owner(&mut self, nodes: Nodes, request: &Request) -> Option<u64> {
         let of = |(asking, _): (&Asking, _)| self.owners.get(&(nodes, asking.key)).copied();
         let owners: BTreeSet<u64> = request.asked().filter_map(of).collect();
@@ -164,8 +163,8 @@ impl Inner {
         Some(owner)
     }
 
-    /// Moves what waits in the queue `from` into `into`. Whoever runs the rounds of `from` finds
-    /// nothing more to do.
+    /// Moves the requests that wait in the queue `from` into `into`. The task that runs the rounds
+    /// of `from` finds nothing more to do.
     fn merge(&mut self, into: u64, from: u64) {
         let from_id = from;
         let Some(mut from) = self.queues.remove(&from) else {
@@ -219,7 +218,7 @@ impl Inner {
         Some(queue)
     }
 
-    /// What there is of these nodes, as long as somebody runs rounds.
+    /// The load of these nodes, which is there while a task runs rounds for them.
     fn load(&mut self, nodes: Nodes) -> &mut Load {
         let load = self.loads.get_mut(&nodes);
         load.expect("the load of nodes is there, until the last turn ends")
@@ -238,9 +237,9 @@ impl Queue {
         }
     }
 
-    /// Takes out the requests of the next round: the first that came; or the last, if more wait than
-    /// can be answered in time. Then the first ones are so old that they would be answered too late,
-    /// and so would be all who come after them.
+    /// Takes out the requests of the next round: the oldest; or the newest, if more wait than can
+    /// be answered in time. Then the oldest would be answered too late, and so would be all that
+    /// come after them.
     fn select(&mut self, most: usize, is_overfull: bool) -> Vec<Member> {
         let mut selection = Selection::new(most);
         let (mut selected, mut left) = (Vec::new(), Vec::new());
@@ -266,9 +265,9 @@ impl Queue {
 // === impl Turn ===
 
 impl Turn {
-    /// The requests of the next round: those of the last one that do not know yet, and whoever has
-    /// come since; `is_blocked` says whether another instance was in the way. None, if nobody waits
-    /// any more; then the queue is gone.
+    /// The requests of the next round: those of the last one that have no verdict yet, and those
+    /// that have come since; `is_blocked` says whether another instance was in the way. None, if no
+    /// request waits any more; then the queue is gone.
     pub(super) fn next(&self, blocked: Vec<Member>, is_blocked: bool) -> Vec<Member> {
         let mut inner = self.queues.inner();
         let load = inner.load(self.nodes);

@@ -1,4 +1,4 @@
-//! A request that waits for its round, and whoever waits for its verdict.
+//! A request that waits for its round, and the caller that waits for its verdict.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(super) struct Asking {
     sharing: Sharing,
 }
 
-/// Who waits for the verdict, until it is told.
+/// The caller that waits for the verdict, until it has it.
 pub(super) struct Caller {
     verdict: Option<oneshot::Sender<Result<Verdict, StoreError>>>,
     state: Arc<State>,
@@ -47,7 +47,7 @@ pub(super) struct Waiting {
     state: Arc<State>,
 }
 
-/// How far a request has come, which decides what its caller is told when the time is over.
+/// How far a request has come, which decides what its caller gets when the time is over.
 struct State {
     phase: AtomicU8,
     /// Another instance's reservation is in the way.
@@ -156,7 +156,7 @@ pub(super) fn caller() -> (Caller, Waiting) {
 // === impl Caller ===
 
 impl Caller {
-    /// Whether somebody still waits.
+    /// Whether the caller still waits.
     pub(super) fn is_here(&self) -> bool {
         self.state.phase.load(Ordering::Relaxed) != WITHDRAWN
             && self

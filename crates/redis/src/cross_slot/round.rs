@@ -58,7 +58,7 @@ struct Round<'r, 'a> {
     since: Instant,
 }
 
-/// A request that is told once the round is settled.
+/// A request whose caller gets the verdict once the round is settled.
 struct Decided {
     place: usize,
     verdict: Verdict,
@@ -179,7 +179,7 @@ impl Round<'_, '_> {
         all
     }
 
-    /// Judges every request by what the slots have told, and confirms or releases what they have
+    /// Judges every request by the slots' replies, and confirms or releases what they have
     /// reserved.
     async fn settle(
         &self,

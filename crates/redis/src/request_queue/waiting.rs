@@ -11,9 +11,9 @@ use crate::failure::Failure;
 
 /// Requests and commands that are not sent yet.
 ///
-/// What finishes something goes first. Of the other requests the newest go first, if more wait than
-/// may be sent: under a load that stays too high, the oldest has waited nearly as long as its caller
-/// does, so a queue that serves it first answers everyone too late.
+/// What finishes something goes first. Of the other requests the newest go first, if more wait
+/// than may be sent: under a load that stays too high, the oldest has waited nearly as long as its
+/// caller does, so a queue that serves it first answers every caller too late.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     /// Commands, and the last step of requests that other calls have begun.

@@ -34,7 +34,7 @@ impl Asked {
         }
     }
 
-    /// The same, where it does not matter whether the question was answered.
+    /// The same, where it does not matter whether the request was answered.
     pub(crate) fn into_unsent(self) -> Asked {
         match self.failure {
             Failure::Lost => Asked {

@@ -1,4 +1,4 @@
-//! Many questions at once, in one message to each node.
+//! Many requests at once, in one message to each node.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl Router {
             Nodes::One(alone) => return (alone.ask_all(requests, since).await, 1),
             Nodes::Cluster { cluster, .. } => cluster,
         };
-        // For each node, which questions it is asked.
+        // For each node, which requests it is asked.
         let mut parts: Vec<(Option<Arc<Node>>, Vec<usize>)> = Vec::new();
         for (place, request) in requests.iter().enumerate() {
             let node = cluster.serving(keys::slot(request.keys()[0]));
@@ -60,7 +60,7 @@ impl Router {
         (together(settled.collect()).await, messages)
     }
 
-    /// Asks the node that serves a question's keys by now, if it was redirected.
+    /// Asks the node that serves a request's keys by now, if it was redirected.
     async fn redirected(
         &self,
         reply: Result<ScriptReply, Asked>,

@@ -1,10 +1,10 @@
 //! Whether the server still is what it was, and whether it does what it is asked.
 //!
 //! Once a second it is asked who it is: a primary that was demoted is left at once, and a
-//! connection that somebody on the way has forgotten (a NAT, a firewall) is noticed before a
+//! connection that a NAT or a firewall on the way has dropped is noticed before a
 //! decision needs it.
 //!
-//! After [`ERRORS_MAX`] calls in a row that were answered with errors, questions that write are
+//! After [`ERRORS_MAX`] calls in a row that were answered with errors, requests that write are
 //! turned away with the server's words, and a trial goes out now and then: a call like any other,
 //! that takes a unit of a key of ours in the slot that failed. When it is answered, so are the
 //! others.
@@ -17,7 +17,7 @@ use tollgate_core::Key;
 
 use super::{Sent, Session};
 use crate::connection::{Hello, write_hello};
-use crate::failure::{ErrorReply, Refusal};
+use crate::failure::{ErrorReply, Rejection};
 use crate::resp::Reply;
 use crate::script_request::Plain;
 
@@ -73,7 +73,7 @@ impl Session<'_> {
     pub(super) fn checked(&self, reply: &Reply) -> io::Result<()> {
         match Hello::read(reply) {
             Ok(hello) => self.task.place.check(&hello),
-            // Whoever was signed in stays so.
+            // A connection that was signed in stays so.
             Err(_) => Ok(()),
         }
     }
@@ -114,12 +114,12 @@ impl Session<'_> {
             self.decided(true);
             return Ok(());
         };
-        match Refusal::read(text) {
-            Refusal::NoScript => self.load(),
+        match Rejection::read(text) {
+            Rejection::NoScript => self.load(),
             // The slot is no longer this node's concern.
-            Refusal::Elsewhere(_) => self.decided(true),
-            Refusal::Unable(error) => self.shared.stats.trouble.replied(&self.address, &error),
-            Refusal::NotMaster(error) => {
+            Rejection::Elsewhere(_) => self.decided(true),
+            Rejection::Unable(error) => self.shared.stats.trouble.replied(&self.address, &error),
+            Rejection::NotMaster(error) => {
                 self.shared.stats.trouble.replied(&self.address, &error);
                 return Err(io::Error::other(error.text.to_string()));
             }

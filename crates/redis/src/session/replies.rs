@@ -5,7 +5,7 @@ use std::io;
 use bytes::Bytes;
 
 use super::{Call, Sent, Session};
-use crate::failure::{ErrorReply, Failure, Refusal};
+use crate::failure::{ErrorReply, Failure, Rejection};
 use crate::request_queue::Pending;
 use crate::resp::{self, Reply};
 use crate::script_reply::ScriptReply;
@@ -24,6 +24,7 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// Hands one reply to those who wait for it, and notes what it says about the server.
     fn read_reply(&mut self, call: Call, reply: Reply) -> io::Result<()> {
         let took = self.heard_at.saturating_duration_since(call.at);
         if took <= self.shared.reply_timeout {
@@ -42,7 +43,7 @@ impl Session<'_> {
                         self.decided(writes(&requests));
                         answer_plain(requests, answer)?;
                     }
-                    Reply::Error(text) => self.denied(requests, &text)?,
+                    Reply::Error(text) => self.rejected(requests, &text)?,
                     _ => return Err(io::Error::other("no answer of a script")),
                 }
             }
@@ -54,7 +55,7 @@ impl Session<'_> {
                         self.decided(writes(&requests));
                         answer_general(requests, answer)?;
                     }
-                    Reply::Error(text) => self.denied(requests, &text)?,
+                    Reply::Error(text) => self.rejected(requests, &text)?,
                     _ => return Err(io::Error::other("no answer of a script")),
                 }
             }
@@ -83,26 +84,26 @@ impl Session<'_> {
         self.requests -= requests;
     }
 
-    /// The server did nothing with these questions, and says why.
-    fn denied(&mut self, requests: Vec<Pending>, text: &[u8]) -> io::Result<()> {
+    /// The server did nothing with these requests, and says why.
+    fn rejected(&mut self, requests: Vec<Pending>, text: &[u8]) -> io::Result<()> {
         let fail = |requests: Vec<Pending>, failure: &Failure| {
             for mut pending in requests {
                 pending.fail(failure);
             }
         };
-        match Refusal::read(text) {
-            Refusal::NoScript => {
+        match Rejection::read(text) {
+            Rejection::NoScript => {
                 self.load();
                 self.shared.put_back(requests);
             }
-            Refusal::Elsewhere(failure) => fail(requests, &failure),
-            Refusal::Unable(error) => {
+            Rejection::Elsewhere(failure) => fail(requests, &failure),
+            Rejection::Unable(error) => {
                 if let Some(first) = requests.first() {
                     self.failed(&error, first.request.keys()[0]);
                 }
                 fail(requests, &error.failure());
             }
-            Refusal::NotMaster(error) => {
+            Rejection::NotMaster(error) => {
                 self.shared.stats.trouble.replied(&self.address, &error);
                 fail(requests, &error.failure());
                 self.was_useful = false;

@@ -1,4 +1,4 @@
-//! When somebody has waited too long, and what is done about a server that does not answer.
+//! When a caller has waited too long, and what is done about a server that does not answer.
 
 use std::io;
 
@@ -20,7 +20,7 @@ impl Session<'_> {
         let queued = self.shared.first_deadline();
         let first = [first, queued].into_iter().flatten().min();
         let now = Instant::now();
-        // Everybody was told; whether the server is well is still to be seen.
+        // All callers have their answers; whether the server is well is still to be seen.
         let is_doubtful = self.is_broken || !self.sent.is_empty();
         let probe = is_doubtful.then(|| now + PROBE_EVERY);
         let due = first.or(probe).unwrap_or(self.check_at);
@@ -28,7 +28,7 @@ impl Session<'_> {
         self.ring_at(due.min(trial).min(self.check_at));
     }
 
-    /// When the oldest question that is on its way, and that somebody waits for, was asked.
+    /// When the oldest request that is on its way, and that a caller waits for, was asked.
     fn oldest(&self) -> Option<Instant> {
         let requests = self.sent.iter().flat_map(|call| match &call.sent {
             Sent::Plain(requests) | Sent::General(requests) => &requests[..],

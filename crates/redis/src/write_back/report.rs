@@ -13,7 +13,7 @@ use crate::fit::Fitted;
 use crate::keys;
 use crate::script_request::{General, ScriptRequest};
 
-/// The most keys of one question; a script call takes several.
+/// The most keys of one request; a script call takes several.
 pub(crate) const LINES_MAX: usize = 64;
 /// The step of a report.
 const REPORT: u8 = 5;
@@ -42,7 +42,7 @@ pub(crate) struct Line {
 // === impl Report ===
 
 impl Report {
-    /// The lines as they share questions: any of them can if all slots are at one node, otherwise
+    /// The lines as they share requests: any of them can if all slots are at one node, otherwise
     /// those of one slot.
     pub(crate) fn into_groups(mut self, is_cluster: bool) -> Vec<Vec<Line>> {
         let slot = |line: &Line| if is_cluster { keys::slot(line.key) } else { 0 };
@@ -62,7 +62,7 @@ impl Report {
     }
 }
 
-/// One question that tells all of these lines, which are at most [`LINES_MAX`].
+/// One request that tells all of these lines, which are at most [`LINES_MAX`].
 pub(crate) fn request(lines: &[Line]) -> ScriptRequest {
     let mut packed = Vec::with_capacity(2 + 32 * lines.len());
     packed.put_u8(REPORT);

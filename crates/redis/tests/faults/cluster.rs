@@ -88,7 +88,7 @@ async fn the_sentinels_new_master_is_followed() {
         .tell("Sentinel changes the master", fault);
 }
 
-/// Callers of the crowd, and how long each rests between two questions.
+/// Callers of the crowd, and how long each rests between two requests.
 const CROWD: u64 = 4_000;
 const REST: Duration = Duration::from_secs(1);
 /// How long the crowd asks.

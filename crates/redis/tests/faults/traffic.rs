@@ -193,7 +193,7 @@ async fn ask(
             keys: [Some(first), second],
             outcome,
         });
-        // Not all at once: their questions are to be of different age when something fails.
+        // Not all at once: their requests are to be of different age when something fails.
         let pause = 1 + u64::try_from(task % 4).unwrap();
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }
