@@ -251,13 +251,13 @@ impl Shared {
         if queue.len() + all.len() > QUEUE_MAX {
             return Err(Failure::unreachable("too many wait for it"));
         }
-        // The driver sleeps until the first deadline of the queue, which is no later than that of
-        // its front: it is woken for what is due earlier. A report is due later than a
-        // request that was asked after it, and commands have no deadline here.
-        let front = queue.front();
+        // The driver sleeps until the first deadline of the queue: it is woken for an earlier one,
+        // and for what it can send at once. A report is due later than a request that came after it,
+        // and commands have no deadline here.
+        let oldest = queue.oldest();
         let first = all.iter().filter_map(Asked::since).min();
-        let is_due_earlier = match (front, first) {
-            (Some(front), Some(first)) => first < front,
+        let is_due_earlier = match (oldest, first) {
+            (Some(oldest), Some(first)) => first < oldest,
             (None, _) => true,
             (Some(_), None) => false,
         };

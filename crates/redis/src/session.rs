@@ -43,10 +43,11 @@ use crate::sentinel::{View, superseded};
 use crate::window::{Bounds, Window};
 use health::{CHECK_EVERY, Trial};
 
-/// Requests that are on their way: at least twice as many as open the breaker.
+/// Requests that are on their way: at least twice as many as open the breaker; and at first so many
+/// that a burst of some thousand requests is answered in time from 5 ms away.
 const IN_FLIGHT: Bounds = Bounds {
     least: 16,
-    first: 128,
+    first: 512,
     most: 16 * 1024,
 };
 /// The most keys in one call of the general script.
@@ -226,13 +227,12 @@ impl<'d> Session<'d> {
                 () = self.shared.filled.notified() => {
                     // Lets others that are about to ask do so, and go along.
                     tokio::task::yield_now().await;
-                    if self.room() == 0 {
-                        self.watch_queue();
-                    }
                 }
                 () = self.timer.as_mut(), if self.rings_at.is_some() => {
                     self.rings_at = None;
                     self.look_at_the_clock()?;
+                    // Before anything is sent, whose deadlines would be all that it rings for.
+                    self.arm();
                 }
             }
         }
@@ -254,7 +254,7 @@ impl<'d> Session<'d> {
     fn fill(&mut self) {
         let room = self.room();
         if room == 0 {
-            return;
+            return self.watch_queue();
         }
         let mut taken = std::mem::take(&mut self.taken);
         self.shared.take(room, &mut taken);
@@ -273,6 +273,9 @@ impl<'d> Session<'d> {
         self.taken = taken;
         self.send_in_groups(plain, Session::send_plain);
         self.send_in_groups(general, Session::send_general);
+        if self.room() == 0 {
+            self.watch_queue();
+        }
     }
 
     /// Calls `send` with as many requests at once as may share a call.

@@ -19,6 +19,9 @@ pub(super) struct Waiting {
     /// Commands, and the last step of requests that other calls have begun.
     first: VecDeque<Asked>,
     requests: VecDeque<Asked>,
+    /// No caller waits since longer than this; exact after [`Waiting::expire`] only, so that it costs
+    /// no search.
+    oldest: Option<Instant>,
 }
 
 // === impl Waiting ===
@@ -29,6 +32,7 @@ impl Waiting {
     }
 
     pub(super) fn push(&mut self, asked: Asked) {
+        self.oldest = [self.oldest, asked.since()].into_iter().flatten().min();
         match asked.is_urgent() {
             true => self.first.push_back(asked),
             false => self.requests.push_back(asked),
@@ -37,6 +41,8 @@ impl Waiting {
 
     /// Puts a request back that was sent, and that the server did nothing with.
     pub(super) fn put_back(&mut self, pending: Pending) {
+        let since = Some(pending.since);
+        self.oldest = [self.oldest, since].into_iter().flatten().min();
         self.first.push_front(Asked::ScriptRequest(pending));
     }
 
@@ -52,16 +58,9 @@ impl Waiting {
         self.first.drain(..).chain(self.requests.drain(..))
     }
 
-    /// A moment that no caller waits since longer than those at the front of both queues.
-    pub(super) fn front(&self) -> Option<Instant> {
-        let fronts = [self.first.front(), self.requests.front()];
-        fronts.into_iter().flatten().filter_map(Asked::since).min()
-    }
-
-    /// Since when the caller waits who waits longest.
+    /// A moment that no caller here waits since longer.
     pub(super) fn oldest(&self) -> Option<Instant> {
-        let all = self.first.iter().chain(&self.requests);
-        all.filter_map(Asked::since).min()
+        self.oldest.filter(|_| self.len() > 0)
     }
 
     /// Fails the requests that have waited so long.
@@ -75,6 +74,8 @@ impl Waiting {
                 _ => true,
             });
         }
+        let all = self.first.iter().chain(&self.requests);
+        self.oldest = all.filter_map(Asked::since).min();
     }
 }
 
@@ -136,8 +137,9 @@ mod tests {
         waiting.push(pending(2, Step::Confirm { name: 1 }, now));
         waiting.push(pending(3, Step::Decide, now + TIMEOUT));
         assert_eq!(waiting.oldest(), Some(now));
-        assert_eq!(waiting.front(), Some(now));
         waiting.expire(now + TIMEOUT, TIMEOUT, &Failure::Lost);
+        assert_eq!(waiting.oldest(), Some(now + TIMEOUT));
         assert_eq!(take(&mut waiting, 3), [Key::from_bits(3)]);
+        assert_eq!(waiting.oldest(), None);
     }
 }
