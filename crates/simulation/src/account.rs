@@ -204,7 +204,8 @@ impl Account {
                 Cost::Take(units) => tab.unknown.push(open.taken(now, units)),
                 Cost::Refund(units) => {
                     tab.lost_refunds += units;
-                    tab.refunds.push(open.taken(now, units));
+                    // A server that stands still does it when it goes on.
+                    tab.refunds.push(open.taken(u64::MAX, units));
                 }
                 Cost::Peek(_) => {}
             }
@@ -330,7 +331,7 @@ impl Account {
         // A refund that was done before, which this instance's denial cache may not reflect.
         let heard = open.from.saturating_sub(DENIAL_CACHE_MAX);
         let refunds = match bound.is_long() {
-            true => tab.refunds_kept(heard).saturating_sub(tab.lost_refunds),
+            true => tab.refunds_kept(heard),
             // They may have refunded units that have expired by now.
             false => 0,
         };
