@@ -252,8 +252,8 @@ impl Shared {
             return Err(Failure::unreachable("too many wait for it"));
         }
         // The driver sleeps until the first deadline of the queue: it is woken for an earlier one,
-        // and for what it can send at once. A report is due later than a request that came after it,
-        // and commands have no deadline here.
+        // and for what it can send at once. A report is due later than a request that came after
+        // it, and commands have no deadline here.
         let oldest = queue.oldest();
         let first = all.iter().filter_map(Asked::since).min();
         let is_due_earlier = match (oldest, first) {

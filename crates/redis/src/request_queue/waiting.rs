@@ -19,8 +19,8 @@ pub(super) struct Waiting {
     /// Commands, and the last step of requests that other calls have begun.
     first: VecDeque<Asked>,
     requests: VecDeque<Asked>,
-    /// No caller waits since longer than this; exact after [`Waiting::expire`] only, so that it costs
-    /// no search.
+    /// No caller waits since longer than this; exact after [`Waiting::expire`] only, so that it
+    /// costs no search.
     oldest: Option<Instant>,
 }
 

@@ -1,0 +1,118 @@
+//! What goes out on a connection: requests as script calls, in groups that share one.
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::{Call, Sent, Session};
+use crate::failure::Failure;
+use crate::request_queue::Pending;
+use crate::resp::{self, Reply};
+use crate::script_request::{General, Plain, ScriptRequest};
+
+/// The most keys in one call of the general script.
+const KEYS_MAX: usize = 256;
+
+impl Session<'_> {
+    /// Calls `send` with as many requests at once as may share a call.
+    pub(super) fn send_in_groups(
+        &mut self,
+        mut requests: Vec<Pending>,
+        send: impl Fn(&mut Self, Vec<Pending>),
+    ) {
+        if requests.is_empty() {
+            return;
+        }
+        // Who only looks shares no call with who changes something: if Redis is full, one write
+        // that fails takes along all that share its call.
+        let place = |pending: &Pending| {
+            let writes = pending.request.writes();
+            (pending.is_asking, pending.slot, writes)
+        };
+        requests.sort_by_key(place);
+        let mut group: Vec<Pending> = Vec::new();
+        let mut keys = 0;
+        for pending in requests {
+            let count = pending.request.keys().len();
+            let shares = group
+                .first()
+                .is_none_or(|first| place(first) == place(&pending));
+            let is_full = group.len() >= self.task.batch || keys + count > KEYS_MAX;
+            if !shares || is_full && !group.is_empty() {
+                send(self, std::mem::take(&mut group));
+                keys = 0;
+            }
+            keys += count;
+            group.push(pending);
+        }
+        send(self, group);
+    }
+
+    pub(super) fn send_plain(&mut self, mut group: Vec<Pending>) {
+        group.sort_by_key(|pending| pending.request.is_leasing());
+        self.send_asking(&group);
+        let plain: Vec<Plain> = group
+            .iter()
+            .filter_map(|pending| match &pending.request {
+                ScriptRequest::Plain(plain) => Some(*plain),
+                ScriptRequest::General(_) => None,
+            })
+            .collect();
+        self.task.caller.call_plain(&mut self.out, &plain);
+        self.requests += group.len();
+        self.shared.stats.called(group.len());
+        self.watch(&group);
+        self.sent(Sent::Plain(group));
+    }
+
+    pub(super) fn send_general(&mut self, group: Vec<Pending>) {
+        self.send_asking(&group);
+        let requests: Vec<&General> = group
+            .iter()
+            .filter_map(|pending| match &pending.request {
+                ScriptRequest::Plain(_) => None,
+                ScriptRequest::General(general) => Some(general),
+            })
+            .collect();
+        self.task.caller.call_general(&mut self.out, &requests);
+        self.requests += group.len();
+        self.shared.stats.called(group.len());
+        self.watch(&group);
+        self.sent(Sent::General(group));
+    }
+
+    pub(super) fn send_asking(&mut self, group: &[Pending]) {
+        if group.first().is_some_and(|pending| pending.is_asking) {
+            resp::command(&mut self.out, 1);
+            resp::word(&mut self.out, b"ASKING");
+            self.sent(Sent::Asking);
+        }
+    }
+
+    pub(super) fn send_command(
+        &mut self,
+        words: &[Vec<u8>],
+        reply: oneshot::Sender<Result<Reply, Failure>>,
+    ) {
+        resp::command(&mut self.out, words.len());
+        words
+            .iter()
+            .for_each(|word| resp::word(&mut self.out, word));
+        self.sent(Sent::Command(reply));
+    }
+
+    pub(super) fn sent(&mut self, sent: Sent) {
+        let at = Instant::now();
+        self.sent.push_back(Call { sent, at });
+    }
+
+    /// Sends the scripts, unless they are on their way.
+    pub(super) fn load(&mut self) {
+        if self.sent.iter().any(|call| matches!(call.sent, Sent::Load)) {
+            return;
+        }
+        self.shared.stats.scripts_loaded();
+        self.task.opener.load(&mut self.out);
+        self.sent(Sent::Load);
+        self.sent(Sent::Load);
+    }
+}
