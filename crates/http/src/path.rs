@@ -78,8 +78,8 @@ pub enum InvalidPath {
     ControlCharacter,
     /// `%2f`, with [`EncodedSlash::Reject`].
     EncodedSlash,
-    /// `..` where servers disagree about what it removes: behind `//` or `%2f`, or written `..;` or
-    /// `..%20`.
+    /// What servers understand in different ways: `..` behind `//` or `%2f`, or written `..;` or
+    /// `..%20`; `%2f` in path parameters that are removed.
     Ambiguous,
 }
 
@@ -143,7 +143,7 @@ impl fmt::Display for InvalidPath {
             Self::ControlCharacter => f.write_str("the path has a control character"),
             Self::EncodedSlash => f.write_str("the path has an encoded slash"),
             Self::Ambiguous => {
-                f.write_str("the path has a .. that servers understand in different ways")
+                f.write_str("the path has a .. or %2f that servers understand in different ways")
             }
         }
     }

@@ -28,7 +28,7 @@ fn every_spelling_of_a_path_is_one_path() {
         "/api/%2e/login",
         "/api/x/%2E%2e/login",
         "api/login",
-        "/api/login;%2f",
+        "/api/login;a%2eb",
     ];
     for spelling in spellings {
         let path = normal(&PathSettings::default(), spelling);
@@ -79,6 +79,8 @@ fn what_servers_understand_in_different_ways_is_an_error() {
         ("/login/..%20/health", Ambiguous),
         ("/login/..%2fhealth", Ambiguous),
         ("/a%2fb/../c", Ambiguous),
+        ("/login;x%2f1", Ambiguous),
+        ("/login;%2F", Ambiguous),
         (&long, TooLong),
     ];
     for (path, error) in table {
@@ -107,6 +109,13 @@ fn settings_change_what_is_equal() {
         Ok("/a%2Fb;x=1/c/")
     );
     assert_eq!(normal(&keep, "/a/b/..").as_deref(), Ok("/a/"));
+    let keep_slash = settings(serde_json::json!({"encoded_slash": "keep"})).unwrap();
+    assert_eq!(normal(&keep_slash, "/a;x%2f1").as_deref(), Ok("/a"));
+    let keep_parameters = settings(serde_json::json!({"path_parameters": "keep"})).unwrap();
+    assert_eq!(
+        normal(&keep_parameters, "/a;x%2f1").as_deref(),
+        Ok("/a;x/1")
+    );
     assert_eq!(normal(&keep, "/a/..%2fb").as_deref(), Ok("/a/..%2Fb"));
     let reject = settings(serde_json::json!({"encoded_slash": "reject"})).unwrap();
     assert_eq!(normal(&reject, "/a%2Fb"), Err(InvalidPath::EncodedSlash));
