@@ -17,7 +17,7 @@ pub const PATH_BYTES_MAX: usize = 8 * 1024;
 pub struct PathSettings {
     /// Whether `/Login` is `/login`: ASCII letters become small. `false`.
     pub fold_case: bool,
-    /// What `%2f` is. `decode`.
+    /// What `%2f` and backslashes are. `decode`.
     pub encoded_slash: EncodedSlash,
     /// What becomes of `;x=1` behind a segment. `strip`.
     pub path_parameters: PathParameters,
@@ -25,7 +25,7 @@ pub struct PathSettings {
     pub trailing_slash: TrailingSlash,
 }
 
-/// What an encoded slash (`%2f`) in a path is.
+/// What an encoded slash (`%2f`) in a path is, and a backslash, encoded (`%5c`) or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EncodedSlash {
@@ -76,10 +76,10 @@ pub enum InvalidPath {
     BadEscape,
     /// A control character, encoded or not: NUL, line feed.
     ControlCharacter,
-    /// `%2f`, with [`EncodedSlash::Reject`].
+    /// `%2f` or a backslash, with [`EncodedSlash::Reject`].
     EncodedSlash,
-    /// What servers understand in different ways: `..` behind `//` or `%2f`, or written `..;` or
-    /// `..%20`; `%2f` in path parameters that are removed.
+    /// What servers understand in different ways: `..` behind `//`, `%2f` or a backslash, or
+    /// written `..;` or `..%20`; `%2f` or a backslash in path parameters that are removed.
     Ambiguous,
 }
 
@@ -107,6 +107,8 @@ impl PathSettings {
         while let Some(&byte) = bytes.next() {
             match byte {
                 b'/' => segments.end()?,
+                // Not allowed in a URI, and a slash to servers that parse URLs as browsers do.
+                b'\\' => segments.push_decoded(byte)?,
                 b'%' => segments.push_decoded(decode(bytes.next(), bytes.next())?)?,
                 _ => segments.push(byte)?,
             }
@@ -141,10 +143,10 @@ impl fmt::Display for InvalidPath {
             Self::TooLong => write!(f, "the path is longer than {PATH_BYTES_MAX} bytes"),
             Self::BadEscape => f.write_str("the path has a % without two hexadecimal digits"),
             Self::ControlCharacter => f.write_str("the path has a control character"),
-            Self::EncodedSlash => f.write_str("the path has an encoded slash"),
-            Self::Ambiguous => {
-                f.write_str("the path has a .. or %2f that servers understand in different ways")
-            }
+            Self::EncodedSlash => f.write_str("the path has an encoded slash or a backslash"),
+            Self::Ambiguous => f.write_str(
+                "the path has a .., %2f or \\ that servers understand in different ways",
+            ),
         }
     }
 }

@@ -216,6 +216,7 @@ fn bypass_14_variants_of_a_path() {
         "/a/../login",
         "/login;x=1",
         "/%2flogin",
+        "/\\login",
         "/%6cogin",
         "/LOGIN",
         "/login%20",

@@ -39,13 +39,15 @@ impl Segments {
         }
     }
 
-    /// Adds a byte that was written as `%` and two digits.
+    /// Adds a byte that was written as `%` and two digits, or a backslash.
     pub(super) fn push_decoded(&mut self, byte: u8) -> Result<(), InvalidPath> {
         match (byte, self.settings.encoded_slash) {
-            (b'/', EncodedSlash::Reject) => Err(InvalidPath::EncodedSlash),
+            (b'/' | b'\\', EncodedSlash::Reject) => Err(InvalidPath::EncodedSlash),
             // Servlet containers remove parameters before they decode, so it is a part of them.
-            (b'/', EncodedSlash::Decode) if self.is_in_parameters => Err(InvalidPath::Ambiguous),
-            (b'/', EncodedSlash::Decode) => {
+            (b'/' | b'\\', EncodedSlash::Decode) if self.is_in_parameters => {
+                Err(InvalidPath::Ambiguous)
+            }
+            (b'/' | b'\\', EncodedSlash::Decode) => {
                 self.had_encoded_slash = true;
                 self.end()
             }
