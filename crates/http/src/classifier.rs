@@ -84,7 +84,7 @@ impl Classifier {
             bound(&at, descriptor.entries.len(), ENTRIES_MAX)?;
             let entries = descriptor.entries.iter().enumerate();
             let rules = entries.map(|(index, entry)| {
-                Rule::new(entry, &addresses, &routes, FALLBACKS_MAX)
+                Rule::new(entry, &addresses, &routes, &[])
                     .map_err(|error| error.below(&format!("{at}[{index}]")))
             });
             descriptors.push(rules.collect::<Result<_, _>>()?);
@@ -155,14 +155,16 @@ fn bound(at: &str, count: usize, most: usize) -> Result<(), InvalidSetting> {
 // === impl Rule ===
 
 impl Rule {
-    /// Checks an entry, and the entries that stand in for it.
+    /// Checks an entry, and the entries that stand in for it. It stands in itself for the entries
+    /// with the keys in `before`.
     fn new(
         entry: &EntrySettings,
         addresses: &ClientAddress,
         routes: &Routes,
-        fallbacks: usize,
+        before: &[&str],
     ) -> Result<Rule, InvalidSetting> {
         let EntrySettings { key, from, .. } = entry;
+        let keys = [before, &[key.as_str()]].concat();
         if key.is_empty() {
             return Err(InvalidSetting::new(
                 "key",
@@ -185,20 +187,20 @@ impl Rule {
             }
             (Some(IfMissing::Skip), true) => Missing::Skip,
             (Some(IfMissing::Deny), true) => Missing::Deny,
-            (Some(IfMissing::Use(_)), true) if fallbacks == 0 => {
+            (Some(IfMissing::Use(_)), true) if keys.len() > FALLBACKS_MAX => {
                 return wrong(
                     "too many fallbacks",
                     &format!("{FALLBACKS_MAX} is the most"),
                 );
             }
-            (Some(IfMissing::Use(other)), true) if other.key == *key => {
+            (Some(IfMissing::Use(other)), true) if keys.contains(&other.key.as_str()) => {
                 return wrong(
                     "the fallback has the same key, so a client could name another's value",
                     "give it a key of its own, and the rules a limit for that",
                 );
             }
             (Some(IfMissing::Use(other)), true) => {
-                let other = Rule::new(other, addresses, routes, fallbacks - 1)
+                let other = Rule::new(other, addresses, routes, &keys)
                     .map_err(|error| error.below("if_missing.use"))?;
                 Missing::Use(Box::new(other))
             }

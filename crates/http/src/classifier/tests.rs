@@ -148,6 +148,11 @@ fn errors_lead_to_the_entry() {
             json!([{"key": "a", "from": {"header": "h"}, "if_missing": {"use": address}}]),
             "the fallback has the same key",
         ),
+        (
+            json!([{"key": "a", "from": {"header": "h"}, "if_missing": {"use":
+                {"key": "b", "from": {"cookie": "c"}, "if_missing": {"use": address}}}}]),
+            "[0].if_missing.use.if_missing: the fallback has the same key",
+        ),
         (json!([deep]), "too many fallbacks; 4 is the most"),
         (
             json!([{"key": "", "from": "path"}]),
