@@ -63,7 +63,20 @@ impl Token {
     /// Checks the settings and reads the file of keys.
     pub(crate) fn new(settings: &TokenSettings) -> Result<Token, InvalidSetting> {
         match &settings.verify {
-            Verify::Unverified => Token::with_keys(settings, None),
+            Verify::Unverified => {
+                let ignored = [
+                    ("issuers", &settings.issuers),
+                    ("audiences", &settings.audiences),
+                ];
+                match ignored.iter().find(|(_, allowed)| !allowed.is_empty()) {
+                    None => Token::with_keys(settings, None),
+                    Some((key, _)) => Err(InvalidSetting::new(
+                        *key,
+                        "nothing of an unverified token is checked",
+                        "remove it, or write `verify: { keys_file: keys.json }`",
+                    )),
+                }
+            }
             Verify::KeysFile(path) => {
                 let text = read(path).map_err(|problem| {
                     let problem = format!("{}: {problem}", path.display());
@@ -79,6 +92,10 @@ impl Token {
     fn with_keys(settings: &TokenSettings, text: Option<&str>) -> Result<Token, InvalidSetting> {
         verifier::install();
         let source = match &settings.from {
+            TokenSource::Cookie(name) if name.is_empty() => {
+                let (problem, instead) = ("an empty name", "write its name");
+                return Err(InvalidSetting::new("from.cookie", problem, instead));
+            }
             TokenSource::Cookie(name) => Source::Cookie(name.clone()),
             TokenSource::Header(name) => {
                 Source::Header(HeaderName::try_from(name).map_err(|_| {

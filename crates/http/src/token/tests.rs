@@ -258,6 +258,18 @@ fn errors_say_what_is_wrong_with_the_keys() {
 }
 
 #[test]
+fn what_would_not_be_checked_is_an_error() {
+    let wrong = |value: Value| Token::new(&settings(value)).unwrap_err().to_string();
+    for key in ["issuers", "audiences"] {
+        let error = wrong(json!({"verify": "unverified", key: ["us"]}));
+        let expected = format!("{key}: nothing of an unverified token is checked; ");
+        assert!(error.starts_with(&expected), "{error}");
+    }
+    let error = wrong(json!({"verify": "unverified", "from": {"cookie": ""}}));
+    assert_eq!(error, "from.cookie: an empty name; write its name");
+}
+
+#[test]
 fn a_claim_describes_a_request() {
     let classifier = |token: Value| {
         let settings = json!({"token": token, "descriptors": [{"entries": [
