@@ -25,9 +25,9 @@ impl Account {
         };
         let least = tab.least().saturating_sub(refilled).min(capacity);
         let most = match plan.mode {
-            // What others have spent of their leases and not reported is not counted in Redis yet,
-            // so a refund may find nothing to refund.
-            Mode::Leased if self.instances > 1 => tab.most() + sum(&tab.refunds),
+            // What others have spent of their leases, or counted, and not reported is not counted in
+            // Redis yet, so there may be nothing for a refund to return.
+            Mode::Leased | Mode::WriteBack if self.instances > 1 => tab.most() + sum(&tab.refunds),
             _ => tab.most(),
         } + refilled;
         let is_exact = tab.excused.is_empty();
