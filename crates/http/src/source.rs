@@ -136,6 +136,9 @@ impl Source {
             Self::Host => host::read(&head)?,
             Self::UserAgent(patterns) => {
                 let agent = header(head.headers, &USER_AGENT)?.unwrap_or_default();
+                if agent.len() > VALUE_BYTES_MAX {
+                    return Err(Flaw::TooLong);
+                }
                 let class = patterns
                     .iter()
                     .find(|(pattern, _)| pattern.is_match(&agent));
@@ -156,6 +159,11 @@ fn compile(patterns: &[UserAgentPattern]) -> Result<Vec<(Regex, String)>, Invali
         ));
     }
     let compiled = patterns.iter().enumerate().map(|(index, pattern)| {
+        if pattern.value.trim().is_empty() {
+            let at = format!("user_agent_match[{index}].value");
+            let instead = "write one such as bot";
+            return Err(InvalidSetting::new(at, "an empty value", instead));
+        }
         let regex = RegexBuilder::new(&pattern.regex)
             .unicode(false)
             .size_limit(PATTERN_BYTES_MAX)

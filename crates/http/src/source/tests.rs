@@ -152,6 +152,10 @@ fn user_agents_have_the_value_of_the_first_pattern() {
     assert_eq!(get("curl/8"), Ok(None));
     assert_eq!(read(patterns.clone(), Request::get("/")), found("none"));
     assert_eq!(
+        get(&format!("{}bot", "a".repeat(VALUE_BYTES_MAX))),
+        Err(Flaw::TooLong)
+    );
+    assert_eq!(
         read(
             json!("user_agent"),
             Request::get("/").header("user-agent", "curl/8")
@@ -202,6 +206,10 @@ fn errors_say_what_and_where() {
         (
             json!({"user_agent_match": [{"regex": "(a{999}){999}", "value": "a"}]}),
             "size limit",
+        ),
+        (
+            json!({"user_agent_match": [{"regex": "a", "value": " "}]}),
+            "user_agent_match[0].value: an empty value; write one such as bot",
         ),
         (
             json!({"client_network": {"ipv6_prefix": 200}}),
