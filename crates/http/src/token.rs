@@ -215,6 +215,9 @@ fn keys(text: &str) -> Result<Vec<Key>, InvalidSetting> {
         return wrong(problem, &format!("{KEYS_MAX} is the most"));
     }
     let keys: Vec<Key> = set.keys.iter().filter_map(Key::new).collect();
+    if let Some(weakness) = keys.iter().find_map(Key::weakness) {
+        return wrong(weakness.to_owned(), "make a longer one");
+    }
     match keys.is_empty() {
         true => wrong(
             "there is no key that verifies signatures".to_owned(),

@@ -1,7 +1,12 @@
 //! A key that verifies tokens.
 
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse};
-use jsonwebtoken::{Algorithm, DecodingKey};
+use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind};
+
+/// The shortest secret, in bytes (RFC 7518, section 3.2). A shorter one can be guessed.
+const SECRET_BYTES_MIN: usize = 32;
+/// The shortest modulus of an RSA key, in bytes: 2048 bits (RFC 7518, section 3.3).
+const MODULUS_BYTES_MIN: usize = 256;
 
 /// A key, and the algorithms that it may be used with.
 #[derive(Clone, Debug)]
@@ -31,6 +36,22 @@ impl Key {
             key,
             algorithms,
         })
+    }
+
+    /// What makes it too weak, if anything does.
+    pub(super) fn weakness(&self) -> Option<&'static str> {
+        let is_secret = self.key.family() == AlgorithmFamily::Hmac;
+        match self.key.kind() {
+            DecodingKeyKind::SecretOrDer(secret)
+                if is_secret && secret.len() < SECRET_BYTES_MIN =>
+            {
+                Some("a secret of fewer than 32 bytes")
+            }
+            DecodingKeyKind::RsaModulusExponent { n, .. } if n.len() < MODULUS_BYTES_MIN => {
+                Some("an RSA key of fewer than 2048 bits")
+            }
+            _ => None,
+        }
     }
 }
 

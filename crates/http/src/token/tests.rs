@@ -236,6 +236,15 @@ fn errors_say_what_is_wrong_with_the_keys() {
     assert!(with(json!({"keys": [encrypts]})).contains("no key that verifies"));
     let other = json!({"kty": "oct", "k": "AAAA", "alg": "RS256"});
     assert!(with(json!({"keys": [other]})).contains("no key that verifies"));
+    for bytes in [0, 31] {
+        let short = json!({"kty": "oct", "k": BASE64.encode(&SECRET[..bytes])});
+        let error = with(json!({"keys": [secret_key(), short]}));
+        assert!(error.contains("fewer than 32 bytes"), "{error}");
+    }
+    let short = &RSA_MODULUS.concat()[..340];
+    let short = json!({"kty": "RSA", "n": short, "e": "AQAB"});
+    let error = with(json!({"keys": [secret_key(), short]}));
+    assert!(error.contains("fewer than 2048 bits"), "{error}");
     let many = vec![secret_key(); KEYS_MAX + 1];
     assert!(with(json!({"keys": many})).contains("64 is the most"));
     let absent = settings(json!({"verify": {"keys_file": "/nowhere/keys.json"}}));
