@@ -208,7 +208,12 @@ fn keys(text: &str) -> Result<Vec<Key>, InvalidSetting> {
     };
     let set: JwkSet = match serde_json::from_str(text) {
         Ok(set) => set,
-        Err(error) => return wrong(error.to_string(), "write {\"keys\": [...]}"),
+        Err(error) => {
+            // Not the error's text: it can quote the file, which has secrets.
+            let (line, column) = (error.line(), error.column());
+            let problem = format!("no JSON Web Key Set (line {line}, column {column})");
+            return wrong(problem, "write {\"keys\": [...]}");
+        }
     };
     if set.keys.len() > KEYS_MAX {
         let problem = format!("{} keys", set.keys.len());

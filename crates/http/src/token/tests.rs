@@ -245,6 +245,10 @@ fn errors_say_what_is_wrong_with_the_keys() {
     let short = json!({"kty": "RSA", "n": short, "e": "AQAB"});
     let error = with(json!({"keys": [secret_key(), short]}));
     assert!(error.contains("fewer than 2048 bits"), "{error}");
+    for secret in [json!({"keys": ["hunter2"]}), json!({"keys": "hunter2"})] {
+        let error = with(secret);
+        assert!(!error.contains("hunter2"), "{error}");
+    }
     let many = vec![secret_key(); KEYS_MAX + 1];
     assert!(with(json!({"keys": many})).contains("64 is the most"));
     let absent = settings(json!({"verify": {"keys_file": "/nowhere/keys.json"}}));
