@@ -20,9 +20,12 @@ mod settings;
 mod value;
 
 pub(crate) use facts::Facts;
+pub(crate) use settings::cookie_name;
 pub use settings::{SourceSettings, UserAgentPattern};
 pub use value::{PAIRS_MAX, VALUE_BYTES_MAX};
 pub(crate) use value::{cookie, fold_case, header};
+
+use settings::name;
 
 /// The most patterns for a user agent.
 pub const USER_AGENT_PATTERNS_MAX: usize = 64;
@@ -58,10 +61,6 @@ impl Source {
         addresses: &ClientAddress,
         has_routes: bool,
     ) -> Result<Source, InvalidSetting> {
-        let name = |at: &str, name: &str| match name.is_empty() {
-            true => Err(InvalidSetting::new(at, "an empty name", "write its name")),
-            false => Ok(name.to_owned()),
-        };
         Ok(match settings {
             SourceSettings::ClientAddress => Source::ClientAddress(addresses.prefix().clone()),
             SourceSettings::ClientNetwork {
@@ -71,13 +70,17 @@ impl Source {
                 let prefix = addresses.prefix().with_lengths(*ipv4_prefix, *ipv6_prefix);
                 Source::ClientAddress(prefix.map_err(|error| error.below("client_network"))?)
             }
+            SourceSettings::Header(header) if header.eq_ignore_ascii_case("host") => {
+                let problem = "HTTP/2 has no header host";
+                return Err(InvalidSetting::new("header", problem, "write `from: host`"));
+            }
             SourceSettings::Header(header) => {
                 Source::Header(HeaderName::try_from(header).map_err(|_| {
                     let problem = format!("\"{header}\" is no name of a header");
                     InvalidSetting::new("header", problem, "write one such as x-api-key")
                 })?)
             }
-            SourceSettings::Cookie(cookie) => Source::Cookie(name("cookie", cookie)?),
+            SourceSettings::Cookie(cookie) => Source::Cookie(cookie_name("cookie", cookie)?),
             SourceSettings::Query(query) => Source::Query(name("query", query)?),
             SourceSettings::Method => Source::Method,
             SourceSettings::Host => Source::Host,

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::head::Head;
 use crate::rejection::Flaw;
 use crate::setting::InvalidSetting;
-use crate::source::{cookie, header};
+use crate::source::{cookie, cookie_name, header};
 
 mod key;
 
@@ -92,11 +92,7 @@ impl Token {
     fn with_keys(settings: &TokenSettings, text: Option<&str>) -> Result<Token, InvalidSetting> {
         verifier::install();
         let source = match &settings.from {
-            TokenSource::Cookie(name) if name.is_empty() => {
-                let (problem, instead) = ("an empty name", "write its name");
-                return Err(InvalidSetting::new("from.cookie", problem, instead));
-            }
-            TokenSource::Cookie(name) => Source::Cookie(name.clone()),
+            TokenSource::Cookie(name) => Source::Cookie(cookie_name("from.cookie", name)?),
             TokenSource::Header(name) => {
                 Source::Header(HeaderName::try_from(name).map_err(|_| {
                     let problem = format!("\"{name}\" is no name of a header");

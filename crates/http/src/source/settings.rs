@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::setting::InvalidSetting;
+
 /// Where the value of an entry is from.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -53,4 +55,22 @@ pub struct UserAgentPattern {
     pub regex: String,
     /// The value of user agents in which it is found.
     pub value: String,
+}
+
+/// A name that is not empty.
+pub(super) fn name(at: &str, name: &str) -> Result<String, InvalidSetting> {
+    match name.is_empty() {
+        true => Err(InvalidSetting::new(at, "an empty name", "write its name")),
+        false => Ok(name.to_owned()),
+    }
+}
+
+/// The name of a cookie, if any request can have it.
+pub(crate) fn cookie_name(at: &str, cookie: &str) -> Result<String, InvalidSetting> {
+    let is_separator = |char: char| matches!(char, '=' | ';') || char.is_ascii_control();
+    if cookie.contains(is_separator) || cookie.trim() != cookie {
+        let problem = format!("\"{cookie}\" is no name of a cookie");
+        return Err(InvalidSetting::new(at, problem, "write one such as sid"));
+    }
+    name(at, cookie)
 }

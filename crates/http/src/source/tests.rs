@@ -193,6 +193,16 @@ fn errors_say_what_and_where() {
             json!({"cookie": ""}),
             "cookie: an empty name; write its name",
         ),
+        (
+            json!({"cookie": "sid="}),
+            "cookie: \"sid=\" is no name of a cookie; write one such as sid",
+        ),
+        (json!({"cookie": " sid"}), "cookie: \" sid\" is no name"),
+        (json!({"cookie": "a;b"}), "cookie: \"a;b\" is no name"),
+        (
+            json!({"header": "Host"}),
+            "header: HTTP/2 has no header host; write `from: host`",
+        ),
         (json!({"constant": ""}), "constant: an empty name"),
         (json!("route"), "route: there are no routes"),
         (
