@@ -10,7 +10,7 @@ use crate::path::PathSettings;
 use crate::rejection::{Flaw, Rejection};
 use crate::route::Routes;
 use crate::setting::InvalidSetting;
-use crate::source::{Facts, Source, fold_case};
+use crate::source::{Facts, Source, VALUE_BYTES_MAX, fold_case};
 #[cfg(feature = "jwt")]
 use crate::token::Token;
 
@@ -222,7 +222,11 @@ impl Rule {
         };
         match (self.source.read(facts).map_err(reject)?, &self.if_missing) {
             (Some(value), _) if self.fold_case => {
-                let value = Cow::Owned(fold_case(&value));
+                let value = fold_case(&value);
+                if value.len() > VALUE_BYTES_MAX {
+                    return Err(reject(Flaw::TooLong));
+                }
+                let value = Cow::Owned(value);
                 Ok(Some(IdentityEntry { key, value }))
             }
             (Some(value), _) => Ok(Some(IdentityEntry { key, value })),

@@ -362,4 +362,10 @@ fn bypass_41_very_long_values() {
     let header = one(json!({"header": "x-api-key"}), json!("skip"));
     let request = Request::get("/").header("x-api-key", "a".repeat(9_000));
     assert_eq!(keys(&header, PROXY, request), Err(Flaw::TooLong));
+    // In small letters, this one has 3 bytes.
+    let folded = classifier(json!({"descriptors": [{"entries": [{
+        "key": "k", "from": {"header": "x-api-key"}, "if_missing": "skip", "fold_case": true,
+    }]}]}));
+    let request = Request::get("/").header("x-api-key", "\u{130}".repeat(4_000).as_bytes());
+    assert_eq!(keys(&folded, PROXY, request), Err(Flaw::TooLong));
 }
