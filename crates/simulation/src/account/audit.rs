@@ -25,8 +25,8 @@ impl Account {
         };
         let least = tab.least().saturating_sub(refilled).min(capacity);
         let most = match plan.mode {
-            // What others have spent of their leases, or counted, and not reported is not counted in
-            // Redis yet, so there may be nothing for a refund to return.
+            // What others have spent of their leases, or counted, and not reported is not counted
+            // in Redis yet, so there may be nothing for a refund to return.
             Mode::Leased | Mode::WriteBack if self.instances > 1 => tab.most() + sum(&tab.refunds),
             _ => tab.most(),
         } + refilled;
