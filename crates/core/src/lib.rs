@@ -21,6 +21,8 @@ mod key;
 
 mod decision;
 
+mod flat_decision;
+
 mod sharing;
 
 mod charge;
@@ -66,6 +68,7 @@ pub use cost::Cost;
 pub use decision::{Decision, Denial, Grant, Wait};
 pub use escape::{Escaped, is_printable};
 pub use fixed_window::FixedWindow;
+pub use flat_decision::FlatDecision;
 pub use key::Key;
 pub use ledger::Ledger;
 pub use limit::{

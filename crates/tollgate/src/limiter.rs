@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tollgate_core::{
-    Clock, Cost, Decision, Denial, Key, Limit, Now, RESOLUTIONS_MAX, Span, StoreError, Wait,
+    Clock, Cost, Decision, Denial, FlatDecision, Key, Limit, Now, RESOLUTIONS_MAX, Span,
+    StoreError, Wait,
 };
 use tollgate_memory::{Memory, RandomKeys, Stats, SystemClock};
 
@@ -301,7 +302,7 @@ impl<C: Clock> Limiter<C> {
     fn decide(&self, key: Key, cost: Cost) -> Decision {
         match self.terms.first() {
             Some(terms) => self.or_recover(self.store.check(&terms.charge(key, cost)), key, cost),
-            None => self.decide_again(key, cost),
+            None => self.decide_again(key, cost).into(),
         }
     }
 
@@ -340,9 +341,10 @@ impl<C: Clock> Limiter<C> {
                 // Dropping the error would take its address, and that of the decision in the same
                 // `Result`. The in-process store's errors own nothing that must be freed.
                 std::mem::forget(failure);
+                // `FlatDecision` says why these do not return whole decisions.
                 match is_superseded {
-                    true => self.decide_again(key, cost),
-                    false => self.deny_without_answer(),
+                    true => self.decide_again(key, cost).into(),
+                    false => self.deny_without_answer().into(),
                 }
             }
         }
@@ -350,19 +352,19 @@ impl<C: Clock> Limiter<C> {
 
     #[cold]
     #[inline(never)]
-    fn decide_again(&self, key: Key, cost: Cost) -> Decision {
+    fn decide_again(&self, key: Key, cost: Cost) -> FlatDecision {
         match self.try_decide(key, cost, None) {
-            Ok(decision) => decision,
+            Ok(decision) => decision.into(),
             Err(_) => self.deny_without_answer(),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn deny_without_answer(&self) -> Decision {
+    fn deny_without_answer(&self) -> FlatDecision {
         self.count_failure();
         let wait = Span::from_duration(FAILURE_WAIT);
-        Decision::Deny(Denial::new(Wait::For(wait), 0, wait))
+        Decision::Deny(Denial::new(Wait::For(wait), 0, wait)).into()
     }
 
     pub(crate) fn count_failure(&self) {

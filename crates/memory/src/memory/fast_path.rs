@@ -6,8 +6,7 @@
 //! from the start.
 
 use tollgate_core::{
-    Bucket, Charge, Clock, Decision, Denial, Grant, Moment, Span, StoreError, Timeline, Usage,
-    Wait, step,
+    Bucket, Charge, Clock, Decision, FlatDecision, Moment, StoreError, Timeline, Usage, step,
 };
 
 use super::lock_free::commit;
@@ -19,19 +18,6 @@ use crate::tag::Tag;
 
 /// How often a concurrent charge may win before the slow path is taken.
 const RETRIES_MAX: u32 = 16;
-
-/// A decision field by field.
-///
-/// The caller assembles the slow path's decision field by field. If the slow path returned a whole
-/// [`Decision`], the fast path would have to write every field to memory too, used or not.
-struct FlatDecision {
-    /// `None` if it is allowed.
-    wait: Option<Wait>,
-    remaining: u32,
-    reset: Span,
-    delay: Span,
-    over_soft: bool,
-}
 
 /// Why the fast path did not decide. Nothing was charged.
 enum Miss {
@@ -78,7 +64,7 @@ fn retry_contended(
     for retry in 0..RETRIES_MAX {
         back_off(retry);
         match try_commit(slot, slot.load(), &charge, now()) {
-            Ok(decision) => return Some(FlatDecision::from_decision(decision)),
+            Ok(decision) => return Some(decision.into()),
             Err(Miss::Unusual) => return None,
             Err(Miss::Contended) => {}
         }
@@ -104,9 +90,7 @@ impl<C: Clock> Memory<C> {
         match try_commit(slot, slot.load(), charge, now()) {
             Ok(decision) => Some(decision),
             Err(Miss::Unusual) => None,
-            Err(Miss::Contended) => {
-                retry_contended(slot, *charge, now).map(FlatDecision::into_decision)
-            }
+            Err(Miss::Contended) => retry_contended(slot, *charge, now).map(Decision::from),
         }
     }
 
@@ -119,9 +103,7 @@ impl<C: Clock> Memory<C> {
         match self.try_fast_path(place, charge, now) {
             Some(decision) => Ok(decision),
             // A copy, so that on the fast path the charge stays in registers.
-            None => self
-                .take_slow_path_now(place, *charge)
-                .map(FlatDecision::into_decision),
+            None => self.take_slow_path_now(place, *charge).map(Decision::from),
         }
     }
 
@@ -137,7 +119,7 @@ impl<C: Clock> Memory<C> {
             Some(decision) => Ok(decision),
             None => self
                 .take_slow_path(place, *charge, time)
-                .map(FlatDecision::into_decision),
+                .map(Decision::from),
         }
     }
 
@@ -148,9 +130,7 @@ impl<C: Clock> Memory<C> {
         charge: Charge<'_>,
         time: &mut Time<'_>,
     ) -> Result<FlatDecision, StoreError> {
-        Ok(FlatDecision::from_decision(
-            self.decide_slowly(place, &charge, time)?,
-        ))
+        Ok(self.decide_slowly(place, &charge, time)?.into())
     }
 
     /// Decides on the slow path, at a new reading of the clock.
@@ -161,36 +141,5 @@ impl<C: Clock> Memory<C> {
         charge: Charge<'_>,
     ) -> Result<FlatDecision, StoreError> {
         self.take_slow_path(place, charge, &mut Time::of(&self.clock))
-    }
-}
-
-// === impl FlatDecision ===
-
-impl FlatDecision {
-    fn from_decision(decision: Decision) -> FlatDecision {
-        let (delay, over_soft) = match decision {
-            Decision::Allow(grant) => (grant.delay, grant.over_soft),
-            Decision::Deny(_) => (Span::ZERO, false),
-        };
-        FlatDecision {
-            wait: decision.wait(),
-            remaining: decision.remaining(),
-            reset: decision.reset(),
-            delay,
-            over_soft,
-        }
-    }
-
-    #[inline]
-    fn into_decision(self) -> Decision {
-        let (remaining, reset) = (self.remaining, self.reset);
-        match self.wait {
-            None => Decision::Allow(
-                Grant::new(remaining, reset)
-                    .with_delay(self.delay)
-                    .with_over_soft(self.over_soft),
-            ),
-            Some(wait) => Decision::Deny(Denial::new(wait, remaining, reset)),
-        }
     }
 }
