@@ -9,7 +9,7 @@ use tollgate_core::StoreError;
 #[non_exhaustive]
 pub enum JointError {
     /// Two limiters count in different memory, so they cannot be charged together. Make the second
-    /// with [`Limiter::sibling`], or all of them with [`crate::Limits`].
+    /// with [`crate::Limiter::sibling`], or all of them with [`crate::Limits`].
     NotSiblings {
         /// The name of the limit that is not a sibling of the first.
         name: Box<str>,
