@@ -15,7 +15,7 @@ use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::{debug, warn};
 
@@ -148,6 +148,11 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
                     let (permit, kind) = connections.acquire(peer, Instant::now());
                     self.log_full(kind, peer);
                     tasks.spawn(self.clone().serve(stream, permit));
+                    if kind == PermitKind::Reserved {
+                        // The next ones would take its permit back before its task has run, which
+                        // reads a request that is there already.
+                        yield_now().await;
+                    }
                 }
                 Err(error) if is_aborted_by_peer(&error) => {}
                 Err(error) => {

@@ -10,10 +10,9 @@ use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper::{Request, Response};
 use tokio::io::{AsyncReadExt, BufStream, DuplexStream, duplex};
-use tokio::task::yield_now;
 
 use super::*;
-use crate::permits::ConnectionLimits;
+use crate::permits::{ConnectionLimits, RESERVED};
 use crate::preface::PREFACE;
 use crate::shutdown::shutdown_channel;
 
@@ -48,8 +47,12 @@ impl Handler for Served {
     fn ended(&self) {}
 
     fn closed(&self, reason: &'static str) {
-        assert_eq!(reason, "handshake");
-        self.failed_handshakes.fetch_add(1, Ordering::Relaxed);
+        match reason {
+            "handshake" => {
+                self.failed_handshakes.fetch_add(1, Ordering::Relaxed);
+            }
+            other => assert_eq!(other, "idle"),
+        }
     }
 
     fn failed(&self, kind: &'static str) {
@@ -214,4 +217,35 @@ async fn a_handshake_ends_in_time_or_when_its_connection_is_closed() {
         let error = shaken.map(|shaken| shaken.unwrap_err().kind());
         assert_eq!(error, (!closes).then_some(ErrorKind::TimedOut));
     }
+}
+
+/// A health check is served although more connections than there are reserved permits come right
+/// after it.
+#[tokio::test]
+async fn a_reserved_permit_lasts_until_its_request_was_looked_at() {
+    let listener = listener(Protocol::Http1).await;
+    let (address, limits) = (listener.address(), Limits::default());
+    let mut check = TcpStream::connect(address).await.unwrap();
+    check.write_all(REQUEST).await.unwrap();
+    let mut hoarded = Vec::new();
+    for _ in 0..2 * RESERVED {
+        hoarded.push(TcpStream::connect(address).await.unwrap());
+    }
+    let (shutdown, signal) = shutdown_channel();
+    let serving = tokio::spawn(listener.serve(
+        Served::default(),
+        ConnectionLimits {
+            connections: 0,
+            per_source: 0,
+        },
+        limits,
+        Arc::new(Budget::new(&limits)),
+        signal,
+    ));
+    let mut response = String::new();
+    check.read_to_string(&mut response).await.unwrap();
+    assert!(response.ends_with("served"), "{response}");
+    drop(hoarded);
+    shutdown.begin_drain();
+    serving.await.unwrap();
 }
