@@ -94,13 +94,15 @@ fn execute(target: &Target, resets: bool) -> Result<(), Failure> {
     let service = Service::read(&target.config)?;
     check_domain(&service, &target.domain)?;
     let (store, place) = service.config.store_of(&target.domain);
-    let Place::Redis(config) = place else {
+    let Place::Shared(config) = place else {
         return Err(Failure(1, in_memory(&target.domain, store)));
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure(1, with_causes(&error)))?;
+    let config = config.downcast_ref::<Config>();
+    let config = config.expect("Redis is the only backend");
     let report = runtime.block_on(report(target, &service, config, resets))?;
     let mut out = io::stdout().lock();
     let printed = match target.output.or_json(target.json) {

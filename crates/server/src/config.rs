@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use tollgate_backends::{AnyBackend, BACKENDS};
 use tollgate_core::Sharing;
 use tollgate_listen::Limits;
 use tollgate_rules::{Diagnostic, ReadError, Settings, Source, read_paths, settings};
@@ -12,9 +13,9 @@ mod limits;
 mod listen;
 mod secret;
 mod store;
-mod url;
 
 pub use listen::{Listen, ListenerKind};
+use store::Known;
 pub use store::{OtherStore, Place, STORES_MAX};
 
 /// The smallest `memory.max_bytes`.
@@ -153,9 +154,26 @@ impl Config {
     ///
     /// [`ConfigError::Invalid`] with every error in it.
     pub fn parse(source: &Source, directory: &Path) -> Result<Config, ConfigError> {
-        settings(source, &secret::KEYS, |top| Config::take(top, directory)).map_err(
+        Config::parse_with(source, directory, BACKENDS)
+    }
+
+    /// As [`Config::parse`], where these backends can be named, which have different keys.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] with every error in it.
+    pub fn parse_with(
+        source: &Source,
+        directory: &Path,
+        backends: &[AnyBackend],
+    ) -> Result<Config, ConfigError> {
+        let known = Known {
+            backends,
+            directory,
+        };
+        settings(source, &secret::KEYS, |top| Config::take(top, known)).map_err(
             |mut diagnostics| {
-                secret::hide(&mut diagnostics, &source.text);
+                secret::hide(&mut diagnostics, &source.text, backends);
                 ConfigError::Invalid(diagnostics)
             },
         )
@@ -185,7 +203,7 @@ impl Config {
 
     /// Takes all settings from the file's top level. Errors are reported to `top`, and a default
     /// stands in for a value that is wrong, so that all errors are found at once.
-    fn take(top: &Settings<'_>, directory: &Path) -> Config {
+    fn take(top: &Settings<'_>, known: Known<'_>) -> Config {
         let rules = top.texts("rules");
         if rules.is_empty() && top.contains("domain") {
             let message = "this is a rules file, not a settings file".to_owned();
@@ -197,16 +215,19 @@ impl Config {
             let help = "write `rules: [PATH]`, with rules files or directories";
             top.report_error("rules", message, help);
         }
-        let (store, sharing) = Place::take_default(top, directory);
+        let (store, sharing) = Place::take_default(top, known);
         Config {
             file: None,
-            rules: rules.iter().map(|path| directory.join(path)).collect(),
+            rules: rules
+                .iter()
+                .map(|path| known.directory.join(path))
+                .collect(),
             merge_domains: top.flag("merge_domains", false),
             listen: top.map("listen", Listen::take_all),
             memory: top.map("memory", Memory::take),
             store,
             sharing,
-            stores: OtherStore::take_all(top, directory),
+            stores: OtherStore::take_all(top, known),
             limits: top.map("limits", limits::take),
             log: top.map("log", Log::take),
             allow_refund: top.flag("allow_refund", false),

@@ -9,13 +9,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
+use tollgate_backends::{OpenError, backend_names};
 use tollgate_core::{Clock, Sharing};
 use tollgate_engine::{
     Engine, ORDERS_MAX, Order, Outcome, Reloader, Stores, watch_rules, watch_stores,
 };
 use tollgate_listen::{Budget, Limits, Shutdown, ShutdownSignal, open_files, shutdown_channel};
 use tollgate_memory::SystemClock;
-use tollgate_redis::InvalidConfig;
 use tollgate_rules::{Diagnostic, ReadError};
 use tracing::{info, warn};
 
@@ -40,7 +40,7 @@ pub enum ServeError {
         /// Its name in the settings, or `default`.
         name: String,
         /// What is wrong.
-        source: InvalidConfig,
+        source: OpenError,
     },
     /// A listener cannot be opened.
     Listen {
@@ -98,7 +98,7 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Starts the service. State in memory uses `clock`; Redis has a clock of its own.
+/// Starts the service. State in memory uses `clock`; a shared store has a clock of its own.
 ///
 /// # Errors
 ///
@@ -107,7 +107,8 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
     let stores = stores::open(config, &known_limits(config), Arc::new(clock))
         .map_err(|(name, source)| ServeError::Store { name, source })?;
     if config.sharing != Sharing::default() && stores.shared().next().is_none() {
-        warn!("`mode`, `on_store_error` and `nodes` have no effect: no store is in Redis");
+        let backends = backend_names();
+        warn!("`mode`, `on_store_error` and `nodes` have no effect: no store is in {backends}");
     }
     let engine = Arc::new(Engine::new(stores));
     let limits = open_files::fit(
@@ -241,7 +242,7 @@ impl std::error::Error for ServeError {
         match self {
             ServeError::Unreadable(error) => error.source(),
             ServeError::NoRules(_) => None,
-            ServeError::Store { source, .. } => Some(source),
+            ServeError::Store { source, .. } => Some(source.as_ref()),
             ServeError::Listen { source, .. } | ServeError::Signals(source) => Some(source),
         }
     }

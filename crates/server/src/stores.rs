@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use tollgate_backends::OpenError;
 use tollgate_core::{Clock, Limit};
 use tollgate_engine::{AnyShared, DEFAULT_STORE, Stores};
 use tollgate_memory::Memory;
-use tollgate_redis::{InvalidConfig, Redis, Servers};
 use tracing::info;
 
 use crate::config::{Config, Place};
 
-/// Builds every store. Redis is connected in the background. If the settings do not set the size of
-/// the store in memory, it is sized for these limits.
+/// Builds every store. Shared stores connect in the background. If the settings do not set the size
+/// of the store in memory, it is sized for these limits.
 ///
 /// # Errors
 ///
@@ -20,7 +20,7 @@ pub(crate) fn open(
     config: &Config,
     limits: &[Limit],
     clock: Arc<dyn Clock>,
-) -> Result<Stores, (String, InvalidConfig)> {
+) -> Result<Stores, (String, OpenError)> {
     let mut builder = Memory::builder().clock(clock).limits(limits);
     if let Some(keys) = config.memory.max_keys {
         builder = builder.max_keys(keys);
@@ -43,23 +43,15 @@ pub(crate) fn open(
 }
 
 /// The shared store at `place`; `None` for memory.
-fn open_shared(name: &str, place: &Place) -> Result<Option<AnyShared>, (String, InvalidConfig)> {
+fn open_shared(name: &str, place: &Place) -> Result<Option<AnyShared>, (String, OpenError)> {
     let config = match place {
         Place::Memory => return Ok(None),
-        Place::Redis(config) => config,
+        Place::Shared(config) => config,
     };
-    let redis = Redis::connect(config).map_err(|invalid| (name.to_owned(), invalid))?;
-    let (servers, tls) = (shown(&config.servers), config.tls.is_some());
-    info!(store = name, servers, tls, "connecting to Redis");
-    Ok(Some(AnyShared::new(redis)))
-}
-
-fn shown(servers: &Servers) -> String {
-    match servers {
-        Servers::Single(address) => address.clone(),
-        Servers::Cluster(addresses) => format!("cluster {}", addresses.join(", ")),
-        Servers::Sentinel { addresses, master } => {
-            format!("sentinel {master} at {}", addresses.join(", "))
-        }
-    }
+    let shared = config.open();
+    let shared = shared.map_err(|invalid| (name.to_owned(), invalid))?;
+    let backend = config.backend().name;
+    let (servers, tls) = (config.servers(), config.is_encrypted());
+    info!(store = name, servers, tls, "connecting to {backend}");
+    Ok(Some(shared))
 }

@@ -3,19 +3,20 @@
 //! A diagnostic quotes its line, which may contain a password, perhaps in the wrong place. So lines
 //! that might contain one are not quoted; file, line and column remain.
 
+use tollgate_backends::AnyBackend;
 use tollgate_rules::Diagnostic;
 
 /// Replaces the text of a line.
 const HIDDEN: &str = "(not shown: there may be a password in it)";
-/// Signs that a line may contain a password, in lower case.
-const SIGNS: [&str; 6] = ["pass", "secret", "redis", "url", "user", "@"];
+/// Signs that a line may contain a password, in lower case, beside the backends' keys and schemes.
+const SIGNS: [&str; 5] = ["pass", "secret", "url", "user", "@"];
 /// Top-level keys below which every line is hidden, because a URL with a password is easily written
 /// in the wrong place.
 pub(super) const KEYS: [&str; 2] = ["store", "stores"];
 
 /// Hides the lines that may contain a password.
-pub(super) fn hide(diagnostics: &mut [Diagnostic], text: &[u8]) {
-    let hidden = hidden(&String::from_utf8_lossy(text));
+pub(super) fn hide(diagnostics: &mut [Diagnostic], text: &[u8], backends: &[AnyBackend]) {
+    let hidden = hidden(&String::from_utf8_lossy(text), backends);
     for found in diagnostics {
         let line = usize::try_from(found.line).unwrap_or(usize::MAX);
         if hidden
@@ -29,8 +30,13 @@ pub(super) fn hide(diagnostics: &mut [Diagnostic], text: &[u8]) {
 }
 
 /// For each line, whether it may contain a password.
-fn hidden(text: &str) -> Vec<bool> {
+fn hidden(text: &str, backends: &[AnyBackend]) -> Vec<bool> {
     let mut in_store = false;
+    let names = |backend: &AnyBackend| backend.schemes.iter().copied().chain([backend.key]);
+    let signs: Vec<&str> = SIGNS
+        .into_iter()
+        .chain(backends.iter().flat_map(names))
+        .collect();
     let lines = text.lines().map(|line| {
         let lower = line.to_lowercase();
         let begins_key = line.starts_with(|c: char| c.is_alphanumeric() || c == '\'' || c == '"');
@@ -39,7 +45,7 @@ fn hidden(text: &str) -> Vec<bool> {
         } else if begins_key {
             in_store = false;
         }
-        let is_signed = SIGNS.iter().any(|sign| lower.contains(sign));
+        let is_signed = signs.iter().any(|sign| lower.contains(sign));
         is_signed || in_store
     });
     lines.collect()
@@ -58,6 +64,6 @@ mod tests {
             false, true, true, true, true, true, true, false, true, false, true, true, true, false,
             true, true, false, false,
         ];
-        assert_eq!(hidden(text), expected);
+        assert_eq!(hidden(text, tollgate_backends::BACKENDS), expected);
     }
 }

@@ -1,31 +1,25 @@
 //! Where state is kept: `store`, and `stores` for single domains.
 
-mod access;
-
 use std::path::Path;
 
-use tollgate_core::{Limit, Sharing, Span};
+use tollgate_backends::{AnyBackend, SharedConfig};
+use tollgate_core::{Limit, Sharing};
 use tollgate_engine::DEFAULT_STORE;
-use tollgate_redis::{
-    CONNECTIONS, CONNECTIONS_MAX, Config as RedisConfig, SYNC_INTERVAL, SYNC_INTERVAL_MAX,
-    SYNC_INTERVAL_MIN, Servers, TIMEOUT,
-};
 use tollgate_rules::{Loaded, Options, RuleSet, Settings, Source};
 
 use super::Config;
-use super::url::{Url, is_address};
-use access::{Credentials, encryption, signs_in};
 
 /// The most stores below `stores`.
 pub const STORES_MAX: usize = 16;
 /// The longest name of a store, which is a label of its metrics.
 const NAME_BYTES_MAX: usize = 63;
-/// The longest prefix of keys.
-const PREFIX_BYTES_MAX: usize = 64;
-/// The shortest and the longest time of a decision.
-const TIMEOUTS: (Span, Span) = (Span::from_millis(1), Span::from_secs(10));
-/// The shortest and the longest time between two reports.
-const SYNC_INTERVALS: (Span, Span) = (SYNC_INTERVAL_MIN, SYNC_INTERVAL_MAX);
+/// What is known before a store is read: the backends that can be named, and the directory that
+/// paths are relative to.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'k> {
+    pub(super) backends: &'k [AnyBackend],
+    pub(super) directory: &'k Path,
+}
 
 /// Where a store keeps its state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,8 +27,8 @@ pub enum Place {
     /// In this process.
     #[default]
     Memory,
-    /// In Redis, shared with other instances.
-    Redis(Box<RedisConfig>),
+    /// In a shared store, which other instances use as well.
+    Shared(SharedConfig),
 }
 
 /// One of `stores`: a store for some domains.
@@ -80,66 +74,110 @@ impl Place {
     fn unfit(&self, limit: &Limit) -> Option<String> {
         match self {
             Place::Memory => None,
-            Place::Redis(_) => tollgate_redis::check(limit)
-                .err()
-                .map(|invalid| invalid.to_string()),
+            Place::Shared(config) => config.unfit(limit),
         }
     }
 
     /// Reads `store`, and the defaults of `mode`, `on_store_error` and `nodes` for all rules.
-    pub(super) fn take_default(top: &Settings<'_>, directory: &Path) -> (Place, Sharing) {
+    pub(super) fn take_default(top: &Settings<'_>, known: Known<'_>) -> (Place, Sharing) {
         let key = "store";
         if top.is_map(key) {
             return top.map(key, |store| {
-                let place = Place::take(store, directory).unwrap_or_default();
+                let place = known.place(store).unwrap_or_default();
                 (place, store.sharing(Sharing::default()))
             });
         }
-        let place = match top.secret(key).as_deref() {
+        let text = top.secret(key);
+        let place = match text.as_deref() {
             None | Some("memory") => Place::Memory,
-            Some(text) if Url::is_meant(text) => Place::at_url(top, key, text),
-            Some(_) => {
-                let message = "this is not a store".to_owned();
-                let help = "write `store: memory`, `store: redis://localhost:6379` or \
-                    `store: {redis: {url: 'redis://localhost:6379'}}`";
-                top.report_error(key, message, help);
-                Place::Memory
-            }
+            Some(text) => match known.backends.iter().find(|backend| backend.is_url(text)) {
+                Some(backend) => at_url(backend, top, key, text),
+                None => {
+                    let message = "this is not a store".to_owned();
+                    top.report_error(key, message, &known.help_for_store());
+                    Place::Memory
+                }
+            },
         };
         (place, Sharing::default())
     }
+}
 
-    /// The short form: a URL, with the default of every other setting.
-    fn at_url(map: &Settings<'_>, key: &'static str, text: &str) -> Place {
-        let report =
-            |(message, help): (&str, &str)| map.report_error(key, message.to_owned(), help);
-        let url = Url::parse(text).map_err(report).ok();
-        url.map_or(Place::Memory, |url| Place::Redis(Box::new(url.config())))
-    }
+/// The short form: a URL, with the default of every other setting.
+fn at_url(backend: &AnyBackend, map: &Settings<'_>, key: &'static str, text: &str) -> Place {
+    let config = backend.from_url(text);
+    config.map_or_else(
+        |invalid| {
+            map.report_error(key, invalid.message.to_owned(), invalid.help);
+            Place::Memory
+        },
+        Place::Shared,
+    )
+}
 
+// === impl Known ===
+
+impl Known<'_> {
     /// Reads a store's map; `None` if it names no place.
-    fn take(store: &Settings<'_>, directory: &Path) -> Option<Place> {
+    fn place(self, store: &Settings<'_>) -> Option<Place> {
         let is_memory = store.flag("memory", false);
-        // An empty `redis` counts as well: it is an error, not a store in memory.
-        let is_redis = store.has("redis") || store.is_off("redis");
-        if is_redis && !store.is_map("redis") {
-            if let Some(text) = store.secret("redis").filter(|text| Url::is_meant(text)) {
-                return Some(Place::at_url(store, "redis", &text));
+        // All keys are asked for, since only those are known; an empty one counts as well: it is
+        // an error, not a store in memory.
+        let is_named = |backend: &&AnyBackend| store.has(backend.key) || store.is_off(backend.key);
+        let named: Vec<&AnyBackend> = self.backends.iter().filter(is_named).collect();
+        let Some((backend, others)) = named.split_first() else {
+            return is_memory.then_some(Place::Memory);
+        };
+        let key = backend.key;
+        for other in others {
+            let message = format!("this store has both `{key}` and `{}`", other.key);
+            let help = format!("remove `{key}` or `{}`", other.key);
+            store.report_error(other.key, message, &help);
+        }
+        if !store.is_map(key) {
+            if let Some(text) = store.secret(key).filter(|text| backend.is_url(text)) {
+                return Some(at_url(backend, store, key, &text));
             }
-            let message = "`redis` does not say where Redis is".to_owned();
-            let help = "write `redis: {url: 'redis://localhost:6379'}`";
-            store.report_error("redis", message, help);
+            let message = format!("`{key}` does not say where {} is", backend.name);
+            let help = format!("write `{key}: {{url: '{}'}}`", backend.example_url);
+            store.report_error(key, message, &help);
             return Some(Place::Memory);
         }
-        if !is_redis {
-            return is_memory.then_some(Place::Memory);
-        }
         if is_memory {
-            let message = "this store has both `memory` and `redis`".to_owned();
-            store.report_error("memory", message, "remove `memory` or `redis`");
+            let message = format!("this store has both `memory` and `{key}`");
+            store.report_error("memory", message, &format!("remove `memory` or `{key}`"));
         }
-        let config = store.map("redis", |redis| redis_at(redis, directory));
-        Some(Place::Redis(Box::new(config)))
+        let config = store.map(key, |map| backend.from_map(map, self.directory));
+        Some(Place::Shared(config))
+    }
+
+    /// Each way to write `store`.
+    fn help_for_store(self) -> String {
+        let mut ways = vec!["`store: memory`".to_owned()];
+        for backend in self.backends {
+            let (key, url) = (backend.key, backend.example_url);
+            ways.push(format!("`store: {url}`"));
+            ways.push(format!("`store: {{{key}: {{url: '{url}'}}}}`"));
+        }
+        let last = ways.split_off(ways.len() - 1).concat();
+        match ways.is_empty() {
+            true => format!("write {last}"),
+            false => format!("write {} or {last}", ways.join(", ")),
+        }
+    }
+
+    /// Reports that a store does not say where it is.
+    fn report_no_place(self, store: &Settings<'_>) {
+        let keys = self.backends.iter().map(|backend| backend.key);
+        let names: Vec<String> = keys.clone().map(|key| format!("`{key}`")).collect();
+        let maps: Vec<String> = keys.map(|key| format!("`{key}: {{url: …}}`")).collect();
+        let message = format!(
+            "this store has neither {} nor `memory`",
+            names.join(" nor ")
+        );
+        let help = format!("write {} below it, or `memory: true`", maps.join(" or "));
+        let first = self.backends.first().map_or("memory", |first| first.key);
+        store.report_error(first, message, &help);
     }
 }
 
@@ -147,7 +185,7 @@ impl Place {
 
 impl OtherStore {
     /// `stores`.
-    pub(super) fn take_all(top: &Settings<'_>, directory: &Path) -> Vec<OtherStore> {
+    pub(super) fn take_all(top: &Settings<'_>, known: Known<'_>) -> Vec<OtherStore> {
         let mut stores: Vec<OtherStore> = Vec::new();
         top.each("stores", |name, store| {
             if stores.len() == STORES_MAX {
@@ -157,10 +195,8 @@ impl OtherStore {
             let other = OtherStore {
                 name: name.to_owned(),
                 domains: domains(store, &stores),
-                place: Place::take(store, directory).unwrap_or_else(|| {
-                    let message = "this store has neither `redis` nor `memory`".to_owned();
-                    let help = "write `redis: {url: …}` below it, or `memory: true`";
-                    store.report_error("redis", message, help);
+                place: known.place(store).unwrap_or_else(|| {
+                    known.report_no_place(store);
                     Place::Memory
                 }),
             };
@@ -204,92 +240,6 @@ fn domains(store: &Settings<'_>, before: &[OtherStore]) -> Vec<String> {
         domains.push(domain);
     }
     domains
-}
-
-/// A `redis` map.
-fn redis_at(redis: &Settings<'_>, directory: &Path) -> RedisConfig {
-    let url = redis.secret("url").and_then(|text| {
-        let report =
-            |(message, help): (&str, &str)| redis.report_error("url", message.to_owned(), help);
-        Url::parse(&text).map_err(report).ok()
-    });
-    let (servers, of_sentinels) = servers(redis, url.as_ref(), directory);
-    let tls = encryption(redis, url.as_ref(), directory);
-    let (username, password) = signs_in(redis, url, directory);
-    let (sentinel_username, sentinel_password) = of_sentinels;
-    let default = RedisConfig::new(servers);
-    let prefix = redis.parse("prefix", "'tg:'", |text| {
-        if text.contains(['{', '}']) {
-            return Err("has a brace, which would choose the slot of every key".to_owned());
-        }
-        if text.len() > PREFIX_BYTES_MAX {
-            return Err(format!("is longer than {PREFIX_BYTES_MAX} bytes"));
-        }
-        Ok(text.to_owned())
-    });
-    let handful = |count: usize| u32::try_from(count).expect("a handful");
-    let pool = redis.count("pool", handful(CONNECTIONS), (1, handful(CONNECTIONS_MAX)));
-    RedisConfig {
-        tls,
-        username,
-        password,
-        sentinel_username,
-        sentinel_password,
-        prefix: prefix.unwrap_or(default.prefix),
-        timeout: redis.span("timeout", TIMEOUT, TIMEOUTS),
-        connections: usize::try_from(pool).expect("a handful"),
-        sync_interval: redis.span("sync_interval", SYNC_INTERVAL, SYNC_INTERVALS),
-        ..default
-    }
-}
-
-/// Reads exactly one of `url`, `cluster` and `sentinel`, and the credentials for the sentinels.
-fn servers(redis: &Settings<'_>, url: Option<&Url>, directory: &Path) -> (Servers, Credentials) {
-    let help = "write one of `url: redis://host:6379`, `cluster: [host:port]` and \
-        `sentinel: {master: NAME, addresses: [host:port]}`";
-    let ways = ["url", "cluster", "sentinel"];
-    let written: Vec<_> = ways.into_iter().filter(|key| redis.has(key)).collect();
-    match *written {
-        [] => redis.report_error("url", "no server is named".to_owned(), help),
-        [_, second, ..] => {
-            let message = format!("`{}` and `{second}` both name servers", written[0]);
-            redis.report_error(second, message, help);
-        }
-        [_] => {}
-    }
-    if redis.has("sentinel") {
-        return redis.map("sentinel", |sentinel| {
-            let master = sentinel.text("master").unwrap_or_default();
-            if master.is_empty() {
-                let message = "the master has no name".to_owned();
-                let help = "write `master: NAME`, as in `sentinel monitor NAME`";
-                sentinel.report_error("master", message, help);
-            }
-            let addresses = addresses(sentinel, "addresses");
-            let servers = Servers::Sentinel { addresses, master };
-            (servers, signs_in(sentinel, None, directory))
-        });
-    }
-    if redis.has("cluster") {
-        let servers = Servers::Cluster(addresses(redis, "cluster"));
-        return (servers, (None, None));
-    }
-    let address = url.map_or_else(String::new, |url| url.address.clone());
-    (Servers::Single(address), (None, None))
-}
-
-fn addresses(map: &Settings<'_>, key: &'static str) -> Vec<String> {
-    let addresses = map.texts(key);
-    let help = format!("write `{key}: ['host:6379']`");
-    if addresses.is_empty() {
-        map.report_error(key, "no server is named".to_owned(), &help);
-    }
-    // A URL may hold a password, so the address is not repeated.
-    if let Some(bad) = addresses.iter().position(|address| !is_address(address)) {
-        let message = format!("address {} is not a host with a port", bad + 1);
-        map.report_error(key, message, &help);
-    }
-    addresses
 }
 
 #[cfg(test)]

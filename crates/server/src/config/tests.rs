@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tollgate_backends::SharedConfig;
+
 use super::*;
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
@@ -211,7 +213,7 @@ fn settings_that_the_example_comments_out_are_valid_and_have_the_defaults() {
     let directory = tempfile::TempDir::new().unwrap();
     let config = example_of_redis(directory.path());
     let default = tollgate_redis::Config::single("localhost:6379");
-    assert_eq!(config.store, Place::Redis(Box::new(default)));
+    assert_eq!(config.store, Place::Shared(SharedConfig::new(default)));
     let expected = Sharing {
         nodes: std::num::NonZeroU32::new(3),
         ..Sharing::default()

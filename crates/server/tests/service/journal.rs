@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
-use tollgate_redis::Secret;
+use tollgate_backends::SharedConfig;
+use tollgate_redis::{Config as RedisConfig, Secret};
 use tollgate_server::{Config, Place};
 use tollgate_testbed::{Certificates, PASSWORD, Redis, USER};
 use tracing::subscriber::DefaultGuard;
@@ -14,7 +15,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::house::House;
 use crate::http_client::Client;
-use crate::over_redis::at;
+use crate::over_redis::{at, config_at};
 
 /// How long a line may take: stores are checked in real time.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -110,11 +111,10 @@ async fn a_wrong_password_is_logged_with_the_reason_and_without_the_password() {
     let redis = Redis::start();
     redis.ask(&["CONFIG", "SET", "requirepass", "right"]);
     let house = House::with(RULES, |config| {
-        let Place::Redis(mut redis) = at(&redis) else {
-            panic!("in memory");
-        };
-        redis.password = Some(Secret::new("hunter2"));
-        config.store = Place::Redis(redis);
+        config.store = Place::Shared(SharedConfig::new(RedisConfig {
+            password: Some(Secret::new("hunter2")),
+            ..config_at(&redis)
+        }));
     })
     .await;
     journal.until("WRONGPASS").await;

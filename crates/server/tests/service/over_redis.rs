@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
+use tollgate_backends::SharedConfig;
 use tollgate_core::{Mode, Span};
 use tollgate_redis::Config as RedisConfig;
 use tollgate_server::{OtherStore, Outcome, Place, ServeError};
@@ -36,10 +37,15 @@ fn rules() -> String {
 
 /// A store in `redis` whose timeout is long enough for a busy machine.
 pub(crate) fn at(redis: &Redis) -> Place {
-    Place::Redis(Box::new(RedisConfig {
+    Place::Shared(SharedConfig::new(config_at(redis)))
+}
+
+/// The settings of [`at`].
+pub(crate) fn config_at(redis: &Redis) -> RedisConfig {
+    RedisConfig {
         timeout: Span::from_secs(10),
         ..RedisConfig::single(redis.address())
-    }))
+    }
 }
 
 /// The value of a metric, with its labels if it has any.
@@ -247,7 +253,7 @@ async fn a_store_that_cannot_be_used_stops_the_start() {
         config.stores.push(OtherStore {
             name: "pay".to_owned(),
             domains: vec!["d".to_owned()],
-            place: Place::Redis(Box::new(redis)),
+            place: Place::Shared(SharedConfig::new(redis)),
         });
     });
     let error = house.await.err().unwrap();

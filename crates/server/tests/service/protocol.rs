@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use prost::Message;
+use tollgate_backends::SharedConfig;
 use tollgate_core::Span;
 use tollgate_redis::Config as RedisConfig;
 use tollgate_rls::RateLimitRequest;
@@ -210,7 +211,7 @@ async fn pipelined_requests_are_answered_although_nothing_more_is_sent() {
     let redis = Redis::start();
     let rules = "domain: d\non_store_error: allow\ndescriptors: [{key: k, rate_limit: 9/day}]\n";
     let house = House::with(rules, |config| {
-        config.store = Place::Redis(Box::new(RedisConfig {
+        config.store = Place::Shared(SharedConfig::new(RedisConfig {
             timeout: Span::from_millis(200),
             ..RedisConfig::single(redis.address())
         }));

@@ -4,8 +4,8 @@ use std::fs;
 use std::num::NonZeroU32;
 
 use tempfile::TempDir;
-use tollgate_core::{Mode, OnStoreError};
-use tollgate_redis::{Config, Identity, Secret, Tls};
+use tollgate_core::{Mode, OnStoreError, Span};
+use tollgate_redis::{Config, Identity, Secret, Servers, Tls};
 use tollgate_rules::Source;
 use tollgate_testbed::Certificates;
 
@@ -23,7 +23,7 @@ fn parse(text: &str) -> Settings {
 
 fn redis(settings: &Settings) -> &Config {
     match &settings.store {
-        Place::Redis(config) => config,
+        Place::Shared(config) => config.downcast_ref().unwrap(),
         Place::Memory => panic!("in memory"),
     }
 }
@@ -129,7 +129,7 @@ fn everything_about_stores_can_be_said() {
         OtherStore {
             name: "pay".to_owned(),
             domains: vec!["a".to_owned(), "b".to_owned()],
-            place: Place::Redis(Box::new(pay)),
+            place: Place::Shared(SharedConfig::new(pay)),
         },
         OtherStore {
             name: "near".to_owned(),

@@ -2,6 +2,8 @@
 
 use tollgate_redis::{Config, Secret, Servers, Tls, UNIX};
 
+use crate::backend::InvalidUrl;
+
 /// The default port of a server.
 const PORT: u16 = 6379;
 
@@ -23,8 +25,8 @@ impl Url {
     ///
     /// # Errors
     ///
-    /// What is wrong, and what to do instead. Neither repeats the text, which may hold a password.
-    pub(super) fn parse(text: &str) -> Result<Url, (&'static str, &'static str)> {
+    /// [`InvalidUrl`].
+    pub(super) fn parse(text: &str) -> Result<Url, InvalidUrl> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
         if scheme == "unix" {
             return socket(rest);
@@ -34,7 +36,10 @@ impl Url {
             "rediss" => true,
             _ => {
                 let help = "begin with `redis://`, or with `rediss://` for TLS";
-                return Err(("the URL begins with neither redis:// nor rediss://", help));
+                return Err(invalid(
+                    "the URL begins with neither redis:// nor rediss://",
+                    help,
+                ));
             }
         };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -42,7 +47,7 @@ impl Url {
         if !matches!(path, "" | "/" | "/0") {
             let help = "leave out what follows the port: only database 0 is used, and `prefix` \
                 keeps services apart; in a password write % and / as %25 and %2F";
-            return Err(("the URL continues after the host and port", help));
+            return Err(invalid("the URL continues after the host and port", help));
         }
         let (username, password, host) = match authority.rsplit_once('@') {
             None => (None, None, authority),
@@ -58,7 +63,7 @@ impl Url {
         };
         if !is_address(&address) {
             let help = "write `redis://host:6379`; put an IPv6 address in brackets";
-            return Err(("the URL has no valid host and port", help));
+            return Err(invalid("the URL has no valid host and port", help));
         }
         Ok(Url {
             address,
@@ -66,13 +71,6 @@ impl Url {
             username,
             password,
         })
-    }
-}
-
-impl Url {
-    /// Whether a text is meant to be a URL, valid or not.
-    pub(super) fn is_meant(text: &str) -> bool {
-        text.starts_with("redis://") || text.starts_with("rediss://")
     }
 
     /// The settings of a store at this URL, with every default.
@@ -86,11 +84,15 @@ impl Url {
     }
 }
 
+const fn invalid(message: &'static str, help: &'static str) -> InvalidUrl {
+    InvalidUrl { message, help }
+}
+
 /// `unix:///run/redis.sock`; a user and a password have keys of their own.
-fn socket(path: &str) -> Result<Url, (&'static str, &'static str)> {
+fn socket(path: &str) -> Result<Url, InvalidUrl> {
     if path.len() < 2 || !path.starts_with('/') {
         let help = "write `unix:///run/redis.sock`";
-        return Err(("the URL has no absolute path of a socket", help));
+        return Err(invalid("the URL has no absolute path of a socket", help));
     }
     Ok(Url {
         address: format!("{UNIX}{path}"),
@@ -117,18 +119,18 @@ pub(super) fn is_address(text: &str) -> bool {
     is_host && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
-fn signs_in(user: &str) -> Result<(Option<String>, Secret), (&'static str, &'static str)> {
+fn signs_in(user: &str) -> Result<(Option<String>, Secret), InvalidUrl> {
     let Some((username, password)) = user.split_once(':') else {
         let help = "write `user:password@` or `:password@`, or use `username` and `password`";
-        return Err(("the URL has a user but no password", help));
+        return Err(invalid("the URL has a user but no password", help));
     };
     let (Some(username), Some(password)) = (decoded(username), decoded(password)) else {
         let help = "write % and two digits from 0 to f, as in %40 for @";
-        return Err(("the URL has a `%` that is no valid escape", help));
+        return Err(invalid("the URL has a `%` that is no valid escape", help));
     };
     if password.is_empty() {
         let help = "leave out the `@` and what is before it, or write the password";
-        return Err(("the URL's password is empty", help));
+        return Err(invalid("the URL's password is empty", help));
     }
     let username = (!username.is_empty()).then_some(username);
     Ok((username, Secret::new(password)))
@@ -204,7 +206,7 @@ mod tests {
             ("redis://::1:6379", "no valid host"),
         ];
         for (text, expected) in cases {
-            let (message, help) = Url::parse(text).unwrap_err();
+            let InvalidUrl { message, help } = Url::parse(text).unwrap_err();
             assert!(message.contains(expected), "{text}: {message}");
             assert!(!message.contains("hunter2") && !help.contains("hunter2"));
         }

@@ -7,7 +7,7 @@ use std::path::Path;
 use tollgate_redis::{Identity, Secret, Tls};
 use tollgate_rules::Settings;
 
-use crate::config::url::Url;
+use super::url::Url;
 
 /// A user, unless it is the default one, and the password.
 pub(super) type Credentials = (Option<String>, Option<Secret>);
