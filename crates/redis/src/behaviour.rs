@@ -105,7 +105,7 @@ impl Driven {
             times,
             denied: 0,
         };
-        let request = || ScriptRequest::counted(step, &[line]);
+        let request = || ScriptRequest::of_step(step, &[line]);
         let since = tokio::time::Instant::now();
         match self.runtime.block_on(self.store.ask(request, since)) {
             Ok(ScriptReply::General(reply)) => reply.status,

@@ -12,7 +12,7 @@ use tokio::time::{Duration, Instant, sleep, timeout};
 use crate::keys::SLOTS;
 use crate::request_queue::RequestQueue;
 use crate::resp::{Reply, printable};
-use crate::sharded::locked;
+use crate::sharded::lock;
 use crate::stats::Stats;
 
 /// How often the map is looked at again when nothing asks for it.
@@ -116,7 +116,7 @@ impl Cluster {
     }
 
     /// The node that serves `slot`; any node, as long as nobody knows.
-    pub(crate) fn serving(&self, slot: u16) -> Option<Arc<Node>> {
+    pub(crate) fn node_of_slot(&self, slot: u16) -> Option<Arc<Node>> {
         let known = self.slots.get(usize::from(slot));
         let known = known.and_then(ArcSwapOption::load_full);
         known.or_else(|| {
@@ -127,7 +127,7 @@ impl Cluster {
 
     /// A number for the set of nodes that serve these slots, as far as they are known.
     pub(crate) fn nodes_of(&self, slots: impl Iterator<Item = u16>) -> u64 {
-        let serving: Vec<Arc<Node>> = slots.filter_map(|slot| self.serving(slot)).collect();
+        let serving: Vec<Arc<Node>> = slots.filter_map(|slot| self.node_of_slot(slot)).collect();
         let addresses: BTreeSet<&str> = serving.iter().map(|node| &*node.address).collect();
         let mut hasher = DefaultHasher::new();
         addresses.hash(&mut hasher);
@@ -139,13 +139,13 @@ impl Cluster {
         if let Some(node) = self.nodes.load().get(address) {
             return Some(Arc::clone(node));
         }
-        let _one_at_a_time = locked(&self.changing);
-        self.known(address)
+        let _one_at_a_time = lock(&self.changing);
+        self.find_or_add(address)
     }
 
     /// A node says that `slot` is served at `address`. Changes that slot and nothing else: in a
     /// failover there is one such message for each request on its way.
-    pub(crate) fn moved(&self, slot: u16, address: &str) {
+    pub(crate) fn move_slot(&self, slot: u16, address: &str) {
         let node = self.node(address);
         if let Some(place) = self.slots.get(usize::from(slot)) {
             place.store(node);
@@ -159,7 +159,7 @@ impl Cluster {
     }
 
     /// Waits until the map was read once.
-    pub(crate) async fn known_once(&self) {
+    pub(crate) async fn wait_for_map(&self) {
         let mut known = self.is_known.subscribe();
         // The sender is ours, so it is there.
         let _known = known.wait_for(|is_known| *is_known).await;
@@ -195,12 +195,12 @@ impl Cluster {
             let asked = node.queues[0].command(&words);
             match timeout(REPLY_WITHIN, asked).await {
                 Ok(Ok(Reply::Error(said))) => {
-                    self.stats.trouble.failed(NAME, &printable(&said));
+                    self.stats.trouble.record_failure(NAME, &printable(&said));
                 }
                 Ok(Ok(reply)) if reply.elements().is_empty() => {
                     self.stats
                         .trouble
-                        .failed(NAME, &"no slot of the Cluster is served");
+                        .record_failure(NAME, &"no slot of the Cluster is served");
                 }
                 Ok(Ok(reply)) => {
                     self.stats.trouble.over(NAME);
@@ -215,11 +215,11 @@ impl Cluster {
 
     /// Takes over what a node tells of all slots.
     fn read(&self, teller: &Node, reply: &Reply) {
-        let _one_at_a_time = locked(&self.changing);
+        let _one_at_a_time = lock(&self.changing);
         let mut masters: Vec<Arc<Node>> = Vec::new();
         let mut slots: Vec<Option<Arc<Node>>> = vec![None; SLOTS];
         for range in ranges(reply, teller.host()) {
-            let node = self.known(&range.address);
+            let node = self.find_or_add(&range.address);
             let is_new = |node: &&Arc<Node>| !masters.iter().any(|one| Arc::ptr_eq(one, node));
             masters.extend(node.as_ref().filter(is_new).cloned());
             slots[range.slots].fill(node);
@@ -239,7 +239,7 @@ impl Cluster {
     }
 
     /// The node at `address`, for a caller that holds the lock.
-    fn known(&self, address: &str) -> Option<Arc<Node>> {
+    fn find_or_add(&self, address: &str) -> Option<Arc<Node>> {
         let known = self.nodes.load();
         if let Some(node) = known.get(address) {
             return Some(Arc::clone(node));

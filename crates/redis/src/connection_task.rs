@@ -51,14 +51,14 @@ impl ConnectionTask {
             let (address, connection) = match self.open(&shared, pause).await {
                 Ok(opened) => opened,
                 Err((address, error)) => {
-                    shared.stats.trouble.failed(&address, &error);
+                    shared.stats.trouble.record_failure(&address, &error);
                     self.place.unusable();
                     shared.set_broken(true);
                     pause = longer(pause);
                     continue;
                 }
             };
-            shared.stats.connected();
+            shared.stats.count_connection();
             shared.stats.trouble.over(&address);
             shared.set_broken(false);
             self.caller.plain.clone_from(&connection.plain);
@@ -93,7 +93,7 @@ impl ConnectionTask {
             tokio::select! {
                 biased;
                 opened = &mut attempt => return opened,
-                () = reached(deadline) => shared.expire(Instant::now()),
+                () = wait_until(deadline) => shared.expire(Instant::now()),
                 () = shared.filled.notified() => {}
             }
         }
@@ -130,7 +130,7 @@ fn longer(pause: Duration) -> Duration {
 }
 
 /// Never, if there is no deadline.
-async fn reached(deadline: Option<Instant>) {
+async fn wait_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
         None => pending().await,

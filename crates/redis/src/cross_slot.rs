@@ -114,7 +114,7 @@ impl CrossSlot {
             Waited::ScriptReply(verdict) => verdict,
             Waited::Withdrawn { is_blocked: true } => Err(StoreError::Contended),
             Waited::Withdrawn { is_blocked: false } => Err(router.busy()),
-            Waited::Unknown => Err(router.timed_out()),
+            Waited::Unknown => Err(router.timeout_error()),
         }
     }
 }

@@ -78,7 +78,7 @@ impl DenialCache {
     pub(crate) fn decide(&self, request: &Request<'_>) -> Option<Verdict> {
         let Single { charge, fitted } = request.only.as_ref()?;
         let verdict = self.verdict(charge, fitted, self.stats.connections(), request.since)?;
-        self.stats.denied_here();
+        self.stats.count_local_denial();
         Some(verdict)
     }
 
@@ -109,7 +109,7 @@ impl DenialCache {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let judged = judged(charge)?;
+        let judged = units_needed(charge)?;
         let mut shard = self.shards.of(charge.key);
         let denied = shard.get(&charge.key)?;
         let holds = denied.connections == connections && denied.fitted == *fitted;
@@ -136,7 +136,7 @@ impl DenialCache {
         connections: u64,
         heard_at: Instant,
     ) {
-        let Some(judged) = judged(charge) else {
+        let Some(judged) = units_needed(charge) else {
             return;
         };
         if wait < WAIT_MIN {
@@ -204,7 +204,7 @@ impl Denied {
 }
 
 /// The units that must fit, of a charge whose denial costs nothing and denies the request.
-fn judged(charge: &Charge<'_>) -> Option<u64> {
+fn units_needed(charge: &Charge<'_>) -> Option<u64> {
     if charge.on_denial == OnDenial::Charge || charge.enforcement == Enforcement::Shadow {
         return None;
     }

@@ -9,7 +9,7 @@ use tollgate_core::{Bill, Charge, Cost, Decision, Key, OnDenial, Span, StoreErro
 
 use crate::fit::{Fitted, GRAIN, unfit};
 use crate::keys;
-use crate::resp::{Malformed, Reply, malformed};
+use crate::resp::{Malformed, Reply, bad_reply};
 use crate::router::Router;
 use crate::script::look;
 use crate::script_reply::ScriptReply;
@@ -62,7 +62,7 @@ pub(crate) async fn inspect(router: &Router, charge: &Charge<'_>) -> Result<Held
     let peek = Charge::new(charge.key, &fitted.limit, Cost::Peek(1));
     let bill = Bill::new(&[peek])?;
     let ScriptRequest::General(request) = ScriptRequest::of(&bill, &[fitted]) else {
-        return Err(malformed(Malformed(
+        return Err(bad_reply(Malformed(
             "a bill is a question to the general script",
         )));
     };
@@ -76,12 +76,12 @@ pub(crate) async fn inspect(router: &Router, charge: &Charge<'_>) -> Result<Held
     ];
     let reply = router.command(charge.key, &words, Instant::now()).await;
     let reply = reply.map_err(|asked| router.error(asked))?;
-    let looked = Looked::read(&reply, request.states).map_err(malformed)?;
+    let looked = Looked::read(&reply, request.states).map_err(bad_reply)?;
     if looked.bytes == 0 {
         // Nothing is held where nothing could be written, too.
         try_to_decide(router, charge.key).await?;
     }
-    let (mut snapshot, now) = looked.reply.snapshot(&fitted).map_err(malformed)?;
+    let (mut snapshot, now) = looked.reply.snapshot(&fitted).map_err(bad_reply)?;
     let limit = &fitted.limit;
     let decision = step(&mut snapshot, limit, moment(now), peek.cost, OnDenial::Keep);
     let (leased, reserved) = looked.out(now);
@@ -109,7 +109,7 @@ pub(crate) async fn delete(router: &Router, key: Key) -> Result<bool, StoreError
     let reply = router.command(key, &words, Instant::now()).await;
     match reply.map_err(|asked| router.error(asked))? {
         Reply::Integer(deleted) => Ok(deleted > 0),
-        _ => Err(malformed(Malformed("DEL tells no number"))),
+        _ => Err(bad_reply(Malformed("DEL tells no number"))),
     }
 }
 

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::Poll;
 
 /// All of these at once, each with its result.
-pub(crate) async fn together<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
+pub(crate) async fn join_all<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
     let mut futures: Vec<Pin<Box<_>>> = futures.into_iter().map(Box::pin).collect();
     let mut results: Vec<Option<T>> = futures.iter().map(|_| None).collect();
     poll_fn(|context| {

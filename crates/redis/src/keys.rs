@@ -45,7 +45,7 @@ pub(crate) fn key<'p>(parts: impl Iterator<Item = &'p [u8]>) -> Key {
     let mut bytes = [0; 16];
     hasher.finalize_xof().fill(&mut bytes);
     let rest = u128::from_be_bytes(bytes) >> TAG_BITS;
-    Key::from_bits(u128::from(tag.folded()) << (128 - TAG_BITS) | rest)
+    Key::from_bits(u128::from(tag.fold()) << (128 - TAG_BITS) | rest)
 }
 
 /// The name of a key.
@@ -116,7 +116,7 @@ impl Fnv {
         }
     }
 
-    fn folded(&self) -> u16 {
+    fn fold(&self) -> u16 {
         let mixed = (self.0 ^ (self.0 >> 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         u16::try_from(mixed >> 48).unwrap_or(0)
     }

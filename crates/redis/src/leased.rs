@@ -10,10 +10,10 @@ use tollgate_core::{Account, Charge, Cost, Enforcement, Key, Mode, OnDenial, Sto
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::fit::Fitted;
-use crate::join::together;
-use crate::leases::{Asking, Granted, LASTS, LOOK_EVERY, Leases, Renewal, Spend};
+use crate::join::join_all;
+use crate::leases::{Ask, Granted, LASTS, LOOK_EVERY, Leases, Renewal, Spend};
 use crate::monotonic::MonotonicClock;
-use crate::resp::malformed;
+use crate::resp::bad_reply;
 use crate::router::{Asked, Router};
 use crate::script_reply::ScriptReply;
 use crate::script_request::{Leasing, ScriptRequest};
@@ -46,7 +46,7 @@ pub(crate) struct Leased {
 }
 
 /// An answer; or, for a request in this mode, what is to hear Redis's own.
-type Outcome<'l> = ControlFlow<Answer, Option<Asking<'l>>>;
+type Outcome<'l> = ControlFlow<Answer, Option<Ask<'l>>>;
 
 // === impl Leased ===
 
@@ -100,24 +100,24 @@ impl Leased {
         let connections = self.stats.connections();
         let estimates = self.leases.estimates();
         match estimates.ask(charge, fitted, connections, Instant::now()) {
-            Ok(asking) => Ok(ControlFlow::Continue(Some(asking))),
+            Ok(ask) => Ok(ControlFlow::Continue(Some(ask))),
             // So little is left that the charge does not fit.
             Err(denied) => {
-                self.stats.denied_here();
+                self.stats.count_local_denial();
                 Ok(ControlFlow::Break(denied.into()))
             }
         }
     }
 
     /// Redis has decided what was passed on.
-    pub(crate) fn hear(&self, asking: Option<Asking<'_>>, request: &Request<'_>, answer: &Answer) {
-        if let (Some(asking), Some(only), Some(reply)) = (asking, &request.only, &answer.reply) {
-            asking.heard(only.charge, &only.fitted, self.left(only, reply));
+    pub(crate) fn finish_ask(&self, ask: Option<Ask<'_>>, request: &Request<'_>, answer: &Answer) {
+        if let (Some(ask), Some(only), Some(reply)) = (ask, &request.only, &answer.reply) {
+            ask.finish(only.charge, &only.fitted, self.state_after(only, reply));
         }
     }
 
     /// Units of the key were refunded.
-    pub(crate) fn refunded(&self, key: Key) {
+    pub(crate) fn forget_estimate(&self, key: Key) {
         self.leases.estimates().forget(key);
     }
 
@@ -127,8 +127,8 @@ impl Leased {
     }
 
     /// Decisions on leased units, and leases that are held.
-    pub(crate) fn decided_and_count(&self) -> (u64, usize) {
-        (self.leases.decided(), self.leases.count())
+    pub(crate) fn counts(&self) -> (u64, usize) {
+        (self.leases.decisions(), self.leases.count())
     }
 
     /// Returns every lease, after which nothing is leased any more; gives up at the deadline.
@@ -162,7 +162,7 @@ impl Leased {
                 Spend::Wait(renewed) => {
                     if timeout_at(deadline, renewed).await.is_err() {
                         // Redis does not answer the renewal: nothing was charged for this request.
-                        return Err(self.router.timed_out());
+                        return Err(self.router.timeout_error());
                     }
                 }
             }
@@ -179,29 +179,31 @@ impl Leased {
         since: Instant,
     ) -> Result<Option<Answer>, StoreError> {
         let charge = only.charge;
-        let fitted = *renewal.fitted();
+        let fitted = *renewal.fitted_limit();
         let (router, stats) = (Arc::clone(&self.router), Arc::clone(&self.stats));
         let caller = Caller::of(charge);
         let reply =
             tokio::spawn(async move { renew(renewal, caller, &router, &stats, since).await });
         // A task that does not end was stopped with the runtime.
-        let reply = reply.await.map_err(|_stopped| self.router.timed_out())?;
+        let reply = reply
+            .await
+            .map_err(|_stopped| self.router.timeout_error())?;
         let reply = reply.map_err(|asked| self.router.error(asked))?;
         if reply.is_blocked() {
             return Ok(None);
         }
-        let verdict = reply.of_one(charge, &fitted).map_err(malformed)?;
-        if let Some(left) = self.left(only, &reply) {
+        let verdict = reply.of_one(charge, &fitted).map_err(bad_reply)?;
+        if let Some(left) = self.state_after(only, &reply) {
             let connections = self.stats.connections();
             let estimates = self.leases.estimates();
-            estimates.heard(charge, &fitted, left, connections);
+            estimates.update(charge, &fitted, left, connections);
         }
         let reply = Some(reply);
         Ok(Some(Answer { verdict, reply }))
     }
 
     /// What is left of a key, and when, after the charge was decided.
-    fn left(&self, only: &Single<'_>, reply: &ScriptReply) -> Option<(Account, u64)> {
+    fn state_after(&self, only: &Single<'_>, reply: &ScriptReply) -> Option<(Account, u64)> {
         if !self.estimates || reply.is_blocked() {
             return None;
         }
@@ -233,7 +235,7 @@ async fn look_after(due: Vec<Renewal>, router: &Router, stats: &Stats) {
         if asked.is_empty() {
             return;
         }
-        together(asked).await;
+        join_all(asked).await;
     }
 }
 
@@ -259,30 +261,30 @@ async fn renew(
     stats: &Stats,
     since: Instant,
 ) -> Result<ScriptReply, Asked> {
-    let fitted = *renewal.fitted();
+    let fitted = *renewal.fitted_limit();
     let charge = caller.charge(renewal.key, &fitted);
     let reply = match ask(router, &renewal, &charge, since).await {
         Ok(reply) => reply,
         Err(asked) => {
             if !asked.failure.is_unknown() {
-                renewal.not_done();
+                renewal.abort();
             }
             return Err(asked);
         }
     };
-    let (reply, units, lasts) = reply.lease().map_err(|_| Asked::malformed(renewal.key))?;
-    stats.settled(renewal.spent, renewal.left);
+    let (reply, units, lasts) = reply.lease().map_err(|_| Asked::bad_reply(renewal.key))?;
+    stats.count_settled_units(renewal.spent, renewal.left);
     if units == 0 {
         if renewal.want == 0 {
-            stats.lease_returned();
+            stats.count_lease_return();
         }
-        renewal.returned();
+        renewal.confirm_return();
         return Ok(reply);
     }
     if let Ok((mut snapshot, now)) = reply.snapshot(&fitted) {
         snapshot.charge(&charge, &fitted, now);
-        stats.leased(units);
-        renewal.granted(Granted {
+        stats.count_lease(units);
+        renewal.confirm_grant(Granted {
             units,
             lasts,
             snapshot,
@@ -299,19 +301,19 @@ async fn ask(
     charge: &Charge<'_>,
     since: Instant,
 ) -> Result<ScriptReply, Asked> {
-    let (fitted, leasing) = (renewal.fitted(), renewal.leasing());
-    let request = || ScriptRequest::leasing(charge, fitted, leasing);
+    let (fitted, leasing) = (renewal.fitted_limit(), renewal.terms());
+    let request = || ScriptRequest::with_lease(charge, fitted, leasing);
     let reply = router.ask(request, since).await;
     let is_changed = |asked: &Asked| matches!(asked.failure, Failure::Changed);
     if !reply.as_ref().is_err_and(is_changed) {
         return reply;
     }
-    let request = || ScriptRequest::leasing_generally(charge, fitted, leasing);
+    let request = || ScriptRequest::general_with_lease(charge, fitted, leasing);
     router.ask(request, since).await
 }
 
 impl Renewal {
-    fn leasing(&self) -> Leasing {
+    fn terms(&self) -> Leasing {
         Leasing {
             name: self.name,
             lasts: LASTS.as_nanos() / 1_000,

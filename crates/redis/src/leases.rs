@@ -82,7 +82,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::futures::OwnedNotified;
 use tollgate_core::{Charge, Cost, Decision, Key, Limit, Mode, Moment, Span};
 
-pub(crate) use estimates::{Asking, Estimates};
+pub(crate) use estimates::{Ask, Estimates};
 use heat::Heat;
 pub(crate) use lease::Granted;
 pub use lease::{CAPACITY_MIN, LASTS};
@@ -92,7 +92,7 @@ pub(crate) use renewal::Renewal;
 use crate::fit::Fitted;
 use crate::key_map::KeyMap;
 use crate::monotonic::MonotonicClock;
-use crate::sharded::{Sharded, locked};
+use crate::sharded::{Sharded, lock};
 
 /// How long many units may lie unused before they go back, and how many are not many.
 const IDLE: Span = Span::from_secs(2);
@@ -274,7 +274,7 @@ impl Leases {
     /// What is to be renewed or given back now.
     pub(crate) fn due(self: &Arc<Leases>) -> Vec<Renewal> {
         let here = self.clock.now();
-        self.asked(here, |lease, is_full| {
+        self.renewals(here, |lease, is_full| {
             if lease.is_lost {
                 return Some(0);
             }
@@ -292,7 +292,7 @@ impl Leases {
     /// Leases nothing any more; all that is out and that nobody asks for, to be given back.
     pub(crate) fn close(self: &Arc<Leases>) -> Vec<Renewal> {
         self.is_closed.store(true, Ordering::Relaxed);
-        self.asked(self.clock.now(), |_, _| Some(0))
+        self.renewals(self.clock.now(), |_, _| Some(0))
     }
 
     /// Redis was made to forget the key: nothing that was leased of it before is spent.
@@ -308,12 +308,12 @@ impl Leases {
     }
 
     /// Decisions that were made on leases.
-    pub(crate) fn decided(&self) -> u64 {
+    pub(crate) fn decisions(&self) -> u64 {
         self.shards.each().map(|shard| shard.decided).sum()
     }
 
     /// Renewals of those that `want` something, or nothing.
-    fn asked(
+    fn renewals(
         self: &Arc<Leases>,
         here: Moment,
         want: impl Fn(&Lease, bool) -> Option<u64>,
@@ -342,7 +342,7 @@ impl Leases {
 
     /// The limit's shape; nothing if Redis cannot keep it, which is an error elsewhere.
     fn shape(&self, limit: &Limit) -> Option<Arc<Shape>> {
-        let mut shapes = locked(&self.shapes);
+        let mut shapes = lock(&self.shapes);
         if let Some(shape) = shapes.get(limit) {
             return Some(Arc::clone(shape));
         }

@@ -15,13 +15,13 @@ pub(crate) fn unique_name() -> u64 {
     let name = if is_seeded() {
         random_word()
     } else {
-        counted_name()
+        next_in_process()
     };
     // So that nothing begins with a byte of 255, as marks do.
     name & !(1 << 62)
 }
 
-fn counted_name() -> u64 {
+fn next_in_process() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     static FIRST: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
     let count = NEXT.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::resp::Reply;
 use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
-use crate::sharded::locked;
+use crate::sharded::lock;
 use crate::stats::Stats;
 use waiting::Waiting;
 
@@ -176,7 +176,7 @@ impl Shared {
     pub(crate) fn set_broken(&self, is_broken: bool) {
         let was_broken = self.is_broken.swap(is_broken, Ordering::Relaxed);
         if is_broken && !was_broken {
-            self.stats.breaker_opened();
+            self.stats.count_breaker_opening();
         }
         if is_broken {
             let failure = Failure::unreachable(SILENT);
@@ -194,11 +194,11 @@ impl Shared {
     /// The server replies with errors, or does so no longer.
     pub(crate) fn set_failing(&self, text: Option<Arc<str>>) {
         let is_failing = text.is_some();
-        *locked(&self.failing) = text;
+        *lock(&self.failing) = text;
         // Relaxed: it only says where to look.
         let was_failing = self.is_failing.swap(is_failing, Ordering::Relaxed);
         if is_failing && !was_failing {
-            self.stats.breaker_opened();
+            self.stats.count_breaker_opening();
         }
     }
 
@@ -208,7 +208,7 @@ impl Shared {
             return Err(Failure::unreachable(SILENT));
         }
         if writes && self.is_failing.load(Ordering::Relaxed) {
-            let failing = locked(&self.failing);
+            let failing = lock(&self.failing);
             return failing
                 .as_ref()
                 .map_or(Ok(()), |text| Err(Failure::Unreachable(Arc::clone(text))));
@@ -270,7 +270,7 @@ impl Shared {
     }
 
     fn queue(&self) -> MutexGuard<'_, Waiting> {
-        locked(&self.queue)
+        lock(&self.queue)
     }
 }
 

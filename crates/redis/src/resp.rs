@@ -61,7 +61,7 @@ pub(crate) fn take(input: &mut BytesMut) -> Result<Option<Reply>, Malformed> {
     if end_of(input, 0, 0)?.is_none() {
         return Ok(None);
     }
-    Ok(Some(parsed(input)?))
+    Ok(Some(parse(input)?))
 }
 
 fn header(out: &mut BytesMut, kind: u8, count: usize) {
@@ -147,7 +147,7 @@ fn end_of(input: &[u8], from: usize, depth: usize) -> Result<Option<usize>, Malf
 }
 
 /// Takes a reply that is known to be there as a whole.
-fn parsed(input: &mut BytesMut) -> Result<Reply, Malformed> {
+fn parse(input: &mut BytesMut) -> Result<Reply, Malformed> {
     let incomplete = Malformed("a reply is shorter than it was");
     let (first, after) = line(input, 0)?.ok_or(incomplete)?;
     let (kind, content) = (first[0], 1..first.len());
@@ -168,14 +168,14 @@ fn parsed(input: &mut BytesMut) -> Result<Reply, Malformed> {
             let Some(count) = length(&text, ELEMENTS_MAX)? else {
                 return Ok(Reply::Nil);
             };
-            let elements = (0..count).map(|_| parsed(input));
+            let elements = (0..count).map(|_| parse(input));
             elements.collect::<Result<_, _>>().map(Reply::Array)
         }
     }
 }
 
 /// The error for a reply that makes no sense.
-pub(crate) fn malformed(malformed: Malformed) -> StoreError {
+pub(crate) fn bad_reply(malformed: Malformed) -> StoreError {
     StoreError::BadReply {
         source: Box::new(malformed),
     }

@@ -150,7 +150,7 @@ impl Router {
     }
 
     /// A decision is not made within its time.
-    pub(crate) fn timed_out(&self) -> StoreError {
+    pub(crate) fn timeout_error(&self) -> StoreError {
         StoreError::TimedOut {
             after: self.timeout(),
         }
@@ -192,7 +192,7 @@ impl Router {
         let slot = keys::slot(key);
         let mut next = Some(first);
         let mut is_asking = false;
-        let mut node = cluster.serving(slot);
+        let mut node = cluster.node_of_slot(slot);
         for _ in 0..REDIRECTIONS_MAX {
             let Some(serving) = node.clone() else { break };
             let request = next.take().unwrap_or_else(&request);
@@ -204,7 +204,7 @@ impl Router {
             match failure {
                 Failure::Moved { slot, address } => {
                     let address = serving.full_address(address);
-                    cluster.moved(*slot, &address);
+                    cluster.move_slot(*slot, &address);
                     node = cluster.node(&address);
                 }
                 Failure::Ask { address } => {
@@ -218,7 +218,7 @@ impl Router {
                         break;
                     }
                     sleep(SETTLING).await;
-                    node = cluster.serving(slot);
+                    node = cluster.node_of_slot(slot);
                 }
                 Failure::Unreachable(_) => {
                     cluster.stale.notify_one();
@@ -226,7 +226,7 @@ impl Router {
                 }
                 _ => return asked,
             }
-            stats.redirected();
+            stats.count_redirection();
             if since.elapsed() >= self.reply_timeout {
                 break;
             }
@@ -260,8 +260,8 @@ impl Router {
             Nodes::Cluster { cluster, .. } => cluster,
         };
         // Before that any node might be asked, also one that is not there.
-        let _known = timeout_at(deadline, cluster.known_once()).await;
-        let mut node = cluster.serving(slot);
+        let _known = timeout_at(deadline, cluster.wait_for_map()).await;
+        let mut node = cluster.node_of_slot(slot);
         for _ in 0..REDIRECTIONS_MAX {
             let Some(serving) = node.clone() else { break };
             let asked = serving.command(words, deadline).await;
@@ -271,7 +271,7 @@ impl Router {
             node = match failure {
                 Failure::Moved { slot, address } => {
                     let address = serving.full_address(address);
-                    cluster.moved(*slot, &address);
+                    cluster.move_slot(*slot, &address);
                     cluster.node(&address)
                 }
                 Failure::Ask { address } => {
@@ -284,7 +284,7 @@ impl Router {
                 }
                 Failure::TryAgain => {
                     sleep(SETTLING).await;
-                    cluster.serving(slot)
+                    cluster.node_of_slot(slot)
                 }
                 _ => return asked,
             };
@@ -340,7 +340,7 @@ impl Node {
         Err(failed(match Rejection::read(text) {
             Rejection::Elsewhere(failure) => failure,
             Rejection::NotMaster(error) | Rejection::Unable(error) => {
-                self.stats.trouble.replied(&self.address, &error);
+                self.stats.trouble.record_error(&self.address, &error);
                 error.failure()
             }
             Rejection::NoScript => Failure::unreachable("it knows no such script"),

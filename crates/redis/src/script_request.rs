@@ -139,11 +139,11 @@ impl ScriptRequest {
             times: 1,
             denied: 0,
         });
-        ScriptRequest::counted(step, &counted.collect::<Vec<_>>())
+        ScriptRequest::of_step(step, &counted.collect::<Vec<_>>())
     }
 
     /// One step with lines of several requests.
-    pub(crate) fn counted(step: Step, lines: &[Counted<'_, '_>]) -> ScriptRequest {
+    pub(crate) fn of_step(step: Step, lines: &[Counted<'_, '_>]) -> ScriptRequest {
         let mut packed = Vec::with_capacity(15 + 41 * lines.len());
         let (number, name, lasts) = match step {
             Step::Decide => (0, 0, 0),
@@ -184,18 +184,22 @@ impl ScriptRequest {
     }
 
     /// One charge, and units leased beside it.
-    pub(crate) fn leasing(charge: &Charge<'_>, fitted: &Fitted, leasing: Leasing) -> ScriptRequest {
+    pub(crate) fn with_lease(
+        charge: &Charge<'_>,
+        fitted: &Fitted,
+        leasing: Leasing,
+    ) -> ScriptRequest {
         match Plain::new(charge, fitted) {
             Some(plain) => ScriptRequest::Plain(Plain {
                 leasing: Some(leasing),
                 ..plain
             }),
-            None => ScriptRequest::leasing_generally(charge, fitted, leasing),
+            None => ScriptRequest::general_with_lease(charge, fitted, leasing),
         }
     }
 
     /// The same request for the general script.
-    pub(crate) fn leasing_generally(
+    pub(crate) fn general_with_lease(
         charge: &Charge<'_>,
         fitted: &Fitted,
         leasing: Leasing,
@@ -303,7 +307,7 @@ impl Plain {
     }
 
     /// The same request for the general script.
-    pub(crate) fn generalised(charge: &Charge<'_>, fitted: &Fitted) -> ScriptRequest {
+    pub(crate) fn general_request(charge: &Charge<'_>, fitted: &Fitted) -> ScriptRequest {
         let bill = Bill::new(&[*charge]).expect("one charge is not too many");
         ScriptRequest::of(&bill, &[*fitted])
     }
@@ -347,7 +351,7 @@ impl Rate {
 }
 
 /// How the limits of `charges` read in whole microseconds.
-pub(crate) fn fitted(charges: &[Charge<'_>]) -> Result<Vec<Fitted>, InvalidForRedis> {
+pub(crate) fn fit_all(charges: &[Charge<'_>]) -> Result<Vec<Fitted>, InvalidForRedis> {
     charges
         .iter()
         .map(|charge| Fitted::new(charge.limit))

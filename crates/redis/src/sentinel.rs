@@ -125,7 +125,7 @@ impl Named {
 }
 
 /// Waits until the sentinels name another primary than `address`.
-pub(crate) async fn superseded(views: &mut watch::Receiver<View>, address: &str) {
+pub(crate) async fn wait_for_other_primary(views: &mut watch::Receiver<View>, address: &str) {
     let other = |view: &View| view.address.as_deref().is_some_and(|now| now != address);
     if views.wait_for(other).await.is_err() {
         // Nobody watches any more.
@@ -142,7 +142,7 @@ impl Sentinel {
         loop {
             let since = Instant::now();
             let Err(error) = self.follow().await;
-            self.stats.trouble.failed(&self.address, &error);
+            self.stats.trouble.record_failure(&self.address, &error);
             pause = match since.elapsed() > ASK_EVERY {
                 true => PAUSE_MIN,
                 false => (pause * 2).min(PAUSE_MAX),
@@ -185,22 +185,22 @@ impl Sentinel {
         link.send(&out).await?;
         let (address, about) = (link.next().await?, link.next().await?);
         let [host, port] = address.elements() else {
-            return Err(self.unexpected(&address));
+            return Err(self.unexpected_reply(&address));
         };
         let (Some(host), Some(port)) = (host.text(), port.text()) else {
-            return Err(self.unexpected(&address));
+            return Err(self.unexpected_reply(&address));
         };
         let address = match host.contains(':') {
             true => format!("[{host}]:{port}"),
             false => format!("{host}:{port}"),
         };
         if let Some(former) = self.named.offer(&address, epoch(&about)) {
-            self.stats.trouble.primary_changed(&former, &address);
+            self.stats.trouble.record_new_primary(&former, &address);
         }
         Ok(())
     }
 
-    fn unexpected(&self, reply: &Reply) -> io::Error {
+    fn unexpected_reply(&self, reply: &Reply) -> io::Error {
         match reply {
             Reply::Error(text) => io::Error::other(resp::printable(text)),
             _ => {
@@ -247,9 +247,13 @@ mod tests {
         let named = named();
         named.offer("a:1", 1);
         let mut views = named.subscribe();
-        let early = timeout(Duration::from_secs(9), superseded(&mut views, "a:1")).await;
+        let early = timeout(
+            Duration::from_secs(9),
+            wait_for_other_primary(&mut views, "a:1"),
+        )
+        .await;
         assert!(early.is_err());
         named.offer("b:1", 2);
-        superseded(&mut views, "a:1").await;
+        wait_for_other_primary(&mut views, "a:1").await;
     }
 }

@@ -41,7 +41,7 @@ use crate::failure::Failure;
 use crate::request_queue::{Asked, Pending, Shared};
 use crate::resp::Reply;
 use crate::script_request::ScriptRequest;
-use crate::sentinel::{View, superseded};
+use crate::sentinel::{View, wait_for_other_primary};
 use crate::window::{Bounds, Window};
 use health::{CHECK_EVERY, Trial};
 
@@ -178,7 +178,10 @@ impl<'d> Session<'d> {
         if let Err(error) = &ended
             && !self.was_useful
         {
-            self.shared.stats.trouble.failed(&self.address, error);
+            self.shared
+                .stats
+                .trouble
+                .record_failure(&self.address, error);
             self.shared.set_broken(true);
         }
         // Whatever its errors were, the next connection shows whether they are still there.
@@ -187,7 +190,7 @@ impl<'d> Session<'d> {
             if let Sent::Plain(requests) | Sent::General(requests) = call.sent {
                 // Those that waited too long have failed, and were counted, already.
                 for mut pending in requests.into_iter().filter(Pending::is_wanted) {
-                    self.shared.stats.lost();
+                    self.shared.stats.count_lost();
                     pending.fail(&Failure::Lost);
                 }
             }
@@ -212,18 +215,18 @@ impl<'d> Session<'d> {
                     if read? == 0 {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
-                    self.hear()?;
+                    self.read_replies()?;
                 }
                 pushed = push(&mut self.write, &mut self.out), if self.has_output() => {
                     match pushed? {
                         Pushed::Written => {
-                            self.shared.stats.wrote();
+                            self.shared.stats.count_write();
                             self.needs_flush = true;
                         }
                         Pushed::Flushed => self.needs_flush = false,
                     }
                 }
-                () = left(&mut self.views, &self.address) => return Ok(()),
+                () = wait_until_superseded(&mut self.views, &self.address) => return Ok(()),
                 () = self.shared.filled.notified() => {
                     // Lets others that are about to ask do so, and go along.
                     tokio::task::yield_now().await;
@@ -294,9 +297,9 @@ async fn push(write: &mut WriteHalf<Box<dyn Stream>>, out: &mut BytesMut) -> io:
 }
 
 /// Waits until the sentinels name another server; for ever, if none were asked.
-async fn left(views: &mut Option<watch::Receiver<View>>, address: &str) {
+async fn wait_until_superseded(views: &mut Option<watch::Receiver<View>>, address: &str) {
     match views {
-        Some(views) => superseded(views, address).await,
+        Some(views) => wait_for_other_primary(views, address).await,
         None => std::future::pending().await,
     }
 }

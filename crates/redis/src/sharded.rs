@@ -27,12 +27,12 @@ impl<T, const N: usize> Sharded<T, N> {
     /// The part at this place.
     #[inline]
     pub(crate) fn at(&self, index: usize) -> MutexGuard<'_, T> {
-        locked(&self.0[index])
+        lock(&self.0[index])
     }
 
     /// All parts, one after the other.
     pub(crate) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, T>> {
-        self.0.iter().map(locked)
+        self.0.iter().map(lock)
     }
 }
 
@@ -44,6 +44,6 @@ impl<T: Default, const N: usize> Default for Sharded<T, N> {
 
 /// Locks what nobody leaves half-changed: nothing that holds it can panic half-way.
 #[inline]
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -115,21 +115,21 @@ pub struct Counts {
 // === impl Stats ===
 
 impl Stats {
-    pub(crate) fn called(&self, requests: usize) {
+    pub(crate) fn count_call(&self, requests: usize) {
         self.batch_sizes
             .observe(u64::try_from(requests).unwrap_or(u64::MAX));
     }
 
-    pub(crate) fn wrote(&self) {
+    pub(crate) fn count_write(&self) {
         self.writes.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn replied(&self, after: std::time::Duration) {
+    pub(crate) fn observe_call_time(&self, after: std::time::Duration) {
         self.call_times
             .observe(u64::try_from(after.as_micros()).unwrap_or(u64::MAX));
     }
 
-    pub(crate) fn lost(&self) {
+    pub(crate) fn count_lost(&self) {
         self.lost.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -138,44 +138,44 @@ impl Stats {
         self.connected.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn connected(&self) {
+    pub(crate) fn count_connection(&self) {
         self.connected.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn breaker_opened(&self) {
+    pub(crate) fn count_breaker_opening(&self) {
         self.opened.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn redirected(&self) {
+    pub(crate) fn count_redirection(&self) {
         self.redirected.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn scripts_loaded(&self) {
+    pub(crate) fn count_script_load(&self) {
         self.scripts_loaded.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn denied_here(&self) {
+    pub(crate) fn count_local_denial(&self) {
         self.denied_here.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Units were leased.
-    pub(crate) fn leased(&self, units: u64) {
+    pub(crate) fn count_lease(&self, units: u64) {
         self.leases.fetch_add(1, Ordering::Relaxed);
         self.units_leased.fetch_add(units, Ordering::Relaxed);
     }
 
     /// Of a lease so many units were spent, and so many went back.
-    pub(crate) fn settled(&self, spent: u64, returned: u64) {
+    pub(crate) fn count_settled_units(&self, spent: u64, returned: u64) {
         self.units_spent.fetch_add(spent, Ordering::Relaxed);
         self.units_returned.fetch_add(returned, Ordering::Relaxed);
     }
 
-    pub(crate) fn lease_returned(&self) {
+    pub(crate) fn count_lease_return(&self) {
         self.lease_returned.fetch_add(1, Ordering::Relaxed);
     }
 
     /// So many messages reported so many keys.
-    pub(crate) fn reported(&self, messages: usize, keys: usize) {
+    pub(crate) fn count_report(&self, messages: usize, keys: usize) {
         let add = |counter: &AtomicU64, count| {
             counter.fetch_add(u64::try_from(count).unwrap_or(0), Ordering::Relaxed);
         };
@@ -183,7 +183,7 @@ impl Stats {
         add(&self.keys_reported, keys);
     }
 
-    pub(crate) fn report_lost(&self) {
+    pub(crate) fn count_lost_report(&self) {
         self.reports_lost.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -297,7 +297,7 @@ mod tests {
     fn a_bucket_counts_all_that_are_no_larger() {
         let stats = Stats::default();
         for requests in [1, 1, 2, 3, 250, 251] {
-            stats.called(requests);
+            stats.count_call(requests);
         }
         let counts = stats.counts();
         assert_eq!(counts.batch_sizes.cumulative, [2, 3, 4, 4, 4, 4, 4, 4, 5]);

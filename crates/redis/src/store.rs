@@ -15,7 +15,7 @@ use crate::keys;
 use crate::leased::Leased;
 use crate::leases::Spend;
 use crate::membership::Membership;
-use crate::resp::{Malformed, malformed};
+use crate::resp::{Malformed, bad_reply};
 use crate::router::Router;
 use crate::stage::{Budget, Request};
 use crate::stats::Stats;
@@ -114,7 +114,7 @@ impl Redis {
             Spend::Granted(decision) => Ok(decision),
             more => {
                 let verdict = self.decide_on(std::slice::from_ref(charge), more).await?;
-                let nothing = || malformed(Malformed("a verdict without a decision"));
+                let nothing = || bad_reply(Malformed("a verdict without a decision"));
                 verdict.decisions.first().copied().ok_or_else(nothing)
             }
         }
@@ -147,17 +147,17 @@ impl Redis {
         {
             return Ok(verdict);
         }
-        let asking = match self.leased.decide(request, spend).await? {
+        let ask = match self.leased.decide(request, spend).await? {
             Break(answer) => return Ok(self.denial_cache.remember(request, answer)),
-            Continue(asking) => asking,
+            Continue(ask) => ask,
         };
         match self.strict.decide(request).await? {
             Break(answer) => {
-                self.leased.hear(asking, request, &answer);
+                self.leased.finish_ask(ask, request, &answer);
                 Ok(self.denial_cache.remember(request, answer))
             }
             Continue(refunds) => {
-                drop(asking);
+                drop(ask);
                 self.cross_slot.decide(request, refunds).await
             }
         }
@@ -167,7 +167,7 @@ impl Redis {
         for charge in charges {
             if matches!(charge.cost, Cost::Refund(_)) {
                 self.denial_cache.forget(charge.key);
-                self.leased.refunded(charge.key);
+                self.leased.forget_estimate(charge.key);
             }
         }
     }

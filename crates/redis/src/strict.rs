@@ -8,7 +8,7 @@ use tollgate_core::{Charge, StoreError};
 
 use crate::cross_slot::{Refunds, crosses_slots};
 use crate::fit::unfit;
-use crate::resp::malformed;
+use crate::resp::bad_reply;
 use crate::router::Router;
 use crate::script_reply;
 use crate::script_request::{self, ScriptRequest};
@@ -46,7 +46,7 @@ impl Strict {
         if reply.is_blocked() {
             return Ok(ControlFlow::Continue(Refunds::Done));
         }
-        let verdict = reply.of_one(charge, fitted).map_err(malformed)?;
+        let verdict = reply.of_one(charge, fitted).map_err(bad_reply)?;
         let reply = Some(reply);
         Ok(ControlFlow::Break(Answer { verdict, reply }))
     }
@@ -56,7 +56,7 @@ impl Strict {
         charges: &[Charge<'_>],
         since: Instant,
     ) -> Result<Outcome, StoreError> {
-        let fitted = script_request::fitted(charges).map_err(unfit)?;
+        let fitted = script_request::fit_all(charges).map_err(unfit)?;
         let in_micros = script_reply::charges_in_micros(charges, &fitted);
         let (bill, fitted) = script_reply::bill(&in_micros, &fitted)?;
         if self.router.is_cluster() && crosses_slots(&bill) {
@@ -67,7 +67,7 @@ impl Strict {
         if reply.is_blocked() {
             return Ok(ControlFlow::Continue(Refunds::Done));
         }
-        let verdict = reply.of(&bill, &fitted).map_err(malformed)?;
+        let verdict = reply.of(&bill, &fitted).map_err(bad_reply)?;
         Ok(ControlFlow::Break(verdict.into()))
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::{Duration, Instant};
 use tollgate_core::StoreEvent;
 
 use crate::failure::ErrorReply;
-use crate::sharded::locked;
+use crate::sharded::lock;
 
 /// The most Redis nodes whose reasons are kept, and whose error replies are counted apart.
 const NODES_MAX: usize = 64;
@@ -60,8 +60,8 @@ pub struct ErrorCount {
 
 impl Trouble {
     /// A node cannot be used.
-    pub(crate) fn failed(&self, node: &str, reason: &dyn fmt::Display) {
-        let mut known = locked(&self.0);
+    pub(crate) fn record_failure(&self, node: &str, reason: &dyn fmt::Display) {
+        let mut known = lock(&self.0);
         if known.reasons.len() < NODES_MAX || known.reasons.contains_key(node) {
             known.reasons.insert(node.into(), reason.to_string());
         }
@@ -69,12 +69,12 @@ impl Trouble {
 
     /// A node can be used.
     pub(crate) fn over(&self, node: &str) {
-        locked(&self.0).reasons.remove(node);
+        lock(&self.0).reasons.remove(node);
     }
 
     /// A node has replied with an error.
-    pub(crate) fn replied(&self, node: &str, error: &ErrorReply) {
-        let mut known = locked(&self.0);
+    pub(crate) fn record_error(&self, node: &str, error: &ErrorReply) {
+        let mut known = lock(&self.0);
         let is_full = known.errors.len() >= NODES_MAX;
         let mut key = (Box::from(node), error.code);
         if is_full && !known.errors.contains_key(&key) {
@@ -88,8 +88,8 @@ impl Trouble {
     }
 
     /// The sentinels name another primary.
-    pub(crate) fn primary_changed(&self, from: &str, to: &str) {
-        let mut known = locked(&self.0);
+    pub(crate) fn record_new_primary(&self, from: &str, to: &str) {
+        let mut known = lock(&self.0);
         if known.changes.len() == CHANGES_MAX {
             known.changes.pop_front();
         }
@@ -101,7 +101,7 @@ impl Trouble {
 
     /// Why Redis nodes cannot be used now, each with its address.
     pub(crate) fn reason(&self) -> Option<String> {
-        let known = locked(&self.0);
+        let known = lock(&self.0);
         let all = known.reasons.iter().take(SHOWN_MAX);
         let shown: Vec<String> = all.map(|(node, why)| format!("{node}: {why}")).collect();
         (!shown.is_empty()).then(|| shown.join("; "))
@@ -109,7 +109,7 @@ impl Trouble {
 
     /// What belongs into the log since this was called last.
     pub(crate) fn events(&self, now: Instant) -> Vec<StoreEvent> {
-        let mut known = locked(&self.0);
+        let mut known = lock(&self.0);
         let mut events: Vec<StoreEvent> = known.changes.drain(..).collect();
         for ((node, code), tally) in &mut known.errors {
             let is_early = tally.reported_at.is_some_and(|at| now < at + EVENT_EVERY);
@@ -129,7 +129,7 @@ impl Trouble {
 
     /// Error replies so far, by Redis node and code.
     pub(crate) fn error_counts(&self) -> Vec<ErrorCount> {
-        let known = locked(&self.0);
+        let known = lock(&self.0);
         let errors = known.errors.iter();
         let counts = errors.map(|((node, code), tally)| ErrorCount {
             node: node.to_string(),

@@ -73,7 +73,7 @@ impl Window {
 
     /// Something that was sent then is answered now, with `answered` of the requests that were on
     /// their way.
-    pub(crate) fn replied(
+    pub(crate) fn on_reply(
         &mut self,
         sent_at: Instant,
         now: Instant,
@@ -97,7 +97,7 @@ impl Window {
     }
 
     /// Something that was sent then is not answered in time.
-    pub(crate) fn lost(&mut self, sent_at: Instant, now: Instant, in_flight: usize) {
+    pub(crate) fn on_loss(&mut self, sent_at: Instant, now: Instant, in_flight: usize) {
         self.shrink_to(in_flight / 2, sent_at, now);
     }
 
@@ -159,7 +159,7 @@ mod tests {
             let (sent_at, count) = sent.pop_front().expect("something is on its way");
             let takes = NEAR * u32::try_from(count).expect("at most 64") / 64;
             now = now.max(sent_at + distance) + takes;
-            window.replied(sent_at, now, count, in_flight);
+            window.on_reply(sent_at, now, count, in_flight);
             in_flight -= count;
             if now + Duration::from_secs(1) > start + lasts {
                 longest = longest.max(now - sent_at);
@@ -174,7 +174,7 @@ mod tests {
         let mut window = Window::new(BOUNDS, TIMEOUT, start);
         for milli in 0..100_000 {
             let now = start + Duration::from_millis(milli);
-            window.replied(now, now + NEAR, 64, 1_000);
+            window.on_reply(now, now + NEAR, 64, 1_000);
         }
         assert_eq!(window.room(1_000), BOUNDS.most - 1_000);
     }
@@ -196,7 +196,7 @@ mod tests {
         let mut window = Window::new(BOUNDS, TIMEOUT, start);
         for milli in 0..1_000 {
             let now = start + Duration::from_millis(milli);
-            window.replied(now, now + FAR, 64, 1_000);
+            window.on_reply(now, now + FAR, 64, 1_000);
         }
         assert_eq!(window.most, BOUNDS.most);
     }
@@ -206,12 +206,12 @@ mod tests {
         let start = Instant::now();
         let mut window = Window::new(BOUNDS, TIMEOUT, start);
         for _ in 0..100 {
-            window.lost(start, start + TIMEOUT, 2_000);
+            window.on_loss(start, start + TIMEOUT, 2_000);
         }
         assert_eq!(window.most, 1_000);
         for times in 1..100 {
             let sent_at = start + TIMEOUT * times;
-            window.lost(sent_at, sent_at + TIMEOUT, window.most);
+            window.on_loss(sent_at, sent_at + TIMEOUT, window.most);
         }
         assert_eq!(window.most, BOUNDS.least);
     }

@@ -101,7 +101,7 @@ use crate::config::Config;
 use crate::environment::Environment;
 use crate::fit::Fitted;
 use crate::monotonic::MonotonicClock;
-use crate::resp::malformed;
+use crate::resp::bad_reply;
 use crate::router::Router;
 use crate::script_reply::coarsen;
 use crate::snapshot::Snapshot;
@@ -216,11 +216,11 @@ impl WriteBack {
                 is_blocked: true,
             }));
         }
-        let verdict = reply.of_one(charge, fitted).map_err(malformed)?;
+        let verdict = reply.of_one(charge, fitted).map_err(bad_reply)?;
         let Ok((Snapshot::Account(account), now)) = reply.snapshot(fitted) else {
             return Ok(ControlFlow::Break(verdict));
         };
-        let decision = learning.decided(account, charge, now);
+        let decision = learning.finish(account, charge, now);
         // What is owed makes a wait longer, which only the count here knows.
         let agrees = |decision: &Decision| {
             let there = verdict.decisions.first();
@@ -241,7 +241,7 @@ impl WriteBack {
             Next::Decided(_) | Next::NotHere | Next::Redis(_) => Ok(()),
             Next::Wait(reply) => {
                 let replied = timeout_at(deadline, reply).await;
-                replied.map_err(|_late| self.router.timed_out())
+                replied.map_err(|_late| self.router.timeout_error())
             }
             Next::Ask(report) => self.report(report, deadline).await,
         }
@@ -259,7 +259,7 @@ impl WriteBack {
                 Some(asked) => Err(self.router.error(asked)),
             },
             Ok(Err(_stopped_with_the_runtime)) => Err(StoreError::Contended),
-            Err(_late) => Err(self.router.timed_out()),
+            Err(_late) => Err(self.router.timeout_error()),
         }
     }
 
@@ -286,8 +286,8 @@ impl WriteBack {
     }
 
     /// Decisions on local counts, and the keys that are counted.
-    pub(crate) fn decided_and_count(&self) -> (u64, usize) {
-        self.table.decided_and_count()
+    pub(crate) fn counts(&self) -> (u64, usize) {
+        self.table.counts()
     }
 
     /// Reports everything, what is on its way included; gives up at the deadline.

@@ -43,12 +43,12 @@ pub(crate) fn write(out: &mut BytesMut) {
 pub(crate) fn check_auth(reply: &Reply) -> Result<(), String> {
     match reply {
         Reply::Simple(_) => Ok(()),
-        Reply::Error(text) => Err(denied("AUTH", text)),
+        Reply::Error(text) => Err(explain_rejection("AUTH", text)),
         _ => Err("AUTH was answered with no status; is this Redis?".to_owned()),
     }
 }
 
-fn denied(command: &str, text: &[u8]) -> String {
+fn explain_rejection(command: &str, text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     if text.contains("without any password configured") {
         return format!(
@@ -79,7 +79,7 @@ impl Hello {
         if let Reply::Error(text) = reply {
             let text = String::from_utf8_lossy(text);
             return match error_code(&text) {
-                code @ ("NOAUTH" | "LOADING") => Err(denied("HELLO", code.as_bytes())),
+                code @ ("NOAUTH" | "LOADING") => Err(explain_rejection("HELLO", code.as_bytes())),
                 _ => Ok(Hello::default()),
             };
         }

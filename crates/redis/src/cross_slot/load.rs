@@ -77,9 +77,10 @@ impl Load {
         let now = Instant::now();
         let took = now.saturating_duration_since(began_at);
         if took >= self.reply_timeout {
-            self.window.lost(began_at, now, self.in_rounds);
+            self.window.on_loss(began_at, now, self.in_rounds);
         } else if is_typical {
-            self.window.replied(began_at, now, requests, self.in_rounds);
+            self.window
+                .on_reply(began_at, now, requests, self.in_rounds);
         }
         if is_typical {
             // By Little's law so many are answered in the time of those who wait.

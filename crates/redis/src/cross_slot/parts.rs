@@ -73,7 +73,7 @@ impl<'a> Apart<'a> {
     }
 
     /// The lines that an allowed request is charged to.
-    pub(super) fn charged(&self, waits: &[Option<Wait>]) -> impl Iterator<Item = usize> {
+    pub(super) fn charged_lines(&self, waits: &[Option<Wait>]) -> impl Iterator<Item = usize> {
         let takes = |line: &usize| waits[*line].is_none() && self.line(*line).take() > 0;
         (0..self.bill.lines().len()).filter(takes)
     }

@@ -8,7 +8,7 @@ use tollgate_core::{Bill, Charge, Cost, Key, Line, Span, StoreError, Verdict};
 use super::parts::{Apart, Memory};
 use crate::fit::Fitted;
 use crate::keys;
-use crate::resp::{Malformed, malformed};
+use crate::resp::{Malformed, bad_reply};
 use crate::router::Asked;
 use crate::script_reply::General;
 use crate::script_request::{Counted, ScriptRequest, Step};
@@ -161,7 +161,7 @@ impl<'a> Plan<'a> {
                 denied,
             }
         });
-        ScriptRequest::counted(step, &counted.collect::<Vec<_>>())
+        ScriptRequest::of_step(step, &counted.collect::<Vec<_>>())
     }
 
     /// Whether a part is charged for an allowed request, and whether for a denied one.
@@ -242,7 +242,7 @@ impl Ledger {
         for (place, (part, reply)) in plan.parts.iter().zip(reply).enumerate() {
             let read = reply.and_then(|reply| {
                 let read = ledger.read_part(plan, part, &reply);
-                read.map_err(|_| Asked::malformed(part.key))
+                read.map_err(|_| Asked::bad_reply(part.key))
             });
             ledger.failures[place] = read.err();
         }
@@ -314,14 +314,17 @@ impl Ledger {
         if let Some(denied) = request.bill.denied_by(&waits) {
             let mut memories: Vec<Memory> = before.into_iter().cloned().collect();
             let verdict = request.verdict(&mut memories, Some(denied));
-            return verdict.map_or_else(Fate::malformed, Fate::Denied);
+            return verdict.map_or_else(Fate::bad_reply, Fate::Denied);
         }
         let lacks =
             |(wait, reply): (&_, &&ScriptReply)| Option::is_none(wait) && reply.reserved == 0;
         if waits.iter().zip(&reply).any(lacks) {
             return Fate::Blocked;
         }
-        let charged: Vec<usize> = request.charged(&waits).map(|line| lines[line]).collect();
+        let charged: Vec<usize> = request
+            .charged_lines(&waits)
+            .map(|line| lines[line])
+            .collect();
         self.allow(plan, lines, request, charged)
     }
 
@@ -344,7 +347,7 @@ impl Ledger {
         let mut memories = memories.expect("one reply has all lines of a part");
         let verdict = match request.verdict(&mut memories, None) {
             Ok(verdict) => verdict,
-            Err(error) => return Fate::malformed(error),
+            Err(error) => return Fate::bad_reply(error),
         };
         for (line, memory) in lines.iter().zip(memories) {
             if let Some(reply) = &mut self.lines[first(line)] {
@@ -363,7 +366,7 @@ impl Ledger {
 // === impl Fate ===
 
 impl Fate {
-    fn malformed(error: Malformed) -> Fate {
-        Fate::Failed(malformed(error))
+    fn bad_reply(error: Malformed) -> Fate {
+        Fate::Failed(bad_reply(error))
     }
 }

@@ -15,10 +15,10 @@ use tokio::time::{Duration, Instant};
 use tollgate_core::Key;
 
 use super::load::Load;
-use super::request::{Asking, Caller, Request};
+use super::request::{Caller, Demand, Request};
 use crate::fit::Fitted;
 use crate::keys;
-use crate::sharded::locked;
+use crate::sharded::lock;
 
 /// The most requests that wait for a round, in all queues. More fail at once.
 const WAITING_MAX: usize = 16 * 1024;
@@ -83,7 +83,7 @@ pub(super) struct Turn {
 /// The lines of a round that is put together, by key: all on one key have the same limit.
 struct Selection {
     most: usize,
-    keys: BTreeMap<Key, (Fitted, Vec<Asking>)>,
+    keys: BTreeMap<Key, (Fitted, Vec<Demand>)>,
     /// How many lines lie in each slot, beside those of the first request.
     lines: BTreeMap<u16, usize>,
     requests: usize,
@@ -142,7 +142,7 @@ impl Queues {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        locked(&self.inner)
+        lock(&self.inner)
     }
 }
 
@@ -152,8 +152,8 @@ impl Inner {
     /// The queue of those who ask for the request's keys; any, if there are too many. If they are
     /// in several queues, all wait in one from now on.
     fn owner(&mut self, nodes: Nodes, request: &Request) -> Option<u64> {
-        let of = |(asking, _): (&Asking, _)| self.owners.get(&(nodes, asking.key)).copied();
-        let owners: BTreeSet<u64> = request.asked().filter_map(of).collect();
+        let of = |(demand, _): (&Demand, _)| self.owners.get(&(nodes, demand.key)).copied();
+        let owners: BTreeSet<u64> = request.demands().filter_map(of).collect();
         let mut owners = owners.into_iter();
         let Some(owner) = owners.next() else {
             let load = self.loads.get(&nodes).filter(|load| load.is_busy())?;
@@ -194,11 +194,11 @@ impl Inner {
         if !request.is_shareable() {
             return;
         }
-        for (asking, _) in request.asked() {
+        for (demand, _) in request.demands() {
             self.owners
-                .entry((queue.nodes, asking.key))
+                .entry((queue.nodes, demand.key))
                 .or_insert_with(|| {
-                    queue.keys.push(asking.key);
+                    queue.keys.push(demand.key);
                     id
                 });
         }
@@ -337,14 +337,14 @@ impl Selection {
         if !is_first && !self.may_share(request) {
             return false;
         }
-        for (asking, fitted) in request.asked() {
+        for (demand, fitted) in request.demands() {
             let (_, lines) = self
                 .keys
-                .entry(asking.key)
+                .entry(demand.key)
                 .or_insert_with(|| (*fitted, Vec::new()));
-            if !lines.contains(asking) {
-                lines.push(*asking);
-                let of_slot = self.lines.entry(keys::slot(asking.key)).or_default();
+            if !lines.contains(demand) {
+                lines.push(*demand);
+                let of_slot = self.lines.entry(keys::slot(demand.key)).or_default();
                 *of_slot += usize::from(!is_first);
             }
         }
@@ -355,13 +355,13 @@ impl Selection {
     /// Whether there is room for a request, and all its limits are those of the round.
     fn may_share(&self, request: &Request) -> bool {
         // As if all its lines were new, and lay in one slot.
-        let count = request.asked().count();
-        let fits = |(asking, fitted): (&Asking, &Fitted)| {
-            let of_slot = self.lines.get(&keys::slot(asking.key)).unwrap_or(&0);
-            let limit = self.keys.get(&asking.key).map(|(limit, _)| limit);
+        let count = request.demands().count();
+        let fits = |(demand, fitted): (&Demand, &Fitted)| {
+            let of_slot = self.lines.get(&keys::slot(demand.key)).unwrap_or(&0);
+            let limit = self.keys.get(&demand.key).map(|(limit, _)| limit);
             limit.is_none_or(|limit| limit == fitted) && of_slot + count <= LINES_MAX
         };
-        self.requests < self.most && request.is_shareable() && request.asked().all(fits)
+        self.requests < self.most && request.is_shareable() && request.demands().all(fits)
     }
 }
 

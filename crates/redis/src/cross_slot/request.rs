@@ -20,14 +20,14 @@ pub(crate) enum Refunds {
 /// A request that outlives its caller.
 pub(super) struct Request {
     pub(super) fitted: Vec<Fitted>,
-    asked: Vec<Asking>,
+    asked: Vec<Demand>,
     refunds: Refunds,
     pub(super) since: Instant,
 }
 
 /// What of a charge matters besides its limit.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Asking {
+pub(super) struct Demand {
     pub(super) key: Key,
     cost: Cost,
     enforcement: Enforcement,
@@ -81,9 +81,9 @@ impl Request {
         refunds: Refunds,
         since: Instant,
     ) -> Result<Request, StoreError> {
-        let fitted = crate::script_request::fitted(charges).map_err(unfit)?;
+        let fitted = crate::script_request::fit_all(charges).map_err(unfit)?;
         Bill::new(charges).map_err(StoreError::TooManyCharges)?;
-        let asked = charges.iter().map(|charge| Asking {
+        let asked = charges.iter().map(|charge| Demand {
             key: charge.key,
             cost: charge.cost,
             enforcement: charge.enforcement,
@@ -110,27 +110,27 @@ impl Request {
     }
 
     /// What it asks of its keys, and how the limits read.
-    pub(super) fn asked(&self) -> impl Iterator<Item = (&Asking, &Fitted)> {
+    pub(super) fn demands(&self) -> impl Iterator<Item = (&Demand, &Fitted)> {
         self.asked.iter().zip(&self.fitted)
     }
 
     /// Whether it may share a round with others: it gives nothing back, which would be judged with
     /// what the others ask, and asks each key once.
     pub(super) fn is_shareable(&self) -> bool {
-        let gives_back = |asking: &Asking| matches!(asking.cost, Cost::Refund(_));
-        let keys: BTreeSet<Key> = self.asked.iter().map(|asking| asking.key).collect();
+        let gives_back = |demand: &Demand| matches!(demand.cost, Cost::Refund(_));
+        let keys: BTreeSet<Key> = self.asked.iter().map(|demand| demand.key).collect();
         keys.len() == self.asked.len() && !self.asked.iter().any(gives_back)
     }
 
     /// A round has done what was to be given back.
-    pub(super) const fn refunded(&mut self) {
+    pub(super) const fn note_refunds(&mut self) {
         self.refunds = Refunds::Done;
     }
 }
 
 // === impl Asking ===
 
-impl Asking {
+impl Demand {
     const fn cost_to_do(&self, refunds: Refunds) -> Cost {
         match (self.cost, refunds) {
             (Cost::Refund(_), Refunds::Done) => Cost::Refund(0),
@@ -175,7 +175,7 @@ impl Caller {
         self.state.is_blocked.store(is_blocked, Ordering::Relaxed);
     }
 
-    pub(super) fn tell(&mut self, verdict: Result<Verdict, StoreError>) {
+    pub(super) fn answer(&mut self, verdict: Result<Verdict, StoreError>) {
         if let Some(caller) = self.verdict.take() {
             let _nobody_waits_any_more = caller.send(verdict);
         }

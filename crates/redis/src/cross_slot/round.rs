@@ -9,7 +9,7 @@ use super::parts::Apart;
 use super::plan::{Counts, Fate, Ledger, Plan};
 use super::queue::{Member, Turn};
 use super::request::{Caller, Request};
-use crate::join::together;
+use crate::join::join_all;
 use crate::names::reservation_name;
 use crate::random::random_word;
 use crate::router::{Asked, Router};
@@ -99,7 +99,7 @@ impl Rounds {
         let pairs = members.into_iter().map(|one| (one.request, one.caller));
         let (mut requests, mut callers): (Vec<Request>, Vec<Caller>) = pairs.unzip();
         let settled = self.decide(&requests, &mut callers, one_by_one).await;
-        requests.iter_mut().for_each(Request::refunded);
+        requests.iter_mut().for_each(Request::note_refunds);
         let members = requests.into_iter().zip(callers).zip(&settled.is_blocked);
         let blocked = members.filter(|(_, is_blocked)| **is_blocked);
         let blocked = blocked.map(|((request, caller), _)| Member { request, caller });
@@ -145,7 +145,7 @@ impl Round<'_, '_> {
     async fn reserve(&self, reserve: Step) -> Vec<Result<General, Asked>> {
         let parts = 0..self.plan.parts.len();
         let ask = |part| self.ask(part, self.plan.reserve(reserve, part), self.since);
-        together(parts.map(ask).collect()).await
+        join_all(parts.map(ask).collect()).await
     }
 
     /// Reserves in one slot after the other, the lowest first, and waits where nothing can be
@@ -209,7 +209,7 @@ impl Round<'_, '_> {
             let (verdict, charged) = match ledger.judge(plan, place, request) {
                 Fate::Failed(error) => {
                     settled.has_failed = true;
-                    caller.tell(Err(error));
+                    caller.answer(Err(error));
                     continue;
                 }
                 Fate::Blocked => {
@@ -217,7 +217,7 @@ impl Round<'_, '_> {
                     continue;
                 }
                 Fate::Denied(verdict) if !plan.penalises(place) => {
-                    caller.tell(Ok(verdict));
+                    caller.answer(Ok(verdict));
                     continue;
                 }
                 Fate::Denied(verdict) => (verdict, None),
@@ -241,7 +241,7 @@ impl Round<'_, '_> {
         let mut failures = confirmed.iter().flatten();
         settled.has_failed |= failures.any(Result::is_err);
         settled.is_charged = decided.iter().any(|decided| !decided.charged.is_empty());
-        self.tell(decided, callers, &confirmed, &counts).await;
+        self.answer_all(decided, callers, &confirmed, &counts).await;
         settled
     }
 
@@ -260,12 +260,12 @@ impl Round<'_, '_> {
             let reply = self.ask(part, request, since).await;
             allowed.then_some(reply)
         };
-        together((0..holds.len()).map(confirm).collect()).await
+        join_all((0..holds.len()).map(confirm).collect()).await
     }
 
     /// Tells those who are charged wherever they should be, or nowhere. Takes back what the others
     /// are charged, and tells them.
-    async fn tell(
+    async fn answer_all(
         &self,
         decided: Vec<Decided>,
         callers: &mut [Caller],
@@ -280,7 +280,7 @@ impl Round<'_, '_> {
         let mut failed = Vec::new();
         for decided in decided {
             match decided.charged.iter().all(is_confirmed) {
-                true => callers[decided.place].tell(Ok(decided.verdict)),
+                true => callers[decided.place].answer(Ok(decided.verdict)),
                 false => failed.push(decided),
             }
         }
@@ -295,7 +295,7 @@ impl Round<'_, '_> {
         let has_gone_back = self.take_back(&back).await;
         for one in failed {
             let error = self.error(&one, confirmed, has_gone_back);
-            callers[one.place].tell(Err(error));
+            callers[one.place].answer(Err(error));
         }
         let is_denied = |reply: &General| reply.status != Status::Allowed;
         let expired = |part: &usize| {
@@ -332,7 +332,7 @@ impl Round<'_, '_> {
     async fn take_back(&self, back: &Counts) -> bool {
         let parts = (0..self.plan.parts.len()).filter(|part| self.plan.charges(*part, back).0);
         let refund = |part| self.ask(part, self.plan.refund(part, back), Instant::now());
-        let reply = together(parts.map(refund).collect()).await;
+        let reply = join_all(parts.map(refund).collect()).await;
         reply.iter().all(Result::is_ok)
     }
 
@@ -360,7 +360,7 @@ impl Round<'_, '_> {
         match self.rounds.router.ask(|| request.clone(), since).await? {
             ScriptReply::General(reply) => Ok(reply),
             ScriptReply::Plain { .. } | ScriptReply::Changed => {
-                Err(Asked::malformed(self.plan.parts[part].key))
+                Err(Asked::bad_reply(self.plan.parts[part].key))
             }
         }
     }

@@ -61,7 +61,7 @@ struct Estimate {
 
 /// An ask that is on its way. If it is dropped before it is answered, nothing is known of the key.
 #[derive(Debug)]
-pub(crate) struct Asking<'e> {
+pub(crate) struct Ask<'e> {
     estimates: &'e Estimates,
     key: Key,
     connections: u64,
@@ -78,8 +78,8 @@ impl Estimates {
         fitted: &Fitted,
         connections: u64,
         at: Instant,
-    ) -> Result<Asking<'_>, Verdict> {
-        let asking = Asking {
+    ) -> Result<Ask<'_>, Verdict> {
+        let ask = Ask {
             estimates: self,
             key: charge.key,
             connections,
@@ -87,11 +87,11 @@ impl Estimates {
         };
         // Relaxed: a caller that misses the newest one asks Redis.
         if self.count.load(Ordering::Relaxed) == 0 {
-            return Ok(asking);
+            return Ok(ask);
         }
         let mut shard = self.shards.of(charge.key);
         let Some(estimate) = shard.get_mut(&charge.key) else {
-            return Ok(asking);
+            return Ok(ask);
         };
         let stands = estimate.connections == connections
             && estimate.fitted == *fitted
@@ -99,12 +99,12 @@ impl Estimates {
         if !stands {
             shard.remove(&charge.key);
             self.count.fetch_sub(1, Ordering::Relaxed);
-            return Ok(asking);
+            return Ok(ask);
         }
         match estimate.judge(charge, at) {
-            None => Ok(asking),
+            None => Ok(ask),
             Some(verdict) => {
-                drop(asking.over());
+                drop(ask.end());
                 Err(verdict)
             }
         }
@@ -118,7 +118,7 @@ impl Estimates {
     }
 
     /// Redis has replied what was left of a key at `now`, once the charge was decided.
-    pub(crate) fn heard(
+    pub(crate) fn update(
         &self,
         charge: &Charge<'_>,
         fitted: &Fitted,
@@ -157,7 +157,7 @@ impl Estimates {
 impl Estimate {
     /// The verdict on a charge that does not fit; what fits is charged here, as it is asked for.
     fn judge(&mut self, charge: &Charge<'_>, at: Instant) -> Option<Verdict> {
-        let units = units(charge)?;
+        let units = units_needed(charge)?;
         if units < self.largest {
             return None;
         }
@@ -190,24 +190,24 @@ impl Estimate {
 
 // === impl Asking ===
 
-impl Asking<'_> {
+impl Ask<'_> {
     /// Redis has answered: what was left at `now`, once the charge was decided; nothing, if that is
     /// not known.
-    pub(crate) fn heard(self, charge: &Charge<'_>, fitted: &Fitted, left: Option<(Account, u64)>) {
+    pub(crate) fn finish(self, charge: &Charge<'_>, fitted: &Fitted, left: Option<(Account, u64)>) {
         if let Some(left) = left {
             let connections = self.connections;
-            self.estimates.heard(charge, fitted, left, connections);
-            drop(self.over());
+            self.estimates.update(charge, fitted, left, connections);
+            drop(self.end());
         }
     }
 
-    fn over(mut self) -> Self {
+    fn end(mut self) -> Self {
         self.is_over = true;
         self
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for Ask<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             self.estimates.forget(self.key);
@@ -229,7 +229,7 @@ fn is_exhausted(account: &Account, limit: &Limit, now: Moment, cost: Cost) -> bo
 }
 
 /// The units that must fit, of a charge whose denial costs nothing and denies the request.
-fn units(charge: &Charge<'_>) -> Option<u64> {
+fn units_needed(charge: &Charge<'_>) -> Option<u64> {
     if charge.on_denial == OnDenial::Charge || charge.enforcement != Enforcement::Enforce {
         return None;
     }
@@ -268,7 +268,7 @@ mod tests {
         let charge = Charge::new(KEY, limit, Cost::ONE);
         let fitted = Fitted::new(limit).unwrap();
         let before = Instant::now();
-        estimates.heard(&charge, &fitted, left(units), 1);
+        estimates.update(&charge, &fitted, left(units), 1);
         let mut shard = estimates.shards.of(KEY);
         if let Some(estimate) = shard.get_mut(&KEY) {
             estimate.heard_at = before;
@@ -281,8 +281,8 @@ mod tests {
         let charge = Charge::new(KEY, limit, Cost::Take(units));
         let fitted = Fitted::new(limit).unwrap();
         match estimates.ask(&charge, &fitted, 1, at) {
-            Ok(asking) => {
-                drop(asking.over());
+            Ok(ask) => {
+                drop(ask.end());
                 true
             }
             Err(verdict) => {
@@ -311,9 +311,9 @@ mod tests {
         let at = heard(&estimates, &limit, 1);
         let charge = Charge::new(KEY, &limit, Cost::ONE);
         let fitted = Fitted::new(&limit).unwrap();
-        let asking = estimates.ask(&charge, &fitted, 1, at).unwrap();
+        let ask = estimates.ask(&charge, &fitted, 1, at).unwrap();
         assert!(!is_asked(&estimates, &limit, 1, at));
-        drop(asking);
+        drop(ask);
         assert!(is_asked(&estimates, &limit, 1, at));
     }
 

@@ -47,7 +47,7 @@ impl Heat {
         let weight = match snapshot >> 40 == print {
             // In the future: the key rests.
             true if passed > 0xFF_FFFF - REST => return None,
-            true if passed < 8 * HALF_LIFE => decayed(weight, passed),
+            true if passed < 8 * HALF_LIFE => decay(weight, passed),
             _ => 0,
         };
         let weight = (weight + ASK).min(0xFFFF);
@@ -74,7 +74,7 @@ fn tick(here: Moment) -> u64 {
 }
 
 /// What is left of a weight: half of it after each half-life, in between along a straight line.
-const fn decayed(weight: u64, ticks: u64) -> u64 {
+const fn decay(weight: u64, ticks: u64) -> u64 {
     let weight = weight >> (ticks / HALF_LIFE);
     weight - weight * (ticks % HALF_LIFE) / (2 * HALF_LIFE)
 }

@@ -183,7 +183,7 @@ impl Lease {
             let units = u128::from(self.spent) * micros / u128::from(passed) + 1;
             u64::try_from(units).unwrap_or(u64::MAX)
         };
-        wanted(lasting(LASTS), lasting(TARGET)).min(grows_to)
+        want_at_rate(lasting(LASTS), lasting(TARGET)).min(grows_to)
     }
 }
 
@@ -191,12 +191,12 @@ impl Lease {
 pub(crate) fn first_want(in_16_seconds: u64, units: u32) -> u64 {
     let each = u64::from(units);
     let lasting = in_16_seconds * (LASTS.as_nanos() / TARGET.as_nanos()) / 16;
-    let want = wanted(lasting, in_16_seconds / 16).max(FIRST);
+    let want = want_at_rate(lasting, in_16_seconds / 16).max(FIRST);
     want.saturating_mul(each).min(WANT_MAX)
 }
 
 /// Units for as long as a lease lasts, but no more than for [`TARGET`] if those are many.
-fn wanted(for_all_its_time: u64, for_target: u64) -> u64 {
+fn want_at_rate(for_all_its_time: u64, for_target: u64) -> u64 {
     let most = for_target.max(FEW);
     for_all_its_time.clamp(u64::from(LEAST), most)
 }

@@ -67,22 +67,22 @@ impl Renewal {
         }
     }
 
-    pub(crate) fn fitted(&self) -> &Fitted {
+    pub(crate) fn fitted_limit(&self) -> &Fitted {
         &self.shape.fitted
     }
 
     /// Redis has taken back all, and leased nothing.
-    pub(crate) fn returned(mut self) {
+    pub(crate) fn confirm_return(mut self) {
         self.outcome = Outcome::Returned;
     }
 
     /// Redis has done nothing.
-    pub(crate) fn not_done(mut self) {
+    pub(crate) fn abort(mut self) {
         self.outcome = Outcome::NotDone;
     }
 
     /// Redis has leased some.
-    pub(crate) fn granted(mut self, granted: Granted) {
+    pub(crate) fn confirm_grant(mut self, granted: Granted) {
         self.outcome = Outcome::Granted;
         let mut shard = self.leases.shards.of(self.key);
         if let Some(lease) = shard.leases.get_mut(&self.key)

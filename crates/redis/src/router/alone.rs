@@ -52,7 +52,7 @@ impl Alone {
         since: Instant,
     ) -> Result<ScriptReply, Asked> {
         let asked = self.node.ask(request, key, 0, false, since).await;
-        asked.map_err(|asked| self.explained(asked))
+        asked.map_err(|asked| self.explain(asked))
     }
 
     /// Asks all of these with one message.
@@ -64,17 +64,17 @@ impl Alone {
         let requests = requests.into_iter().map(|one| (one, 0));
         let reply = self.node.ask_all(requests, since).await.into_iter();
         reply
-            .map(|reply| reply.map_err(|asked| self.explained(asked)))
+            .map(|reply| reply.map_err(|asked| self.explain(asked)))
             .collect()
     }
 
     pub(super) async fn command(&self, words: &[&[u8]], deadline: Instant) -> Result<Reply, Asked> {
         let asked = self.node.command(words, deadline).await;
-        asked.map_err(|asked| self.explained(asked))
+        asked.map_err(|asked| self.explain(asked))
     }
 
     /// A server that redirects is one of several: it must not be configured alone.
-    fn explained(&self, asked: Asked) -> Asked {
+    fn explain(&self, asked: Asked) -> Asked {
         let redirects = matches!(
             asked.failure,
             Failure::Moved { .. } | Failure::Ask { .. } | Failure::TryAgain
@@ -83,7 +83,9 @@ impl Alone {
             return asked;
         }
         self.is_of_cluster.store(true, Ordering::Relaxed);
-        self.stats.trouble.failed(&self.node.address, &OF_CLUSTER);
+        self.stats
+            .trouble
+            .record_failure(&self.node.address, &OF_CLUSTER);
         Asked {
             failure: Failure::unreachable(OF_CLUSTER),
             ..asked

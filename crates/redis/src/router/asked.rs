@@ -18,7 +18,7 @@ pub(crate) struct Asked {
 
 impl Asked {
     /// An answer that makes no sense.
-    pub(crate) fn malformed(key: Key) -> Asked {
+    pub(crate) fn bad_reply(key: Key) -> Asked {
         Asked {
             failure: Failure::Malformed(Malformed("an answer to another question")),
             address: String::from_utf8_lossy(&keys::name(key)).into_owned(),

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{Asked, Nodes, Router};
 use crate::cluster::Node;
 use crate::failure::Failure;
-use crate::join::together;
+use crate::join::join_all;
 use crate::keys;
 use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
@@ -27,7 +27,7 @@ impl Router {
         // For each node, which requests it is asked.
         let mut parts: Vec<(Option<Arc<Node>>, Vec<usize>)> = Vec::new();
         for (place, request) in requests.iter().enumerate() {
-            let node = cluster.serving(keys::slot(request.keys()[0]));
+            let node = cluster.node_of_slot(keys::slot(request.keys()[0]));
             let address = |node: &Option<Arc<Node>>| node.as_ref().map(Arc::as_ptr);
             match parts
                 .iter_mut()
@@ -49,19 +49,19 @@ impl Router {
                 None => some.map(|_| Err(Asked::nowhere(None))).collect(),
             }
         });
-        let reply = together(asked.collect()).await;
+        let reply = join_all(asked.collect()).await;
         let places = parts.iter().flat_map(|(_, places)| places.iter().copied());
         let mut reply: Vec<(usize, Result<ScriptReply, Asked>)> =
             places.zip(reply.into_iter().flatten()).collect();
         reply.sort_by_key(|(place, _)| *place);
         let settled = reply
             .into_iter()
-            .map(|(place, reply)| self.redirected(reply, &requests[place], since));
-        (together(settled.collect()).await, messages)
+            .map(|(place, reply)| self.follow_redirection(reply, &requests[place], since));
+        (join_all(settled.collect()).await, messages)
     }
 
     /// Asks the node that serves a request's keys by now, if it was redirected.
-    async fn redirected(
+    async fn follow_redirection(
         &self,
         reply: Result<ScriptReply, Asked>,
         request: &ScriptRequest,

@@ -26,7 +26,10 @@ impl Router {
             Err(Asked {
                 failure: Failure::Changed,
                 ..
-            }) => self.ask(|| Plain::generalised(charge, fitted), since).await,
+            }) => {
+                self.ask(|| Plain::general_request(charge, fitted), since)
+                    .await
+            }
             asked => asked,
         };
         reply.map_err(|asked| self.error(asked))

@@ -59,9 +59,9 @@ impl Session<'_> {
             .collect();
         self.task.caller.call_plain(&mut self.out, &plain);
         self.requests += group.len();
-        self.shared.stats.called(group.len());
+        self.shared.stats.count_call(group.len());
         self.watch(&group);
-        self.sent(Sent::Plain(group));
+        self.push_call(Sent::Plain(group));
     }
 
     pub(super) fn send_general(&mut self, group: Vec<Pending>) {
@@ -75,16 +75,16 @@ impl Session<'_> {
             .collect();
         self.task.caller.call_general(&mut self.out, &requests);
         self.requests += group.len();
-        self.shared.stats.called(group.len());
+        self.shared.stats.count_call(group.len());
         self.watch(&group);
-        self.sent(Sent::General(group));
+        self.push_call(Sent::General(group));
     }
 
     pub(super) fn send_asking(&mut self, group: &[Pending]) {
         if group.first().is_some_and(|pending| pending.is_asking) {
             resp::command(&mut self.out, 1);
             resp::word(&mut self.out, b"ASKING");
-            self.sent(Sent::Asking);
+            self.push_call(Sent::Asking);
         }
     }
 
@@ -97,10 +97,10 @@ impl Session<'_> {
         words
             .iter()
             .for_each(|word| resp::word(&mut self.out, word));
-        self.sent(Sent::Command(reply));
+        self.push_call(Sent::Command(reply));
     }
 
-    pub(super) fn sent(&mut self, sent: Sent) {
+    pub(super) fn push_call(&mut self, sent: Sent) {
         let at = Instant::now();
         self.sent.push_back(Call { sent, at });
     }
@@ -110,9 +110,9 @@ impl Session<'_> {
         if self.sent.iter().any(|call| matches!(call.sent, Sent::Load)) {
             return;
         }
-        self.shared.stats.scripts_loaded();
+        self.shared.stats.count_script_load();
         self.task.opener.load(&mut self.out);
-        self.sent(Sent::Load);
-        self.sent(Sent::Load);
+        self.push_call(Sent::Load);
+        self.push_call(Sent::Load);
     }
 }

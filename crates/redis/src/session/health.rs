@@ -46,7 +46,7 @@ impl Session<'_> {
             .any(|call| matches!(call.sent, Sent::Check));
         if self.check_at <= now && !is_asked {
             write_hello(&mut self.out);
-            self.sent(Sent::Check);
+            self.push_call(Sent::Check);
         }
         if self.check_at <= now {
             self.check_at = now + CHECK_EVERY;
@@ -61,7 +61,7 @@ impl Session<'_> {
                 trial.at = now + trial.pause;
                 let request = Plain::trial(trial.key);
                 self.task.caller.call_plain(&mut self.out, &[request]);
-                self.sent(Sent::Trial);
+                self.push_call(Sent::Trial);
             }
             // It is on its way; the session gives up on a server that is silent.
             Some(trial) if trial.at <= now => trial.at = now + TRIAL_MIN,
@@ -70,7 +70,7 @@ impl Session<'_> {
     }
 
     /// The server says who it is.
-    pub(super) fn checked(&self, reply: &Reply) -> io::Result<()> {
+    pub(super) fn check_identity(&self, reply: &Reply) -> io::Result<()> {
         match Hello::read(reply) {
             Ok(hello) => self.task.place.check(&hello),
             // A connection that was signed in stays so.
@@ -79,7 +79,7 @@ impl Session<'_> {
     }
 
     /// A call was answered.
-    pub(super) fn decided(&mut self, wrote: bool) {
+    pub(super) fn note_success(&mut self, wrote: bool) {
         self.was_useful = true;
         if wrote {
             self.errors = 0;
@@ -90,8 +90,8 @@ impl Session<'_> {
     }
 
     /// A call on `key` was answered with an error.
-    pub(super) fn failed(&mut self, error: &ErrorReply, key: Key) {
-        self.shared.stats.trouble.replied(&self.address, error);
+    pub(super) fn note_error(&mut self, error: &ErrorReply, key: Key) {
+        self.shared.stats.trouble.record_error(&self.address, error);
         self.errors = self.errors.saturating_add(1);
         if self.errors < ERRORS_MAX {
             return;
@@ -109,18 +109,25 @@ impl Session<'_> {
     }
 
     /// What became of a trial.
-    pub(super) fn tried(&mut self, reply: &Reply) -> io::Result<()> {
+    pub(super) fn finish_trial(&mut self, reply: &Reply) -> io::Result<()> {
         let Reply::Error(text) = reply else {
-            self.decided(true);
+            self.note_success(true);
             return Ok(());
         };
         match Rejection::read(text) {
             Rejection::NoScript => self.load(),
             // The slot is no longer this node's concern.
-            Rejection::Elsewhere(_) => self.decided(true),
-            Rejection::Unable(error) => self.shared.stats.trouble.replied(&self.address, &error),
+            Rejection::Elsewhere(_) => self.note_success(true),
+            Rejection::Unable(error) => self
+                .shared
+                .stats
+                .trouble
+                .record_error(&self.address, &error),
             Rejection::NotMaster(error) => {
-                self.shared.stats.trouble.replied(&self.address, &error);
+                self.shared
+                    .stats
+                    .trouble
+                    .record_error(&self.address, &error);
                 return Err(io::Error::other(error.text.to_string()));
             }
         }

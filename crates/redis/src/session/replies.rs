@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 impl Session<'_> {
     /// Reads every reply that is there.
-    pub(super) fn hear(&mut self) -> io::Result<()> {
+    pub(super) fn read_replies(&mut self) -> io::Result<()> {
         self.heard_at = Instant::now();
         while let Some(reply) = resp::take(&mut self.input).map_err(io::Error::other)? {
             let call = self.sent.pop_front();
@@ -36,26 +36,26 @@ impl Session<'_> {
         }
         match call.sent {
             Sent::Plain(requests) => {
-                self.shared.stats.replied(took);
-                self.answered(call.at, requests.len());
+                self.shared.stats.observe_call_time(took);
+                self.note_replies(call.at, requests.len());
                 match reply {
                     Reply::Bulk(answer) => {
-                        self.decided(writes(&requests));
+                        self.note_success(writes(&requests));
                         answer_plain(requests, answer)?;
                     }
-                    Reply::Error(text) => self.rejected(requests, &text)?,
+                    Reply::Error(text) => self.reject(requests, &text)?,
                     _ => return Err(io::Error::other("no answer of a script")),
                 }
             }
             Sent::General(requests) => {
-                self.shared.stats.replied(took);
-                self.answered(call.at, requests.len());
+                self.shared.stats.observe_call_time(took);
+                self.note_replies(call.at, requests.len());
                 match reply {
                     Reply::Bulk(answer) => {
-                        self.decided(writes(&requests));
+                        self.note_success(writes(&requests));
                         answer_general(requests, answer)?;
                     }
-                    Reply::Error(text) => self.rejected(requests, &text)?,
+                    Reply::Error(text) => self.reject(requests, &text)?,
                     _ => return Err(io::Error::other("no answer of a script")),
                 }
             }
@@ -65,27 +65,30 @@ impl Session<'_> {
             Sent::Load | Sent::Asking => {
                 if let Reply::Error(text) = reply {
                     let error = ErrorReply::read(&String::from_utf8_lossy(&text));
-                    self.shared.stats.trouble.replied(&self.address, &error);
+                    self.shared
+                        .stats
+                        .trouble
+                        .record_error(&self.address, &error);
                     return Err(io::Error::other(error.text.to_string()));
                 }
             }
             // Even an error (of a disk that is full) is a sign of life.
             Sent::Probe => {}
-            Sent::Check => self.checked(&reply)?,
-            Sent::Trial => self.tried(&reply)?,
+            Sent::Check => self.check_identity(&reply)?,
+            Sent::Trial => self.finish_trial(&reply)?,
         }
         Ok(())
     }
 
     /// So many requests that were sent then are answered.
-    fn answered(&mut self, sent_at: Instant, requests: usize) {
+    fn note_replies(&mut self, sent_at: Instant, requests: usize) {
         self.window
-            .replied(sent_at, self.heard_at, requests, self.requests);
+            .on_reply(sent_at, self.heard_at, requests, self.requests);
         self.requests -= requests;
     }
 
     /// The server did nothing with these requests, and says why.
-    fn rejected(&mut self, requests: Vec<Pending>, text: &[u8]) -> io::Result<()> {
+    fn reject(&mut self, requests: Vec<Pending>, text: &[u8]) -> io::Result<()> {
         let fail = |requests: Vec<Pending>, failure: &Failure| {
             for mut pending in requests {
                 pending.fail(failure);
@@ -99,12 +102,15 @@ impl Session<'_> {
             Rejection::Elsewhere(failure) => fail(requests, &failure),
             Rejection::Unable(error) => {
                 if let Some(first) = requests.first() {
-                    self.failed(&error, first.request.keys()[0]);
+                    self.note_error(&error, first.request.keys()[0]);
                 }
                 fail(requests, &error.failure());
             }
             Rejection::NotMaster(error) => {
-                self.shared.stats.trouble.replied(&self.address, &error);
+                self.shared
+                    .stats
+                    .trouble
+                    .record_error(&self.address, &error);
                 fail(requests, &error.failure());
                 self.was_useful = false;
                 return Err(io::Error::other(error.text.to_string()));

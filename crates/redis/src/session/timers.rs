@@ -75,9 +75,9 @@ impl Session<'_> {
                 .filter(|pending| pending.is_wanted() && pending.since + reply_timeout <= now);
             for pending in late {
                 pending.fail(&Failure::Lost);
-                self.shared.stats.lost();
+                self.shared.stats.count_lost();
                 self.lost += 1;
-                self.window.lost(call.at, now, self.requests);
+                self.window.on_loss(call.at, now, self.requests);
             }
         }
         self.shared.expire(now);
@@ -103,7 +103,7 @@ impl Session<'_> {
             self.probed_at = now;
             resp::command(&mut self.out, 1);
             resp::word(&mut self.out, b"PING");
-            self.sent(Sent::Probe);
+            self.push_call(Sent::Probe);
         }
         self.check_up(now);
         Ok(())

@@ -12,8 +12,8 @@ impl Redis {
     /// What the store has done so far.
     pub fn counts(&self) -> Counts {
         let count = |count| u64::try_from(count).unwrap_or(u64::MAX);
-        let (write_back_decisions, keys) = self.write_back.decided_and_count();
-        let (lease_decisions, leases) = self.leased.decided_and_count();
+        let (write_back_decisions, keys) = self.write_back.counts();
+        let (lease_decisions, leases) = self.leased.counts();
         Counts {
             write_back_decisions,
             write_back_keys: count(keys),

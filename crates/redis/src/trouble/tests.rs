@@ -80,12 +80,12 @@ fn count_of(event: &StoreEvent) -> u64 {
 async fn the_same_error_is_an_event_every_ten_seconds() {
     let trouble = Trouble::default();
     for _ in 0..5 {
-        trouble.replied("a:1", &oom());
+        trouble.record_error("a:1", &oom());
     }
     let events = trouble.events(Instant::now());
     assert_eq!(events.iter().map(count_of).collect::<Vec<_>>(), [5]);
-    trouble.replied("a:1", &oom());
-    trouble.replied("b:1", &oom());
+    trouble.record_error("a:1", &oom());
+    trouble.record_error("b:1", &oom());
     let events = trouble.events(Instant::now());
     assert_eq!(
         events.iter().map(count_of).collect::<Vec<_>>(),
@@ -107,9 +107,9 @@ async fn the_same_error_is_an_event_every_ten_seconds() {
 fn what_is_kept_of_nodes_has_a_bound() {
     let trouble = Trouble::default();
     for number in 0..1_000 {
-        trouble.replied(&format!("{number}:1"), &oom());
-        trouble.failed(&format!("{number}:1"), &"away");
-        trouble.primary_changed("a:1", "b:1");
+        trouble.record_error(&format!("{number}:1"), &oom());
+        trouble.record_failure(&format!("{number}:1"), &"away");
+        trouble.record_new_primary("a:1", "b:1");
     }
     let counts = trouble.error_counts();
     assert_eq!(counts.len(), NODES_MAX + 1);

@@ -8,7 +8,7 @@ use tollgate_core::Span;
 use super::report::{self, Line, Report};
 use super::table::Table;
 use crate::failure::Failure;
-use crate::join::together;
+use crate::join::join_all;
 use crate::resp::Malformed;
 use crate::router::{Asked, Router};
 use crate::script_reply::ScriptReply;
@@ -77,7 +77,7 @@ pub(crate) async fn report_round(table: &Table, router: &Router, stats: &Stats) 
             lines = sent.failure.is_none().then_some(lines? + sent.heard);
         }
     };
-    let lines = together((0..AT_ONCE).map(|_| reporter()).collect()).await;
+    let lines = join_all((0..AT_ONCE).map(|_| reporter()).collect()).await;
     lines.into_iter().sum()
 }
 
@@ -94,13 +94,13 @@ pub(crate) async fn send(report: Report, table: &Table, router: &Router, stats: 
     let groups = report.into_groups(router.is_cluster());
     let requests = groups.iter().map(|lines| report::request(lines)).collect();
     let (answers, messages) = router.ask_all(requests, Instant::now() + LATE).await;
-    stats.reported(messages, groups.iter().map(Vec::len).sum());
+    stats.count_report(messages, groups.iter().map(Vec::len).sum());
     let mut sent = Sent {
         heard: 0,
         failure: None,
     };
     for (lines, answer) in groups.into_iter().zip(answers) {
-        let heard = answer.and_then(|reply| hear(&reply, &lines, table));
+        let heard = answer.and_then(|reply| apply_replies(&reply, &lines, table));
         let Err(asked) = heard else {
             sent.heard += lines.len();
             continue;
@@ -108,8 +108,8 @@ pub(crate) async fn send(report: Report, table: &Table, router: &Router, stats: 
         match &asked.failure {
             // The connection broke, or was as good as broken. It may have been charged.
             Failure::Lost | Failure::Malformed(_) => {
-                stats.report_lost();
-                lines.iter().for_each(|line| table.lost(line));
+                stats.count_lost_report();
+                lines.iter().for_each(|line| table.drop_line(line));
             }
             _ => lines.into_iter().for_each(|line| table.unsent(line)),
         }
@@ -118,9 +118,9 @@ pub(crate) async fn send(report: Report, table: &Table, router: &Router, stats: 
     sent
 }
 
-fn hear(reply: &ScriptReply, lines: &[Line], table: &Table) -> Result<(), Asked> {
+fn apply_replies(reply: &ScriptReply, lines: &[Line], table: &Table) -> Result<(), Asked> {
     let ScriptReply::General(general) = reply else {
-        return Err(Asked::malformed(lines[0].key));
+        return Err(Asked::bad_reply(lines[0].key));
     };
     let read = |(line, state): (&Line, _)| match Snapshot::read(state, &line.fitted)? {
         Snapshot::Account(account) => Ok(account),
@@ -128,9 +128,9 @@ fn hear(reply: &ScriptReply, lines: &[Line], table: &Table) -> Result<(), Asked>
     };
     let pairs = lines.iter().zip(&general.states);
     let accounts: Result<Vec<_>, Malformed> = pairs.map(read).collect();
-    let accounts = accounts.map_err(|_| Asked::malformed(lines[0].key))?;
+    let accounts = accounts.map_err(|_| Asked::bad_reply(lines[0].key))?;
     if accounts.len() != lines.len() {
-        return Err(Asked::malformed(lines[0].key));
+        return Err(Asked::bad_reply(lines[0].key));
     }
     for (line, account) in lines.iter().zip(accounts) {
         table.apply_reply(line, account, general.now);

@@ -141,14 +141,14 @@ impl Table {
             }
             Readiness::Unknown => return entry.begin(charge.limit).map(Next::Redis),
             Readiness::Ready => {}
-            Readiness::Asking => return Ok(Next::Wait(entry.hears())),
+            Readiness::Asking => return Ok(Next::Wait(entry.subscribe())),
             Readiness::ToReport => {
                 let line = entry.ask(charge.key, charge.limit)?;
                 return Ok(Next::Ask(Report { lines: vec![line] }));
             }
         }
         let decision = entry.step(charge, self.redis_time(entry, now));
-        entry.used(charge.key, dirty, now);
+        entry.mark_used(charge.key, dirty, now);
         shard.decided += 1;
         drop(shard);
         let mut verdict = Verdict::of_one(charge, decision);
@@ -158,7 +158,7 @@ impl Table {
 
     /// Decides over several charges, all or nothing.
     pub(crate) fn decide_all(&self, charges: &[Charge<'_>]) -> Result<Next, StoreError> {
-        let fitted = script_request::fitted(charges).map_err(unfit)?;
+        let fitted = script_request::fit_all(charges).map_err(unfit)?;
         let in_micros = script_reply::charges_in_micros(charges, &fitted);
         let (bill, fitted) = script_reply::bill(&in_micros, &fitted)?;
         let limit_of = |line: &tollgate_core::Line<'_>| {
@@ -191,7 +191,7 @@ impl Table {
             };
             match entry.readiness(limit, now, self.lasts) {
                 Readiness::Ready => {}
-                Readiness::Asking => waits = Some(Next::Wait(entry.hears())),
+                Readiness::Asking => waits = Some(Next::Wait(entry.subscribe())),
                 Readiness::ToReport | Readiness::Unknown => asks.push((key, *limit)),
             }
         }
@@ -241,7 +241,7 @@ impl Table {
             if let Some(entry) = entries.get_mut(key) {
                 entry.tally = tally;
                 entry.latest = entry.latest.max(time);
-                entry.used(*key, dirty, now);
+                entry.mark_used(*key, dirty, now);
             }
         }
         shards.of(keys[0]).decided += 1;
@@ -269,7 +269,7 @@ impl Table {
             };
             if entry.is_asking {
                 if lines.is_empty() {
-                    return Some(Next::Wait(entry.hears()));
+                    return Some(Next::Wait(entry.subscribe()));
                 }
             } else if entry.tally.is_reported() {
                 entry.is_known = false;
@@ -325,7 +325,7 @@ impl Table {
         if let Some(entry) = entries.get_mut(&line.key) {
             entry.tally.put_back(&line.fitted, line.parts);
             entry.since = line.since.or(entry.since);
-            entry.failed();
+            entry.note_failure();
             if !entry.tally.is_reported() {
                 entry.note_dirty(line.key, dirty);
             }
@@ -333,7 +333,7 @@ impl Table {
     }
 
     /// Nobody knows whether Redis has charged a line. It is not repeated: see [`super`].
-    pub(crate) fn lost(&self, line: &Line) {
+    pub(crate) fn drop_line(&self, line: &Line) {
         self.forget(line.key);
     }
 
@@ -345,12 +345,12 @@ impl Table {
     /// The next decision on a key has to ask.
     fn forget(&self, key: Key) {
         if let Some(entry) = self.shards.of(key).entries.get_mut(&key) {
-            entry.failed();
+            entry.note_failure();
         }
     }
 
     /// Decisions that were made here, and the keys that are counted here.
-    pub(crate) fn decided_and_count(&self) -> (u64, usize) {
+    pub(crate) fn counts(&self) -> (u64, usize) {
         self.shards.each().fold((0, 0), |(decided, count), shard| {
             (decided + shard.decided, count + shard.entries.len())
         })

@@ -233,7 +233,7 @@ impl Count {
                 *bucket = Bucket::full_at(Moment::from_nanos(bucket.word()).max(now));
             }
             Count::FixedWindow(window) => {
-                *window = carried(*window, limit, now);
+                *window = carry_debt(*window, limit, now);
                 window.settle(limit, now);
             }
             Count::SlidingWindow(window) => window.settle(limit, now),
@@ -278,7 +278,7 @@ impl Count {
 }
 
 /// The window that `now` lies in, if those before it owe it something: each has paid its capacity.
-fn carried(window: FixedWindow, limit: &Limit, now: Moment) -> FixedWindow {
+fn carry_debt(window: FixedWindow, limit: &Limit, now: Moment) -> FixedWindow {
     let over = window.used().saturating_sub(limit.capacity());
     if over == 0 || window.end() > now {
         return window;

@@ -71,7 +71,7 @@ impl Node {
     }
 
     /// Has Redis tell the count of a key that this node does not know yet.
-    fn hear(&mut self, now: Now, charge: Charge<'_>) {
+    fn peek(&mut self, now: Now, charge: Charge<'_>) {
         let cost = Cost::Peek(1);
         let verdict = self.decide(now, &[Charge { cost, ..charge }]);
         assert!(verdict.is_allowed());
@@ -166,7 +166,7 @@ fn three_nodes(limit: &Limit, now: Now) -> (u32, [Node; 2]) {
     let mut allowed = 0;
     // Each has heard of the key before any other has reported.
     for node in &mut nodes {
-        node.hear(now, charge);
+        node.peek(now, charge);
     }
     for node in &mut nodes {
         allowed += node.spend(now, charge, 2 * limit.capacity());
@@ -240,8 +240,8 @@ fn what_is_reported_late_counts_in_its_own_window() {
     let mut other = one.beside();
     let charge = charge(&mut one, &limit);
     let (before, after) = (at(59_999_000), at(60_001_000));
-    one.hear(before, charge);
-    other.hear(before, charge);
+    one.peek(before, charge);
+    other.peek(before, charge);
     assert_eq!(one.spend(before, charge, 7), 7);
     assert_eq!(other.spend(before, charge, 9), 9);
     one.report(before);
@@ -276,8 +276,8 @@ fn what_a_larger_limit_allows_is_not_owed() {
         limit: &smaller,
         ..large
     };
-    first.hear(second(0), large);
-    other.hear(second(0), small);
+    first.peek(second(0), large);
+    other.peek(second(0), small);
     assert_eq!(first.spend(second(0), large, 20), 12);
     assert_eq!(other.spend(second(0), small, 20), 5);
     first.report(second(0));
@@ -340,7 +340,7 @@ fn due(table: &Table) -> Report {
 }
 
 /// Has the table hear that nothing was consumed yet.
-fn hear(table: &Table, report: &Report, limit: &Limit) {
+fn apply_report(table: &Table, report: &Report, limit: &Limit) {
     for line in &report.lines {
         table.apply_reply(line, Account::fresh(limit), 0);
     }
@@ -356,7 +356,7 @@ fn learn(table: &Table, charge: &Charge<'_>) {
 /// Redis decides on a unit of a fresh key.
 fn allow(table: &Table, charge: &Charge<'_>) {
     let learning = table.learn(charge.key);
-    let decision = learning.decided(Account::fresh(charge.limit), charge, 0);
+    let decision = learning.finish(Account::fresh(charge.limit), charge, 0);
     assert!(decision.unwrap().is_allowed());
 }
 
@@ -389,7 +389,7 @@ fn a_key_without_room_is_asked_for() {
     // Those that rest make room for others.
     given.store(11_000_000, Ordering::SeqCst);
     assert!(matches!(ask(&table, &more), Next::Redis(_)));
-    assert!(table.decided_and_count().1 < KEYS_MAX);
+    assert!(table.counts().1 < KEYS_MAX);
 }
 
 #[test]
@@ -413,14 +413,14 @@ fn nobody_goes_on_for_longer_than_an_interval_and_a_timeout() {
     given.store(111_000, Ordering::SeqCst);
     assert!(matches!(ask(&table, &charge), Next::Wait(_)));
     // However late an answer is, it is one, for what was reported.
-    hear(&table, &on_its_way, &limit);
+    apply_report(&table, &on_its_way, &limit);
     assert!(is_decided(&table, &charge));
     given.store(220_999, Ordering::SeqCst);
     let Next::Ask(alone) = ask(&table, &charge) else {
         panic!("what is too old is reported before anything else");
     };
     assert_eq!(units(&alone), 2);
-    table.lost(&alone.lines[0]);
+    table.drop_line(&alone.lines[0]);
     assert!(matches!(ask(&table, &charge), Next::Redis(_)));
 }
 
@@ -442,7 +442,7 @@ fn what_was_lost_is_not_repeated_and_what_was_not_sent_is() {
     let lost = due(&table);
     assert_eq!(units(&lost), 4);
     for line in &lost.lines {
-        table.lost(line);
+        table.drop_line(line);
     }
     // No report is made of it again, however long nobody asks for the key.
     assert!(due(&table).lines.is_empty());
@@ -469,7 +469,7 @@ fn a_round_ends_although_decisions_go_on() {
         }
         assert!(report.lines.len() <= 64);
         (lines, messages) = (lines + report.lines.len(), messages + 1);
-        hear(&table, &report, &limit);
+        apply_report(&table, &report, &limit);
         for line in &report.lines {
             let number = line.key.bits();
             assert!(is_decided(&table, &charge(number)));
@@ -488,7 +488,7 @@ fn cold_keys_are_decided_by_redis_while_reports_are_behind() {
     (0..KEYS).for_each(|number| learn(&table, &charge(number)));
     // Every key comes once, when all was reported; how many of them are decided here.
     let decided_here = || {
-        hear(&table, &due(&table), &limit);
+        apply_report(&table, &due(&table), &limit);
         given.fetch_add(1_000_000, Ordering::SeqCst);
         let mut decided = 0;
         for number in 0..KEYS {

@@ -137,7 +137,7 @@ impl Entry {
     }
 
     /// Rings when Redis has replied, or will not.
-    pub(super) fn hears(&self) -> OwnedNotified {
+    pub(super) fn subscribe(&self) -> OwnedNotified {
         Arc::clone(&self.answered).notified_owned()
     }
 
@@ -167,7 +167,7 @@ impl Entry {
     }
 
     /// A decision was made.
-    pub(super) fn used(&mut self, key: Key, dirty: &mut VecDeque<Key>, now: Moment) {
+    pub(super) fn mark_used(&mut self, key: Key, dirty: &mut VecDeque<Key>, now: Moment) {
         self.used_at = now;
         if self.tally.is_reported() {
             return;
@@ -195,7 +195,7 @@ impl Entry {
     }
 
     /// Redis has decided on `charge`, and replied with its count from before.
-    pub(super) fn decided_there(
+    pub(super) fn repeat_decision(
         &mut self,
         account: Account,
         charge: &Charge<'_>,
@@ -212,7 +212,7 @@ impl Entry {
 
     /// There is no answer. What was reported is lost, unless it was put back; the next decision
     /// asks.
-    pub(super) fn failed(&mut self) {
+    pub(super) fn note_failure(&mut self) {
         self.is_asking = false;
         self.is_known = false;
         self.sent_since = None;

@@ -34,7 +34,7 @@ impl<'t> Learning<'t> {
 
     /// Redis has decided on `charge` at `redis_now`, and replied with its count from before:
     /// the same decision, made here.
-    pub(crate) fn decided(
+    pub(crate) fn finish(
         mut self,
         account: Account,
         charge: &Charge<'_>,
@@ -44,7 +44,7 @@ impl<'t> Learning<'t> {
         let now = self.table.clock.now();
         let mut shard = self.table.shards.of(self.key);
         let entry = shard.entries.get_mut(&self.key)?;
-        Some(entry.decided_there(account, charge, redis_now, now))
+        Some(entry.repeat_decision(account, charge, redis_now, now))
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
         let aside = |is_foreign| table.set_aside([KEY].into_iter(), is_foreign);
         let foreign = aside(true);
         // Not even from an answer that was on its way.
-        learning.decided(Account::fresh(&limit), &charge, 0);
+        learning.finish(Account::fresh(&limit), &charge, 0);
         assert!(matches!(ask(), Next::NotHere));
         assert!(matches!(both(), Next::NotHere));
         assert!(table.give_up([KEY].into_iter()).is_none());
