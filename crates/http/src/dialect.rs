@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
-use tollgate_core::Answer;
+use tollgate_core::{Answer, Span};
 
 use crate::headers::{RATE_LIMIT, RATE_LIMIT_POLICY, rate_limit};
 use crate::policy::{Policy, policies};
@@ -65,13 +65,12 @@ impl Dialect {
         if answer.is_store_unavailable() {
             return;
         }
-        let wait = Duration::from_nanos(policy.effective.as_nanos());
-        let secs = secs_ceil(match form {
-            Reset::Seconds => wait,
-            Reset::Epoch => now.saturating_add(wait),
-        });
+        let until = match form {
+            Reset::Seconds => policy.effective,
+            Reset::Epoch => Span::from(now) + policy.effective,
+        };
         headers.insert(remaining, HeaderValue::from(policy.remaining));
-        headers.insert(reset, HeaderValue::from(secs));
+        headers.insert(reset, HeaderValue::from(until.as_secs_ceil()));
     }
 
     /// The names of limit, remaining and reset; `None` for the dialect that names all limits.
@@ -106,9 +105,4 @@ fn tightest<'a>(answer: &Answer, policies: &'a [Policy<'a>]) -> Option<&'a Polic
             .iter()
             .min_by_key(|policy| (policy.remaining, std::cmp::Reverse(policy.effective))),
     }
-}
-
-fn secs_ceil(time: Duration) -> u64 {
-    time.as_secs()
-        .saturating_add(u64::from(time.subsec_nanos() > 0))
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use tollgate_core::{Answer, Wait};
+use tollgate_core::Answer;
 
 use crate::policy::{Policy, policies};
 
@@ -25,15 +25,6 @@ pub const fn status(answer: &Answer) -> StatusCode {
         StatusCode::OK
     } else {
         StatusCode::TOO_MANY_REQUESTS
-    }
-}
-
-/// The value of `Retry-After`: the wait in whole seconds, rounded up and never 0; `None` for a
-/// request that was allowed, or that never fits.
-pub fn retry_after_secs(answer: &Answer) -> Option<u64> {
-    match answer.denial?.wait {
-        Wait::For(wait) => Some(wait.as_secs_ceil().max(1)),
-        Wait::Never => None,
     }
 }
 
@@ -81,7 +72,7 @@ pub(crate) fn retry_headers(answer: &Answer, headers: &mut HeaderMap) {
     if answer.is_store_unavailable() {
         headers.insert(STORE, HeaderValue::from_static(STORE_UNAVAILABLE));
     }
-    if let Some(secs) = retry_after_secs(answer) {
+    if let Some(secs) = answer.retry_after_secs() {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(secs));
     }
     if let Some(millis) = delay_ms(answer) {

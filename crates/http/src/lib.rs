@@ -63,8 +63,7 @@ pub use client_address::{
 pub use dialect::Dialect;
 pub use head::Head;
 pub use headers::{
-    DELAY_MS, RATE_LIMIT, RATE_LIMIT_POLICY, STORE, STORE_UNAVAILABLE, delay_ms, headers,
-    retry_after_secs, status,
+    DELAY_MS, RATE_LIMIT, RATE_LIMIT_POLICY, STORE, STORE_UNAVAILABLE, delay_ms, headers, status,
 };
 pub use media_range::MEDIA_RANGES_MAX;
 pub use path::{

@@ -50,20 +50,18 @@ impl Problem {
             return Some(Problem::store_unavailable(wait));
         }
         let by = answer.denied_by().map_or("", shown);
-        let detail = match wait {
-            Wait::For(wait) => {
-                // As in `Retry-After`.
-                let secs = wait.as_secs_ceil().max(1);
+        // As in `Retry-After`.
+        let detail = match wait.as_secs_ceil() {
+            Some(secs) => {
                 format!("limit \"{by}\" is exceeded; the same request is allowed in {secs} s")
             }
-            Wait::Never
-                if answer
-                    .denied_by()
-                    .is_some_and(|over| over.limit.capacity() == 0) =>
+            None if answer
+                .denied_by()
+                .is_some_and(|over| over.limit.capacity() == 0) =>
             {
                 format!("limit \"{by}\" is 0, so it denies everything")
             }
-            Wait::Never => {
+            None => {
                 format!("limit \"{by}\" never allows that much at once; request less")
             }
         };
@@ -86,9 +84,9 @@ impl Problem {
 
     /// A denial for which no limit is the reason.
     fn store_unavailable(wait: Wait) -> Problem {
-        let again = match wait {
-            Wait::For(wait) => format!("; try again in {} s", wait.as_secs_ceil().max(1)),
-            Wait::Never => String::new(),
+        let again = match wait.as_secs_ceil() {
+            Some(secs) => format!("; try again in {secs} s"),
+            None => String::new(),
         };
         Problem {
             kind: REDUCED_CAPACITY,

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use tollgate_core::Answer;
 
 use crate::dialect::Dialect;
-use crate::headers::{DELAY_MS, retry_after_secs, retry_headers};
+use crate::headers::{DELAY_MS, retry_headers};
 use crate::media_range::preferred;
 use crate::problem::{MEDIA_TYPE, Problem};
 use crate::rejection::Rejection;
@@ -103,7 +103,7 @@ impl Responder {
     ) -> Option<Response<String>> {
         let mut problem = Problem::denial(answer)?;
         problem.status = self.status;
-        let mut response = self.respond(&problem, retry_after_secs(answer), request);
+        let mut response = self.respond(&problem, answer.retry_after_secs(), request);
         self.write(answer, now, response.headers_mut());
         Some(response)
     }

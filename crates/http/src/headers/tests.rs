@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tollgate_core::{
     Decision, Denial, DenialReason, Enforcement, Grant, Limit, Limited, RequestDenial, RuleName,
-    Span, Status,
+    Span, Status, Wait,
 };
 
 use super::*;
@@ -92,14 +92,14 @@ fn a_denial_comes_first_and_says_when_to_ask_again() {
 fn retry_after_is_never_zero_and_absent_when_waiting_never_helps() {
     let after = |wait| {
         let statuses = vec![limited("a", minute(1), denied(wait, 0))];
-        retry_after_secs(&denied_answer(statuses, 0, wait))
+        denied_answer(statuses, 0, wait).retry_after_secs()
     };
     assert_eq!(after(Wait::For(Span::ZERO)), Some(1));
     assert_eq!(after(Wait::For(Span::NANOSECOND)), Some(1));
     assert_eq!(after(Wait::For(Span::SECOND)), Some(1));
     assert_eq!(after(Wait::For(Span::from_millis(1_001))), Some(2));
     assert_eq!(after(Wait::Never), None);
-    assert_eq!(retry_after_secs(&allowed_answer(Vec::new())), None);
+    assert_eq!(allowed_answer(Vec::new()).retry_after_secs(), None);
     let never = denied_answer(
         vec![limited("a", minute(1), denied(Wait::Never, 7_000))],
         0,
