@@ -44,13 +44,8 @@ impl Prefix {
                 format!("write 1 to {most}"),
             )),
         };
-        if nat64.len() > NAT64_PREFIXES_MAX {
-            return Err(InvalidSetting::new(
-                "nat64_prefixes",
-                format!("{} prefixes", nat64.len()),
-                format!("{NAT64_PREFIXES_MAX} is the most"),
-            ));
-        }
+        let (at, count) = ("nat64_prefixes", nat64.len());
+        InvalidSetting::check_at_most(at, count, "prefixes", NAT64_PREFIXES_MAX)?;
         let nat64 = nat64.iter().enumerate().map(|(index, text)| {
             let network = text.parse::<Ipv6Net>().ok();
             let network = network.filter(|network| network.prefix_len() == 96);

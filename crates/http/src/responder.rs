@@ -64,11 +64,8 @@ impl Responder {
             InvalidSetting::new("status", problem, "write 429, or another from 400 to 599")
         })?;
         check_dialects(&settings.headers)?;
-        if settings.bodies.len() > BODIES_MAX {
-            let problem = format!("{} bodies", settings.bodies.len());
-            let instead = format!("{BODIES_MAX} is the most");
-            return Err(InvalidSetting::new("bodies", problem, instead));
-        }
+        let count = settings.bodies.len();
+        InvalidSetting::check_at_most("bodies", count, "bodies", BODIES_MAX)?;
         let bodies = settings.bodies.iter().enumerate().map(|(index, body)| {
             Body::new(body).map_err(|error| error.below(&format!("bodies[{index}]")))
         });
@@ -219,11 +216,7 @@ impl Body {
             let instead = "write one such as text/html; charset=utf-8";
             return Err(InvalidSetting::new("media_type", problem, instead));
         };
-        if text.len() > BODY_BYTES_MAX {
-            let problem = format!("{} bytes", text.len());
-            let instead = format!("{BODY_BYTES_MAX} is the most");
-            return Err(InvalidSetting::new("text", problem, instead));
-        }
+        InvalidSetting::check_at_most("text", text.len(), "bytes", BODY_BYTES_MAX)?;
         Ok(Body {
             media_type: name,
             content_type,

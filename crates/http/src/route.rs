@@ -26,11 +26,7 @@ impl Routes {
     ///
     /// [`InvalidSetting`] is the first template that is wrong.
     pub fn new(templates: &[String], paths: &PathSettings) -> Result<Routes, InvalidSetting> {
-        if templates.len() > ROUTES_MAX {
-            let problem = format!("{} routes", templates.len());
-            let instead = format!("{ROUTES_MAX} is the most");
-            return Err(InvalidSetting::new("routes", problem, instead));
-        }
+        InvalidSetting::check_at_most("routes", templates.len(), "routes", ROUTES_MAX)?;
         let mut routes = Routes::default();
         for (index, template) in templates.iter().enumerate() {
             let wrong = |problem: String, instead: String| {

@@ -28,6 +28,22 @@ impl InvalidSetting {
         }
     }
 
+    /// Checks that `at` has at most so many of what `unit` names.
+    pub(crate) fn check_at_most<T: PartialOrd + fmt::Display>(
+        at: &str,
+        count: T,
+        unit: &str,
+        most: T,
+    ) -> Result<(), InvalidSetting> {
+        match count <= most {
+            true => Ok(()),
+            false => {
+                let (problem, instead) = (format!("{count} {unit}"), format!("{most} is the most"));
+                Err(InvalidSetting::new(at, problem, instead))
+            }
+        }
+    }
+
     /// The same below another key: `below("identity")` of `path` is `identity.path`.
     #[must_use]
     pub fn below(mut self, key: &str) -> InvalidSetting {

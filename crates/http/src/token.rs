@@ -100,11 +100,8 @@ impl Token {
                 })?)
             }
         };
-        if settings.leeway_secs > LEEWAY_SECS_MAX {
-            let problem = format!("{} seconds", settings.leeway_secs);
-            let instead = format!("{LEEWAY_SECS_MAX} is the most");
-            return Err(InvalidSetting::new("leeway_secs", problem, instead));
-        }
+        let leeway_secs = settings.leeway_secs;
+        InvalidSetting::check_at_most("leeway_secs", leeway_secs, "seconds", LEEWAY_SECS_MAX)?;
         let mut validation = Validation {
             leeway: settings.leeway_secs,
             validate_nbf: true,
@@ -211,10 +208,7 @@ fn keys(text: &str) -> Result<Vec<Key>, InvalidSetting> {
             return wrong(problem, "write {\"keys\": [...]}");
         }
     };
-    if set.keys.len() > KEYS_MAX {
-        let problem = format!("{} keys", set.keys.len());
-        return wrong(problem, &format!("{KEYS_MAX} is the most"));
-    }
+    InvalidSetting::check_at_most("verify.keys_file", set.keys.len(), "keys", KEYS_MAX)?;
     let keys: Vec<Key> = set.keys.iter().filter_map(Key::new).collect();
     if let Some(weakness) = keys.iter().find_map(Key::weakness) {
         return wrong(weakness.to_owned(), "make a longer one");

@@ -54,17 +54,15 @@ impl Trust {
                 "`trusted_proxies` is set as well",
                 "keep `trusted_proxies` if the proxies' addresses are known, or else this",
             ),
-            (Some(hops), []) if hops > HOPS_MAX => wrong(
-                hops_at,
-                &format!("{hops} hops"),
-                &format!("{HOPS_MAX} is the most"),
-            ),
-            (Some(hops @ 2..), []) if !source.is_list() => wrong(
+            (Some(hops @ 2..=HOPS_MAX), []) if !source.is_list() => wrong(
                 hops_at,
                 &format!("{hops} hops, and the source has one address"),
                 "write 1",
             ),
-            (Some(hops), []) => Ok(Trust::Hops(hops)),
+            (Some(hops), []) => {
+                InvalidSetting::check_at_most(hops_at, hops, "hops", HOPS_MAX)?;
+                Ok(Trust::Hops(hops))
+            }
             (None, []) if source == AddressSource::Peer => Ok(Trust::Hops(0)),
             (None, []) => wrong(
                 "trusted_proxies",
@@ -77,13 +75,8 @@ impl Trust {
 
     /// Merges the networks, so that a search finds the only one that can contain an address.
     fn networks(proxies: &[String]) -> Result<Trust, InvalidSetting> {
-        if proxies.len() > TRUSTED_PROXIES_MAX {
-            return Err(InvalidSetting::new(
-                "trusted_proxies",
-                format!("{} networks", proxies.len()),
-                format!("{TRUSTED_PROXIES_MAX} is the most"),
-            ));
-        }
+        let (at, count) = ("trusted_proxies", proxies.len());
+        InvalidSetting::check_at_most(at, count, "networks", TRUSTED_PROXIES_MAX)?;
         let mut networks = Vec::new();
         let mut unix = false;
         for (index, text) in proxies.iter().enumerate() {

@@ -58,11 +58,8 @@ impl Cors {
     ) -> Result<Cors, InvalidSetting> {
         let origins = &settings.allow_origins;
         let has_any = origins.iter().any(|origin| origin == ANY);
-        if origins.len() > CORS_ORIGINS_MAX {
-            let problem = format!("{} origins", origins.len());
-            let instead = format!("{CORS_ORIGINS_MAX} is the most");
-            return Err(InvalidSetting::new("allow_origins", problem, instead));
-        }
+        let (at, count) = ("allow_origins", origins.len());
+        InvalidSetting::check_at_most(at, count, "origins", CORS_ORIGINS_MAX)?;
         if settings.allow_credentials && has_any {
             return Err(InvalidSetting::new(
                 "allow_credentials",
