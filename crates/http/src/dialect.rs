@@ -7,7 +7,7 @@ use serde::Deserialize;
 use tollgate_core::{Answer, Span};
 
 use crate::headers::{RATE_LIMIT, RATE_LIMIT_POLICY, rate_limit};
-use crate::policy::{Policy, policies};
+use crate::policy::Policy;
 
 /// A set of headers that say what a client may still do.
 ///
@@ -50,14 +50,19 @@ impl Dialect {
         }
     }
 
-    /// Adds its headers. `now` is the wall-clock time since 1970.
-    pub(crate) fn write(self, answer: &Answer, now: Duration, headers: &mut HeaderMap) {
+    /// Adds its headers. `policies` are those of the answer; `now` is the wall-clock time since 1970.
+    pub(crate) fn write(
+        self,
+        answer: &Answer,
+        policies: &[Policy<'_>],
+        now: Duration,
+        headers: &mut HeaderMap,
+    ) {
         let Some(([limit, remaining, reset], form)) = self.fields() else {
-            rate_limit(answer, headers);
+            rate_limit(answer, policies, headers);
             return;
         };
-        let policies = policies(answer);
-        let Some(policy) = tightest(answer, &policies) else {
+        let Some(policy) = tightest(answer, policies) else {
             return;
         };
         headers.insert(limit, HeaderValue::from(policy.limit.nominal()));

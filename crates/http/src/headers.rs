@@ -50,20 +50,19 @@ pub const fn delay_ms(answer: &Answer) -> Option<u64> {
 /// are percent-encoded. Nothing is added for an answer in which no limit counted. If the store is
 /// unavailable, what remains is unknown: `RateLimit` is left out, and [`STORE`] has the reason.
 pub fn headers(answer: &Answer, headers: &mut HeaderMap) {
-    rate_limit(answer, headers);
+    rate_limit(answer, &policies(answer), headers);
     retry_headers(answer, headers);
 }
 
-/// Adds the part of [`headers`] that is the draft's.
-pub(crate) fn rate_limit(answer: &Answer, headers: &mut HeaderMap) {
-    let policies = policies(answer);
+/// Adds the part of [`headers`] that is the draft's. `policies` are those of the answer.
+pub(crate) fn rate_limit(answer: &Answer, policies: &[Policy<'_>], headers: &mut HeaderMap) {
     if policies.is_empty() {
         return;
     }
     if !answer.is_store_unavailable() {
-        headers.insert(RATE_LIMIT, list(&policies, standing));
+        headers.insert(RATE_LIMIT, list(policies, standing));
     }
-    headers.insert(RATE_LIMIT_POLICY, list(&policies, terms));
+    headers.insert(RATE_LIMIT_POLICY, list(policies, terms));
 }
 
 /// Adds the part of [`headers`] that every dialect has: when to try again, the delay, and whether

@@ -9,6 +9,7 @@ use tollgate_core::Answer;
 use crate::dialect::Dialect;
 use crate::headers::{DELAY_MS, retry_headers};
 use crate::media_range::preferred;
+use crate::policy::policies;
 use crate::problem::{MEDIA_TYPE, Problem};
 use crate::rejection::Rejection;
 use crate::setting::InvalidSetting;
@@ -120,8 +121,12 @@ impl Responder {
 
     fn write(&self, answer: &Answer, now: Duration, headers: &mut HeaderMap) {
         retry_headers(answer, headers);
+        if self.dialects.is_empty() {
+            return;
+        }
+        let policies = policies(answer);
         for dialect in &self.dialects {
-            dialect.write(answer, now, headers);
+            dialect.write(answer, &policies, now, headers);
         }
     }
 
