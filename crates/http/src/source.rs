@@ -20,8 +20,8 @@ mod settings;
 mod value;
 
 pub(crate) use facts::Facts;
-pub(crate) use settings::cookie_name;
 pub use settings::{SourceSettings, UserAgentPattern};
+pub(crate) use settings::{cookie_name, header_name};
 pub use value::{PAIRS_MAX, VALUE_BYTES_MAX};
 pub(crate) use value::{cookie, fold_case, header};
 
@@ -75,10 +75,8 @@ impl Source {
                 return Err(InvalidSetting::new("header", problem, "write `from: host`"));
             }
             SourceSettings::Header(header) => {
-                Source::Header(HeaderName::try_from(header).map_err(|_| {
-                    let problem = format!("\"{header}\" is no name of a header");
-                    InvalidSetting::new("header", problem, "write one such as x-api-key")
-                })?)
+                let instead = "write one such as x-api-key";
+                Source::Header(header_name("header", header, instead)?)
             }
             SourceSettings::Cookie(cookie) => Source::Cookie(cookie_name("cookie", cookie)?),
             SourceSettings::Query(query) => Source::Query(name("query", query)?),

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::head::Head;
 use crate::rejection::Flaw;
 use crate::setting::InvalidSetting;
-use crate::source::{cookie, cookie_name, header};
+use crate::source::{cookie, cookie_name, header, header_name};
 
 mod key;
 
@@ -94,10 +94,7 @@ impl Token {
         let source = match &settings.from {
             TokenSource::Cookie(name) => Source::Cookie(cookie_name("from.cookie", name)?),
             TokenSource::Header(name) => {
-                Source::Header(HeaderName::try_from(name).map_err(|_| {
-                    let problem = format!("\"{name}\" is no name of a header");
-                    InvalidSetting::new("from.header", problem, "write authorization")
-                })?)
+                Source::Header(header_name("from.header", name, "write authorization")?)
             }
         };
         let leeway_secs = settings.leeway_secs;

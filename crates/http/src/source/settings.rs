@@ -1,5 +1,6 @@
 //! `from` in a file of settings.
 
+use http::HeaderName;
 use serde::Deserialize;
 
 use crate::setting::InvalidSetting;
@@ -63,6 +64,18 @@ pub(super) fn name(at: &str, name: &str) -> Result<String, InvalidSetting> {
         true => Err(InvalidSetting::new(at, "an empty name", "write its name")),
         false => Ok(name.to_owned()),
     }
+}
+
+/// The name of a header, if it is one.
+pub(crate) fn header_name(
+    at: &str,
+    header: &str,
+    instead: &str,
+) -> Result<HeaderName, InvalidSetting> {
+    HeaderName::try_from(header).map_err(|_| {
+        let problem = format!("\"{header}\" is no name of a header");
+        InvalidSetting::new(at, problem, instead)
+    })
 }
 
 /// The name of a cookie, if any request can have it.
