@@ -39,7 +39,7 @@ pub struct FallbackCounts {
     pub denied: u64,
     /// Answered with the store's error: `error`.
     pub failed: u64,
-    /// Counters on this instance's share: `local`.
+    /// Decided on this instance's share: `local`.
     pub local: u64,
 }
 

@@ -18,7 +18,7 @@ mod settings;
 
 pub use settings::{DescriptorSettings, EntrySettings, IdentitySettings, IfMissing};
 
-/// The most entries of which each stands in for the one before, if its value is missing.
+/// The most entries in a chain of fallbacks, each used if the value of the one before is missing.
 pub const FALLBACKS_MAX: usize = 4;
 
 /// Describes requests.
@@ -155,8 +155,8 @@ fn bound(at: &str, count: usize, most: usize) -> Result<(), InvalidSetting> {
 // === impl Rule ===
 
 impl Rule {
-    /// Checks an entry, and the entries that stand in for it. It stands in itself for the entries
-    /// with the keys in `before`.
+    /// Checks an entry and its fallbacks. It is itself a fallback of the entries with the keys in
+    /// `before`.
     fn new(
         entry: &EntrySettings,
         addresses: &ClientAddress,

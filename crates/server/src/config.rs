@@ -201,8 +201,8 @@ impl Config {
         keys.map(|(key, _)| *key).collect()
     }
 
-    /// Takes all settings from the file's top level. Errors are reported to `top`, and a default
-    /// stands in for a value that is wrong, so that all errors are found at once.
+    /// Takes all settings from the file's top level. Errors are reported to `top`; an invalid value
+    /// is replaced by its default, so that all errors are found at once.
     fn take(top: &Settings<'_>, known: Known<'_>) -> Config {
         let rules = top.texts("rules");
         if rules.is_empty() && top.contains("domain") {

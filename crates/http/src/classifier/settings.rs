@@ -59,7 +59,7 @@ pub enum IfMissing {
     Skip,
     /// The request is denied.
     Deny,
-    /// This entry stands in for it.
+    /// This entry is used instead.
     Use(Box<EntrySettings>),
 }
 
