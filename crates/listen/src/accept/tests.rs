@@ -119,15 +119,21 @@ fn acceptor<T: Handshake>(
     (acceptor, Arc::new(connection))
 }
 
-#[tokio::test]
-async fn http1_is_served_on_a_stream_in_memory() {
-    let listener = listener(Protocol::Http1).await;
+/// The response of a listener to a request of HTTP/1 on a stream in memory.
+async fn response_of(protocol: Protocol) -> Vec<u8> {
+    let listener = listener(protocol).await;
     let (acceptor, connection) = acceptor(&listener, Limits::default());
     let (mut client, stream) = duplex(ROOM);
     client.write_all(REQUEST).await.unwrap();
     acceptor.serve_stream(stream, &connection).await;
-    let mut response = String::new();
-    client.read_to_string(&mut response).await.unwrap();
+    let mut response = Vec::new();
+    client.read_to_end(&mut response).await.unwrap();
+    response
+}
+
+#[tokio::test]
+async fn http1_is_served_on_a_stream_in_memory() {
+    let response = String::from_utf8(response_of(Protocol::Http1).await).unwrap();
     assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
     assert!(response.ends_with("\r\n\r\nserved"), "{response}");
 }
@@ -160,14 +166,7 @@ async fn http2_is_served_on_a_stream_in_memory() {
 
 #[tokio::test]
 async fn http1_on_a_stream_of_http2_is_answered() {
-    let listener = listener(Protocol::Http2).await;
-    let (acceptor, connection) = acceptor(&listener, Limits::default());
-    let (mut client, stream) = duplex(ROOM);
-    client.write_all(REQUEST).await.unwrap();
-    acceptor.serve_stream(stream, &connection).await;
-    let mut response = Vec::new();
-    client.read_to_end(&mut response).await.unwrap();
-    assert_eq!(response, NOT_HTTP2);
+    assert_eq!(response_of(Protocol::Http2).await, NOT_HTTP2);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use tollgate_core::Span;
+use tollgate_rls::RateLimitResponse;
 use tollgate_rls::rate_limit_response::Code;
 
 use crate::grpc_client;
@@ -213,6 +214,11 @@ async fn envoys_json_is_its_service_in_json() {
     assert_eq!((reply.status, reply.json()), (200, expected));
 }
 
+fn codes(response: &RateLimitResponse) -> Vec<Code> {
+    let statuses = response.statuses.iter();
+    statuses.map(|status| status.code()).collect()
+}
+
 #[tokio::test]
 async fn grpc_reports_limit_remaining_and_reset_and_never_unknown() {
     let house = House::on(RULES).await;
@@ -224,12 +230,7 @@ async fn grpc_reports_limit_remaining_and_reset_and_never_unknown() {
         {"entries":[{"key":"none","value":"x"}]}]}"#;
     let response = client.ask(question).await.unwrap();
     assert_eq!(response.overall_code(), Code::Ok);
-    let codes: Vec<Code> = response
-        .statuses
-        .iter()
-        .map(|status| status.code())
-        .collect();
-    assert_eq!(codes, [Code::Ok; 4]);
+    assert_eq!(codes(&response), [Code::Ok; 4]);
     let remaining: Vec<u32> = response
         .statuses
         .iter()
@@ -245,12 +246,10 @@ async fn grpc_reports_limit_remaining_and_reset_and_never_unknown() {
     client.ask(question).await.unwrap();
     let response = client.ask(question).await.unwrap();
     assert_eq!(response.overall_code(), Code::OverLimit);
-    let codes: Vec<Code> = response
-        .statuses
-        .iter()
-        .map(|status| status.code())
-        .collect();
-    assert_eq!(codes, [Code::OverLimit, Code::Ok, Code::Ok, Code::Ok]);
+    assert_eq!(
+        codes(&response),
+        [Code::OverLimit, Code::Ok, Code::Ok, Code::Ok]
+    );
 }
 
 #[tokio::test]
