@@ -50,7 +50,7 @@ impl Dialect {
         }
     }
 
-    /// Adds its headers. `policies` are those of the answer; `now` is the wall-clock time since 1970.
+    /// Adds its headers. `policies` are the answer's, `now` is the wall-clock time since 1970.
     pub(crate) fn write(
         self,
         answer: &Answer,
