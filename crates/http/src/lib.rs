@@ -9,7 +9,8 @@
 //! * [`status`]: 200 or 429.
 //! * [`headers`]: `RateLimit` and `RateLimit-Policy` as in draft-ietf-httpapi-ratelimit-headers-11,
 //!   `Retry-After`, `x-tollgate-delay-ms` and `x-tollgate-store`.
-//! * [`Responder`]: the settings of `responses`; headers in several [`Dialect`]s, bodies, CORS.
+//! * [`Responder`]: the settings of `responses`; headers in several [`Dialect`]s, bodies, CORS;
+//!   `RESOURCE_EXHAUSTED` for requests of gRPC.
 //! * [`Problem`]: a denial or an error as `application/problem+json` (RFC 9457).
 //!
 //! Pure functions of a request's head and of a [`tollgate_core::Answer`]. Knows nothing about
@@ -48,6 +49,8 @@ mod problem;
 
 mod dialect;
 
+mod grpc;
+
 mod media_range;
 
 mod responder;
@@ -61,6 +64,7 @@ pub use client_address::{
     TRUSTED_PROXIES_MAX, Unusable,
 };
 pub use dialect::Dialect;
+pub use grpc::{GRPC_MESSAGE, GRPC_RETRY_PUSHBACK_MS, GRPC_STATUS};
 pub use head::Head;
 pub use headers::{
     DELAY_MS, RATE_LIMIT, RATE_LIMIT_POLICY, STORE, STORE_UNAVAILABLE, delay_ms, headers, status,

@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use tollgate_core::Answer;
 
 use crate::dialect::Dialect;
+use crate::grpc;
 use crate::headers::{DELAY_MS, retry_headers};
 use crate::media_range::preferred;
 use crate::policy::policies;
@@ -92,7 +93,8 @@ impl Responder {
     }
 
     /// The response to a request that is denied; `None` if it is allowed. `request` are the
-    /// request's headers, `now` is the wall-clock time since 1970.
+    /// request's headers, `now` is the wall-clock time since 1970. A gRPC request gets
+    /// `RESOURCE_EXHAUSTED`, and [`GRPC_RETRY_PUSHBACK_MS`](crate::GRPC_RETRY_PUSHBACK_MS).
     pub fn deny(
         &self,
         answer: &Answer,
@@ -100,6 +102,12 @@ impl Responder {
         request: &HeaderMap,
     ) -> Option<Response<String>> {
         let mut problem = Problem::denial(answer)?;
+        if let (true, Some(denial)) = (grpc::is_request(request), answer.denial) {
+            let mut response = grpc::respond(&problem);
+            grpc::push_back(denial.wait, response.headers_mut());
+            self.write(answer, now, response.headers_mut());
+            return Some(response);
+        }
         problem.status = self.status;
         let mut response = self.respond(&problem, answer.retry_after_secs(), request);
         self.write(answer, now, response.headers_mut());
@@ -108,7 +116,14 @@ impl Responder {
 
     /// The response to a request that could not be described.
     pub fn reject(&self, rejection: &Rejection, request: &HeaderMap) -> Response<String> {
-        let problem = rejection.problem();
+        self.fail(&rejection.problem(), request)
+    }
+
+    /// The response to a request that was not decided, because of this problem.
+    pub fn fail(&self, problem: &Problem, request: &HeaderMap) -> Response<String> {
+        if grpc::is_request(request) {
+            return grpc::respond(problem);
+        }
         let mut response = Response::new(problem.json().to_string());
         self.complete(
             problem.status,

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tollgate_core::{Span, Wait};
 
 use super::*;
+use crate::grpc::{GRPC_MESSAGE, GRPC_RETRY_PUSHBACK_MS, GRPC_STATUS};
 use crate::headers::tests::{allowed_answer, denied, denied_answer, grant, limited, minute};
 
 /// A wall clock that is not at a whole second.
@@ -258,4 +259,31 @@ fn errors_say_what_to_write() {
         let error = responder(settings).unwrap_err();
         assert!(error.contains(expected), "{error}");
     }
+}
+
+#[test]
+fn a_grpc_request_gets_the_status_of_grpc() {
+    let request = request(&[(CONTENT_TYPE, "application/grpc")]);
+    let responder = responder(json!({"status": 503})).unwrap();
+    let waits = [
+        (Wait::For(Span::from_nanos(1_000_000_001)), "1001"),
+        (Wait::For(Span::DAY * 366), "2147483647"),
+        (Wait::Never, "-1"),
+    ];
+    for (wait, pushback) in waits {
+        let response = responder.deny(&denial(wait), NOW, &request).unwrap();
+        let headers = response.headers();
+        assert_eq!(
+            (response.status(), response.body().as_str()),
+            (StatusCode::OK, "")
+        );
+        assert_eq!(headers[CONTENT_TYPE], "application/grpc");
+        assert_eq!(headers[GRPC_STATUS], "8");
+        assert_eq!(headers[GRPC_RETRY_PUSHBACK_MS], pushback);
+        assert!(headers.contains_key("ratelimit"));
+    }
+    let problem = Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no");
+    let response = responder.fail(&problem, &request);
+    assert_eq!(response.headers()[GRPC_STATUS], "13");
+    assert_eq!(response.headers()[GRPC_MESSAGE], "no");
 }
