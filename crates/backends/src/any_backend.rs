@@ -10,6 +10,7 @@ use tollgate_engine::AnyShared;
 use tollgate_rules::Settings;
 
 use crate::backend::{Backend, InvalidUrl, OpenError};
+use crate::inspector::Inspector;
 
 /// A [`Backend`] of any type.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,8 @@ pub struct AnyBackend {
     pub schemes: &'static [&'static str],
     /// [`Backend::EXAMPLE_URL`].
     pub example_url: &'static str,
+    /// [`Backend::LEASE_CAPACITY_MIN`].
+    pub lease_capacity_min: u32,
     from_url: fn(&str) -> Result<SharedConfig, InvalidUrl>,
     from_map: fn(&Settings<'_>, &Path) -> SharedConfig,
 }
@@ -39,6 +42,7 @@ trait Erased: Any + fmt::Debug + Send + Sync {
     fn servers(&self) -> String;
     fn is_encrypted(&self) -> bool;
     fn open(&self) -> Result<AnyShared, OpenError>;
+    fn open_inspector(&self) -> Option<Result<Inspector, OpenError>>;
 }
 
 impl<B: Backend> Erased for B {
@@ -65,6 +69,10 @@ impl<B: Backend> Erased for B {
     fn open(&self) -> Result<AnyShared, OpenError> {
         Backend::open(self).map(AnyShared::new)
     }
+
+    fn open_inspector(&self) -> Option<Result<Inspector, OpenError>> {
+        Backend::open_inspector(self)
+    }
 }
 
 // === impl AnyBackend ===
@@ -77,6 +85,7 @@ impl AnyBackend {
             key: B::KEY,
             schemes: B::SCHEMES,
             example_url: B::EXAMPLE_URL,
+            lease_capacity_min: B::LEASE_CAPACITY_MIN,
             from_url: |url| B::from_url(url).map(SharedConfig::new),
             from_map: |map, directory| SharedConfig::new(B::from_map(map, directory)),
         }
@@ -147,6 +156,15 @@ impl SharedConfig {
     /// Why no store can be opened with these settings, whether or not its servers answer.
     pub fn open(&self) -> Result<AnyShared, OpenError> {
         self.0.open()
+    }
+
+    /// [`Backend::open_inspector`].
+    ///
+    /// # Errors
+    ///
+    /// As [`SharedConfig::open`].
+    pub fn open_inspector(&self) -> Option<Result<Inspector, OpenError>> {
+        self.0.open_inspector()
     }
 }
 

@@ -7,6 +7,8 @@ use std::path::Path;
 use tollgate_core::{Limit, SharedStore};
 use tollgate_rules::Settings;
 
+use crate::inspector::Inspector;
+
 /// A backend of shared stores, implemented by the type of its settings.
 ///
 /// In a settings file, a store is a map below [`Backend::KEY`], or a URL in place of that map.
@@ -21,6 +23,9 @@ pub trait Backend: Clone + Eq + fmt::Debug + Send + Sync + 'static {
     const SCHEMES: &'static [&'static str];
     /// A URL for the help in messages: `redis://localhost:6379`. Valid below its key `url`, too.
     const EXAMPLE_URL: &'static str;
+
+    /// The capacity of the smallest limit that it leases; 0 if it leases every limit or none.
+    const LEASE_CAPACITY_MIN: u32;
 
     /// The store.
     type Store: SharedStore + 'static;
@@ -51,6 +56,14 @@ pub trait Backend: Clone + Eq + fmt::Debug + Send + Sync + 'static {
     ///
     /// Why no store can be opened with these settings, whether or not its servers answer.
     fn open(&self) -> Result<Self::Store, OpenError>;
+
+    /// Opens the store for `tollgate keys`, as an operator needs it, who waits longer than a
+    /// request. `None` if its keys cannot be inspected. Called within a Tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// As [`Backend::open`].
+    fn open_inspector(&self) -> Option<Result<Inspector, OpenError>>;
 }
 
 /// Why a store cannot be opened with its settings.

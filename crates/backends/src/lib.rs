@@ -3,6 +3,8 @@
 //! A [`Backend`] is implemented by the type of its settings, in a module of its own, and has an
 //! entry in [`BACKENDS`]. The service and the `tollgate` command know only this list.
 
+mod inspector;
+
 mod backend;
 
 mod any_backend;
@@ -11,6 +13,7 @@ mod redis;
 
 pub use any_backend::{AnyBackend, SharedConfig};
 pub use backend::{Backend, InvalidUrl, OpenError};
+pub use inspector::Inspector;
 
 /// Every backend that a settings file can name.
 pub const BACKENDS: &[AnyBackend] = &[AnyBackend::of::<tollgate_redis::Config>()];

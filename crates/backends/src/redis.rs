@@ -7,12 +7,13 @@ use std::path::Path;
 
 use tollgate_core::{Limit, Span};
 use tollgate_redis::{
-    CONNECTIONS, CONNECTIONS_MAX, Config, Redis, SYNC_INTERVAL, SYNC_INTERVAL_MAX,
-    SYNC_INTERVAL_MIN, Servers, TIMEOUT,
+    CONNECTIONS, CONNECTIONS_MAX, Config, LEASE_CAPACITY_MIN, Redis, SYNC_INTERVAL,
+    SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN, Servers, TIMEOUT,
 };
 use tollgate_rules::Settings;
 
 use crate::backend::{Backend, InvalidUrl, OpenError};
+use crate::inspector::Inspector;
 use access::{Credentials, encryption, signs_in};
 use url::{Url, is_address};
 
@@ -20,6 +21,9 @@ use url::{Url, is_address};
 const PREFIX_BYTES_MAX: usize = 64;
 /// The shortest and the longest time of a decision.
 const TIMEOUTS: (Span, Span) = (Span::from_millis(1), Span::from_secs(10));
+/// The least time that Redis gets to answer an operator: the setting `timeout` is for requests, and
+/// an operator can wait longer.
+const INSPECTION_TIMEOUT_MIN: Span = Span::from_secs(3);
 /// The shortest and the longest time between two reports.
 const SYNC_INTERVALS: (Span, Span) = (SYNC_INTERVAL_MIN, SYNC_INTERVAL_MAX);
 
@@ -28,6 +32,7 @@ impl Backend for Config {
     const KEY: &'static str = "redis";
     const SCHEMES: &'static [&'static str] = &["redis", "rediss"];
     const EXAMPLE_URL: &'static str = "redis://localhost:6379";
+    const LEASE_CAPACITY_MIN: u32 = LEASE_CAPACITY_MIN;
 
     type Store = Redis;
 
@@ -93,6 +98,15 @@ impl Backend for Config {
 
     fn open(&self) -> Result<Redis, OpenError> {
         Ok(Redis::connect(self)?)
+    }
+
+    fn open_inspector(&self) -> Option<Result<Inspector, OpenError>> {
+        let config = Config {
+            timeout: self.timeout.max(INSPECTION_TIMEOUT_MIN),
+            connections: 1,
+            ..self.clone()
+        };
+        Some(config.open().map(Inspector::new))
     }
 }
 

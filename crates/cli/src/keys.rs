@@ -1,12 +1,12 @@
-//! `tollgate keys`: shows or resets what Redis holds for the values of a request.
+//! `tollgate keys`: shows or resets what a shared store holds for the values of a request.
 
 use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use tollgate_core::{ChargeDenied, Cost, DESCRIPTORS_MAX, Descriptor, Request, Span, Verdict};
-use tollgate_redis::{Config, Held, Redis};
+use tollgate_backends::{Inspector, OpenError, SharedConfig, backend_names};
+use tollgate_core::{ChargeDenied, Cost, DESCRIPTORS_MAX, Descriptor, KeyState, Request, Verdict};
 use tollgate_rules::escape;
 use tollgate_server::Place;
 
@@ -19,15 +19,8 @@ use crate::settings::{Service, Unread};
 mod report;
 mod wanted;
 
-/// The least time that Redis gets to answer: the settings' timeout is for requests, and an operator
-/// can wait longer.
-const TIMEOUT_MIN: Span = Span::from_secs(3);
-
-/// Show or reset the state that Redis holds for a client.
-///
-/// Names of keys in Redis are hashes. This command computes them from a request's descriptors and
-/// the service's rules.
 #[derive(Debug, clap::Args)]
+#[command(about = about(), long_about = long_about())]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
@@ -43,7 +36,7 @@ enum Action {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = after_help())]
 struct Target {
     /// The settings file of the service.
     #[arg(long, value_name = "PATH", default_value = "tollgate.yaml")]
@@ -62,10 +55,29 @@ struct Target {
     descriptors: Vec<Wanted>,
 }
 
-const AFTER_HELP: &str = "\
-Exit status: 0 if a limit matches and Redis answers; 1 if no limit matches, the domain is not kept \
-in Redis, its rules have errors, or Redis does not answer; 2 if the command line or the settings \
-are wrong, or a file cannot be read.";
+// The help names the backends, so it is made from their list.
+
+fn about() -> String {
+    let backends = backend_names();
+    format!("Show or reset the state that {backends} holds for a client")
+}
+
+fn long_about() -> String {
+    let (about, backends) = (about(), backend_names());
+    format!(
+        "{about}.\n\nNames of keys in {backends} are hashes. This command computes them from a \
+         request's descriptors and the service's rules."
+    )
+}
+
+fn after_help() -> String {
+    let backends = backend_names();
+    format!(
+        "Exit status: 0 if a limit matches and {backends} answers; 1 if no limit matches, the \
+         domain is not kept in {backends}, its rules have errors, or {backends} does not answer; 2 \
+         if the command line or the settings are wrong, or a file cannot be read."
+    )
+}
 
 /// The exit status, and why there is no report.
 struct Failure(u8, String);
@@ -84,8 +96,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// Finds the keys of the descriptors by the rules of the service, then prints what Redis holds for
-/// each. With `resets`, the keys are deleted after they were inspected.
+/// Finds the keys of the descriptors by the rules of the service, then prints what the store holds
+/// for each. With `resets`, the keys are deleted after they were inspected.
 fn execute(target: &Target, resets: bool) -> Result<(), Failure> {
     if target.descriptors.len() > DESCRIPTORS_MAX {
         let message = "more than 128 descriptors; that is the most a request may have";
@@ -101,8 +113,6 @@ fn execute(target: &Target, resets: bool) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure(1, with_causes(&error)))?;
-    let config = config.downcast_ref::<Config>();
-    let config = config.expect("Redis is the only backend");
     let report = runtime.block_on(report(target, &service, config, resets))?;
     let mut out = io::stdout().lock();
     let printed = match target.output.or_json(target.json) {
@@ -151,6 +161,11 @@ fn in_memory(domain: &str, store: &str) -> String {
     )
 }
 
+fn not_inspected(domain: &str, config: &SharedConfig) -> String {
+    let backend = config.backend().name;
+    format!("the store of `{domain}` is in {backend}, whose keys this command cannot inspect")
+}
+
 fn no_limit(target: &Target) -> String {
     format!(
         "no descriptor meets a limit of `{}`: give all entries of a descriptor, in the order of \
@@ -164,47 +179,45 @@ fn no_limit(target: &Target) -> String {
 async fn report(
     target: &Target,
     service: &Service,
-    config: &Config,
+    config: &SharedConfig,
     resets: bool,
 ) -> Result<Report, Failure> {
-    let config = Config {
-        timeout: config.timeout.max(TIMEOUT_MIN),
-        connections: 1,
-        ..config.clone()
-    };
-    let redis = Redis::connect(&config).map_err(|error| Failure(2, with_causes(&error)))?;
+    let opened = config.open_inspector();
+    let opened = opened.ok_or_else(|| Failure(1, not_inspected(&target.domain, config)))?;
+    let store = opened.map_err(|error: OpenError| Failure(2, with_causes(&*error)))?;
     let request = Request {
         domain: target.domain.as_bytes(),
         descriptors: target.descriptors.iter().map(descriptor).collect(),
         cost: Cost::Peek(1),
         charge_denied: ChargeDenied::Never,
     };
-    let resolved = service.loaded.rules.resolve(&request, &redis);
+    let resolved = service.loaded.rules.resolve(&request, &store);
     let charges = resolved.charges();
-    let (mut held, mut deleted): (Vec<Held>, Vec<bool>) = (Vec::new(), Vec::new());
+    let (mut states, mut deleted): (Vec<KeyState>, Vec<bool>) = (Vec::new(), Vec::new());
     for charge in &charges {
-        let outcome = redis.inspect(charge).await;
-        held.push(outcome.map_err(|error| no_answer(&redis, &error))?);
+        let outcome = store.inspect(charge).await;
+        states.push(outcome.map_err(|error| no_answer(&store, &error))?);
     }
     if resets {
         for charge in &charges {
-            let outcome = redis.reset(charge.key).await;
-            deleted.push(outcome.map_err(|error| no_answer(&redis, &error))?);
+            let outcome = store.reset(charge.key).await;
+            deleted.push(outcome.map_err(|error| no_answer(&store, &error))?);
         }
     }
     // The answer pairs the decisions with the descriptors and the rules that they met.
     let verdict = Verdict {
-        decisions: held.iter().map(|held| held.decision).collect(),
+        decisions: states.iter().map(|state| state.decision).collect(),
         denial: None,
     };
     let mut keys = charges
         .iter()
-        .zip(held)
+        .zip(states)
         .enumerate()
-        .map(|(index, (charge, held))| Key {
-            name: redis.name_of(charge.key),
+        .map(|(index, (charge, state))| Key {
+            name: store.name_of(charge.key),
             sharing: charge.sharing,
-            held,
+            state,
+            denial_cache_max: store.denial_cache_max(),
             deleted: deleted.get(index).copied(),
         });
     Ok(Report::new(target, &resolved.answer(&verdict), &mut keys))
@@ -217,10 +230,10 @@ fn descriptor(wanted: &Wanted) -> Descriptor<'_> {
     }
 }
 
-/// The failure of a script call, with the reason that the store has noted.
-fn no_answer(redis: &Redis, error: &dyn std::error::Error) -> Failure {
+/// The store's failure, with the reason that it has noted.
+fn no_answer(store: &Inspector, error: &dyn std::error::Error) -> Failure {
     let message = with_causes(error);
-    let trouble = redis.trouble().filter(|why| !message.contains(why));
+    let trouble = store.trouble().filter(|why| !message.contains(why));
     let trouble = trouble.map(|why| format!(" ({why})"));
     Failure(1, message + &trouble.unwrap_or_default())
 }

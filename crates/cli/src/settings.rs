@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tollgate_backends::{AnyBackend, backend_names};
 use tollgate_core::{Mode, Sharing};
-use tollgate_redis::LEASE_CAPACITY_MIN;
 use tollgate_rules::{Loaded, ReadError, RuleView, read_paths};
 use tollgate_server::{Config, ConfigError, Place};
 
@@ -65,13 +65,14 @@ impl Service {
             && self.config.store == Place::Memory
             && is_alone
         {
-            notes.push(
+            notes.push(format!(
                 "`mode`, `on_store_error` and `nodes` of the settings have no effect: no store is \
-                 in Redis"
-                    .to_owned(),
-            );
+                 in {}",
+                backend_names()
+            ));
         }
-        // The default mode of the settings is meant for rules in Redis, so it needs no warning.
+        // The default mode of the settings is meant for rules in shared stores, so it needs no
+        // warning.
         let expected = [Mode::Strict, self.config.sharing.mode];
         for view in rules.rules() {
             let (domain, mode) = (&view.rule.domain, view.sharing.mode);
@@ -93,15 +94,15 @@ impl Service {
         let hints = self.loaded.rules.rules().filter_map(|view| {
             let capacity = view.limit?.capacity();
             let (domain, rule) = (&view.rule.domain, view.rule.shown());
-            let is_leased = view.sharing.mode == Mode::Leased
-                && self.is_in_redis(domain)
-                && suits(Mode::Leased, &view);
+            let backend = self.backend_of(domain)?;
+            let (name, needed) = (backend.name, backend.lease_capacity_min);
+            let is_leased = view.sharing.mode == Mode::Leased && suits(Mode::Leased, &view);
             let message = format!(
-                "`{rule}` in `{domain}` is too small to be leased, so Redis is asked for each \
-                 decision: it holds {capacity} units, and a lease needs {LEASE_CAPACITY_MIN}"
+                "`{rule}` in `{domain}` is too small to be leased, so {name} is asked for each \
+                 decision: it holds {capacity} units, and a lease needs {needed}"
             );
             // A limit of 0 units has nothing to lease, so it gets no hint.
-            (is_leased && (1..LEASE_CAPACITY_MIN).contains(&capacity)).then_some(Hint {
+            (is_leased && (1..needed).contains(&capacity)).then_some(Hint {
                 file: view.file,
                 line: view.line,
                 message,
@@ -110,8 +111,12 @@ impl Service {
         hints.collect()
     }
 
-    fn is_in_redis(&self, domain: &str) -> bool {
-        *self.config.store_of(domain).1 != Place::Memory
+    /// The backend of a domain's store, if it is shared.
+    fn backend_of(&self, domain: &str) -> Option<AnyBackend> {
+        match self.config.store_of(domain).1 {
+            Place::Memory => None,
+            Place::Shared(config) => Some(config.backend()),
+        }
     }
 
     /// A warning about the limits that the settings' mode does not suit. If a rule or a domain sets
@@ -126,7 +131,10 @@ impl Service {
         };
         let mut unsuited = self.loaded.rules.rules().filter(|view| {
             let (domain, holds) = (&view.rule.domain, view.sharing.mode);
-            holds == mode && self.is_in_redis(domain) && !suits(mode, view) && !is_reported(domain)
+            holds == mode
+                && self.backend_of(domain).is_some()
+                && !suits(mode, view)
+                && !is_reported(domain)
         });
         let first = unsuited.next()?;
         let (rule, domain) = (first.rule.shown(), &first.rule.domain);

@@ -49,6 +49,8 @@ mod store;
 
 mod shared_store;
 
+mod inspect_store;
+
 mod escape;
 
 mod request;
@@ -69,6 +71,7 @@ pub use decision::{Decision, Denial, Grant, Wait};
 pub use escape::{Escaped, is_printable};
 pub use fixed_window::FixedWindow;
 pub use flat_decision::FlatDecision;
+pub use inspect_store::{HeldUnits, InspectStore, KeyState};
 pub use key::Key;
 pub use ledger::Ledger;
 pub use limit::{

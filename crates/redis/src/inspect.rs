@@ -5,7 +5,9 @@
 
 use bytes::{Buf, Bytes};
 use tokio::time::Instant;
-use tollgate_core::{Bill, Charge, Cost, Decision, Key, OnDenial, Span, StoreError, step};
+use tollgate_core::{
+    Bill, Charge, Cost, HeldUnits, Key, KeyState, OnDenial, Span, StoreError, step,
+};
 
 use crate::fit::{Fitted, GRAIN, unfit};
 use crate::keys;
@@ -24,32 +26,6 @@ const HOLD_BYTES: usize = 20;
 /// more is no hold.
 const LEASE_NAMES: std::ops::Range<u8> = 128..192;
 
-/// What Redis holds for one key at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// Bytes that Redis remembers; 0 if it remembers nothing.
-    pub bytes: u64,
-    /// How long until Redis forgets the key; `None` if it remembers nothing.
-    pub expires: Option<Span>,
-    /// The decision on one unit now, and what remains. Nothing is charged.
-    pub decision: Decision,
-    /// What nodes have taken ahead: charged already, and not yet spent or given back.
-    pub leased: Out,
-    /// What requests over several slots of a Cluster have reserved and not yet confirmed.
-    pub reserved: Out,
-}
-
-/// Units that are neither free nor consumed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Out {
-    /// How many units.
-    pub units: u64,
-    /// Who has them: nodes or requests.
-    pub holders: usize,
-    /// How long until the last of them comes back or is charged by itself.
-    pub ends: Span,
-}
-
 /// What a key is called in Redis.
 pub(crate) fn name_of(router: &Router, key: Key) -> String {
     let name = keys::name(key);
@@ -57,7 +33,7 @@ pub(crate) fn name_of(router: &Router, key: Key) -> String {
 }
 
 /// What Redis holds for the charge's key under its limit.
-pub(crate) async fn inspect(router: &Router, charge: &Charge<'_>) -> Result<Held, StoreError> {
+pub(crate) async fn inspect(router: &Router, charge: &Charge<'_>) -> Result<KeyState, StoreError> {
     let fitted = Fitted::new(charge.limit).map_err(unfit)?;
     let peek = Charge::new(charge.key, &fitted.limit, Cost::Peek(1));
     let bill = Bill::new(&[peek])?;
@@ -85,7 +61,7 @@ pub(crate) async fn inspect(router: &Router, charge: &Charge<'_>) -> Result<Held
     let limit = &fitted.limit;
     let decision = step(&mut snapshot, limit, moment(now), peek.cost, OnDenial::Keep);
     let (leased, reserved) = looked.out(now);
-    Ok(Held {
+    Ok(KeyState {
         bytes: looked.bytes,
         expires: looked.expires,
         decision,
@@ -148,8 +124,8 @@ impl Looked {
     }
 
     /// What is leased, and what is reserved; neither, once it has ended.
-    fn out(&self, now: u64) -> (Out, Out) {
-        let (mut leased, mut reserved) = (Out::default(), Out::default());
+    fn out(&self, now: u64) -> (HeldUnits, HeldUnits) {
+        let (mut leased, mut reserved) = (HeldUnits::default(), HeldUnits::default());
         let holds = match &self.begins[..] {
             [HELD, places, holds @ ..] => {
                 let length = usize::from(*places) * HOLD_BYTES;
@@ -223,7 +199,10 @@ mod tests {
     #[test]
     fn a_state_without_holds_or_cut_short_has_none() {
         for begins in [vec![], vec![5; 12], vec![HELD], vec![HELD, 250, 1, 2]] {
-            assert_eq!(looked(begins).out(1_000), (Out::default(), Out::default()));
+            assert_eq!(
+                looked(begins).out(1_000),
+                (HeldUnits::default(), HeldUnits::default())
+            );
         }
     }
 }

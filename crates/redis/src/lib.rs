@@ -48,7 +48,7 @@
 //! scripts `TIME`, `GET`, `MGET`, `SET`, `DEL`, `APPEND`, `GETRANGE`, `SETRANGE`, `STRLEN` and
 //! `PEXPIREAT`. Nodes are counted ([`Redis::nodes`]) with `EVAL`, and `TIME`, `ZADD`, `ZREM`,
 //! `ZREMRANGEBYSCORE`, `ZCARD` and `PEXPIRE`, in the key `PREFIX{nodes}`. Who looks
-//! ([`Redis::inspect`], [`Redis::reset`]) needs `EVAL`, `PTTL` and `DEL` as well.
+//! ([`tollgate_core::InspectStore`]) needs `EVAL`, `PTTL` and `DEL` as well.
 
 mod config;
 
@@ -140,7 +140,6 @@ pub use config::{
 pub use denial_cache::DENIAL_CACHE_MAX;
 pub use failure::ERROR_CODES;
 pub use fit::{GRAIN, InvalidForRedis, LOG_UNITS_MAX, check};
-pub use inspect::{Held, Out};
 pub use leases::{
     CAPACITY_MIN as LEASE_CAPACITY_MIN, KEYS_MAX as LEASE_KEYS_MAX, LASTS as LEASE_LASTS,
 };

@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Span, StoreError, StoreEvent};
+use tollgate_core::{
+    Charge, Cost, InspectStore, Key, KeyHasher, Limit, Span, StoreError, StoreEvent,
+};
 use tollgate_redis::{Config, Redis, Secret};
 use tollgate_testbed as testbed;
 

@@ -1,8 +1,10 @@
 //! What Redis holds for a key, inspected and reset.
 #![allow(clippy::unwrap_used)]
 
-use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Mode, Sharing, Span};
-use tollgate_redis::{Config, Held, LEASE_LASTS, Out, Redis, Servers};
+use tollgate_core::{
+    Charge, Cost, HeldUnits, InspectStore, Key, KeyHasher, KeyState, Limit, Mode, Sharing, Span,
+};
+use tollgate_redis::{Config, LEASE_LASTS, Redis, Servers};
 use tollgate_testbed as testbed;
 
 fn store(servers: Servers) -> Redis {
@@ -57,7 +59,7 @@ async fn seen_charged_and_reset(store: &Redis) {
             assert!(held.decision.is_allowed(), "{limit}");
             assert_eq!(
                 (held.leased, held.reserved),
-                (Out::default(), Out::default())
+                (HeldUnits::default(), HeldUnits::default())
             );
         }
         assert!(store.reset(key).await.unwrap(), "{limit}");
@@ -194,7 +196,7 @@ async fn what_nodes_have_leased_is_shown() {
     while node.counts().lease_decisions == 0 {
         let _allowed = node.decide(&[charge]).await.unwrap();
     }
-    let held: Held = looker.inspect(&charge).await.unwrap();
+    let held: KeyState = looker.inspect(&charge).await.unwrap();
     assert_eq!(held.leased.holders, 1, "{held:?}");
     assert!(held.leased.units > 1, "{held:?}");
     assert!(
@@ -208,7 +210,7 @@ async fn what_nodes_have_leased_is_shown() {
     );
     node.close().await;
     let held = looker.inspect(&charge).await.unwrap();
-    assert_eq!(held.leased, Out::default());
+    assert_eq!(held.leased, HeldUnits::default());
 }
 
 #[tokio::test]

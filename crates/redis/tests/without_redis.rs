@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate_core::{Charge, Cost, KeyHasher, Limit, Span, Verdict, Wait};
+use tollgate_core::{Charge, Cost, InspectStore, KeyHasher, Limit, Span, Verdict, Wait};
 use tollgate_redis::{Config, Redis};
 use tollgate_testbed as testbed;
 

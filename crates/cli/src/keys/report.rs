@@ -3,14 +3,15 @@
 use std::fmt;
 
 use serde_json::{Map, Value, json};
-use tollgate_core::{Answer, Decision, Enforcement, Limited, Mode, Sharing, Span, Status, Wait};
-use tollgate_redis::{DENIAL_CACHE_MAX, Held, Out};
+use tollgate_core::{
+    Answer, Decision, Enforcement, HeldUnits, KeyState, Limited, Mode, Sharing, Span, Status, Wait,
+};
 use tollgate_rules::escape;
 
 use super::Target;
 use crate::message::pluralize;
 
-/// The limits that a request's descriptors meet, and what Redis holds for each.
+/// The limits that a request's descriptors meet, and what the store holds for each.
 pub(crate) struct Report {
     domain: String,
     descriptors: Vec<Found>,
@@ -25,11 +26,13 @@ struct Found {
     status: Status,
 }
 
-/// A key in Redis.
+/// A key in the store.
 pub(crate) struct Key {
     pub(crate) name: String,
     pub(crate) sharing: Sharing,
-    pub(crate) held: Held,
+    pub(crate) state: KeyState,
+    /// See [`tollgate_core::InspectStore::denial_cache_max`].
+    pub(crate) denial_cache_max: Span,
     /// After `reset`: whether there was something to delete.
     pub(crate) deleted: Option<bool>,
 }
@@ -141,17 +144,17 @@ impl Found {
 impl Key {
     /// Times are whole milliseconds, rounded up.
     fn to_json(&self) -> Value {
-        let held = &self.held;
+        let state = &self.state;
         let mut json = json!({
             "name": self.name,
             "mode": self.sharing.mode.to_string(),
-            "held": held.bytes > 0,
-            "bytes": held.bytes,
-            "expiresMs": held.expires.map(millis),
-            "remaining": held.decision.remaining(),
-            "resetMs": millis(held.decision.reset()),
-            "leased": out(held.leased),
-            "reserved": out(held.reserved),
+            "held": state.bytes > 0,
+            "bytes": state.bytes,
+            "expiresMs": state.expires.map(millis),
+            "remaining": state.decision.remaining(),
+            "resetMs": millis(state.decision.reset()),
+            "leased": units(state.leased),
+            "reserved": units(state.reserved),
         });
         if let Some(wait) = self.wait() {
             json["waitMs"] = json!(match wait {
@@ -167,21 +170,21 @@ impl Key {
 
     /// Prints the rows about the key itself, below those about its rule.
     fn write_rows(&self, f: &mut fmt::Formatter<'_>, limited: &Limited) -> fmt::Result {
-        let (held, capacity) = (&self.held, limited.limit.capacity());
+        let (state, capacity) = (&self.state, limited.limit.capacity());
         let over = match limited.enforcement {
             Enforcement::Shadow => "over",
             Enforcement::Enforce | Enforcement::Quota => "denied",
         };
         row(f, "mode", self.sharing.mode)?;
         row(f, "key", &self.name)?;
-        match held.expires {
+        match state.expires {
             Some(expires) => {
-                let size = format!("{} bytes, for {} more", held.bytes, rounded(expires));
+                let size = format!("{} bytes, for {} more", state.bytes, rounded(expires));
                 row(f, "held", size)?;
             }
             None => row(f, "held", "nothing: as if it was never used")?,
         }
-        let decision = &held.decision;
+        let decision = &state.decision;
         row(
             f,
             "remaining",
@@ -193,12 +196,12 @@ impl Key {
             Some(Wait::Never) => row(f, over, "always")?,
         }
         row(f, "reset", format_args!("in {}", rounded(decision.reset())))?;
-        for (name, out, holder) in [
-            ("leased", held.leased, "instance"),
-            ("reserved", held.reserved, "request"),
+        for (name, held, holder) in [
+            ("leased", state.leased, "instance"),
+            ("reserved", state.reserved, "request"),
         ] {
-            if out.holders > 0 {
-                let (units, holders, ends) = (out.units, out.holders, rounded(out.ends));
+            if held.holders > 0 {
+                let (units, holders, ends) = (held.units, held.holders, rounded(held.ends));
                 let holders = pluralize(holders, holder);
                 let units = pluralize(units, "unit");
                 row(
@@ -220,21 +223,23 @@ impl Key {
         if self.deleted.is_none() {
             return Ok(());
         }
-        if let Some(Wait::For(span)) = self.wait() {
+        if let Some(Wait::For(span)) = self.wait()
+            && !self.denial_cache_max.is_zero()
+        {
             writeln!(
                 f,
                 "note: an instance that has just denied {} may deny it for at most {} more",
                 self.name,
-                rounded(span.min(DENIAL_CACHE_MAX))
+                rounded(span.min(self.denial_cache_max))
             )?;
         }
-        if self.held.leased.holders > 0 {
+        if self.state.leased.holders > 0 {
             writeln!(
                 f,
                 "note: {} leased units of {} may be spent beside the new budget, for at most {}",
-                self.held.leased.units,
+                self.state.leased.units,
                 self.name,
-                rounded(self.held.leased.ends)
+                rounded(self.state.leased.ends)
             )?;
         }
         if self.sharing.mode == Mode::WriteBack {
@@ -248,15 +253,15 @@ impl Key {
     }
 
     fn wait(&self) -> Option<Wait> {
-        match self.held.decision {
+        match self.state.decision {
             Decision::Allow(_) => None,
             Decision::Deny(denial) => Some(denial.wait),
         }
     }
 }
 
-fn out(out: Out) -> Value {
-    json!({"units": out.units, "holders": out.holders, "endsMs": millis(out.ends)})
+fn units(held: HeldUnits) -> Value {
+    json!({"units": held.units, "holders": held.holders, "endsMs": millis(held.ends)})
 }
 
 fn millis(span: Span) -> u64 {

@@ -1,10 +1,11 @@
 //! What a store tells its operators, and what they may change.
 
 use tokio::time::{Duration, Instant};
-use tollgate_core::{Charge, Key, StoreError, StoreEvent};
+use tollgate_core::{Charge, InspectStore, Key, KeyState, Span, StoreError, StoreEvent};
 
 use super::Redis;
-use crate::inspect::{self, Held};
+use crate::denial_cache::DENIAL_CACHE_MAX;
+use crate::inspect;
 use crate::stats::Counts;
 use crate::trouble::ErrorCount;
 
@@ -58,35 +59,9 @@ impl Redis {
         self.membership.count()
     }
 
-    /// What a key is called in Redis.
+    /// The name of a key in Redis.
     pub fn name_of(&self, key: Key) -> String {
         inspect::name_of(&self.router, key)
-    }
-
-    /// What Redis holds for the charge's key under its limit; if that is nothing, whether Redis
-    /// decides at all. Charges nothing, whatever the charge costs, and asks Redis even if a denial
-    /// is remembered here.
-    ///
-    /// # Errors
-    ///
-    /// As [`Redis::decide`].
-    pub async fn inspect(&self, charge: &Charge<'_>) -> Result<Held, StoreError> {
-        inspect::inspect(&self.router, charge).await
-    }
-
-    /// Deletes a key from Redis, so that its budget begins again. Returns whether there was such a
-    /// key.
-    ///
-    /// An instance that remembers a denial goes on denying for [`crate::DENIAL_CACHE_MAX`] at most,
-    /// and one that holds a lease spends it beside the new budget, unless this is that instance.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Unreachable`], [`StoreError::TimedOut`] or [`StoreError::BadReply`].
-    pub async fn reset(&self, key: Key) -> Result<bool, StoreError> {
-        self.denial_cache.forget(key);
-        self.leased.forget(key);
-        inspect::delete(&self.router, key).await
     }
 
     /// Reports every local count and returns every lease, after which this instance holds nothing
@@ -97,5 +72,26 @@ impl Redis {
         self.write_back.report_all(deadline).await;
         self.membership.leave().await;
         self.leased.close(deadline).await;
+    }
+}
+
+impl InspectStore for Redis {
+    fn name_of(&self, key: Key) -> String {
+        Redis::name_of(self, key)
+    }
+
+    async fn inspect(&self, charge: &Charge<'_>) -> Result<KeyState, StoreError> {
+        inspect::inspect(&self.router, charge).await
+    }
+
+    /// A lease of this instance is not spent beside the new budget.
+    async fn reset(&self, key: Key) -> Result<bool, StoreError> {
+        self.denial_cache.forget(key);
+        self.leased.forget(key);
+        inspect::delete(&self.router, key).await
+    }
+
+    fn denial_cache_max(&self) -> Span {
+        DENIAL_CACHE_MAX
     }
 }
