@@ -147,6 +147,27 @@ impl Bucket {
         }
     }
 
+    /// Charges units that nobody judged under `limit`, beyond its capacity as well. Alone, they
+    /// would have made the bucket full again at `alone`, which may tell more than this bucket does.
+    ///
+    /// Units beyond its capacity, on top of what a larger limit has counted, keep the interval of
+    /// the larger one: at another interval, all of its units could take longer than either limit
+    /// remembers.
+    pub fn take_unjudged(&mut self, limit: &Limit, now: Moment, units: u64, alone: Moment) {
+        let capacity = u64::from(limit.capacity());
+        let is_larger = self.terms.is_some_and(|terms| terms.capacity > capacity);
+        let is_beyond = self.used(limit, now).saturating_add(units) > capacity;
+        let mut alone = alone;
+        if self.full_at <= now {
+            self.terms = None;
+        } else if is_larger && is_beyond {
+            alone = alone.min(now + self.interval(limit).times(units.max(capacity)));
+        } else {
+            *self = self.rescale(limit, now);
+        }
+        self.full_at = (self.full_at + self.interval(limit).times(units)).max(alone);
+    }
+
     /// Migrates this bucket from the limit `old` to `new`, and keeps its units.
     ///
     /// If `new` is at least as large in every way, the debt switches to its interval at once, so

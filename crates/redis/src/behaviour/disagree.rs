@@ -1,14 +1,21 @@
 //! Limits that change, and limits that disagree about one key: two versions of a rule at two
 //! instances, and requests that bring limits of their own.
 
+use tokio::time::Instant;
 use tollgate_behaviour::{Random, Rule, Subject, Taste, algorithms, check, with_grain};
 use tollgate_core::{
     Algorithm, Charge, Cost, Key, Ledger, Limit, Mode, Now, OnDenial, Sharing, Span, Verdict,
 };
 
 use super::{Driven, SINGLE};
-use crate::config::Config;
+use crate::config::{Config, SYNC_INTERVAL_MAX};
 use crate::fit::{Fitted, GRAIN};
+use crate::names::reservation_name;
+use crate::script_reply::Status;
+use crate::script_request::Step;
+
+/// A way to charge units of the smaller limit that were not judged beside those of the larger.
+type Unjudged = fn(&mut Driven, Now, [Charge<'_>; 2]);
 
 fn limit(algorithm: Algorithm, count: u32, window: Span) -> Limit {
     Limit::new(algorithm, count, window).expect("valid for every algorithm")
@@ -75,6 +82,87 @@ fn a_smaller_limit_waits_for_what_a_larger_one_counted() {
         let then = Now::at(now.utc + wait);
         assert!(instance.decide(then, &[charge]).is_allowed(), "{small:?}");
     }
+}
+
+/// The larger limit has counted 29 units, at two minutes each, and the smaller one then charges one
+/// that it has not judged beside them. At its own twenty minutes each, they would lock the key for
+/// ten hours, where neither limit remembers more than one.
+#[test]
+fn units_that_a_smaller_limit_did_not_judge_keep_their_time() {
+    // Nobody counts a leaky bucket by itself.
+    let cases: [(Algorithm, Unjudged); 3] = [
+        (Algorithm::TokenBucket, confirm_beside),
+        (Algorithm::LeakyBucket, confirm_beside),
+        (Algorithm::TokenBucket, report_beside),
+    ];
+    for (algorithm, charge_unjudged) in cases {
+        let [large, small] = [29, 3].map(|count| limit(algorithm, count, Span::HOUR));
+        let mut instance = instance();
+        let key = instance.key("only");
+        let now = Taste::MICROSECONDS.start;
+        charge_unjudged(
+            &mut instance,
+            now,
+            [&large, &small].map(|limit| Charge::new(key, limit, Cost::ONE)),
+        );
+        let mut peek = |limit| {
+            let peek = Charge::new(key, limit, Cost::Peek(1));
+            instance.decide(now, &[peek]).decisions[0]
+        };
+        assert_eq!(peek(&large).remaining(), 0, "{large:?}");
+        for limit in [&large, &small] {
+            let wait = Span::from(peek(limit).retry_after().expect("it fits later"));
+            let most = Span::HOUR + Span::from_secs(300);
+            assert!(wait <= most, "{wait:?} of {limit:?}");
+        }
+    }
+}
+
+/// Charges a unit of `small` that was reserved before `large` charged all of its own.
+fn confirm_beside(instance: &mut Driven, now: Now, [large, small]: [Charge<'_>; 2]) {
+    let lasts = 1_000_000;
+    let name = reservation_name(lasts);
+    let reserved = instance.step(now, Step::Reserve { name, lasts }, small);
+    assert_eq!(reserved, Status::Allowed);
+    let all = Charge {
+        cost: Cost::Take(28),
+        ..large
+    };
+    assert!(instance.decide(now, &[all]).is_allowed());
+    let confirmed = instance.step(now, Step::Confirm { name }, small);
+    assert_eq!(confirmed, Status::Allowed);
+}
+
+/// Reports a unit that another instance has allowed of `small` before it heard of those of `large`.
+fn report_beside(instance: &mut Driven, now: Now, [large, small]: [Charge<'_>; 2]) {
+    let config = Config {
+        sync_interval: SYNC_INTERVAL_MAX,
+        ..Config::single(SINGLE.address())
+    };
+    let mut other = Driven::new(&config);
+    let local = small.shared(Sharing::in_mode(Mode::WriteBack));
+    // Redis decides the first, and the second is counted here.
+    assert!(other.decide(now, &[local]).is_allowed());
+    report(&other);
+    let before = stored(instance, large.key);
+    assert!(other.decide(now, &[local]).is_allowed());
+    assert_eq!(stored(instance, large.key), before);
+    let all = Charge {
+        cost: Cost::Take(28),
+        ..large
+    };
+    assert!(instance.decide(now, &[all]).is_allowed());
+    report(&other);
+    let denied = other.decide(now, &[local]).decisions[0];
+    let wait = Span::from(denied.retry_after().expect("it fits later"));
+    assert!(wait <= Span::HOUR + Span::from_secs(300), "{wait:?}");
+}
+
+/// Has the instance report what it has allowed on its own count.
+fn report(instance: &Driven) {
+    let deadline = Instant::now() + Span::from_secs(30).into();
+    let reported = instance.store.report_all(deadline);
+    instance.runtime.block_on(reported);
 }
 
 /// Two instances with limits of the same algorithm and window, in any order, strict or leased.

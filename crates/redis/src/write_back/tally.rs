@@ -68,8 +68,9 @@ impl Tally {
     /// allowed here since is added.
     pub(crate) fn apply_reply(&mut self, mut account: Account, fitted: &Fitted, now: Moment) {
         if let Account::Bucket(bucket) = &mut account {
-            if !bucket.is_priced_by(&fitted.limit) {
-                *bucket = bucket.rescale(&fitted.limit, now);
+            // What another version of the rule has counted keeps its time, as it does in Redis.
+            if bucket.is_priced_by(&fitted.limit) {
+                *bucket = Bucket::full_at(Moment::from_nanos(bucket.word()));
             }
             self.base = bucket.word() / GRAIN.as_nanos();
         }
@@ -170,15 +171,18 @@ impl Usage for Counting<'_> {
             let left = self.remaining(limit, now);
             return self.take(limit, now, units.min(left));
         };
-        let full_at = Moment::from_nanos(bucket.word());
+        let before = *bucket;
         bucket.penalise(limit, now, units);
+        if *bucket == before {
+            // It was exhausted.
+            return;
+        }
         let exhausted = now + limit.refill();
         if Moment::from_nanos(bucket.word()) < exhausted {
-            *bucket = Bucket::full_at(full_at);
+            *bucket = before;
             return self.take(limit, now, units);
         }
-        // As full as it was, or exhausted now: that is no number of units.
-        *bucket = Bucket::full_at(full_at.max(exhausted));
+        // Exhausted now: that is no number of units.
         let at = exhausted.as_nanos() / GRAIN.as_nanos();
         self.tally.note(self.fitted, Part { at, units: 0 });
     }
@@ -230,7 +234,9 @@ impl Count {
     fn settle(&mut self, limit: &Limit, now: Moment) {
         match self {
             Count::Bucket(bucket) => {
-                *bucket = Bucket::full_at(Moment::from_nanos(bucket.word()).max(now));
+                if Moment::from_nanos(bucket.word()) <= now {
+                    *bucket = Bucket::full_at(now);
+                }
             }
             Count::FixedWindow(window) => {
                 *window = carry_debt(*window, limit, now);
@@ -244,9 +250,7 @@ impl Count {
     fn add(&mut self, fitted: &Fitted, part: &mut Part, now: Moment) {
         match self {
             Count::Bucket(bucket) => {
-                let full_at = Moment::from_nanos(bucket.word());
-                let debt = GRAIN.times(fitted.span.saturating_mul(part.units));
-                *bucket = Bucket::full_at((full_at + debt).max(moment(part.at)));
+                bucket.take_unjudged(&fitted.limit, now, part.units, moment(part.at));
             }
             Count::FixedWindow(window) => {
                 let units = u32::try_from(part.units).unwrap_or(u32::MAX);

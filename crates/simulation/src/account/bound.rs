@@ -28,18 +28,17 @@ impl<'p> Bound<'p> {
         }
     }
 
-    /// How long consumed units are remembered.
-    ///
-    /// Versions of a bucket share one debt: as many units as the largest allows, all with the
-    /// interval of the version that has charged last. So each unit may take the longest interval.
+    /// How long consumed units are remembered: by the version of the limit that remembers longest.
     pub(super) fn memory(&self) -> u64 {
-        let limits = || self.counter.limits.iter();
-        let intervals = limits().filter_map(|limit| limit.interval());
-        let windows = limits().map(|limit| 2 * limit.window().as_nanos());
-        match intervals.max() {
-            Some(interval) => interval.as_nanos() * self.counter.capacity(),
-            None => windows.max().unwrap_or(0),
-        }
+        let memories = self
+            .counter
+            .limits
+            .iter()
+            .map(|limit| match limit.interval() {
+                Some(interval) => interval.as_nanos() * u64::from(limit.capacity()),
+                None => 2 * limit.window().as_nanos(),
+            });
+        memories.max().unwrap_or(0)
     }
 
     /// Whether no unit expires during a run.

@@ -57,8 +57,15 @@ LOADERS[TOKEN] = function()
 
   local function remaining(a, line) return line.cap - used(a) end
 
+  -- As `set_terms`, for units to be charged. Units that nobody judged under `line` may lie beyond
+  -- its capacity, on top of what a larger limit has counted. Then the terms stay those of the larger
+  -- one: at another time each, all of its units could take longer than either limit remembers.
+  local function set_terms_to_charge(a, line, units)
+    if a.cap <= line.cap or used(a) + units <= line.cap then set_terms(a, line) end
+  end
+
   local function take(a, line, units)
-    set_terms(a, line)
+    set_terms_to_charge(a, line, units)
     a.at = a.at + units * a.span
     -- Units that nobody judged under this limit may be more than it allows.
     if not a.mark and a.at - now > a.cap * a.span then a.cap = min(used(a), USED_MAX) end
@@ -77,7 +84,7 @@ LOADERS[TOKEN] = function()
   end
 
   local function report(a, line, units, at, base)
-    set_terms(a, line)
+    set_terms_to_charge(a, line, units)
     if a.full_at > now then a.full_at = a.at end
     local span = a.span
     local full_at, longest = a.full_at, floor(DEBT_MAX / max(span, 1))
@@ -90,6 +97,7 @@ LOADERS[TOKEN] = function()
   end
 
   local function mark_debt(a, cap)
+    cap = max(cap, a.cap)
     if a.at > now + cap * a.span then mark(a, cap, 0, now) end
   end
 
