@@ -31,3 +31,5 @@ mod over_redis;
 mod without_redis;
 
 mod journal;
+
+mod toy_backend;
