@@ -19,6 +19,7 @@
 //! | several limits, the same key | [`Limits`] |
 //! | several limits, different keys | [`Limiter::sibling`] and [`check_all`] |
 //! | limits in a file | `RuleLimiter` (feature `rules`) |
+//! | a service of axum, tonic or hyper | `tower::RateLimitLayer` (feature `tower`) |
 //!
 //! # Limits
 //!
@@ -154,6 +155,7 @@
 //! | `async` | no | `until_ready` on tokio's timer, `TokioClock` for tests |
 //! | `rules` | no | `RuleLimiter`: limits from a YAML file, with reload |
 //! | `serde` | no | [`Limit`] and [`Span`] as text |
+//! | `tower` | no | `tower::RateLimitLayer`: middleware for axum, tonic and hyper; needs `async` |
 //!
 //! The minimum Rust version is 1.95; a patch release never raises it.
 //!
@@ -182,6 +184,9 @@ mod rule_limiter;
 
 #[cfg(feature = "async")]
 mod tokio_clock;
+
+#[cfg(feature = "tower")]
+pub mod tower;
 
 #[cfg(feature = "async")]
 pub use joint::until_all_ready;
@@ -218,3 +223,8 @@ struct CrateReadme;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The examples of the page about middleware, as doc tests.
+#[cfg(all(doctest, feature = "tower"))]
+#[doc = include_str!("../../../docs/middleware.md")]
+struct Middleware;

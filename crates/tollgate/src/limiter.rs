@@ -288,6 +288,16 @@ impl<C: Clock> Limiter<C> {
         &self.name
     }
 
+    #[cfg(feature = "tower")]
+    pub(crate) fn key_of<K: Hash + ?Sized>(&self, key: &K) -> Key {
+        self.keys.of(key)
+    }
+
+    #[cfg(feature = "tower")]
+    pub(crate) fn check_key(&self, key: Key) -> Decision {
+        self.decide(key, Cost::ONE)
+    }
+
     pub(crate) fn terms(&self) -> LoadedTerms<'_> {
         self.terms.load()
     }

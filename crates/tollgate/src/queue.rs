@@ -116,13 +116,9 @@ impl Queues {
                 Attempt::Denied(_) => None,
             },
         };
-        let max = match &seat {
-            None => WAITING_MAX,
-            Some(_) if before >= self.waiting_per_key_max => self.waiting_per_key_max,
-            Some(_) => usize::MAX,
-        };
-        let (Some(seat), true) = (seat, before < max) else {
-            return Entered::Full(max, turn.map(|(_, turn)| turn));
+        let seat = match self.seat_behind(seat, before) {
+            Ok(seat) => seat,
+            Err(max) => return Entered::Full(max, turn.map(|(_, turn)| turn)),
         };
         let line = lines.entry(key).or_default();
         match turn {
@@ -134,6 +130,39 @@ impl Queues {
                 let (ticket, seat) = (line.join(arrived), Some(seat));
                 Entered::Behind(Place { seat, key, ticket })
             }
+        }
+    }
+
+    /// Makes an attempt that does not wait for units, and holds the turn that it is given. It may
+    /// come before those in line, as every check may.
+    ///
+    /// # Errors
+    ///
+    /// The turn, which the caller must give back, if the maximum number of waiters is reached.
+    #[cfg(feature = "tower")]
+    pub(crate) fn enter_now<T>(
+        &self,
+        key: Key,
+        attempt: impl FnOnce() -> (T, Option<Turn>),
+    ) -> Result<(T, Option<HeldPlace<'_>>), Turn> {
+        let seat = self.seat();
+        let mut lines = self.lines(key);
+        let (answer, turn) = attempt();
+        let Some(turn) = turn else {
+            return Ok((answer, None));
+        };
+        let others = lines.get(&key).map_or(0, Line::len);
+        let seat = self.seat_behind(seat, others).map_err(|_max| turn)?;
+        let ticket = lines.entry(key).or_default().hold(turn);
+        Ok((answer, Some(HeldPlace { seat, key, ticket })))
+    }
+
+    /// The seat, if it may be used behind so many others; otherwise the maximum.
+    fn seat_behind<'q>(&self, seat: Option<Seat<'q>>, others: usize) -> Result<Seat<'q>, usize> {
+        match seat {
+            None => Err(WAITING_MAX),
+            Some(_) if others >= self.waiting_per_key_max => Err(self.waiting_per_key_max),
+            Some(seat) => Ok(seat),
         }
     }
 

@@ -76,6 +76,7 @@ fn pages_without_a_command() {
         "docs/fault-tests.md",
         "docs/from-governor.md",
         "docs/identity.md",
+        "docs/middleware.md",
         "docs/semantics.md",
     ] {
         try_page(page);

@@ -15,6 +15,9 @@
 //! by one turn, and the last turn is refunded to the bucket. So dropping the future at any point
 //! costs nothing, and no two requests share a turn.
 
+#[cfg(feature = "tower")]
+mod in_turn;
+
 use std::future::Future;
 use std::future::poll_fn;
 use std::hash::Hash;

@@ -10,7 +10,8 @@ use tollgate_core::Moment;
 pub(super) struct Line {
     /// Not allowed yet, in order of arrival.
     waiting: VecDeque<Waiter>,
-    /// Allowed by a leaky bucket and held until their turn, in the order of their turns.
+    /// Allowed by a leaky bucket and held until their turn, in the order of their turns. One that
+    /// never was in line may stand before one from the line that was given an earlier turn.
     held: VecDeque<Held>,
     tickets: u64,
     /// Whether units were refunded since the last attempt of the first in line.
@@ -207,6 +208,9 @@ impl Line {
             if behind.turn.units != free.units {
                 break;
             }
+            if behind.turn.due < free.due {
+                continue;
+            }
             std::mem::swap(&mut behind.turn, &mut free);
             released.wake_later(behind.waker.take());
         }
@@ -248,5 +252,33 @@ impl Released {
     pub(super) fn release(self) {
         self.to_wake.into_iter().for_each(Waker::wake);
         drop(self.to_drop);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::Span;
+
+    use super::*;
+
+    fn turn(second: u64) -> Turn {
+        let due = Moment::ZERO + Span::from_secs(second);
+        let ends = due + Span::SECOND;
+        Turn {
+            due,
+            ends,
+            units: 1,
+        }
+    }
+
+    #[test]
+    fn no_turn_moves_later() {
+        let mut line = Line::default();
+        // The second is from the line, and was given its turn before the first came in between.
+        let tickets = [6, 5, 7].map(|second| line.hold(turn(second)));
+        let (free, _) = line.cancel(tickets[0], Moment::ZERO);
+        assert_eq!(free, Some(turn(7)));
+        let turns: Vec<Turn> = line.held.iter().map(|held| held.turn).collect();
+        assert_eq!(turns, [turn(5), turn(6)]);
     }
 }

@@ -1,0 +1,42 @@
+//! A check that holds an allowed request until its turn, for middleware.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tollgate_core::{Clock, Cost, Decision, Denial, Key, Span, Wait};
+
+use crate::limiter::Limiter;
+use crate::queue::Attempt;
+
+impl<C: Clock> Limiter<C> {
+    /// Decides on one unit at once, and holds an allowed request until its turn in a leaky bucket.
+    /// If more requests are held than may wait, it is denied.
+    pub(crate) async fn check_in_turn<S: Future>(
+        &self,
+        key: Key,
+        sleep: impl Fn(Duration) -> S,
+    ) -> Decision {
+        let attempt = || {
+            let now = self.store.clock().now();
+            let decision = self.decide(key, Cost::ONE);
+            match self.outcome_of(Ok(decision), 1, &self.limit(), now) {
+                Attempt::Held(_, turn) => (decision, Some(turn)),
+                _ => (decision, None),
+            }
+        };
+        match self.queues.enter_now(key, attempt) {
+            Ok((decision, place)) => {
+                if let Some(place) = place {
+                    self.hold(key, place, &sleep).await;
+                }
+                decision
+            }
+            Err(turn) => {
+                self.give_back(key, turn);
+                let (limit, newest) = (self.limit(), self.decide(key, Cost::Peek(1)));
+                let wait = Wait::For(limit.interval().unwrap_or(Span::SECOND));
+                Decision::Deny(Denial::new(wait, newest.remaining(), newest.reset()))
+            }
+        }
+    }
+}

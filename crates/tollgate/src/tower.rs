@@ -1,0 +1,342 @@
+//! Middleware for `tower`, and so for axum, tonic and hyper (feature `tower`).
+//!
+//! A [`RateLimitLayer`] decides on each request before the service sees it. An allowed request goes
+//! on, and its response gets the headers of `RateLimit`; a denied one is answered with 429 and a
+//! problem document, or `RESOURCE_EXHAUSTED` if it is one of gRPC.
+//!
+//! ```
+//! use std::net::SocketAddr;
+//! use std::sync::Arc;
+//!
+//! use axum::Router;
+//! use axum::extract::ConnectInfo;
+//! use axum::routing::get;
+//! use tollgate::tower::{ClientAddress, Extensions, RateLimitLayer};
+//! use tollgate::{Limit, Limiter};
+//!
+//! let limiter = Arc::new(Limiter::new(Limit::per_second(10).burst(20)));
+//! let peer = |extensions: &Extensions| {
+//!     let info = extensions.get::<ConnectInfo<SocketAddr>>()?;
+//!     Some(info.0.ip().into())
+//! };
+//! let layer = RateLimitLayer::by_client_address(limiter, ClientAddress::default(), peer);
+//! let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
+//! // `into_make_service_with_connect_info::<SocketAddr>` is what adds `ConnectInfo`.
+//! ```
+//!
+//! # Which limits
+//!
+//! | constructor | limits | who is asking |
+//! |---|---|---|
+//! | [`RateLimitLayer::by_client_address`] | one limit | the client's address |
+//! | [`RateLimitLayer::by_key`] | one limit | a function of your own |
+//! | `RateLimitLayer::by_rules` (feature `rules`) | a rules file | the descriptors of `identity` |
+//!
+//! # The peer's address
+//!
+//! A service does not know its socket. The server that accepts connections puts the address into
+//! the extensions of requests, and a function says where it is:
+//!
+//! | server | extension |
+//! |---|---|
+//! | axum | `ConnectInfo<SocketAddr>`, with `into_make_service_with_connect_info` |
+//! | tonic | `TcpConnectInfo` of `tonic::transport::server` |
+//! | hyper | any type: add a [`Peer`] before the service is called |
+//!
+//! A request without it is answered with 500 and a text that says so (gRPC: `INTERNAL`): under a
+//! limit that all such clients share, one could lock out the others. For Unix sockets, return
+//! `Peer::default()`: such clients do share a limit.
+//!
+//! # Delays
+//!
+//! A leaky bucket's delay holds the request before the service sees it, never for less than the
+//! delay by the limiter's clock, on tokio's timer. A request that is dropped meanwhile, because
+//! its client has gone, gives its units back. With [`RateLimitLayer::by_key`], requests go in order
+//! of arrival, those behind one that is dropped move up by a turn, and at most
+//! [`max_waiting`](crate::Builder::max_waiting) are held for a key: the next one is denied. With
+//! rules, requests do not move up, so the turn that one gives back, the last, may be another's too.
+//!
+//! # What it costs and does not do
+//!
+//! * A request costs one unit, and it is charged when it is allowed: an error of the service, a
+//!   panic, or a body that is not read to its end refund nothing.
+//! * The inner service must be `Clone`, and is cloned only for requests that may be delayed.
+//! * Counters are in this process's memory.
+
+mod body;
+
+mod gate;
+
+mod keyed;
+
+mod response;
+
+#[cfg(feature = "rules")]
+mod ruled;
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::request::Parts;
+use http::{Request, Response, StatusCode};
+use tollgate_core::Clock;
+use tollgate_http::Responder;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::limiter::Limiter;
+#[cfg(feature = "rules")]
+use crate::rule_limiter::RuleLimiter;
+
+pub use body::ResponseBody;
+pub use gate::Gate;
+pub use http::Extensions;
+pub use response::ResponseFuture;
+pub use tollgate_http::{
+    AddressSource, BodySettings, ClientAddress, ClientAddressSettings, CorsSettings, Dialect,
+    HeadersOn, InvalidSetting, Peer, Problem, ResponseSettings,
+};
+#[cfg(feature = "rules")]
+pub use tollgate_http::{
+    Classifier, DescriptorSettings, EncodedSlash, EntrySettings, IdentitySettings, IfMissing,
+    PathParameters, PathSettings, SourceSettings, TrailingSlash, UserAgentPattern,
+};
+
+use gate::Outcome;
+use keyed::Keyed;
+use response::Decoration;
+#[cfg(feature = "rules")]
+use ruled::Ruled;
+
+/// Limits the requests to a service; the [module's documentation](self) has examples.
+pub struct RateLimitLayer<G = ()> {
+    gate: Arc<G>,
+    responder: Arc<Responder>,
+}
+
+/// A service whose requests are limited; made by [`RateLimitLayer`].
+pub struct RateLimit<S, G> {
+    inner: S,
+    gate: Arc<G>,
+    responder: Arc<Responder>,
+}
+
+// === impl RateLimitLayer ===
+
+impl RateLimitLayer {
+    /// One limit for each key that `classify` finds in the head of a request.
+    ///
+    /// A request for which it returns a [`Problem`] is answered with that, and charged nothing.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use http::StatusCode;
+    /// use http::request::Parts;
+    /// use tollgate::tower::{Problem, RateLimitLayer};
+    /// use tollgate::{Limit, Limiter};
+    ///
+    /// let limiter = Arc::new(Limiter::new(Limit::per_minute(100)));
+    /// let layer = RateLimitLayer::by_key(limiter, |head: &Parts| {
+    ///     let key = head.headers.get("x-api-key");
+    ///     key.cloned().ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "no x-api-key"))
+    /// });
+    /// ```
+    pub fn by_key<C, K, F>(limiter: Arc<Limiter<C>>, classify: F) -> RateLimitLayer<impl Gate>
+    where
+        C: Clock + 'static,
+        K: Hash,
+        F: Fn(&Parts) -> Result<K, Problem> + Send + Sync + 'static,
+    {
+        let key_of = move |limiter: &Limiter<C>, head: &Parts| {
+            classify(head).map(|key| limiter.key_of(&key))
+        };
+        RateLimitLayer::of(Keyed::new(limiter, key_of))
+    }
+
+    /// One limit for each client: its address, an IPv6 address cut to its /64 unless `addresses`
+    /// says otherwise. `peer` finds the [peer's address](self#the-peers-address).
+    pub fn by_client_address<C, P>(
+        limiter: Arc<Limiter<C>>,
+        addresses: ClientAddress,
+        peer: P,
+    ) -> RateLimitLayer<impl Gate>
+    where
+        C: Clock + 'static,
+        P: Fn(&Extensions) -> Option<Peer> + Send + Sync + 'static,
+    {
+        RateLimitLayer::by_key(limiter, move |head: &Parts| {
+            let peer = peer(&head.extensions).ok_or_else(missing_peer)?;
+            let client = addresses.resolve(peer, &head.headers);
+            Ok(client
+                .address
+                .map(|address| addresses.prefix().network(address)))
+        })
+    }
+
+    /// The limits that a rules file has for `domain`. `classifier` makes the descriptors of a
+    /// request, as its section `identity` says, and `peer` finds the
+    /// [peer's address](self#the-peers-address).
+    ///
+    /// A request that the classifier rejects is answered with 400 or 403. Without an answer of the
+    /// store, or of rules for the domain if [`RuleLimiter::on_unknown_domain`] demands them, it is
+    /// answered with 503 or 500.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use tollgate::RuleLimiter;
+    /// use tollgate::tower::{Classifier, Extensions, IdentitySettings, Peer, RateLimitLayer};
+    ///
+    /// let rules = "{domain: shop, descriptors: [{key: remote_address, rate_limit: 100/minute}]}";
+    /// let limiter = Arc::new(RuleLimiter::from_yaml(rules)?);
+    /// let classifier = Classifier::new(&IdentitySettings::default())?;
+    /// let peer = |extensions: &Extensions| extensions.get::<Peer>().copied();
+    /// let layer = RateLimitLayer::by_rules(limiter, "shop", classifier, peer);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "rules")]
+    pub fn by_rules<C, P>(
+        limiter: Arc<RuleLimiter<C>>,
+        domain: &str,
+        classifier: Classifier,
+        peer: P,
+    ) -> RateLimitLayer<impl Gate>
+    where
+        C: Clock + 'static,
+        P: Fn(&Extensions) -> Option<Peer> + Send + Sync + 'static,
+    {
+        RateLimitLayer::of(Ruled::new(limiter, domain, classifier, peer))
+    }
+}
+
+impl<G> RateLimitLayer<G> {
+    fn of(gate: G) -> RateLimitLayer<G> {
+        RateLimitLayer {
+            gate: Arc::new(gate),
+            responder: Arc::default(),
+        }
+    }
+
+    /// Sets the status, headers and bodies of responses.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSetting`] is the first setting that cannot be used.
+    pub fn responses(self, settings: &ResponseSettings) -> Result<Self, InvalidSetting> {
+        let responder = Arc::new(Responder::new(settings)?);
+        Ok(RateLimitLayer { responder, ..self })
+    }
+}
+
+impl<S, G> Layer<S> for RateLimitLayer<G> {
+    type Service = RateLimit<S, G>;
+
+    fn layer(&self, inner: S) -> RateLimit<S, G> {
+        RateLimit {
+            inner,
+            gate: Arc::clone(&self.gate),
+            responder: Arc::clone(&self.responder),
+        }
+    }
+}
+
+impl<G> Clone for RateLimitLayer<G> {
+    fn clone(&self) -> RateLimitLayer<G> {
+        RateLimitLayer {
+            gate: Arc::clone(&self.gate),
+            responder: Arc::clone(&self.responder),
+        }
+    }
+}
+
+impl<G> fmt::Debug for RateLimitLayer<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitLayer").finish_non_exhaustive()
+    }
+}
+
+/// The problem of a request whose peer is unknown: an error of this program.
+fn missing_peer() -> Problem {
+    Problem::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "the server does not know the client's address: no extension of the request has it",
+    )
+}
+
+// === impl RateLimit ===
+
+impl<S, G, ReqBody, ResBody> Service<Request<ReqBody>> for RateLimit<S, G>
+where
+    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    G: Gate,
+    ReqBody: Send + 'static,
+{
+    type Response = Response<ResponseBody<ResBody>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future, ResBody, S::Error>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    /// Decides on the request. A denied one leaves the inner service as ready as it was.
+    fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
+        let (head, body) = request.into_parts();
+        let responder = &self.responder;
+        let decided = match self.gate.decide(&head) {
+            Outcome::Unlimited => None,
+            Outcome::Decided(decided) => Some(decided),
+            Outcome::Failed(problem) => {
+                return ResponseFuture::own(responder.fail(&problem, &head.headers));
+            }
+            Outcome::Delayed(decided) => {
+                let responder = Arc::clone(responder);
+                // The one that was polled to readiness is called; its clone is polled again.
+                let next = self.inner.clone();
+                let mut inner = std::mem::replace(&mut self.inner, next);
+                return ResponseFuture::delayed(async move {
+                    let decided = decided.await;
+                    if let Some(denial) = decided.denial(&responder, &head.headers) {
+                        return Ok(denial.map(ResponseBody::own));
+                    }
+                    let response = inner.call(Request::from_parts(head, body)).await?;
+                    Ok(Decoration::new(responder, decided).apply(response))
+                });
+            }
+        };
+        if let Some(decided) = &decided
+            && let Some(denial) = decided.denial(responder, &head.headers)
+        {
+            return ResponseFuture::own(denial);
+        }
+        let decoration = decided.map(|decided| Decoration::new(Arc::clone(responder), decided));
+        let future = self.inner.call(Request::from_parts(head, body));
+        ResponseFuture::forward(future, decoration)
+    }
+}
+
+impl<S: Clone, G> Clone for RateLimit<S, G> {
+    fn clone(&self) -> RateLimit<S, G> {
+        RateLimit {
+            inner: self.inner.clone(),
+            gate: Arc::clone(&self.gate),
+            responder: Arc::clone(&self.responder),
+        }
+    }
+}
+
+impl<S: fmt::Debug, G> fmt::Debug for RateLimit<S, G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimit")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,62 @@
+//! What decides on the requests to a service.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{HeaderMap, Response};
+use tollgate_core::{Answer, Clock, Moment, Span, Timeline};
+use tollgate_http::{Problem, Responder};
+
+/// Identifies who sends a request, and decides on it. The constructors of
+/// [`RateLimitLayer`](super::RateLimitLayer) make the only ones there are.
+pub trait Gate: Send + Sync + 'static {
+    #[doc(hidden)]
+    fn decide(&self, head: &Parts) -> Outcome;
+}
+
+/// What happens to a request.
+pub enum Outcome {
+    /// No limit concerns it.
+    Unlimited,
+    /// The limits have decided.
+    Decided(Decided),
+    /// The limits may hold it before they have decided. Dropping this refunds what was charged.
+    Delayed(Pin<Box<dyn Future<Output = Decided> + Send>>),
+    /// There is no decision: it is answered with this.
+    Failed(Problem),
+}
+
+/// A decision, and the wall-clock time since 1970 at which it was made.
+pub struct Decided {
+    answer: Answer,
+    at: Duration,
+}
+
+// === impl Decided ===
+
+impl Decided {
+    /// A decision that was just made, and after which nothing has to be held any more.
+    pub(super) fn new(answer: Answer, clock: &impl Clock) -> Decided {
+        let delay = Span::ZERO;
+        Decided {
+            answer: Answer { delay, ..answer },
+            at: clock.on(Timeline::Utc).since(Moment::ZERO).into(),
+        }
+    }
+
+    /// The response to a denied request.
+    pub(super) fn denial(
+        &self,
+        responder: &Responder,
+        request: &HeaderMap,
+    ) -> Option<Response<String>> {
+        responder.deny(&self.answer, self.at, request)
+    }
+
+    /// Adds the headers of an allowed answer.
+    pub(super) fn decorate(&self, responder: &Responder, response: &mut HeaderMap) {
+        responder.decorate(&self.answer, self.at, response);
+    }
+}

@@ -1,0 +1,256 @@
+//! In front of routers of axum.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use http::header::RETRY_AFTER;
+use http::request::Parts;
+use http::{Request, StatusCode};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tollgate::tower::{
+    AddressSource, Classifier, ClientAddress, ClientAddressSettings, Gate, IdentitySettings,
+    Problem, RateLimitLayer, ResponseSettings,
+};
+use tollgate::{Limit, Limiter, ManualClock, Memory, OnUnknownDomain, RuleLimiter, Source};
+use tower::ServiceExt;
+
+use crate::{limiter, peer, read, request};
+
+const RULES: &str = "
+domain: shop
+descriptors:
+  - key: remote_address
+    rate_limit: {name: per-address, window: 1m, requests_per_unit: 2}
+  - key: user
+    rate_limit: {name: per-user, window: 1m, requests_per_unit: 1}
+";
+
+fn app(layer: RateLimitLayer<impl Gate>) -> Router {
+    Router::new().route("/", get(async || "hello")).layer(layer)
+}
+
+async fn status(app: &Router, request: Request<Body>) -> StatusCode {
+    app.clone().oneshot(request).await.unwrap().status()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_has_its_limit_and_its_headers() {
+    let limiter = limiter(Limit::per_minute(2));
+    let app = app(RateLimitLayer::by_client_address(
+        limiter,
+        ClientAddress::default(),
+        peer,
+    ));
+    let first = app.clone().oneshot(request("192.0.2.7")).await.unwrap();
+    let (status, headers, body) = read(first).await;
+    assert_eq!((status, body.as_str()), (StatusCode::OK, "hello"));
+    assert_eq!(headers["ratelimit"], "\"per client\";r=1;t=30");
+    assert_eq!(headers["ratelimit-policy"], "\"per client\";q=2;w=60");
+    app.clone().oneshot(request("192.0.2.7")).await.unwrap();
+    let third = app.clone().oneshot(request("192.0.2.7")).await.unwrap();
+    let (status, headers, body) = read(third).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(headers[RETRY_AFTER], "30");
+    assert!(
+        body.contains("limit \\\"per client\\\" is exceeded"),
+        "{body}"
+    );
+    let other = app.oneshot(request("192.0.2.8")).await.unwrap();
+    assert_eq!(other.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn the_address_is_that_of_the_socket_which_axum_accepted() {
+    let limiter = limiter(Limit::per_hour(1));
+    let app = app(RateLimitLayer::by_client_address(
+        limiter,
+        ClientAddress::default(),
+        peer,
+    ));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
+    let serving = tokio::spawn(async move { axum::serve(listener, app).await });
+    for expected in ["HTTP/1.1 200 OK", "HTTP/1.1 429 Too Many Requests"] {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let text = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+        client.write_all(text).await.unwrap();
+        let mut response = String::new();
+        client.read_to_string(&mut response).await.unwrap();
+        assert_eq!(response.lines().next(), Some(expected), "{response}");
+    }
+    serving.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_without_a_peer_is_no_client() {
+    let limiter = limiter(Limit::per_minute(1));
+    let by_address =
+        RateLimitLayer::by_client_address(Arc::clone(&limiter), ClientAddress::default(), peer);
+    let rules = Arc::new(RuleLimiter::from_yaml(RULES).unwrap());
+    let classifier = Classifier::new(&IdentitySettings::default()).unwrap();
+    let by_rules = RateLimitLayer::by_rules(rules, "shop", classifier, peer);
+    for app in [app(by_address), app(by_rules)] {
+        for _ in 0..3 {
+            let response = app
+                .clone()
+                .oneshot(Request::new(Body::empty()))
+                .await
+                .unwrap();
+            let (status, _, body) = read(response).await;
+            assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
+            assert!(
+                body.contains("does not know the client's address"),
+                "{body}"
+            );
+        }
+        assert_eq!(status(&app, request("192.0.2.7")).await, StatusCode::OK);
+    }
+    assert_eq!(limiter.stats().live_keys, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_trusted_proxies_name_the_client() {
+    let settings = ClientAddressSettings {
+        source: AddressSource::XForwardedFor,
+        trusted_proxies: vec!["10.0.0.0/8".to_owned()],
+        ..ClientAddressSettings::default()
+    };
+    let addresses = ClientAddress::new(&settings).unwrap();
+    let limiter = limiter(Limit::per_hour(1));
+    let app = app(RateLimitLayer::by_client_address(limiter, addresses, peer));
+    let table = [
+        ("10.0.0.1", "6.6.6.6, 192.0.2.7", StatusCode::OK),
+        ("10.0.0.2", "192.0.2.7", StatusCode::TOO_MANY_REQUESTS),
+        // Not readable: the proxy is the client, whatever the text is.
+        ("10.0.0.1", "unknown", StatusCode::OK),
+        ("10.0.0.1", "198.051.100.007", StatusCode::TOO_MANY_REQUESTS),
+        // Not a proxy of ours: what it says has no effect.
+        ("203.0.113.5", "192.0.2.99", StatusCode::OK),
+        ("203.0.113.5", "192.0.2.98", StatusCode::TOO_MANY_REQUESTS),
+    ];
+    for (from, line, expected) in table {
+        let mut request = request(from);
+        let headers = request.headers_mut();
+        headers.insert("x-forwarded-for", line.parse().unwrap());
+        assert_eq!(status(&app, request).await, expected, "{from} {line}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_chooses_keys_and_answers_requests_without_one() {
+    let limiter = limiter(Limit::per_hour(1));
+    let app = app(RateLimitLayer::by_key(limiter, |head: &Parts| {
+        let key = head.headers.get("x-api-key").cloned();
+        key.ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "no x-api-key"))
+    }));
+    let with = |key: &str| {
+        let request = Request::get("/").header("x-api-key", key);
+        request.body(Body::empty()).unwrap()
+    };
+    assert_eq!(status(&app, with("a")).await, StatusCode::OK);
+    assert_eq!(status(&app, with("b")).await, StatusCode::OK);
+    assert_eq!(status(&app, with("a")).await, StatusCode::TOO_MANY_REQUESTS);
+    let none = Request::new(Body::empty());
+    assert_eq!(status(&app, none).await, StatusCode::UNAUTHORIZED);
+}
+
+/// Descriptors of the client's address and, if it has one, its user.
+fn by_rules(domain: &str, if_missing: &str) -> Router {
+    let clock = ManualClock::default();
+    let store = Memory::builder().max_keys(100).clock(clock).build();
+    let rules = RuleLimiter::from_sources(&[Source::new("rules", RULES)], store).unwrap();
+    let rules = Arc::new(rules.on_unknown_domain(OnUnknownDomain::Error));
+    let identity: IdentitySettings = serde_json::from_value(serde_json::json!({
+        "descriptors": [
+            {"entries": [{"key": "remote_address", "from": "client_address"}]},
+            {"entries": [{"key": "user", "from": {"header": "x-user"}, "if_missing": if_missing}]},
+        ],
+    }))
+    .unwrap();
+    let classifier = Classifier::new(&identity).unwrap();
+    app(RateLimitLayer::by_rules(rules, domain, classifier, peer))
+}
+
+fn from_user(user: &str, from: &str) -> Request<Body> {
+    let mut request = request(from);
+    request
+        .headers_mut()
+        .insert("x-user", user.parse().unwrap());
+    request
+}
+
+#[tokio::test]
+async fn rules_limit_what_identity_describes_all_or_nothing() {
+    let app = by_rules("shop", "skip");
+    assert_eq!(
+        status(&app, from_user("ann", "192.0.2.7")).await,
+        StatusCode::OK
+    );
+    let denied = app
+        .clone()
+        .oneshot(from_user("ann", "192.0.2.8"))
+        .await
+        .unwrap();
+    let (denied_status, headers, body) = read(denied).await;
+    assert_eq!(denied_status, StatusCode::TOO_MANY_REQUESTS);
+    assert!(
+        headers["ratelimit"]
+            .to_str()
+            .unwrap()
+            .starts_with("\"per-user\";r=0")
+    );
+    assert!(body.contains("per-user"), "{body}");
+    for expected in [
+        StatusCode::OK,
+        StatusCode::OK,
+        StatusCode::TOO_MANY_REQUESTS,
+    ] {
+        assert_eq!(
+            status(&app, request("192.0.2.8")).await,
+            expected,
+            "not charged above"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_has_no_decision_is_answered_with_the_reason() {
+    let app = by_rules("shop", "deny");
+    assert_eq!(
+        status(&app, request("192.0.2.7")).await,
+        StatusCode::FORBIDDEN
+    );
+    let mut twice = from_user("ann", "192.0.2.7");
+    twice.headers_mut().append("x-user", "bob".parse().unwrap());
+    assert_eq!(status(&app, twice).await, StatusCode::BAD_REQUEST);
+    let unknown = by_rules("shpo", "skip")
+        .oneshot(request("192.0.2.7"))
+        .await
+        .unwrap();
+    let (status, _, body) = read(unknown).await;
+    assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
+    assert!(body.contains("shpo"), "{body}");
+}
+
+#[tokio::test]
+async fn responses_are_as_set() {
+    let settings: ResponseSettings = serde_json::from_value(serde_json::json!({
+        "status": 503, "headers": ["x_ratelimit_seconds"], "headers_on": "denied",
+    }))
+    .unwrap();
+    let limiter = Limiter::builder(Limit::per_minute(1))
+        .clock(ManualClock::default())
+        .build();
+    let layer = RateLimitLayer::by_client_address(limiter.into(), ClientAddress::default(), peer);
+    let app = app(layer.responses(&settings).unwrap());
+    let allowed = app.clone().oneshot(request("192.0.2.7")).await.unwrap();
+    assert!(!allowed.headers().contains_key("x-ratelimit-limit"));
+    let denied = app.oneshot(request("192.0.2.7")).await.unwrap();
+    assert_eq!(denied.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(denied.headers()["x-ratelimit-reset"], "60");
+}

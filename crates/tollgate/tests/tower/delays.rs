@@ -1,0 +1,171 @@
+//! Requests that a leaky bucket holds, in virtual time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use http::StatusCode;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+use tollgate::tower::{Classifier, ClientAddress, Gate, IdentitySettings, RateLimitLayer};
+use tollgate::{Algorithm, Limit, Limiter, ManualClock, Memory, RuleLimiter, Source, TokioClock};
+use tower::ServiceExt;
+
+use crate::{limiter, peer, request};
+
+const CLIENT: &str = "192.0.2.7";
+/// Two per second, of which so many may wait or go.
+const LEAKY: Limit = Limit::per_second(2)
+    .counted_by(Algorithm::LeakyBucket)
+    .burst(4);
+const RULES: &str = "
+domain: shop
+descriptors:
+  - key: remote_address
+    rate_limit: {window: 1s, requests_per_unit: 2, algorithm: leaky_bucket, queue: 4}
+";
+
+/// What became of a request, and after how many milliseconds.
+type Served = (StatusCode, u128);
+
+fn app(layer: RateLimitLayer<impl Gate>) -> Router {
+    Router::new().route("/", get(async || "hello")).layer(layer)
+}
+
+fn by_address<C: tollgate::Clock + 'static>(limiter: Arc<Limiter<C>>) -> Router {
+    app(RateLimitLayer::by_client_address(
+        limiter,
+        ClientAddress::default(),
+        peer,
+    ))
+}
+
+fn by_rules() -> (Router, Arc<RuleLimiter<TokioClock>>) {
+    let store = Memory::builder()
+        .max_keys(100)
+        .clock(TokioClock::new())
+        .build();
+    let rules = RuleLimiter::from_sources(&[Source::new("rules", RULES)], store);
+    let rules = Arc::new(rules.unwrap());
+    let classifier = Classifier::new(&IdentitySettings::default()).unwrap();
+    let layer = RateLimitLayer::by_rules(Arc::clone(&rules), "shop", classifier, peer);
+    (app(layer), rules)
+}
+
+/// Starts requests one after the other, at the same moment.
+async fn start(app: &Router, count: usize) -> Vec<JoinHandle<Served>> {
+    let mut tasks = Vec::new();
+    for _ in 0..count {
+        let (app, began) = (app.clone(), Instant::now());
+        tasks.push(tokio::spawn(async move {
+            let response = app.oneshot(request(CLIENT)).await.unwrap();
+            (response.status(), began.elapsed().as_millis())
+        }));
+        tokio::task::yield_now().await;
+    }
+    tasks
+}
+
+/// Those of the requests that were not aborted.
+async fn served(tasks: Vec<JoinHandle<Served>>) -> Vec<Served> {
+    let mut all = Vec::new();
+    for task in tasks {
+        all.extend(task.await.ok());
+    }
+    all
+}
+
+const fn ok(after: u128) -> Served {
+    (StatusCode::OK, after)
+}
+
+const DENIED: Served = (StatusCode::TOO_MANY_REQUESTS, 0);
+
+#[tokio::test(start_paused = true)]
+async fn requests_are_held_until_their_turn_and_what_does_not_fit_is_denied() {
+    let (rules, _) = by_rules();
+    for app in [by_address(limiter(LEAKY)), rules] {
+        let tasks = start(&app, 6).await;
+        let expected = [ok(0), ok(500), ok(1_000), ok(1_500), DENIED, DENIED];
+        assert_eq!(served(tasks).await, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_behind_a_request_that_is_dropped_move_up() {
+    let limiter = limiter(LEAKY);
+    let app = by_address(Arc::clone(&limiter));
+    let tasks = start(&app, 4).await;
+    sleep(Duration::from_millis(100)).await;
+    tasks[1].abort();
+    tokio::task::yield_now().await;
+    // One turn was given back: this request is the last in the queue of four.
+    let late = start(&app, 1).await;
+    assert_eq!(served(tasks).await, [ok(0), ok(500), ok(1_000)]);
+    assert_eq!(served(late).await, [ok(1_400)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_dropped_refunds_what_the_rules_charged() {
+    let (app, rules) = by_rules();
+    let tasks = start(&app, 4).await;
+    let remaining = || {
+        let answer = rules.check("shop", &[("remote_address", CLIENT)]).unwrap();
+        answer.limited().next().unwrap().remaining()
+    };
+    for task in &tasks[1..] {
+        task.abort();
+    }
+    tokio::task::yield_now().await;
+    assert_eq!(served(tasks).await, [ok(0)]);
+    // The first one has gone, and this question takes one of the other three.
+    assert_eq!(remaining(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_dropped_before_it_is_polled_charges_nothing() {
+    let (rules, store) = by_rules();
+    let limiter = limiter(LEAKY);
+    for app in [by_address(Arc::clone(&limiter)), rules] {
+        drop(app.oneshot(request(CLIENT)));
+    }
+    assert_eq!(limiter.stats().live_keys, 0);
+    assert_eq!(store.store().stats().live_keys, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_are_held_than_may_wait() {
+    let builder = Limiter::builder(LEAKY).max_keys(100).max_waiting(1);
+    let limiter = Arc::new(builder.clock(TokioClock::new()).build());
+    let app = by_address(Arc::clone(&limiter));
+    let tasks = start(&app, 3).await;
+    assert_eq!(served(tasks).await, [ok(0), ok(500), DENIED]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_delay_is_that_of_the_limiters_clock_not_of_the_timer() {
+    let clock = Arc::new(ManualClock::default());
+    let builder = Limiter::builder(LEAKY)
+        .max_keys(100)
+        .clock(Arc::clone(&clock));
+    let app = by_address(Arc::new(builder.build()));
+    let mut tasks = start(&app, 2).await;
+    let held = tasks.pop().unwrap();
+    sleep(Duration::from_secs(10)).await;
+    assert!(!held.is_finished(), "the clock stands still");
+    clock.advance(Duration::from_millis(499));
+    sleep(Duration::from_secs(1)).await;
+    assert!(!held.is_finished());
+    clock.advance(Duration::from_millis(1));
+    assert_eq!(held.await.unwrap().0, StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delayed_response_names_no_delay() {
+    let app = by_address(limiter(LEAKY));
+    let _first = app.clone().oneshot(request(CLIENT)).await.unwrap();
+    let second = app.oneshot(request(CLIENT)).await.unwrap();
+    assert!(second.headers().contains_key("ratelimit"));
+    assert!(!second.headers().contains_key("x-tollgate-delay-ms"));
+}
