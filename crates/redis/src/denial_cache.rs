@@ -1,65 +1,18 @@
-//! Keys that Redis denied lately: until a key's retry time, Redis would deny it again, so it is not
-//! asked.
-//!
-//! What is remembered is what the script replied: the state and its moment. A later request for the
-//! same key is judged by core on that state, as much later as has passed here since the reply. If
-//! even then it does not fit, it does not fit in Redis: others can only have consumed more. If it
-//! might fit, Redis is asked. Time that passed before the reply arrived is not counted, so no
-//! request is allowed too early, and none is denied for longer than one round trip more.
-//!
-//! A refund through this store or a changed limit ends it, and so does a new connection: it may
-//! lead to another master, with another clock, or to one that has lost everything. A refund
-//! through another instance, a lease that comes back, a reset and `FLUSHALL` are not seen here. So
-//! nothing is remembered for longer than [`DENIAL_CACHE_MAX`], however long the wait.
+//! Denies what Redis denied lately.
 
+use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::time::Instant;
-use tollgate_core::{
-    Algorithm, Charge, Cost, Decision, Enforcement, Key, OnDenial, Span, Verdict, Wait, step,
-};
+use tollgate_core::Key;
 
-use crate::fit::Fitted;
-use crate::key_map::KeyMap;
-use crate::script_reply::coarsen;
-use crate::sharded::Sharded;
-use crate::snapshot::{Snapshot, moment};
-use crate::stage::{Answer, Request, Single};
+use crate::denials::Denials;
+use crate::leases::Spend;
+use crate::stage::{Request, Stage};
 use crate::stats::Stats;
 
-/// The most keys that are remembered, over all shards.
-pub(crate) const DENIALS_MAX: usize = SHARDS * SHARD_MAX;
-const SHARDS: usize = 16;
-const SHARD_MAX: usize = 4_096;
-/// For how long a denial is answered here at most. Whatever gives units back elsewhere holds on
-/// every instance once this has passed. A denied key costs one script call in this time.
-pub const DENIAL_CACHE_MAX: Span = Span::SECOND;
-/// A wait shorter than this is not worth remembering.
-const WAIT_MIN: Span = Span::from_millis(1);
-
-/// Keys that Redis denied lately.
+/// Denies what Redis denied lately.
 pub(crate) struct DenialCache {
-    /// Whether anything is remembered.
-    is_enabled: bool,
-    stats: Arc<Stats>,
-    shards: Sharded<KeyMap<Box<Denied>>, SHARDS>,
-    count: AtomicUsize,
-}
-
-/// The state by which a script denied a key.
-#[derive(Debug)]
-struct Denied {
-    fitted: Fitted,
-    snapshot: Snapshot,
-    /// Redis's time, in microseconds, and ours when its reply was here.
-    now: u64,
-    heard_at: Instant,
-    until: Instant,
-    /// Units that had to fit.
-    judged: u64,
-    /// How many connections there had been.
-    connections: u64,
+    denials: Denials,
 }
 
 // === impl DenialCache ===
@@ -67,178 +20,27 @@ struct Denied {
 impl DenialCache {
     pub(crate) fn new(is_enabled: bool, stats: Arc<Stats>) -> DenialCache {
         DenialCache {
-            is_enabled,
-            stats,
-            shards: Sharded::default(),
-            count: AtomicUsize::new(0),
+            denials: Denials::new(is_enabled, stats),
         }
     }
 
     /// Denies what Redis would deny for sure.
-    pub(crate) fn decide(&self, request: &Request<'_>) -> Option<Verdict> {
-        let Single { charge, fitted } = request.only.as_ref()?;
-        let verdict = self.verdict(charge, fitted, self.stats.connections(), request.since)?;
-        self.stats.count_local_denial();
-        Some(verdict)
+    pub(crate) fn decide(&self, request: &Request<'_>, spend: &Spend) -> Stage<()> {
+        // A lease that is to be renewed is not given up for a denial.
+        let only = request.only.as_ref().filter(|_| !spend.holds_some());
+        match only.and_then(|only| self.denials.deny(only, request.since)) {
+            Some(verdict) => Break(Ok(verdict)),
+            None => Continue(()),
+        }
     }
 
-    /// Remembers a denial of Redis, so that the next one on the key costs no script call.
-    pub(crate) fn remember(&self, request: &Request<'_>, answer: Answer) -> Verdict {
-        let wait = answer.verdict.denial.map(|denial| denial.wait);
-        let (Some(Single { charge, fitted }), Some(reply), Some(Wait::For(wait))) =
-            (&request.only, &answer.reply, wait)
-        else {
-            return answer.verdict;
-        };
-        if let (true, Ok(state)) = (self.is_enabled, reply.snapshot(fitted)) {
-            let connections = self.stats.connections();
-            self.insert(charge, fitted, state, wait, connections, Instant::now());
-        }
-        answer.verdict
+    /// What is remembered.
+    pub(crate) const fn denials(&self) -> &Denials {
+        &self.denials
     }
 
-    /// The verdict on a charge that is denied for sure; `connections` as it is now.
-    fn verdict(
-        &self,
-        charge: &Charge<'_>,
-        fitted: &Fitted,
-        connections: u64,
-        here: Instant,
-    ) -> Option<Verdict> {
-        // Relaxed: a reader that misses the newest one asks Redis.
-        if self.count.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
-        let judged = units_needed(charge)?;
-        let mut shard = self.shards.of(charge.key);
-        let denied = shard.get(&charge.key)?;
-        let holds = denied.connections == connections && denied.fitted == *fitted;
-        let decision = holds
-            .then(|| denied.decision(charge, judged, here))
-            .flatten();
-        if decision.is_none() && (!holds || denied.until <= here) {
-            shard.remove(&charge.key);
-            self.count.fetch_sub(1, Ordering::Relaxed);
-        }
-        drop(shard);
-        let mut verdict = Verdict::of_one(charge, decision?);
-        coarsen(&mut verdict);
-        Some(verdict)
-    }
-
-    /// Keeps the state by which a script denied a charge.
-    fn insert(
-        &self,
-        charge: &Charge<'_>,
-        fitted: &Fitted,
-        (snapshot, now): (Snapshot, u64),
-        wait: Span,
-        connections: u64,
-        heard_at: Instant,
-    ) {
-        let Some(judged) = units_needed(charge) else {
-            return;
-        };
-        if wait < WAIT_MIN {
-            return;
-        }
-        let denied = Denied {
-            fitted: *fitted,
-            snapshot,
-            now,
-            heard_at,
-            until: heard_at + wait.min(DENIAL_CACHE_MAX).into(),
-            judged,
-            connections,
-        };
-        let mut shard = self.shards.of(charge.key);
-        let before = shard.len();
-        if before >= SHARD_MAX && !shard.contains_key(&charge.key) {
-            shard.retain(|_, denied| denied.until > heard_at);
-            // All of them still wait: whichever comes first makes room, and asks Redis next time.
-            let first = shard.keys().next().copied();
-            if let (true, Some(first)) = (shard.len() >= SHARD_MAX, first) {
-                shard.remove(&first);
-            }
-        }
-        shard.insert(charge.key, Box::new(denied));
-        let after = shard.len();
-        drop(shard);
-        self.count.fetch_add(after, Ordering::Relaxed);
-        self.count.fetch_sub(before, Ordering::Relaxed);
-    }
-
-    /// Units were returned to the key, or it was reset.
+    /// The key was reset.
     pub(crate) fn forget(&self, key: Key) {
-        if self.shards.of(key).remove(&key).is_some() {
-            self.count.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
-
-// === impl Denied ===
-
-impl Denied {
-    /// What core says now; nothing if the charge may fit, or if nobody knows.
-    fn decision(&self, charge: &Charge<'_>, judged: u64, here: Instant) -> Option<Decision> {
-        let fitted = &self.fitted;
-        if self.until <= here {
-            return None;
-        }
-        // Of a log only the wait for the very units is known.
-        if fitted.limit.algorithm() == Algorithm::SlidingLog && judged != self.judged {
-            return None;
-        }
-        let passed = Span::from(here.saturating_duration_since(self.heard_at));
-        let now = moment(self.now + passed.as_nanos() / 1_000);
-        let mut snapshot = self.snapshot.clone();
-        let decision = step(
-            &mut snapshot,
-            &fitted.limit,
-            now,
-            charge.cost,
-            OnDenial::Keep,
-        );
-        matches!(decision.wait(), Some(Wait::For(_))).then_some(decision)
-    }
-}
-
-/// The units that must fit, of a charge whose denial costs nothing and denies the request.
-fn units_needed(charge: &Charge<'_>) -> Option<u64> {
-    if charge.on_denial == OnDenial::Charge || charge.enforcement == Enforcement::Shadow {
-        return None;
-    }
-    match charge.cost {
-        Cost::Take(units) | Cost::Peek(units) => Some(units.max(1)),
-        Cost::Refund(_) => None,
-    }
-}
-
-const _: () = assert!(DENIALS_MAX == 65_536);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tollgate_core::{Account, Bucket, Limit};
-
-    #[test]
-    fn a_denial_is_remembered_for_a_second_however_long_its_wait() {
-        let limit = Limit::token_bucket(1, Span::DAY).expect("a day is a window");
-        let fitted = Fitted::new(&limit).expect("a day is whole");
-        let charge = Charge::new(Key::from_bits(7), &fitted.limit, Cost::ONE);
-        let (heard_at, now) = (Instant::now(), 1_000_000);
-        let full_at = moment(now) + Span::DAY;
-        let snapshot = Snapshot::Account(Account::Bucket(Bucket::full_at(full_at)));
-        let denial_cache = DenialCache::new(true, Arc::default());
-        denial_cache.insert(&charge, &fitted, (snapshot, now), Span::DAY, 1, heard_at);
-        let after = |millis| {
-            let here = heard_at + Span::from_millis(millis).into();
-            denial_cache.verdict(&charge, &fitted, 1, here)
-        };
-        let denial = after(999).and_then(|verdict| verdict.denial);
-        let wait = Span::DAY.minus(Span::from_millis(999));
-        assert_eq!(denial.map(|denial| denial.wait), Some(Wait::For(wait)));
-        assert_eq!(after(1_000), None);
-        assert_eq!(denial_cache.count.load(Ordering::Relaxed), 0);
+        self.denials.forget(key);
     }
 }

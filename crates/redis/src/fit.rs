@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tollgate_core::{Algorithm, Anchor, InvalidLimit, Limit, Span, StoreError};
+use tollgate_core::{Algorithm, Anchor, Charge, InvalidLimit, Limit, Span, StoreError};
 
 /// The most units of a sliding log: 11 bytes each at least, and twice that at worst.
 pub const LOG_UNITS_MAX: u32 = 1_000_000;
@@ -57,6 +57,13 @@ pub(crate) struct Fitted {
     /// Microseconds: of a bucket the interval, of a sliding window a segment, otherwise the
     /// window.
     pub(crate) span: u64,
+}
+
+/// A charge, and its limit as the scripts read it.
+#[derive(Clone, Copy)]
+pub(crate) struct Single<'r> {
+    pub(crate) charge: &'r Charge<'r>,
+    pub(crate) fitted: Fitted,
 }
 
 /// The first byte of what Redis remembers.

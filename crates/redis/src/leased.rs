@@ -5,20 +5,19 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep, timeout_at};
-use tollgate_core::{Account, Charge, Cost, Enforcement, Key, Mode, OnDenial, StoreError, Verdict};
+use tollgate_core::{Charge, Cost, Enforcement, Key, Mode, OnDenial, StoreError, Verdict};
 
 use crate::environment::Environment;
 use crate::failure::Failure;
-use crate::fit::Fitted;
+use crate::fit::{Fitted, Single};
 use crate::join::join_all;
-use crate::leases::{Ask, Granted, LASTS, LOOK_EVERY, Leases, Renewal, Spend};
+use crate::leases::{Ask, Estimates, Granted, LASTS, LOOK_EVERY, Leases, Renewal, Spend};
 use crate::monotonic::MonotonicClock;
 use crate::resp::bad_reply;
 use crate::router::{Asked, Router};
 use crate::script_reply::ScriptReply;
 use crate::script_request::{Leasing, ScriptRequest};
-use crate::snapshot::Snapshot;
-use crate::stage::{Answer, Request, Single};
+use crate::stage::Request;
 use crate::stats::Stats;
 
 /// Renewals that are on their way at once when leases are looked after.
@@ -39,14 +38,12 @@ pub(crate) struct Leased {
     leases: Arc<Leases>,
     router: Arc<Router>,
     stats: Arc<Stats>,
-    /// Whether it is remembered that a key has little left.
-    estimates: bool,
     /// Renews and returns leases, for as long as it is held.
     _keeper: JoinSet<()>,
 }
 
-/// An answer; or, for a request in this mode, what is to hear Redis's own.
-type Outcome<'l> = ControlFlow<Answer, Option<Ask<'l>>>;
+/// A verdict; or, for a request in this mode, what learns from Redis's reply.
+type Outcome<'l> = ControlFlow<Verdict, Option<Ask<'l>>>;
 
 // === impl Leased ===
 
@@ -55,7 +52,8 @@ impl Leased {
         environment: &Environment,
         (router, stats): (Arc<Router>, Arc<Stats>),
     ) -> Leased {
-        let leases = Leases::new(MonotonicClock::new(environment.clock.clone()));
+        let clock = MonotonicClock::new(environment.clock.clone());
+        let leases = Leases::new(clock, Estimates::new(environment.caches_denials));
         let mut keeper = JoinSet::new();
         keeper.spawn(keep(
             Arc::clone(&leases),
@@ -66,7 +64,6 @@ impl Leased {
             leases,
             router,
             stats,
-            estimates: environment.caches_denials,
             _keeper: keeper,
         }
     }
@@ -80,9 +77,9 @@ impl Leased {
         }
     }
 
-    /// Decides on leased units, once `spend` has come to an end; passes on what Redis has to decide
-    /// by itself.
-    pub(crate) async fn decide(
+    /// Decides in the call that renews the lease, or on what another request leases meanwhile;
+    /// passes on what Redis has to decide by itself.
+    pub(crate) async fn renew(
         &self,
         request: &Request<'_>,
         spend: Spend,
@@ -90,8 +87,8 @@ impl Leased {
         let Some(only) = &request.only else {
             return Ok(ControlFlow::Continue(None));
         };
-        if let Some(answer) = self.spend_or_renew(only, spend, request.since).await? {
-            return Ok(ControlFlow::Break(answer));
+        if let Some(verdict) = self.spend_or_renew(request, only, spend).await? {
+            return Ok(ControlFlow::Break(verdict));
         }
         let Single { charge, fitted } = only;
         if charge.sharing.mode != Mode::Leased {
@@ -104,21 +101,14 @@ impl Leased {
             // So little is left that the charge does not fit.
             Err(denied) => {
                 self.stats.count_local_denial();
-                Ok(ControlFlow::Break(denied.into()))
+                Ok(ControlFlow::Break(denied))
             }
         }
     }
 
-    /// Redis has decided what was passed on.
-    pub(crate) fn finish_ask(&self, ask: Option<Ask<'_>>, request: &Request<'_>, answer: &Answer) {
-        if let (Some(ask), Some(only), Some(reply)) = (ask, &request.only, &answer.reply) {
-            ask.finish(only.charge, &only.fitted, self.state_after(only, reply));
-        }
-    }
-
-    /// Units of the key were refunded.
-    pub(crate) fn forget_estimate(&self, key: Key) {
-        self.leases.estimates().forget(key);
+    /// What is known of keys that have nothing left to lease.
+    pub(crate) fn estimates(&self) -> &Estimates {
+        self.leases.estimates()
     }
 
     /// Redis was made to forget the key: nothing that was leased of it before is spent.
@@ -142,23 +132,21 @@ impl Leased {
         }
     }
 
-    /// Decides on what this instance holds, or in the call that renews its lease; no answer if
+    /// Decides on what this instance holds, or in the call that renews its lease; no verdict if
     /// neither is possible.
     async fn spend_or_renew(
         &self,
+        request: &Request<'_>,
         only: &Single<'_>,
         mut spend: Spend,
-        since: Instant,
-    ) -> Result<Option<Answer>, StoreError> {
+    ) -> Result<Option<Verdict>, StoreError> {
         let charge = only.charge;
-        let deadline = since + self.router.reply_timeout();
+        let deadline = request.since + self.router.reply_timeout();
         loop {
             match spend {
-                Spend::Granted(decision) => {
-                    return Ok(Some(Verdict::of_one(charge, decision).into()));
-                }
+                Spend::Granted(decision) => return Ok(Some(Verdict::of_one(charge, decision))),
                 Spend::Cold => return Ok(None),
-                Spend::Ask(renewal) => return self.renew(renewal, only, since).await,
+                Spend::Ask(renewal) => return self.ask(renewal, request, only).await,
                 Spend::Wait(renewed) => {
                     if timeout_at(deadline, renewed).await.is_err() {
                         // Redis does not answer the renewal: nothing was charged for this request.
@@ -172,16 +160,16 @@ impl Leased {
 
     /// Has the charge decided, and leases units beside it: in a task of its own, so that a caller
     /// that goes away takes no lease along.
-    async fn renew(
+    async fn ask(
         &self,
         renewal: Renewal,
+        request: &Request<'_>,
         only: &Single<'_>,
-        since: Instant,
-    ) -> Result<Option<Answer>, StoreError> {
+    ) -> Result<Option<Verdict>, StoreError> {
         let charge = only.charge;
         let fitted = *renewal.fitted_limit();
         let (router, stats) = (Arc::clone(&self.router), Arc::clone(&self.stats));
-        let caller = Caller::of(charge);
+        let (caller, since) = (Caller::of(charge), request.since);
         let reply =
             tokio::spawn(async move { renew(renewal, caller, &router, &stats, since).await });
         // A task that does not end was stopped with the runtime.
@@ -193,27 +181,10 @@ impl Leased {
             return Ok(None);
         }
         let verdict = reply.of_one(charge, &fitted).map_err(bad_reply)?;
-        if let Some(left) = self.state_after(only, &reply) {
-            let connections = self.stats.connections();
-            let estimates = self.leases.estimates();
-            estimates.update(charge, &fitted, left, connections);
-        }
-        let reply = Some(reply);
-        Ok(Some(Answer { verdict, reply }))
-    }
-
-    /// What is left of a key, and when, after the charge was decided.
-    fn state_after(&self, only: &Single<'_>, reply: &ScriptReply) -> Option<(Account, u64)> {
-        if !self.estimates || reply.is_blocked() {
-            return None;
-        }
-        let Single { charge, fitted } = only;
-        let (mut snapshot, now) = reply.snapshot(fitted).ok()?;
-        snapshot.charge(charge, fitted, now);
-        match snapshot {
-            Snapshot::Account(account) => Some((account, now)),
-            Snapshot::Log(_) => None,
-        }
+        let connections = self.stats.connections();
+        self.leases.estimates().learn(only, &reply, connections);
+        request.caches.denials.remember(only, &reply, &verdict);
+        Ok(Some(verdict))
     }
 }
 

@@ -147,11 +147,11 @@ pub(crate) enum Spend {
 // === impl Leases ===
 
 impl Leases {
-    pub(crate) fn new(clock: MonotonicClock) -> Arc<Leases> {
+    pub(crate) fn new(clock: MonotonicClock, estimates: Estimates) -> Arc<Leases> {
         Arc::new(Leases {
             shards: Sharded::default(),
             heat: Heat::new(),
-            estimates: Estimates::default(),
+            estimates,
             shapes: Mutex::default(),
             clock,
             is_closed: AtomicBool::new(false),

@@ -92,6 +92,8 @@ mod cross_slot;
 
 mod denial_cache;
 
+mod denials;
+
 mod key_map;
 
 mod environment;
@@ -137,7 +139,7 @@ pub use config::{
     BATCH, BATCH_MAX, CONNECTIONS, CONNECTIONS_MAX, Config, Identity, InvalidConfig, PREFIX,
     SYNC_INTERVAL, SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN, Secret, Servers, TIMEOUT, Tls, UNIX,
 };
-pub use denial_cache::DENIAL_CACHE_MAX;
+pub use denials::DENIAL_CACHE_MAX;
 pub use failure::ERROR_CODES;
 pub use fit::{GRAIN, InvalidForRedis, LOG_UNITS_MAX, check};
 pub use leases::{

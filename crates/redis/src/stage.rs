@@ -1,10 +1,17 @@
 //! What the stages of a decision hand to each other.
 
-use tokio::time::Instant;
-use tollgate_core::{Charge, StoreError, Verdict};
+use std::ops::ControlFlow::{self, Break, Continue};
 
-use crate::fit::{Fitted, unfit};
-use crate::script_reply::ScriptReply;
+use tokio::time::Instant;
+use tollgate_core::{Charge, Cost, StoreError, Verdict};
+
+use crate::denials::Denials;
+use crate::fit::{Fitted, Single, unfit};
+use crate::leases::Estimates;
+
+/// What a stage does with a request: it decides it or fails, which ends the request; or it passes
+/// the request on, with what the next stages need of this one.
+pub(crate) type Stage<T> = ControlFlow<Result<Verdict, StoreError>, T>;
 
 /// The start of a decision's time budget: one for all that is asked in the course of it. The clock
 /// is read when it is needed first, so a decision that waits for nothing does not read it.
@@ -20,20 +27,23 @@ pub(crate) struct Request<'r> {
     pub(crate) is_blocked: bool,
     /// When its time budget starts.
     pub(crate) since: Instant,
+    pub(crate) caches: Caches<'r>,
 }
 
-/// A charge, and how its limit reads in Redis.
+/// What stages remember of Redis's replies; a refund of the key ends it.
 #[derive(Clone, Copy)]
-pub(crate) struct Single<'r> {
-    pub(crate) charge: &'r Charge<'r>,
-    pub(crate) fitted: Fitted,
+pub(crate) struct Caches<'r> {
+    pub(crate) denials: &'r Denials,
+    pub(crate) estimates: &'r Estimates,
 }
 
-/// A verdict, and Redis's reply if that was about a single charge.
-#[derive(Debug, Default)]
-pub(crate) struct Answer {
-    pub(crate) verdict: Verdict,
-    pub(crate) reply: Option<ScriptReply>,
+/// Ends the request if a stage has decided or failed.
+pub(crate) fn end_or_pass<T>(stage: Result<ControlFlow<Verdict, T>, StoreError>) -> Stage<T> {
+    match stage {
+        Ok(Break(verdict)) => Break(Ok(verdict)),
+        Ok(Continue(passed)) => Continue(passed),
+        Err(error) => Break(Err(error)),
+    }
 }
 
 // === impl Budget ===
@@ -48,37 +58,44 @@ impl Budget {
 // === impl Request ===
 
 impl<'r> Request<'r> {
-    /// # Errors
-    ///
-    /// [`StoreError::Unfit`] if Redis cannot keep the limit of a single charge.
+    /// Fails with [`StoreError::Unfit`] if Redis cannot keep the limit of a single charge.
     pub(crate) fn new(
         charges: &'r [Charge<'r>],
         is_blocked: bool,
         since: Instant,
-    ) -> Result<Request<'r>, StoreError> {
+        caches: Caches<'r>,
+    ) -> Stage<Request<'r>> {
         let only = match charges {
-            [charge] => Some(Single {
-                charge,
-                fitted: Fitted::new(charge.limit).map_err(unfit)?,
-            }),
+            [charge] => match Fitted::new(charge.limit) {
+                Ok(fitted) => Some(Single { charge, fitted }),
+                Err(invalid) => return Break(Err(unfit(invalid))),
+            },
             _ => None,
         };
-        Ok(Request {
+        let request = Request {
             charges,
             only,
             is_blocked,
             since,
-        })
+            caches,
+        };
+        request.forget_refunded();
+        Continue(request)
+    }
+
+    fn forget_refunded(&self) {
+        for charge in self.charges {
+            if matches!(charge.cost, Cost::Refund(_)) {
+                self.caches.denials.forget(charge.key);
+                self.caches.estimates.forget(charge.key);
+            }
+        }
     }
 }
 
-// === impl Answer ===
-
-impl From<Verdict> for Answer {
-    fn from(verdict: Verdict) -> Answer {
-        Answer {
-            verdict,
-            reply: None,
-        }
+impl Drop for Request<'_> {
+    /// A reply that Redis sent before it refunded may have been remembered meanwhile.
+    fn drop(&mut self) {
+        self.forget_refunded();
     }
 }

@@ -1,10 +1,11 @@
 //! The store: from charges to a verdict, wherever their keys are.
 
+use std::convert::Infallible;
 use std::fmt;
-use std::ops::ControlFlow::{Break, Continue};
+use std::ops::ControlFlow::Break;
 use std::sync::Arc;
 
-use tollgate_core::{Charge, Cost, Decision, Key, KeyHasher, Store, StoreError, Verdict};
+use tollgate_core::{Charge, Decision, Key, KeyHasher, Store, StoreError, Verdict};
 
 use crate::config::{Config, InvalidConfig};
 use crate::connection::Opener;
@@ -17,7 +18,7 @@ use crate::leases::Spend;
 use crate::membership::Membership;
 use crate::resp::{Malformed, bad_reply};
 use crate::router::Router;
-use crate::stage::{Budget, Request};
+use crate::stage::{Budget, Caches, Request, Stage, end_or_pass};
 use crate::stats::Stats;
 use crate::strict::Strict;
 use crate::write_back::WriteBack;
@@ -95,13 +96,14 @@ impl Redis {
     /// [`StoreError::BadReply`].
     pub async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
         let spend = match charges {
-            [charge] => self.leased.spend(charge),
+            [charge] => match self.leased.spend(charge) {
+                Spend::Granted(decision) => return Ok(Verdict::of_one(charge, decision)),
+                spend => spend,
+            },
             _ => Spend::Cold,
         };
-        match (spend, charges) {
-            (Spend::Granted(decision), [charge]) => Ok(Verdict::of_one(charge, decision)),
-            (spend, _) => self.decide_on(charges, spend).await,
-        }
+        let Break(decided) = self.pass_through(charges, spend).await;
+        decided
     }
 
     /// One limit, one cost: as [`Redis::decide`], without a list.
@@ -112,63 +114,30 @@ impl Redis {
     pub async fn check(&self, charge: &Charge<'_>) -> Result<Decision, StoreError> {
         match self.leased.spend(charge) {
             Spend::Granted(decision) => Ok(decision),
-            more => {
-                let verdict = self.decide_on(std::slice::from_ref(charge), more).await?;
+            spend => {
+                let Break(decided) = self.pass_through(std::slice::from_ref(charge), spend).await;
                 let nothing = || bad_reply(Malformed("a verdict without a decision"));
-                verdict.decisions.first().copied().ok_or_else(nothing)
+                decided?.decisions.first().copied().ok_or_else(nothing)
             }
         }
     }
 
-    /// Decides what is not on lease: on local counts, or else by Redis.
-    async fn decide_on(&self, charges: &[Charge<'_>], spend: Spend) -> Result<Verdict, StoreError> {
+    /// The stages in their order, after the leased units that are here, which `decide` and `check`
+    /// spend without a future: each decides, or passes the request on. The last one decides.
+    async fn pass_through(&self, charges: &[Charge<'_>], spend: Spend) -> Stage<Infallible> {
         let mut budget = Budget::default();
-        let passed = match self.write_back.decide(charges, &mut budget).await? {
-            Break(verdict) => return Ok(verdict),
-            Continue(passed) => passed,
-        };
-        let request = Request::new(charges, passed.is_blocked, budget.since())?;
-        self.forget_refunded(charges);
-        let decided = self.decide_by_redis(&request, spend).await;
-        // A denial that Redis replied before it refunded may have been remembered meanwhile.
-        self.forget_refunded(charges);
-        decided
+        let passed = end_or_pass(self.write_back.decide(charges, &mut budget).await)?;
+        let request = Request::new(charges, passed.is_blocked, budget.since(), self.caches())?;
+        self.denial_cache.decide(&request, &spend)?;
+        let ask = end_or_pass(self.leased.renew(&request, spend).await)?;
+        let refunds = end_or_pass(self.strict.decide(&request, ask).await)?;
+        Break(self.cross_slot.decide(&request, refunds).await)
     }
 
-    /// Each stage decides or passes on. What Redis answers is remembered, for the next requests.
-    async fn decide_by_redis(
-        &self,
-        request: &Request<'_>,
-        spend: Spend,
-    ) -> Result<Verdict, StoreError> {
-        // A lease that is to be renewed is not given up for a denial.
-        if !spend.holds_some()
-            && let Some(verdict) = self.denial_cache.decide(request)
-        {
-            return Ok(verdict);
-        }
-        let ask = match self.leased.decide(request, spend).await? {
-            Break(answer) => return Ok(self.denial_cache.remember(request, answer)),
-            Continue(ask) => ask,
-        };
-        match self.strict.decide(request).await? {
-            Break(answer) => {
-                self.leased.finish_ask(ask, request, &answer);
-                Ok(self.denial_cache.remember(request, answer))
-            }
-            Continue(refunds) => {
-                drop(ask);
-                self.cross_slot.decide(request, refunds).await
-            }
-        }
-    }
-
-    fn forget_refunded(&self, charges: &[Charge<'_>]) {
-        for charge in charges {
-            if matches!(charge.cost, Cost::Refund(_)) {
-                self.denial_cache.forget(charge.key);
-                self.leased.forget_estimate(charge.key);
-            }
+    fn caches(&self) -> Caches<'_> {
+        Caches {
+            denials: self.denial_cache.denials(),
+            estimates: self.leased.estimates(),
         }
     }
 }

@@ -4,24 +4,25 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use tollgate_core::{Charge, StoreError};
+use tollgate_core::{Charge, StoreError, Verdict};
 
 use crate::cross_slot::{Refunds, crosses_slots};
-use crate::fit::unfit;
+use crate::fit::{Single, unfit};
+use crate::leases::Ask;
 use crate::resp::bad_reply;
 use crate::router::Router;
 use crate::script_reply;
 use crate::script_request::{self, ScriptRequest};
-use crate::stage::{Answer, Request, Single};
+use crate::stage::Request;
 
 /// Has Redis decide.
 pub(crate) struct Strict {
     router: Arc<Router>,
 }
 
-/// An answer; or what is left to do for a two-phase commit, which is needed over several slots and
+/// A verdict; or what is left to do for a two-phase commit, which is needed over several slots and
 /// where another request's reservation is in the way.
-type Outcome = ControlFlow<Answer, Refunds>;
+type Outcome = ControlFlow<Verdict, Refunds>;
 
 // === impl Strict ===
 
@@ -30,25 +31,37 @@ impl Strict {
         Strict { router }
     }
 
-    /// Decides, if one script call can.
-    pub(crate) async fn decide(&self, request: &Request<'_>) -> Result<Outcome, StoreError> {
+    /// Decides, if one script call can. `ask` learns from Redis's reply.
+    pub(crate) async fn decide(
+        &self,
+        request: &Request<'_>,
+        ask: Option<Ask<'_>>,
+    ) -> Result<Outcome, StoreError> {
         match (&request.only, request.charges) {
             _ if request.is_blocked => Ok(ControlFlow::Continue(Refunds::Done)),
-            (_, []) => Ok(ControlFlow::Break(Answer::default())),
-            (Some(only), _) => self.decide_one(only, request.since).await,
+            (_, []) => Ok(ControlFlow::Break(Verdict::default())),
+            (Some(only), _) => self.decide_one(request, only, ask).await,
             (None, charges) => self.decide_all(charges, request.since).await,
         }
     }
 
-    async fn decide_one(&self, only: &Single<'_>, since: Instant) -> Result<Outcome, StoreError> {
+    async fn decide_one(
+        &self,
+        request: &Request<'_>,
+        only: &Single<'_>,
+        ask: Option<Ask<'_>>,
+    ) -> Result<Outcome, StoreError> {
         let Single { charge, fitted } = only;
-        let reply = self.router.ask_one(charge, fitted, since).await?;
+        let reply = self.router.ask_one(charge, fitted, request.since).await?;
         if reply.is_blocked() {
             return Ok(ControlFlow::Continue(Refunds::Done));
         }
         let verdict = reply.of_one(charge, fitted).map_err(bad_reply)?;
-        let reply = Some(reply);
-        Ok(ControlFlow::Break(Answer { verdict, reply }))
+        if let Some(ask) = ask {
+            ask.finish(only, &reply);
+        }
+        request.caches.denials.remember(only, &reply, &verdict);
+        Ok(ControlFlow::Break(verdict))
     }
 
     async fn decide_all(
@@ -68,6 +81,6 @@ impl Strict {
             return Ok(ControlFlow::Continue(Refunds::Done));
         }
         let verdict = reply.of(&bill, &fitted).map_err(bad_reply)?;
-        Ok(ControlFlow::Break(verdict.into()))
+        Ok(ControlFlow::Break(verdict))
     }
 }

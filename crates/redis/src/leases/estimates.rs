@@ -25,11 +25,11 @@ use tollgate_core::{
 };
 
 use super::lease::{CAPACITY_MIN, LEAST};
-use crate::fit::Fitted;
+use crate::fit::{Fitted, Single};
 use crate::key_map::KeyMap;
-use crate::script_reply::coarsen;
+use crate::script_reply::{ScriptReply, coarsen};
 use crate::sharded::Sharded;
-use crate::snapshot::moment;
+use crate::snapshot::{Snapshot, moment};
 
 /// How long an answer stands: by then, what others gave back is seen.
 const LASTS: Duration = Duration::from_secs(1);
@@ -41,6 +41,8 @@ const SHARD_MAX: usize = 1_024;
 /// Keys that have nothing left to lease.
 #[derive(Debug, Default)]
 pub(crate) struct Estimates {
+    /// Whether Redis's replies are kept.
+    is_enabled: bool,
     shards: Sharded<KeyMap<Estimate>, SHARDS>,
     count: AtomicUsize,
 }
@@ -71,6 +73,13 @@ pub(crate) struct Ask<'e> {
 // === impl Estimates ===
 
 impl Estimates {
+    pub(crate) fn new(is_enabled: bool) -> Estimates {
+        Estimates {
+            is_enabled,
+            ..Estimates::default()
+        }
+    }
+
     /// Begins an ask; or the verdict, if the charge does not fit for sure.
     pub(crate) fn ask(
         &self,
@@ -117,8 +126,19 @@ impl Estimates {
         }
     }
 
-    /// Redis has replied what was left of a key at `now`, once the charge was decided.
-    pub(crate) fn update(
+    /// Redis has replied about a charge that was decided. Returns whether that says what is left of
+    /// its key.
+    pub(crate) fn learn(&self, only: &Single<'_>, reply: &ScriptReply, connections: u64) -> bool {
+        let Single { charge, fitted } = only;
+        let Some(left) = account_after(charge, fitted, reply).filter(|_| self.is_enabled) else {
+            return false;
+        };
+        self.update(charge, fitted, left, connections);
+        true
+    }
+
+    /// So much was left of a key at `now`, once the charge was decided.
+    fn update(
         &self,
         charge: &Charge<'_>,
         fitted: &Fitted,
@@ -191,12 +211,9 @@ impl Estimate {
 // === impl Asking ===
 
 impl Ask<'_> {
-    /// Redis has answered: what was left at `now`, once the charge was decided; nothing, if that is
-    /// not known.
-    pub(crate) fn finish(self, charge: &Charge<'_>, fitted: &Fitted, left: Option<(Account, u64)>) {
-        if let Some(left) = left {
-            let connections = self.connections;
-            self.estimates.update(charge, fitted, left, connections);
+    /// Redis has replied.
+    pub(crate) fn finish(self, only: &Single<'_>, reply: &ScriptReply) {
+        if self.estimates.learn(only, reply, self.connections) {
             drop(self.end());
         }
     }
@@ -212,6 +229,20 @@ impl Drop for Ask<'_> {
         if !self.is_over {
             self.estimates.forget(self.key);
         }
+    }
+}
+
+/// What is left of a key, and when, after the charge was decided; nothing of a log.
+fn account_after(
+    charge: &Charge<'_>,
+    fitted: &Fitted,
+    reply: &ScriptReply,
+) -> Option<(Account, u64)> {
+    let (mut snapshot, now) = reply.snapshot(fitted).ok()?;
+    snapshot.charge(charge, fitted, now);
+    match snapshot {
+        Snapshot::Account(account) => Some((account, now)),
+        Snapshot::Log(_) => None,
     }
 }
 

@@ -4,7 +4,7 @@ use tokio::time::{Duration, Instant};
 use tollgate_core::{Charge, InspectStore, Key, KeyState, Span, StoreError, StoreEvent};
 
 use super::Redis;
-use crate::denial_cache::DENIAL_CACHE_MAX;
+use crate::denials::DENIAL_CACHE_MAX;
 use crate::inspect;
 use crate::stats::Counts;
 use crate::trouble::ErrorCount;
