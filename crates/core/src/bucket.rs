@@ -60,7 +60,7 @@ impl Bucket {
 
     /// The bucket that is full again at `full_at`, last charged by a limit with this interval and
     /// capacity.
-    pub fn charged_under(full_at: Moment, interval: Span, capacity: u32) -> Bucket {
+    pub fn with_terms(full_at: Moment, interval: Span, capacity: u32) -> Bucket {
         let terms = Terms {
             interval,
             capacity: u64::from(capacity),

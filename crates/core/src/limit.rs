@@ -123,11 +123,11 @@ impl Limit {
         count: u32,
         window: impl Into<Span>,
     ) -> Result<Limit, InvalidLimit> {
-        Limit::checked(algorithm, count, window.into())
+        Limit::new_const(algorithm, count, window.into())
     }
 
     /// [`Limit::new`] for constants.
-    const fn checked(
+    const fn new_const(
         algorithm: Algorithm,
         count: u32,
         window: Span,
@@ -152,7 +152,7 @@ impl Limit {
             refill: Span::ZERO,
         };
         match algorithm {
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => bare.paced(),
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => bare.fix_interval(),
             _ => Ok(bare),
         }
     }
@@ -254,7 +254,7 @@ impl Limit {
     }
 
     /// Fixes the interval of a bucket, rounded up: an inexact limit allows less, never more.
-    const fn paced(self) -> Result<Limit, InvalidLimit> {
+    const fn fix_interval(self) -> Result<Limit, InvalidLimit> {
         if self.count == 0 {
             return Ok(self);
         }

@@ -33,7 +33,7 @@ pub fn step<U: Usage>(
         if on_denial == OnDenial::Keep || !charges(cost) {
             return Decision::Deny(denial(usage, limit, now, wait));
         }
-        usage.penalise(limit, now, exhausting(limit, units));
+        usage.penalise(limit, now, units_to_exhaust(limit, units));
         let wait = wait_for(usage, limit, now, units).unwrap_or(wait);
         return Decision::Deny(denial(usage, limit, now, wait));
     }
@@ -41,7 +41,7 @@ pub fn step<U: Usage>(
         return Decision::Allow(grant(usage, limit, now, Span::ZERO));
     }
     let delay = usage.delay(limit, now);
-    usage.take(limit, now, fitting(units));
+    usage.take(limit, now, narrow(units));
     Decision::Allow(grant(usage, limit, now, delay))
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn wait_for<U: Usage>(
     if units > u64::from(limit.capacity()) {
         return Some(Wait::Never);
     }
-    let wait = usage.wait(limit, now, fitting(units));
+    let wait = usage.wait(limit, now, narrow(units));
     (!wait.is_zero()).then_some(Wait::For(wait))
 }
 
@@ -82,14 +82,14 @@ pub(crate) fn denial<U: Usage>(usage: &U, limit: &Limit, now: Moment, wait: Wait
 
 /// Narrows units that are known not to exceed a capacity.
 #[inline]
-pub(crate) fn fitting(units: u64) -> u32 {
+pub(crate) fn narrow(units: u64) -> u32 {
     u32::try_from(units).unwrap_or(u32::MAX)
 }
 
 /// The units to charge for a denied request: at most the capacity, which exhausts the limit.
 #[inline]
-pub(crate) fn exhausting(limit: &Limit, units: u64) -> u32 {
-    fitting(units).min(limit.capacity())
+pub(crate) fn units_to_exhaust(limit: &Limit, units: u64) -> u32 {
+    narrow(units).min(limit.capacity())
 }
 
 #[inline]

@@ -8,7 +8,7 @@ use crate::decision::{Decision, Wait};
 use crate::limit::Limit;
 use crate::moment::Now;
 use crate::span::Span;
-use crate::step::{denial, exhausting, fitting, grant, wait_for};
+use crate::step::{denial, grant, narrow, units_to_exhaust, wait_for};
 use crate::usage::Usage;
 
 /// The answer to one request: the decision of each limit, and what follows for the request.
@@ -190,7 +190,7 @@ impl<'a> Bill<'a> {
         };
         let decisions = self.judges.iter().enumerate().map(decide).collect();
         let denial = denied.map(|line| RequestDenial {
-            by: self.judged_by(line, &waits),
+            by: self.judge_of(line, &waits),
             wait: self.longest(&waits_after).unwrap_or(Wait::For(Span::ZERO)),
             reason: DenialReason::Exceeded,
         });
@@ -219,7 +219,7 @@ impl<'a> Bill<'a> {
     }
 
     /// The charge by which a line denies: the first of those with the longest wait.
-    fn judged_by(&self, line: usize, waits: &[Option<Wait>]) -> usize {
+    fn judge_of(&self, line: usize, waits: &[Option<Wait>]) -> usize {
         let charges = self.judges.iter().enumerate();
         let charges = charges.filter(|(_, (of, _))| *of == line);
         let by = charges.min_by_key(|(charge, _)| Reverse(waits[*charge]));
@@ -272,7 +272,7 @@ impl<'a> Bill<'a> {
             if line.charge.enforcement != Enforcement::Shadow {
                 delays[index] = usages[index].delay(limit, moment);
             }
-            usages[index].take(limit, moment, fitting(line.take));
+            usages[index].take(limit, moment, narrow(line.take));
         }
         delays
     }
@@ -282,7 +282,7 @@ impl<'a> Bill<'a> {
         for (line, usage) in self.lines.iter().zip(usages) {
             if line.penalty > 0 {
                 let limit = line.widest;
-                let units = exhausting(limit, line.penalty);
+                let units = units_to_exhaust(limit, line.penalty);
                 usage.penalise(limit, now.on(limit.timeline()), units);
             }
         }
@@ -318,7 +318,7 @@ impl<'a> Line<'a> {
     }
 
     /// Units that must fit, at least one; `None` if there are only refunds.
-    pub const fn judged(&self) -> Option<u64> {
+    pub const fn units_needed(&self) -> Option<u64> {
         match (self.judged, self.take.saturating_add(self.peek)) {
             (false, _) => None,
             (true, 0) => Some(1),

@@ -118,7 +118,7 @@ impl<C: Clock> Memory<C> {
     ///
     /// As [`Memory::check`].
     pub fn check_at(&self, now: Now, charge: &Charge<'_>) -> Result<Decision, StoreError> {
-        self.decide_one(charge, &mut Time::fixed(now))
+        self.decide_one(charge, &mut Time::at(now))
     }
 
     /// Decides on many independent charges at one reading of the clock and appends one answer for
@@ -184,7 +184,7 @@ impl<C: Clock> Memory<C> {
     ///
     /// As [`Memory::decide_now`].
     pub fn decide_at(&self, now: Now, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
-        self.decide_within(charges, &mut Time::fixed(now))
+        self.decide_within(charges, &mut Time::at(now))
     }
 
     /// The clock that this store decides by.
@@ -204,7 +204,7 @@ impl<C: Clock> Memory<C> {
     /// Live keys that were evicted since the store was built, and logs that lost their oldest
     /// entries, for their memory.
     pub fn evicted_keys(&self) -> u64 {
-        self.table.evicted()
+        self.table.evictions()
     }
 
     /// Counts what the store contains. Reads every slot: for a report, not for every request.
@@ -213,7 +213,7 @@ impl<C: Clock> Memory<C> {
         let block = count(BLOCK_BYTES);
         Stats {
             live_keys: count(self.table.live(self.clock.now())),
-            evicted_keys: self.table.evicted(),
+            evicted_keys: self.table.evictions(),
             arena_bytes: self.arena.in_use() * block,
             bytes_max: count(self.table.bytes() + self.arena.bytes()),
         }
@@ -256,7 +256,7 @@ impl<'c> Time<'c> {
         }
     }
 
-    const fn fixed(now: Now) -> Time<'c> {
+    const fn at(now: Now) -> Time<'c> {
         Time { now, clock: None }
     }
 

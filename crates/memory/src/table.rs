@@ -137,7 +137,7 @@ impl Table {
     }
 
     /// How many live keys were evicted.
-    pub(crate) fn evicted(&self) -> u64 {
+    pub(crate) fn evictions(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
     }
 

@@ -87,15 +87,15 @@ impl Driven {
 
     /// One step with one line, and what became of it.
     fn step(&self, now: Now, step: Step, charge: Charge<'_>) -> Status {
-        self.counted(now, step, charge, 1)
+        self.run_step(now, step, charge, 1)
     }
 
     /// Gives back what is reserved of one line.
     fn release(&self, now: Now, name: u64, charge: Charge<'_>) -> Status {
-        self.counted(now, Step::Confirm { name }, charge, 0)
+        self.run_step(now, Step::Confirm { name }, charge, 0)
     }
 
-    fn counted(&self, now: Now, step: Step, charge: Charge<'_>, times: u32) -> Status {
+    fn run_step(&self, now: Now, step: Step, charge: Charge<'_>, times: u32) -> Status {
         self.store.set_now(now.monotonic.as_nanos() / 1_000);
         let bill = Bill::new(&[charge]).expect("one charge");
         let fitted = Fitted::new(charge.limit).expect("the limit is whole");
@@ -174,8 +174,8 @@ store_behaves!(
     Driven::new(&Config::cluster(CLUSTER.addresses()))
 );
 store_behaves!(cluster_apart, Taste::MICROSECONDS, Driven::apart());
-store_behaves!(sentinel, Taste::MICROSECONDS, Driven::new(&watched()));
-store_behaves!(tls_and_acl, Taste::MICROSECONDS, Driven::new(&encrypted()));
+store_behaves!(sentinel, Taste::MICROSECONDS, Driven::new(&sentinel()));
+store_behaves!(tls_and_acl, Taste::MICROSECONDS, Driven::new(&tls()));
 
 /// Redis's own clock is a wall clock: set back, it locks no key either.
 #[test]
@@ -184,7 +184,7 @@ fn a_clock_of_redis_that_steps_locks_nothing() {
 }
 
 /// By way of the sentinels.
-fn watched() -> Config {
+fn sentinel() -> Config {
     Config::new(Servers::Sentinel {
         addresses: SENTINELS.addresses(),
         master: testbed::Sentinels::MASTER.to_owned(),
@@ -192,7 +192,7 @@ fn watched() -> Config {
 }
 
 /// As a user who may touch keys of one prefix only, over TLS, by the server's name.
-fn encrypted() -> Config {
+fn tls() -> Config {
     let (certificates, redis) = &*ENCRYPTED;
     Config {
         tls: Some(Tls {

@@ -244,7 +244,7 @@ impl ScriptRequest {
 /// Packs a line as the general script reads it.
 fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &Fitted) {
     let charge = &line.charge;
-    let role = match (line.judged(), charge.enforcement) {
+    let role = match (line.units_needed(), charge.enforcement) {
         (None, _) => UNJUDGED,
         (_, Enforcement::Enforce) => 0,
         (_, Enforcement::Shadow) => 1,
@@ -254,7 +254,7 @@ fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &Fitted) {
     packed.put_u32(fitted.limit.capacity());
     packed.put_uint(fitted.span, 6);
     for units in [
-        line.judged().unwrap_or(0),
+        line.units_needed().unwrap_or(0),
         line.take(),
         line.penalty(),
         line.refund(),

@@ -64,7 +64,7 @@ impl Snapshot {
                 fits_at: [0; 2].map(|_| moment(rest.get_uint(7))),
                 is_charged: false,
             }),
-            Kind::Sliding => Snapshot::Account(Account::SlidingWindow(sliding(rest)?)),
+            Kind::Sliding => Snapshot::Account(Account::SlidingWindow(read_sliding(rest)?)),
             Kind::FixedClock | Kind::FixedFirst => {
                 let (end, used) = (moment(rest.get_uint(7)), rest.get_u32());
                 Snapshot::Account(Account::FixedWindow(FixedWindow::new(end, used)))
@@ -74,7 +74,7 @@ impl Snapshot {
                 // At the price of a limit that has charged it, which may be another one.
                 Snapshot::Account(Account::Bucket(match span == fitted.span {
                     true => Bucket::full_at(full_at),
-                    false => Bucket::charged_under(full_at, GRAIN.times(span), u32::MAX),
+                    false => Bucket::with_terms(full_at, GRAIN.times(span), u32::MAX),
                 }))
             }
         })
@@ -113,7 +113,7 @@ impl Snapshot {
 
 /// Segments (1), bytes of a counter (1), the segment's length (6), the newest one's number (7),
 /// then counters from the newest back; those left out are zero.
-fn sliding(mut rest: Bytes) -> Result<SlidingWindow, Malformed> {
+fn read_sliding(mut rest: Bytes) -> Result<SlidingWindow, Malformed> {
     let _segments = rest.get_u8();
     let width = usize::from(rest.get_u8());
     let _span = rest.get_uint(6);

@@ -103,7 +103,7 @@ impl Limit {
     /// set the burst after the algorithm. [`Limit::new`] returns the first two as errors.
     #[track_caller]
     pub const fn counted_by(self, algorithm: Algorithm) -> Limit {
-        let mut limit = valid(Limit::checked(algorithm, self.count(), self.window()));
+        let mut limit = valid(Limit::new_const(algorithm, self.count(), self.window()));
         if self.nominal() != self.count() {
             limit = limit.burst(self.nominal());
         }
@@ -115,7 +115,7 @@ impl Limit {
 
     #[track_caller]
     const fn bucket(count: u32, window: Span) -> Limit {
-        valid(Limit::checked(Algorithm::TokenBucket, count, window))
+        valid(Limit::new_const(Algorithm::TokenBucket, count, window))
     }
 }
 

@@ -29,13 +29,13 @@ impl Pair {
     #[inline]
     pub(crate) fn load(&self) -> SlotValue {
         // Acquire: a tag that says "spilled" publishes the state in the arena.
-        unpacked(self.0.load(Ordering::Acquire))
+        unpack(self.0.load(Ordering::Acquire))
     }
 
     #[inline]
     pub(crate) fn replace(&self, old: SlotValue, new: SlotValue) -> bool {
         // Release publishes a spilled state's blocks; acquire takes over a lock.
-        let (old, new) = (packed(old), packed(new));
+        let (old, new) = (pack(old), pack(new));
         self.0
             .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
@@ -43,7 +43,7 @@ impl Pair {
 }
 
 #[inline]
-fn packed(current: SlotValue) -> u128 {
+fn pack(current: SlotValue) -> u128 {
     (u128::from(current.word) << 64) | u128::from(current.tag.bits())
 }
 
@@ -52,7 +52,7 @@ fn packed(current: SlotValue) -> u128 {
     clippy::as_conversions,
     reason = "both halves of a word of twice their width"
 )]
-const fn unpacked(bits: u128) -> SlotValue {
+const fn unpack(bits: u128) -> SlotValue {
     SlotValue {
         tag: Tag::from_bits(bits as u64),
         word: (bits >> 64) as u64,

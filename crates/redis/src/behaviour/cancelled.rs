@@ -63,7 +63,7 @@ impl Driven {
     }
 
     /// What is consumed of each key, once nothing is reserved of any.
-    fn consumed(&mut self, charges: &[Charge<'_>]) -> Vec<u32> {
+    fn consumed_units(&mut self, charges: &[Charge<'_>]) -> Vec<u32> {
         for _ in 0..LOOKS {
             let used: Vec<(u32, bool)> = charges.iter().map(|charge| self.used(charge)).collect();
             if used.iter().all(|(_, is_reserved)| !is_reserved) {
@@ -99,7 +99,7 @@ fn goes_away(config: &Config, crosses_slots: bool, keys: usize) {
             let _there = subject.decide(now, &peeks.collect::<Vec<_>>());
             let is_answered = subject.decide_and_go(&charges, calls);
             was_answered |= is_answered;
-            let used = subject.consumed(&charges);
+            let used = subject.consumed_units(&charges);
             let all = u32::try_from(UNITS).expect("three");
             let is_whole = used.iter().all(|used| *used == all);
             let is_none = used.iter().all(|used| *used == 0);
@@ -153,7 +153,7 @@ fn from_several_slots_while_they_are_blocked() {
         let _holds = subject.step(now, reserve, charges[1]);
         assert!(!subject.decide_and_go(&charges, calls));
         let _free = subject.release(now, name, charges[1]);
-        assert_eq!(subject.consumed(&charges), [0; 3]);
+        assert_eq!(subject.consumed_units(&charges), [0; 3]);
         assert!(subject.decide(now, &charges).is_allowed());
     }
 }
@@ -182,7 +182,7 @@ fn is_accounted_for(mode: Mode) {
             let deadline = Instant::now() + Span::from_secs(30).into();
             subject.runtime.block_on(subject.store.report_all(deadline));
             subject.runtime.block_on(subject.store.close());
-            let used = subject.consumed(&[strict])[0];
+            let used = subject.consumed_units(&[strict])[0];
             assert!(
                 (reply..=reply + gone).contains(&used),
                 "{used} of {reply} and {gone} after {calls} calls: {limit:?}"

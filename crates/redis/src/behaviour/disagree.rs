@@ -26,7 +26,7 @@ fn instance() -> Driven {
 }
 
 /// What Redis stores for a key.
-fn stored(instance: &Driven, key: Key) -> String {
+fn stored_state(instance: &Driven, key: Key) -> String {
     let hex = "local s = redis.call('GET', KEYS[1]) \
         return s and (s:gsub('.', function(c) return string.format('%02x', c:byte()) end)) or ''";
     SINGLE.ask(&["EVAL", hex, "1", &instance.store.name_of(key)])
@@ -49,15 +49,19 @@ fn a_smaller_limit_never_erases_what_a_larger_one_counted() {
             if ask(&mut old, &large, Cost::Take(units)).is_allowed() {
                 allowed += u32::try_from(units).expect("at most three");
             }
-            let before = stored(&old, key);
+            let before = stored_state(&old, key);
             if ask(&mut new, &small, Cost::ONE).is_allowed() {
                 allowed += 1;
             } else {
-                assert_eq!(stored(&old, key), before, "a denial stored: {large:?}");
+                assert_eq!(
+                    stored_state(&old, key),
+                    before,
+                    "a denial stored: {large:?}"
+                );
             }
-            let before = stored(&old, key);
+            let before = stored_state(&old, key);
             let _replied = ask(&mut new, &small, Cost::Peek(1));
-            assert_eq!(stored(&old, key), before, "a peek stored: {large:?}");
+            assert_eq!(stored_state(&old, key), before, "a peek stored: {large:?}");
         }
         assert!((98..=100).contains(&allowed), "{allowed}: {large:?}");
     }
@@ -144,9 +148,9 @@ fn report_beside(instance: &mut Driven, now: Now, [large, small]: [Charge<'_>; 2
     // Redis decides the first, and the second is counted here.
     assert!(other.decide(now, &[local]).is_allowed());
     report(&other);
-    let before = stored(instance, large.key);
+    let before = stored_state(instance, large.key);
     assert!(other.decide(now, &[local]).is_allowed());
-    assert_eq!(stored(instance, large.key), before);
+    assert_eq!(stored_state(instance, large.key), before);
     let all = Charge {
         cost: Cost::Take(28),
         ..large

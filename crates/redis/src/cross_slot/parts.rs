@@ -165,7 +165,7 @@ impl<'a> Apart<'a> {
 
 /// When a line allows what it is asked for, if not now.
 fn wait(line: &Line<'_>, snapshot: &Snapshot, now: Moment) -> Option<Wait> {
-    let peek = Cost::Peek(line.judged()?);
+    let peek = Cost::Peek(line.units_needed()?);
     step(
         &mut snapshot.clone(),
         line.charge.limit,
