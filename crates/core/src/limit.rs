@@ -358,12 +358,13 @@ const fn whole(segments: u8) -> u64 {
     segments as u64
 }
 
-/// Saturates at `u32::MAX`.
+/// Saturates at `u32::MAX`, which units that fit a capacity never exceed.
+#[inline]
 #[expect(
     clippy::as_conversions,
     reason = "checked on the line itself; `try_from` is not const"
 )]
-const fn narrow(wide: u64) -> u32 {
+pub(crate) const fn narrow(wide: u64) -> u32 {
     if wide > u32::MAX as u64 {
         u32::MAX
     } else {

@@ -3,7 +3,7 @@
 use crate::charge::OnDenial;
 use crate::cost::Cost;
 use crate::decision::{Decision, Denial, Grant, Wait};
-use crate::limit::Limit;
+use crate::limit::{Limit, narrow};
 use crate::moment::Moment;
 use crate::span::Span;
 use crate::usage::Usage;
@@ -78,12 +78,6 @@ pub(crate) fn denial<U: Usage>(usage: &U, limit: &Limit, now: Moment, wait: Wait
         remaining: usage.remaining(limit, now),
         reset: usage.reset(limit, now),
     }
-}
-
-/// Narrows units that are known not to exceed a capacity.
-#[inline]
-pub(crate) fn narrow(units: u64) -> u32 {
-    u32::try_from(units).unwrap_or(u32::MAX)
 }
 
 /// The units to charge for a denied request: at most the capacity, which exhausts the limit.

@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 use crate::charge::{CHARGES_MAX, Charge, Enforcement, OnDenial};
 use crate::cost::Cost;
 use crate::decision::{Decision, Wait};
-use crate::limit::Limit;
+use crate::limit::{Limit, narrow};
 use crate::moment::Now;
 use crate::span::Span;
-use crate::step::{denial, grant, narrow, units_to_exhaust, wait_for};
+use crate::step::{denial, grant, units_to_exhaust, wait_for};
 use crate::usage::Usage;
 
 /// The answer to one request: the decision of each limit, and what follows for the request.
