@@ -18,6 +18,8 @@ pub struct Function {
     pub is_documented: bool,
     /// Whether it is compiled for tests alone.
     pub is_test: bool,
+    /// Whether it implements a trait, which gives it its name.
+    pub is_of_trait: bool,
 }
 
 /// The functions of a file, in its order.
@@ -72,6 +74,7 @@ impl Finder {
             lines: block.brace_token.span.close().end().line + 1 - line,
             is_documented: has_doc || self.in_trait_impl,
             is_test: self.in_test || is_for_tests(attributes),
+            is_of_trait: self.in_trait_impl,
         });
     }
 }

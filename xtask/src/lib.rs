@@ -16,3 +16,5 @@ pub mod file_graph;
 pub mod architecture;
 
 pub mod lexicon;
+
+pub mod participle;

@@ -1,8 +1,9 @@
-//! No retired word in identifiers, comments, strings and pages.
+//! No retired word in identifiers, comments, strings and pages; no function named by a participle.
 
 use std::fmt::Write as _;
 
 use xtask::lexicon::{Found, find, find_in_page};
+use xtask::participle;
 use xtask::source::{Source, pages, sources};
 
 /// Files that contain retired words on purpose.
@@ -40,6 +41,23 @@ fn no_retired_word_is_used_in_pages() {
         }
         for found in find_in_page(&page) {
             write(&mut problems, &page, &found);
+        }
+    }
+    assert!(problems.is_empty(), "{problems}");
+}
+
+#[test]
+fn no_function_is_named_by_a_participle() {
+    let mut problems = String::new();
+    for source in sources() {
+        for (line, name) in participle::find(&source) {
+            let path = &source.path;
+            writeln!(
+                problems,
+                "{path}:{line}: `{name}` is a participle: say what the function does by a verb, or \
+                 what it returns by a noun"
+            )
+            .expect("a string grows");
         }
     }
     assert!(problems.is_empty(), "{problems}");
