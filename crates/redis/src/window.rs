@@ -4,7 +4,7 @@
 //! behind those before it, is decided too late, and its outcome is unknown. What is not sent is
 //! known not to be charged, so requests that are too many had better wait here. This is the
 //! congestion window of TCP Vegas, counted in requests: a reply that takes longer than the shortest
-//! round trip was queued, and the window shrinks where that takes up half of the time there is.
+//! round trip was queued, and the window shrinks where that is half of the time there is.
 //! Until then it doubles with each round trip that uses it up.
 //!
 //! Source: Brakmo, O'Malley, Peterson: TCP Vegas (SIGCOMM 1994); the pause to measure the shortest

@@ -22,7 +22,7 @@ use crate::Figures;
 const CALLERS: u64 = 2_000;
 /// How often each load takes its turn.
 const TURNS: usize = 5;
-/// How long a caller waits that had no answer, so that errors do not take up the processor.
+/// How long a caller waits that had no answer, so that errors do not keep the processor busy.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Which keys a request asks for.
