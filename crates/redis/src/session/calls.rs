@@ -58,9 +58,7 @@ impl Session<'_> {
             })
             .collect();
         self.task.caller.call_plain(&mut self.out, &plain);
-        self.requests += group.len();
-        self.shared.stats.count_call(group.len());
-        self.watch(&group);
+        self.count_sent(&group);
         self.push_call(Sent::Plain(group));
     }
 
@@ -74,10 +72,15 @@ impl Session<'_> {
             })
             .collect();
         self.task.caller.call_general(&mut self.out, &requests);
+        self.count_sent(&group);
+        self.push_call(Sent::General(group));
+    }
+
+    /// The requests of one script call are on their way.
+    fn count_sent(&mut self, group: &[Pending]) {
         self.requests += group.len();
         self.shared.stats.count_call(group.len());
-        self.watch(&group);
-        self.push_call(Sent::General(group));
+        self.watch(group);
     }
 
     pub(super) fn send_asking(&mut self, group: &[Pending]) {
