@@ -12,9 +12,11 @@ use tollgate_testbed::Certificates;
 use super::*;
 use crate::config::{Config as Settings, ConfigError};
 
+/// Reads settings where only Redis can be named, so that the messages are the same when there are
+/// more backends.
 fn parse_in(directory: &Path, text: &str) -> Result<Settings, ConfigError> {
-    let text = format!("rules: r\n{text}");
-    Settings::parse(&Source::new("tollgate.yaml", text), directory)
+    let source = Source::new("tollgate.yaml", format!("rules: r\n{text}"));
+    Settings::parse_with(&source, directory, &[AnyBackend::of::<Config>()])
 }
 
 fn parse(text: &str) -> Settings {
