@@ -60,6 +60,9 @@ const LOST_MAX: u32 = 8;
 const PROBE_EVERY: Duration = Duration::from_millis(50);
 /// How long a server may be silent before the connection is given up.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
+/// How long a server has to prove that it was not silent: what it sent may not have been read while
+/// this process was stopped.
+const LAST_CHANCE: Duration = Duration::from_millis(1);
 
 /// One open connection at work.
 pub(crate) struct Session<'d> {
@@ -80,6 +83,8 @@ pub(crate) struct Session<'d> {
     /// Answers in a row that were not in time.
     lost: u32,
     is_broken: bool,
+    /// The server was silent for too long when the timer rang last.
+    is_suspect: bool,
     heard_at: Instant,
     probed_at: Instant,
     /// Something was written, and not yet pushed out.
@@ -157,6 +162,7 @@ impl<'d> Session<'d> {
             rings_at: None,
             lost: 0,
             is_broken: false,
+            is_suspect: false,
             heard_at: now,
             probed_at: now,
             needs_flush: false,

@@ -16,6 +16,7 @@ impl Session<'_> {
     /// Reads every reply that is there.
     pub(super) fn read_replies(&mut self) -> io::Result<()> {
         self.heard_at = Instant::now();
+        self.is_suspect = false;
         while let Some(reply) = resp::take(&mut self.input).map_err(io::Error::other)? {
             let call = self.sent.pop_front();
             let call = call.ok_or_else(|| io::Error::other("a reply to nothing"))?;

@@ -50,14 +50,65 @@ impl AsyncWrite for Stuck {
     }
 }
 
+/// A peer whose replies are read at the second look only, as if this process had been stopped from
+/// before they came until after they were due.
+#[derive(Default)]
+struct Unread {
+    asked_at: Option<Instant>,
+    was_looked_at: bool,
+}
+
+impl AsyncRead for Unread {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let is_due = |at: Instant| at.elapsed() > SILENCE_MAX;
+        if !self.asked_at.is_some_and(is_due) {
+            return Poll::Pending;
+        }
+        if !self.was_looked_at {
+            self.was_looked_at = true;
+            return Poll::Pending;
+        }
+        *self = Unread::default();
+        into.put_slice(b"-ERR no\r\n");
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Unread {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.asked_at.get_or_insert_with(Instant::now);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
 fn request() -> ScriptRequest {
     let limit = Limit::fixed_window(9, Span::DAY).unwrap();
     let charge = Charge::new(Key::from_bits(1), &limit, Cost::ONE);
     ScriptRequest::of_one(&charge, &Fitted::new(&limit).unwrap())
 }
 
-/// A request queue with one session on such a connection; the receiver tells how it ended.
+/// A request queue with one session on a connection that is stuck; the receiver tells how it ended.
 fn stuck() -> (RequestQueue, Arc<Stats>, oneshot::Receiver<End>) {
+    session_on(Stuck)
+}
+
+fn session_on(stream: impl Stream + 'static) -> (RequestQueue, Arc<Stats>, oneshot::Receiver<End>) {
     let stats = Arc::new(Stats::default());
     let (reply, ended) = oneshot::channel();
     let queue = RequestQueue::new(REPLY_TIMEOUT, Arc::clone(&stats), |shared| async move {
@@ -68,7 +119,7 @@ fn stuck() -> (RequestQueue, Arc<Stats>, oneshot::Receiver<End>) {
             batch: 64,
         };
         let connection = Connection {
-            stream: Box::new(Stuck),
+            stream: Box::new(stream),
             input: BytesMut::new(),
             plain: vec![b'p'; 40],
             general: vec![b'g'; 40],
@@ -110,4 +161,12 @@ async fn an_idle_connection_that_is_dead_is_noticed_before_it_is_needed() {
     assert_eq!(ended, Ok(End::Broken { was_useful: false }));
     sleep(REPLY_TIMEOUT).await;
     assert!(!queue.is_up());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_that_was_not_read_in_time_is_no_silence() {
+    let (queue, _, mut ended) = session_on(Unread::default());
+    let went_on = timeout(10 * SILENCE_MAX, &mut ended).await;
+    assert!(went_on.is_err(), "{went_on:?}");
+    assert!(queue.is_up());
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::time::Instant;
 
-use super::{LOST_MAX, PROBE_EVERY, SILENCE_MAX, Sent, Session};
+use super::{LAST_CHANCE, LOST_MAX, PROBE_EVERY, SILENCE_MAX, Sent, Session};
 use crate::failure::Failure;
 use crate::request_queue::Pending;
 use crate::resp;
@@ -88,13 +88,7 @@ impl Session<'_> {
             self.is_broken = true;
             self.shared.set_broken(true);
         }
-        let waits = self
-            .sent
-            .front()
-            .is_some_and(|call| call.at + SILENCE_MAX < now);
-        if waits && self.heard_at + SILENCE_MAX < now {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
+        self.doubt_silence(now)?;
         let is_probing = self
             .sent
             .iter()
@@ -106,6 +100,25 @@ impl Session<'_> {
             self.push_call(Sent::Probe);
         }
         self.check_up(now);
+        Ok(())
+    }
+
+    /// Gives the connection up if the server has been silent for too long, at the second look: at
+    /// the first one, its reply may be there and not read yet.
+    fn doubt_silence(&mut self, now: Instant) -> io::Result<()> {
+        let silent_since = self
+            .sent
+            .front()
+            .map(|call| call.at.max(self.heard_at))
+            .filter(|since| *since + SILENCE_MAX < now);
+        if silent_since.is_none() {
+            return Ok(());
+        }
+        if self.is_suspect {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.is_suspect = true;
+        self.ring_at(now + LAST_CHANCE);
         Ok(())
     }
 }
