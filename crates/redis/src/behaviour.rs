@@ -12,6 +12,8 @@ mod leased;
 
 mod refunded;
 
+mod reservation;
+
 mod rounds;
 
 use std::sync::LazyLock;
@@ -260,10 +262,8 @@ fn writes(charges: &[Charge<'_>]) -> bool {
 fn is_plain(charges: &[Charge<'_>]) -> bool {
     let [charge] = charges else { return false };
     let fitted = Fitted::new(charge.limit).expect("the taste's limits are whole");
-    matches!(
-        ScriptRequest::of_one(charge, &fitted),
-        ScriptRequest::Plain(_)
-    )
+    let request = ScriptRequest::of_one(charge, &fitted);
+    matches!(request, ScriptRequest::Plain(_))
 }
 
 /// What a node that died has reserved comes back by itself, and confirming it later charges

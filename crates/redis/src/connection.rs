@@ -23,6 +23,8 @@ pub(crate) use hello::{Hello, Kind, Role, write as write_hello};
 
 /// Bytes that are read at once, at first.
 const INPUT_BYTES: usize = 64 * 1024;
+/// How many scripts there are.
+pub(crate) const SCRIPTS: usize = 3;
 
 /// Opens connections.
 #[derive(Clone)]
@@ -42,6 +44,7 @@ pub(crate) struct Connection {
     /// The scripts' names on this server.
     pub(crate) plain: Vec<u8>,
     pub(crate) general: Vec<u8>,
+    pub(crate) reservation: Vec<u8>,
     pub(crate) hello: Hello,
 }
 
@@ -86,15 +89,21 @@ impl Opener {
         self.load(&mut out);
         let load = async {
             link.send(&out).await?;
-            Ok([link.script_name().await?, link.script_name().await?])
+            let mut names: [Vec<u8>; SCRIPTS] = Default::default();
+            for name in &mut names {
+                *name = link.script_name().await?;
+            }
+            Ok(names)
         };
         let loaded = timeout_at(deadline, load).await;
-        let [plain, general] = loaded.unwrap_or_else(|_| late("SCRIPT LOAD was not answered"))?;
+        let [plain, general, reservation] =
+            loaded.unwrap_or_else(|_| late("SCRIPT LOAD was not answered"))?;
         Ok(Connection {
             stream: link.stream,
             input: link.input,
             plain,
             general,
+            reservation,
             hello: link.hello,
         })
     }
@@ -126,9 +135,14 @@ impl Opener {
         Ok(())
     }
 
-    /// Writes both scripts to be loaded.
+    /// Writes all scripts to be loaded, in the order of their names in [`Connection`].
     pub(crate) fn load(&self, out: &mut BytesMut) {
-        for script in [&self.scripts.plain, &self.scripts.general] {
+        let scripts: [&str; SCRIPTS] = [
+            &self.scripts.plain,
+            &self.scripts.general,
+            &self.scripts.reservation,
+        ];
+        for script in scripts {
             resp::command(out, 3);
             resp::word(out, b"SCRIPT");
             resp::word(out, b"LOAD");

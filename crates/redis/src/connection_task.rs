@@ -63,6 +63,7 @@ impl ConnectionTask {
             shared.set_broken(false);
             self.caller.plain.clone_from(&connection.plain);
             self.caller.general.clone_from(&connection.general);
+            self.caller.reservation.clone_from(&connection.reservation);
             let started = Instant::now();
             let session = Session::new(&self, &shared, connection, &address);
             let ended = session.run().await;

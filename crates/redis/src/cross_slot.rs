@@ -24,6 +24,8 @@
 //! instances must not wait for each other: from the second time on the slots are asked one after
 //! the other, the lowest first, after pauses that grow and differ.
 
+mod form;
+
 mod load;
 
 mod parts;

@@ -10,18 +10,11 @@ use tollgate_core::Key;
 use crate::environment::{Environment, RedisTime};
 use crate::keys;
 use crate::resp;
-use crate::script_request::{General, Plain, Rate};
+use crate::script_request::{General, Plain, Rate, Which};
 pub(crate) use text::{ClockOf, Scripts, look};
 
 /// The most limits in one call of the script for plain requests.
 pub(crate) const RATES_MAX: usize = 255;
-
-/// Which script.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Which {
-    Plain,
-    General,
-}
 
 /// Under which names one connection's server knows the scripts, and what keys begin with.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +22,7 @@ pub(crate) struct Caller {
     pub(crate) prefix: String,
     pub(crate) plain: Vec<u8>,
     pub(crate) general: Vec<u8>,
+    pub(crate) reservation: Vec<u8>,
     /// What the scripts take for the time, in place of Redis's clock.
     pub(crate) redis_time: Option<RedisTime>,
 }
@@ -66,14 +60,15 @@ impl Caller {
         self.call(out, Which::Plain, keys, &[&limits, &requests]);
     }
 
-    /// Writes one call that decides on all these requests.
+    /// Writes one call that decides on all these requests, which are for the same script.
     pub(crate) fn call_general(&self, out: &mut BytesMut, requests: &[&General]) {
+        let script = requests.first().map_or(Which::General, |one| one.script);
         let keys: Vec<Key> = requests
             .iter()
             .flat_map(|one| one.keys.iter().copied())
             .collect();
         let packed: Vec<&[u8]> = requests.iter().map(|one| &one.packed[..]).collect();
-        self.call(out, Which::General, keys.into_iter(), &packed);
+        self.call(out, script, keys.into_iter(), &packed);
     }
 
     /// Writes an `EVALSHA` of one script with its keys and packed requests.
@@ -87,6 +82,7 @@ impl Caller {
         let name = match which {
             Which::Plain => &self.plain,
             Which::General => &self.general,
+            Which::Reservation => &self.reservation,
         };
         resp::command(out, 4 + keys.len() + self.time_arguments());
         resp::word(out, b"EVALSHA");

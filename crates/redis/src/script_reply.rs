@@ -25,7 +25,7 @@ pub(crate) enum ScriptReply {
         /// Units that were leased, and for how many microseconds.
         leased: Option<(u64, u64)>,
     },
-    /// Nothing was charged: the limit has changed, or units are held, as the general script knows.
+    /// Nothing was done: the limit has changed, or units are held, as the general script knows.
     Changed,
     /// What was done, and what was remembered, line by line.
     General(General),
@@ -87,6 +87,7 @@ impl ScriptReply {
                 0 => Status::Denied,
                 1 => Status::Allowed,
                 2 => Status::Blocked,
+                3 => return Ok(ScriptReply::Changed),
                 _ => return Err(Malformed("an unknown status")),
             };
             let states = (0..states).map(|_| {

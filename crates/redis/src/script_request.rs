@@ -14,6 +14,10 @@
 //! be taken (5), units to be charged for a denial (5) and units to be given back (5); of a step
 //! that reserves or confirms, for how many requests they are taken (4), and how many of those that
 //! are denied are charged (4).
+//!
+//! To `reservation.lua`: see `script_request/reservation.rs`.
+
+mod reservation;
 
 use bytes::{BufMut, BytesMut};
 use tollgate_core::{Bill, Charge, Cost, Enforcement, Key, Limit, Line, OnDenial, Span};
@@ -31,8 +35,16 @@ const UNJUDGED: u8 = 3;
 pub(crate) enum ScriptRequest {
     /// One bucket or window aligned to the clock: for `plain.lua`.
     Plain(Plain),
-    /// Anything: for the general script.
+    /// Anything: for the general script. Also what `reservation.lua` does instead, in less time.
     General(General),
+}
+
+/// Which script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Which {
+    Plain,
+    General,
+    Reservation,
 }
 
 /// Units of one bucket, or of one window aligned to the clock.
@@ -58,6 +70,7 @@ pub(crate) struct Rate {
 /// A request's lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct General {
+    pub(crate) script: Which,
     /// One for each line.
     pub(crate) keys: Vec<Key>,
     pub(crate) packed: Vec<u8>,
@@ -175,6 +188,7 @@ impl ScriptRequest {
         };
         let changes = |one: &Counted<'_, '_>| one.line.take() > 0 || one.line.refund() > 0;
         ScriptRequest::General(General {
+            script: Which::General,
             keys: lines.iter().map(|one| one.line.charge.key).collect(),
             packed,
             states,
@@ -222,6 +236,13 @@ impl ScriptRequest {
         match self {
             ScriptRequest::Plain(plain) => plain.taken > 0 || plain.is_leasing(),
             ScriptRequest::General(general) => general.writes,
+        }
+    }
+
+    pub(crate) const fn script(&self) -> Which {
+        match self {
+            ScriptRequest::Plain(_) => Which::Plain,
+            ScriptRequest::General(general) => general.script,
         }
     }
 

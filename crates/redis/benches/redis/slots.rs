@@ -16,6 +16,7 @@ use tollgate_redis::{Config, Redis};
 use tollgate_testbed as testbed;
 
 use crate::Figures;
+use crate::load::processor_seconds;
 
 /// Callers that ask again as soon as they are answered: far more than are served in time one by
 /// one.
@@ -38,6 +39,8 @@ struct Keys {
 struct Turn {
     allowed: u64,
     unanswered: u64,
+    /// Processor time of all servers, and of Tollgate and the load, in seconds.
+    spent: [f64; 2],
 }
 
 pub(crate) fn measure(figures: &mut Figures, lasts: Duration) {
@@ -55,12 +58,18 @@ pub(crate) fn measure(figures: &mut Figures, lasts: Duration) {
             timeout,
             ..Config::cluster(cluster.addresses())
         };
-        compare(figures, name, &config, lasts / 5);
+        compare(figures, name, &config, &cluster, lasts / 5);
     }
 }
 
 /// Measures all patterns of keys with one configuration.
-fn compare(figures: &mut Figures, kind: &str, config: &Config, lasts: Duration) {
+fn compare(
+    figures: &mut Figures,
+    kind: &str,
+    config: &Config,
+    cluster: &testbed::Cluster,
+    lasts: Duration,
+) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -78,7 +87,7 @@ fn compare(figures: &mut Figures, kind: &str, config: &Config, lasts: Duration) 
                         counts,
                         crosses_slots,
                     };
-                    let turn = run(config, keys, lasts);
+                    let turn = run(config, cluster, keys, lasts);
                     runtime.block_on(turn)
                 })
             })
@@ -87,6 +96,7 @@ fn compare(figures: &mut Figures, kind: &str, config: &Config, lasts: Duration) 
     }
 }
 
+/// Puts the medians of the turns: rates, processor times for each allowed request, and the ratio.
 fn put(figures: &mut Figures, name: &str, turns: &[[Turn; 2]], lasts: Duration) {
     for (place, slots) in ["one_slot", "two_slots"].into_iter().enumerate() {
         let rate = |count: fn(&Turn) -> u64| {
@@ -101,6 +111,13 @@ fn put(figures: &mut Figures, name: &str, turns: &[[Turn; 2]], lasts: Duration) 
             format!("{name}/unanswered_per_s"),
             rate(|turn| turn.unanswered),
         );
+        for (whose, kind) in ["redis", "client"].into_iter().enumerate() {
+            let micros = |turn: &[Turn; 2]| {
+                turn[place].spent[whose] * 1e6 / turn[place].allowed.max(1) as f64
+            };
+            let micros = turns.iter().map(micros).collect();
+            figures.put(format!("{name}/{kind}_cpu_us"), median(micros));
+        }
     }
     let ratio = |[one, two]: &[Turn; 2]| two.allowed as f64 / one.allowed.max(1) as f64;
     let ratios = turns.iter().map(ratio).collect();
@@ -113,7 +130,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
 }
 
 /// Nobody comes near a limit.
-async fn run(config: &Config, keys: Keys, lasts: Duration) -> Turn {
+async fn run(config: &Config, cluster: &testbed::Cluster, keys: Keys, lasts: Duration) -> Turn {
     let store = Arc::new(Redis::connect(config).unwrap());
     let limit = Limit::fixed_window(u32::MAX, Span::DAY).unwrap();
     let (is_measured, is_over) = (flag(), flag());
@@ -125,14 +142,29 @@ async fn run(config: &Config, keys: Keys, lasts: Duration) -> Turn {
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     is_measured.store(true, Ordering::Relaxed);
+    let before = spent(cluster);
     tokio::time::sleep(lasts).await;
+    let after = spent(cluster);
     is_over.store(true, Ordering::Relaxed);
-    let mut all = Turn::default();
+    let mut all = Turn {
+        spent: [0, 1].map(|whose| after[whose] - before[whose]),
+        ..Turn::default()
+    };
     for turn in callers.join_all().await {
         all.allowed += turn.allowed;
         all.unanswered += turn.unanswered;
     }
     all
+}
+
+/// Processor time that all servers, and this process, have used so far.
+fn spent(cluster: &testbed::Cluster) -> [f64; 2] {
+    let numbers = cluster
+        .nodes()
+        .iter()
+        .filter_map(|node| node.process_number());
+    let servers = numbers.map(|number| processor_seconds(&number)).sum();
+    [servers, processor_seconds(&std::process::id().to_string())]
 }
 
 fn flag() -> Arc<AtomicBool> {

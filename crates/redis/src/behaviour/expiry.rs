@@ -12,7 +12,7 @@ use crate::config::{Config, SYNC_INTERVAL_MAX};
 use crate::fit::GRAIN;
 
 /// The test's scripts let keys live for so many milliseconds more.
-const ORIGIN: u64 = 3_153_600_000_000;
+pub(super) const ORIGIN: u64 = 3_153_600_000_000;
 /// Copies a key under more names, and says when it ends and what its first byte is.
 const COPIES: &str = "local at = redis.call('PEXPIRETIME', KEYS[1]) \
     if at < 0 then return 'none' end \

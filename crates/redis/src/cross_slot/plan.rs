@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Buf;
 use tollgate_core::{Bill, Charge, Cost, Key, Line, Span, StoreError, Verdict};
 
+use super::form::Form;
 use super::parts::{Apart, Memory};
 use crate::fit::Fitted;
 use crate::keys;
@@ -134,21 +135,29 @@ impl<'a> Plan<'a> {
     }
 
     /// Reserves all lines of a part, each for all who ask.
-    pub(super) fn reserve(&self, step: Step, part: usize) -> ScriptRequest {
-        self.request(step, part, |line| (self.lines[line].times, 0))
+    pub(super) fn reserve(&self, step: Step, part: usize, form: Form) -> ScriptRequest {
+        self.request(step, part, form, |line| (self.lines[line].times, 0))
     }
 
     /// Confirms or releases all lines of a part.
-    pub(super) fn settle(&self, step: Step, part: usize, counts: &Counts) -> ScriptRequest {
-        self.request(step, part, |line| {
+    pub(super) fn settle(
+        &self,
+        step: Step,
+        part: usize,
+        counts: &Counts,
+        form: Form,
+    ) -> ScriptRequest {
+        self.request(step, part, form, |line| {
             (counts.allowed[line], counts.denied[line])
         })
     }
 
+    /// One step with all lines of a part, each for as many requests as `counts` says.
     fn request(
         &self,
         step: Step,
         part: usize,
+        form: Form,
         counts: impl Fn(usize) -> (u32, u32),
     ) -> ScriptRequest {
         let counted = self.parts[part].lines.iter().map(|place| {
@@ -161,7 +170,12 @@ impl<'a> Plan<'a> {
                 denied,
             }
         });
-        ScriptRequest::of_step(step, &counted.collect::<Vec<_>>())
+        let counted: Vec<_> = counted.collect();
+        let short = match form {
+            Form::Short => ScriptRequest::reservation(step, &counted),
+            Form::General => None,
+        };
+        short.unwrap_or_else(|| ScriptRequest::of_step(step, &counted))
     }
 
     /// Whether a part is charged for an allowed request, and whether for a denied one.

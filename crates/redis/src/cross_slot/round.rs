@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::time::{Duration, Instant, sleep};
 use tollgate_core::{Span, StoreError, Verdict};
 
+use super::form::{Form, ask};
 use super::parts::Apart;
 use super::plan::{Counts, Fate, Ledger, Plan};
 use super::queue::{Member, Turn};
@@ -144,7 +145,10 @@ impl Round<'_, '_> {
     /// Reserves in every slot, all at once.
     async fn reserve(&self, reserve: Step) -> Vec<Result<General, Asked>> {
         let parts = 0..self.plan.parts.len();
-        let ask = |part| self.ask(part, self.plan.reserve(reserve, part), self.since);
+        let ask = |part| async move {
+            let request = |form| self.plan.reserve(reserve, part, form);
+            self.ask(part, request, self.since).await
+        };
         join_all(parts.map(ask).collect()).await
     }
 
@@ -163,7 +167,7 @@ impl Round<'_, '_> {
                 if !callers.iter().any(Caller::is_here) {
                     return all;
                 }
-                let request = self.plan.reserve(reserve, part);
+                let request = |form| self.plan.reserve(reserve, part, form);
                 let reply = self.ask(part, request, self.since).await;
                 let is_blocked = reply
                     .as_ref()
@@ -256,7 +260,7 @@ impl Round<'_, '_> {
             // What was asked too late is not asked to release in time. What cannot be released
             // expires.
             let since = if allowed { self.since } else { Instant::now() };
-            let request = self.plan.settle(self.step(), part, counts);
+            let request = |form| self.plan.settle(self.step(), part, counts, form);
             let reply = self.ask(part, request, since).await;
             allowed.then_some(reply)
         };
@@ -331,7 +335,10 @@ impl Round<'_, '_> {
     /// Refunds so many requests, line by line; says whether all of it has gone back.
     async fn take_back(&self, back: &Counts) -> bool {
         let parts = (0..self.plan.parts.len()).filter(|part| self.plan.charges(*part, back).0);
-        let refund = |part| self.ask(part, self.plan.refund(part, back), Instant::now());
+        let refund = |part| async move {
+            let request = |_| self.plan.refund(part, back);
+            self.ask(part, request, Instant::now()).await
+        };
         let reply = join_all(parts.map(refund).collect()).await;
         reply.iter().all(Result::is_ok)
     }
@@ -339,10 +346,15 @@ impl Round<'_, '_> {
     /// Lets go of what these parts may hold, in time of its own, while the next round goes on.
     fn release_later(&self, parts: Vec<usize>, counts: &Counts) {
         for part in parts {
-            let request = self.plan.settle(self.step(), part, counts);
+            let requests = [Form::Short, Form::General]
+                .map(|form| self.plan.settle(self.step(), part, counts, form));
             let router = Arc::clone(&self.rounds.router);
             tokio::spawn(async move {
-                let _expires = router.ask(|| request.clone(), Instant::now()).await;
+                let request = |form| match form {
+                    Form::Short => requests[0].clone(),
+                    Form::General => requests[1].clone(),
+                };
+                let _expires = ask(&router, request, Instant::now()).await;
             });
         }
     }
@@ -354,10 +366,10 @@ impl Round<'_, '_> {
     async fn ask(
         &self,
         part: usize,
-        request: ScriptRequest,
+        request: impl Fn(Form) -> ScriptRequest,
         since: Instant,
     ) -> Result<General, Asked> {
-        match self.rounds.router.ask(|| request.clone(), since).await? {
+        match ask(&self.rounds.router, request, since).await? {
             ScriptReply::General(reply) => Ok(reply),
             ScriptReply::Plain { .. } | ScriptReply::Changed => {
                 Err(Asked::bad_reply(self.plan.parts[part].key))

@@ -14,11 +14,13 @@ pub(crate) enum ClockOf {
 pub(crate) struct Scripts {
     pub(crate) plain: String,
     pub(crate) general: String,
+    pub(crate) reservation: String,
 }
 
 const REDIS_CLOCK: &str = include_str!("clock.lua");
 const CALLER_CLOCK: &str = include_str!("given_clock.lua");
 const PLAIN: &str = include_str!("plain.lua");
+const RESERVATION: &str = include_str!("reservation.lua");
 /// Redis's commands, and the reply of a decision.
 const CALLS: &str = include_str!("calls.lua");
 const REPLY: &str = include_str!("reply.lua");
@@ -50,6 +52,7 @@ impl Scripts {
         Scripts {
             plain: [clock.text(), PLAIN].concat(),
             general: general(clock, CALLS, REPLY),
+            reservation: [clock.text(), RESERVATION].concat(),
         }
     }
 }
@@ -101,6 +104,12 @@ mod tests {
             rest(&redis.plain, REDIS_CLOCK),
             rest(&caller.plain, CALLER_CLOCK)
         );
-        assert!(!caller.general.contains("'TIME'") && !caller.plain.contains("'TIME'"));
+        assert_eq!(
+            rest(&redis.reservation, REDIS_CLOCK),
+            rest(&caller.reservation, CALLER_CLOCK)
+        );
+        for script in [&caller.general, &caller.plain, &caller.reservation] {
+            assert!(!script.contains("'TIME'"));
+        }
     }
 }

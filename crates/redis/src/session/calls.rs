@@ -4,6 +4,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{Call, Sent, Session};
+use crate::connection::SCRIPTS;
 use crate::failure::Failure;
 use crate::request_queue::Pending;
 use crate::resp::{self, Reply};
@@ -26,7 +27,8 @@ impl Session<'_> {
         // that fails takes along all that share its call.
         let place = |pending: &Pending| {
             let writes = pending.request.writes();
-            (pending.is_asking, pending.slot, writes)
+            let script = pending.request.script();
+            (pending.is_asking, pending.slot, writes, script)
         };
         requests.sort_by_key(place);
         let mut group: Vec<Pending> = Vec::new();
@@ -115,7 +117,6 @@ impl Session<'_> {
         }
         self.shared.stats.count_script_load();
         self.task.opener.load(&mut self.out);
-        self.push_call(Sent::Load);
-        self.push_call(Sent::Load);
+        (0..SCRIPTS).for_each(|_| self.push_call(Sent::Load));
     }
 }

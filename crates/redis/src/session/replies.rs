@@ -130,10 +130,7 @@ fn answer_plain(requests: Vec<Pending>, answer: Bytes) -> io::Result<()> {
     let leasing = requests.iter().filter(is_leasing).count();
     let reply = ScriptReply::plain(answer, requests.len(), leasing).map_err(io::Error::other)?;
     for (mut pending, reply) in requests.into_iter().zip(reply) {
-        pending.answer(match reply {
-            ScriptReply::Changed => Err(Failure::Changed),
-            reply => Ok(reply),
-        });
+        pending.answer(unless_changed(reply));
     }
     Ok(())
 }
@@ -145,7 +142,14 @@ fn answer_general(requests: Vec<Pending>, answer: Bytes) -> io::Result<()> {
     });
     let reply = ScriptReply::general(answer, states).map_err(io::Error::other)?;
     for (mut pending, reply) in requests.into_iter().zip(reply) {
-        pending.answer(Ok(reply));
+        pending.answer(unless_changed(reply));
     }
     Ok(())
+}
+
+fn unless_changed(reply: ScriptReply) -> Result<ScriptReply, Failure> {
+    match reply {
+        ScriptReply::Changed => Err(Failure::Changed),
+        reply => Ok(reply),
+    }
 }

@@ -123,6 +123,7 @@ fn session_on(stream: impl Stream + 'static) -> (RequestQueue, Arc<Stats>, onesh
             input: BytesMut::new(),
             plain: vec![b'p'; 40],
             general: vec![b'g'; 40],
+            reservation: Vec::new(),
             hello: Hello::default(),
         };
         let session = Session::new(&task, &shared, connection, &"h:1".into());

@@ -11,7 +11,7 @@ use tollgate_core::{Key, Moment};
 use super::tally::Part;
 use crate::fit::Fitted;
 use crate::keys;
-use crate::script_request::{General, ScriptRequest};
+use crate::script_request::{General, ScriptRequest, Which};
 
 /// The most keys of one request; a script call takes several.
 pub(crate) const LINES_MAX: usize = 64;
@@ -80,6 +80,7 @@ pub(crate) fn request(lines: &[Line]) -> ScriptRequest {
         }
     }
     ScriptRequest::General(General {
+        script: Which::General,
         keys: lines.iter().map(|line| line.key).collect(),
         packed,
         states: lines.len(),

@@ -1,0 +1,230 @@
+//! `reservation.lua` does what the general script does, whatever else happens to the key meanwhile.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::time::Instant;
+use tollgate_behaviour::{Random, Subject, Taste, check};
+use tollgate_core::{
+    Algorithm, Anchor, Bill, Charge, Cost, Decision, Enforcement, Key, Limit, Now, OnDenial, Span,
+    step,
+};
+
+use super::expiry::ORIGIN;
+use super::{Driven, SINGLE};
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::fit::{Fitted, GRAIN};
+use crate::names::{reservation_name, unique_name};
+use crate::script_reply::{General, ScriptReply, Status};
+use crate::script_request::{Counted, Leasing, Plain, ScriptRequest, Step};
+use crate::snapshot::{Snapshot, moment};
+
+const STEPS: usize = 40;
+/// The first bit of a lease's name, and the one that no name has.
+const LEASE: u64 = 1 << 63;
+
+/// One key that is asked with the short script where that can answer, and one that never is.
+struct Pair {
+    subject: Driven,
+    keys: [Key; 2],
+    now: Now,
+    names: [u64; 3],
+    /// How often the short script has answered, and how often it left it to the general one.
+    answered: [u64; 2],
+}
+
+/// What was said about a part: the status, for how many requests it is reserved, and what core says
+/// about one more unit.
+type Said = (Status, Option<(u32, Decision)>);
+
+// === impl Pair ===
+
+impl Pair {
+    fn new() -> Pair {
+        let mut subject = Driven::new(&Config::single(SINGLE.address()));
+        let keys = ["short", "general"].map(|name| subject.key(name));
+        Pair {
+            subject,
+            keys,
+            now: Taste::MICROSECONDS.start,
+            names: [1_000, 20_000, 3_000_000].map(reservation_name),
+            answered: [0; 2],
+        }
+    }
+
+    fn ask(&self, request: &ScriptRequest) -> Option<General> {
+        let micros = self.now.monotonic.as_nanos() / 1_000;
+        self.subject.store.set_now(micros);
+        let asked = self.subject.store.ask(|| request.clone(), Instant::now());
+        match self.subject.runtime.block_on(asked) {
+            Ok(ScriptReply::General(reply)) => Some(reply),
+            Ok(other) => panic!("{other:?}"),
+            Err(asked) if matches!(asked.failure, Failure::Changed) => None,
+            Err(asked) => panic!("{}", asked.into_error(Span::SECOND)),
+        }
+    }
+
+    /// Asks a step of one line on both keys.
+    fn step(&mut self, step: Step, charge: Charge<'_>, times: u32) {
+        let said = [0, 1].map(|place| {
+            let key = self.keys[place];
+            let charge = Charge { key, ..charge };
+            let bill = Bill::new(&[charge]).expect("one charge");
+            let fitted = Fitted::new(charge.limit).expect("the limit is whole");
+            let line = Counted {
+                line: &bill.lines()[0],
+                fitted: &fitted,
+                times,
+                denied: 0,
+            };
+            let short = ScriptRequest::reservation(step, &[line]).filter(|_| place == 0);
+            let reply = short.and_then(|short| {
+                let reply = self.ask(&short);
+                self.answered[usize::from(reply.is_none())] += 1;
+                reply
+            });
+            let general = || self.ask(&ScriptRequest::of_step(step, &[line]));
+            let reply = reply.or_else(general).expect("the general script knows");
+            summarize(&reply, &fitted)
+        });
+        assert_eq!(said[0], said[1], "{step:?} {times} x {charge:?}");
+    }
+
+    /// Leases units of both keys, under the same name.
+    fn lease(&self, charge: Charge<'_>, name: u64) {
+        let leasing = Leasing {
+            name: name | LEASE,
+            lasts: 1_000_000,
+            spent: 0,
+            want: 2,
+            least: 1,
+            next: name | LEASE,
+        };
+        for key in self.keys {
+            let charge = Charge { key, ..charge };
+            let fitted = Fitted::new(charge.limit).expect("the limit is whole");
+            let request = ScriptRequest::general_with_lease(&charge, &fitted, leasing);
+            let _granted = self.ask(&request);
+        }
+    }
+
+    /// A decision about one key, on both.
+    fn decide(&self, charge: Charge<'_>) {
+        let fitted = Fitted::new(charge.limit).expect("the limit is whole");
+        let status = self.keys.map(|key| {
+            let charge = Charge { key, ..charge };
+            let reply = self.ask(&Plain::general_request(&charge, &fitted));
+            reply.expect("the general script knows").status
+        });
+        assert_eq!(status[0], status[1], "{charge:?}");
+    }
+
+    /// The one key may not expire while the other one matters: what has ended already may stand in
+    /// only one of them.
+    fn expires_in_time(&self) {
+        let [short, general] = self.keys.map(|key| {
+            let name = self.subject.store.name_of(key);
+            let at = SINGLE.ask(&["PEXPIRETIME", &name]);
+            at.trim().parse::<i64>().expect("a moment")
+        });
+        let now = ORIGIN + self.now.utc.as_nanos() / 1_000_000;
+        let is_over = u64::try_from(general).is_ok_and(|general| general <= now);
+        let in_time = short >= general || is_over;
+        assert!(
+            in_time,
+            "it expires at {short}, not at {general}; it is {now}"
+        );
+    }
+}
+
+fn summarize(reply: &General, fitted: &Fitted) -> Said {
+    let reserved = reply.states.first().map(|state| {
+        let count = u32::from_be_bytes(state[..4].try_into().expect("four bytes"));
+        let snapshot = Snapshot::read(&state.slice(4..), fitted);
+        let mut snapshot = snapshot.expect("it makes sense");
+        let now = moment(reply.now);
+        let decision = step(&mut snapshot, &fitted.limit, now, Cost::ONE, OnDenial::Keep);
+        (count, decision)
+    });
+    (reply.status, reserved)
+}
+
+fn limit(random: &mut Random) -> Limit {
+    let count = random.pick(&[1, 2, 5, 20]);
+    let window = Span::from_millis(random.pick(&[20, 1_000, 60_000]));
+    let limit = match random.between(0, 8) {
+        0..=2 => Limit::fixed_window(count, window),
+        3..=5 => Limit::token_bucket(count, window),
+        6 => Limit::leaky_bucket(count, window),
+        7 => Limit::new(Algorithm::FixedWindow(Anchor::FirstRequest), count, window),
+        _ => Limit::sliding_log(count, window),
+    };
+    limit.expect("a valid limit")
+}
+
+#[test]
+fn the_short_script_does_what_the_general_one_does() {
+    let answered = [0, 1].map(|_| AtomicU64::new(0));
+    check(
+        "the_short_script_does_what_the_general_one_does",
+        40,
+        |random| {
+            let mut pair = Pair::new();
+            let mut rule = limit(random);
+            for _ in 0..STEPS {
+                let most = random.pick(&[0, 1, 1, 100, 5_000, 100_000, 4_000_000]);
+                let passed = GRAIN.times(random.between(0, most));
+                pair.now = match random.chance(3) {
+                    true => Now::at(pair.now.utc - passed),
+                    false => Now::at(pair.now.utc + passed),
+                };
+                if random.chance(4) {
+                    rule = limit(random);
+                }
+                act(random, &mut pair, &rule);
+                pair.expires_in_time();
+            }
+            for (all, some) in answered.iter().zip(pair.answered) {
+                all.fetch_add(some, Ordering::Relaxed);
+            }
+        },
+    );
+    let [short, general] = answered.map(AtomicU64::into_inner);
+    assert!(short > 500 && general > 50, "{short} and {general}");
+}
+
+/// Something happens to both keys.
+fn act(random: &mut Random, pair: &mut Pair, limit: &Limit) {
+    let cost = random.pick(&[
+        Cost::ONE,
+        Cost::ONE,
+        Cost::Take(2),
+        Cost::Take(7),
+        Cost::Take(0),
+        Cost::Peek(2),
+    ]);
+    let charge = Charge {
+        enforcement: random.pick(&[
+            Enforcement::Enforce,
+            Enforcement::Enforce,
+            Enforcement::Shadow,
+            Enforcement::Quota,
+        ]),
+        ..Charge::new(pair.keys[0], limit, cost)
+    };
+    let which = random.pick(&[0, 1, 2]);
+    let name = pair.names[which];
+    let lasts = [1_000, 20_000, 3_000_000][which];
+    let times = random.pick(&[1, 1, 2, 3]);
+    match random.between(0, 9) {
+        0..=3 => pair.step(Step::Reserve { name, lasts }, charge, times),
+        4..=6 => pair.step(Step::Confirm { name }, charge, times),
+        7 => pair.step(Step::Confirm { name }, charge, 0),
+        8 if random.chance(20) => pair.lease(charge, unique_name()),
+        _ => {
+            let refund = Cost::Refund(random.between(0, 2));
+            let cost = if random.chance(20) { refund } else { cost };
+            pair.decide(Charge { cost, ..charge });
+        }
+    }
+}
