@@ -54,7 +54,7 @@ pub struct Connection {
     budget: Arc<Budget>,
     quantum: Quantum,
     opened: Instant,
-    /// Milliseconds from `opened` to the last request that arrived completely.
+    /// Milliseconds from `opened` to the last request that arrived completely, or 0.
     last_request: AtomicU64,
     /// Bytes of requests that are not complete.
     reserved_bytes: AtomicUsize,
@@ -138,7 +138,13 @@ impl Connection {
 
     /// A request has arrived completely.
     pub fn record_request(&self, now: Instant) {
-        self.last_request.store(self.millis(now), Ordering::Relaxed);
+        let millis = self.millis(now).max(1);
+        self.last_request.store(millis, Ordering::Relaxed);
+    }
+
+    /// Whether a request has ever arrived completely.
+    pub(crate) fn has_requested(&self) -> bool {
+        self.last_request.load(Ordering::Relaxed) > 0
     }
 
     /// How long no request has arrived.

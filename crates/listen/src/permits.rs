@@ -1,9 +1,9 @@
 //! Connection permits of one listener: how many connections are open, and which one makes room.
 //!
-//! A listener never stops accepting. When it has no free permit, the connection that has been idle
-//! longest is closed for a new one. If none is idle, the new connection gets one of a few reserved
-//! permits, with which only health checks are served. The same applies to an address that has too
-//! many connections.
+//! A listener never stops accepting. When it has no free permit, an idle connection is closed for a
+//! new one: one that has not sent a request yet, or else the one that has been idle longest. If
+//! none is idle, the new connection gets one of a few reserved permits, with which only health
+//! checks are served. The same applies to an address that has too many connections.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -18,6 +18,10 @@ use crate::limits::Limits;
 pub(crate) const RESERVED: usize = 16;
 /// A connection that has sent a request within this time is not idle.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
+/// A new connection that has not sent a request within this time is idle: enough for a round trip
+/// to another continent, and so short that all permits can be replaced several times a second.
+/// Otherwise an attacker would keep them all with connections that it opens again and again.
+const FIRST_REQUEST_WITHIN: Duration = Duration::from_millis(250);
 /// The most connections that are compared when one must make room.
 const COMPARED_MAX: usize = 1024;
 
@@ -174,7 +178,7 @@ impl Open {
         PermitKind::Replaced
     }
 
-    /// The connection that has been idle longest, of as many as may be compared.
+    /// The connection that loses least, of as many as may be compared.
     fn idlest(&mut self, now: Instant) -> Option<usize> {
         let count = self.slots.len();
         let compared = count.min(COMPARED_MAX);
@@ -191,10 +195,16 @@ impl Open {
 
     fn idlest_among(&self, indices: impl Iterator<Item = usize>, now: Instant) -> Option<usize> {
         let idle = indices.filter_map(|index| {
-            let idle = self.slots.get(index)?.as_ref()?.idle_time(now);
-            (idle >= IDLE_AFTER).then_some((idle, index))
+            let connection = self.slots.get(index)?.as_ref()?;
+            let (idle, has_requested) = (connection.idle_time(now), connection.has_requested());
+            let idle_after = if has_requested {
+                IDLE_AFTER
+            } else {
+                FIRST_REQUEST_WITHIN
+            };
+            (idle >= idle_after).then_some((!has_requested, idle, index))
         });
-        idle.max().map(|(_, index)| index)
+        idle.max().map(|(_, _, index)| index)
     }
 
     /// Frees a reserved permit: the oldest has had its time for a health check.
@@ -313,6 +323,28 @@ mod tests {
         let cut = |permit: &&Permit| permit.connection.closed() == Some(Close::Idle);
         assert_eq!(reserved.iter().filter(cut).count(), RESERVED);
         assert!(cut(&&reserved[0]) && !cut(&&reserved[2 * RESERVED - 1]));
+    }
+
+    /// Connections that are opened faster than they become idle do not take every permit.
+    #[test]
+    fn a_connection_without_a_request_makes_room_first() {
+        let (all, then) = (connections(3, 3), Instant::now());
+        let permits = [1, 2, 3].map(|number| all.acquire(peer(number), then).0);
+        permits[0].connection.record_request(then);
+        let now = then + Duration::from_millis(249);
+        assert_eq!(all.acquire(peer(4), now).1, PermitKind::Reserved);
+        let now = then + Duration::from_millis(250);
+        permits[1].connection.record_request(now);
+        let (fourth, kind) = all.acquire(peer(4), now);
+        assert_eq!(kind, PermitKind::Replaced);
+        assert_eq!(permits[2].connection.closed(), Some(Close::Idle));
+        // The first has been idle for longer, but it has sent a request.
+        let now = now + Duration::from_secs(5);
+        assert_eq!(all.acquire(peer(5), now).1, PermitKind::Replaced);
+        assert_eq!(fourth.connection.closed(), Some(Close::Idle));
+        for permit in &permits[..2] {
+            assert_eq!(permit.connection.closed(), None);
+        }
     }
 
     #[test]
