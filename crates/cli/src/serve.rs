@@ -67,9 +67,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if let Err(error) = tollgate_server::init_log(&log) {
         print_error_chain(&*error);
     }
-    tollgate_server::fit_address_space();
+    tollgate_server::tune_allocator();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .max_blocking_threads(BLOCKING_THREADS)
+        .on_thread_park(tollgate_server::empty_thread_cache)
         .enable_all()
         .build();
     let runtime = match runtime {

@@ -2,7 +2,7 @@
 //!
 //! glibc retains freed memory in up to eight arenas for each processor, each of which reserves
 //! 64 MiB of the address space. After a peak of load a service would stay at its peak size, and in
-//! a small address space the arenas alone would fill it. With other allocators both functions do
+//! a small address space the arenas alone would fill it. With other allocators these functions do
 //! nothing.
 
 #![cfg_attr(
@@ -17,6 +17,10 @@
 const ARENA_BYTES: u64 = 64 << 20;
 /// At most this part of a limited address space is reserved for arenas.
 const ARENAS_PART: u64 = 4;
+/// From this size on, a block is mapped for itself and returned as soon as it is freed; an arena
+/// may have as much free at its end. These are glibc's initial values.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const RETURNED_BYTES: libc::c_int = 128 << 10;
 
 /// Returns the free memory of all arenas to the system; `true` if there was any.
 ///
@@ -32,6 +36,20 @@ pub fn give_back() -> bool {
     }
     #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
     false
+}
+
+/// Keeps the sizes from which free memory is returned at their initial values. Call it before any
+/// thread is started.
+///
+/// By itself glibc raises them with the largest block that was ever freed: to 32 MiB for a block,
+/// and 64 MiB for what an arena keeps free at its end until the next [`give_back`]. Thus one client
+/// with large requests would make the service keep more memory for ever.
+pub fn fix_thresholds() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    for threshold in [libc::M_MMAP_THRESHOLD, libc::M_TRIM_THRESHOLD] {
+        // SAFETY: `mallopt` stores the number in the allocator's parameters, under its lock.
+        let _result = unsafe { libc::mallopt(threshold, RETURNED_BYTES) };
+    }
 }
 
 /// Limits the number of arenas for a process whose address space is limited to `bytes`, and returns

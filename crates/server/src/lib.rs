@@ -24,6 +24,8 @@ mod head;
 
 mod exchange;
 
+mod thread_caches;
+
 mod reclaim;
 
 mod codec;
@@ -54,7 +56,8 @@ pub use config::{
     STORES_MAX,
 };
 pub use log::{init as init_log, log_start_error};
-pub use reclaim::fit_address_space;
+pub use reclaim::tune_allocator;
 pub use server::{Running, ServeError, serve, start};
+pub use thread_caches::empty_thread_cache;
 pub use tollgate_engine::{CLOSE_WITHIN, DEFAULT_STORE, Outcome, VALUE_SERIES_MAX};
 pub use tollgate_listen::Limits;

@@ -2,7 +2,8 @@
 //!
 //! The allocator keeps freed memory, so a service would stay as large as under its highest load.
 //! Whenever connections have freed some megabytes, the allocator is asked to return what it keeps,
-//! at most once in a few seconds and in a thread that nothing waits for.
+//! at most once in a few seconds and in a thread that nothing waits for. It is asked again later,
+//! because connections end while the first answer is on its way.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +15,20 @@ use tollgate_listen::{Budget, ShutdownSignal};
 use tollgate_memory::heap;
 use tracing::info;
 
+use crate::thread_caches;
+
 /// How often the freed bytes are checked.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
 /// The fewest freed bytes to act on: less is not worth the allocator's locks.
 const FREED_MIN: usize = 4 << 20;
+/// How often the allocator is asked after that, also if nothing more was freed: what is left then,
+/// threads have kept, and hand over between two of these times.
+const ROUNDS: u64 = 3;
 
-/// Limits the allocator's arenas if the address space is limited. Call it before starting threads.
-pub fn fit_address_space() {
+/// Has the allocator return freed memory early, and limits its arenas if the address space is
+/// limited. Call it before starting threads.
+pub fn tune_allocator() {
+    heap::fix_thresholds();
     if let Some(bytes) = getrlimit(Resource::As).current {
         let arenas = heap::fit_address_space(bytes);
         info!(bytes, arenas, "the address space is limited");
@@ -29,7 +37,7 @@ pub fn fit_address_space() {
 
 /// Returns memory until shutdown.
 pub(crate) async fn reclaim(budget: Arc<Budget>, mut shutdown: ShutdownSignal) {
-    let mut given_back = budget.freed();
+    let (mut given_back, mut rounds, mut request) = (budget.freed(), 0, 0);
     loop {
         tokio::select! {
             () = sleep(CHECK_EVERY) => {}
@@ -38,7 +46,23 @@ pub(crate) async fn reclaim(budget: Arc<Budget>, mut shutdown: ShutdownSignal) {
         let freed = budget.freed();
         if freed.wrapping_sub(given_back) >= FREED_MIN {
             given_back = freed;
-            let _there_was_some = spawn_blocking(heap::give_back).await;
+            rounds = ROUNDS;
         }
+        if rounds == 0 {
+            continue;
+        }
+        rounds -= 1;
+        request += 1;
+        let next = if rounds == 0 { 0 } else { request };
+        let _nothing_to_add = spawn_blocking(move || give_back(next)).await;
     }
+}
+
+/// Returns what is free now, and requests what threads have kept: `next` is the number of that
+/// request, or 0 for none.
+fn give_back(next: u64) {
+    thread_caches::request(0);
+    thread_caches::free_collected();
+    let _there_was_some = heap::give_back();
+    thread_caches::request(next);
 }
