@@ -41,8 +41,8 @@ pub fn give_back() -> bool {
 /// Keeps the sizes from which free memory is returned at their initial values. Call it before any
 /// thread is started.
 ///
-/// By itself glibc raises them with the largest block that was ever freed: to 32 MiB for a block,
-/// and 64 MiB for what an arena keeps free at its end until the next [`give_back`]. Thus one client
+/// By itself glibc raises them with the largest block that was ever freed (mallopt(3)): to 32 MiB,
+/// and to 64 MiB for what an arena keeps free at its end until the next [`give_back`]. Thus one client
 /// with large requests would make the service keep more memory for ever.
 pub fn fix_thresholds() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
