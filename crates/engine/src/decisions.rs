@@ -67,7 +67,7 @@ type SeriesName = (Arc<str>, Box<str>);
 
 /// The counts of all decisions so far, by series.
 #[derive(Debug, Default)]
-pub struct Decisions {
+pub(crate) struct Decisions {
     /// The series of the rules in effect, and two per domain: the empty path, for requests that
     /// meet no limit, and [`OTHER`].
     rules: RwLock<BTreeMap<SeriesName, Arc<Tally>>>,
@@ -148,7 +148,7 @@ impl Decisions {
     /// # Errors
     ///
     /// The first error of `visit`, which ends the visit.
-    pub fn visit<E>(
+    pub(crate) fn visit<E>(
         &self,
         mut visit: impl FnMut(&str, &str, &'static str, u64) -> Result<(), E>,
     ) -> Result<(), E> {

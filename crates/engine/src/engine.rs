@@ -9,7 +9,7 @@ use tollgate_core::{Answer, Request, Store, StoreError, Verdict};
 use tollgate_rules::{Attempt, RuleSet};
 
 use crate::decisions::{Decisions, Series};
-use crate::reload::Reloads;
+use crate::outcome::{Outcome, ReloadCounts, Reloads};
 use crate::stores::Stores;
 
 /// Rules, and the stores that count under them.
@@ -122,14 +122,25 @@ impl Engine {
         &self.stores
     }
 
-    /// The counts of the decisions so far.
-    pub const fn decisions(&self) -> &Decisions {
-        &self.decisions
+    /// Visits the count of every domain, rule and outcome that occurred, each combination once.
+    ///
+    /// # Errors
+    ///
+    /// The first error of `visit`, which ends the visit.
+    pub fn visit_decisions<E>(
+        &self,
+        visit: impl FnMut(&str, &str, &'static str, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.decisions.visit(visit)
     }
 
     /// How often rules were loaded.
-    pub const fn reloads(&self) -> &Reloads {
-        &self.reloads
+    pub fn reload_counts(&self) -> ReloadCounts {
+        self.reloads.counts()
+    }
+
+    pub(crate) fn count_reload(&self, outcome: Outcome) {
+        self.reloads.add(outcome);
     }
 }
 

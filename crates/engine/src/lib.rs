@@ -7,7 +7,7 @@
 //!   ([`tollgate_core::SharedStore`]) with its [`Fallback`].
 //! * [`Reloader`] reads rules again and applies them, for each domain completely or not at all;
 //!   [`watch_rules`] does so whenever files change.
-//! * [`Decisions`] counts what was decided, by domain, rule and outcome.
+//! * [`Engine::visit_decisions`] tells what was decided, by domain, rule and outcome.
 //! * [`watch_stores`] logs when a shared store becomes unavailable and when it is available again.
 //!
 //! Knows no protocol, no socket and no backend but memory.
@@ -22,6 +22,8 @@ mod decisions;
 
 mod engine;
 
+mod outcome;
+
 mod reload;
 
 mod watch;
@@ -29,10 +31,11 @@ mod watch;
 mod store_health;
 
 pub use any_shared::AnyShared;
-pub use decisions::{Decisions, DescriptorOutcome, VALUE_SERIES_MAX};
+pub use decisions::{DescriptorOutcome, VALUE_SERIES_MAX};
 pub use engine::{Decided, Engine};
 pub use fallback::{DENIED_FOR, Fallback, FallbackCounts};
-pub use reload::{Outcome, Reloader, Reloads, RuleSource, Why};
+pub use outcome::{Outcome, ReloadCounts};
+pub use reload::{Reloader, RuleSource, Why};
 pub use store_health::watch_stores;
 pub use stores::{CLOSE_WITHIN, DEFAULT_STORE, NamedStore, SharedMemory, Stores};
 pub use watch::{ORDERS_MAX, Order, watch_rules};

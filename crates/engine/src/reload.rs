@@ -3,13 +3,13 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::Mode;
 use tollgate_rules::{Changes, Diagnostic, Loaded, ReadError, RuleSet, Source, read_paths};
 use tracing::{error, info, warn};
 
 use crate::engine::Engine;
+use crate::outcome::Outcome;
 
 /// Why rules are read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,16 +18,6 @@ pub enum Why {
     Ordered,
     /// Something may have changed.
     Noticed,
-}
-
-/// The outcome of reading rules again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// All rules are in effect, changed or not.
-    InEffect,
-    /// Domains with errors stay as they were; if the files cannot be read, all domains do. The log
-    /// has the reasons.
-    Failed,
 }
 
 /// Where rules come from, and how they are read.
@@ -54,13 +44,6 @@ pub struct Reloader<S> {
     source: S,
     /// A hash of the texts last read, or of the error if they could not be read; and the outcome.
     last: Option<(u64, Outcome)>,
-}
-
-/// How often rules were read, the first time included.
-#[derive(Debug, Default)]
-pub struct Reloads {
-    ok: AtomicU64,
-    failed: AtomicU64,
 }
 
 // === impl Reloader ===
@@ -125,7 +108,7 @@ impl<S: RuleSource> Reloader<S> {
                     reason,
                     "the rules cannot be read; the previous rules stay in effect"
                 );
-                self.engine.reloads().add(Outcome::Failed);
+                self.engine.count_reload(Outcome::Failed);
                 Outcome::Failed
             }
         };
@@ -141,14 +124,14 @@ impl<S: RuleSource> Reloader<S> {
         self.engine.replace_rules(rules);
         log_changes(&changes);
         if has_errors {
-            self.engine.reloads().add(Outcome::Failed);
+            self.engine.count_reload(Outcome::Failed);
             warn!(
                 rules = count,
                 domains, "rules in effect, without those that have errors"
             );
             return Outcome::Failed;
         }
-        self.engine.reloads().add(Outcome::InEffect);
+        self.engine.count_reload(Outcome::InEffect);
         info!(rules = count, domains, "rules in effect");
         Outcome::InEffect
     }
@@ -193,29 +176,6 @@ impl<S: RuleSource> Reloader<S> {
                 );
             }
         }
-    }
-}
-
-// === impl Reloads ===
-
-impl Reloads {
-    /// How often all rules came into effect.
-    pub fn ok(&self) -> u64 {
-        self.ok.load(Ordering::Relaxed)
-    }
-
-    /// How often some or all rules stayed as they were because of errors.
-    pub fn failed(&self) -> u64 {
-        self.failed.load(Ordering::Relaxed)
-    }
-
-    fn add(&self, outcome: Outcome) {
-        let counter = match outcome {
-            Outcome::InEffect => &self.ok,
-            Outcome::Failed => &self.failed,
-        };
-        // Relaxed: a count publishes nothing else.
-        counter.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -18,7 +18,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{error, warn};
 
-use crate::reload::{Outcome, Reloader, RuleSource, Why};
+use crate::outcome::Outcome;
+use crate::reload::{Reloader, RuleSource, Why};
 
 /// How long nothing may change before files are read.
 const DEBOUNCE: Duration = Duration::from_millis(100);

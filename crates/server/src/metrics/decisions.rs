@@ -9,7 +9,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use tollgate_engine::Engine;
 
-/// Writes the engine's [`Decisions`](tollgate_engine::Decisions) at each scrape.
+/// Reads the engine's counts at each scrape.
 pub(super) struct Scrape(pub(super) Arc<Engine>);
 
 // === impl Scrape ===
@@ -25,8 +25,8 @@ impl Collector for Scrape {
         let help = "Descriptors decided, by domain, rule and outcome";
         let name = "decisions";
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        // A scrape in which a series comes twice is rejected; `visit` excludes that.
-        self.0.decisions().visit(|domain, rule, outcome, count| {
+        // A scrape in which a series comes twice is rejected; the visit excludes that.
+        self.0.visit_decisions(|domain, rule, outcome, count| {
             let labels = [("domain", domain), ("rule", rule), ("outcome", outcome)];
             ConstCounter::new(count).encode(metric.encode_family(&labels)?)
         })

@@ -26,8 +26,8 @@ impl Collector for Scrape {
         let (engine, encoder) = (&self.0, &mut encoder);
         let help = "Loads of the rules: ok, or failed if some or all rules have errors";
         let mut metric = encoder.encode_descriptor("reloads", help, None, MetricType::Counter)?;
-        let reloads = engine.reloads();
-        for (outcome, count) in [("ok", reloads.ok()), ("failed", reloads.failed())] {
+        let reloads = engine.reload_counts();
+        for (outcome, count) in [("ok", reloads.ok), ("failed", reloads.failed)] {
             if count > 0 {
                 let labels = [("outcome", outcome)];
                 ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;
