@@ -1,16 +1,18 @@
 //! From a request to its answer: the one path that every protocol takes.
 
+use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use serde_json::{Map, Value};
 use tollgate_core::{Answer, Request, Store, StoreError, Verdict};
+use tollgate_memory::Stats;
 use tollgate_rules::{Attempt, RuleSet};
 
 use crate::decisions::{Decisions, Series};
 use crate::outcome::{Outcome, ReloadCounts, Reloads};
-use crate::stores::Stores;
+use crate::stores::{StoreSnapshot, Stores};
 
 /// Rules, and the stores that count under them.
 ///
@@ -117,9 +119,20 @@ impl Engine {
         self.rules.store(Arc::new(active));
     }
 
-    /// The stores.
-    pub const fn stores(&self) -> &Arc<Stores> {
-        &self.stores
+    /// What the memory of this process holds, and what it has evicted.
+    pub fn memory_stats(&self) -> Stats {
+        self.stores.memory_stats()
+    }
+
+    /// The state of every shared store now, in the order in which they were added.
+    pub fn shared_stores(&self) -> Vec<StoreSnapshot<'_>> {
+        self.stores.snapshots().collect()
+    }
+
+    /// Closes every shared store, within [`CLOSE_WITHIN`](crate::CLOSE_WITHIN). Nothing may be
+    /// decided afterwards.
+    pub async fn close(&self) {
+        Arc::clone(&self.stores).close().await;
     }
 
     /// Visits the count of every domain, rule and outcome that occurred, each combination once.
@@ -139,8 +152,19 @@ impl Engine {
         self.reloads.counts()
     }
 
+    pub(crate) const fn stores(&self) -> &Arc<Stores> {
+        &self.stores
+    }
+
     pub(crate) fn count_reload(&self, outcome: Outcome) {
         self.reloads.add(outcome);
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Engine");
+        shown.field("stores", &self.stores).finish_non_exhaustive()
     }
 }
 

@@ -69,7 +69,7 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
         }
     }
 
-    /// The shared store.
+    /// The shared store that was given to [`Fallback::new`], for what only its own type offers.
     pub const fn shared(&self) -> &S {
         &self.shared
     }

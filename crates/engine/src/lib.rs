@@ -37,5 +37,5 @@ pub use fallback::{DENIED_FOR, Fallback, FallbackCounts};
 pub use outcome::{Outcome, ReloadCounts};
 pub use reload::{Reloader, RuleSource, Why};
 pub use store_health::watch_stores;
-pub use stores::{CLOSE_WITHIN, DEFAULT_STORE, NamedStore, SharedMemory, Stores};
+pub use stores::{CLOSE_WITHIN, DEFAULT_STORE, StoreSnapshot, Stores};
 pub use watch::{ORDERS_MAX, Order, watch_rules};

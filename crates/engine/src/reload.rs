@@ -150,9 +150,7 @@ impl<S: RuleSource> Reloader<S> {
         }
         for view in rules.rules() {
             let domain = &view.rule.domain;
-            let max_bytes = view
-                .limit
-                .and_then(|limit| stores.memory().max_bytes_for(&limit));
+            let max_bytes = view.limit.and_then(|limit| stores.max_bytes_for(&limit));
             if let (Some(max_bytes), false) = (max_bytes, stores.of(Some(domain)).is_shared()) {
                 let rule = view.rule.shown();
                 warn!(

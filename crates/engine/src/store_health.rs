@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use tollgate_core::{SharedStore, StoreEvent};
 use tracing::{info, warn};
 
-use crate::stores::Stores;
+use crate::engine::Engine;
 
 /// How often stores are checked.
 const CHECK_EVERY: Duration = Duration::from_millis(250);
@@ -23,9 +23,10 @@ enum Health {
     Down,
 }
 
-/// Checks every shared store until `stop` is ready, and logs changes. A line for each decision
-/// without the store would be too many.
-pub async fn watch_stores(stores: Arc<Stores>, stop: impl Future<Output = ()>) {
+/// Checks every shared store of `engine` until `stop` is ready, and logs changes. A line for each
+/// decision without the store would be too many.
+pub async fn watch_stores(engine: Arc<Engine>, stop: impl Future<Output = ()>) {
+    let stores = engine.stores();
     let mut logged: Vec<Health> = stores.shared().map(|_| Health::Unknown(0)).collect();
     if logged.is_empty() {
         return;

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tollgate_core::{Charge, Clock, Key, KeyHasher, SharedStore, Store, StoreError, Verdict};
-use tollgate_memory::Memory;
+use tollgate_core::{
+    Charge, Clock, Key, KeyHasher, Limit, SharedStore, Store, StoreError, StoreMetric, Verdict,
+};
+use tollgate_memory::{Memory, Stats};
 use tracing::{debug, warn};
 
 use crate::any_shared::AnyShared;
-use crate::fallback::Fallback;
+use crate::fallback::{Fallback, FallbackCounts};
 
 /// The name of the store that serves every domain which no other store serves.
 pub const DEFAULT_STORE: &str = "default";
@@ -31,10 +33,24 @@ pub struct Stores {
     by_domain: HashMap<String, usize>,
 }
 
+/// The state of a shared store at one moment.
+#[derive(Clone, Debug)]
+pub struct StoreSnapshot<'s> {
+    /// Its name in logs and metrics.
+    pub name: &'s str,
+    /// [`SharedStore::is_up`].
+    pub is_up: bool,
+    /// [`SharedStore::instances`].
+    pub instances: u32,
+    /// How many requests were decided without it.
+    pub fallbacks: FallbackCounts,
+    /// [`SharedStore::metrics`].
+    pub metrics: Vec<StoreMetric>,
+}
+
 /// A store and its name in logs and metrics.
-pub struct NamedStore {
-    /// The name.
-    pub name: String,
+pub(crate) struct NamedStore {
+    pub(crate) name: String,
     pub(crate) store: DomainStore,
 }
 
@@ -45,7 +61,7 @@ pub(crate) enum DomainStore {
 }
 
 /// The memory, which several stores use.
-pub struct SharedMemory(Arc<Memory<Arc<dyn Clock>>>);
+pub(crate) struct SharedMemory(Arc<Memory<Arc<dyn Clock>>>);
 
 // === impl Stores ===
 
@@ -112,7 +128,7 @@ impl Stores {
     }
 
     /// The store of a domain; the default one for a name that is not UTF-8.
-    pub fn of(&self, domain: Option<&str>) -> &NamedStore {
+    pub(crate) fn of(&self, domain: Option<&str>) -> &NamedStore {
         // Most services have only one store, so skip the look-up.
         let index = match self.by_domain.is_empty() {
             true => None,
@@ -122,18 +138,39 @@ impl Stores {
     }
 
     /// The domains for which a store was chosen.
-    pub fn chosen(&self) -> impl Iterator<Item = (&str, &NamedStore)> {
+    pub(crate) fn chosen(&self) -> impl Iterator<Item = (&str, &NamedStore)> {
         let chosen = self.by_domain.iter();
         chosen.map(|(domain, index)| (domain.as_str(), &self.all[*index]))
     }
 
-    /// The memory of this process.
-    pub fn memory(&self) -> &Memory<Arc<dyn Clock>> {
-        &self.memory
+    pub(crate) fn memory_stats(&self) -> Stats {
+        self.memory.stats()
+    }
+
+    /// [`Memory::max_bytes_for`] of the memory of this process.
+    pub(crate) fn max_bytes_for(&self, limit: &Limit) -> Option<usize> {
+        self.memory.max_bytes_for(limit)
+    }
+
+    /// Whether a store is shared with other instances.
+    pub fn has_shared(&self) -> bool {
+        self.shared().next().is_some()
+    }
+
+    pub(crate) fn snapshots(&self) -> impl Iterator<Item = StoreSnapshot<'_>> {
+        self.shared().map(|(name, fallback)| StoreSnapshot {
+            name,
+            is_up: fallback.shared().is_up(),
+            instances: fallback.shared().instances(),
+            fallbacks: fallback.counts(),
+            metrics: fallback.shared().metrics(),
+        })
     }
 
     /// The shared stores, by name.
-    pub fn shared(&self) -> impl Iterator<Item = (&str, &Fallback<AnyShared, SharedMemory>)> {
+    pub(crate) fn shared(
+        &self,
+    ) -> impl Iterator<Item = (&str, &Fallback<AnyShared, SharedMemory>)> {
         self.all.iter().filter_map(|named| match &named.store {
             DomainStore::Memory(_) => None,
             DomainStore::Shared(fallback) => Some((named.name.as_str(), &**fallback)),
@@ -141,7 +178,7 @@ impl Stores {
     }
 
     /// Closes every shared store, within [`CLOSE_WITHIN`]. Nothing may be decided afterwards.
-    pub async fn close(self: Arc<Stores>) {
+    pub(crate) async fn close(self: Arc<Stores>) {
         let mut closing = JoinSet::new();
         for index in 0..self.all.len() {
             let stores = Arc::clone(&self);
@@ -162,7 +199,7 @@ impl fmt::Debug for Stores {
 
 impl NamedStore {
     /// Whether other instances share it.
-    pub const fn is_shared(&self) -> bool {
+    pub(crate) const fn is_shared(&self) -> bool {
         matches!(self.store, DomainStore::Shared(_))
     }
 

@@ -157,11 +157,11 @@ async fn instances_share_one_limit_in_any_backend() {
     // A domain without a shared store is each instance's own.
     assert_eq!(allowed(&one, "other", 4).await, 1);
     assert_eq!(allowed(&two, "other", 4).await, 1);
-    let (name, fallback) = two.stores().shared().next().unwrap();
-    assert_eq!((name, fallback.shared().instances()), ("toy", 2));
-    assert_eq!(fallback.shared().metrics()[0].name, "toys");
-    Arc::clone(two.stores()).close().await;
-    assert_eq!(fallback.shared().instances(), 1);
+    let store = &two.shared_stores()[0];
+    assert_eq!((store.name, store.instances), ("toy", 2));
+    assert_eq!(store.metrics[0].name, "toys");
+    two.close().await;
+    assert_eq!(two.shared_stores()[0].instances, 1);
 }
 
 #[tokio::test]
@@ -171,8 +171,7 @@ async fn without_the_backend_each_instance_decides_on_its_share() {
     toy.is_down.store(true, Ordering::Relaxed);
     for engine in &engines {
         assert_eq!(allowed(engine, "shop", 5).await, 2);
-        let (_, fallback) = engine.stores().shared().next().unwrap();
-        let counts = fallback.counts();
+        let counts = engine.shared_stores()[0].fallbacks;
         assert_eq!((counts.local, counts.total()), (5, 5));
     }
     toy.is_down.store(false, Ordering::Relaxed);
@@ -182,7 +181,7 @@ async fn without_the_backend_each_instance_decides_on_its_share() {
 #[tokio::test(start_paused = true)]
 async fn its_health_is_watched_until_the_end() {
     let toy = Arc::<Toy>::default();
-    let engine = engine(&toy);
+    let engine = Arc::new(engine(&toy));
     let stop = tokio::time::sleep(std::time::Duration::from_secs(5));
-    watch_stores(Arc::clone(engine.stores()), stop).await;
+    watch_stores(engine, stop).await;
 }

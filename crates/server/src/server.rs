@@ -11,9 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tollgate_backends::{OpenError, backend_names};
 use tollgate_core::{Clock, Sharing};
-use tollgate_engine::{
-    Engine, ORDERS_MAX, Order, Outcome, Reloader, Stores, watch_rules, watch_stores,
-};
+use tollgate_engine::{Engine, ORDERS_MAX, Order, Outcome, Reloader, watch_rules, watch_stores};
 use tollgate_listen::{Budget, Limits, Shutdown, ShutdownSignal, open_files, shutdown_channel};
 use tollgate_memory::SystemClock;
 use tollgate_rules::{Diagnostic, ReadError};
@@ -65,7 +63,7 @@ pub struct Running {
     rule_watch: JoinHandle<()>,
     store_health: JoinHandle<()>,
     memory_reclaim: JoinHandle<()>,
-    stores: Arc<Stores>,
+    engine: Arc<Engine>,
 }
 
 /// Runs the service until SIGTERM or SIGINT. A second signal ends it at once; SIGHUP reloads rules.
@@ -106,7 +104,7 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
 pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Running, ServeError> {
     let stores = stores::open(config, &known_limits(config), Arc::new(clock))
         .map_err(|(name, source)| ServeError::Store { name, source })?;
-    if config.sharing != Sharing::default() && stores.shared().next().is_none() {
+    if config.sharing != Sharing::default() && !stores.has_shared() {
         let backends = backend_names();
         warn!("`mode`, `on_store_error` and `nodes` have no effect: no store is in {backends}");
     }
@@ -131,11 +129,10 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
     let (shutdown, signal) = shutdown_channel();
     let (orders, received) = mpsc::channel(ORDERS_MAX);
     let rule_watch = tokio::spawn(watch_rules(reloader, received, until(&signal)));
-    let stores = Arc::clone(engine.stores());
-    let store_health = tokio::spawn(watch_stores(Arc::clone(&stores), until(&signal)));
+    let store_health = tokio::spawn(watch_stores(Arc::clone(&engine), until(&signal)));
     let memory_reclaim = tokio::spawn(reclaim(Arc::clone(&budget), signal.clone()));
     let context = Context {
-        engine,
+        engine: Arc::clone(&engine),
         metrics,
         budget,
         options: Options {
@@ -153,7 +150,7 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
         rule_watch,
         store_health,
         memory_reclaim,
-        stores,
+        engine,
     })
 }
 
@@ -200,7 +197,7 @@ impl Running {
         let _ = (&mut self.rule_watch).await;
         let _ = (&mut self.store_health).await;
         let _ = (&mut self.memory_reclaim).await;
-        Arc::clone(&self.stores).close().await;
+        self.engine.close().await;
     }
 }
 

@@ -9,8 +9,9 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder
 use prometheus_client::metrics::MetricType::{self, Counter, Gauge};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use tollgate_core::{SharedStore, StoreMetric, StoreMetricUnit, StoreMetricValue};
-use tollgate_engine::{Engine, FallbackCounts, Stores};
+use tollgate_core::{StoreMetric, StoreMetricUnit, StoreMetricValue};
+use tollgate_engine::{Engine, FallbackCounts, StoreSnapshot};
+use tollgate_memory::Stats;
 
 /// The counts of fallbacks, by the word in a rules file.
 type Fallback = (&'static str, fn(&FallbackCounts) -> u64);
@@ -21,15 +22,6 @@ const FALLBACKS: [Fallback; 4] = [
     ("error", |counts| counts.failed),
     ("local", |counts| counts.local),
 ];
-
-/// The state of one shared store at a scrape.
-struct Snapshot<'s> {
-    store: &'s str,
-    is_up: bool,
-    instances: u32,
-    fallbacks: FallbackCounts,
-    metrics: Vec<StoreMetric>,
-}
 
 /// Reads the stores at each scrape.
 pub(super) struct Scrape(pub(super) Arc<Engine>);
@@ -45,31 +37,20 @@ impl std::fmt::Debug for Scrape {
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let encoder = &mut encoder;
-        let stores = self.0.stores();
-        memory(stores, encoder)?;
-        let snapshots: Vec<Snapshot<'_>> = stores
-            .shared()
-            .map(|(store, fallback)| Snapshot {
-                store,
-                is_up: fallback.shared().is_up(),
-                instances: fallback.shared().instances(),
-                fallbacks: fallback.counts(),
-                metrics: fallback.shared().metrics(),
-            })
-            .collect();
+        memory(self.0.memory_stats(), encoder)?;
+        let stores = self.0.shared_stores();
         // A metric without a series is legal, but confusing.
-        if snapshots.is_empty() {
+        if stores.is_empty() {
             return Ok(());
         }
-        health(encoder, &snapshots)?;
-        fallbacks(encoder, &snapshots)?;
-        families(encoder, &snapshots)
+        health(encoder, &stores)?;
+        fallbacks(encoder, &stores)?;
+        families(encoder, &stores)
     }
 }
 
 /// How many keys the store in memory holds.
-fn memory(stores: &Stores, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-    let stats = stores.memory().stats();
+fn memory(stats: Stats, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
     let help = "Live keys in memory: those with units that are not yet refilled or reset";
     let metric = encoder.encode_descriptor("keys", help, None, Gauge)?;
     number(Gauge, stats.live_keys, metric)?;
@@ -79,11 +60,11 @@ fn memory(stores: &Stores, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Er
 }
 
 /// Encodes for each store whether it answers, and how many instances share it.
-fn health(encoder: &mut DescriptorEncoder<'_>, stores: &[Snapshot<'_>]) -> Result<(), Error> {
+fn health(encoder: &mut DescriptorEncoder<'_>, stores: &[StoreSnapshot<'_>]) -> Result<(), Error> {
     let help = "1 while the store decides, 0 while it is unavailable";
     let mut metric = encoder.encode_descriptor("store_up", help, None, Gauge)?;
     for store in stores {
-        let labels = [("store", store.store)];
+        let labels = [("store", store.name)];
         number(
             Gauge,
             u64::from(store.is_up),
@@ -93,7 +74,7 @@ fn health(encoder: &mut DescriptorEncoder<'_>, stores: &[Snapshot<'_>]) -> Resul
     let help = "Instances that share the store, this one included, as last reported by the store";
     let mut metric = encoder.encode_descriptor("store_instances", help, None, Gauge)?;
     for store in stores {
-        let labels = [("store", store.store)];
+        let labels = [("store", store.name)];
         number(
             Gauge,
             store.instances.into(),
@@ -103,12 +84,15 @@ fn health(encoder: &mut DescriptorEncoder<'_>, stores: &[Snapshot<'_>]) -> Resul
     Ok(())
 }
 
-fn fallbacks(encoder: &mut DescriptorEncoder<'_>, stores: &[Snapshot<'_>]) -> Result<(), Error> {
+fn fallbacks(
+    encoder: &mut DescriptorEncoder<'_>,
+    stores: &[StoreSnapshot<'_>],
+) -> Result<(), Error> {
     let (name, help) = ("store_fallbacks", "Requests decided by `on_store_error`");
     let mut metric = encoder.encode_descriptor(name, help, None, Counter)?;
     for store in stores {
         for (choice, count) in FALLBACKS {
-            let labels = [("store", store.store), ("choice", choice)];
+            let labels = [("store", store.name), ("choice", choice)];
             number(
                 Counter,
                 count(&store.fallbacks),
@@ -120,7 +104,10 @@ fn fallbacks(encoder: &mut DescriptorEncoder<'_>, stores: &[Snapshot<'_>]) -> Re
 }
 
 /// The counts that backends keep. The series of all stores for one metric are written together.
-fn families(encoder: &mut DescriptorEncoder<'_>, stores: &[Snapshot<'_>]) -> Result<(), Error> {
+fn families(
+    encoder: &mut DescriptorEncoder<'_>,
+    stores: &[StoreSnapshot<'_>],
+) -> Result<(), Error> {
     let mut written: Vec<&str> = Vec::new();
     for metric in stores.iter().flat_map(|store| &store.metrics) {
         if written.contains(&metric.name) {
@@ -133,7 +120,7 @@ fn families(encoder: &mut DescriptorEncoder<'_>, stores: &[Snapshot<'_>]) -> Res
         for store in stores {
             let same = |other: &&StoreMetric| other.name == metric.name;
             for other in store.metrics.iter().filter(same) {
-                series(&mut encoder, kind, store.store, &other.value)?;
+                series(&mut encoder, kind, store.name, &other.value)?;
             }
         }
     }
