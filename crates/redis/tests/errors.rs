@@ -8,11 +8,20 @@ use tokio::time::{Instant, sleep};
 use tollgate_core::{
     Charge, Cost, InspectStore, Key, KeyHasher, Limit, Span, StoreError, StoreEvent,
 };
-use tollgate_redis::{Config, Redis, Secret};
+use tollgate_redis::{CONNECTIONS, Config, Redis, Secret};
 use tollgate_testbed as testbed;
 
 /// Longer than anything takes here.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Requests wait until Redis replies, however busy this machine is: what opens the breaker here is
+/// what Redis says, never that it was slow.
+fn config(redis: &testbed::Redis) -> Config {
+    Config {
+        timeout: REPLY_TIMEOUT.into(),
+        ..Config::single(redis.address())
+    }
+}
 
 fn limit() -> Limit {
     Limit::token_bucket(1_000, Span::HOUR).unwrap()
@@ -110,7 +119,7 @@ async fn a_server_that_cannot_save_is_reported() {
 async fn a_replica_without_its_primary_is_reported() {
     let redis = testbed::Redis::start();
     redis.ask(&["CONFIG", "SET", "replica-serve-stale-data", "no"]);
-    let store = Redis::connect(&Config::single(redis.address())).unwrap();
+    let store = Redis::connect(&config(&redis)).unwrap();
     decides(&store).await;
     redis.ask(&["REPLICAOF", "127.0.0.1", "1"]);
     let reply = until_away(&store).await;
@@ -125,7 +134,7 @@ async fn a_replica_without_its_primary_is_reported() {
 
 /// A fault is reported, opens the breaker, and closes it when it is over.
 async fn is_reported(redis: &testbed::Redis, (fault, code, remedy): Fault) {
-    let store = Redis::connect(&Config::single(redis.address())).unwrap();
+    let store = Redis::connect(&config(redis)).unwrap();
     decides(&store).await;
     redis.ask(fault);
     let reply = until_away(&store).await;
@@ -160,7 +169,7 @@ async fn is_reported(redis: &testbed::Redis, (fault, code, remedy): Fault) {
 async fn a_renamed_command_is_reported() {
     let setup = testbed::Setup::with(&["--rename-command", "EVALSHA", "HIDDEN"]);
     let redis = testbed::Redis::start_with(&setup);
-    let store = Redis::connect(&Config::single(redis.address())).unwrap();
+    let store = Redis::connect(&config(&redis)).unwrap();
     let reply = until_away(&store).await;
     assert!(
         matches!(&reply[..], [("ERR", text)] if text.contains("EVALSHA")),
@@ -171,7 +180,14 @@ async fn a_renamed_command_is_reported() {
 #[tokio::test]
 async fn a_replica_is_no_store_and_is_not_connected_to_without_end() {
     let primary = testbed::Redis::start();
-    let store = Redis::connect(&Config::single(primary.address())).unwrap();
+    let store = Redis::connect(&config(&primary)).unwrap();
+    // A decision needs only one of them.
+    let all = u64::try_from(CONNECTIONS).unwrap();
+    let latest = Instant::now() + REPLY_TIMEOUT;
+    while store.counts().connections < all {
+        assert!(Instant::now() < latest, "not all connections are open");
+        sleep(Duration::from_millis(1)).await;
+    }
     decides(&store).await;
     let before = store.counts().connections;
     primary.ask(&["REPLICAOF", "127.0.0.1", "1"]);
@@ -209,7 +225,7 @@ async fn a_user_who_may_not_ask_for_the_role_is_served() {
     let config = Config {
         username: Some("me".to_owned()),
         password: Some(Secret::new("pw")),
-        ..Config::single(redis.address())
+        ..config(&redis)
     };
     decides(&Redis::connect(&config).unwrap()).await;
 }
