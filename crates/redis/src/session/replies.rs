@@ -37,28 +37,10 @@ impl Session<'_> {
         }
         match call.sent {
             Sent::Plain(requests) => {
-                self.shared.stats.observe_call_time(took);
-                self.note_replies(call.at, requests.len());
-                match reply {
-                    Reply::Bulk(answer) => {
-                        self.note_success(writes(&requests));
-                        answer_plain(requests, answer)?;
-                    }
-                    Reply::Error(text) => self.reject(requests, &text)?,
-                    _ => return Err(io::Error::other("no answer of a script")),
-                }
+                self.read_script_reply(call.at, requests, reply, answer_plain)?;
             }
             Sent::General(requests) => {
-                self.shared.stats.observe_call_time(took);
-                self.note_replies(call.at, requests.len());
-                match reply {
-                    Reply::Bulk(answer) => {
-                        self.note_success(writes(&requests));
-                        answer_general(requests, answer)?;
-                    }
-                    Reply::Error(text) => self.reject(requests, &text)?,
-                    _ => return Err(io::Error::other("no answer of a script")),
-                }
+                self.read_script_reply(call.at, requests, reply, answer_general)?;
             }
             Sent::Command(caller) => {
                 let _nobody_waits_any_more = caller.send(Ok(reply));
@@ -79,6 +61,27 @@ impl Session<'_> {
             Sent::Trial => self.finish_trial(&reply)?,
         }
         Ok(())
+    }
+
+    /// Reads the reply to a script call that was sent then; `answer` hands it to the callers.
+    fn read_script_reply(
+        &mut self,
+        sent_at: Instant,
+        requests: Vec<Pending>,
+        reply: Reply,
+        answer: fn(Vec<Pending>, Bytes) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let took = self.heard_at.saturating_duration_since(sent_at);
+        self.shared.stats.observe_call_time(took);
+        self.note_replies(sent_at, requests.len());
+        match reply {
+            Reply::Bulk(packed) => {
+                self.note_success(writes(&requests));
+                answer(requests, packed)
+            }
+            Reply::Error(text) => self.reject(requests, &text),
+            _ => Err(io::Error::other("no answer of a script")),
+        }
     }
 
     /// So many requests that were sent then are answered.
