@@ -104,7 +104,7 @@ impl Denials {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let judged = units_needed(charge)?;
+        let judged = units_unless_shadow(charge)?;
         let mut shard = self.shards.of(charge.key);
         let denied = shard.get(&charge.key)?;
         let holds = denied.connections == connections && denied.fitted == *fitted;
@@ -131,7 +131,7 @@ impl Denials {
         connections: u64,
         heard_at: Instant,
     ) {
-        let Some(judged) = units_needed(charge) else {
+        let Some(judged) = units_unless_shadow(charge) else {
             return;
         };
         if wait < WAIT_MIN {
@@ -198,8 +198,9 @@ impl Denied {
     }
 }
 
-/// The units that must fit, of a charge whose denial costs nothing and denies the request.
-fn units_needed(charge: &Charge<'_>) -> Option<u64> {
+/// The units that must fit, of a charge whose denial costs nothing and denies the request: under a
+/// quota, too.
+fn units_unless_shadow(charge: &Charge<'_>) -> Option<u64> {
     if charge.on_denial == OnDenial::Charge || charge.enforcement == Enforcement::Shadow {
         return None;
     }

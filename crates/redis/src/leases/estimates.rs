@@ -177,7 +177,7 @@ impl Estimates {
 impl Estimate {
     /// The verdict on a charge that does not fit; what fits is charged here, as it is asked for.
     fn judge(&mut self, charge: &Charge<'_>, at: Instant) -> Option<Verdict> {
-        let units = units_needed(charge)?;
+        let units = units_if_enforced(charge)?;
         if units < self.largest {
             return None;
         }
@@ -259,8 +259,8 @@ fn is_exhausted(account: &Account, limit: &Limit, now: Moment, cost: Cost) -> bo
     limit.capacity() >= CAPACITY_MIN && u64::from(account.remaining(limit, now)) < least
 }
 
-/// The units that must fit, of a charge whose denial costs nothing and denies the request.
-fn units_needed(charge: &Charge<'_>) -> Option<u64> {
+/// The units that must fit, of a charge that is enforced and whose denial costs nothing.
+fn units_if_enforced(charge: &Charge<'_>) -> Option<u64> {
     if charge.on_denial == OnDenial::Charge || charge.enforcement != Enforcement::Enforce {
         return None;
     }
