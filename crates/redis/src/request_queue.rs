@@ -149,7 +149,7 @@ impl RequestQueue {
                 reply: Some(reply),
             })
         });
-        let all = all.collect();
+        let all: Vec<Asked> = all.collect();
         self.shared.push_all(all)?;
         Ok(answers)
     }
@@ -242,20 +242,23 @@ impl Shared {
     }
 
     fn push(&self, asked: Asked) -> Result<(), Failure> {
-        self.push_all(vec![asked])
+        self.push_all([asked])
     }
 
     /// Puts all of these into the queue, or none; wakes the driver if it sleeps for too long now.
-    fn push_all(&self, all: Vec<Asked>) -> Result<(), Failure> {
+    fn push_all(
+        &self,
+        all: impl AsRef<[Asked]> + IntoIterator<Item = Asked>,
+    ) -> Result<(), Failure> {
         let mut queue = self.queue();
-        if queue.len() + all.len() > QUEUE_MAX {
+        if queue.len() + all.as_ref().len() > QUEUE_MAX {
             return Err(Failure::unreachable("too many wait for it"));
         }
         // The driver sleeps until the first deadline of the queue: it is woken for an earlier one,
         // and for what it can send at once. A report is due later than a request that came after
         // it, and commands have no deadline here.
         let oldest = queue.oldest();
-        let first = all.iter().filter_map(Asked::since).min();
+        let first = all.as_ref().iter().filter_map(Asked::since).min();
         let is_due_earlier = match (oldest, first) {
             (Some(oldest), Some(first)) => first < oldest,
             (None, _) => true,
