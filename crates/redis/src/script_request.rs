@@ -130,10 +130,7 @@ impl ScriptRequest {
     /// One charge.
     pub(crate) fn of_one(charge: &Charge<'_>, fitted: &Fitted) -> ScriptRequest {
         Plain::new(charge, fitted).map_or_else(
-            || {
-                let bill = Bill::new(&[*charge]).expect("one charge is not too many");
-                ScriptRequest::of(&bill, &[*fitted])
-            },
+            || Plain::general_request(charge, fitted),
             ScriptRequest::Plain,
         )
     }
