@@ -41,7 +41,7 @@ pub(crate) struct ConnectionTask {
 /// Why there is no connection, and to which address.
 type NotOpened = (Arc<str>, io::Error);
 
-// === impl Driver ===
+// === impl ConnectionTask ===
 
 impl ConnectionTask {
     /// Never ends; aborted when the request queue is dropped.

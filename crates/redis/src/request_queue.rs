@@ -229,7 +229,7 @@ impl Shared {
         }
     }
 
-    /// When the first who waits in the queue loses timeout.
+    /// When the first that waits in the queue times out.
     pub(crate) fn first_deadline(&self) -> Option<Instant> {
         let oldest = self.queue().oldest();
         oldest.map(|since| since + self.reply_timeout)
@@ -280,7 +280,7 @@ impl Shared {
 // === impl Asked ===
 
 impl Asked {
-    /// The moment that an caller's timeout is counted from; nothing, if it has no deadline here.
+    /// The moment that a caller's timeout is counted from; nothing, if it has no deadline here.
     const fn since(&self) -> Option<Instant> {
         match self {
             Asked::ScriptRequest(pending) => Some(pending.since),

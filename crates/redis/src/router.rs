@@ -39,11 +39,11 @@ const SETTLING: Duration = Duration::from_millis(1);
 /// How the nodes of a store are reached.
 pub(crate) struct Router {
     nodes: Nodes,
-    /// Callers the sentinels; they end with us.
+    /// The tasks that ask the sentinels; they end with us.
     _sentinels: JoinSet<()>,
     prefix: String,
     timeout: Duration,
-    /// How long an caller waits.
+    /// How long a caller waits.
     reply_timeout: Duration,
 }
 
@@ -113,7 +113,7 @@ impl Router {
         matches!(self.nodes, Nodes::Cluster { .. })
     }
 
-    /// How long an caller waits: less than the timeout.
+    /// How long a caller waits: less than the timeout.
     pub(crate) const fn reply_timeout(&self) -> Duration {
         self.reply_timeout
     }

@@ -124,7 +124,7 @@ pub(crate) struct Counted<'l, 'c> {
     pub(crate) denied: u32,
 }
 
-// === impl Request ===
+// === impl ScriptRequest ===
 
 impl ScriptRequest {
     /// One charge.

@@ -78,7 +78,7 @@ pub(crate) struct Session<'d> {
     window: Window,
     taken: Vec<Asked>,
     timer: Pin<Box<Sleep>>,
-    /// When the timer rings: no later than the first who waits loses timeout.
+    /// When the timer rings: no later than when the first that waits times out.
     rings_at: Option<Instant>,
     /// Answers in a row that were not in time.
     lost: u32,

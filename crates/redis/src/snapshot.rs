@@ -37,7 +37,7 @@ pub(crate) fn moment(micros: u64) -> Moment {
     Moment::ZERO + GRAIN.times(micros)
 }
 
-// === impl Seen ===
+// === impl Snapshot ===
 
 impl Snapshot {
     /// Reads one line's part of an answer: nothing, if the key was never seen.

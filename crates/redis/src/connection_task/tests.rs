@@ -11,7 +11,7 @@ use crate::request_queue::RequestQueue;
 use crate::script_request::ScriptRequest;
 use crate::stats::Stats;
 
-/// How long an caller waits.
+/// How long a caller waits.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(10);
 /// How much longer a report is waited for.
 const LATER: Duration = Duration::from_millis(500);

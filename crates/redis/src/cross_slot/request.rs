@@ -128,7 +128,7 @@ impl Request {
     }
 }
 
-// === impl Asking ===
+// === impl Demand ===
 
 impl Demand {
     const fn cost_to_do(&self, refunds: Refunds) -> Cost {

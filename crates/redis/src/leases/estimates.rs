@@ -208,7 +208,7 @@ impl Estimate {
     }
 }
 
-// === impl Asking ===
+// === impl Ask ===
 
 impl Ask<'_> {
     /// Redis has replied.

@@ -16,7 +16,7 @@ use crate::request_queue::RequestQueue;
 use crate::script::Caller;
 use crate::stats::Stats;
 
-/// How long an caller waits.
+/// How long a caller waits.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(10);
 
 /// A peer that has stopped reading: what is written is buffered, as TLS does, and never leaves.

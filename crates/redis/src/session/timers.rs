@@ -38,7 +38,7 @@ impl Session<'_> {
         wanted.map(|pending| pending.since).min()
     }
 
-    /// Has the timer ring no later than one of these loses timeout.
+    /// Has the timer ring no later than when one of these times out.
     pub(super) fn watch(&mut self, requests: &[Pending]) {
         let oldest = requests.iter().map(|pending| pending.since).min();
         if let Some(deadline) = oldest.map(|since| since + self.shared.reply_timeout)
@@ -48,7 +48,7 @@ impl Session<'_> {
         }
     }
 
-    /// Has the timer ring no later than one that waits in the queue loses its time.
+    /// Has the timer ring no later than when one that waits in the queue times out.
     pub(super) fn watch_queue(&mut self) {
         if let Some(deadline) = self.shared.first_deadline()
             && self.rings_at.is_none_or(|at| deadline < at)
