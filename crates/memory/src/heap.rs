@@ -42,8 +42,8 @@ pub fn give_back() -> bool {
 /// thread is started.
 ///
 /// By itself glibc raises them with the largest block that was ever freed (mallopt(3)): to 32 MiB,
-/// and to 64 MiB for what an arena keeps free at its end until the next [`give_back`]. Thus one client
-/// with large requests would make the service keep more memory for ever.
+/// and to 64 MiB for what an arena keeps free at its end until the next [`give_back`]. Thus one
+/// client with large requests would make the service keep more memory for ever.
 pub fn fix_thresholds() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     for threshold in [libc::M_MMAP_THRESHOLD, libc::M_TRIM_THRESHOLD] {
