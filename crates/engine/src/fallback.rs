@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{
-    Charge, Decision, Denial, DenialReason, Enforcement, Grant, Key, KeyHasher, Limit,
+    Charge, Cost, Decision, Denial, DenialReason, Enforcement, Grant, Key, KeyHasher, Limit,
     LimitHistory, OnStoreError, RequestDenial, SharedStore, Span, Store, StoreError, Verdict, Wait,
 };
 
@@ -81,17 +81,20 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
 
     /// Decides by the charges' `on_store_error`. The first `Deny` denies the request; without one,
     /// the first `Error` makes it an error; without that, the charges with `Local` are decided on
-    /// this instance's share.
+    /// this instance's share. Of several quotas, those with `Allow` or `Local` suffice.
     async fn decide_without(
         &self,
         charges: &[Charge<'_>],
         error: StoreError,
     ) -> Result<Verdict, StoreError> {
+        let quotas = Quotas::of(charges);
         // A shadow limit never decides the outcome of a request, so its `on_store_error` is not
         // looked at.
         let first = |choice: OnStoreError| {
             charges.iter().position(|charge| {
-                charge.sharing.on_store_error == choice && charge.enforcement != Enforcement::Shadow
+                charge.sharing.on_store_error == choice
+                    && charge.enforcement != Enforcement::Shadow
+                    && !quotas.is_dispensable(charge)
             })
         };
         if let Some(by) = first(OnStoreError::Deny) {
@@ -117,6 +120,7 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
                 local.push(Charge {
                     key: self.local_key(charge.key),
                     limit,
+                    enforcement: quotas.local_enforcement(charge),
                     history: history.as_ref().unwrap_or_else(|| LimitHistory::none()),
                     ..*charge
                 });
@@ -132,7 +136,11 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
                 self.local.decide(&local).await?
             }
         };
-        let mut decisions: Vec<Decision> = charges.iter().map(allowed).collect();
+        let decide = |charge: &Charge<'_>| match quotas.is_dispensable(charge) {
+            true => unavailable(),
+            false => allowed(charge),
+        };
+        let mut decisions: Vec<Decision> = charges.iter().map(decide).collect();
         for (index, decision) in indices.iter().zip(verdict.decisions) {
             decisions[*index] = decision;
         }
@@ -210,10 +218,56 @@ impl Counters {
     }
 }
 
+/// What the quotas of a request do together. The request needs only one of them, so it is not
+/// denied, and no error, if another one can still allow it.
+#[derive(Clone, Copy, Debug)]
+struct Quotas {
+    /// One of them allows the request: `Allow`.
+    has_allowing: bool,
+    /// One of them may allow the request: `Local`.
+    has_local: bool,
+}
+
 /// An instance's share of a limit, and of the limits that its rule had before.
 struct Share {
     limit: Limit,
     history: Option<LimitHistory>,
+}
+
+// === impl Quotas ===
+
+impl Quotas {
+    fn of(charges: &[Charge<'_>]) -> Quotas {
+        let has = |choice: OnStoreError| {
+            charges.iter().any(|charge| {
+                let is_quota = charge.enforcement == Enforcement::Quota;
+                let is_judged = !matches!(charge.cost, Cost::Refund(_));
+                is_quota && is_judged && charge.sharing.on_store_error == choice
+            })
+        };
+        Quotas {
+            has_allowing: has(OnStoreError::Allow),
+            has_local: has(OnStoreError::Local),
+        }
+    }
+
+    /// Whether this charge is a quota that cannot be decided, in place of which another one can.
+    const fn is_dispensable(self, charge: &Charge<'_>) -> bool {
+        let is_undecided = matches!(
+            charge.sharing.on_store_error,
+            OnStoreError::Deny | OnStoreError::Error
+        );
+        let is_quota = matches!(charge.enforcement, Enforcement::Quota);
+        is_quota && is_undecided && (self.has_allowing || self.has_local)
+    }
+
+    /// What a denial of this instance's share does: nothing, if another quota allows the request.
+    fn local_enforcement(self, charge: &Charge<'_>) -> Enforcement {
+        match charge.enforcement {
+            Enforcement::Quota if self.has_allowing => Enforcement::Shadow,
+            enforcement => enforcement,
+        }
+    }
 }
 
 // === impl Share ===
@@ -249,11 +303,16 @@ fn allowed(charge: &Charge<'_>) -> Decision {
     Decision::Allow(Grant::new(charge.limit.capacity(), Span::ZERO))
 }
 
-/// Denies every charge whose `on_store_error` is `deny`; `by` is the first of them.
+fn unavailable() -> Decision {
+    Decision::Deny(Denial::new(Wait::For(DENIED_FOR), 0, DENIED_FOR))
+}
+
+/// Denies every charge whose `on_store_error` is `deny`; `by` is the first of them. Quotas deny
+/// only together, so one with `error` does not count as allowed.
 fn denied(charges: &[Charge<'_>], by: usize) -> Verdict {
-    let decide = |charge: &Charge<'_>| match charge.sharing.on_store_error {
-        OnStoreError::Deny => Decision::Deny(Denial::new(Wait::For(DENIED_FOR), 0, DENIED_FOR)),
-        OnStoreError::Allow | OnStoreError::Error | OnStoreError::Local => allowed(charge),
+    let decide = |charge: &Charge<'_>| match (charge.sharing.on_store_error, charge.enforcement) {
+        (OnStoreError::Deny, _) | (OnStoreError::Error, Enforcement::Quota) => unavailable(),
+        _ => allowed(charge),
     };
     Verdict {
         decisions: charges.iter().map(decide).collect(),

@@ -96,6 +96,44 @@ async fn without_redis_a_limit_with_error_returns_the_error() {
     assert_eq!(store.counts().failed, 2);
 }
 
+/// A request needs only one of its quotas.
+#[tokio::test]
+async fn without_redis_one_quota_suffices() {
+    let limit = Limit::fixed_window(10, Span::DAY).unwrap();
+    let store = unavailable().await;
+    let quota = |name: &[u8], on_store_error| Charge {
+        enforcement: Enforcement::Quota,
+        ..charge(store.key([name].into_iter()), &limit, on_store_error)
+    };
+    let denying = quota(b"a", OnStoreError::Deny);
+    let failing = quota(b"b", OnStoreError::Error);
+    let local = quota(b"c", OnStoreError::Local);
+    let allowing = quota(b"d", OnStoreError::Allow);
+    // An instance's share is two units.
+    for is_allowed in [true, true, false] {
+        let verdict = store.decide(&[denying, failing, local]).await.unwrap();
+        assert_eq!(verdict.is_allowed(), is_allowed);
+        let decisions = verdict.decisions.iter();
+        let allowed: Vec<bool> = decisions.map(tollgate_core::Decision::is_allowed).collect();
+        assert_eq!(allowed, [false, false, is_allowed]);
+    }
+    let verdict = store.decide(&[denying, local, allowing]).await.unwrap();
+    assert!(verdict.is_allowed());
+    assert!(verdict.decisions[2].is_allowed() && !verdict.decisions[1].is_allowed());
+
+    // Without one that can allow it, `deny` still takes precedence over `error`.
+    let verdict = store.decide(&[failing, denying]).await.unwrap();
+    assert_eq!(verdict.denial.unwrap().by, 1);
+    assert!(!verdict.decisions[0].is_allowed());
+    // A limit that is no quota decides for itself.
+    let enforced = Charge {
+        enforcement: Enforcement::Enforce,
+        ..denying
+    };
+    let verdict = store.decide(&[allowing, enforced]).await.unwrap();
+    assert_eq!(verdict.denial.unwrap().by, 1);
+}
+
 #[tokio::test]
 async fn without_redis_an_instance_spends_its_share() {
     let store = unavailable().await;
