@@ -1,5 +1,6 @@
 //! The parts of a request that lie in different slots, and the one verdict on all of them.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use tollgate_core::{
@@ -96,22 +97,27 @@ impl<'a> Apart<'a> {
             }
         }
         let decisions: Option<Vec<Decision>> = decisions.into_iter().collect();
+        let decisions = decisions.ok_or(Malformed("a charge without a decision"))?;
         let denial = denied.map(|line| {
-            let key = self.line(line).charge.key;
-            let by = self.charges.iter().position(|charge| charge.key == key);
             let longest = self.bill.denied_by(&waits).and_then(|line| waits[line]);
             RequestDenial {
-                by: by.unwrap_or(0),
+                by: self.denying_charge(line, &decisions),
                 wait: longest.unwrap_or(Wait::For(Span::ZERO)),
                 reason: DenialReason::Exceeded,
             }
         });
-        let mut verdict = Verdict {
-            decisions: decisions.ok_or(Malformed("a charge without a decision"))?,
-            denial,
-        };
+        let mut verdict = Verdict { decisions, denial };
         script_reply::coarsen(&mut verdict);
         Ok(verdict)
+    }
+
+    /// The charge by which a line denies: the first of those with the longest wait, because charges
+    /// on one key may have several limits.
+    fn denying_charge(&self, line: usize, decisions: &[Decision]) -> usize {
+        let key = self.line(line).charge.key;
+        let charges = (0..self.charges.len()).filter(|charge| self.charges[*charge].key == key);
+        let by = charges.min_by_key(|charge| Reverse(decisions[*charge].wait()));
+        by.unwrap_or(0)
     }
 
     /// What core says to a part, given that the whole request is denied or not: a line of our own

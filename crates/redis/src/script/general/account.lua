@@ -31,10 +31,11 @@ local function take(a, line, units)
   ALGORITHMS[a.kind].take(a, line, units)
 end
 
+-- Beside what others have reserved: if they take it as well, nothing is charged beyond the capacity.
 local function charge_denied(a, line, units)
   local charge = ALGORITHMS[a.kind].charge_denied
   if charge then return charge(a, line, units) end
-  take(a, line, min(units, remaining(a, line)))
+  take(a, line, min(units, max(remaining(a, line) - a.held, 0)))
 end
 
 local function refund(a, line, units)

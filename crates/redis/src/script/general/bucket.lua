@@ -77,10 +77,11 @@ LOADERS[TOKEN] = function()
 
   -- To the end of the capacity, a part of a unit included.
   local function charge_denied(a, line, units)
-    if a.at - now >= (line.cap - a.leased) * a.span then return end
+    local cap = line.cap - a.leased - a.held
+    if a.at - now >= cap * a.span then return end
     charge_other(a, units)
     set_terms(a, line)
-    a.at = max(a.at, now + min(a.at - now + units * a.span, (line.cap - a.leased) * a.span))
+    a.at = max(a.at, now + min(a.at - now + units * a.span, cap * a.span))
   end
 
   local function report(a, line, units, at, base)
