@@ -3,16 +3,21 @@
 //! Each decision has a start and an end, and Redis charged it at some moment between them. All
 //! bounds hold for any such moment, so everything that is reported here is a broken promise.
 
+mod answer;
+
 mod audit;
 
 mod bound;
+
+mod judge;
 
 mod lost;
 
 use std::collections::BTreeMap;
 
-use tollgate_core::{Cost, Mode, OnStoreError, Verdict};
+use tollgate_core::{Answer, Cost, Enforcement, Limited, Mode, OnDenial, OnStoreError};
 
+use crate::deployment::Topology;
 use crate::outcome::Outcome;
 use crate::plan::{Part, Plan};
 use bound::Bound;
@@ -21,12 +26,8 @@ use bound::Bound;
 pub(crate) const MILLI: u64 = 1_000_000;
 /// How much later than its budget a decision may end: timers fire on whole milliseconds.
 const LATE_MAX: u64 = 2 * MILLI;
-/// How long an instance may cache a denial after another instance's refund.
-const DENIAL_CACHE_MAX: u64 = 1_000 * MILLI;
 /// How long the consequences of a fault may last: reconnecting, and the backoff between attempts.
 const RECOVERY: u64 = 1_800 * MILLI;
-/// The shortest budget in which every decision without faults must succeed despite contention.
-const ENOUGH: u64 = 20 * MILLI;
 
 /// What happened to every counter.
 #[derive(Debug)]
@@ -57,6 +58,10 @@ struct Tab {
     local: BTreeMap<usize, Vec<Taken>>,
     /// Decisions whose outcome is unknown: they may have been charged.
     unknown: Vec<Taken>,
+    /// Denied requests that are charged as far as they fit.
+    penalties: Vec<Taken>,
+    /// Those of them that found less free than their cost, so that nothing was free afterwards.
+    exhausted: Vec<Taken>,
     /// Refunds, certain or possible.
     refunds: Vec<Taken>,
     /// Possible refunds, whose outcome is unknown.
@@ -148,8 +153,8 @@ impl Account {
         self.decisions += 1;
     }
 
-    /// Records the end of a decision.
-    pub(crate) fn end(&mut self, number: u64, now: u64, outcome: &Outcome) {
+    /// Records the end of a decision, for which Redis was asked in vain so many times.
+    pub(crate) fn end(&mut self, number: u64, now: u64, outcome: &Outcome, errors: u64) {
         let Some(open) = self.open.remove(&number) else {
             return;
         };
@@ -161,18 +166,21 @@ impl Account {
                 &format!("decision {number} took {late} ms of {budget} ns"),
             );
         }
+        // One that was cancelled was asking when it was.
+        let unknown = errors + u64::from(matches!(outcome, Outcome::Cancelled));
+        for _ in 0..unknown {
+            self.undecided(&open, now);
+        }
         match outcome {
-            Outcome::Decided(verdict) => self.decided(number, &open, now, verdict),
-            Outcome::FellBack(verdict) => {
-                self.undecided(&open, now);
-                self.fell_back(number, &open, now, verdict);
+            Outcome::Decided(answer) => self.decided(number, &open, now, answer),
+            Outcome::FellBack(answer) => {
+                self.fell_back(number, &open, now, answer);
                 self.judge_fallback(number, &open, now, "fell back");
             }
             Outcome::Failed(error) => {
-                self.undecided(&open, now);
                 self.judge_fallback(number, &open, now, &error.to_string());
             }
-            Outcome::Cancelled => self.undecided(&open, now),
+            Outcome::Cancelled => {}
         }
         if open.parts.len() > 1 && matches!(outcome, Outcome::Decided(_)) {
             let counters = open.parts.iter().map(|part| part.counter).collect();
@@ -212,159 +220,113 @@ impl Account {
         }
     }
 
-    fn decided(&mut self, number: u64, open: &Open, now: u64, verdict: &Verdict) {
-        if let Some(denial) = verdict.denial {
-            let part = open.parts[denial.by];
-            self.judge_denial(number, open, now, part);
-            // Its refunds may have been applied all the same.
-        }
-        for part in &open.parts {
+    /// Records a decision of the shared store.
+    fn decided(&mut self, number: u64, open: &Open, now: u64, answer: &Answer) {
+        self.judge_answer(number, open, now, answer);
+        self.judge_wait(number, open, now, answer);
+        let is_allowed = answer.is_allowed();
+        for (part, limited) in open.parts.iter().zip(answer.limited()) {
             let taken = open.taken(now, part.cost.units());
+            let fits = limited.decision.is_allowed();
+            if !fits {
+                self.judge_denial(number, open, now, *part, limited);
+            }
             match part.cost {
+                // Even if the request is denied.
                 Cost::Refund(_) => self.tabs[part.counter].refunds.push(taken),
-                Cost::Take(_) if verdict.denial.is_none() => {
+                Cost::Take(_) if is_allowed && fits => {
                     self.tabs[part.counter].allow(taken);
                     self.judge_allowed(number, part.counter, taken);
                 }
+                Cost::Take(_) if !is_allowed => self.penalised(number, open, *part, taken, limited),
                 Cost::Take(_) | Cost::Peek(_) => {}
             }
         }
     }
 
-    /// Checks a decision of the fallback.
-    fn fell_back(&mut self, number: u64, open: &Open, now: u64, verdict: &Verdict) {
-        let choice = |part: &Part| self.plan.counters[part.counter].on_store_error;
-        let must_deny = open
-            .parts
-            .iter()
-            .any(|part| choice(part) == OnStoreError::Deny);
-        if must_deny && verdict.denial.is_none() {
-            self.fail(now, &format!("decision {number} was allowed without Redis"));
-        }
-        if verdict.denial.is_some() {
+    /// Records what a denied request is charged.
+    fn penalised(&mut self, number: u64, open: &Open, part: Part, taken: Taken, limited: &Limited) {
+        let counter = &self.plan.counters[part.counter];
+        let charge_denied = counter.charge_denied.unwrap_or(self.plan.charge_denied);
+        if charge_denied.on_denial(part.cost) == OnDenial::Keep {
             return;
         }
-        for part in &open.parts {
-            let counter = &self.plan.counters[part.counter];
-            if counter.on_store_error != OnStoreError::Local {
-                continue;
-            }
-            let Cost::Take(units) = part.cost else {
-                continue;
-            };
-            let taken = open.taken(now, units);
-            let tab = &mut self.tabs[part.counter];
-            let local = tab.local.entry(open.instance).or_default();
-            local.push(taken);
-            let bound = Bound::new(counter, self.plan.setup.base_micros, &self.jumps);
-            let jumps = self.jumps.len();
-            let extra = tab.refunds.iter().map(|refund| refund.units).sum::<u64>()
-                + counter.capacity() * u64::try_from(jumps).unwrap_or(u64::MAX);
-            if let Some(why) = bound.broken_by(local, taken, |_| extra) {
-                self.fail(now, &format!("decision {number}, in memory: {why}"));
-            }
+        self.tabs[part.counter].penalties.push(taken);
+        // Of several limits, one may have denied the request before another was asked; and in a
+        // Cluster, reservations are not charged to anybody yet.
+        let has_reservations = self.plan.setup.topology == Topology::Cluster;
+        let is_alone = open.parts.len() == 1 && !has_reservations && counter.mode == Mode::Strict;
+        if !is_alone || limited.decision.is_allowed() {
+            return;
         }
-    }
-
-    /// Checks that no more than the limit is allowed in any period that ends with this decision.
-    fn judge_allowed(&mut self, number: u64, counter: usize, taken: Taken) {
-        let plan = &self.plan.counters[counter];
-        let bound = Bound::new(plan, self.plan.setup.base_micros, &self.jumps);
-        let tab = &self.tabs[counter];
-        let capacity = plan.capacity();
-        let rivals = match plan.mode {
-            Mode::WriteBack => self.instances,
-            Mode::Strict | Mode::Leased => 1,
-        };
-        // Redis may have applied these refunds by now, although the replies are still on their way.
-        let refunds_under_way = self.refunds_under_way(counter);
-        let extra = |since: u64| {
-            let remembered = since.saturating_sub(bound.memory());
-            let refunds = tab.refunds.iter().filter(|refund| refund.to >= remembered);
-            let excused = tab.excused.iter().filter(|at| **at >= remembered).count();
-            let excused = u64::try_from(excused).unwrap_or(u64::MAX);
-            refunds.map(|refund| refund.units).sum::<u64>()
-                + refunds_under_way
-                + tab.unreported(remembered)
-                + capacity * excused * rivals
-                + (rivals - 1) * bound.most(since, taken.to)
-        };
-        if let Some(why) = bound.broken_by(&tab.allowed, taken, extra) {
-            let why = format!("decision {number} on counter {counter}: {why}");
+        self.tabs[part.counter].exhausted.push(taken);
+        let remaining = limited.decision.remaining();
+        if remaining > 0 {
+            let why = format!("decision {number} was denied and charged, but {remaining} remain");
             self.fail(taken.to, &why);
         }
     }
 
-    /// Units of refunds that have begun and not ended.
-    fn refunds_under_way(&self, counter: usize) -> u64 {
-        let parts = self.open.values().flat_map(|open| &open.parts);
-        let refunds = parts.filter_map(|part| match part.cost {
-            Cost::Refund(units) if part.counter == counter => Some(units),
-            _ => None,
-        });
-        refunds.sum()
-    }
-
-    /// Whether the units that others have, or may have, consumed explain a denial.
-    fn judge_denial(&mut self, number: u64, open: &Open, now: u64, by: Part) {
-        let counter = &self.plan.counters[by.counter];
-        // A state from a future time may count as much as the limit allows.
-        if counter.mode != Mode::Strict || !self.jumps.is_empty() {
-            return;
-        }
-        let (Cost::Take(cost) | Cost::Peek(cost)) = by.cost else {
-            self.fail(now, &format!("decision {number} was denied by a refund"));
-            return;
-        };
-        let bound = Bound::new(counter, self.plan.setup.base_micros, &self.jumps);
-        let since = open.from.saturating_sub(bound.memory() + 2 * MILLI);
-        let tab = &self.tabs[by.counter];
-        let sum = |list: &[Taken]| -> u64 {
-            let recent = list.iter().filter(|taken| taken.to >= since);
-            recent.map(|taken| taken.units).sum()
-        };
-        let rivals = self.open.values().flat_map(|open| &open.parts);
-        let on_their_way: u64 = rivals
-            .filter(|part| part.counter == by.counter)
-            .map(|part| part.cost.units())
-            .sum();
-        // A refund that was done before, which this instance's denial cache may not reflect.
-        let heard = open.from.saturating_sub(DENIAL_CACHE_MAX);
-        let refunds = match bound.is_long() {
-            true => tab.refunds_kept(heard),
-            // They may have refunded units that have expired by now.
-            false => 0,
-        };
-        let used = sum(&tab.allowed) + sum(&tab.unknown) + on_their_way;
-        let used = used.saturating_sub(refunds);
-        let capacity = u64::from(counter.limits[by.version].capacity());
-        if used + cost.max(1) <= capacity {
-            let why = format!(
-                "decision {number} on counter {}: denied {cost} of {capacity}, of which at most \
-                 {used} are used",
-                by.counter,
-            );
-            self.fail(now, &why);
-        }
-    }
-
-    /// Checks that without a fault every decision is made by Redis.
-    fn judge_fallback(&mut self, number: u64, open: &Open, now: u64, why: &str) {
-        if open.from <= self.disturbed_until || self.plan.setup.timeout_ms * MILLI < ENOUGH {
-            return;
-        }
-        let counters: Vec<usize> = open.parts.iter().map(|part| part.counter).collect();
-        let meets = |others: &[usize]| others.iter().any(|other| counters.contains(other));
-        // Competing decisions may have been first; but then at least one of them has succeeded.
-        let has_progress = self
-            .ended
+    /// Checks a decision of the fallback.
+    fn fell_back(&mut self, number: u64, open: &Open, now: u64, answer: &Answer) {
+        self.judge_answer(number, open, now, answer);
+        let counters = &self.plan.counters;
+        let choices: Vec<OnStoreError> = open
+            .parts
             .iter()
-            .any(|(to, others)| *to >= open.from && meets(others));
-        if !has_progress {
-            let why = format!("decision {number} had no answer although all was well: {why}");
-            self.fail(now, &why);
+            .map(|part| counters[part.counter].on_store_error)
+            .collect();
+        let is_undecided = must_not_allow(open, &choices, answer);
+        if !answer.is_allowed() {
+            return;
+        }
+        if is_undecided {
+            self.fail(now, &format!("decision {number} was allowed without Redis"));
+        }
+        let parts = open.parts.iter().zip(choices).zip(answer.limited());
+        for ((part, choice), limited) in parts {
+            if choice == OnStoreError::Local && limited.decision.is_allowed() {
+                self.take_local(number, open, now, *part);
+            }
         }
     }
+
+    /// Records what the memory of an instance has allowed, and checks that no more is allowed there
+    /// than by the whole limit.
+    fn take_local(&mut self, number: u64, open: &Open, now: u64, part: Part) {
+        let Cost::Take(units) = part.cost else {
+            return;
+        };
+        let counter = &self.plan.counters[part.counter];
+        let taken = open.taken(now, units);
+        let tab = &mut self.tabs[part.counter];
+        let local = tab.local.entry(open.instance).or_default();
+        local.push(taken);
+        let bound = Bound::new(counter, self.plan.setup.base_micros, &self.jumps);
+        let jumps = self.jumps.len();
+        let extra = tab.refunds.iter().map(|refund| refund.units).sum::<u64>()
+            + counter.capacity() * u64::try_from(jumps).unwrap_or(u64::MAX);
+        if let Some(why) = bound.broken_by(local, taken, |_| extra) {
+            self.fail(now, &format!("decision {number}, in memory: {why}"));
+        }
+    }
+}
+
+/// Whether a limit says that the request must not be allowed without Redis. A shadow limit says
+/// nothing, and of several quotas one suffices that can allow the request.
+fn must_not_allow(open: &Open, choices: &[OnStoreError], answer: &Answer) -> bool {
+    let says_no =
+        |choice: &OnStoreError| matches!(choice, OnStoreError::Deny | OnStoreError::Error);
+    let of = |wanted: Enforcement| {
+        let judged = open.parts.iter().zip(choices).zip(answer.limited());
+        judged.filter_map(move |((part, choice), limited)| {
+            let is_refund = wanted == Enforcement::Quota && matches!(part.cost, Cost::Refund(_));
+            (limited.enforcement == wanted && !is_refund).then_some(choice)
+        })
+    };
+    let quotas: Vec<&OnStoreError> = of(Enforcement::Quota).collect();
+    let has_no_quota = !quotas.is_empty() && quotas.into_iter().all(says_no);
+    has_no_quota || of(Enforcement::Enforce).any(says_no)
 }
 
 // === impl Tab ===

@@ -1,4 +1,5 @@
-//! One running Tollgate instance: the real store over Redis, its fallback and its memory.
+//! One running Tollgate instance: a real engine with its rules, over the real store for Redis, its
+//! fallback and its memory.
 
 use std::io;
 use std::pin::Pin;
@@ -8,17 +9,19 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until};
-use tollgate_core::{Charge, Clock, Key, KeyHasher, Moment, Now, Span, Store, StoreError, Verdict};
-use tollgate_engine::Fallback;
+use tollgate_core::{Clock, Key, KeyHasher, Moment, Now, Request, Span, StoreError};
+use tollgate_engine::{AnyShared, Decided, Engine, Stores};
 use tollgate_memory::{Memory, RandomKeys};
 use tollgate_redis::simulated::{Connecting, Environment, Transport};
 use tollgate_redis::{Config, Redis, Servers};
+use tollgate_rules::Loaded;
 
 use crate::deployment::{MASTER, Session, Topology};
 use crate::network::{End, Link};
 use crate::outcome::Outcome;
 use crate::plan::Setup;
 use crate::resp;
+use crate::shared_redis::{ANSWERS, Answers, SharedRedis};
 use crate::world::World;
 
 /// The most keys in an instance's memory.
@@ -29,7 +32,9 @@ const LOCAL_KEYS: usize = 1_000;
 pub(crate) struct Instance {
     /// A number for each process: a restarted one has a new number.
     pub(crate) number: usize,
-    pub(crate) store: Arc<Fallback<Redis, Memory<WallClock>>>,
+    engine: Arc<Engine>,
+    /// What the engine's shared store is.
+    pub(crate) redis: Arc<Redis>,
     wall: Arc<AtomicI64>,
 }
 
@@ -43,9 +48,9 @@ pub(crate) struct WallClock {
 }
 
 /// A decision that is cancelled after so many polls.
-struct Decide<'s, F> {
-    store: &'s Fallback<Redis, Memory<WallClock>>,
+struct Decide<F> {
     future: Pin<Box<F>>,
+    answers: Arc<Answers>,
     polls_left: Option<u32>,
 }
 
@@ -57,7 +62,7 @@ struct Dialer {
 // === impl Instance ===
 
 impl Instance {
-    /// Starts a process.
+    /// Starts a process, without rules yet.
     ///
     /// # Panics
     ///
@@ -74,19 +79,39 @@ impl Instance {
             ..Environment::default()
         };
         let redis = Redis::connect_within(&config(world, setup), &environment);
-        let clock = WallClock {
+        let clock: Arc<dyn Clock> = Arc::new(WallClock {
             start,
             base: setup.base_micros * 1_000,
             wall: Arc::clone(&wall),
-        };
+        });
         let memory = Memory::builder().max_keys(LOCAL_KEYS).clock(clock);
         let memory = memory.keys(RandomKeys::with_secret(1, 2)).build();
-        let redis = redis.expect("the configuration is valid");
+        let redis = Arc::new(redis.expect("the configuration is valid"));
+        let shared = AnyShared::new(SharedRedis(Arc::clone(&redis)));
         Instance {
             number,
-            store: Arc::new(Fallback::new(redis, memory)),
+            engine: Arc::new(Engine::new(Stores::new(memory).with_default(shared))),
+            redis,
             wall,
         }
+    }
+
+    /// Replaces the rules by those of a file, as a reload does.
+    pub(crate) fn reload(&self, loaded: Loaded) {
+        let (rules, _changes) = loaded.succeed(&self.engine.rules());
+        self.engine.replace_rules(rules);
+    }
+
+    /// Shuts down gracefully.
+    pub(crate) async fn close(&self) {
+        self.engine.close().await;
+    }
+
+    /// The keys that a request charges, in the order of its descriptors.
+    pub(crate) fn keys(&self, request: &Request<'_>) -> Vec<Key> {
+        let rules = self.engine.rules();
+        let resolved = rules.resolve(request, &*self.redis);
+        resolved.charges().iter().map(|charge| charge.key).collect()
     }
 
     /// Sets the wall clock forward or back.
@@ -94,14 +119,17 @@ impl Instance {
         self.wall.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// Decides; cancels the decision after `polls` polls.
-    pub(crate) async fn decide(&self, charges: &[Charge<'_>], polls: Option<u32>) -> Outcome {
-        Decide {
-            store: &self.store,
-            future: Box::pin(self.store.decide(charges)),
+    /// Decides; cancels the decision after `polls` polls. Returns how often the store was asked in
+    /// vain as well.
+    pub(crate) async fn decide(&self, request: &Request<'_>, polls: Option<u32>) -> (Outcome, u64) {
+        let answers = Arc::new(Answers::default());
+        let decision = self.engine.decide(request);
+        let decide = Decide {
+            future: Box::pin(ANSWERS.scope(Arc::clone(&answers), decision)),
+            answers: Arc::clone(&answers),
             polls_left: polls,
-        }
-        .await
+        };
+        (decide.await, answers.errors())
     }
 }
 
@@ -131,9 +159,9 @@ pub(crate) fn nanos_since(start: Instant) -> u64 {
 
 // === impl Decide ===
 
-impl<F> Future for Decide<'_, F>
+impl<F> Future for Decide<F>
 where
-    F: Future<Output = Result<Verdict, StoreError>>,
+    F: Future<Output = Result<Decided, StoreError>>,
 {
     type Output = Outcome;
 
@@ -142,19 +170,14 @@ where
             return Poll::Ready(Outcome::Cancelled);
         }
         self.polls_left = self.polls_left.map(|polls| polls - 1);
-        let before = self.store.counts().total();
-        let polled = self.future.as_mut().poll(context);
-        match polled {
+        match self.future.as_mut().poll(context) {
             Poll::Pending if self.polls_left == Some(0) => Poll::Ready(Outcome::Cancelled),
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(Outcome::Failed(error)),
-            Poll::Ready(Ok(verdict)) => {
-                let fell_back = self.store.counts().total() > before;
-                Poll::Ready(match fell_back {
-                    true => Outcome::FellBack(verdict),
-                    false => Outcome::Decided(verdict),
-                })
-            }
+            Poll::Ready(Ok(Decided { answer, .. })) => Poll::Ready(match self.answers.is_error() {
+                true => Outcome::FellBack(answer),
+                false => Outcome::Decided(answer),
+            }),
         }
     }
 }
@@ -225,6 +248,6 @@ async fn serve(world: Arc<World>, server: usize, mut end: End) {
 
 impl KeyHasher for Instance {
     fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Key {
-        self.store.key(parts)
+        self.redis.key(parts)
     }
 }

@@ -2,11 +2,11 @@
 //! randomness come from one seed.
 //!
 //! The network, the servers and the clocks are simulated. The code that runs in this world is real:
-//! the `redis` crate with its connections, batches, leases and local counts, the fallback, the
-//! store in memory, and the scripts, in the version of Lua that Redis has. Each run draws a
-//! deployment, some limits, some hundred requests and some faults, and keeps an account of every
-//! unit ([`run`],
-//! `account`). A seed that breaks a promise is printed with its history, and replays exactly.
+//! the engine with its rules and reloads, the `redis` crate with its connections, batches, leases
+//! and local counts, the fallback, the store in memory, and the scripts, in the version of Lua that
+//! Redis has. Each run draws a deployment, a rules file in some versions, some hundred requests,
+//! reloads and faults, and keeps an account of every unit ([`run`], `account`). A seed that breaks
+//! a promise is printed with its history, and replays exactly.
 //!
 //! For tests only: `cargo xtask simulate-faults`.
 
@@ -24,11 +24,15 @@ mod deployment;
 
 mod network;
 
+mod shared_redis;
+
 mod instance;
 
 mod outcome;
 
 mod plan;
+
+mod rules_file;
 
 mod account;
 

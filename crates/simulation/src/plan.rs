@@ -2,8 +2,10 @@
 
 mod fault;
 
+mod feature;
+
 use tollgate_behaviour::Random;
-use tollgate_core::{Cost, Limit, Mode, OnStoreError, Span};
+use tollgate_core::{ChargeDenied, Cost, Enforcement, Limit, Mode, OnStoreError, Span};
 
 pub(crate) use fault::{Fault, Faults, LAG_MAX_MS};
 
@@ -15,6 +17,12 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) setup: Setup,
     pub(crate) counters: Vec<Counter>,
+    /// Which denied requests are charged, where a counter does not say it.
+    pub(crate) charge_denied: ChargeDenied,
+    /// How many versions the rules file has.
+    pub(crate) versions: usize,
+    /// The version with which each instance starts.
+    pub(crate) first_versions: Vec<usize>,
     /// The kinds of faults in this run.
     pub(crate) faults: Faults,
     /// The steps in order, each with its time in milliseconds since the start.
@@ -36,8 +44,15 @@ pub(crate) struct Setup {
 /// One limit and one key.
 #[derive(Clone, Debug)]
 pub(crate) struct Counter {
-    /// The versions of the limit that are in use at the same time.
+    /// The versions of the limit that are in use at the same time: one in each version of the rules
+    /// file, or brought by the requests.
     pub(crate) limits: Vec<Limit>,
+    /// What a denial does, in each version of the rules file.
+    pub(crate) enforcements: Vec<Enforcement>,
+    /// Which denied requests are charged, if the rule says it.
+    pub(crate) charge_denied: Option<ChargeDenied>,
+    /// Requests bring the limit along.
+    pub(crate) is_override: bool,
     pub(crate) mode: Mode,
     pub(crate) on_store_error: OnStoreError,
     /// Counters of one identity share a slot.
@@ -48,6 +63,16 @@ pub(crate) struct Counter {
 pub(crate) enum Step {
     Request(Request),
     Fault(Fault),
+    Reload(Reload),
+}
+
+/// An instance reads a version of the rules file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reload {
+    pub(crate) place: usize,
+    pub(crate) version: usize,
+    /// The file has an error, so the rules stay as they were.
+    pub(crate) is_invalid: bool,
 }
 
 /// One request.
@@ -64,6 +89,7 @@ pub(crate) struct Request {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) counter: usize,
+    /// Which of its limits the request brings along, if it brings one.
     pub(crate) version: usize,
     pub(crate) cost: Cost,
 }
@@ -95,11 +121,15 @@ impl Plan {
             seed,
             setup,
             counters,
+            charge_denied: ChargeDenied::Never,
+            versions: 1,
+            first_versions: vec![0; setup.instances],
             faults,
             steps: Vec::new(),
         };
         plan.draw_requests(&mut random);
         plan.draw_faults(&mut random);
+        plan.draw_features();
         plan.steps.sort_by_key(|(at, _)| *at);
         plan
     }
@@ -117,6 +147,9 @@ impl Plan {
                 base_micros: BASE_MICROS,
             },
             counters: Vec::new(),
+            charge_denied: ChargeDenied::Never,
+            versions: 1,
+            first_versions: vec![0],
             faults: Faults::NONE,
             steps: Vec::new(),
         }
@@ -201,6 +234,9 @@ impl Counter {
         }
         Counter {
             limits,
+            enforcements: vec![Enforcement::Enforce],
+            charge_denied: None,
+            is_override: false,
             mode: random.pick(&[Mode::Strict, Mode::Strict, Mode::Leased, Mode::WriteBack]),
             on_store_error: random.pick(&[
                 OnStoreError::Deny,
@@ -210,6 +246,25 @@ impl Counter {
             ]),
             identity: random.pick(&[0, 0, 1, 2, 3]),
         }
+    }
+
+    /// The limit in a version of the rules file.
+    pub(crate) fn limit_in(&self, version: usize) -> &Limit {
+        &self.limits[version.min(self.limits.len() - 1)]
+    }
+
+    /// What a denial does in a version of the rules file.
+    pub(crate) fn enforcement_in(&self, version: usize) -> Enforcement {
+        self.enforcements[version.min(self.enforcements.len() - 1)]
+    }
+
+    /// Whether versions of the limit differ in more than their size, so that what was used is
+    /// converted from one to the other.
+    pub(crate) fn is_converted(&self) -> bool {
+        let shape = |limit: &Limit| (limit.algorithm(), limit.window());
+        self.limits
+            .iter()
+            .any(|limit| shape(limit) != shape(&self.limits[0]))
     }
 
     /// The largest capacity of all versions.

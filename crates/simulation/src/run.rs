@@ -1,29 +1,24 @@
 //! One run: from a seed to the promises that were broken.
 
+mod audit;
+
 mod inflict;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
-use tokio::time::{Duration, Instant, sleep, sleep_until};
-use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Mode, Sharing};
-use tollgate_redis::{LEASE_LASTS, simulated};
+use tokio::time::{Duration, Instant, sleep_until};
+use tollgate_core::{Cost, Key};
+use tollgate_redis::simulated;
 
-use crate::account::{Account, MILLI};
+use crate::account::MILLI;
 use crate::deployment::Topology;
 use crate::instance::Instance;
 use crate::outcome::Outcome;
-use crate::plan::{Fault, Part, Plan, Request, Step};
+use crate::plan::{Fault, Part, Plan, Reload, Request, Step};
+use crate::rules_file;
 use crate::world::World;
-
-/// How long after the last step requests in flight may take.
-const SETTLING: Duration = Duration::from_secs(3);
-/// By when leases have expired or been returned, and local counts are reported. A used lease is
-/// renewed once before it ends, without a request, and is returned shortly before it ends again.
-const QUIET: Duration = Duration::from_nanos(2 * LEASE_LASTS.as_nanos());
-/// The longest time for a peek of the audit.
-const AUDIT_ATTEMPTS: usize = 50;
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,9 +59,11 @@ pub fn run(seed: u64) -> Report {
 }
 
 struct Runner {
-    plan: Plan,
+    plan: Arc<Plan>,
     world: Arc<World>,
     instances: Vec<Option<Instance>>,
+    /// The version of the rules file that each instance has.
+    versions: Vec<usize>,
     keys: Vec<Key>,
     /// The counters' names in Redis.
     names: Vec<String>,
@@ -101,11 +98,13 @@ enum Undo {
 
 impl Runner {
     /// Sets up the world of `plan`: starts all instances and schedules the steps.
-    fn new(plan: Plan) -> Runner {
+    fn new(mut plan: Plan) -> Runner {
         let world = World::new(&plan);
+        let steps = std::mem::take(&mut plan.steps);
         let mut runner = Runner {
             world,
             instances: Vec::new(),
+            versions: plan.first_versions.clone(),
             keys: Vec::new(),
             names: Vec::new(),
             agenda: BTreeMap::new(),
@@ -113,7 +112,7 @@ impl Runner {
             started: 0,
             requests: Vec::new(),
             numbers: 0,
-            plan,
+            plan: Arc::new(plan),
         };
         runner
             .world
@@ -127,7 +126,7 @@ impl Runner {
         }
         runner.keys = runner.keys_of();
         runner.names = runner.names_of();
-        for (at, step) in std::mem::take(&mut runner.plan.steps) {
+        for (at, step) in steps {
             runner.schedule(at, Task::Step(step));
         }
         runner
@@ -136,7 +135,7 @@ impl Runner {
     /// The name of each counter in Redis.
     fn names_of(&self) -> Vec<String> {
         let first = self.instances.iter().flatten().next();
-        let name = |key: &Key| first.map(|instance| instance.store.shared().name_of(*key));
+        let name = |key: &Key| first.map(|instance| instance.redis.name_of(*key));
         self.keys.iter().filter_map(name).collect()
     }
 
@@ -145,12 +144,13 @@ impl Runner {
         let Some(Some(instance)) = self.instances.first() else {
             return Vec::new();
         };
-        let counters = self.plan.counters.iter().enumerate();
-        let key = |(number, counter): (usize, &crate::plan::Counter)| {
-            let rule = number.to_le_bytes();
-            instance.key([&b"rule"[..], &rule[..], &[counter.identity][..]].into_iter())
+        let part = |counter| Part {
+            counter,
+            version: 0,
+            cost: Cost::ONE,
         };
-        counters.map(key).collect()
+        let parts: Vec<Part> = (0..self.plan.counters.len()).map(part).collect();
+        instance.keys(&rules_file::request(&self.plan, &parts))
     }
 
     fn schedule(&mut self, at: u64, task: Task) {
@@ -170,7 +170,24 @@ impl Runner {
         self.world.account().instance_started(self.world.now());
         self.world.note(format!("instance {number} starts"));
         let instance = Instance::start(&self.world, number, &self.plan.setup);
+        instance.reload(rules_file::load(&self.plan, self.versions[place], false));
         self.instances[place] = Some(instance);
+    }
+
+    /// Has an instance read a version of the rules file. One that is down reads it when it starts.
+    fn reload(&mut self, reload: Reload) {
+        self.world.note(format!("{reload:?}"));
+        let Reload {
+            place,
+            version,
+            is_invalid,
+        } = reload;
+        if let Some(instance) = &self.instances[place] {
+            instance.reload(rules_file::load(&self.plan, version, is_invalid));
+        }
+        if !is_invalid {
+            self.versions[place] = version;
+        }
     }
 
     /// Executes the plan.
@@ -180,6 +197,7 @@ impl Runner {
             match task {
                 Task::Step(Step::Request(request)) => self.request(request),
                 Task::Step(Step::Fault(fault)) => self.inflict(fault).await,
+                Task::Step(Step::Reload(reload)) => self.reload(reload),
                 Task::Undo(undo) => self.undo(undo),
             }
         }
@@ -208,107 +226,11 @@ impl Runner {
             number,
             parts,
             polls: request.polls,
-            keys: self.keys.clone(),
-            counters: self.plan.counters.clone(),
+            plan: Arc::clone(&self.plan),
         };
         let world = Arc::clone(&self.world);
         self.requests
             .push(tokio::spawn(asked.decide(world, instance)));
-    }
-
-    /// Ends all faults, waits until nothing is in flight, and checks every counter.
-    async fn audit(&mut self) {
-        self.world.note("all is well");
-        self.world.account().disturb(self.world.now());
-        self.world.redis().heal();
-        self.world.network.heal();
-        for place in 0..self.instances.len() {
-            if self.instances[place].is_none() {
-                self.start(place);
-            }
-        }
-        sleep(SETTLING).await;
-        let now = self.world.now();
-        self.world.account().close(now);
-        sleep(QUIET).await;
-        for counter in 0..self.plan.counters.len() {
-            if let Some(decision) = self.peek(counter).await {
-                let now = self.world.now();
-                self.world.account().audit(counter, now, &decision);
-            }
-        }
-        self.audit_late().await;
-    }
-
-    /// Checks again when all state must have expired.
-    async fn audit_late(&mut self) {
-        self.bury_all();
-        let memory = Duration::from_nanos(Account::memory(&self.plan));
-        let debts = self.world.account().debts();
-        tokio::time::advance(memory * debts + QUIET).await;
-        let left: Vec<String> = self.world.redis().names();
-        if !left.is_empty() && !self.world.account().has_jumps() {
-            let now = self.world.now();
-            self.world
-                .account()
-                .fail(now, &format!("Redis still remembers {left:?}"));
-        }
-        self.instances = vec![None];
-        self.start(0);
-        if self.world.account().has_jumps() {
-            // A state from a future time begins to expire only when it is read: from then on its
-            // limit's memory passes.
-            for counter in 0..self.plan.counters.len() {
-                let _whatever_it_says = self.peek(counter).await;
-            }
-            self.bury_all();
-            tokio::time::advance(memory * debts + QUIET).await;
-            self.instances = vec![None];
-            self.start(0);
-        }
-        for counter in 0..self.plan.counters.len() {
-            if let Some(decision) = self.peek(counter).await {
-                let now = self.world.now();
-                self.world
-                    .account()
-                    .audit_recovered(counter, now, &decision);
-            }
-        }
-    }
-
-    /// Kills all instances.
-    fn bury_all(&mut self) {
-        for instance in std::mem::take(&mut self.instances).into_iter().flatten() {
-            self.world.bury(instance.number);
-        }
-    }
-
-    /// Redis's answer to a peek under the counter's largest limit.
-    async fn peek(&mut self, counter: usize) -> Option<tollgate_core::Decision> {
-        let instance = self.instances.iter().flatten().next()?.clone();
-        let plan = &self.plan.counters[counter];
-        let limit: &Limit = plan.limits.iter().max_by_key(|limit| limit.capacity())?;
-        let limit = if plan.limits.len() == 1 {
-            limit
-        } else {
-            &plan.limits[0]
-        };
-        let charge = Charge::new(self.keys[counter], limit, Cost::Peek(1));
-        for _ in 0..AUDIT_ATTEMPTS {
-            let charge = charge.shared(Sharing::in_mode(Mode::Strict));
-            let verdict = instance.store.shared().decide(&[charge]).await;
-            if let Ok(verdict) = verdict {
-                let decision = verdict.decisions[0];
-                self.world
-                    .note(format!("counter {counter} is peeked at: {decision:?}"));
-                return Some(decision);
-            }
-            sleep(Duration::from_millis(100)).await;
-        }
-        let now = self.world.now();
-        let why = format!("counter {counter}: no answer to a peek although all is well");
-        self.world.account().fail(now, &why);
-        None
     }
 
     fn report(self) -> Report {
@@ -332,23 +254,13 @@ struct Asked {
     number: u64,
     parts: Vec<Part>,
     polls: Option<u32>,
-    keys: Vec<Key>,
-    counters: Vec<crate::plan::Counter>,
+    plan: Arc<Plan>,
 }
 
 impl Asked {
     /// Decides on the request, and tells the account when it began, when it ended and how.
     async fn decide(self, world: Arc<World>, instance: Instance) {
-        let charge = |part: &Part| {
-            let counter = &self.counters[part.counter];
-            let limit = &counter.limits[part.version];
-            let sharing = Sharing {
-                on_store_error: counter.on_store_error,
-                ..Sharing::in_mode(counter.mode)
-            };
-            Charge::new(self.keys[part.counter], limit, part.cost).shared(sharing)
-        };
-        let charges: Vec<Charge<'_>> = self.parts.iter().map(charge).collect();
+        let request = rules_file::request(&self.plan, &self.parts);
         let parts = &self.parts;
         let number = self.number;
         world.note(format!(
@@ -358,22 +270,22 @@ impl Asked {
         world
             .account()
             .begin(number, world.now(), instance.number, parts);
-        let outcome = instance.decide(&charges, self.polls).await;
+        let (outcome, errors) = instance.decide(&request, self.polls).await;
         world.note(format!("decision {number}: {}", short(&outcome)));
-        let lost = instance.store.shared().counts().reports_lost;
+        let lost = instance.redis.counts().reports_lost;
         let now = world.now();
         world.account().reports_lost(instance.number, lost, now);
-        world.account().end(number, now, &outcome);
+        world.account().end(number, now, &outcome, errors);
     }
 }
 
 fn short(outcome: &Outcome) -> String {
     match outcome {
-        Outcome::Decided(verdict) => match verdict.denial {
+        Outcome::Decided(answer) => match answer.denial {
             None => "allowed".to_owned(),
             Some(denial) => format!("denied by {}, {:?}", denial.by, denial.wait),
         },
-        Outcome::FellBack(verdict) => match verdict.denial {
+        Outcome::FellBack(answer) => match answer.denial {
             None => "allowed without Redis".to_owned(),
             Some(_) => "denied without Redis".to_owned(),
         },

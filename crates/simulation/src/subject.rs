@@ -99,7 +99,7 @@ impl Subject for Simulated {
             .iter_mut()
             .for_each(|server| server.clock.stop_at(nanos / 1_000));
         drop(redis);
-        let redis = self.instance.store.shared();
+        let redis = Arc::clone(&self.instance.redis);
         self.runtime.block_on(async {
             // The instance's own clock advances as well, so that its cached denials expire.
             tokio::time::advance(std::time::Duration::from_nanos(passed)).await;

@@ -1,6 +1,6 @@
 //! Checks after all faults have ended.
 
-use tollgate_core::{Decision, Mode};
+use tollgate_core::{Decision, Limit, Mode};
 
 use super::{Account, Bound, MILLI, Tab, Taken};
 use crate::plan::Plan;
@@ -13,13 +13,15 @@ impl Account {
         let plan = &self.plan.counters[counter];
         let bound = Bound::new(plan, self.plan.setup.base_micros, &self.jumps);
         let tab = &self.tabs[counter];
-        if !bound.is_long() || !self.jumps.is_empty() || plan.limits.len() > 1 {
+        // A converted state keeps only as many units as its limit has.
+        if !bound.is_long() || !self.jumps.is_empty() || plan.is_converted() {
             return;
         }
         let limit = &plan.limits[0];
         let capacity = u64::from(limit.capacity());
         let used = capacity - u64::from(decision.remaining()).min(capacity);
-        let refilled = match limit.interval() {
+        let intervals = plan.limits.iter().filter_map(Limit::interval);
+        let refilled = match intervals.min() {
             Some(interval) => now / interval.as_nanos().max(1) + 1,
             None => 0,
         };
@@ -103,7 +105,8 @@ impl Tab {
     /// Units that may be used.
     fn most(&self) -> u64 {
         let refunds = sum(&self.refunds).saturating_sub(self.lost_refunds);
-        (sum(&self.allowed) + sum(&self.unknown)).saturating_sub(refunds)
+        let charged = sum(&self.allowed) + sum(&self.unknown) + sum(&self.penalties);
+        charged.saturating_sub(refunds)
     }
 }
 

@@ -1,6 +1,6 @@
 //! How many units a counter's limits allow in a period of some length, wherever it begins.
 
-use tollgate_core::{Algorithm, Limit};
+use tollgate_core::{Algorithm, Anchor, Limit};
 
 use super::{MILLI, Taken};
 use crate::plan::Counter;
@@ -72,6 +72,10 @@ impl<'p> Bound<'p> {
         };
         match limit.algorithm() {
             Algorithm::SlidingLog => capacity * (span / window + 1),
+            // The first window begins after the run.
+            Algorithm::FixedWindow(Anchor::FirstRequest) => {
+                capacity * (span / window + 2).min(to / window + 1 + u64::from(self.is_skewed))
+            }
             Algorithm::SlidingWindow(segments) => {
                 let segments = u64::from(segments.get());
                 capacity * parts(window / segments).div_ceil(segments)

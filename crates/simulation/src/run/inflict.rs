@@ -230,7 +230,7 @@ impl Runner {
     async fn close(&mut self, place: usize) {
         self.world.account().disturb(self.world.now());
         if let Some(instance) = self.instances[place].take() {
-            instance.store.shared().close().await;
+            instance.close().await;
         }
         self.start(place);
     }

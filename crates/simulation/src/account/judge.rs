@@ -1,0 +1,178 @@
+//! Checks of a decision when it ends.
+
+use tollgate_core::{Cost, Limited, Mode};
+
+use super::{Account, Bound, MILLI, Open, Taken};
+use crate::plan::Part;
+
+/// How long an instance may cache a denial after another instance's refund.
+const DENIAL_CACHE_MAX: u64 = 1_000 * MILLI;
+/// The shortest budget in which every decision without faults must succeed despite contention.
+const ENOUGH: u64 = 20 * MILLI;
+
+impl Account {
+    /// Checks that no more than the limit is allowed in any period that ends with this decision.
+    pub(super) fn judge_allowed(&mut self, number: u64, counter: usize, taken: Taken) {
+        let plan = &self.plan.counters[counter];
+        let bound = Bound::new(plan, self.plan.setup.base_micros, &self.jumps);
+        let tab = &self.tabs[counter];
+        let capacity = plan.capacity();
+        let rivals = match plan.mode {
+            Mode::WriteBack => self.instances,
+            Mode::Strict | Mode::Leased => 1,
+        };
+        // Redis may have applied these refunds by now, although the replies are still on their way.
+        let refunds_under_way = self.refunds_under_way(counter);
+        let extra = |since: u64| {
+            let remembered = since.saturating_sub(bound.memory());
+            let refunds = tab.refunds.iter().filter(|refund| refund.to >= remembered);
+            let excused = tab.excused.iter().filter(|at| **at >= remembered).count();
+            let excused = u64::try_from(excused).unwrap_or(u64::MAX);
+            refunds.map(|refund| refund.units).sum::<u64>()
+                + refunds_under_way
+                + tab.unreported(remembered)
+                + capacity * excused * rivals
+                + (rivals - 1) * bound.most(since, taken.to)
+        };
+        if let Some(why) = bound.broken_by(&tab.allowed, taken, extra) {
+            let why = format!("decision {number} on counter {counter}: {why}");
+            self.fail(taken.to, &why);
+        }
+        self.judge_exhausted(number, counter, taken);
+    }
+
+    /// Units of refunds that have begun and not ended.
+    fn refunds_under_way(&self, counter: usize) -> u64 {
+        let parts = self.open.values().flat_map(|open| &open.parts);
+        let refunds = parts.filter_map(|part| match part.cost {
+            Cost::Refund(units) if part.counter == counter => Some(units),
+            _ => None,
+        });
+        refunds.sum()
+    }
+
+    /// Checks that a limit that had nothing left, because a denied request was charged, allows only
+    /// what has become free since.
+    fn judge_exhausted(&mut self, number: u64, counter: usize, taken: Taken) {
+        let plan = &self.plan.counters[counter];
+        let bound = Bound::new(plan, self.plan.setup.base_micros, &self.jumps);
+        let tab = &self.tabs[counter];
+        // Another version of the limit may be larger.
+        let [limit] = &plan.limits[..] else { return };
+        let before = |exhausted: &&Taken| exhausted.to < taken.from;
+        let Some(exhausted) = tab
+            .exhausted
+            .iter()
+            .filter(before)
+            .max_by_key(|one| one.from)
+        else {
+            return;
+        };
+        let is_lost = tab.excused.iter().any(|at| *at >= exhausted.from);
+        if plan.mode != Mode::Strict || !bound.is_long() || is_lost {
+            return;
+        }
+        let refilled = match limit.interval() {
+            Some(interval) => (taken.to - exhausted.from + 2 * MILLI) / interval.as_nanos() + 1,
+            None => 0,
+        };
+        let sum = |list: &[Taken], since: u64| -> u64 {
+            let recent = list.iter().filter(|one| one.to >= since);
+            recent.map(|one| one.units).sum()
+        };
+        let refunds = sum(&tab.refunds, exhausted.from) + self.refunds_under_way(counter);
+        let allowed = tab.allowed.iter().filter(|one| one.from > exhausted.to);
+        let allowed: u64 = allowed.map(|one| one.units).sum();
+        if allowed > refilled + refunds {
+            let why = format!(
+                "decision {number} on counter {counter}: {allowed} units were allowed after the \
+                 limit was exhausted at {} ms, where {refilled} and {refunds} are explained",
+                exhausted.to / MILLI
+            );
+            self.fail(taken.to, &why);
+        }
+    }
+
+    /// Whether the units that others have, or may have, consumed explain a denial.
+    pub(super) fn judge_denial(
+        &mut self,
+        number: u64,
+        open: &Open,
+        now: u64,
+        by: Part,
+        limited: &Limited,
+    ) {
+        let counter = &self.plan.counters[by.counter];
+        // A state from a future time may count as much as the limit allows.
+        if counter.mode != Mode::Strict || !self.jumps.is_empty() {
+            return;
+        }
+        if matches!(by.cost, Cost::Refund(_)) {
+            self.fail(now, &format!("decision {number} was denied by a refund"));
+            return;
+        }
+        let cost = open.judged_on(by.counter);
+        let bound = Bound::new(counter, self.plan.setup.base_micros, &self.jumps);
+        let since = open.from.saturating_sub(bound.memory() + 2 * MILLI);
+        let tab = &self.tabs[by.counter];
+        let sum = |list: &[Taken]| -> u64 {
+            let recent = list.iter().filter(|taken| taken.to >= since);
+            recent.map(|taken| taken.units).sum()
+        };
+        let rivals = self.open.values().flat_map(|open| &open.parts);
+        let on_their_way: u64 = rivals
+            .filter(|part| part.counter == by.counter)
+            .map(|part| part.cost.units())
+            .sum();
+        // A refund that was done before, which this instance's denial cache may not reflect.
+        let heard = open.from.saturating_sub(DENIAL_CACHE_MAX);
+        let refunds = match bound.is_long() {
+            true => tab.refunds_kept(heard),
+            // They may have refunded units that have expired by now.
+            false => 0,
+        };
+        let used = sum(&tab.allowed) + sum(&tab.unknown) + sum(&tab.penalties) + on_their_way;
+        let used = used.saturating_sub(refunds);
+        let capacity = u64::from(limited.limit.capacity());
+        if used + cost.max(1) <= capacity {
+            let why = format!(
+                "decision {number} on counter {}: denied {cost} of {capacity}, of which at most \
+                 {used} are used",
+                by.counter,
+            );
+            self.fail(now, &why);
+        }
+    }
+
+    /// Checks that without a fault every decision is made by Redis.
+    pub(super) fn judge_fallback(&mut self, number: u64, open: &Open, now: u64, why: &str) {
+        if open.from <= self.disturbed_until || self.plan.setup.timeout_ms * MILLI < ENOUGH {
+            return;
+        }
+        let counters: Vec<usize> = open.parts.iter().map(|part| part.counter).collect();
+        let meets = |others: &[usize]| others.iter().any(|other| counters.contains(other));
+        // Competing decisions may have been first; but then at least one of them has succeeded.
+        let has_progress = self
+            .ended
+            .iter()
+            .any(|(to, others)| *to >= open.from && meets(others));
+        if !has_progress {
+            let why = format!("decision {number} had no answer although all was well: {why}");
+            self.fail(now, &why);
+        }
+    }
+}
+
+// === impl Open ===
+
+impl Open {
+    /// The units that must fit a counter: all that the request charges or peeks at there.
+    pub(super) fn judged_on(&self, counter: usize) -> u64 {
+        let parts = self.parts.iter().filter(|part| part.counter == counter);
+        let judged = parts.map(|part| match part.cost {
+            Cost::Take(units) | Cost::Peek(units) => units,
+            Cost::Refund(_) => 0,
+        });
+        judged.sum()
+    }
+}

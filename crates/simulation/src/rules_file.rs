@@ -1,0 +1,138 @@
+//! The rules file of a run, in each of its versions, and the requests that meet its rules.
+
+use std::fmt::Write as _;
+
+use tollgate_core::{
+    Algorithm, Anchor, Cost, Descriptor, Enforcement, Entry, Limit, Override, Request,
+};
+use tollgate_rules::{Loaded, Options, RuleSet, Source};
+
+use crate::plan::{Counter, Part, Plan};
+
+const DOMAIN: &str = "simulation";
+/// The keys of the counters' descriptors.
+const KEYS: [&str; 4] = ["first", "second", "third", "fourth"];
+
+/// Reads a version of the rules file.
+///
+/// # Panics
+///
+/// If it has other errors than the one that `is_invalid` adds.
+pub(crate) fn load(plan: &Plan, version: usize, is_invalid: bool) -> Loaded {
+    let mut text = text(plan, version);
+    if is_invalid {
+        text.push_str("  - key: wrong\n    rate_limit: 1/moment\n");
+    }
+    let loaded = RuleSet::parse(&[Source::new("rules.yaml", text)], &Options::default());
+    let diagnostics = &loaded.diagnostics;
+    assert_eq!(loaded.has_errors(), is_invalid, "{diagnostics:?}");
+    loaded
+}
+
+/// The request with these parts.
+pub(crate) fn request<'p>(plan: &'p Plan, parts: &[Part]) -> Request<'p> {
+    let descriptors = parts.iter().map(|part| {
+        let counter = &plan.counters[part.counter];
+        let limit = &counter.limits[part.version];
+        Descriptor {
+            entries: vec![Entry {
+                key: KEYS[part.counter].as_bytes(),
+                // The values of a key choose its slot.
+                value: std::slice::from_ref(&counter.identity),
+            }],
+            cost: Some(part.cost),
+            limit: counter.is_override.then(|| Override {
+                count: limit.count(),
+                window: limit.window(),
+            }),
+            ..Descriptor::default()
+        }
+    });
+    Request {
+        domain: DOMAIN.as_bytes(),
+        descriptors: descriptors.collect(),
+        cost: Cost::ONE,
+        charge_denied: plan.charge_denied,
+    }
+}
+
+/// The text of a version of the rules file.
+fn text(plan: &Plan, version: usize) -> String {
+    let mut text = format!("domain: {DOMAIN}\n");
+    let overridden = plan.counters.iter().find(|counter| counter.is_override);
+    if let Some(counter) = overridden {
+        let (mode, on_store_error) = (counter.mode, counter.on_store_error);
+        line(&mut text, 0, &format!("mode: {mode}"));
+        line(&mut text, 0, &format!("on_store_error: {on_store_error}"));
+    }
+    line(&mut text, 0, "descriptors:");
+    for (counter, key) in plan.counters.iter().zip(KEYS) {
+        line(&mut text, 2, &format!("- key: {key}"));
+        match counter.enforcement_in(version) {
+            Enforcement::Enforce => {}
+            Enforcement::Shadow => line(&mut text, 4, "shadow_mode: true"),
+            Enforcement::Quota => line(&mut text, 4, "quota_mode: true"),
+        }
+        line(&mut text, 4, "rate_limit:");
+        for member in members(counter, counter.limit_in(version)) {
+            line(&mut text, 6, &member);
+        }
+    }
+    text
+}
+
+/// The members of a rule's `rate_limit`.
+fn members(counter: &Counter, limit: &Limit) -> Vec<String> {
+    let mut members = vec![
+        format!("requests_per_unit: {}", limit.count()),
+        format!("window: {}", limit.window()),
+        format!("mode: {}", counter.mode),
+        format!("on_store_error: {}", counter.on_store_error),
+        format!("soft: {}%", limit.soft_percent()),
+    ];
+    if let Some(charge_denied) = counter.charge_denied {
+        members.push(format!("charge_denied: {charge_denied}"));
+    }
+    members.extend(match limit.algorithm() {
+        Algorithm::FixedWindow(Anchor::FirstRequest) => vec!["anchor: first_request".to_owned()],
+        Algorithm::SlidingLog => vec!["algorithm: sliding_log".to_owned()],
+        Algorithm::SlidingWindow(segments) => vec![
+            "algorithm: sliding_window".to_owned(),
+            format!("segments: {}", segments.get()),
+        ],
+        Algorithm::TokenBucket => vec![
+            "algorithm: token_bucket".to_owned(),
+            format!("burst: {}", limit.nominal()),
+        ],
+        Algorithm::LeakyBucket => vec![
+            "algorithm: leaky_bucket".to_owned(),
+            format!("queue: {}", limit.nominal()),
+        ],
+        _ => vec!["algorithm: fixed_window".to_owned()],
+    });
+    members
+}
+
+fn line(text: &mut String, indent: usize, words: &str) {
+    writeln!(text, "{:indent$}{words}", "").expect("a String can be written to");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_version_is_the_limits_of_the_plan() {
+        for seed in 0..200 {
+            let plan = Plan::draw(seed);
+            for version in 0..plan.versions {
+                let rules = load(&plan, version, false).rules;
+                for (view, counter) in rules.rules().zip(&plan.counters) {
+                    assert_eq!(view.limit.as_ref(), Some(counter.limit_in(version)));
+                    assert_eq!(view.sharing.mode, counter.mode);
+                }
+                assert_eq!(rules.rules().count(), plan.counters.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The store over Redis as an engine holds it, which the simulation can look into.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tollgate_core::{
+    Charge, Key, KeyHasher, SharedStore, Store, StoreError, StoreEvent, StoreMetric, Verdict,
+};
+use tollgate_redis::Redis;
+
+tokio::task_local! {
+    /// What the store has answered in the current decision.
+    pub(crate) static ANSWERS: Arc<Answers>;
+}
+
+/// What a store has answered in one decision, for which a reload may have it asked again.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    errors: AtomicU64,
+    is_error: AtomicBool,
+}
+
+/// The store, shared with the engine.
+pub(crate) struct SharedRedis(pub(crate) Arc<Redis>);
+
+// === impl Answers ===
+
+impl Answers {
+    /// How many were errors.
+    pub(crate) fn errors(&self) -> u64 {
+        self.errors.load(Ordering::Relaxed)
+    }
+
+    /// Whether the last one was an error, so that the fallback decided.
+    pub(crate) fn is_error(&self) -> bool {
+        self.is_error.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, is_error: bool) {
+        self.errors
+            .fetch_add(u64::from(is_error), Ordering::Relaxed);
+        self.is_error.store(is_error, Ordering::Relaxed);
+    }
+}
+
+// === impl SharedRedis ===
+
+impl KeyHasher for SharedRedis {
+    fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Key {
+        self.0.key(parts)
+    }
+}
+
+impl Store for SharedRedis {
+    async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
+        let decided = self.0.decide(charges).await;
+        ANSWERS.with(|answers| answers.add(decided.is_err()));
+        decided
+    }
+}
+
+impl SharedStore for SharedRedis {
+    fn kind(&self) -> &'static str {
+        SharedStore::kind(&*self.0)
+    }
+
+    fn join(&self) {
+        SharedStore::join(&*self.0);
+    }
+
+    fn instances(&self) -> u32 {
+        SharedStore::instances(&*self.0)
+    }
+
+    fn is_up(&self) -> bool {
+        SharedStore::is_up(&*self.0)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        SharedStore::trouble(&*self.0)
+    }
+
+    fn take_events(&self) -> Vec<StoreEvent> {
+        SharedStore::take_events(&*self.0)
+    }
+
+    fn metrics(&self) -> Vec<StoreMetric> {
+        SharedStore::metrics(&*self.0)
+    }
+
+    async fn close(&self) {
+        SharedStore::close(&*self.0).await;
+    }
+}
