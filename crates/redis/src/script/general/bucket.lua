@@ -18,11 +18,21 @@ LOADERS[TOKEN] = function()
 
   local function encode(a, extra)
     local at = a.at + extra * a.span
-    if at <= now then return '' end
+    -- What is leased takes the time of the limit that granted it.
+    if at <= now and a.leased == 0 then return '' end
     return pack('>BI7I6I4', a.kind, at, a.span, a.cap)
   end
 
   local function expires_at(a) return a.at end
+
+  local function used(a) return a.at > now and ceil((a.at - now) / a.span) or 0 end
+
+  -- Whether so many units more, that nobody judged under `line`, lie beyond its capacity, on top of
+  -- what a larger limit has counted or granted. Then the terms stay those of the larger one: at
+  -- another time each, all of its units could take longer than either limit remembers.
+  local function is_beyond(a, line, units)
+    return a.cap > line.cap and used(a) + a.leased + units > line.cap
+  end
 
   -- By its own terms: a smaller limit that looks must not lower what a larger one has counted.
   local function settle(a, line)
@@ -35,7 +45,10 @@ LOADERS[TOKEN] = function()
       a.at, a.dirty, a.raw = latest, true, nil
     end
     a.full_at = a.at
-    if a.at <= now then a.at, a.span, a.cap = now, line.span, line.cap end
+    if a.at <= now then
+      a.at = now
+      if not is_beyond(a, line, 0) then a.span, a.cap = line.span, line.cap end
+    end
   end
 
   -- Sets the price and the capacity of a bucket's debt to those of `line`: the same units, a part
@@ -51,17 +64,13 @@ LOADERS[TOKEN] = function()
     a.cap, a.dirty, a.raw = line.cap, true, nil
   end
 
-  local function used(a) return a.at > now and ceil((a.at - now) / a.span) or 0 end
-
   local function fits(a, line, units) return a.at - now <= (line.cap - units) * a.span end
 
   local function remaining(a, line) return line.cap - used(a) end
 
-  -- As `set_terms`, for units to be charged. Units that nobody judged under `line` may lie beyond
-  -- its capacity, on top of what a larger limit has counted. Then the terms stay those of the larger
-  -- one: at another time each, all of its units could take longer than either limit remembers.
+  -- As `set_terms`, for units to be charged.
   local function set_terms_to_charge(a, line, units)
-    if a.cap <= line.cap or used(a) + units <= line.cap then set_terms(a, line) end
+    if not is_beyond(a, line, units) then set_terms(a, line) end
   end
 
   local function take(a, line, units)
