@@ -302,6 +302,10 @@ impl Account {
         let tab = &mut self.tabs[part.counter];
         let local = tab.local.entry(open.instance).or_default();
         local.push(taken);
+        // A converted state keeps only as many units as its limit has.
+        if counter.is_converted() {
+            return;
+        }
         let bound = Bound::new(counter, self.plan.setup.base_micros, &self.jumps);
         let jumps = self.jumps.len();
         let extra = tab.refunds.iter().map(|refund| refund.units).sum::<u64>()

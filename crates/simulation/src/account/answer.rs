@@ -55,7 +55,7 @@ impl Account {
             Mode::WriteBack => self.instances,
             Mode::Strict | Mode::Leased => 1,
         };
-        let most = bound.memory() * debts + 2 * MILLI;
+        let most = bound.longest_lock() * debts + 2 * MILLI;
         let is_right = match limited.decision.wait() {
             Some(Wait::For(wait)) => fits && wait.as_nanos() <= most,
             Some(Wait::Never) => !fits,

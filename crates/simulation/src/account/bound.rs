@@ -1,6 +1,6 @@
 //! How many units a counter's limits allow in a period of some length, wherever it begins.
 
-use tollgate_core::{Algorithm, Anchor, Limit};
+use tollgate_core::{Algorithm, Anchor, Limit, Span};
 
 use super::{MILLI, Taken};
 use crate::plan::Counter;
@@ -28,17 +28,26 @@ impl<'p> Bound<'p> {
         }
     }
 
-    /// How long consumed units are remembered: by the version of the limit that remembers longest.
+    /// How long consumed units may matter.
+    ///
+    /// Versions of a bucket share one debt: as many units as the largest allows, which take the
+    /// interval of one version and then of another. So each unit may take the longest interval.
     pub(super) fn memory(&self) -> u64 {
-        let memories = self
-            .counter
-            .limits
-            .iter()
-            .map(|limit| match limit.interval() {
-                Some(interval) => interval.as_nanos() * u64::from(limit.capacity()),
-                None => 2 * limit.window().as_nanos(),
-            });
-        memories.max().unwrap_or(0)
+        let limits = || self.counter.limits.iter();
+        let intervals = limits().filter_map(|limit| limit.interval());
+        let shared = intervals.max().map_or(0, Span::as_nanos) * self.counter.capacity();
+        shared.max(self.longest_lock())
+    }
+
+    /// How long a key may be locked from now on: for as long as the version of its limit remembers
+    /// that remembers longest.
+    pub(super) fn longest_lock(&self) -> u64 {
+        let limits = self.counter.limits.iter();
+        let locks = limits.map(|limit| match limit.interval() {
+            Some(interval) => interval.as_nanos() * u64::from(limit.capacity()),
+            None => 2 * limit.window().as_nanos(),
+        });
+        locks.max().unwrap_or(0)
     }
 
     /// Whether no unit expires during a run.
