@@ -117,23 +117,42 @@ pub fn find(source: &Source) -> Vec<Found> {
     found
 }
 
-/// Every retired word in a page: in the prose of Markdown, and after `#` in YAML and in code
-/// blocks.
+/// Every retired word in a page: in the prose of Markdown, also where a phrase is broken over two
+/// lines, and after `#` in YAML and in code blocks.
 #[must_use]
 pub fn find_in_page(page: &Source) -> Vec<Found> {
     let is_markdown = page.path.ends_with(".md");
     let mut is_code = !is_markdown;
     let mut found = Vec::new();
+    let mut previous = "";
     for (line, text) in page.lines() {
         if is_markdown && text.trim_start().starts_with("```") {
             is_code = !is_code;
+            previous = "";
         } else if !is_code {
             found.extend(found_in(line, text));
+            found.extend(found_across(line, previous, text));
+            previous = text;
         } else if let Some((_, comment)) = text.split_once('#') {
             found.extend(found_in(line, comment));
         }
     }
     found
+}
+
+/// The retired phrases that begin at the end of the previous line. An empty line has no words, so
+/// it ends a phrase.
+fn found_across(line: usize, previous: &str, text: &str) -> Vec<Found> {
+    if previous.is_empty() || text.is_empty() {
+        return Vec::new();
+    }
+    let alone = |retired: &Retired| {
+        let mut both = find_in_text(previous).chain(find_in_text(text));
+        both.any(|other| other.word == retired.word)
+    };
+    let both = format!("{previous} {text}");
+    let found = found_in(line, &both);
+    found.filter(|found| !alone(found.retired)).collect()
 }
 
 fn found_in(line: usize, text: &str) -> impl Iterator<Item = Found> {
@@ -258,6 +277,14 @@ mod tests {
         let text = "A door.\n```yaml\ndoor: 1\nx: 1 # a door\n```\nIt over-admits. `door`\n";
         assert_eq!(page("a.md", text), [1, 4]);
         assert_eq!(page("a.yaml", "door: 1\n# A door.\n"), [2]);
+        let phrase = RETIRED.iter().rfind(|retired| retired.word.contains(' '));
+        let (first, rest) = phrase
+            .and_then(|one| one.word.split_once(' '))
+            .expect("one");
+        let broken = |between: &str| format!("One.\nIt is {first}{between}{rest} it.\n");
+        assert_eq!(page("a.md", &broken(" ")), [2]);
+        assert_eq!(page("a.md", &broken("\n")), [3]);
+        assert!(page("a.md", &broken("\n\n")).is_empty());
     }
 
     #[test]
