@@ -99,15 +99,7 @@ impl Driven {
 
     fn run_step(&self, now: Now, step: Step, charge: Charge<'_>, times: u32) -> Status {
         self.store.set_now(now.monotonic.as_nanos() / 1_000);
-        let bill = Bill::new(&[charge]).expect("one charge");
-        let fitted = Fitted::new(charge.limit).expect("the limit is whole");
-        let line = Counted {
-            line: &bill.lines()[0],
-            fitted: &fitted,
-            times,
-            denied: 0,
-        };
-        let request = || ScriptRequest::of_step(step, &[line]);
+        let request = || on_one_line(charge, times, |line| ScriptRequest::of_step(step, &[line]));
         let since = tokio::time::Instant::now();
         match self.runtime.block_on(self.store.ask(request, since)) {
             Ok(ScriptReply::General(reply)) => reply.status,
@@ -140,6 +132,18 @@ impl Driven {
         }));
         verdicts.into_iter().flatten().collect()
     }
+}
+
+/// Uses a charge as the one line of a step, for so many requests.
+fn on_one_line<T>(charge: Charge<'_>, times: u32, with: impl FnOnce(Counted<'_, '_>) -> T) -> T {
+    let bill = Bill::new(&[charge]).expect("one charge");
+    let fitted = Fitted::new(charge.limit).expect("the limit is whole");
+    with(Counted {
+        line: &bill.lines()[0],
+        fitted: &fitted,
+        times,
+        denied: 0,
+    })
 }
 
 impl Subject for Driven {

@@ -5,18 +5,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::time::Instant;
 use tollgate_behaviour::{Random, Subject, Taste, check};
 use tollgate_core::{
-    Algorithm, Anchor, Bill, Charge, Cost, Decision, Enforcement, Key, Limit, Now, OnDenial, Span,
-    step,
+    Algorithm, Anchor, Charge, Cost, Decision, Enforcement, Key, Limit, Now, OnDenial, Span, step,
 };
 
 use super::expiry::ORIGIN;
-use super::{Driven, SINGLE};
+use super::{Driven, SINGLE, on_one_line};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::fit::{Fitted, GRAIN};
 use crate::names::{reservation_name, unique_name};
 use crate::script_reply::{General, ScriptReply, Status};
-use crate::script_request::{Counted, Leasing, Plain, ScriptRequest, Step};
+use crate::script_request::{Leasing, Plain, ScriptRequest, Step};
 use crate::snapshot::{Snapshot, moment};
 
 const STEPS: usize = 40;
@@ -66,26 +65,20 @@ impl Pair {
 
     /// Asks a step of one line on both keys.
     fn step(&mut self, step: Step, charge: Charge<'_>, times: u32) {
+        let fitted = Fitted::new(charge.limit).expect("the limit is whole");
         let said = [0, 1].map(|place| {
             let key = self.keys[place];
-            let charge = Charge { key, ..charge };
-            let bill = Bill::new(&[charge]).expect("one charge");
-            let fitted = Fitted::new(charge.limit).expect("the limit is whole");
-            let line = Counted {
-                line: &bill.lines()[0],
-                fitted: &fitted,
-                times,
-                denied: 0,
-            };
-            let short = ScriptRequest::reservation(step, &[line]).filter(|_| place == 0);
+            let (short, general) = on_one_line(Charge { key, ..charge }, times, |line| {
+                let short = ScriptRequest::reservation(step, &[line]).filter(|_| place == 0);
+                (short, ScriptRequest::of_step(step, &[line]))
+            });
             let reply = short.and_then(|short| {
                 let reply = self.ask(&short);
                 self.answered[usize::from(reply.is_none())] += 1;
                 reply
             });
-            let general = || self.ask(&ScriptRequest::of_step(step, &[line]));
-            let reply = reply.or_else(general).expect("the general script knows");
-            summarize(&reply, &fitted)
+            let reply = reply.or_else(|| self.ask(&general));
+            summarize(&reply.expect("the general script knows"), &fitted)
         });
         assert_eq!(said[0], said[1], "{step:?} {times} x {charge:?}");
     }
