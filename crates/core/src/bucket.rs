@@ -140,7 +140,7 @@ impl Bucket {
 
     /// The same units in the interval of `limit`, as if it charged now.
     #[must_use]
-    pub fn rescale(self, limit: &Limit, now: Moment) -> Bucket {
+    fn rescale(self, limit: &Limit, now: Moment) -> Bucket {
         Bucket {
             full_at: now + self.debt_at_price_of(limit, now),
             terms: Terms::of(limit),

@@ -23,6 +23,15 @@ impl Cost {
         let (Cost::Take(units) | Cost::Peek(units) | Cost::Refund(units)) = self;
         units
     }
+
+    /// The units that must fit, at least one; `None` for a refund, which always fits.
+    pub const fn units_needed(self) -> Option<u64> {
+        match self {
+            Cost::Take(0) | Cost::Peek(0) => Some(1),
+            Cost::Take(units) | Cost::Peek(units) => Some(units),
+            Cost::Refund(_) => None,
+        }
+    }
 }
 
 impl From<u32> for Cost {

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::time::Instant;
 use tollgate_core::{
-    Algorithm, Charge, Cost, Decision, Enforcement, Key, OnDenial, Span, Verdict, Wait, step,
+    Algorithm, Charge, Decision, Enforcement, Key, OnDenial, Span, Verdict, Wait, step,
 };
 
 use crate::fit::{Fitted, Single};
@@ -204,10 +204,7 @@ fn units_unless_shadow(charge: &Charge<'_>) -> Option<u64> {
     if charge.on_denial == OnDenial::Charge || charge.enforcement == Enforcement::Shadow {
         return None;
     }
-    match charge.cost {
-        Cost::Take(units) | Cost::Peek(units) => Some(units.max(1)),
-        Cost::Refund(_) => None,
-    }
+    charge.cost.units_needed()
 }
 
 const _: () = assert!(DENIALS_MAX == 65_536);
@@ -215,7 +212,7 @@ const _: () = assert!(DENIALS_MAX == 65_536);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_core::{Account, Bucket, Limit};
+    use tollgate_core::{Account, Bucket, Cost, Limit};
 
     #[test]
     fn a_denial_is_remembered_for_a_second_however_long_its_wait() {

@@ -287,8 +287,8 @@ impl Plain {
     /// `None` if the request needs the general script.
     fn new(charge: &Charge<'_>, fitted: &Fitted) -> Option<Plain> {
         let (judged, taken) = match charge.cost {
-            Cost::Take(units) => (units.max(1), units),
-            Cost::Peek(units) => (units.max(1), 0),
+            Cost::Take(units) => (charge.cost.units_needed()?, units),
+            Cost::Peek(_) => (charge.cost.units_needed()?, 0),
             // A lease that goes back.
             Cost::Refund(0) => (0, 0),
             Cost::Refund(_) => return None,

@@ -249,9 +249,8 @@ fn account_after(
 /// Whether so little is left that the next such request could lease nothing: a quarter of it is
 /// less than is worth a lease.
 fn is_exhausted(account: &Account, limit: &Limit, now: Moment, cost: Cost) -> bool {
-    let units = match cost {
-        Cost::Take(units) | Cost::Peek(units) => units.max(1),
-        Cost::Refund(_) => return false,
+    let Some(units) = cost.units_needed() else {
+        return false;
     };
     let mut account = account.clone();
     account.settle(limit, now);
@@ -264,10 +263,7 @@ fn units_if_enforced(charge: &Charge<'_>) -> Option<u64> {
     if charge.on_denial == OnDenial::Charge || charge.enforcement != Enforcement::Enforce {
         return None;
     }
-    match charge.cost {
-        Cost::Take(units) | Cost::Peek(units) => Some(units.max(1)),
-        Cost::Refund(_) => None,
-    }
+    charge.cost.units_needed()
 }
 
 const _: () = assert!(KEYS_MAX == 16_384);
