@@ -58,6 +58,8 @@ mod keys;
 
 mod script_request;
 
+mod marked_window;
+
 mod snapshot;
 
 mod script_reply;

@@ -7,6 +7,7 @@ use tollgate_core::{
 };
 
 use crate::fit::{Fitted, GRAIN, Kind};
+use crate::marked_window::MarkedWindow;
 use crate::resp::Malformed;
 
 /// What was remembered of one line, before the request was charged.
@@ -18,6 +19,8 @@ use crate::resp::Malformed;
 pub(crate) enum Snapshot {
     /// All of it.
     Account(Account),
+    /// A window beyond which units were charged.
+    Marked(MarkedWindow),
     /// Of a log, what matters to the request.
     Log(Log),
 }
@@ -67,7 +70,12 @@ impl Snapshot {
             Kind::Sliding => Snapshot::Account(Account::SlidingWindow(read_sliding(rest)?)),
             Kind::FixedClock | Kind::FixedFirst => {
                 let (end, used) = (moment(rest.get_uint(7)), rest.get_u32());
-                Snapshot::Account(Account::FixedWindow(FixedWindow::new(end, used)))
+                let _span = rest.get_uint(6);
+                let window = FixedWindow::new(end, used);
+                match rest.try_get_u32() {
+                    Ok(mark) => Snapshot::Marked(MarkedWindow::new(window, mark)),
+                    Err(_) => Snapshot::Account(Account::FixedWindow(window)),
+                }
             }
             Kind::Token | Kind::Leaky => {
                 let (full_at, span) = (moment(rest.get_uint(7)), rest.get_uint(6));
@@ -128,7 +136,7 @@ fn read_sliding(mut rest: Bytes) -> Result<SlidingWindow, Malformed> {
     Ok(SlidingWindow::new(newest, &counters))
 }
 
-tollgate_core::impl_usage_for_variants!([] Snapshot { Account, Log });
+tollgate_core::impl_usage_for_variants!([] Snapshot { Account, Marked, Log });
 
 // === impl Log ===
 

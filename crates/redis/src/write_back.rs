@@ -46,7 +46,8 @@
 //!   time, no more is allowed than the rate allows.
 //! * A fixed window's surplus is the first that the next window has consumed, and if it is more
 //!   than N, so on with those after it. What is reported late, because its window was nearly over,
-//!   counts the same, up to 0.9 s after its end.
+//!   counts the same, up to 0.9 s after its end. Of several versions of the limit, N is the largest
+//!   that has charged the window: see [`crate::marked_window`].
 //! * A sliding window keeps its segments as they are: it allows nothing until what leaves makes
 //!   the estimate less than N.
 //!
@@ -104,7 +105,6 @@ use crate::monotonic::MonotonicClock;
 use crate::resp::bad_reply;
 use crate::router::Router;
 use crate::script_reply::coarsen;
-use crate::snapshot::Snapshot;
 use crate::stage::Budget;
 use crate::stats::Stats;
 
@@ -217,11 +217,11 @@ impl WriteBack {
             }));
         }
         let verdict = reply.of_one(charge, fitted).map_err(bad_reply)?;
-        let Ok((Snapshot::Account(account), now)) = reply.snapshot(fitted) else {
+        let Ok((snapshot, now)) = reply.snapshot(fitted) else {
             return Ok(ControlFlow::Break(verdict));
         };
-        let decision = learning.finish(account, charge, now);
-        // What is owed makes a wait longer, which only the count here knows.
+        let decision = learning.finish(snapshot, charge, now);
+        // What a bucket owes makes a wait longer, which only the count here knows.
         let agrees = |decision: &Decision| {
             let there = verdict.decisions.first();
             there.is_some_and(|there| there.is_allowed() == decision.is_allowed())

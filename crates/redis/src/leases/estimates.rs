@@ -242,7 +242,7 @@ fn account_after(
     snapshot.charge(charge, fitted, now);
     match snapshot {
         Snapshot::Account(account) => Some((account, now)),
-        Snapshot::Log(_) => None,
+        Snapshot::Marked(_) | Snapshot::Log(_) => None,
     }
 }
 

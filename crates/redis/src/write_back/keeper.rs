@@ -123,17 +123,17 @@ fn apply_replies(reply: &ScriptReply, lines: &[Line], table: &Table) -> Result<(
         return Err(Asked::bad_reply(lines[0].key));
     };
     let read = |(line, state): (&Line, _)| match Snapshot::read(state, &line.fitted)? {
-        Snapshot::Account(account) => Ok(account),
         Snapshot::Log(_) => Err(Malformed("a state of another algorithm")),
+        snapshot => Ok(snapshot),
     };
     let pairs = lines.iter().zip(&general.states);
-    let accounts: Result<Vec<_>, Malformed> = pairs.map(read).collect();
-    let accounts = accounts.map_err(|_| Asked::bad_reply(lines[0].key))?;
-    if accounts.len() != lines.len() {
+    let snapshots: Result<Vec<_>, Malformed> = pairs.map(read).collect();
+    let snapshots = snapshots.map_err(|_| Asked::bad_reply(lines[0].key))?;
+    if snapshots.len() != lines.len() {
         return Err(Asked::bad_reply(lines[0].key));
     }
-    for (line, account) in lines.iter().zip(accounts) {
-        table.apply_reply(line, account, general.now);
+    for (line, snapshot) in lines.iter().zip(snapshots) {
+        table.apply_reply(line, snapshot, general.now);
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use entry::{Entry, Readiness};
 pub(crate) use learning::{Learning, SetAside};
 use shard::Shard;
 use tokio::sync::futures::OwnedNotified;
-use tollgate_core::{Account, Bill, Charge, Key, Limit, Moment, Now, Span, StoreError, Verdict};
+use tollgate_core::{Bill, Charge, Key, Limit, Moment, Now, Span, StoreError, Verdict};
 
 use super::report::{Line, Report};
 use super::tally::{Counting, Tally};
@@ -27,7 +27,7 @@ use crate::monotonic::MonotonicClock;
 use crate::script_reply::{self, coarsen};
 use crate::script_request;
 use crate::sharded::Sharded;
-use crate::snapshot::moment;
+use crate::snapshot::{Snapshot, moment};
 
 /// The most keys that one node counts itself; it asks Redis for the others.
 pub const KEYS_MAX: usize = SHARDS * shard::KEYS_MAX;
@@ -310,11 +310,11 @@ impl Table {
     }
 
     /// Redis has charged a line, and has replied with its count.
-    pub(crate) fn apply_reply(&self, line: &Line, account: Account, redis_now: u64) {
+    pub(crate) fn apply_reply(&self, line: &Line, snapshot: Snapshot, redis_now: u64) {
         let now = self.clock.now();
         let mut shard = self.shards.of(line.key);
         if let Some(entry) = shard.entries.get_mut(&line.key) {
-            entry.apply_reply(account, redis_now, now);
+            entry.apply_reply(snapshot, redis_now, now);
         }
     }
 

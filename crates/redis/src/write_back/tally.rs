@@ -4,10 +4,11 @@
 //! limit stays in the count, and nothing is allowed until it is paid back. The general script
 //! counts in the same way.
 
-use tollgate_core::{Account, Bucket, FixedWindow, Limit, Moment, SlidingWindow, Span, Usage};
+use tollgate_core::{Account, Bucket, Limit, Moment, SlidingWindow, Span, Usage};
 
 use crate::fit::{Fitted, GRAIN};
-use crate::snapshot::moment;
+use crate::marked_window::MarkedWindow;
+use crate::snapshot::{Snapshot, moment};
 
 /// The count of one key, and what of it was not reported yet.
 #[derive(Clone, Debug)]
@@ -30,7 +31,7 @@ pub(crate) struct Part {
 #[derive(Clone, Debug)]
 enum Count {
     Bucket(Bucket),
-    FixedWindow(FixedWindow),
+    FixedWindow(MarkedWindow),
     SlidingWindow(Box<SlidingWindow>),
 }
 
@@ -40,7 +41,7 @@ impl Tally {
     /// A key of which nothing is known. Of algorithms that nobody counts here, a full bucket.
     pub(crate) fn fresh(limit: &Limit) -> Tally {
         Tally {
-            count: Count::of(Account::fresh(limit)),
+            count: Count::of(Snapshot::Account(Account::fresh(limit))),
             base: 0,
             parts: Vec::new(),
         }
@@ -66,15 +67,15 @@ impl Tally {
 
     /// Redis has replied with its count at `now`, which includes what was gathered. What was
     /// allowed here since is added.
-    pub(crate) fn apply_reply(&mut self, mut account: Account, fitted: &Fitted, now: Moment) {
-        if let Account::Bucket(bucket) = &mut account {
+    pub(crate) fn apply_reply(&mut self, mut snapshot: Snapshot, fitted: &Fitted, now: Moment) {
+        if let Snapshot::Account(Account::Bucket(bucket)) = &mut snapshot {
             // What another version of the rule has counted keeps its time, as it does in Redis.
             if bucket.is_priced_by(&fitted.limit) {
                 *bucket = Bucket::full_at(Moment::from_nanos(bucket.word()));
             }
             self.base = bucket.word() / GRAIN.as_nanos();
         }
-        self.count = Count::of(account);
+        self.count = Count::of(snapshot);
         for part in &mut self.parts {
             self.count.add(fitted, part, now);
         }
@@ -115,7 +116,7 @@ impl Tally {
                 alone.take(limit, now, units);
                 micros(Moment::from_nanos(alone.word()))
             }
-            Count::FixedWindow(window) => micros(window.end()),
+            Count::FixedWindow(window) => micros(window.window().end()),
             Count::SlidingWindow(window) => window.newest(),
         };
         Part {
@@ -142,10 +143,7 @@ impl Usage for Counting<'_> {
     }
 
     fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {
-        match &self.tally.count {
-            Count::FixedWindow(window) => wait_for_window(*window, limit, now, units),
-            count => count.usage().wait(limit, now, units),
-        }
+        self.tally.count.usage().wait(limit, now, units)
     }
 
     fn remaining(&self, limit: &Limit, now: Moment) -> u32 {
@@ -191,24 +189,22 @@ impl Usage for Counting<'_> {
     fn refund(&mut self, _limit: &Limit, _now: Moment, _units: u64) {}
 
     fn expires_at(&self, limit: &Limit) -> Moment {
-        match &self.tally.count {
-            Count::FixedWindow(window) => {
-                let over = window.used().saturating_sub(limit.capacity());
-                let windows = over.div_ceil(limit.capacity().max(1));
-                window.end() + limit.window().times(u64::from(windows))
-            }
-            count => count.usage().expires_at(limit),
-        }
+        self.tally.count.usage().expires_at(limit)
     }
 }
 
 // === impl Count ===
 
 impl Count {
-    fn of(account: Account) -> Count {
+    fn of(snapshot: Snapshot) -> Count {
+        let account = match snapshot {
+            Snapshot::Account(account) => account,
+            Snapshot::Marked(window) => return Count::FixedWindow(window),
+            Snapshot::Log(_) => return Count::Bucket(Bucket::default()),
+        };
         match account {
             Account::Bucket(bucket) => Count::Bucket(bucket),
-            Account::FixedWindow(window) => Count::FixedWindow(window),
+            Account::FixedWindow(window) => Count::FixedWindow(MarkedWindow::without_debt(window)),
             Account::SlidingWindow(window) => Count::SlidingWindow(Box::new(window)),
             Account::SlidingLog(_) => Count::Bucket(Bucket::default()),
         }
@@ -238,10 +234,7 @@ impl Count {
                     *bucket = Bucket::full_at(now);
                 }
             }
-            Count::FixedWindow(window) => {
-                *window = carry_debt(*window, limit, now);
-                window.settle(limit, now);
-            }
+            Count::FixedWindow(window) => window.settle(limit, now),
             Count::SlidingWindow(window) => window.settle(limit, now),
         }
     }
@@ -252,17 +245,18 @@ impl Count {
             Count::Bucket(bucket) => {
                 bucket.take_unjudged(&fitted.limit, now, part.units, moment(part.at));
             }
-            Count::FixedWindow(window) => {
+            Count::FixedWindow(marked) => {
                 let units = u32::try_from(part.units).unwrap_or(u32::MAX);
                 if moment(part.at) <= now {
                     // Over: the next reply contains what of it was over-admission.
                     return;
                 }
+                let window = marked.window();
                 if window.used() > 0 && window.end() > now {
                     // Another instance has begun the window.
                     part.at = window.end().as_nanos() / GRAIN.as_nanos();
                 }
-                *window = FixedWindow::new(moment(part.at), window.used().saturating_add(units));
+                marked.add(&fitted.limit, units, moment(part.at));
             }
             Count::SlidingWindow(window) => {
                 let limit = &fitted.limit;
@@ -279,31 +273,6 @@ impl Count {
             }
         }
     }
-}
-
-/// The window that `now` lies in, if those before it owe it something: each has paid its capacity.
-fn carry_debt(window: FixedWindow, limit: &Limit, now: Moment) -> FixedWindow {
-    let over = window.used().saturating_sub(limit.capacity());
-    if over == 0 || window.end() > now {
-        return window;
-    }
-    let length = limit.window();
-    let passed = now.since(window.end()).as_nanos() / length.as_nanos();
-    let paid = passed.saturating_mul(u64::from(limit.capacity()));
-    let over = over.saturating_sub(u32::try_from(paid).unwrap_or(u32::MAX));
-    FixedWindow::new(window.end() + length.times(passed + 1), over)
-}
-
-/// The end of the window, and as many more as it takes to pay what is owed.
-fn wait_for_window(window: FixedWindow, limit: &Limit, now: Moment, units: u32) -> Span {
-    let wait = window.wait(limit, now, units);
-    let owed = u64::from(window.used().saturating_sub(limit.capacity()));
-    let capacity = u64::from(limit.capacity());
-    if wait.is_zero() || owed + u64::from(units) <= capacity {
-        return wait;
-    }
-    let windows = (owed + u64::from(units) - capacity).div_ceil(capacity);
-    wait + limit.window().times(windows)
 }
 
 #[cfg(test)]

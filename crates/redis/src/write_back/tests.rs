@@ -17,6 +17,7 @@ use super::table::{KEYS_MAX, Next, Table};
 use crate::config::{Config, SYNC_INTERVAL_MAX};
 use crate::fit::GRAIN;
 use crate::monotonic::MonotonicClock;
+use crate::snapshot::Snapshot;
 use crate::store::under_test::{TimedRedis, environment};
 
 static SINGLE: LazyLock<testbed::Redis> = LazyLock::new(testbed::Redis::start);
@@ -140,6 +141,11 @@ fn at(micros: u64) -> Now {
 
 fn second(seconds: u64) -> Now {
     at(seconds * 1_000_000)
+}
+
+/// How long the hour has lasted, in nanoseconds.
+fn into_hour(now: Now) -> u64 {
+    now.utc.as_nanos() % Span::HOUR.as_nanos()
 }
 
 fn charge<'l>(node: &mut Node, limit: &'l Limit) -> Charge<'l> {
@@ -287,6 +293,73 @@ fn what_a_larger_limit_allows_is_not_owed() {
     assert_eq!(third.spend(second(60), large, 20), 7);
 }
 
+/// Of two versions of a window, the smaller one waits only until the window ends that the larger
+/// one has used.
+#[test]
+fn what_a_larger_limit_allows_locks_one_window() {
+    let [larger, smaller] = [24, 5].map(|count| Limit::fixed_window(count, Span::HOUR).unwrap());
+    let mut first = Node::new(&Config::single(SINGLE.address()), 0);
+    let large = charge(&mut first, &larger);
+    let small = Charge {
+        limit: &smaller,
+        ..large
+    };
+    assert_eq!(first.spend(second(0), large, 20), 20);
+    first.report(second(0));
+    // The count is learned from a decision of Redis, and from the reply to a report.
+    let mut other = first.beside();
+    let rest = Span::from_nanos(Span::HOUR.as_nanos() - into_hour(second(0)));
+    assert_eq!(wait(&other.decide(second(0), &[small])), rest);
+    assert_eq!(wait(&other.decide(second(0), &[small])), rest);
+    assert_eq!(wait(&first.decide(second(0), &[small])), rest);
+}
+
+/// What several instances allowed beyond the larger of two limits is paid back by as much as that
+/// one allows in each window, whichever of them asks or charges.
+#[test]
+fn a_debt_is_paid_at_the_rate_of_the_larger_limit() {
+    let [larger, smaller] = [12, 5].map(|count| Limit::fixed_window(count, Span::MINUTE).unwrap());
+    let mut first = Node::new(&Config::single(SINGLE.address()), 0);
+    let large = charge(&mut first, &larger);
+    let small = Charge {
+        limit: &smaller,
+        ..large
+    };
+    let mut late = first.beside();
+    late.peek(second(0), small);
+    let mut nodes = [first.beside(), first.beside(), first];
+    nodes
+        .iter_mut()
+        .for_each(|node| node.peek(second(0), large));
+    for node in &mut nodes {
+        assert_eq!(node.spend(second(0), large, 20), 12);
+    }
+    nodes.iter().for_each(|node| node.report(second(0)));
+    // 24 are owed: the next two windows are spent.
+    for (index, seconds) in [(0, 1), (1, 59), (0, 60), (1, 61)] {
+        let denied = nodes[index].decide(second(seconds), &[small]);
+        assert_eq!(
+            wait(&denied),
+            Span::from_secs(180 - seconds),
+            "at {seconds}"
+        );
+        nodes[index].report(second(seconds));
+    }
+    // With five more of one that had not heard of it, one more window is.
+    assert_eq!(late.spend(second(62), small, 20), 5);
+    late.report(second(62));
+    for (index, seconds) in [(0, 63), (1, 120), (0, 180), (1, 239)] {
+        nodes[index].report(second(seconds));
+        let denied = nodes[index].beside().decide(second(seconds), &[small]);
+        assert_eq!(
+            wait(&denied),
+            Span::from_secs(240 - seconds),
+            "at {seconds}"
+        );
+    }
+    assert_eq!(nodes[0].spend(second(240), small, 20), 5);
+}
+
 #[test]
 fn a_changed_limit_keeps_what_fits_it() {
     let limit = Limit::fixed_window(10, Span::DAY).unwrap();
@@ -339,10 +412,15 @@ fn due(table: &Table) -> Report {
     table.take_due(usize::MAX)
 }
 
+/// Nothing was consumed yet.
+fn fresh(limit: &Limit) -> Snapshot {
+    Snapshot::Account(Account::fresh(limit))
+}
+
 /// Has the table hear that nothing was consumed yet.
 fn apply_report(table: &Table, report: &Report, limit: &Limit) {
     for line in &report.lines {
-        table.apply_reply(line, Account::fresh(limit), 0);
+        table.apply_reply(line, fresh(limit), 0);
     }
 }
 
@@ -356,7 +434,7 @@ fn learn(table: &Table, charge: &Charge<'_>) {
 /// Redis decides on a unit of a fresh key.
 fn allow(table: &Table, charge: &Charge<'_>) {
     let learning = table.learn(charge.key);
-    let decision = learning.finish(Account::fresh(charge.limit), charge, 0);
+    let decision = learning.finish(fresh(charge.limit), charge, 0);
     assert!(decision.unwrap().is_allowed());
 }
 

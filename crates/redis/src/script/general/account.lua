@@ -8,10 +8,11 @@ local function decode(a, state, line)
   ALGORITHMS[a.kind].decode(a, state, line)
 end
 
--- The state for the reply: leases as if they were charged.
+-- The state for the reply: leases as if they were charged, and of a window that owes its mark.
 local function encode_for_reply(a)
-  if a.leased == 0 and a.raw then return a.raw end
-  return ALGORITHMS[a.kind].encode(a, a.leased)
+  local state = a.leased == 0 and a.raw or ALGORITHMS[a.kind].encode(a, a.leased)
+  if a.mark and is_fixed(a.kind) and state ~= '' then state = state .. pack('>I4', a.mark) end
+  return state
 end
 
 local function settle(a, line) ALGORITHMS[a.kind].settle(a, line) end

@@ -49,8 +49,9 @@ LOADERS[FIXED_CLOCK] = function()
     local over = a.mark and max(a.before - cap, 0) or 0
     a.at = over > 0 and a.marked_at + span or fresh
     a.used, a.raw = over, nil
-    -- Whoever charges in this window under a larger limit says so.
-    if a.mark then a.mark = line.cap end
+    -- What is owed is paid back as before, whichever limit is asked for. Otherwise, who charges in
+    -- this window under a larger limit says so.
+    if a.mark and over == 0 then a.mark = line.cap end
   end
 
   local function settle(a, line)

@@ -16,21 +16,12 @@ local function next_report()
     algorithm.report(a, line, units, at, base)
   end
   if parts > 0 then algorithm.mark_debt(a, line.cap, counted) end
-  return a, line.cap
+  return a
 end
 
 -- Charges the reports, and replies with what each account has now.
 local function report(count)
   local states = {}
-  for i = 1, count do
-    local a, cap = next_report()
-    local used = a.used
-    if is_fixed(a.kind) and used + a.leased > cap then
-      -- What a larger limit has counted is not owed to the windows that follow.
-      local owed = a.mark and max(used + a.leased - max(a.mark, cap), 0) or 0
-      a.used, a.raw = max(cap - a.leased, 0) + owed, nil
-    end
-    states[i], a.used = encode_for_reply(a), used
-  end
+  for i = 1, count do states[i] = encode_for_reply(next_report()) end
   reply(ALLOWED, states)
 end

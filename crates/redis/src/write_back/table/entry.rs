@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
-use tollgate_core::{Account, Charge, Decision, Key, Limit, Moment, Span, StoreError, Usage, step};
+use tollgate_core::{Charge, Decision, Key, Limit, Moment, Span, StoreError, Usage, step};
 
 use crate::fit::Fitted;
 use crate::fit::unfit;
-use crate::snapshot::moment;
+use crate::snapshot::{Snapshot, moment};
 use crate::write_back::report::Line;
 use crate::write_back::tally::{Counting, Tally};
 
@@ -183,26 +183,26 @@ impl Entry {
         }
     }
 
-    pub(super) fn apply_reply(&mut self, account: Account, redis_now: u64, now: Moment) {
+    pub(super) fn apply_reply(&mut self, snapshot: Snapshot, redis_now: u64, now: Moment) {
         self.is_asking = false;
         self.is_known = true;
         self.sent_since = None;
         self.now = redis_now;
         self.heard_at = now;
         let fitted = self.fitted;
-        self.tally.apply_reply(account, &fitted, moment(redis_now));
+        self.tally.apply_reply(snapshot, &fitted, moment(redis_now));
         self.answered.notify_waiters();
     }
 
     /// Redis has decided on `charge`, and replied with its count from before.
     pub(super) fn repeat_decision(
         &mut self,
-        account: Account,
+        snapshot: Snapshot,
         charge: &Charge<'_>,
         redis_now: u64,
         now: Moment,
     ) -> Decision {
-        self.apply_reply(account, redis_now, now);
+        self.apply_reply(snapshot, redis_now, now);
         let decision = self.step(charge, redis_now);
         // Redis has charged it.
         let _nothing_to_report = self.tally.gather();

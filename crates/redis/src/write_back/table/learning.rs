@@ -1,8 +1,9 @@
 //! What becomes of a decision that Redis makes for a key that is counted here.
 
-use tollgate_core::{Account, Charge, Decision, Key};
+use tollgate_core::{Charge, Decision, Key};
 
 use super::Table;
+use crate::snapshot::Snapshot;
 
 /// A decision of Redis, from which a key's count is to be learned. If it is dropped before, because
 /// there is no answer or the caller has gone, the next decision on the key asks.
@@ -36,7 +37,7 @@ impl<'t> Learning<'t> {
     /// the same decision, made here.
     pub(crate) fn finish(
         mut self,
-        account: Account,
+        snapshot: Snapshot,
         charge: &Charge<'_>,
         redis_now: u64,
     ) -> Option<Decision> {
@@ -44,7 +45,7 @@ impl<'t> Learning<'t> {
         let now = self.table.clock.now();
         let mut shard = self.table.shards.of(self.key);
         let entry = shard.entries.get_mut(&self.key)?;
-        Some(entry.repeat_decision(account, charge, redis_now, now))
+        Some(entry.repeat_decision(snapshot, charge, redis_now, now))
     }
 }
 
@@ -93,7 +94,7 @@ impl Drop for SetAside<'_> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use tollgate_core::{Cost, Limit, Mode, Sharing, Span};
+    use tollgate_core::{Account, Cost, Limit, Mode, Sharing, Span};
 
     use super::super::Next;
     use super::*;
@@ -114,7 +115,7 @@ mod tests {
         let aside = |is_foreign| table.set_aside([KEY].into_iter(), is_foreign);
         let foreign = aside(true);
         // Not even from an answer that was on its way.
-        learning.finish(Account::fresh(&limit), &charge, 0);
+        learning.finish(Snapshot::Account(Account::fresh(&limit)), &charge, 0);
         assert!(matches!(ask(), Next::NotHere));
         assert!(matches!(both(), Next::NotHere));
         assert!(table.give_up([KEY].into_iter()).is_none());

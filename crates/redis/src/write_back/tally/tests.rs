@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use tollgate_behaviour::check;
-use tollgate_core::{Cost, OnDenial, step};
+use tollgate_core::{Cost, FixedWindow, OnDenial, step};
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn a_bucket_s_parts_are_what_was_done() {
         let fitted = Fitted::new(&limit).unwrap();
         let mut tally = Tally::fresh(&limit);
         let reply = Bucket::full_at(at(random.between(0, 40)));
-        tally.apply_reply(Account::Bucket(reply), &fitted, at(0));
+        tally.apply_reply(Snapshot::Account(Account::Bucket(reply)), &fitted, at(0));
         let mut now = at(0);
         for _ in 0..random.between(1, 30) {
             now = now + GRAIN.times(random.between(0, 12));
@@ -36,7 +36,7 @@ fn a_bucket_s_parts_are_what_was_done() {
         let (_, parts) = tally.gather();
         let mut replayed = Tally::fresh(&limit);
         replayed.parts = parts;
-        replayed.apply_reply(Account::Bucket(reply), &fitted, at(0));
+        replayed.apply_reply(Snapshot::Account(Account::Bucket(reply)), &fitted, at(0));
         let Count::Bucket(again) = replayed.count else {
             panic!("a bucket")
         };
@@ -83,8 +83,8 @@ fn a_window_that_owes_is_begun_with_what_is_left() {
     let fitted = Fitted::new(&limit).unwrap();
     let second = |seconds: u64| Moment::ZERO + Span::from_secs(seconds);
     let mut tally = Tally::fresh(&limit);
-    let reply = FixedWindow::new(second(5), 37);
-    tally.apply_reply(Account::FixedWindow(reply), &fitted, second(4));
+    let reply = MarkedWindow::new(FixedWindow::new(second(5), 37), 10);
+    tally.apply_reply(Snapshot::Marked(reply), &fitted, second(4));
     let half = Span::from_millis(500);
     for (now, remaining, wait) in [
         (second(4) + half, 0, 3_500),
