@@ -44,10 +44,6 @@ impl Account {
         let part = open.parts[denial.by];
         let counter = &self.plan.counters[part.counter];
         let cost = open.judged_on(part.counter);
-        if counter.mode == Mode::WriteBack && counter.limits.len() > 1 {
-            // An instance takes what a larger version has counted for debt.
-            return;
-        }
         let fits = cost <= u64::from(limited.limit.capacity());
         let bound = Bound::new(counter, self.plan.setup.base_micros, &self.jumps);
         // What others allowed beyond the limit is paid back.
