@@ -168,6 +168,37 @@ impl Bucket {
         self.full_at = (self.full_at + self.interval(limit).times(units)).max(alone);
     }
 
+    /// Refunds up to `units` of a charge that was made at `charged_at` and left this `debt`.
+    /// Returns how many, rounded down.
+    ///
+    /// Units refill in the order in which they were consumed, so what is left of the debt bounds
+    /// what is refunded. `limits` have counted since then, the one that was charged first. When one
+    /// replaced the other is unknown, so the debt counts as if it had shrunk at the fastest rate of
+    /// all of them.
+    pub(crate) fn refund_of<'a>(
+        &mut self,
+        limit: &Limit,
+        limits: impl Iterator<Item = &'a Limit>,
+        (charged_at, debt): (Moment, Span),
+        now: Moment,
+        units: u64,
+    ) -> u64 {
+        let is = self.interval(limit);
+        let mut intervals = limits.filter_map(Limit::interval);
+        let Some(charged) = intervals.next().filter(|_| !is.is_zero()) else {
+            return 0;
+        };
+        let fastest = intervals.fold(charged, Span::min);
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        let debt = rescale(debt, charged, is, u128::div_euclid);
+        let refilled = rescale(now.since(charged_at), fastest, is, u128::div_ceil);
+        let left = debt.minus(refilled);
+        let refunded = left.min(is.times(u64::from(units))).min(self.debt(now));
+        self.full_at = self.full_at - refunded;
+        self.settle(limit, now);
+        refunded.as_nanos() / is.as_nanos()
+    }
+
     /// Migrates this bucket from the limit `old` to `new`, and keeps its units.
     ///
     /// If `new` is at least as large in every way, the debt switches to its interval at once, so
@@ -184,6 +215,13 @@ impl Bucket {
             self
         }
     }
+}
+
+/// The debt of as many units at another interval, rounded by `divide`.
+fn rescale(debt: Span, was: Span, is: Span, divide: impl Fn(u128, u128) -> u128) -> Span {
+    let debt = u128::from(debt.as_nanos()) * u128::from(is.as_nanos());
+    let debt = divide(debt, u128::from(was.as_nanos()));
+    Span::from_nanos(u64::try_from(debt).unwrap_or(u64::MAX))
 }
 
 // === impl Terms ===

@@ -193,6 +193,14 @@ impl LimitHistory {
             .map(|index| &self.limits[index])
     }
 
+    /// The former limits since `revision`, oldest first: the limit of that revision, and those that
+    /// replaced it before the present one. `None` if it is too old to be known.
+    pub fn limits_since(&self, revision: u8) -> Option<&[Limit]> {
+        let changes = usize::from(self.revision.wrapping_sub(revision));
+        let first = self.limits.len().checked_sub(changes)?;
+        Some(&self.limits[first..])
+    }
+
     /// Whether state of this revision was made under a later limit than the present one.
     ///
     /// Revisions wrap, so they are compared by their shorter distance. State that is more than 128

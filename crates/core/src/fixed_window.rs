@@ -76,6 +76,16 @@ impl FixedWindow {
         }
     }
 
+    /// Refunds up to `units` of the window that ends at `end`, if it is this one; returns how many.
+    pub(crate) fn refund_of(&mut self, end: Moment, limit: &Limit, now: Moment, units: u64) -> u64 {
+        if self.end != end {
+            return 0;
+        }
+        let units = units.min(u64::from(self.used));
+        self.refund(limit, now, units);
+        units
+    }
+
     /// The end of the window that `now` lies in if the key is fresh.
     #[inline]
     fn fresh_end(limit: &Limit, now: Moment) -> Moment {

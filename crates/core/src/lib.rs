@@ -41,6 +41,8 @@ mod account;
 
 mod step;
 
+mod reserved;
+
 mod verdict;
 
 mod ledger;
@@ -83,6 +85,7 @@ pub use request::{
     COST_MAX, DESCRIPTORS_MAX, DOMAIN_BYTES_MAX, Descriptor, ENTRIES_MAX, Entry, InvalidRequest,
     Override, Request,
 };
+pub use reserved::{Reserved, Settlement};
 pub use shared_store::{SharedStore, StoreEvent, StoreMetric, StoreMetricUnit, StoreMetricValue};
 pub use sharing::{Mode, OnStoreError, Sharing};
 pub use sliding_log::{Entries, Entry as LogEntry, Plain, SlidingLog};

@@ -71,6 +71,29 @@ pub struct Plain {
 
 // === impl SlidingLog ===
 
+impl<E: Entries> SlidingLog<E> {
+    /// Refunds up to `units` of those consumed at `at`; returns how many.
+    pub(crate) fn refund_at(&mut self, limit: &Limit, now: Moment, at: Moment, units: u64) -> u64 {
+        let is_before = |oldest: Entry| oldest.at > at;
+        if now.since(at) >= limit.window() || self.entries.oldest().is_none_or(is_before) {
+            return 0;
+        }
+        let mut newer = Vec::new();
+        while let Some(entry) = self.entries.newest().filter(|newest| newest.at > at) {
+            self.entries.pop_newest();
+            newer.push(entry);
+        }
+        let entry = self.entries.newest().filter(|newest| newest.at == at);
+        let refunded = units.min(entry.map_or(0, |entry| u64::from(entry.units)));
+        self.refund(limit, now, refunded);
+        newer
+            .into_iter()
+            .rev()
+            .for_each(|entry| self.entries.push_newest(entry));
+        refunded
+    }
+}
+
 impl<E: Entries> Usage for SlidingLog<E> {
     fn settle(&mut self, limit: &Limit, now: Moment) {
         let Some(newest) = self.entries.newest() else {

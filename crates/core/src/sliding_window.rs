@@ -90,6 +90,21 @@ impl SlidingWindow {
         }
     }
 
+    /// Refunds up to `units` of those consumed at `at`; returns how many.
+    pub(crate) fn refund_at(&mut self, limit: &Limit, at: Moment, units: u64) -> u64 {
+        let segment = at.as_nanos() / segment(limit).as_nanos();
+        // After a step back of the clock, the segment may be a future one: its units have moved.
+        let age = self.newest.checked_sub(segment).map(usize::try_from);
+        let Some(Ok(age @ 0..COUNTERS_MAX)) = age else {
+            return 0;
+        };
+        let refunded = u32::try_from(units)
+            .unwrap_or(u32::MAX)
+            .min(self.counters[age]);
+        self.counters[age] -= refunded;
+        u64::from(refunded)
+    }
+
     pub(crate) fn estimate(&self, limit: &Limit, now: Moment) -> u64 {
         let sum = self.sum(segments(limit), 0);
         let (length, rest) = rest(limit, now);

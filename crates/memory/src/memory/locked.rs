@@ -4,6 +4,8 @@
 //! read, all charges are judged, and the new states are committed, which unlocks the slots. Nothing
 //! is charged before all slots are locked, so there is nothing to roll back.
 
+mod reserved;
+
 use tollgate_core::{
     Account, Bill, Charge, Clock, Decision, Limit, Line, StoreError, Usage, Verdict, step,
 };

@@ -1,0 +1,54 @@
+//! Charges that are settled later, when it is known how many units were used.
+
+use tollgate_core::{Charge, Clock, Decision, Now, Reserved, Settlement, StoreError};
+
+use super::{Memory, Time};
+use crate::sync::Backoff;
+use crate::tag::Tag;
+
+impl<C: Clock> Memory<C> {
+    /// As [`Memory::check`], and returns the time of the decision, from which [`Reserved::new`]
+    /// makes what [`Memory::settle_reserved`] settles.
+    ///
+    /// # Errors
+    ///
+    /// As [`Memory::check`].
+    pub fn check_timed(&self, charge: &Charge<'_>) -> Result<(Decision, Now), StoreError> {
+        let mut time = Time::of(&self.clock);
+        let place = self.table.place(charge.key);
+        let decision = self.decide_locked(place, charge, &mut time)?;
+        Ok((decision, time.now))
+    }
+
+    /// Charges `actual` units in place of those that `charge` was reserved before; see
+    /// [`tollgate_core::Account::settle_reserved`]. The charge's cost is not read.
+    ///
+    /// # Errors
+    ///
+    /// As [`Memory::check`]; the reserved units stay charged.
+    pub fn settle_reserved(
+        &self,
+        charge: &Charge<'_>,
+        reserved: &Reserved,
+        actual: u64,
+    ) -> Result<Settlement, StoreError> {
+        let mut time = Time::of(&self.clock);
+        let place = self.table.place(charge.key);
+        let is_refund = actual <= reserved.units();
+        if is_refund
+            && self
+                .table
+                .find(place, Tag::fingerprint(charge.key))
+                .is_none()
+        {
+            // Evicted, or expired: there is nothing to refund to.
+            return Ok(Settlement::new(reserved.units(), charge.limit.capacity()));
+        }
+        let lock = self.lock(place, charge, &time, &mut Backoff::default())?;
+        time.refresh();
+        let (locked_state, mut state) = self.read_state(lock, charge, &mut time)?;
+        let settlement = state.settle_reserved(charge, time.now, reserved, actual);
+        locked_state.commit(state, charge.limit, charge.history.revision(), None);
+        Ok(settlement)
+    }
+}
