@@ -16,6 +16,7 @@
 //! |---|---|
 //! | one limit, many keys | [`Limiter`] |
 //! | one limit, one counter | [`Limiter::single`] |
+//! | costs that are known only afterwards | [`Limiter::reserve`] |
 //! | several limits, the same key | [`Limits`] |
 //! | several limits, different keys | [`Limiter::sibling`] and [`check_all`] |
 //! | limits in a file | `RuleLimiter` (feature `rules`) |
@@ -57,6 +58,29 @@
 //! [`Limiter::peek`] charges nothing, [`Limiter::refund`] refunds units, [`Limiter::reset`] all of
 //! them. [`Limiter::check_batch`] and [`Limiter::check_each`] decide on many keys at once, twice as
 //! fast as one by one.
+//!
+//! # Reservations
+//!
+//! The cost of some requests is known only afterwards: the tokens of a language model, the bytes of
+//! a response. [`Limiter::reserve`] charges an estimate, and [`Reservation::settle`] the actual
+//! number in its place. It refunds the difference, or charges more, until the limit is exhausted.
+//! Dropping the [`Reservation`] refunds all of it, so a request that fails or is cancelled costs
+//! nothing.
+//!
+//! ```
+//! use tollgate::{Limit, Limiter};
+//!
+//! let tokens = Limiter::new(Limit::per_hour(10_000));
+//! let reservation = tokens.reserve("alice", 4_000)?;
+//! // Ask the model; the answer says how many tokens it took.
+//! let settlement = reservation.settle(1_200);
+//! assert_eq!((settlement.charged, settlement.remaining), (1_200, 8_800));
+//! # Ok::<(), tollgate::Denial>(())
+//! ```
+//!
+//! Only units that still count are refunded: nothing goes from one fixed window to the next, and a
+//! bucket refunds no unit that has refilled already. So reservations allow no more than the limit,
+//! with one exception, which [`Reservation`] describes.
 //!
 //! # Several limits
 //!
@@ -191,6 +215,7 @@ pub mod tower;
 #[cfg(feature = "async")]
 pub use joint::until_all_ready;
 pub use joint::{Ask, JointDecision, JointError, check_all, until_all_ready_with};
+pub use limiter::reservation::Reservation;
 pub use limiter::{BuildError, Builder, FAILURE_WAIT, Limiter, NotReady};
 pub use limits::{Limits, LimitsBuilder};
 pub use queue::WAITING_MAX;
@@ -201,7 +226,7 @@ pub use single::SingleLimiter;
 pub use tokio_clock::TokioClock;
 pub use tollgate_core::{
     Algorithm, Anchor, ChargeDenied, Clock, Decision, Denial, Grant, InvalidLimit, Limit, Moment,
-    Now, ParseLimitError, ParseSpanError, Segments, Span, StoreError, Timeline, Wait,
+    Now, ParseLimitError, ParseSpanError, Segments, Settlement, Span, StoreError, Timeline, Wait,
 };
 #[cfg(feature = "rules")]
 pub use tollgate_core::{

@@ -4,6 +4,8 @@ mod builder;
 
 mod not_ready;
 
+pub(crate) mod reservation;
+
 mod terms;
 
 mod waiting;
@@ -16,8 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tollgate_core::{
-    Clock, Cost, Decision, Denial, FlatDecision, Key, Limit, Now, RESOLUTIONS_MAX, Span,
-    StoreError, Wait,
+    Clock, Cost, Decision, Denial, FlatDecision, Key, Limit, Now, Span, StoreError, Wait,
 };
 use tollgate_memory::{Memory, RandomKeys, Stats, SystemClock};
 
@@ -317,27 +318,11 @@ impl<C: Clock> Limiter<C> {
     }
 
     /// Decides under the terms in effect, at `now` or the clock's time.
-    ///
-    /// If the terms are replaced meanwhile, the decision starts again.
     fn try_decide(&self, key: Key, cost: Cost, now: Option<Now>) -> Result<Decision, StoreError> {
-        let mut terms = self.terms.load();
-        let mut is_current = false;
-        for _ in 0..RESOLUTIONS_MAX {
-            let mut charge = terms.charge(key, cost);
-            charge.is_current = is_current;
-            let answer = match now {
-                Some(now) => self.store.check_at(now, &charge),
-                None => self.store.check(&charge),
-            };
-            let Err(StoreError::Superseded) = answer else {
-                return answer;
-            };
-            // If the terms have not changed, the state only looks later, because revisions wrap.
-            let latest = self.terms.load();
-            is_current = terms.are(&latest);
-            terms = latest;
-        }
-        Err(StoreError::Superseded)
+        self.terms.decide(key, cost, |charge| match now {
+            Some(now) => self.store.check_at(now, charge),
+            None => self.store.check(charge),
+        })
     }
 
     /// Turns a failure into a denial. Inlined into the caller: a decision that is passed through

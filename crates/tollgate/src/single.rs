@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Clock, Decision, Grant, Limit};
+use tollgate_core::{Clock, Decision, Denial, Grant, Limit};
 use tollgate_memory::SystemClock;
 
+use crate::limiter::reservation::Reservation;
 use crate::limiter::{Limiter, NotReady};
 
 /// A limiter with a single counter, for instance for all calls to one upstream; made by
@@ -56,6 +57,16 @@ impl<C: Clock> SingleLimiter<C> {
     #[inline(always)]
     pub fn check_n(&self, units: u64) -> Decision {
         self.limiter.check_n(&(), units)
+    }
+
+    /// Consumes an estimate of `units`, to be settled when the actual number is known; see
+    /// [`Limiter::reserve`].
+    ///
+    /// # Errors
+    ///
+    /// The [`Denial`], as [`SingleLimiter::check_n`] would deny it.
+    pub fn reserve(&self, units: u64) -> Result<Reservation<'_, C>, Denial> {
+        self.limiter.reserve(&(), units)
     }
 
     /// What [`SingleLimiter::check_n`] would decide; charges nothing.

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
-use tollgate_core::{Charge, Cost, Key, Limit, LimitHistory};
+use tollgate_core::{Charge, Cost, Key, Limit, LimitHistory, RESOLUTIONS_MAX, StoreError};
 
 /// A limit and its history.
 #[derive(Clone, Debug)]
@@ -73,6 +73,31 @@ impl CurrentTerms {
             None => LoadedTerms::First(&self.first),
             Some(terms) => LoadedTerms::Replaced(terms.load()),
         }
+    }
+
+    /// Calls `decide` with a charge under the terms in effect; again if they are replaced
+    /// meanwhile.
+    pub(crate) fn decide<T>(
+        &self,
+        key: Key,
+        cost: Cost,
+        decide: impl Fn(&Charge<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut terms = self.load();
+        let mut is_current = false;
+        for _ in 0..RESOLUTIONS_MAX {
+            let mut charge = terms.charge(key, cost);
+            charge.is_current = is_current;
+            let answer = decide(&charge);
+            let Err(StoreError::Superseded) = answer else {
+                return answer;
+            };
+            // If the terms have not changed, the state only looks later, because revisions wrap.
+            let latest = self.load();
+            is_current = terms.are(&latest);
+            terms = latest;
+        }
+        Err(StoreError::Superseded)
     }
 
     /// Replaces the limit; returns whether it changed.
