@@ -4,6 +4,8 @@ mod ask;
 
 mod error;
 
+pub(crate) mod reservation;
+
 mod waiting;
 
 use std::sync::Arc;
@@ -13,8 +15,9 @@ use tollgate_core::{
     Charge, Clock, Decision, Denial, DenialReason, RESOLUTIONS_MAX, RequestDenial, Span,
     StoreError, Verdict, Wait,
 };
+use tollgate_memory::Memory;
 
-use crate::limiter::{FAILURE_WAIT, LoadedTerms};
+use crate::limiter::{FAILURE_WAIT, Limiter, LoadedTerms};
 
 pub use ask::Ask;
 pub use error::JointError;
@@ -59,29 +62,37 @@ pub struct JointDecision {
 /// # Ok::<(), tollgate::JointError>(())
 /// ```
 pub fn check_all<C: Clock>(asks: &[Ask<'_, C>]) -> Result<JointDecision, JointError> {
-    let Some(first) = asks.first() else {
-        return Ok(JointDecision {
-            names: Arc::new([]),
-            verdict: Verdict::default(),
-        });
-    };
-    let store = first.limiter.store();
-    let mut others = asks.iter().map(|ask| ask.limiter);
-    if let Some(other) = others.find(|limiter| !Arc::ptr_eq(limiter.store(), store)) {
-        let name = other.name().into();
-        return Err(JointError::NotSiblings { name });
-    }
-    let names = asks.iter().map(|ask| Arc::clone(ask.limiter.shared_name()));
     Ok(JointDecision {
-        names: names.collect(),
+        names: names_of(asks)?,
         verdict: decide(asks).map_err(JointError::Store)?,
     })
 }
 
-/// Decides under the limits in effect. If a limit is replaced meanwhile, the decision starts again.
+/// The limits' names, if all of them count in the same memory.
+fn names_of<C: Clock>(asks: &[Ask<'_, C>]) -> Result<Arc<[Arc<str>]>, JointError> {
+    let store = asks.first().map(|first| first.limiter.store());
+    let is_other =
+        |limiter: &&Limiter<C>| !store.is_some_and(|it| Arc::ptr_eq(limiter.store(), it));
+    if let Some(other) = asks.iter().map(|ask| ask.limiter).find(is_other) {
+        let name = other.name().into();
+        return Err(JointError::NotSiblings { name });
+    }
+    let names = asks.iter().map(|ask| Arc::clone(ask.limiter.shared_name()));
+    Ok(names.collect())
+}
+
 fn decide<C: Clock>(asks: &[Ask<'_, C>]) -> Result<Verdict, StoreError> {
+    decide_by(asks, |store, charges| store.decide_now(charges))
+}
+
+/// Calls `decide` under the limits in effect. If a limit is replaced meanwhile, the decision starts
+/// again. Without limits, there is nothing to decide.
+fn decide_by<C: Clock, T: Default>(
+    asks: &[Ask<'_, C>],
+    decide: impl Fn(&Memory<C>, &[Charge<'_>]) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
     let Some(first) = asks.first() else {
-        return Ok(Verdict::default());
+        return Ok(T::default());
     };
     let mut is_current = false;
     let mut terms: Vec<LoadedTerms<'_>> = asks.iter().map(|ask| ask.limiter.terms()).collect();
@@ -95,7 +106,7 @@ fn decide<C: Clock>(asks: &[Ask<'_, C>]) -> Result<Verdict, StoreError> {
                 ..terms.charge(ask.key, ask.cost)
             });
         }
-        let answer = first.limiter.store().decide_now(&charges);
+        let answer = decide(first.limiter.store(), &charges);
         let Err(StoreError::Superseded) = answer else {
             return answer;
         };

@@ -78,6 +78,8 @@
 //! # Ok::<(), tollgate::Denial>(())
 //! ```
 //!
+//! [`Limits::reserve`] and [`reserve_all`] reserve units of several limits, all or nothing.
+//!
 //! Only units that still count are refunded: nothing goes from one fixed window to the next, and a
 //! bucket refunds no unit that has refilled already. So reservations allow no more than the limit,
 //! with one exception, which [`Reservation`] describes.
@@ -212,6 +214,7 @@ mod tokio_clock;
 #[cfg(feature = "tower")]
 pub mod tower;
 
+pub use joint::reservation::{JointReservation, NotReserved, reserve_all};
 #[cfg(feature = "async")]
 pub use joint::until_all_ready;
 pub use joint::{Ask, JointDecision, JointError, check_all, until_all_ready_with};

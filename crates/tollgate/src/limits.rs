@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tollgate_core::{CHARGES_MAX, Clock, Limit};
 use tollgate_memory::SystemClock;
 
+use crate::joint::reservation::JointReservation;
 use crate::joint::{Ask, JointDecision};
 use crate::limiter::{BuildError, Builder, Limiter};
 
@@ -71,6 +72,38 @@ impl<C: Clock> Limits<C> {
             .iter()
             .map(|limiter| limiter.ask_n(key, units));
         JointDecision::of(&self.names, &asks.collect::<Vec<_>>())
+    }
+
+    /// Consumes an estimate of `units` of `key` in every limit, all or none, to be settled when the
+    /// actual number is known; see [`Limiter::reserve`].
+    ///
+    /// # Errors
+    ///
+    /// The denial, as [`Limits::check_n`] would answer; nothing was charged.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use tollgate::{Limit, Limits};
+    ///
+    /// let builder = Limits::builder().limit("minute", Limit::per_minute(5_000));
+    /// let tokens = builder.limit("day", Limit::per_day(100_000)).build();
+    /// let reservation = tokens.reserve("alice", 4_000).expect("the first fits");
+    /// let denied = tokens.reserve("alice", 4_000).expect_err("5 000 a minute");
+    /// assert_eq!(denied.denied_by(), Some("minute"));
+    /// reservation.settle(1_200);
+    /// assert_eq!(tokens.limiter("day").unwrap().peek("alice", 1).remaining(), 98_800);
+    /// ```
+    pub fn reserve<K: Hash + ?Sized>(
+        &self,
+        key: &K,
+        units: u64,
+    ) -> Result<JointReservation<'_, C>, JointDecision> {
+        let asks = self
+            .limiters
+            .iter()
+            .map(|limiter| limiter.ask_n(key, units));
+        JointReservation::of(&self.names, &asks.collect::<Vec<_>>())
     }
 
     /// What [`Limits::check_n`] would decide; charges nothing.

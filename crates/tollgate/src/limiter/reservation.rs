@@ -163,7 +163,26 @@ impl<C: Clock> Limiter<C> {
 
 // === impl Reservation ===
 
-impl<C: Clock> Reservation<'_, C> {
+impl<'l, C: Clock> Reservation<'l, C> {
+    pub(crate) const fn of(
+        limiter: &'l Limiter<C>,
+        key: Key,
+        grant: Grant,
+        reserved: Reserved,
+    ) -> Reservation<'l, C> {
+        Reservation {
+            limiter: Owner::Borrowed(limiter),
+            key,
+            reserved,
+            grant,
+            is_settled: false,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.limiter.name
+    }
+
     /// Charges the `actual` units in place of the estimate.
     ///
     /// If they are fewer, the difference is refunded, as far as its units still count: the

@@ -9,6 +9,8 @@ mod cancellation;
 
 mod elapsed;
 
+mod joint;
+
 mod replaced;
 
 use std::sync::Arc;

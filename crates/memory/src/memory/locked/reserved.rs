@@ -1,6 +1,8 @@
 //! Charges that are settled later, when it is known how many units were used.
 
-use tollgate_core::{Charge, Clock, Decision, Now, Reserved, Settlement, StoreError};
+use tollgate_core::{
+    Bill, Charge, Clock, Decision, Now, Reserved, Settlement, StoreError, Verdict,
+};
 
 use super::{Memory, Time};
 use crate::sync::Backoff;
@@ -18,6 +20,18 @@ impl<C: Clock> Memory<C> {
         let place = self.table.place(charge.key);
         let decision = self.decide_locked(place, charge, &mut time)?;
         Ok((decision, time.now))
+    }
+
+    /// As [`Memory::decide_now`], and returns the time of the decision, as
+    /// [`Memory::check_timed`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Memory::decide_now`].
+    pub fn decide_timed(&self, charges: &[Charge<'_>]) -> Result<(Verdict, Now), StoreError> {
+        let mut time = Time::of(&self.clock);
+        let verdict = self.decide_all(&Bill::new(charges)?, &mut time)?;
+        Ok((verdict, time.now))
     }
 
     /// Charges `actual` units in place of those that `charge` was reserved before; see

@@ -1,0 +1,173 @@
+//! Reservations of several limits at once: all or nothing.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tollgate_core::{
+    Charge, Clock, Cost, Decision, Grant, Now, Reserved, Settlement, StoreError, Verdict,
+};
+use tollgate_memory::SystemClock;
+
+use super::{Ask, JointDecision, JointError, decide_by, names_of, without_answer};
+use crate::limiter::reservation::Reservation;
+
+/// Units that several limits are charged as estimates, until it is known how many were used.
+///
+/// Dropping it refunds all of them. What is refunded when, [`Reservation`] says.
+#[must_use = "a reservation that is dropped refunds its units"]
+pub struct JointReservation<'l, C: Clock = SystemClock> {
+    decision: JointDecision,
+    /// Of the limits that were charged.
+    parts: Vec<Reservation<'l, C>>,
+}
+
+/// Why several limits reserved nothing. Nothing was charged, unless [`Ask::charge_denied`] says
+/// otherwise.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum NotReserved {
+    /// A limit denied the request.
+    Denied(JointDecision),
+    /// There is no decision.
+    Failed(JointError),
+}
+
+/// What one limit was charged; `None` if nothing.
+type Part = Option<(Grant, Reserved)>;
+
+/// Reserves the units of `asks` if all limits allow it, as [`crate::check_all`] decides.
+///
+/// [`crate::Limits::reserve`] does the same for limits that apply to every request, and fails only
+/// with a denial.
+///
+/// # Errors
+///
+/// [`NotReserved`], also if a limit denied the request.
+///
+/// # Example
+///
+/// ```
+/// use tollgate::{Limit, Limiter, reserve_all};
+///
+/// let requests = Limiter::builder(Limit::per_minute(10)).name("requests").build();
+/// let tokens = requests.sibling("tokens", Limit::per_hour(10_000));
+/// let reservation = reserve_all(&[requests.ask("bob"), tokens.ask_n("bob", 4_000)])?;
+/// // One request, and 1 200 tokens.
+/// reservation.settle_each(|name, estimate| if name == "tokens" { 1_200 } else { estimate });
+/// assert_eq!(requests.peek("bob", 1).remaining(), 9);
+/// assert_eq!(tokens.peek("bob", 1).remaining(), 8_800);
+/// # Ok::<(), tollgate::NotReserved>(())
+/// ```
+pub fn reserve_all<'l, C: Clock>(
+    asks: &[Ask<'l, C>],
+) -> Result<JointReservation<'l, C>, NotReserved> {
+    let names = names_of(asks).map_err(NotReserved::Failed)?;
+    let answer = JointReservation::try_of(&names, asks);
+    let answer = answer.map_err(|error| NotReserved::Failed(JointError::Store(error)))?;
+    answer.map_err(NotReserved::Denied)
+}
+
+/// What each of `charges` was charged, if the request was allowed.
+fn parts(charges: &[Charge<'_>], verdict: &Verdict, now: Now) -> Vec<Part> {
+    let part = |(charge, decision): (&Charge<'_>, &Decision)| match (charge.cost, decision) {
+        (Cost::Take(_), Decision::Allow(grant)) if verdict.is_allowed() => {
+            Some((*grant, Reserved::new(charge, grant, now)))
+        }
+        _ => None,
+    };
+    charges.iter().zip(&verdict.decisions).map(part).collect()
+}
+
+// === impl JointReservation ===
+
+impl<'l, C: Clock> JointReservation<'l, C> {
+    /// A reservation, or the denial; a denial also if the store failed.
+    pub(crate) fn of(
+        names: &Arc<[Arc<str>]>,
+        asks: &[Ask<'l, C>],
+    ) -> Result<JointReservation<'l, C>, JointDecision> {
+        JointReservation::try_of(names, asks).unwrap_or_else(|_| {
+            asks.iter().for_each(|ask| ask.limiter.count_failure());
+            let verdict = without_answer(asks.len());
+            Err(JointDecision {
+                names: Arc::clone(names),
+                verdict,
+            })
+        })
+    }
+
+    /// As [`JointReservation::of`], but returns an error if the store fails.
+    fn try_of(
+        names: &Arc<[Arc<str>]>,
+        asks: &[Ask<'l, C>],
+    ) -> Result<Result<JointReservation<'l, C>, JointDecision>, StoreError> {
+        let (verdict, charged) = decide_by(asks, |store, charges| {
+            let (verdict, now) = store.decide_timed(charges)?;
+            let parts = parts(charges, &verdict, now);
+            Ok((verdict, parts))
+        })?;
+        let decision = JointDecision {
+            names: Arc::clone(names),
+            verdict,
+        };
+        if !decision.is_allowed() {
+            return Ok(Err(decision));
+        }
+        let parts = asks.iter().zip(charged).filter_map(|(ask, part)| {
+            let (grant, reserved) = part?;
+            Some(Reservation::of(ask.limiter, ask.key, grant, reserved))
+        });
+        let parts = parts.collect();
+        Ok(Ok(JointReservation { decision, parts }))
+    }
+
+    /// Charges every limit the same `actual` units in place of its estimate; see
+    /// [`Reservation::settle`]. Returns a settlement for each limit that was charged, in order.
+    pub fn settle(self, actual: u64) -> Vec<Settlement> {
+        self.settle_each(|_name, _estimate| actual)
+    }
+
+    /// Charges each limit its own actual units in place of its estimate: `actual` gets the limit's
+    /// name and estimate. If it panics, the limits that are not settled yet refund their estimates.
+    pub fn settle_each(self, mut actual: impl FnMut(&str, u64) -> u64) -> Vec<Settlement> {
+        let settle = |part: Reservation<'l, C>| {
+            let actual = actual(part.name(), part.estimate());
+            part.settle(actual)
+        };
+        self.parts.into_iter().map(settle).collect()
+    }
+
+    /// The decision that allowed the estimates.
+    pub const fn decision(&self) -> &JointDecision {
+        &self.decision
+    }
+}
+
+impl<C: Clock> fmt::Debug for JointReservation<'_, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.parts).finish()
+    }
+}
+
+// === impl NotReserved ===
+
+impl fmt::Display for NotReserved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotReserved::Denied(decision) => match decision.denied_by() {
+                Some(name) => write!(f, "denied by `{name}`"),
+                None => f.write_str("denied"),
+            },
+            NotReserved::Failed(_) => f.write_str("the limits cannot be asked together"),
+        }
+    }
+}
+
+impl std::error::Error for NotReserved {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            NotReserved::Denied(_) => None,
+            NotReserved::Failed(source) => Some(source),
+        }
+    }
+}
