@@ -312,6 +312,16 @@ in_virtual_time! {
         assert!(matches!(never, Err(NotReady::NeverFits)));
     }
 
+    async fn units_of_another_limit_are_there_at_once() {
+        let limiter = limiter(Limit::per_hour(1).burst(1));
+        limiter.set_limit(Limit::per_hour(1).burst(2));
+        let began = Instant::now();
+        limiter.until_ready("key").await.unwrap();
+        limiter.until_ready("key").await.unwrap();
+        assert!(began.elapsed().is_zero());
+        assert!(!limiter.check("key").is_allowed());
+    }
+
     async fn several_limits_are_waited_for_together() {
         let second = limiter(Limit::per_second(2).burst(1));
         let minute = second.sibling("minute", Limit::per_minute(3));
