@@ -69,7 +69,8 @@
 //! # What is asked of Redis
 //!
 //! Refunds, requests that also meet limits of another mode, and keys that find no room
-//! ([`KEYS_MAX`]): first what is known of their keys is reported, then Redis decides. A request
+//! ([`KEYS_MAX`]): first what is known of their keys is reported, then Redis decides. The same goes
+//! for keys that were counted here until a reload gave their rule another mode. A request
 //! over several limits that are all counted here is decided here, all or nothing, once Redis has
 //! replied with the count of each.
 //!
@@ -87,6 +88,7 @@ mod tally;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep, timeout_at};
@@ -118,6 +120,8 @@ pub(crate) struct WriteBack {
     table: Arc<Table>,
     router: Arc<Router>,
     stats: Arc<Stats>,
+    /// Whether anything was ever decided here.
+    is_used: AtomicBool,
     /// Reports what was allowed here, for as long as it is held.
     _reporter: JoinSet<()>,
 }
@@ -163,6 +167,7 @@ impl WriteBack {
             table,
             router,
             stats,
+            is_used: AtomicBool::new(false),
             _reporter: reporter,
         }
     }
@@ -175,8 +180,10 @@ impl WriteBack {
     ) -> Result<Outcome<'_>, StoreError> {
         let mode = |charge: &Charge<'_>| charge.sharing.mode;
         if !charges.iter().any(|charge| mode(charge) == Mode::WriteBack) {
-            return Ok(ControlFlow::Continue(Passed::default()));
+            return self.pass_on(charges, budget.since()).await;
         }
+        // Relaxed: a decision that does not see it began at the same time.
+        self.is_used.store(true, Ordering::Relaxed);
         if !charges.iter().all(is_counted_here) {
             return self.give_up(charges, true, budget.since()).await;
         }
@@ -196,6 +203,20 @@ impl WriteBack {
             }
         }
         self.give_up(charges, false, budget.since()).await
+    }
+
+    /// Passes on a request whose limits have other modes. Under previous rules its keys may have
+    /// been counted here: Redis must know of that before it decides.
+    async fn pass_on(
+        &self,
+        charges: &[Charge<'_>],
+        since: Instant,
+    ) -> Result<Outcome<'_>, StoreError> {
+        let keys = charges.iter().map(|charge| charge.key);
+        if !self.is_used.load(Ordering::Relaxed) || self.table.are_reported(keys) {
+            return Ok(ControlFlow::Continue(Passed::default()));
+        }
+        self.give_up(charges, true, since).await
     }
 
     /// Has Redis decide, and goes on from its answer here.

@@ -304,9 +304,16 @@ impl Table {
 
     /// Whether there is nothing to report and nothing on its way.
     pub(crate) fn is_reported(&self) -> bool {
-        let rest = |entry: &Entry| entry.tally.is_reported() && !entry.is_asking;
         let mut shards = self.shards.each();
-        shards.all(|shard| shard.entries.values().all(rest))
+        shards.all(|shard| shard.entries.values().all(Entry::is_reported))
+    }
+
+    /// The same, of these keys.
+    pub(crate) fn are_reported(&self, mut keys: impl Iterator<Item = Key>) -> bool {
+        keys.all(|key| {
+            let shard = self.shards.of(key);
+            shard.entries.get(&key).is_none_or(Entry::is_reported)
+        })
     }
 
     /// Redis has charged a line, and has replied with its count.

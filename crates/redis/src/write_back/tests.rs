@@ -378,6 +378,22 @@ fn a_changed_limit_keeps_what_fits_it() {
     assert!(wait(&denied) <= Span::DAY);
 }
 
+/// A reload gives the rule another mode before everything is reported.
+#[test]
+fn another_mode_decides_on_what_was_counted_here() {
+    let limit = Limit::fixed_window(10, Span::MINUTE).unwrap();
+    for mode in [Mode::Strict, Mode::Leased] {
+        let mut node = Node::new(&Config::single(SINGLE.address()), 0);
+        let charge = charge(&mut node, &limit);
+        node.peek(second(0), charge);
+        assert_eq!(node.spend(second(0), charge, 7), 7);
+        let charge = charge.shared(Sharing::in_mode(mode));
+        let decide = || node.runtime.block_on(node.store.decide(&[charge])).unwrap();
+        let allowed = (0..10).filter(|_| decide().is_allowed()).count();
+        assert_eq!(allowed, 3, "{mode:?}");
+    }
+}
+
 #[test]
 fn a_key_that_rests_is_evicted() {
     let limit = Limit::token_bucket(1, Span::MINUTE).unwrap();

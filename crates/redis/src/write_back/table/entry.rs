@@ -136,6 +136,11 @@ impl Entry {
         }
     }
 
+    /// Whether there is nothing to report and nothing on its way.
+    pub(super) fn is_reported(&self) -> bool {
+        self.tally.is_reported() && !self.is_asking
+    }
+
     /// Rings when Redis has replied, or will not.
     pub(super) fn subscribe(&self) -> OwnedNotified {
         Arc::clone(&self.answered).notified_owned()
