@@ -153,7 +153,7 @@ impl Account {
         self.decisions += 1;
     }
 
-    /// Records the end of a decision, for which Redis was asked in vain so many times.
+    /// Records the end of a decision, during which so many requests to Redis failed.
     pub(crate) fn end(&mut self, number: u64, now: u64, outcome: &Outcome, errors: u64) {
         let Some(open) = self.open.remove(&number) else {
             return;

@@ -119,8 +119,8 @@ impl Instance {
         self.wall.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// Decides; cancels the decision after `polls` polls. Returns how often the store was asked in
-    /// vain as well.
+    /// Decides; cancels the decision after `polls` polls. Returns how many requests to the store
+    /// failed as well.
     pub(crate) async fn decide(&self, request: &Request<'_>, polls: Option<u32>) -> (Outcome, u64) {
         let answers = Arc::new(Answers::default());
         let decision = self.engine.decide(request);

@@ -1,12 +1,11 @@
 //! Checks of a decision when it ends.
 
 use tollgate_core::{Cost, Limited, Mode};
+use tollgate_redis::DENIAL_CACHE_MAX;
 
 use super::{Account, Bound, MILLI, Open, Taken};
 use crate::plan::Part;
 
-/// How long an instance may cache a denial after another instance's refund.
-const DENIAL_CACHE_MAX: u64 = 1_000 * MILLI;
 /// The shortest budget in which every decision without faults must succeed despite contention.
 const ENOUGH: u64 = 20 * MILLI;
 
@@ -124,8 +123,8 @@ impl Account {
             .filter(|part| part.counter == by.counter)
             .map(|part| part.cost.units())
             .sum();
-        // A refund that was done before, which this instance's denial cache may not reflect.
-        let heard = open.from.saturating_sub(DENIAL_CACHE_MAX);
+        // Of refunds by other instances since then, this one's denial cache may not know.
+        let heard = open.from.saturating_sub(DENIAL_CACHE_MAX.as_nanos());
         let refunds = match bound.is_long() {
             true => tab.refunds_kept(heard),
             // They may have refunded units that have expired by now.
