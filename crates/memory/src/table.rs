@@ -242,7 +242,8 @@ impl Table {
         // bucket and less than all of them; the sum of two lines does not overflow.
         let further = spread(place.bits.rotate_left(32), self.lines.len() - 2);
         let second = place.home + (further & !1) + 2;
-        second.checked_sub(self.lines.len()).unwrap_or(second)
+        // Without a branch, which could not be predicted: before the end, the difference wraps.
+        second.min(second.wrapping_sub(self.lines.len()))
     }
 
     /// Gives a key a slot with the value `new`.
