@@ -1,5 +1,7 @@
 //! The suite that every store is held to, on real servers, in virtual time of whole microseconds.
 
+mod at_once;
+
 mod cancelled;
 
 mod confirmed;
@@ -16,6 +18,8 @@ mod reservation;
 
 mod rounds;
 
+mod servers;
+
 use std::sync::LazyLock;
 use std::task::Poll;
 
@@ -26,7 +30,7 @@ use tollgate_behaviour::{
 use tollgate_core::{Bill, Charge, Cost, Key, KeyHasher, Ledger, Limit, Now, Span, Verdict, Wait};
 use tollgate_testbed as testbed;
 
-use crate::config::{Config, Secret, Servers, Tls};
+use crate::config::{Config, InvalidConfig};
 use crate::fit::{Fitted, GRAIN};
 use crate::names::reservation_name;
 use crate::script_reply::{ScriptReply, Status};
@@ -58,6 +62,14 @@ static ENCRYPTED: LazyLock<(testbed::Certificates, testbed::Redis)> = LazyLock::
 
 impl Driven {
     fn new(config: &Config) -> Driven {
+        Driven::connect(config, TimedRedis::connect)
+    }
+
+    /// A store that `connect` connects, with a timeout that is long enough for tests.
+    fn connect(
+        config: &Config,
+        connect: fn(&Config) -> Result<TimedRedis, InvalidConfig>,
+    ) -> Driven {
         static NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -68,7 +80,7 @@ impl Driven {
             timeout: Span::from_secs(30),
             ..config.clone()
         };
-        let store = runtime.block_on(async { TimedRedis::connect(&config) });
+        let store = runtime.block_on(async { connect(&config) });
         Driven {
             runtime,
             store: store.expect("the config is valid"),
@@ -180,37 +192,21 @@ store_behaves!(
     Driven::new(&Config::cluster(CLUSTER.addresses()))
 );
 store_behaves!(cluster_apart, Taste::MICROSECONDS, Driven::apart());
-store_behaves!(sentinel, Taste::MICROSECONDS, Driven::new(&sentinel()));
-store_behaves!(tls_and_acl, Taste::MICROSECONDS, Driven::new(&tls()));
+store_behaves!(
+    sentinel,
+    Taste::MICROSECONDS,
+    Driven::new(&servers::sentinel())
+);
+store_behaves!(
+    tls_and_acl,
+    Taste::MICROSECONDS,
+    Driven::new(&servers::tls())
+);
 
 /// Redis's own clock is a wall clock: set back, it locks no key either.
 #[test]
 fn a_clock_of_redis_that_steps_locks_nothing() {
     a_wall_clock_that_steps_locks_no_key(&Taste::MICROSECONDS, Driven::apart);
-}
-
-/// By way of the sentinels.
-fn sentinel() -> Config {
-    Config::new(Servers::Sentinel {
-        addresses: SENTINELS.addresses(),
-        master: testbed::Sentinels::MASTER.to_owned(),
-    })
-}
-
-/// As a user who may touch keys of one prefix only, over TLS, by the server's name.
-fn tls() -> Config {
-    let (certificates, redis) = &*ENCRYPTED;
-    Config {
-        tls: Some(Tls {
-            authorities: Some(certificates.authority().into()),
-            server_name: Some("localhost".to_owned()),
-            ..Tls::default()
-        }),
-        username: Some(testbed::USER.to_owned()),
-        password: Some(Secret::new(testbed::PASSWORD)),
-        prefix: "limits:".to_owned(),
-        ..Config::single(redis.address())
-    }
 }
 
 /// Requests that share a call are decided one after the other.

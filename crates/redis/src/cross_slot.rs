@@ -13,16 +13,24 @@
 //! So the number of calls does not grow with the number of requests, and requests of one instance
 //! never block each other.
 //!
+//! Under load, of each request of a round one slot may charge at once what it would reserve, after
+//! all others have reserved (`plan/at_once.rs`): then it is called once instead of twice, and the
+//! round takes a third round trip. Nothing but that slot can deny these requests any more. What it
+//! charges is confirmed for them in the other slots, as if it were the first to confirm.
+//!
 //! A reservation expires by Redis's own clock (`round.rs`), and if that goes back, at most as much
 //! later as it was made for, rounded up to a power of two. Who crashes before confirming has taken
-//! nothing, who crashes between confirmations has at most that one round charged. A confirmation
-//! that comes too late charges nothing; then, and if a confirmation fails, what the others have
-//! charged goes back. One whose answer is lost may stay charged, as any request whose answer is.
+//! nothing, who crashes between confirmations, of which charging at once is the first, has at most
+//! that one round charged. A confirmation that comes too late charges nothing; then, and if a
+//! confirmation fails, what the others have charged goes back. One whose answer is lost may stay
+//! charged, as any request whose answer is.
 //!
 //! A request that does not fit only because of another instance's reservation is undecided: the
 //! reservation may be released. It asks again until it is decided, or its time is over. Two such
 //! instances must not wait for each other: from the second time on the slots are asked one after
 //! the other, the lowest first, after pauses that grow and differ.
+
+mod fate;
 
 mod form;
 
@@ -48,6 +56,7 @@ pub(crate) use request::Refunds;
 use request::{Request, Waited};
 use round::Rounds;
 
+use crate::environment::Environment;
 use crate::keys;
 use crate::router::Router;
 use crate::stage;
@@ -64,15 +73,18 @@ pub(crate) struct CrossSlot {
     router: Arc<Router>,
     /// Requests that wait for their round.
     queues: Arc<Queues>,
+    /// Rounds charge at once wherever they can.
+    charges_at_once: bool,
 }
 
 // === impl CrossSlot ===
 
 impl CrossSlot {
-    pub(crate) fn new(router: Arc<Router>) -> CrossSlot {
+    pub(crate) fn new(environment: &Environment, router: Arc<Router>) -> CrossSlot {
         CrossSlot {
             router,
             queues: Arc::default(),
+            charges_at_once: environment.charges_at_once,
         }
     }
 
@@ -103,6 +115,7 @@ impl CrossSlot {
                 let rounds = Rounds {
                     router: Arc::clone(router),
                     timeout: router.timeout(),
+                    charges_at_once: self.charges_at_once,
                 };
                 tokio::spawn(rounds.run(turn));
             }

@@ -44,6 +44,9 @@ pub struct Environment {
     /// Whether denials are remembered, for as long as Tokio's time says: not where Redis's time
     /// does not pass with it.
     pub caches_denials: bool,
+    /// Whether rounds over several slots charge at once wherever they can, also where that costs
+    /// more time than it saves: the rounds of a simulation are small.
+    pub charges_at_once: bool,
 }
 
 // === impl Environment ===
@@ -55,6 +58,7 @@ impl Default for Environment {
             clock: None,
             redis_time: None,
             caches_denials: true,
+            charges_at_once: false,
         }
     }
 }

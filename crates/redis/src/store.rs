@@ -80,7 +80,7 @@ impl Redis {
             write_back: WriteBack::new(config, environment, shared()),
             denial_cache: DenialCache::new(environment.caches_denials, Arc::clone(&stats)),
             strict: Strict::new(Arc::clone(&router)),
-            cross_slot: CrossSlot::new(Arc::clone(&router)),
+            cross_slot: CrossSlot::new(environment, Arc::clone(&router)),
             membership: Membership::new(&config.prefix, Arc::clone(&router)),
             router,
             stats,

@@ -71,6 +71,11 @@ impl Window {
         self.most <= self.bounds.least
     }
 
+    /// The shortest round trip that was measured lately.
+    pub(crate) fn shortest(&self) -> Option<Duration> {
+        self.shortest.into_iter().flatten().min()
+    }
+
     /// Something that was sent then is answered now, with `answered` of the requests that were on
     /// their way.
     pub(crate) fn on_reply(
@@ -82,7 +87,7 @@ impl Window {
     ) {
         let took = now.saturating_duration_since(sent_at);
         self.measure(took, now);
-        let shortest = self.shortest.into_iter().flatten().min().unwrap_or(took);
+        let shortest = self.shortest().unwrap_or(took);
         let queued = took.saturating_sub(shortest);
         let may_queue = self.reply_timeout.saturating_sub(shortest) / 2;
         if queued > may_queue {

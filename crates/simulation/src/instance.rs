@@ -76,6 +76,8 @@ impl Instance {
         let environment = Environment {
             transport: Some(Arc::new(dialer)),
             clock: Some(Arc::new(move || Moment::from_nanos(nanos_since(start)))),
+            // Some instances do, and some do not.
+            charges_at_once: setup.base_micros.is_multiple_of(2) == number.is_multiple_of(2),
             ..Environment::default()
         };
         let redis = Redis::connect_within(&config(world, setup), &environment);

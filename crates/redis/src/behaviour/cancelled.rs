@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tollgate_behaviour::{Subject, Taste, algorithms};
 use tollgate_core::{Algorithm, Charge, Cost, Key, Limit, Mode, Sharing, Span};
 
-use super::{CLUSTER, Driven, SINGLE};
+use super::{Driven, SINGLE};
 use crate::config::Config;
 use crate::script_reply::Status;
 use crate::script_request::Step;
@@ -48,7 +48,7 @@ impl Driven {
         })
     }
 
-    /// What is consumed of a key, and whether something is reserved beside it.
+    /// What is consumed of a key, and whether something is reserved beside it, or was until now.
     fn used(&mut self, charge: &Charge<'_>) -> (u32, bool) {
         let peek = |units: u32| Charge {
             cost: Cost::Peek(units.into()),
@@ -56,10 +56,10 @@ impl Driven {
         };
         let now = Taste::MICROSECONDS.start;
         let remaining = self.decide(now, &[peek(1)]).decisions[0].remaining();
-        // All that remains fits, unless units are reserved beside it.
+        // All that remains fits, unless units are reserved beside it, or were charged since.
         let status = self.step(now, Step::Decide, peek(remaining));
         let used = charge.limit.capacity() - remaining;
-        (used, status == Status::Blocked)
+        (used, status != Status::Allowed)
     }
 
     /// What is consumed of each key, once nothing is reserved of any.
@@ -75,14 +75,11 @@ impl Driven {
 }
 
 /// Goes away after each number of calls, on keys of their own each time.
-fn goes_away(config: &Config, crosses_slots: bool, keys: usize) {
+fn goes_away(subject: fn() -> Driven, keys: usize) {
     let mut was_answered = false;
     for limit in limits() {
         for calls in 0..CALLS {
-            let mut subject = Driven {
-                crosses_slots,
-                ..Driven::new(config)
-            };
+            let mut subject = subject();
             let keys: Vec<Key> = (0..keys)
                 .map(|key| subject.key(&format!("{key}")))
                 .collect();
@@ -116,25 +113,41 @@ fn goes_away(config: &Config, crosses_slots: bool, keys: usize) {
 
 #[test]
 fn from_a_single_key() {
-    goes_away(&Config::single(SINGLE.address()), false, 1);
+    goes_away(|| Driven::new(&Config::single(SINGLE.address())), 1);
 }
 
 #[test]
 fn from_several_keys() {
-    goes_away(&Config::single(SINGLE.address()), false, 3);
+    goes_away(|| Driven::new(&Config::single(SINGLE.address())), 3);
 }
 
 #[test]
 fn from_several_slots() {
-    goes_away(&Config::cluster(CLUSTER.addresses()), true, 3);
+    goes_away(Driven::apart, 3);
+}
+
+#[test]
+fn from_several_slots_of_which_one_is_charged_at_once() {
+    goes_away(Driven::apart_at_once, 3);
 }
 
 /// A request that is blocked by another one's reservations goes away too.
 #[test]
 fn from_several_slots_while_they_are_blocked() {
+    goes_away_blocked(Driven::apart, 1);
+}
+
+/// The other one's reservation is of the key that would be charged at once.
+#[test]
+fn from_several_slots_while_the_one_that_is_charged_at_once_is_blocked() {
+    goes_away_blocked(Driven::apart_at_once, 2);
+}
+
+/// Goes away after each number of calls, while units of the key at this place are reserved.
+fn goes_away_blocked(subject: fn() -> Driven, place: usize) {
     let limit = Limit::fixed_window(4, Span::HOUR).expect("an hour is a window");
     for calls in 0..CALLS {
-        let mut subject = Driven::apart();
+        let mut subject = subject();
         let keys = ["one", "two", "three"].map(|name| subject.key(name));
         let charges = keys.map(|key| Charge::new(key, &limit, Cost::Take(UNITS)));
         let now = Taste::MICROSECONDS.start;
@@ -150,9 +163,9 @@ fn from_several_slots_while_they_are_blocked() {
             name,
             lasts: 1_000_000,
         };
-        let _holds = subject.step(now, reserve, charges[1]);
+        let _holds = subject.step(now, reserve, charges[place]);
         assert!(!subject.decide_and_go(&charges, calls));
-        let _free = subject.release(now, name, charges[1]);
+        let _free = subject.release(now, name, charges[place]);
         assert_eq!(subject.consumed_units(&charges), [0; 3]);
         assert!(subject.decide(now, &charges).is_allowed());
     }

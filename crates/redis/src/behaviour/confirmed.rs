@@ -8,12 +8,14 @@ use tollgate_core::{Charge, Cost, Key, Limit, Span, StoreError};
 use tollgate_testbed as testbed;
 
 use super::Driven;
-use crate::config::Config;
+use crate::config::{Config, InvalidConfig};
 use crate::keys;
 use crate::store::under_test::TimedRedis;
 
-/// How long a decision may take: its confirmation is to be too late.
+/// How long a decision may take whose confirmation is to be too late.
 const TIMEOUT: Span = Span::from_millis(500);
+/// How long one may take whose confirmation fails: longer than any look at the servers.
+const LONG_TIMEOUT: Span = Span::from_secs(30);
 /// Keys to choose from: some lie in the first and in the last third of the slots.
 const NAMES: u32 = 100;
 /// How often to ask until Redis answers, each time for no longer than [`TIMEOUT`].
@@ -40,7 +42,7 @@ fn keys_far_apart(subject: &mut Driven) -> [Key; 2] {
 /// something in another, may have been charged: its caller gets that error.
 #[test]
 fn one_fails_and_one_is_lost() {
-    let (error, remaining) = trouble_at_the_confirmation(|masters| {
+    let (error, remaining) = trouble_at_the_confirmation(TIMEOUT, TimedRedis::connect, |masters| {
         masters[0].ask(&["CONFIG", "SET", "maxmemory", "1"]);
         masters[1].ask(&["CLIENT", "PAUSE", "60000", "WRITE"]);
     });
@@ -51,29 +53,32 @@ fn one_fails_and_one_is_lost() {
 /// What was charged in one slot goes back when another one cannot charge: nothing is charged.
 #[test]
 fn one_fails_and_the_other_takes_it_back() {
-    let (error, remaining) = trouble_at_the_confirmation(|masters| {
-        masters[0].ask(&["CONFIG", "SET", "maxmemory", "1"]);
-    });
-    assert_eq!(remaining, 10, "it was given back: {error}");
-    assert!(matches!(error, StoreError::Unreachable { .. }), "{error}");
+    for connect in [TimedRedis::connect, TimedRedis::connect_at_once] {
+        let (error, remaining) = trouble_at_the_confirmation(LONG_TIMEOUT, connect, |masters| {
+            masters[0].ask(&["CONFIG", "SET", "maxmemory", "1"]);
+        });
+        assert_eq!(remaining, 10, "it was given back: {error}");
+        assert!(matches!(error, StoreError::Unreachable { .. }), "{error}");
+    }
 }
 
 /// Takes a unit of a key in each of two slots, whose masters get into trouble once both have
-/// reserved; the error, and what remains of the second key.
-fn trouble_at_the_confirmation(trouble: impl Fn([&testbed::Redis; 2])) -> (StoreError, u32) {
+/// reserved, or charged; the error, and what remains of the second key.
+fn trouble_at_the_confirmation(
+    timeout: Span,
+    connect: fn(&Config) -> Result<TimedRedis, InvalidConfig>,
+    trouble: impl Fn([&testbed::Redis; 2]),
+) -> (StoreError, u32) {
     let cluster = testbed::Cluster::start();
     let config = Config::cluster(cluster.addresses());
     let mut subject = Driven {
         crosses_slots: true,
         ..Driven::new(&config)
     };
-    let config = Config {
-        timeout: TIMEOUT,
-        ..config
-    };
+    let config = Config { timeout, ..config };
     subject.store = {
         let _inside = subject.runtime.enter();
-        TimedRedis::connect(&config).expect("the config is valid")
+        connect(&config).expect("the config is valid")
     };
     let limit = Limit::fixed_window(10, Span::HOUR).expect("an hour is a window");
     let keys = keys_far_apart(&mut subject);

@@ -83,6 +83,42 @@ impl Pair {
         assert_eq!(said[0], said[1], "{step:?} {times} x {charge:?}");
     }
 
+    /// Charges units of both keys at once: with the short script, and by reserving and confirming
+    /// them with the general one.
+    fn charge_at_once(&mut self, charge: Charge<'_>, times: u32) {
+        let said = [0, 1].map(|place| {
+            let key = self.keys[place];
+            let charge = Charge { key, ..charge };
+            let short = on_one_line(charge, times, |line| ScriptRequest::charge_at_once(&line));
+            let reply = short.filter(|_| place == 0).and_then(|short| {
+                let reply = self.ask(&short);
+                self.answered[usize::from(reply.is_none())] += 1;
+                reply
+            });
+            let fitted = Fitted::new(charge.limit).expect("the limit is whole");
+            match reply {
+                Some(reply) => summarize(&reply, &fitted),
+                None => self.reserve_and_confirm(charge, times, &fitted),
+            }
+        });
+        assert_eq!(said[0], said[1], "{times} x {charge:?}");
+    }
+
+    /// Reserves units and confirms what is reserved, with the general script.
+    fn reserve_and_confirm(&self, charge: Charge<'_>, times: u32, fitted: &Fitted) -> Said {
+        let (lasts, name) = (20_000, reservation_name(20_000));
+        let ask = |step, times| {
+            let request = on_one_line(charge, times, |line| ScriptRequest::of_step(step, &[line]));
+            let reply = self.ask(&request);
+            reply.expect("the general script knows")
+        };
+        let said = summarize(&ask(Step::Reserve { name, lasts }, times), fitted);
+        let count = said.1.as_ref().map_or(0, |(count, _)| *count);
+        let confirmed = ask(Step::Confirm { name }, count);
+        assert_eq!(confirmed.status, Status::Allowed);
+        said
+    }
+
     /// Leases units of both keys, under the same name.
     fn lease(&self, charge: Charge<'_>, name: u64) {
         let leasing = Leasing {
@@ -209,7 +245,8 @@ fn act(random: &mut Random, pair: &mut Pair, limit: &Limit) {
     let name = pair.names[which];
     let lasts = [1_000, 20_000, 3_000_000][which];
     let times = random.pick(&[1, 1, 2, 3]);
-    match random.between(0, 9) {
+    match random.between(0, 11) {
+        10..=11 => pair.charge_at_once(charge, times),
         0..=3 => pair.step(Step::Reserve { name, lasts }, charge, times),
         4..=6 => pair.step(Step::Confirm { name }, charge, times),
         7 => pair.step(Step::Confirm { name }, charge, 0),

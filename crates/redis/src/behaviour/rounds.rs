@@ -44,11 +44,19 @@ impl Driven {
     }
 }
 
+/// Stores whose rounds reserve everything, and whose rounds charge at once what they can.
+const STORES: [fn() -> Driven; 2] = [Driven::apart, Driven::apart_at_once];
+
+/// Each limit with each store.
+fn cases(count: u32) -> impl Iterator<Item = (Limit, Driven)> {
+    let of_limit = |limit| STORES.map(|store| (limit, store()));
+    limits(count).into_iter().flat_map(of_limit)
+}
+
 /// The number of calls does not grow with the number of requests.
 #[test]
 fn those_who_come_together_share_calls() {
-    for limit in limits(1_000) {
-        let mut subject = Driven::apart();
+    for (limit, mut subject) in cases(1_000) {
         let keys: [Key; 2] = subject.keys_apart();
         let charges = keys.map(|key| Charge::new(key, &limit, Cost::ONE)).to_vec();
         let now = Taste::MICROSECONDS.start;
@@ -75,8 +83,7 @@ fn those_who_come_together_share_calls() {
 /// As many as fit are allowed, and all others are denied, by one instance and by two.
 #[test]
 fn as_many_are_allowed_as_there_are_units() {
-    for limit in limits(101) {
-        let mut subject = Driven::apart();
+    for (limit, mut subject) in cases(101) {
         let keys: [Key; 2] = subject.keys_apart();
         let charges = keys.map(|key| Charge::new(key, &limit, Cost::ONE)).to_vec();
         let now = Taste::MICROSECONDS.start;
@@ -95,7 +102,7 @@ fn every_unit_of_mixed_requests_is_accounted_for() {
         "every_unit_of_mixed_requests_is_accounted_for",
         60,
         |random| {
-            let mut subject = Driven::apart();
+            let mut subject = random.pick(&STORES)();
             let keys: [Key; 4] = subject.keys_apart();
             let count = random.small(1, 60);
             let limit = random.pick(&limits(count));

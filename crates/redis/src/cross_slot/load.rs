@@ -16,6 +16,9 @@ const IN_ROUNDS: Bounds = Bounds {
 const ROUND_MIN: usize = 4;
 /// The part of the time that callers have in which those who wait for a round get into one.
 const WAITS_QUARTERS: u32 = 3;
+/// Nodes are near if the shortest round, of two round trips, took such a part of the time that
+/// callers have.
+const NEAR: u32 = 4;
 
 /// What the requests to the same nodes have in common.
 pub(super) struct Load {
@@ -59,6 +62,12 @@ impl Load {
     /// Whether those who wait longest are too old to be answered in time.
     pub(super) const fn is_overfull(&self) -> bool {
         self.waiting > self.waiting_max
+    }
+
+    /// Whether the nodes are so near that a round has time for another round trip.
+    pub(super) fn is_near(&self) -> bool {
+        let shortest = self.window.shortest();
+        shortest.is_some_and(|shortest| shortest <= self.reply_timeout / NEAR)
     }
 
     /// The most requests that the next round takes.

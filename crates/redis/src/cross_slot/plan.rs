@@ -1,15 +1,19 @@
 //! The lines of a round of requests, by slot, and the slots' replies.
 
+mod at_once;
+
 use std::collections::BTreeMap;
 
 use bytes::Buf;
-use tollgate_core::{Bill, Charge, Cost, Key, Line, Span, StoreError, Verdict};
+use tollgate_core::{Bill, Charge, Cost, Key, Line, Span};
 
+use super::fate::{Commitment, Fate};
 use super::form::Form;
 use super::parts::{Apart, Memory};
+use crate::failure::Failure;
 use crate::fit::Fitted;
 use crate::keys;
-use crate::resp::{Malformed, bad_reply};
+use crate::resp::Malformed;
 use crate::router::Asked;
 use crate::script_reply::General;
 use crate::script_request::{Counted, ScriptRequest, Step};
@@ -60,16 +64,6 @@ struct ScriptReply {
     after: Memory,
     /// How many more requests the line is reserved for.
     reserved: u32,
-}
-
-/// What becomes of one request of a round.
-pub(super) enum Fate {
-    Failed(StoreError),
-    Denied(Verdict),
-    /// What it asks is reserved by others, or another request of the round gets it.
-    Blocked,
-    /// Once these lines are charged.
-    Allowed(Verdict, Vec<usize>),
 }
 
 // === impl Plan ===
@@ -242,25 +236,31 @@ impl Planned<'_> {
 // === impl Ledger ===
 
 impl Ledger {
-    /// Reads the replies of the parts, as many as were asked.
-    pub(super) fn read(
-        plan: &Plan<'_>,
-        reply: Vec<Result<General, Asked>>,
-        timeout: Span,
-    ) -> Ledger {
-        let mut ledger = Ledger {
+    pub(super) fn new(plan: &Plan<'_>, timeout: Span) -> Ledger {
+        Ledger {
             lines: plan.lines.iter().map(|_| None).collect(),
             failures: plan.parts.iter().map(|_| None).collect(),
             timeout,
-        };
-        for (place, (part, reply)) in plan.parts.iter().zip(reply).enumerate() {
+        }
+    }
+
+    /// Reads the replies of the parts that were asked.
+    pub(super) fn read(
+        &mut self,
+        plan: &Plan<'_>,
+        reply: impl Iterator<Item = (usize, Result<General, Asked>)>,
+    ) {
+        for (place, reply) in reply {
+            let part = &plan.parts[place];
             let read = reply.and_then(|reply| {
-                let read = ledger.read_part(plan, part, &reply);
+                let read = self.read_part(plan, part, &reply);
                 read.map_err(|_| Asked::bad_reply(part.key))
             });
-            ledger.failures[place] = read.err();
+            // Nothing was done if the key needs the general script: the next round asks that.
+            let failure = read.err();
+            self.failures[place] =
+                failure.filter(|asked| !matches!(asked.failure, Failure::Changed));
         }
-        ledger
     }
 
     /// Reads the reply to the script call of one slot: for each line, the units reserved and the
@@ -307,19 +307,28 @@ impl Ledger {
     }
 
     /// Says what becomes of a request, after those that were judged before it.
-    pub(super) fn judge(&mut self, plan: &Plan<'_>, place: usize, request: &Apart<'_>) -> Fate {
+    pub(super) fn judge(
+        &mut self,
+        plan: &Plan<'_>,
+        place: usize,
+        (request, commitment): (&Apart<'_>, Commitment),
+    ) -> Fate {
         let lines = &plan.of_requests[place];
         let failed = |line: &usize| self.failures[plan.part(*line)].as_ref();
         if let Some(asked) = lines.iter().find_map(failed) {
-            // Whatever was lost was a reservation, which expires: nothing is charged.
-            let asked = asked.clone().into_unsent();
+            let asked = match commitment {
+                // Everything else was reserved: this was to be charged at once.
+                Commitment::Committed => asked.clone(),
+                // Whatever was lost was a reservation, which expires, or was charged for others.
+                Commitment::Open | Commitment::Excluded => asked.clone().into_unsent(),
+            };
             return Fate::Failed(asked.into_error(self.timeout));
         }
         let reply: Option<Vec<&ScriptReply>> = lines
             .iter()
             .map(|line| self.lines[*line].as_ref())
             .collect();
-        // Nobody waited any more when the others were to be asked.
+        // Nobody waited any more when the others were to be asked, or they need another script.
         let Some(reply) = reply else {
             return Fate::Blocked;
         };
@@ -332,7 +341,8 @@ impl Ledger {
         }
         let lacks =
             |(wait, reply): (&_, &&ScriptReply)| Option::is_none(wait) && reply.reserved == 0;
-        if waits.iter().zip(&reply).any(lacks) {
+        let is_excluded = commitment == Commitment::Excluded;
+        if is_excluded || waits.iter().zip(&reply).any(lacks) {
             return Fate::Blocked;
         }
         let charged: Vec<usize> = request
@@ -374,13 +384,5 @@ impl Ledger {
             }
         }
         Fate::Allowed(verdict, charged)
-    }
-}
-
-// === impl Fate ===
-
-impl Fate {
-    fn bad_reply(error: Malformed) -> Fate {
-        Fate::Failed(bad_reply(error))
     }
 }

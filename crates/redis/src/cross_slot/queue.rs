@@ -300,6 +300,11 @@ impl Turn {
         selected
     }
 
+    /// Whether a round has time for another round trip: see [`Load::is_near`].
+    pub(super) fn is_near(&self) -> bool {
+        self.queues.inner().load(self.nodes).is_near()
+    }
+
     /// A round of so many requests, which began then, is over: see [`Load::end`].
     pub(super) fn end(&self, began_at: Instant, requests: usize, is_typical: bool) {
         let mut inner = self.queues.inner();

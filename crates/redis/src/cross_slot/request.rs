@@ -170,6 +170,11 @@ impl Caller {
         self.is_here() && self.state.leave_waiting(COMMITS)
     }
 
+    /// Nothing was charged for the request, and nothing is until it commits again.
+    pub(super) fn abort(&self) {
+        self.state.return_to_waiting();
+    }
+
     /// Says whether another instance is in the way.
     pub(super) fn set_blocked(&self, is_blocked: bool) {
         self.state.is_blocked.store(is_blocked, Ordering::Relaxed);
@@ -218,5 +223,13 @@ impl State {
             .phase
             .compare_exchange(WAITS, phase, Ordering::Relaxed, Ordering::Relaxed);
         left.is_ok()
+    }
+
+    /// Goes back to waiting, if it has committed. A caller whose time ended meanwhile learns that
+    /// nobody knows what was charged.
+    fn return_to_waiting(&self) {
+        let _withdrawn =
+            self.phase
+                .compare_exchange(COMMITS, WAITS, Ordering::Relaxed, Ordering::Relaxed);
     }
 }

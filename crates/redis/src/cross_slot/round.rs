@@ -1,13 +1,18 @@
 //! The two-phase commit of a round of requests.
 
+mod at_once;
+
+mod undo;
+
 use std::sync::Arc;
 
 use tokio::time::{Duration, Instant, sleep};
 use tollgate_core::{Span, StoreError, Verdict};
 
+use super::fate::{Commitment, Fate};
 use super::form::{Form, ask};
 use super::parts::Apart;
-use super::plan::{Counts, Fate, Ledger, Plan};
+use super::plan::{Counts, Ledger, Plan};
 use super::queue::{Member, Turn};
 use super::request::{Caller, Request};
 use crate::join::join_all;
@@ -30,6 +35,17 @@ pub(super) struct Rounds {
     pub(super) router: Arc<Router>,
     /// How long a decision may take.
     pub(super) timeout: Span,
+    /// Whether they charge at once wherever they can.
+    pub(super) charges_at_once: bool,
+}
+
+/// How a round goes on.
+#[derive(Clone, Copy)]
+struct Way {
+    /// It asks one slot after the other.
+    one_by_one: bool,
+    /// Where it can, it charges without a reservation.
+    at_once: bool,
 }
 
 /// What a round has come to.
@@ -57,6 +73,8 @@ struct Round<'r, 'a> {
     name: u64,
     /// When the last of its requests came.
     since: Instant,
+    /// The parts that are charged at once, after the others have reserved.
+    at_once: Vec<bool>,
 }
 
 /// A request whose caller gets the verdict once the round is settled.
@@ -77,12 +95,16 @@ impl Rounds {
     pub(super) async fn run(self, turn: Turn) {
         let (mut blocked, mut pauses) = (Vec::new(), 0);
         loop {
+            let way = Way {
+                one_by_one: pauses > 0,
+                at_once: blocked.is_empty() && (self.charges_at_once || turn.is_near()),
+            };
             let members = turn.next(blocked, pauses > 0);
             if members.is_empty() {
                 return;
             }
             let (began_at, count) = (Instant::now(), members.len());
-            let ended = self.round(members, pauses > 0).await;
+            let ended = self.round(members, way).await;
             blocked = ended.blocked;
             let is_typical = pauses == 0 && blocked.is_empty() && !ended.settled.has_failed;
             turn.end(began_at, count, is_typical);
@@ -96,10 +118,10 @@ impl Rounds {
         }
     }
 
-    async fn round(&self, members: Vec<Member>, one_by_one: bool) -> Ended {
+    async fn round(&self, members: Vec<Member>, way: Way) -> Ended {
         let pairs = members.into_iter().map(|one| (one.request, one.caller));
         let (mut requests, mut callers): (Vec<Request>, Vec<Caller>) = pairs.unzip();
-        let settled = self.decide(&requests, &mut callers, one_by_one).await;
+        let settled = self.decide(&requests, &mut callers, way).await;
         requests.iter_mut().for_each(Request::note_refunds);
         let members = requests.into_iter().zip(callers).zip(&settled.is_blocked);
         let blocked = members.filter(|(_, is_blocked)| **is_blocked);
@@ -111,12 +133,7 @@ impl Rounds {
     }
 
     /// Decides what can be decided, and answers it.
-    async fn decide(
-        &self,
-        requests: &[Request],
-        callers: &mut [Caller],
-        one_by_one: bool,
-    ) -> Settled {
+    async fn decide(&self, requests: &[Request], callers: &mut [Caller], way: Way) -> Settled {
         let since = requests.iter().map(|request| request.since).max();
         let apart = |request| Apart::new(request).expect("no request has too many charges");
         let requests: Vec<Apart<'_>> = requests.iter().map(apart).collect();
@@ -129,27 +146,39 @@ impl Rounds {
             plan: &plan,
             name,
             since: since.unwrap_or_else(Instant::now),
+            at_once: match way.at_once {
+                true => plan.parts_at_once(self.charges_at_once),
+                false => vec![false; plan.parts.len()],
+            },
         };
         let reserve = Step::Reserve { name, lasts };
-        let reply = match one_by_one {
+        let reply = match way.one_by_one {
             false => round.reserve(reserve).await,
             true => round.reserve_one_by_one(reserve, callers).await,
         };
-        round.settle(&requests, callers, reply).await
+        let mut ledger = Ledger::new(&plan, self.timeout);
+        ledger.read(&plan, round.parts(false).zip(reply));
+        let commitments = round.charge_at_once(&mut ledger, callers).await;
+        let requests = requests.into_iter().zip(commitments).collect();
+        round.settle(requests, callers, ledger).await
     }
 }
 
 // === impl Round ===
 
 impl Round<'_, '_> {
-    /// Reserves in every slot, all at once.
+    /// The parts that are charged at once, or all others.
+    fn parts(&self, at_once: bool) -> impl Iterator<Item = usize> {
+        (0..self.plan.parts.len()).filter(move |part| self.at_once[*part] == at_once)
+    }
+
+    /// Reserves in every slot that reserves, all together.
     async fn reserve(&self, reserve: Step) -> Vec<Result<General, Asked>> {
-        let parts = 0..self.plan.parts.len();
         let ask = |part| async move {
             let request = |form| self.plan.reserve(reserve, part, form);
             self.ask(part, request, self.since).await
         };
-        join_all(parts.map(ask).collect()).await
+        join_all(self.parts(false).map(ask).collect()).await
     }
 
     /// Reserves in one slot after the other, the lowest first, and waits where nothing can be
@@ -187,36 +216,36 @@ impl Round<'_, '_> {
     /// reserved.
     async fn settle(
         &self,
-        requests: &[Apart<'_>],
+        requests: Vec<(Apart<'_>, Commitment)>,
         callers: &mut [Caller],
-        reply: Vec<Result<General, Asked>>,
+        mut ledger: Ledger,
     ) -> Settled {
         let plan = self.plan;
-        let mut ledger = Ledger::read(plan, reply, self.rounds.timeout);
-        let parts = 0..plan.parts.len();
-        let holds: Vec<bool> = parts
-            .clone()
-            .map(|part| ledger.may_hold(plan, part))
-            .collect();
-        let unknown = parts.filter(|part| ledger.is_unknown(*part)).collect();
+        let holds = |part: usize| !self.at_once[part] && ledger.may_hold(plan, part);
+        let holds: Vec<bool> = (0..plan.parts.len()).map(holds).collect();
+        let unknown = self.parts(false).filter(|part| ledger.is_unknown(*part));
+        let unknown = unknown.collect();
         let mut decided = Vec::new();
         let mut settled = Settled {
             is_blocked: vec![false; requests.len()],
             ..Settled::default()
         };
         let mut counts = plan.no_counts();
-        for (place, request) in requests.iter().enumerate() {
+        for (place, (request, commitment)) in requests.iter().enumerate() {
             let caller = &mut callers[place];
-            if !caller.is_here() {
+            // What is charged for it by now stays charged, as for a request that was sent.
+            let is_committed = *commitment == Commitment::Committed;
+            if !is_committed && !caller.is_here() {
                 continue;
             }
-            let (verdict, charged) = match ledger.judge(plan, place, request) {
+            let (verdict, charged) = match ledger.judge(plan, place, (request, *commitment)) {
                 Fate::Failed(error) => {
                     settled.has_failed = true;
                     caller.answer(Err(error));
                     continue;
                 }
                 Fate::Blocked => {
+                    caller.abort();
                     settled.is_blocked[place] = true;
                     continue;
                 }
@@ -227,7 +256,7 @@ impl Round<'_, '_> {
                 Fate::Denied(verdict) => (verdict, None),
                 Fate::Allowed(verdict, charged) => (verdict, Some(charged)),
             };
-            if !caller.commit() {
+            if !is_committed && !caller.commit() {
                 continue;
             }
             match &charged {
@@ -253,6 +282,9 @@ impl Round<'_, '_> {
     /// rest.
     async fn confirm(&self, counts: &Counts, holds: &[bool]) -> Vec<Confirmed> {
         let confirm = |part: usize| async move {
+            if self.at_once[part] {
+                return None;
+            }
             let (allowed, denied) = self.plan.charges(part, counts);
             if !allowed && !denied && !holds[part] {
                 return None;
@@ -277,9 +309,10 @@ impl Round<'_, '_> {
         counts: &Counts,
     ) {
         let is_confirmed = |line: &usize| {
-            let reply = &confirmed[self.plan.part(*line)];
+            let part = self.plan.part(*line);
+            let reply = &confirmed[part];
             let charged = |reply: &General| reply.status == Status::Allowed;
-            matches!(reply, Some(Ok(reply)) if charged(reply))
+            self.at_once[part] || matches!(reply, Some(Ok(reply)) if charged(reply))
         };
         let mut failed = Vec::new();
         for decided in decided {
@@ -332,33 +365,6 @@ impl Round<'_, '_> {
         })
     }
 
-    /// Refunds so many requests, line by line; says whether all of it has gone back.
-    async fn take_back(&self, back: &Counts) -> bool {
-        let parts = (0..self.plan.parts.len()).filter(|part| self.plan.charges(*part, back).0);
-        let refund = |part| async move {
-            let request = |_| self.plan.refund(part, back);
-            self.ask(part, request, Instant::now()).await
-        };
-        let reply = join_all(parts.map(refund).collect()).await;
-        reply.iter().all(Result::is_ok)
-    }
-
-    /// Lets go of what these parts may hold, in time of its own, while the next round goes on.
-    fn release_later(&self, parts: Vec<usize>, counts: &Counts) {
-        for part in parts {
-            let requests = [Form::Short, Form::General]
-                .map(|form| self.plan.settle(self.step(), part, counts, form));
-            let router = Arc::clone(&self.rounds.router);
-            tokio::spawn(async move {
-                let request = |form| match form {
-                    Form::Short => requests[0].clone(),
-                    Form::General => requests[1].clone(),
-                };
-                let _expires = ask(&router, request, Instant::now()).await;
-            });
-        }
-    }
-
     const fn step(&self) -> Step {
         Step::Confirm { name: self.name }
     }
@@ -369,7 +375,12 @@ impl Round<'_, '_> {
         request: impl Fn(Form) -> ScriptRequest,
         since: Instant,
     ) -> Result<General, Asked> {
-        match ask(&self.rounds.router, request, since).await? {
+        let reply = ask(&self.rounds.router, request, since).await?;
+        self.general(part, reply)
+    }
+
+    fn general(&self, part: usize, reply: ScriptReply) -> Result<General, Asked> {
+        match reply {
             ScriptReply::General(reply) => Ok(reply),
             ScriptReply::Plain { .. } | ScriptReply::Changed => {
                 Err(Asked::bad_reply(self.plan.parts[part].key))

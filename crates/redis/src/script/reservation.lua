@@ -1,7 +1,8 @@
 -- Reserves units of a bucket or of a window aligned to the clock, and confirms or releases what was
 -- reserved: the two-phase commit of requests over several slots, of parts with one line. It does
 -- what the general script does with them, in a fraction of the time: it has no functions and no
--- tables, which a script would create in every call.
+-- tables, which a script would create in every call. Where every other slot has reserved already,
+-- it charges at once what it would reserve.
 --
 -- KEYS     the key of each request
 -- ARGV[1]  the requests, packed (see `script_request.rs`)
@@ -13,7 +14,7 @@ local floor, ceil, max, sub = math.floor, math.ceil, math.max, string.sub
 
 -- As in the general script: the kind of a window, the steps, the first byte of a state beside which
 -- units are held, the bytes of each hold, how many of them a key has, and the statuses.
-local FIXED_CLOCK, RESERVE, HELD, HOLD, HOLDS_MAX = 1, 1, 128, 20, 250
+local FIXED_CLOCK, RESERVE, CONFIRM, HELD, HOLD, HOLDS_MAX = 1, 1, 2, 128, 20, 250
 local DENIED, ALLOWED, BLOCKED, NEEDS_GENERAL = 0, 1, 2, 3
 
 local requests, position, replies = ARGV[1], 1, pack('>I7', now)
@@ -21,7 +22,7 @@ for i = 1, #KEYS do
   local key, step, kind, span, cap, judged, take, times, id, is_enforced, lasts = KEYS[i]
   step, kind, span, cap, judged, take, times, id, position =
     read('>BBI6I4I4I4I4c8', requests, position)
-  if step == RESERVE then is_enforced, lasts, position = read('>BI5', requests, position) end
+  if step ~= CONFIRM then is_enforced, lasts, position = read('>BI5', requests, position) end
   local stored = call('GET', key)
   local state = stored or ''
   -- Of the reservations of others their number, their sum, when the last ends, and all as they are
@@ -71,7 +72,7 @@ for i = 1, #KEYS do
   local status, units, front = ALLOWED, 0, ''
   if not is_short then
     status = NEEDS_GENERAL
-  elseif step == RESERVE then
+  elseif step ~= CONFIRM then
     local fits = 0
     if judged > free then
       status = is_enforced == 1 and DENIED or BLOCKED
@@ -82,7 +83,7 @@ for i = 1, #KEYS do
     end
     units = fits * take
     replies = replies .. pack('>BI2I4', status, 4 + #state, fits) .. state
-    if units > 0 then
+    if units > 0 and step == RESERVE then
       count, last, others = count + 1, max(last, now + lasts), others .. pack('>c8I5I7', id, units,
         now + lasts)
     end
@@ -91,8 +92,10 @@ for i = 1, #KEYS do
   elseif times * take > free then
     -- The limit was another one when these units were reserved.
     status = NEEDS_GENERAL
-  elseif times * take > 0 then
+  else
     units = times * take
+  end
+  if units > 0 and step ~= RESERVE then
     if kind == FIXED_CLOCK then
       state = pack('>BI7I4I6', kind, ends, used + units, span)
     else
@@ -100,7 +103,7 @@ for i = 1, #KEYS do
       state = pack('>BI7I6I4', kind, at, span, cap)
     end
   end
-  if step ~= RESERVE or status == NEEDS_GENERAL then replies = replies .. pack('B', status) end
+  if step == CONFIRM or status == NEEDS_GENERAL then replies = replies .. pack('B', status) end
   if units > 0 or is_mine and status ~= NEEDS_GENERAL then
     if count > 0 then front = pack('>BB', HELD, count) .. others end
     if state ~= '' then last = max(last, kind == FIXED_CLOCK and ends or at) end

@@ -1,9 +1,9 @@
 //! Parts of requests over several slots, packed for `reservation.lua`.
 //!
-//! Of each request the step (1), the kind (1), the interval or the window (6), the capacity (4),
-//! the units that must fit (4) and those that are taken (4) for each request, for how many of them
-//! they are (4), and the name (8); of a step that reserves, whether the limit is enforced (1) and
-//! how long the reservation lasts (5).
+//! Of each request the step (1), which reserves, confirms or charges at once; the kind (1), the
+//! interval or the window (6), the capacity (4), the units that must fit (4) and those that are
+//! taken (4) for each request, for how many of them they are (4), and the name (8); of a step that
+//! does not confirm, whether the limit is enforced (1) and how long the reservation lasts (5).
 
 use bytes::BufMut;
 use tollgate_core::Enforcement;
@@ -11,43 +11,65 @@ use tollgate_core::Enforcement;
 use super::{Counted, General, ScriptRequest, Step, UNITS_MAX, Which};
 use crate::fit::Kind;
 
+/// The steps, as the script counts them.
+const RESERVE: u8 = 1;
+const CONFIRM: u8 = 2;
+const CHARGE: u8 = 3;
+
 impl ScriptRequest {
     /// One step with one line, for `reservation.lua`; nothing if that is for the general script.
     pub(crate) fn reservation(step: Step, lines: &[Counted<'_, '_>]) -> Option<ScriptRequest> {
         let [one] = lines else { return None };
-        let (number, name, states) = match step {
-            Step::Reserve { name, .. } => (1, name, 1),
-            Step::Confirm { name } => (2, name, 0),
-            Step::Decide | Step::Lease(_) => return None,
-        };
-        let capacity = one.fitted.limit.capacity();
-        let judged = u32::try_from(one.line.units_needed()?).ok()?;
-        let take = u32::try_from(one.line.take()).ok()?;
-        let is_short = is_simple(one) && judged <= capacity;
-        let mut packed = Vec::with_capacity(42);
-        packed.put_slice(&[number, one.fitted.kind.byte()]);
-        packed.put_uint(one.fitted.span, 6);
-        for units in [capacity, judged, take, one.times] {
-            packed.put_u32(units);
+        match step {
+            Step::Reserve { name, lasts } => pack(RESERVE, one, name, lasts),
+            Step::Confirm { name } => pack(CONFIRM, one, name, 0),
+            Step::Decide | Step::Lease(_) => None,
         }
-        packed.put_u64(name);
-        if let Step::Reserve { lasts, .. } = step {
-            packed.put_u8(u8::from(
-                one.line.charge.enforcement == Enforcement::Enforce,
-            ));
-            packed.put_uint(lasts.min(UNITS_MAX), 5);
-        }
-        is_short.then(|| {
-            ScriptRequest::General(General {
-                script: Which::Reservation,
-                keys: vec![one.line.charge.key],
-                packed,
-                states,
-                writes: true,
-                is_last_step: matches!(step, Step::Confirm { .. }),
-            })
-        })
     }
+
+    /// Charges at once what would be reserved and confirmed; nothing if that is not for
+    /// `reservation.lua`.
+    pub(crate) fn charge_at_once(one: &Counted<'_, '_>) -> Option<ScriptRequest> {
+        pack(CHARGE, one, 0, 0)
+    }
+
+    pub(crate) fn may_charge_at_once(one: &Counted<'_, '_>) -> bool {
+        units(one).is_some()
+    }
+}
+
+/// Packs one step of one line.
+fn pack(step: u8, one: &Counted<'_, '_>, name: u64, lasts: u64) -> Option<ScriptRequest> {
+    let [judged, take] = units(one)?;
+    let capacity = one.fitted.limit.capacity();
+    let mut packed = Vec::with_capacity(42);
+    packed.put_slice(&[step, one.fitted.kind.byte()]);
+    packed.put_uint(one.fitted.span, 6);
+    for units in [capacity, judged, take, one.times] {
+        packed.put_u32(units);
+    }
+    packed.put_u64(name);
+    if step != CONFIRM {
+        let is_enforced = one.line.charge.enforcement == Enforcement::Enforce;
+        packed.put_u8(u8::from(is_enforced));
+        packed.put_uint(lasts.min(UNITS_MAX), 5);
+    }
+    Some(ScriptRequest::General(General {
+        script: Which::Reservation,
+        keys: vec![one.line.charge.key],
+        packed,
+        states: usize::from(step != CONFIRM),
+        writes: true,
+        is_last_step: step != RESERVE,
+    }))
+}
+
+/// The units that must fit and those that are taken, of a line that is for the script.
+fn units(one: &Counted<'_, '_>) -> Option<[u32; 2]> {
+    let judged = u32::try_from(one.line.units_needed()?).ok()?;
+    let take = u32::try_from(one.line.take()).ok()?;
+    let is_short = is_simple(one) && judged <= one.fitted.limit.capacity();
+    is_short.then_some([judged, take])
 }
 
 /// Whether a line charges only what is allowed, of a bucket or of a window aligned to the clock.

@@ -26,6 +26,21 @@ pub(crate) struct TimedRedis {
 impl TimedRedis {
     /// A store whose time the test sets. It renews and returns leases when the test says so.
     pub(crate) fn connect(config: &Config) -> Result<TimedRedis, InvalidConfig> {
+        TimedRedis::connect_within(config, environment)
+    }
+
+    /// The same, whose rounds over several slots charge at once wherever they can.
+    pub(crate) fn connect_at_once(config: &Config) -> Result<TimedRedis, InvalidConfig> {
+        TimedRedis::connect_within(config, |now| Environment {
+            charges_at_once: true,
+            ..environment(now)
+        })
+    }
+
+    fn connect_within(
+        config: &Config,
+        environment: impl Fn(&RedisTime) -> Environment,
+    ) -> Result<TimedRedis, InvalidConfig> {
         let now = Arc::new(AtomicU64::new(0));
         let mut store = Redis::connect_within(config, &environment(&now))?;
         store.leased.stop_keeper();

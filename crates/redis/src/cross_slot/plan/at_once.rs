@@ -1,0 +1,143 @@
+//! The parts of a round that are charged at once, without a reservation.
+//!
+//! If every other part of a request has reserved, the last one may decide: what it charges is
+//! charged for requests that nothing else can deny. So of each request at most one part is of this
+//! kind. It is called once instead of twice, and where requests share one key and differ in
+//! another, nearly all parts are.
+
+use tollgate_core::Enforcement;
+
+use super::super::fate::Commitment;
+use super::{Ledger, Plan};
+use crate::script_request::{Counted, ScriptRequest};
+
+/// The fewest such parts that are worth it: they save as many calls, and cost a round trip.
+const PARTS_MIN: usize = 4;
+
+/// What is known of a part while they are chosen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Choice {
+    Open,
+    AtOnce,
+    Reserves,
+}
+
+// === impl Plan ===
+
+impl<'a> Plan<'a> {
+    /// For each part whether it is charged at once; `always` says that few are worth it too.
+    pub(in super::super) fn parts_at_once(&self, always: bool) -> Vec<bool> {
+        let is_enforced = |enforcement| enforcement == Enforcement::Enforce;
+        let mut lines = self.lines.iter();
+        if !lines.all(|planned| is_enforced(planned.line.charge.enforcement)) {
+            return vec![false; self.parts.len()];
+        }
+        let choices = self.choose();
+        let at_once = choices.iter().map(|choice| *choice == Choice::AtOnce);
+        let at_once: Vec<bool> = at_once.collect();
+        let count = at_once.iter().filter(|is_at_once| **is_at_once).count();
+        match always || count >= PARTS_MIN {
+            true => at_once,
+            false => vec![false; self.parts.len()],
+        }
+    }
+
+    /// Chooses parts, at most one of each request: at the place where requests differ most.
+    fn choose(&self) -> Vec<Choice> {
+        let may: Vec<bool> = self
+            .parts
+            .iter()
+            .map(|part| self.may(&part.lines))
+            .collect();
+        let variety = self.variety();
+        let mut choices = vec![Choice::Open; self.parts.len()];
+        for lines in &self.of_requests {
+            let parts = || lines.iter().map(|line| self.part(*line)).enumerate();
+            let best = |wanted: Choice| {
+                let of_choice = parts().filter(|(_, part)| may[*part] && choices[*part] == wanted);
+                let best = of_choice.max_by_key(|(place, _)| variety[*place]);
+                best.map(|(_, part)| part)
+            };
+            let chosen = best(Choice::AtOnce).or_else(|| best(Choice::Open));
+            parts().for_each(|(_, part)| choices[part] = Choice::Reserves);
+            if let Some(part) = chosen {
+                choices[part] = Choice::AtOnce;
+            }
+        }
+        choices
+    }
+
+    /// How many different parts the requests have at each place of their lines.
+    fn variety(&self) -> Vec<usize> {
+        let longest = self.of_requests.iter().map(Vec::len).max().unwrap_or(0);
+        let (mut variety, mut is_seen) = (vec![0; longest], vec![false; self.parts.len()]);
+        for lines in &self.of_requests {
+            for (place, line) in lines.iter().enumerate() {
+                let part = self.part(*line);
+                variety[place] += usize::from(!is_seen[part]);
+                is_seen[part] = true;
+            }
+        }
+        variety
+    }
+
+    /// Whether a part with these lines may be charged at once.
+    fn may(&self, lines: &[usize]) -> bool {
+        let [line] = lines else { return false };
+        let is_kept = self.lines[*line].line.penalty() == 0;
+        is_kept && ScriptRequest::may_charge_at_once(&self.line_for(*line, 1))
+    }
+
+    fn line_for(&self, line: usize, times: u32) -> Counted<'_, 'a> {
+        let planned = &self.lines[line];
+        Counted {
+            line: &planned.line,
+            fitted: &planned.fitted,
+            times,
+            denied: 0,
+        }
+    }
+
+    /// For how many committed requests each part is charged.
+    pub(in super::super) fn count_committed(&self, commitments: &[Commitment]) -> Vec<u32> {
+        let mut counts = vec![0; self.parts.len()];
+        for (lines, commitment) in self.of_requests.iter().zip(commitments) {
+            if *commitment == Commitment::Committed {
+                lines.iter().for_each(|line| counts[self.part(*line)] += 1);
+            }
+        }
+        counts
+    }
+
+    /// Charges a part for so many requests, or as many as fit; for none, it only looks.
+    pub(in super::super) fn charge_at_once(&self, part: usize, times: u32) -> ScriptRequest {
+        let line = self.parts[part].lines[0];
+        let request = ScriptRequest::charge_at_once(&self.line_for(line, times));
+        request.expect("only such parts are chosen")
+    }
+}
+
+// === impl Ledger ===
+
+impl Ledger {
+    /// Commits the requests whose other parts have reserved, as many as those have units for.
+    pub(in super::super) fn commit(
+        &self,
+        plan: &Plan<'_>,
+        at_once: &[bool],
+        commit: impl Fn(usize) -> bool,
+    ) -> Vec<Commitment> {
+        let reserved = self.lines.iter();
+        let reserved = reserved.map(|reply| reply.as_ref().map_or(0, |reply| reply.reserved));
+        let mut left: Vec<u32> = reserved.collect();
+        let commitments = plan.of_requests.iter().enumerate().map(|(place, lines)| {
+            let others = || lines.iter().filter(|line| !at_once[plan.part(**line)]);
+            if !others().all(|line| left[*line] > 0) || !commit(place) {
+                return Commitment::Excluded;
+            }
+            others().for_each(|line| left[*line] -= 1);
+            Commitment::Committed
+        });
+        commitments.collect()
+    }
+}

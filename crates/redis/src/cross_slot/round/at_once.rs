@@ -1,0 +1,37 @@
+//! Charges the parts of a round that need no reservation.
+
+use super::super::fate::Commitment;
+use super::super::plan::Ledger;
+use super::super::request::Caller;
+use super::Round;
+use crate::join::join_all;
+use crate::router::Asked;
+use crate::script_reply::General;
+
+impl Round<'_, '_> {
+    /// Charges what is charged at once, after everything else has reserved, and says which
+    /// requests it is charged for.
+    pub(super) async fn charge_at_once(
+        &self,
+        ledger: &mut Ledger,
+        callers: &[Caller],
+    ) -> Vec<Commitment> {
+        let parts: Vec<usize> = self.parts(true).collect();
+        if parts.is_empty() {
+            return vec![Commitment::Open; callers.len()];
+        }
+        let commit = |place: usize| callers[place].commit();
+        let commitments = ledger.commit(self.plan, &self.at_once, commit);
+        let times = self.plan.count_committed(&commitments);
+        let charge = |part: usize| self.charge_part(part, times[part]);
+        let reply = join_all(parts.iter().copied().map(charge).collect()).await;
+        ledger.read(self.plan, parts.into_iter().zip(reply));
+        commitments
+    }
+
+    async fn charge_part(&self, part: usize, times: u32) -> Result<General, Asked> {
+        let request = || self.plan.charge_at_once(part, times);
+        let asked = self.rounds.router.ask(request, self.since).await;
+        self.general(part, asked?)
+    }
+}
