@@ -1,6 +1,6 @@
 //! Which node serves which slot.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
@@ -127,10 +127,12 @@ impl Cluster {
 
     /// A number for the set of nodes that serve these slots, as far as they are known.
     pub(crate) fn nodes_of(&self, slots: impl Iterator<Item = u16>) -> u64 {
-        let serving: Vec<Arc<Node>> = slots.filter_map(|slot| self.node_of_slot(slot)).collect();
-        let addresses: BTreeSet<&str> = serving.iter().map(|node| &*node.address).collect();
+        let serving = slots.filter_map(|slot| self.node_of_slot(slot));
+        let mut places: Vec<usize> = serving.map(|node| Arc::as_ptr(&node).addr()).collect();
+        places.sort_unstable();
+        places.dedup();
         let mut hasher = DefaultHasher::new();
-        addresses.hash(&mut hasher);
+        places.hash(&mut hasher);
         hasher.finish()
     }
 

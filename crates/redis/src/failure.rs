@@ -47,6 +47,9 @@ pub(crate) struct ErrorReply {
     pub(crate) text: Arc<str>,
 }
 
+/// Why a request that was not sent in time has no answer.
+pub(crate) const NO_ANSWER: &str = "no answer in time, and nothing was charged";
+
 /// Codes of error replies, as logs and metrics have them. The last stands for all others.
 pub const ERROR_CODES: [&str; 14] = [
     "READONLY",
@@ -74,6 +77,10 @@ pub(crate) fn error_code(text: &str) -> &'static str {
     let found = words.find_map(|word| codes.iter().find(|code| **code == word));
     found.unwrap_or(last)
 }
+
+/// Too many wait, as the source of an error: without words of its own, it needs no memory.
+#[derive(Debug)]
+pub(crate) struct Busy;
 
 /// Words of a reply, as the source of an error.
 #[derive(Debug)]
@@ -171,6 +178,16 @@ impl Failure {
 // === impl Said ===
 
 impl std::error::Error for Said {}
+
+// === impl Busy ===
+
+impl std::error::Error for Busy {}
+
+impl fmt::Display for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(NO_ANSWER)
+    }
+}
 
 impl fmt::Display for Said {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -19,7 +19,7 @@ use crate::config::{Config, Servers};
 use crate::connection::Opener;
 use crate::connection_task::{ConnectionTask, Place};
 use crate::environment::Environment;
-use crate::failure::{Failure, Rejection};
+use crate::failure::{Busy, Failure, Rejection};
 use crate::keys;
 use crate::request_queue::RequestQueue;
 use crate::resp::Reply;
@@ -156,13 +156,13 @@ impl Router {
         }
     }
 
-    /// No answer came in time for something that was not sent.
+    /// No answer came in time for something that was not sent. Most requests of an overload get
+    /// this, so it must cost little.
     pub(crate) fn busy(&self) -> StoreError {
-        let asked = Asked {
-            failure: Failure::unreachable("no answer in time, and nothing was charged"),
-            address: self.name().to_owned(),
-        };
-        self.error(asked)
+        StoreError::Unreachable {
+            address: self.name().into(),
+            source: Box::new(Busy),
+        }
     }
 
     /// Whether every node that is needed answers.

@@ -22,6 +22,7 @@ pub(super) struct Request {
     pub(super) fitted: Vec<Fitted>,
     asked: Vec<Demand>,
     refunds: Refunds,
+    is_shareable: bool,
     pub(super) since: Instant,
 }
 
@@ -90,8 +91,10 @@ impl Request {
             on_denial: charge.on_denial,
             sharing: charge.sharing,
         });
+        let asked: Vec<Demand> = asked.collect();
         Ok(Request {
-            asked: asked.collect(),
+            is_shareable: is_shareable(&asked),
+            asked,
             fitted,
             refunds,
             since,
@@ -116,16 +119,21 @@ impl Request {
 
     /// Whether it may share a round with others: it gives nothing back, which would be judged with
     /// what the others ask, and asks each key once.
-    pub(super) fn is_shareable(&self) -> bool {
-        let gives_back = |demand: &Demand| matches!(demand.cost, Cost::Refund(_));
-        let keys: BTreeSet<Key> = self.asked.iter().map(|demand| demand.key).collect();
-        keys.len() == self.asked.len() && !self.asked.iter().any(gives_back)
+    pub(super) const fn is_shareable(&self) -> bool {
+        self.is_shareable
     }
 
     /// A round has done what was to be given back.
     pub(super) const fn note_refunds(&mut self) {
         self.refunds = Refunds::Done;
     }
+}
+
+/// Whether a request for these may share a round.
+fn is_shareable(asked: &[Demand]) -> bool {
+    let gives_back = |demand: &Demand| matches!(demand.cost, Cost::Refund(_));
+    let keys: BTreeSet<Key> = asked.iter().map(|demand| demand.key).collect();
+    keys.len() == asked.len() && !asked.iter().any(gives_back)
 }
 
 // === impl Demand ===

@@ -3,7 +3,7 @@
 use tollgate_core::{Key, Span, StoreError};
 
 use crate::cluster::Node;
-use crate::failure::Failure;
+use crate::failure::{Failure, NO_ANSWER};
 use crate::keys;
 use crate::resp::Malformed;
 
@@ -38,7 +38,7 @@ impl Asked {
     pub(crate) fn into_unsent(self) -> Asked {
         match self.failure {
             Failure::Lost => Asked {
-                failure: Failure::unreachable("no answer in time, and nothing was charged"),
+                failure: Failure::unreachable(NO_ANSWER),
                 ..self
             },
             _ => self,
