@@ -6,6 +6,7 @@
 use std::cell::{RefCell, RefMut};
 use std::num::NonZeroU32;
 
+use serde::de::DeserializeOwned;
 use tollgate_core::{Sharing, Span};
 
 use crate::diagnostic::Diagnostic;
@@ -16,8 +17,10 @@ use crate::source::Source;
 use crate::window;
 use crate::yaml::{Body, Documents, Node};
 
-/// How unlike two keys may be, and one still be taken for a slip of the other.
-const SLIPS_MAX: usize = 3;
+mod nearest;
+mod value;
+
+use nearest::nearest;
 
 /// A map in a settings file, and the keys that were read so far.
 #[derive(Debug)]
@@ -202,6 +205,13 @@ impl<'n> Settings<'n> {
         })
     }
 
+    /// A value of a type that serde reads; `None` if it is missing, or if it is wrong and reported.
+    pub fn value<T: DeserializeOwned>(&self, key: &'static str) -> Option<T> {
+        let node = self.get(key)?;
+        self.findings.borrow_mut().hide_text(self.hides(key));
+        value::read(key, node, self.findings)
+    }
+
     /// `mode`, `on_store_error` and `nodes`, as in rules. A missing one is as in `default`.
     pub fn sharing(&self, default: Sharing) -> Sharing {
         let mode = self.choice("mode", &sharing::MODES);
@@ -243,6 +253,21 @@ impl<'n> Settings<'n> {
         let at = self.entry(key).map(|(_, value)| value.mark);
         let mark = at.or(self.node.map(|node| node.mark));
         self.wrong(mark.unwrap_or(Mark::top(0)), message, help);
+    }
+
+    /// Reports something wrong with what is at `path` below `key`, such as `entries[1].from`, or
+    /// with the innermost part of the path that is there.
+    pub fn report_error_at(&self, key: &'static str, path: &str, message: String, help: &str) {
+        let Some((_, value)) = self.entry(key) else {
+            return self.report_error(key, message, help);
+        };
+        let steps = path.split(['.', '[', ']']).filter(|step| !step.is_empty());
+        let found = steps.scan(value, |node, step| {
+            *node = node.child(step)?;
+            Some(*node)
+        });
+        let mark = found.last().unwrap_or(value).mark;
+        self.wrong(mark, message, help);
     }
 
     fn below(&self, path: String, node: Option<&'n Node>, is_secret: bool) -> Settings<'n> {
@@ -342,16 +367,6 @@ impl<'n> Settings<'n> {
         let mut findings = self.findings.borrow_mut();
         findings.error(mark, "setting", message, help);
     }
-}
-
-fn nearest(text: &str, known: &[&'static str]) -> Option<&'static str> {
-    let near = known.iter().filter_map(|key| {
-        // A long text is no slip of a short key, and comparing it would take long.
-        let slips = (text.len() <= 2 * key.len() + SLIPS_MAX)
-            .then(|| strsim::damerau_levenshtein(&text.to_lowercase(), key))?;
-        (slips <= SLIPS_MAX.min(key.len() / 2)).then_some((slips, *key))
-    });
-    near.min_by_key(|(slips, _)| *slips).map(|(_, key)| key)
 }
 
 #[cfg(test)]

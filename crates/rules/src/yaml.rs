@@ -124,6 +124,19 @@ impl Node {
         }
     }
 
+    /// The value of a map's key, or the item of a list with this number, from 0.
+    pub(crate) fn child(&self, step: &str) -> Option<&Node> {
+        match &self.body {
+            Body::Scalar(_) => None,
+            Body::List(items) => items.get(step.parse::<usize>().ok()?).map(|item| &**item),
+            Body::Map(entries) => {
+                let is_key = |key: &Node| key.scalar().is_some_and(|scalar| scalar.text == step);
+                let mut values = entries.iter().filter(|(key, _)| is_key(key));
+                values.next().map(|(_, value)| &**value)
+            }
+        }
+    }
+
     pub(crate) fn scalar(&self) -> Option<&Scalar> {
         match &self.body {
             Body::Scalar(scalar) => Some(scalar),

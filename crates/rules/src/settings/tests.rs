@@ -141,3 +141,169 @@ fn sharing_has_the_words_of_rules() {
     let lines: Vec<u32> = wrong.iter().map(|found| found.line).collect();
     assert_eq!(lines, [1, 2]);
 }
+
+/// A type of another crate.
+#[derive(Debug, Default, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Typed {
+    flag: bool,
+    bits: u8,
+    port: u16,
+    hops: Option<usize>,
+    names: Vec<String>,
+    choice: Choice,
+}
+
+#[derive(Debug, Default, PartialEq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Choice {
+    #[default]
+    Nothing,
+    Named(String),
+    Sized {
+        #[serde(default)]
+        bytes: Option<u8>,
+    },
+    Needed(Needed),
+}
+
+#[derive(Debug, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Needed {
+    key: String,
+}
+
+fn typed(text: &str) -> Result<Option<Typed>, Vec<String>> {
+    let source = Source::new("s.yaml", text);
+    let read = settings(&source, &[], |top| top.value("typed"));
+    read.map_err(|diagnostics| {
+        let shown = diagnostics.into_iter().map(|found| {
+            let help = found.help.unwrap_or_default();
+            format!("{}:{}: {}; {help}", found.line, found.column, found.message)
+        });
+        shown.collect()
+    })
+}
+
+#[test]
+fn types_of_other_crates_are_read() {
+    let text = "typed: {flag: true, bits: 255, port: 0x10, hops: 3, names: [a, 7], choice: \
+        {named: x}}\n";
+    let expected = Typed {
+        flag: true,
+        bits: 255,
+        port: 16,
+        hops: Some(3),
+        names: vec!["a".to_owned(), "7".to_owned()],
+        choice: Choice::Named("x".to_owned()),
+    };
+    assert_eq!(typed(text).unwrap(), Some(expected));
+    for text in [
+        "typed: {}",
+        "typed: {hops: null, choice: nothing}",
+        "typed: {choice: {nothing: }}",
+    ] {
+        assert_eq!(typed(text).unwrap(), Some(Typed::default()), "{text}");
+    }
+    for text in ["", "typed:\n", "typed: ~\n"] {
+        assert_eq!(typed(text).unwrap(), None, "{text:?}");
+    }
+    for (choice, expected) in [
+        ("{sized: {bytes: 5}}", Choice::Sized { bytes: Some(5) }),
+        ("{sized: }", Choice::Sized { bytes: None }),
+        (
+            "{needed: {key: k}}",
+            Choice::Needed(Needed {
+                key: "k".to_owned(),
+            }),
+        ),
+    ] {
+        let read = typed(&format!("typed: {{choice: {choice}}}\n"));
+        assert_eq!(read.unwrap().unwrap().choice, expected);
+    }
+}
+
+#[test]
+fn errors_in_types_of_other_crates_are_reported_at_their_place() {
+    for (value, expected) in [
+        (
+            "[]",
+            "1:8: `typed` is a map, and this is a list; write `key: value`, one key a line",
+        ),
+        (
+            "{flga: true}",
+            "1:9: unknown key `flga`; did you mean `flag`?",
+        ),
+        (
+            "{x: 1}",
+            "1:9: unknown key `x`; write one of `flag`, `bits`, `port`, `hops`, `names`, `choice`",
+        ),
+        (
+            "{flag: 1}",
+            "1:15: `1` is neither `true` nor `false`; write `flag: true`, without quotes",
+        ),
+        (
+            "{bits: 256}",
+            "1:15: `256` is outside 0 to 255; write a whole number from 0 to 255",
+        ),
+        (
+            "{bits: '8'}",
+            "1:15: `8` is text; leave out the quotes: `bits: 8`",
+        ),
+        (
+            "{names: a}",
+            "1:16: `names` is a list, and this is text; write `names: [...]`",
+        ),
+        (
+            "{names: [{}]}",
+            "1:17: `names` takes text, and this is a map; write `names: NAME`",
+        ),
+        (
+            "{choice: namd}",
+            "1:17: `namd` is not a valid `choice`; did you mean `named`?",
+        ),
+        (
+            "{choice: named}",
+            "1:17: `named` needs a value; write `choice: { named: VALUE }`",
+        ),
+        (
+            "{choice: {nothing: 1}}",
+            "1:27: `nothing` is a choice without a value, and this is a number; \
+             write `nothing` alone",
+        ),
+        (
+            "{choice: {named: a, sized: }}",
+            "1:17: `choice` is one choice, and this is a map; write `choice: { ... }`",
+        ),
+        (
+            "{choice: {needed: {}}}",
+            "1:26: `key` is missing below `needed`; write `key: ...`",
+        ),
+    ] {
+        let found = typed(&format!("typed: {value}\n")).unwrap_err();
+        assert_eq!(found, [expected], "{value}");
+    }
+}
+
+#[test]
+fn an_error_is_reported_at_the_innermost_part_of_a_path_that_is_there() {
+    let text = "outer:\n  list: [{a: 1}, {b: {c: 2}}]\n";
+    for (path, expected) in [
+        ("list[1].b.c", "2:26"),
+        ("list[1].b.d", "2:22"),
+        ("list[7]", "2:9"),
+        ("other", "2:3"),
+    ] {
+        let source = Source::new("s.yaml", text);
+        let reported = settings(&source, &[], |top| {
+            let _ = top.value::<serde::de::IgnoredAny>("outer");
+            top.report_error_at("outer", path, "wrong".to_owned(), "fix it");
+        });
+        let found = &reported.unwrap_err()[0];
+        assert_eq!(
+            format!("{}:{}", found.line, found.column),
+            expected,
+            "{path}"
+        );
+    }
+}

@@ -1,0 +1,15 @@
+//! The word that was probably meant.
+
+/// How unlike two keys may be, and one still be taken for a slip of the other.
+const SLIPS_MAX: usize = 3;
+
+/// The known word that is most like `text`, if one is like it.
+pub(super) fn nearest(text: &str, known: &[&'static str]) -> Option<&'static str> {
+    let near = known.iter().filter_map(|key| {
+        // A long text is no slip of a short key, and comparing it would take long.
+        let slips = (text.len() <= 2 * key.len() + SLIPS_MAX)
+            .then(|| strsim::damerau_levenshtein(&text.to_lowercase(), key))?;
+        (slips <= SLIPS_MAX.min(key.len() / 2)).then_some((slips, *key))
+    });
+    near.min_by_key(|(slips, _)| *slips).map(|(_, key)| key)
+}

@@ -1,0 +1,338 @@
+//! Settings whose types another crate describes with serde.
+//!
+//! What `serde` finds wrong is reported where it is in the file, in the words of all other
+//! settings. A type stops at its first error, so one is reported for each value that is read.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use serde::de::value::{MapAccessDeserializer, MapDeserializer, SeqDeserializer, StrDeserializer};
+use serde::de::{DeserializeOwned, Deserializer, Error, IntoDeserializer, Unexpected, Visitor};
+use serde::forward_to_deserialize_any;
+
+use super::nearest::nearest;
+use crate::findings::{Findings, quote};
+use crate::scalar;
+use crate::yaml::{Body, Looks, Node, Pair};
+
+/// Reads a value, and reports what is wrong with it.
+pub(super) fn read<T: DeserializeOwned>(
+    key: &str,
+    node: &Node,
+    findings: &RefCell<Findings>,
+) -> Option<T> {
+    let value = Value {
+        key,
+        node,
+        findings,
+    };
+    let read = T::deserialize(value);
+    read.map_err(|wrong| value.report(&wrong)).ok()
+}
+
+/// A node, and the key that it belongs to.
+#[derive(Clone, Copy)]
+struct Value<'n> {
+    key: &'n str,
+    node: &'n Node,
+    findings: &'n RefCell<Findings>,
+}
+
+/// What is wrong with a value.
+#[derive(Debug)]
+enum Wrong {
+    /// It has been reported.
+    Reported,
+    UnknownKey {
+        key: String,
+        known: &'static [&'static str],
+    },
+    UnknownChoice {
+        choice: String,
+        known: &'static [&'static str],
+    },
+    MissingKey(&'static str),
+    /// A choice that has a value, without one.
+    BareChoice,
+    Other(String),
+}
+
+// === impl Value ===
+
+impl<'n> Value<'n> {
+    /// Reports an error at this node, unless it was reported below it.
+    fn report(self, wrong: &Wrong) -> Wrong {
+        let text = self.node.scalar().map_or("", |scalar| &scalar.text);
+        let (message, help) = match wrong {
+            Wrong::Reported => return Wrong::Reported,
+            Wrong::UnknownKey { key, known } => {
+                (format!("unknown key {}", quote(key)), suggest(key, known))
+            }
+            Wrong::UnknownChoice { choice, known } => {
+                let message = format!("{} is not a valid `{}`", quote(choice), self.key);
+                (message, suggest(choice, known))
+            }
+            Wrong::MissingKey(key) => (
+                format!("`{key}` is missing below `{}`", self.key),
+                format!("write `{key}: ...`"),
+            ),
+            Wrong::BareChoice => (
+                format!("{} needs a value", quote(text)),
+                format!("write `{}: {{ {text}: VALUE }}`", self.key),
+            ),
+            Wrong::Other(message) => (message.clone(), String::new()),
+        };
+        let code = match wrong {
+            Wrong::UnknownKey { .. } => "unknown-key",
+            _ => "setting",
+        };
+        let mut findings = self.findings.borrow_mut();
+        findings.error(self.node.mark, code, message, help);
+        Wrong::Reported
+    }
+
+    /// Reports that this node should be something else.
+    fn expect<T>(self, expected: &str, help: String) -> Result<T, Wrong> {
+        let message = format!(
+            "`{}` is {expected}, and this is {}",
+            self.key,
+            self.node.kind()
+        );
+        let mut findings = self.findings.borrow_mut();
+        findings.error(self.node.mark, "type", message, help);
+        Err(Wrong::Reported)
+    }
+
+    /// Its text; reports anything else.
+    fn text(self) -> Result<String, Wrong> {
+        let mut findings = self.findings.borrow_mut();
+        let text = scalar::text(self.node, self.key, &mut findings);
+        text.map(|text| text.value).ok_or(Wrong::Reported)
+    }
+
+    /// Its number up to `max`; reports anything else.
+    fn count(self, max: u32) -> Result<u32, Wrong> {
+        let mut findings = self.findings.borrow_mut();
+        scalar::count(self.node, self.key, (0, max), &mut findings).ok_or(Wrong::Reported)
+    }
+
+    /// The entries of a map; a missing one has none.
+    fn entries(self) -> Result<&'n [Pair], Wrong> {
+        match &self.node.body {
+            Body::Map(entries) => Ok(entries),
+            _ if self.node.is_null() => Ok(&[]),
+            _ => self.expect("a map", "write `key: value`, one key a line".to_owned()),
+        }
+    }
+
+    /// The keys and values of a map.
+    fn pairs(self, entries: &'n [Pair]) -> impl Iterator<Item = (Value<'n>, Value<'n>)> {
+        entries.iter().map(move |(key, node)| {
+            let name = key.scalar().map_or(self.key, |scalar| &scalar.text);
+            (
+                Value { node: key, ..self },
+                Value {
+                    key: name,
+                    node,
+                    ..self
+                },
+            )
+        })
+    }
+
+    fn visit_map<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        visitor.visit_map(MapDeserializer::new(self.pairs(self.entries()?)))
+    }
+
+    fn visit_seq<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        let Body::List(items) = &self.node.body else {
+            return self.expect("a list", format!("write `{}: [...]`", self.key));
+        };
+        let items = items.iter().map(|node| Value { node, ..self });
+        visitor.visit_seq(SeqDeserializer::new(items))
+    }
+
+    fn visit_enum<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        match &self.node.body {
+            Body::Map(entries) if entries.len() == 1 => {
+                let pairs = MapDeserializer::new(self.pairs(entries));
+                visitor.visit_enum(MapAccessDeserializer::new(pairs))
+            }
+            Body::Scalar(_) => {
+                let text = self.text()?;
+                visitor.visit_enum(StrDeserializer::<Wrong>::new(&text))
+            }
+            _ => self.expect("one choice", format!("write `{}: {{ ... }}`", self.key)),
+        }
+    }
+
+    /// What is expected to be nothing: the value of a choice that has none.
+    fn visit_unit<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        if self.node.is_null() {
+            return visitor.visit_unit();
+        }
+        let key = self.key;
+        self.expect("a choice without a value", format!("write `{key}` alone"))
+    }
+}
+
+impl<'de> Deserializer<'de> for Value<'_> {
+    type Error = Wrong;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        let looks = self.node.scalar().map(crate::yaml::Scalar::looks);
+        match (&self.node.body, looks) {
+            (Body::Map(_), _) => self.deserialize_map(visitor),
+            (Body::List(_), _) => self.deserialize_seq(visitor),
+            (_, Some(Looks::Flag(_))) => self.deserialize_bool(visitor),
+            (_, Some(Looks::Int)) => self.deserialize_u32(visitor),
+            (_, Some(Looks::Null)) => self.deserialize_unit(visitor),
+            _ => self.deserialize_str(visitor),
+        }
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        let flag = scalar::flag(self.node, self.key, &mut self.findings.borrow_mut());
+        let read = visitor.visit_bool(flag.ok_or(Wrong::Reported)?);
+        read.map_err(|wrong: Wrong| self.report(&wrong))
+    }
+
+    fn deserialize_u8<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        let read = visitor.visit_u32(self.count(u8::MAX.into())?);
+        read.map_err(|wrong: Wrong| self.report(&wrong))
+    }
+
+    fn deserialize_u16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        let read = visitor.visit_u32(self.count(u16::MAX.into())?);
+        read.map_err(|wrong: Wrong| self.report(&wrong))
+    }
+
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        let read = visitor.visit_u32(self.count(u32::MAX)?);
+        read.map_err(|wrong: Wrong| self.report(&wrong))
+    }
+
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        self.deserialize_u32(visitor)
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        let read = visitor.visit_string(self.text()?);
+        read.map_err(|wrong: Wrong| self.report(&wrong))
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        match self.node.is_null() {
+            true => visitor.visit_none(),
+            false => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        self.visit_unit(visitor)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Wrong> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        let read = self.visit_seq(visitor);
+        read.map_err(|wrong| self.report(&wrong))
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        let read = self.visit_map(visitor);
+        read.map_err(|wrong| self.report(&wrong))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Wrong> {
+        self.deserialize_map(visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Wrong> {
+        let read = self.visit_enum(visitor);
+        read.map_err(|wrong| self.report(&wrong))
+    }
+
+    forward_to_deserialize_any! {
+        i8 i16 i32 i64 i128 u128 f32 f64 char bytes byte_buf unit_struct tuple tuple_struct
+        ignored_any
+    }
+}
+
+impl IntoDeserializer<'_, Wrong> for Value<'_> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+/// The known word that was probably meant, or all of them.
+fn suggest(found: &str, known: &'static [&'static str]) -> String {
+    match nearest(found, known) {
+        Some(word) => format!("did you mean `{word}`?"),
+        None => format!("write one of `{}`", known.join("`, `")),
+    }
+}
+
+// === impl Wrong ===
+
+impl std::error::Error for Wrong {}
+
+/// Never shown: [`Value::report`] words what is reported.
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+impl Error for Wrong {
+    fn custom<T: fmt::Display>(message: T) -> Wrong {
+        Wrong::Other(message.to_string())
+    }
+
+    fn invalid_type(unexpected: Unexpected<'_>, expected: &dyn serde::de::Expected) -> Wrong {
+        match unexpected {
+            Unexpected::UnitVariant => Wrong::BareChoice,
+            _ => Wrong::Other(format!("this must be {expected}, and is {unexpected}")),
+        }
+    }
+
+    fn unknown_variant(choice: &str, known: &'static [&'static str]) -> Wrong {
+        let choice = choice.to_owned();
+        Wrong::UnknownChoice { choice, known }
+    }
+
+    fn unknown_field(key: &str, known: &'static [&'static str]) -> Wrong {
+        let key = key.to_owned();
+        Wrong::UnknownKey { key, known }
+    }
+
+    fn missing_field(key: &'static str) -> Wrong {
+        Wrong::MissingKey(key)
+    }
+}
