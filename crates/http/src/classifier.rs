@@ -99,6 +99,11 @@ impl Classifier {
         })
     }
 
+    /// How the client of a request is found, and which proxies are trusted.
+    pub const fn client_address(&self) -> &ClientAddress {
+        &self.addresses
+    }
+
     /// Describes a request.
     ///
     /// # Errors

@@ -98,6 +98,13 @@ impl ClientAddress {
         })
     }
 
+    /// Whether the peer may name a client: it is one of `trusted_proxies`, or `trusted_hops` says
+    /// that every peer is a proxy.
+    pub fn trusts(&self, peer: Peer) -> bool {
+        let socket = peer.socket.map(|address| address.to_canonical());
+        !self.trust.is_nobody() && self.trust.has_peer(socket)
+    }
+
     /// How much of an address makes a key.
     pub const fn prefix(&self) -> &Prefix {
         &self.prefix

@@ -6,6 +6,8 @@
 //!   network that makes its key.
 //! * [`ProxyHeader`]: PROXY protocol 1 and 2.
 //! * [`PathSettings`] normalise paths; [`Routes`] find the template of a path.
+//! * [`OriginalSource`]: the request that a proxy asks about: nginx's `auth_request`, forward auth
+//!   of others.
 //! * [`status`]: 200 or 429.
 //! * [`headers`]: `RateLimit` and `RateLimit-Policy` as in draft-ietf-httpapi-ratelimit-headers-11,
 //!   `Retry-After`, `x-tollgate-delay-ms` and `x-tollgate-store`.
@@ -31,6 +33,8 @@ mod path;
 mod route;
 
 mod head;
+
+mod original_request;
 
 mod rejection;
 
@@ -70,6 +74,7 @@ pub use headers::{
     DELAY_MS, RATE_LIMIT, RATE_LIMIT_POLICY, STORE, STORE_UNAVAILABLE, delay_ms, headers, status,
 };
 pub use media_range::MEDIA_RANGES_MAX;
+pub use original_request::{InvalidOriginal, OriginalFlaw, OriginalSource};
 pub use path::{
     EncodedSlash, InvalidPath, NormalPath, PATH_BYTES_MAX, PathParameters, PathSettings,
     TrailingSlash,
