@@ -49,6 +49,14 @@ impl Service {
     pub(crate) fn notes(&self) -> Vec<String> {
         let rules = &self.loaded.rules;
         let mut notes = Vec::new();
+        if let Some(auth) = &self.config.auth
+            && !rules.domains().any(|known| known == auth.domain)
+        {
+            notes.push(format!(
+                "`auth` asks for the domain `{}`, which has no rules, so it allows everything",
+                auth.domain
+            ));
+        }
         for store in &self.config.stores {
             for domain in &store.domains {
                 if !rules.domains().any(|known| known == domain) {

@@ -112,7 +112,8 @@ impl Connection {
         }
     }
 
-    pub(crate) const fn peer(&self) -> SocketAddr {
+    /// The address of the other end.
+    pub const fn peer(&self) -> SocketAddr {
         self.peer
     }
 

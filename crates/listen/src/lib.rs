@@ -51,3 +51,4 @@ pub use limits::Limits;
 pub use listener::{Listener, Protocol};
 pub use permits::ConnectionLimits;
 pub use shutdown::{Shutdown, ShutdownSignal, shutdown_channel};
+pub use throttle::Throttle;

@@ -9,7 +9,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 /// A kind of warning, written at most once in ten seconds.
 #[derive(Debug, Default)]
-pub(crate) struct Throttle {
+pub struct Throttle {
     withheld: AtomicU64,
     written: Mutex<Option<Instant>>,
 }
@@ -18,7 +18,7 @@ pub(crate) struct Throttle {
 
 impl Throttle {
     /// Whether to write a line now, and how many were withheld since the last one.
-    pub(crate) fn allow(&self) -> Option<u64> {
+    pub fn allow(&self) -> Option<u64> {
         self.allow_at(Instant::now())
     }
 

@@ -9,11 +9,13 @@ use tollgate_core::Sharing;
 use tollgate_listen::Limits;
 use tollgate_rules::{Diagnostic, ReadError, Settings, Source, read_paths, settings};
 
+mod auth;
 mod limits;
 mod listen;
 mod secret;
 mod store;
 
+pub use auth::Auth;
 pub use listen::{Listen, ListenerKind};
 use store::Known;
 pub use store::{OtherStore, Place, STORES_MAX};
@@ -43,6 +45,8 @@ pub struct Config {
     pub sharing: Sharing,
     /// `stores`: stores for single domains. Default: none.
     pub stores: Vec<OtherStore>,
+    /// `auth`: what `/v1/auth` decides. Default: nothing.
+    pub auth: Option<Auth>,
     /// `limits`.
     pub limits: Limits,
     /// `log`.
@@ -120,6 +124,7 @@ impl Config {
             store: Place::default(),
             sharing: Sharing::default(),
             stores: Vec::new(),
+            auth: None,
             limits: Limits::default(),
             log: Log::default(),
             allow_refund: false,
@@ -189,6 +194,7 @@ impl Config {
             ("memory", self.memory != other.memory),
             ("store", store),
             ("stores", self.stores != other.stores),
+            ("auth", self.auth != other.auth),
             ("limits", self.limits != other.limits),
             ("log", self.log != other.log),
             ("allow_refund", self.allow_refund != other.allow_refund),
@@ -216,6 +222,16 @@ impl Config {
             top.report_error("rules", message, help);
         }
         let (store, sharing) = Place::take_default(top, known);
+        let listen = top.map("listen", Listen::take_all);
+        let auth = Auth::take(top);
+        if auth.is_some() && !listen.iter().any(|one| one.kind == ListenerKind::Http) {
+            let message = "`auth` has no effect, because `listen.http` is off".to_owned();
+            top.report_error(
+                "auth",
+                message,
+                "give `listen.http` an address, or remove `auth`",
+            );
+        }
         Config {
             file: None,
             rules: rules
@@ -223,11 +239,12 @@ impl Config {
                 .map(|path| known.directory.join(path))
                 .collect(),
             merge_domains: top.flag("merge_domains", false),
-            listen: top.map("listen", Listen::take_all),
+            listen,
             memory: top.map("memory", Memory::take),
             store,
             sharing,
             stores: OtherStore::take_all(top, known),
+            auth,
             limits: top.map("limits", limits::take),
             log: top.map("log", Log::take),
             allow_refund: top.flag("allow_refund", false),

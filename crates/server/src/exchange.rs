@@ -18,9 +18,11 @@ use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use tokio::time::timeout;
+use tollgate_http::Peer;
 use tollgate_listen::{Connection, Handler, Limits, Listener, Protocol, ShutdownSignal};
 use tonic::Status;
 
+use crate::auth;
 use crate::body::{RequestBody, ResponseBody, is_no_room, no_room, whole};
 use crate::grpc::{DECIDE_PATH, late};
 use crate::head::{Rejection, check_grpc, check_http1};
@@ -133,7 +135,7 @@ impl Service<Request<Incoming>> for Exchange {
             let answer = self.finish(self.overloaded(), false);
             return Box::pin(std::future::ready(Ok(answer)));
         }
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         let checked = match self.all.protocol {
             Protocol::Http1 => check_http1(&head),
             Protocol::Http2 => check_grpc(&head),
@@ -141,6 +143,10 @@ impl Service<Request<Incoming>> for Exchange {
         if let Err(rejection) = checked {
             let answer = self.reject(&rejection);
             return Box::pin(std::future::ready(Ok(answer)));
+        }
+        if head.uri.path() == auth::PATH {
+            let peer = Peer::from(self.connection.peer().ip());
+            head.extensions.insert(peer);
         }
         let body = RequestBody::new(body, Arc::clone(&self.connection));
         let request = Request::from_parts(head, body);

@@ -12,6 +12,7 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
 
+use crate::auth;
 use crate::reply::{Failure, problem};
 
 /// The media types of gRPC with Protobuf messages; parameters may follow.
@@ -31,7 +32,7 @@ pub(crate) struct Rejection {
 /// # Errors
 ///
 /// 400 unless there is one well-formed `Host`; 501 for a transfer coding that is not read; 415 for
-/// a body that is encoded.
+/// a body that is encoded, unless a proxy asks about its request.
 pub(crate) fn check_http1(head: &Parts) -> Result<(), Rejection> {
     check_host(head)?;
     let unread = |coding: &str| !coding.eq_ignore_ascii_case("chunked");
@@ -42,6 +43,10 @@ pub(crate) fn check_http1(head: &Parts) -> Result<(), Rejection> {
         let status = StatusCode::NOT_IMPLEMENTED;
         let rejection = Rejection::new("transfer_coding", status, detail);
         return Err(rejection.with_header(CONNECTION, "close"));
+    }
+    if head.uri.path() == auth::PATH {
+        // A proxy passes on this header without the body, which is not read here anyway.
+        return Ok(());
     }
     let mut codings = list(&head.headers, &CONTENT_ENCODING);
     if codings.any(|coding| !coding.eq_ignore_ascii_case("identity")) {

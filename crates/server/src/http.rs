@@ -1,4 +1,5 @@
-//! The HTTP listener: Envoy's `/json`, Tollgate's `/v1/check`, health checks and their description.
+//! The HTTP listener: Envoy's `/json`, Tollgate's `/v1/check` and `/v1/auth`, health checks and
+//! their description.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,13 +7,14 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::extract::{Request as HttpRequest, State};
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use tollgate_core::{Cost, Request};
 use tollgate_engine::{Decided, Engine};
 use tollgate_listen::ShutdownSignal;
 
+use crate::auth::{self, ForwardAuth};
 use crate::check::{Check, verdict};
 use crate::config::ListenerKind;
 use crate::metrics::{ListenerName, Metrics};
@@ -29,6 +31,7 @@ pub(crate) struct AppState {
     pub(crate) engine: Arc<Engine>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) options: Options,
+    pub(crate) auth: Option<Arc<ForwardAuth>>,
     pub(crate) shutdown: ShutdownSignal,
     /// How long a body may take to arrive.
     pub(crate) body_timeout: Duration,
@@ -42,6 +45,7 @@ pub(crate) fn routes(state: AppState) -> Router {
     let routes = Router::new()
         .route("/json", post(envoy))
         .route("/v1/check", post(check))
+        .route(auth::PATH, any(forward_auth))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/openapi.json", get(openapi))
@@ -114,6 +118,11 @@ async fn check(State(state): State<Arc<AppState>>, request: HttpRequest) -> Resp
     answered.unwrap_or_else(|failure| failed(&state.metrics, NAME, &failure))
 }
 
+async fn forward_auth(State(state): State<Arc<AppState>>, request: HttpRequest) -> Response {
+    let answered = state.forward_auth(request).await;
+    answered.unwrap_or_else(|failure| failed(&state.metrics, NAME, &failure))
+}
+
 // === impl AppState ===
 
 impl AppState {
@@ -150,6 +159,19 @@ impl AppState {
         self.check_refund(&request)?;
         let decided = self.decide(&request).await?;
         Ok(verdict(&request, &decided.answer))
+    }
+
+    /// Decides on the request that a proxy asks about. The body is not read.
+    async fn forward_auth(&self, request: HttpRequest) -> Result<Response, Failure> {
+        let auth = self.auth.as_ref().ok_or_else(auth::not_configured)?;
+        let mut head = request.into_parts().0;
+        let peer = auth.restore(&mut head)?;
+        let identity = auth.identify(&head, peer)?;
+        let answer = match auth.request(&identity) {
+            Some(request) => Some(self.decide(&request).await?.answer),
+            None => None,
+        };
+        Ok(auth.respond(answer.as_ref(), head))
     }
 
     async fn decide(&self, request: &Request<'_>) -> Result<Decided, Failure> {

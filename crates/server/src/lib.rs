@@ -5,7 +5,7 @@
 //! with their own `main`.
 //!
 //! * gRPC: Envoy's rate limit service, health and reflection.
-//! * HTTP: `/json` as Envoy's service has it, `/v1/check`, health, and `/openapi.json`.
+//! * HTTP: `/json` as Envoy's service has it, `/v1/check`, `/v1/auth`, health, and `/openapi.json`.
 //! * admin: `/metrics`, `/v1/rules` and `/healthz`.
 //!
 //! Knows nothing about YAML, and nothing about sockets: those are `tollgate-listen`'s.
@@ -38,6 +38,8 @@ mod reply;
 
 mod check;
 
+mod auth;
+
 #[doc(hidden)]
 pub mod fuzzed;
 
@@ -52,8 +54,8 @@ mod listener;
 mod server;
 
 pub use config::{
-    Config, ConfigError, Listen, ListenerKind, Log, LogFormat, LogLevel, Memory, OtherStore, Place,
-    STORES_MAX,
+    Auth, Config, ConfigError, Listen, ListenerKind, Log, LogFormat, LogLevel, Memory, OtherStore,
+    Place, STORES_MAX,
 };
 pub use log::{init as init_log, log_start_error};
 pub use reclaim::tune_allocator;

@@ -9,6 +9,7 @@ use tollgate_engine::Engine;
 use tollgate_listen::{Budget, Limits, Listener, ShutdownSignal};
 use tracing::info;
 
+use crate::auth::ForwardAuth;
 use crate::config::{Listen, ListenerKind};
 use crate::exchange::ExchangeHandler;
 use crate::metrics::Metrics;
@@ -25,6 +26,7 @@ pub(crate) struct Context {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) options: Options,
+    pub(crate) auth: Option<Arc<ForwardAuth>>,
     pub(crate) limits: Limits,
     pub(crate) shutdown: ShutdownSignal,
 }
@@ -123,6 +125,7 @@ impl Serving {
                 engine,
                 metrics,
                 options: context.options,
+                auth: context.auth.clone(),
                 shutdown,
                 body_timeout: limits.body_timeout,
                 body_bytes: limits.body_bytes,

@@ -12,11 +12,13 @@ use tokio::time::sleep;
 use tollgate_backends::{OpenError, backend_names};
 use tollgate_core::{Clock, Sharing};
 use tollgate_engine::{Engine, ORDERS_MAX, Order, Outcome, Reloader, watch_rules, watch_stores};
+use tollgate_http::InvalidSetting;
 use tollgate_listen::{Budget, Limits, Shutdown, ShutdownSignal, open_files, shutdown_channel};
 use tollgate_memory::SystemClock;
 use tollgate_rules::{Diagnostic, ReadError};
 use tracing::{info, warn};
 
+use crate::auth::ForwardAuth;
 use crate::config::{Config, ListenerKind};
 use crate::listener::{Context, Opened, Serving};
 use crate::metrics::Metrics;
@@ -40,6 +42,8 @@ pub enum ServeError {
         /// What is wrong.
         source: OpenError,
     },
+    /// A setting of `auth` cannot be used.
+    Auth(InvalidSetting),
     /// A listener cannot be opened.
     Listen {
         /// Its name in the settings.
@@ -102,7 +106,11 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
 ///
 /// [`ServeError`]. An error in one domain is not one: the domain is left out and logged.
 pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Running, ServeError> {
-    let stores = stores::open(config, &known_limits(config), Arc::new(clock))
+    let clock: Arc<dyn Clock> = Arc::new(clock);
+    let auth = config.auth.as_ref();
+    let auth = auth.map(|auth| ForwardAuth::new(auth, Arc::clone(&clock)).map(Arc::new));
+    let auth = auth.transpose().map_err(ServeError::Auth)?;
+    let stores = stores::open(config, &known_limits(config), clock)
         .map_err(|(name, source)| ServeError::Store { name, source })?;
     if config.sharing != Sharing::default() && !stores.has_shared() {
         let backends = backend_names();
@@ -139,6 +147,7 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
             allow_refund: config.allow_refund,
             dynamic_metadata: config.dynamic_metadata,
         },
+        auth,
         limits,
         shutdown: signal,
     };
@@ -222,6 +231,7 @@ impl fmt::Display for ServeError {
                 f.write_str("no domain has valid rules, so there is nothing to serve")
             }
             ServeError::Store { name, .. } => write!(f, "the store `{name}` cannot be used"),
+            ServeError::Auth(invalid) => write!(f, "auth.{invalid}"),
             ServeError::Listen {
                 listener, address, ..
             } => write!(
@@ -238,7 +248,7 @@ impl std::error::Error for ServeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             ServeError::Unreadable(error) => error.source(),
-            ServeError::NoRules(_) => None,
+            ServeError::NoRules(_) | ServeError::Auth(_) => None,
             ServeError::Store { source, .. } => Some(source.as_ref()),
             ServeError::Listen { source, .. } | ServeError::Signals(source) => Some(source),
         }

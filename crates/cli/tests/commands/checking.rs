@@ -80,6 +80,11 @@ descriptors: [{key: k, rate_limit: 5/day}]
     let (_, text) = check(&format!("{memory}store: {{mode: leased}}\n"), rules);
     assert!(text.contains("no store is in Redis"), "{text}");
     assert!(text.contains("0 errors, 1 warning"), "{text}");
+    let auth = "auth: {domain: e, source: x-original-uri, \
+        identity: {client_address: {source: x-real-ip}}}\n";
+    let (_, text) = check(&format!("{memory}{auth}"), rules);
+    let expected = "`auth` asks for the domain `e`, which has no rules, so it allows everything";
+    assert!(text.contains(expected), "{text}");
     let others = format!("{memory}stores: {{a: {{memory: true, domains: [e]}}}}\n");
     let (_, text) = check(&others, leased);
     assert!(

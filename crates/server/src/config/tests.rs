@@ -3,6 +3,10 @@
 use std::time::Duration;
 
 use tollgate_backends::SharedConfig;
+use tollgate_http::{
+    AddressSource, ClientAddressSettings, IdentitySettings, IfMissing, OriginalSource,
+    ResponseSettings, SourceSettings,
+};
 
 use super::*;
 
@@ -90,6 +94,7 @@ fn every_setting_is_read() {
         store: Place::default(),
         sharing: Sharing::default(),
         stores: Vec::new(),
+        auth: None,
     };
     assert_eq!(config, expected);
 }
@@ -240,4 +245,154 @@ fn settings_that_the_example_comments_out_are_valid_and_have_the_defaults() {
         ("local", &local[..], true),
     ];
     assert_eq!(named, expected);
+}
+
+const AUTH: &str = "rules: r\nauth:\n  domain: site\n  source: x-original-uri\n  identity:\n    \
+    client_address: {source: x-real-ip}\n";
+
+#[test]
+fn auth_has_the_sections_of_identity_and_responses() {
+    let auth = parse(AUTH).unwrap().auth.unwrap();
+    let address = ClientAddressSettings {
+        source: AddressSource::XRealIp,
+        ..ClientAddressSettings::default()
+    };
+    let expected = Auth {
+        domain: "site".to_owned(),
+        source: OriginalSource::XOriginalUri,
+        identity: IdentitySettings {
+            client_address: address,
+            ..IdentitySettings::default()
+        },
+        responses: ResponseSettings::default(),
+    };
+    assert_eq!(auth, expected);
+    assert!(auth.classifier().is_ok());
+
+    let text = "rules: r\nauth: {domain: a, source: x-forwarded-uri, responses: {status: 403}, \
+        identity: {client_address: {source: x-forwarded-for, trusted_hops: 2}, \
+        routes: [/login], descriptors: [{entries: [{key: k, from: {header: x-key}, \
+        if_missing: {use: {key: r, from: route, if_missing: skip}}}]}]}}\n";
+    let auth = parse(text).unwrap().auth.unwrap();
+    assert_eq!(auth.source, OriginalSource::XForwardedUri);
+    assert_eq!(auth.responses.status, 403);
+    assert_eq!(auth.identity.client_address.trusted_hops, Some(2));
+    let entry = &auth.identity.descriptors[0].entries[0];
+    assert_eq!(entry.from, SourceSettings::Header("x-key".to_owned()));
+    assert!(matches!(entry.if_missing, Some(IfMissing::Use(_))));
+    let changed = parse(text).unwrap().differences(&parse(AUTH).unwrap());
+    assert_eq!(changed, ["auth"]);
+}
+
+/// What of [`AUTH`] is replaced by what, and where the error is reported with which remedy.
+const AUTH_ERRORS: &[(&str, &str, &str)] = &[
+    (
+        "domain: site",
+        "domian: site",
+        "3:3|did you mean `auth.domain`?",
+    ),
+    (
+        "domain: site",
+        "domain: ''",
+        "3:11|has 0 bytes, and can have 1 to 1024",
+    ),
+    (
+        "source: x-o",
+        "source: X-O",
+        "4:11|write `source: x-original-uri` or `x-forwarded-uri`",
+    ),
+    (
+        "  source: x-original-uri\n",
+        "",
+        "3:3|write `source: x-original-uri` for nginx",
+    ),
+    (
+        "source: x-real-ip",
+        "source: peer",
+        "6:30|so the peer is no client",
+    ),
+    (
+        "source: x-real-ip",
+        "source: proxy-protocol",
+        "6:30|reads no PROXY protocol",
+    ),
+    (
+        "source: x-real-ip",
+        "sources: x-real-ip",
+        "6:22|did you mean `source`?",
+    ),
+    (
+        "source: x-real-ip",
+        "source: x-real",
+        "6:30|did you mean `x-real-ip`?",
+    ),
+    ("x-real-ip}", "x-real-ip, trusted_hops: 0}", "6:30|0 hops"),
+    (
+        "x-real-ip}",
+        "x-real-ip, ipv6_prefix: 300}",
+        "6:54|is outside 0 to 255",
+    ),
+    (
+        "x-real-ip}",
+        "x-real-ip, trusted_proxies: [10.0.0.0/8, x]}",
+        "6:71|write one such as 10.0.0.0/8",
+    ),
+    (
+        "x-real-ip}",
+        "x-real-ip}\n    routes: /a",
+        "7:13|write `routes: [...]`",
+    ),
+    (
+        "x-real-ip}",
+        "x-real-ip}\n    descriptors: [{}]",
+        "7:19|`entries` is missing",
+    ),
+    (
+        "x-real-ip}",
+        "x-real-ip}\n    descriptors: [{entries: [{key: k, from: header}]}]",
+        "7:45|write `from: { header: VALUE }`",
+    ),
+    (
+        "x-real-ip}",
+        "x-real-ip}\n    descriptors: [{entries: [{key: k, from: {path: x}}]}]",
+        "7:52|write `path` alone",
+    ),
+    (
+        "x-real-ip}",
+        "x-real-ip}\n    descriptors: [{entries: [{key: k, from: host}]}]",
+        "7:30|write `deny`, `skip`",
+    ),
+    (
+        "x-real-ip}",
+        "x-real-ip}\n    descriptors: [{entries: [{key: k, from: {cookie: ''}}]}]",
+        "7:54|write its name",
+    ),
+    (
+        "x-real-ip}\n",
+        "x-real-ip}\n  responses: {status: 200}\n",
+        "7:23|write 429",
+    ),
+    (
+        "x-real-ip}\n",
+        "x-real-ip}\n  responses: []\n",
+        "7:14|is a map",
+    ),
+    (
+        "rules: r\n",
+        "rules: r\nlisten: {http: null}\n",
+        "4:3|`listen.http` is off",
+    ),
+];
+
+#[test]
+fn errors_in_auth_name_their_place_and_the_remedy() {
+    for (from, to, expected) in AUTH_ERRORS {
+        let found = invalid(&AUTH.replacen(from, to, 1));
+        let (place, help) = expected.split_once('|').unwrap();
+        let place = format!("tollgate.yaml:{place}\n");
+        assert!(found.contains(&place), "{to}: {found}");
+        assert!(found.contains(help), "{to}: {found}");
+    }
+    let all = invalid("rules: r\nauth: {identity: {path: 7}, responses: {status: x}}\n");
+    assert_eq!(all.matches("error[").count(), 4, "{all}");
 }

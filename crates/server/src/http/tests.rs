@@ -9,7 +9,14 @@ fn the_description_names_every_route_and_its_limits() {
     let document: Value = serde_json::from_str(OPENAPI).unwrap();
     let paths = document["paths"].as_object().unwrap();
     let named: Vec<&str> = paths.keys().map(String::as_str).collect();
-    let served = ["/healthz", "/json", "/openapi.json", "/readyz", "/v1/check"];
+    let served = [
+        "/healthz",
+        "/json",
+        "/openapi.json",
+        "/readyz",
+        "/v1/auth",
+        "/v1/check",
+    ];
     assert_eq!(named, served);
     let schemas = &document["components"]["schemas"];
     let check = &schemas["Check"]["properties"];

@@ -12,6 +12,7 @@ mod crowd;
 mod debits;
 mod exact;
 
+mod auth;
 mod responses;
 
 mod malformed;

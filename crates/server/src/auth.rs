@@ -1,0 +1,152 @@
+//! `/v1/auth`: decides on the request that a proxy asks about, for nginx's `auth_request` and the
+//! forward auth of Traefik and Caddy.
+//!
+//! The proxy is no client: the status says what becomes of the original request, and a status of
+//! 200 means that it is allowed. nginx knows 200, 401 and 403, so what is denied before any limit
+//! is asked has 403, whatever its status would be in a response to a client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use tollgate_core::{Answer, Clock, Moment, Request, Timeline};
+use tollgate_http::{
+    Classifier, Head, Identity, InvalidOriginal, InvalidSetting, OriginalFlaw, OriginalSource,
+    Peer, Problem, Rejection, Responder,
+};
+use tollgate_listen::Throttle;
+use tracing::warn;
+
+use crate::config::Auth;
+use crate::reply::Failure;
+
+/// Where proxies ask.
+pub(crate) const PATH: &str = "/v1/auth";
+
+/// Identifies original requests, and answers the proxies that ask about them.
+pub(crate) struct ForwardAuth {
+    domain: String,
+    source: OriginalSource,
+    classifier: Classifier,
+    responder: Responder,
+    clock: Arc<dyn Clock>,
+    untrusted: Throttle,
+}
+
+// === impl ForwardAuth ===
+
+impl ForwardAuth {
+    /// # Errors
+    ///
+    /// [`InvalidSetting`] is the first setting that cannot be used.
+    pub(crate) fn new(
+        settings: &Auth,
+        clock: Arc<dyn Clock>,
+    ) -> Result<ForwardAuth, InvalidSetting> {
+        let classifier = settings.classifier();
+        let responder = settings.responder();
+        Ok(ForwardAuth {
+            domain: settings.domain.clone(),
+            source: settings.source,
+            classifier: classifier.map_err(|invalid| invalid.below("identity"))?,
+            responder: responder.map_err(|invalid| invalid.below("responses"))?,
+            clock,
+            untrusted: Throttle::default(),
+        })
+    }
+
+    /// Makes the head of a proxy's request that of the original one.
+    ///
+    /// # Errors
+    ///
+    /// 403 if the peer is no trusted proxy, or for a malformed original request; 400 if the proxy
+    /// does not name the original request.
+    pub(crate) fn restore(&self, head: &mut Parts) -> Result<Peer, Failure> {
+        let peer = head.extensions.get::<Peer>().copied().unwrap_or_default();
+        if !self.classifier.client_address().trusts(peer) {
+            return Err(self.untrusted(peer));
+        }
+        self.source.restore(head).map_err(unknown_original)?;
+        Ok(peer)
+    }
+
+    /// # Errors
+    ///
+    /// 403 if the original request is denied without asking any limit.
+    pub(crate) fn identify<'a>(
+        &'a self,
+        head: &'a Parts,
+        peer: Peer,
+    ) -> Result<Identity<'a>, Failure> {
+        let identity = self.classifier.identify(Head::of(head, peer));
+        identity.map_err(|rejection: Rejection| {
+            Failure::new(
+                "not_identified",
+                StatusCode::FORBIDDEN,
+                rejection.to_string(),
+            )
+        })
+    }
+
+    /// What the rules are asked; `None` if nothing limits the original request.
+    pub(crate) fn request<'a>(&'a self, identity: &'a Identity<'_>) -> Option<Request<'a>> {
+        identity.request(self.domain.as_bytes())
+    }
+
+    /// The response to a decision on the request with this head. Without an answer, nothing limits
+    /// it.
+    pub(crate) fn respond(&self, answer: Option<&Answer>, mut head: Parts) -> Response {
+        let mut allowed = Response::new(Body::empty());
+        let Some(answer) = answer else {
+            return allowed;
+        };
+        let now: Duration = self.clock.on(Timeline::Utc).since(Moment::ZERO).into();
+        // A denial in the form of gRPC has the status 200, which would allow the request.
+        head.headers.remove(CONTENT_TYPE);
+        match self.responder.deny(answer, now, &head.headers) {
+            Some(denial) => denial.map(Body::from),
+            None => {
+                self.responder.decorate(answer, now, allowed.headers_mut());
+                allowed
+            }
+        }
+    }
+
+    fn untrusted(&self, peer: Peer) -> Failure {
+        let address = peer.socket.map_or("unix".to_owned(), |ip| ip.to_string());
+        if let Some(withheld) = self.untrusted.allow() {
+            warn!(
+                peer = address,
+                withheld, "{PATH} was asked by a peer that is no trusted proxy"
+            );
+        }
+        let detail = format!(
+            "{address} is no trusted proxy; if it is one of yours, add it to \
+             `auth.identity.client_address.trusted_proxies`"
+        );
+        Failure::new("untrusted_proxy", StatusCode::FORBIDDEN, detail)
+    }
+}
+
+/// A missing header is an error of the proxy's configuration, an unreadable one is the client's.
+fn unknown_original(invalid: InvalidOriginal) -> Failure {
+    match invalid.flaw {
+        OriginalFlaw::Unreadable => {
+            Failure::new("not_identified", StatusCode::FORBIDDEN, invalid.to_string())
+        }
+        _ => Failure::bad_request(invalid.to_string()),
+    }
+}
+
+/// The response without `auth` in the settings.
+pub(crate) fn not_configured() -> Failure {
+    let detail = format!("{PATH} needs `auth` in the settings; docs/forward-auth.md describes it");
+    Failure {
+        kind: "not_found",
+        problem: Problem::new(StatusCode::NOT_FOUND, detail),
+    }
+}

@@ -1,0 +1,136 @@
+//! `auth`: who asks `/v1/auth`, and how the original request is identified and answered.
+
+use tollgate_core::DOMAIN_BYTES_MAX;
+use tollgate_http::{
+    AddressSource, Classifier, IdentitySettings, InvalidSetting, OriginalSource, Responder,
+    ResponseSettings,
+};
+use tollgate_rules::Settings;
+
+/// The proxies that are trusted unless the settings name others: those on this host.
+const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1"];
+
+/// The settings of `/v1/auth`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Auth {
+    /// `domain`: whose rules apply.
+    pub domain: String,
+    /// `source`: the headers that carry the original request; all others are ignored.
+    pub source: OriginalSource,
+    /// `identity`: its descriptors. `client_address.source` is needed; without trusted proxies,
+    /// those on this host are trusted.
+    pub identity: IdentitySettings,
+    /// `responses`: what is answered to a denied request.
+    pub responses: ResponseSettings,
+}
+
+// === impl Auth ===
+
+impl Auth {
+    /// Reads the map `auth`; `None` if it is missing, or lacks what it needs.
+    pub(super) fn take(top: &Settings<'_>) -> Option<Auth> {
+        if !top.has("auth") {
+            return None;
+        }
+        top.map("auth", |map| {
+            let (identity, responses) = (map.value("identity"), map.value("responses"));
+            // What is wrong in itself has been reported, and has no more errors.
+            let is_read = [
+                identity.is_some() || !map.has("identity"),
+                responses.is_some() || !map.has("responses"),
+            ];
+            let auth = Auth {
+                domain: take_domain(map),
+                source: take_source(map),
+                identity: identity.unwrap_or_default(),
+                responses: responses.unwrap_or_default(),
+            };
+            let checked = [
+                ("identity", auth.classifier().map(drop)),
+                ("responses", auth.responder().map(drop)),
+            ];
+            for ((key, checked), _) in checked.into_iter().zip(is_read).filter(|one| one.1) {
+                if let Err(InvalidSetting {
+                    at,
+                    problem,
+                    instead,
+                }) = checked
+                {
+                    map.report_error_at(key, &at, format!("`{at}`: {problem}"), &instead);
+                }
+            }
+            Some(auth)
+        })
+    }
+
+    /// What describes requests.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSetting`] is the first setting that cannot be used.
+    pub(crate) fn classifier(&self) -> Result<Classifier, InvalidSetting> {
+        let mut identity = self.identity.clone();
+        let address = &mut identity.client_address;
+        let wrong = |problem: &str| {
+            Err(InvalidSetting {
+                at: "client_address.source".to_owned(),
+                problem: problem.to_owned(),
+                instead: "write the header in which your proxy names the client, such as \
+                    `source: x-real-ip` or `source: x-forwarded-for`"
+                    .to_owned(),
+            })
+        };
+        match (address.source, address.trusted_hops) {
+            (AddressSource::Peer, _) => {
+                return wrong("all requests come from the proxy, so the peer is no client");
+            }
+            (AddressSource::ProxyProtocol, _) => {
+                return wrong("this listener reads no PROXY protocol");
+            }
+            (_, Some(0)) => return wrong("0 hops, and all requests come through the proxy"),
+            (_, None) if address.trusted_proxies.is_empty() => {
+                address.trusted_proxies = LOOPBACK.map(str::to_owned).to_vec();
+            }
+            _ => {}
+        }
+        Classifier::new(&identity)
+    }
+
+    /// What makes responses.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSetting`] is the first setting that cannot be used.
+    pub(crate) fn responder(&self) -> Result<Responder, InvalidSetting> {
+        Responder::new(&self.responses)
+    }
+}
+
+fn take_domain(map: &Settings<'_>) -> String {
+    let help = "write `domain: NAME`, with the domain of a rules file";
+    if !map.has("domain") {
+        let message = "nothing says whose rules apply".to_owned();
+        map.report_error("domain", message, help);
+    }
+    let domain = map.text("domain");
+    let bytes = domain.as_ref().map_or(1, String::len);
+    if !(1..=DOMAIN_BYTES_MAX).contains(&bytes) {
+        let message = format!("`domain` has {bytes} bytes, and can have 1 to {DOMAIN_BYTES_MAX}");
+        map.report_error("domain", message, help);
+    }
+    domain.unwrap_or_default()
+}
+
+fn take_source(map: &Settings<'_>) -> OriginalSource {
+    if !map.has("source") {
+        let message = "nothing says which headers name the original request".to_owned();
+        let help = "write `source: x-original-uri` for nginx, `source: x-forwarded-uri` for \
+            Traefik and Caddy";
+        map.report_error("source", message, help);
+    }
+    let name = map.choice("source", &OriginalSource::ALL.map(|(name, _)| name));
+    let mut named = OriginalSource::ALL.into_iter();
+    let found = named.find(|(known, _)| name == Some(*known));
+    // Without one, the settings have an error.
+    found.map_or(OriginalSource::XOriginalUri, |(_, source)| source)
+}
