@@ -10,7 +10,8 @@ const ENVOY: &str = "1.40.0";
 
 /// A program that a Debian package brings.
 pub(crate) fn ensure_debian(package: &str, program: &str) -> Result<(), String> {
-    if answers(program, &["--version"]) {
+    // nginx knows only the short form.
+    if answers(program, &["--version"]) || answers(program, &["-v"]) {
         return Ok(());
     }
     let by_hand = format!("`{program}` is missing: apt-get install {package}");

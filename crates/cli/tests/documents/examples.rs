@@ -28,6 +28,7 @@ fn every_example_has_no_error_and_no_warning() {
         "examples/limits",
         "examples/rules",
         "examples/envoy/rules.yaml",
+        "examples/nginx/rules.yaml",
     ] {
         let mut check = Command::new(env!("CARGO_BIN_EXE_tollgate"));
         let output = check

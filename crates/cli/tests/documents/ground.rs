@@ -16,9 +16,10 @@ const PORTS: [&str; 13] = [
     "10001", "9901",
 ];
 /// What servers log when they are ready.
-const READY: [(&str, &str); 3] = [
+const READY: [(&str, &str); 4] = [
     ("tollgate", "admin"),
     ("redis-server", "Ready to accept connections"),
+    ("nginx", "getrlimit"),
     ("envoy", "starting main dispatch loop"),
 ];
 /// How long a command may take, in seconds. None waits for anything, so this is generous.
@@ -119,10 +120,10 @@ impl Ground {
         self.folder.path()
     }
 
-    /// The folders of programs, ours first.
+    /// The folders of programs, ours first. Debian has nginx where only root's shells look.
     fn programs(&self) -> String {
         let path = std::env::var("PATH").unwrap();
-        format!("{}:{path}", self.path().join("bin").display())
+        format!("{}:{path}:/usr/sbin", self.path().join("bin").display())
     }
 
     fn copy(&self, from: &Path, to: &Path) {

@@ -51,6 +51,11 @@ fn operating() {
 }
 
 #[test]
+fn forward_auth() {
+    try_page("docs/forward-auth.md");
+}
+
+#[test]
 fn redis() {
     try_page("docs/redis.md");
 }
