@@ -14,8 +14,7 @@
 //!
 //! **Choosing** a free slot prefers the first bucket while it is roomy ([`ROOMY_MAX`]), then the
 //! emptier of both, and there the key's home while that has room. So most decisions wait for one
-//! line of memory only, and hardly more keys are evicted than if the emptiest line were always
-//! taken.
+//! line of memory only, and hardly more keys are evicted than if the emptiest line were taken.
 //!
 //! **Evicting** is for when all sixteen slots are live, and every eviction of a live key is
 //! counted. Keys that were charged only once go first ([`Heat`]), in the order of a clock hand that
