@@ -158,9 +158,20 @@ impl<C: Clock> Limiter<C> {
         S: Future,
     {
         let key = self.keys.of(key);
-        if let Some(done) = self.take_at_once(key, units) {
-            return done;
+        match self.take_at_once(key, units) {
+            Some(done) => done,
+            // Boxed, so that the future of a call that does not wait is small.
+            None => Box::pin(self.enter_line(key, units, sleep)).await,
         }
+    }
+
+    /// Consumes `units` once they fit, after those who came before.
+    async fn enter_line<S: Future>(
+        &self,
+        key: Key,
+        units: u64,
+        sleep: impl Fn(Duration) -> S,
+    ) -> Result<Grant, NotReady> {
         let arrived = self.store.clock().now().monotonic;
         let first_attempt = || self.attempt(key, units, None);
         match self.queues.enter(key, arrived, first_attempt) {
