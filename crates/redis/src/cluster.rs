@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep, timeout};
 
 use crate::keys::SLOTS;
@@ -14,6 +14,7 @@ use crate::request_queue::RequestQueue;
 use crate::resp::{Reply, printable};
 use crate::sharded::lock;
 use crate::stats::Stats;
+use crate::watched::Watched;
 
 /// How often the map is looked at again when nothing asks for it.
 const REFRESH_EVERY: Duration = Duration::from_secs(30);
@@ -45,7 +46,7 @@ pub(crate) struct Cluster {
     /// Those that serve slots, as the map was read last.
     masters: ArcSwap<Vec<Arc<Node>>>,
     /// Whether the map was read at all.
-    is_known: watch::Sender<bool>,
+    is_known: Watched<bool>,
     /// Held while nodes come and go; no decision waits for it but one that meets a new node.
     changing: Mutex<()>,
     /// The map is known to be wrong.
@@ -102,7 +103,7 @@ impl Cluster {
             slots: (0..SLOTS).map(|_| ArcSwapOption::empty()).collect(),
             nodes: ArcSwap::default(),
             masters: ArcSwap::default(),
-            is_known: watch::Sender::new(false),
+            is_known: Watched::default(),
             changing: Mutex::new(()),
             stale: Notify::new(),
             seeds,
@@ -162,9 +163,7 @@ impl Cluster {
 
     /// Waits until the map was read once.
     pub(crate) async fn wait_for_map(&self) {
-        let mut known = self.is_known.subscribe();
-        // The sender is ours, so it is there.
-        let _known = known.wait_for(|is_known| *is_known).await;
+        self.is_known.wait_for(|known| known.then_some(())).await;
     }
 
     /// Keeps the map as it is in the Cluster; never ends.
@@ -207,7 +206,8 @@ impl Cluster {
                 Ok(Ok(reply)) => {
                     self.stats.trouble.over(NAME);
                     self.read(&node, &reply);
-                    self.is_known.send_replace(true);
+                    self.is_known
+                        .modify(|known| !std::mem::replace(known, true));
                     return;
                 }
                 Ok(Err(_)) | Err(_) => {}

@@ -106,6 +106,8 @@ mod leases;
 
 mod leased;
 
+mod watched;
+
 mod window;
 
 mod write_back;

@@ -11,13 +11,13 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep, timeout};
 
 use crate::connection::{Link, Opener};
 use crate::resp::{self, Reply};
 use crate::stats::Stats;
+use crate::watched::Watched;
 
 /// The most sentinels that are asked: the first of those that are configured.
 pub(crate) const SENTINELS_MAX: usize = 16;
@@ -38,7 +38,7 @@ const EVENTS: [&[u8]; 3] = [
 
 /// The primary that the sentinels name; cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Named(Arc<watch::Sender<View>>);
+pub(crate) struct Named(Arc<Watched<View>>);
 
 /// What the sentinels say, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub(crate) fn watch(
     master: &Arc<str>,
     stats: &Arc<Stats>,
 ) -> (Named, JoinSet<()>) {
-    let named = Named(Arc::new(watch::Sender::default()));
+    let named = Named(Arc::default());
     let mut tasks = JoinSet::new();
     for address in addresses.iter().take(SENTINELS_MAX) {
         let sentinel = Sentinel {
@@ -84,23 +84,21 @@ pub(crate) fn watch(
 impl Named {
     /// The primary's address; waits until a sentinel has named one.
     pub(crate) async fn address(&self) -> Arc<str> {
-        let mut views = self.0.subscribe();
-        loop {
-            if let Some(address) = &views.borrow_and_update().address {
-                return Arc::clone(address);
-            }
-            // The sender is ours, so it is there.
-            let _changed = views.changed().await;
-        }
+        self.0.wait_for(|view| view.address.clone()).await
     }
 
-    pub(crate) fn subscribe(&self) -> watch::Receiver<View> {
-        self.0.subscribe()
+    /// Waits until the sentinels name another primary than `address`.
+    pub(crate) async fn wait_for_another(&self, address: &str) {
+        let other = |view: &View| {
+            let named = view.address.as_deref();
+            named.filter(|now| *now != address).map(|_| ())
+        };
+        self.0.wait_for(other).await;
     }
 
     /// The primary cannot be used: from now on any sentinel is believed.
     pub(crate) fn forget_epoch(&self) {
-        self.0.send_if_modified(|view| {
+        self.0.modify(|view| {
             view.epoch = 0;
             false
         });
@@ -109,7 +107,7 @@ impl Named {
     /// A sentinel names a primary. Tells which one was named before, if another was.
     fn offer(&self, address: &str, epoch: u64) -> Option<Arc<str>> {
         let mut former = None;
-        self.0.send_if_modified(|view| {
+        self.0.modify(|view| {
             if epoch < view.epoch {
                 return false;
             }
@@ -121,15 +119,6 @@ impl Named {
             true
         });
         former
-    }
-}
-
-/// Waits until the sentinels name another primary than `address`.
-pub(crate) async fn wait_for_other_primary(views: &mut watch::Receiver<View>, address: &str) {
-    let other = |view: &View| view.address.as_deref().is_some_and(|now| now != address);
-    if views.wait_for(other).await.is_err() {
-        // Nobody watches any more.
-        std::future::pending().await
     }
 }
 
@@ -227,7 +216,7 @@ mod tests {
     use super::*;
 
     fn named() -> Named {
-        Named(Arc::new(watch::Sender::default()))
+        Named(Arc::default())
     }
 
     #[tokio::test]
@@ -246,14 +235,9 @@ mod tests {
     async fn a_superseded_server_is_left_at_once_and_no_other() {
         let named = named();
         named.offer("a:1", 1);
-        let mut views = named.subscribe();
-        let early = timeout(
-            Duration::from_secs(9),
-            wait_for_other_primary(&mut views, "a:1"),
-        )
-        .await;
+        let early = timeout(Duration::from_secs(9), named.wait_for_another("a:1")).await;
         assert!(early.is_err());
         named.offer("b:1", 2);
-        wait_for_other_primary(&mut views, "a:1").await;
+        named.wait_for_another("a:1").await;
     }
 }

@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::time::{Duration, Instant, Sleep, sleep_until};
 
 use crate::connection::Connection;
@@ -41,7 +41,7 @@ use crate::failure::Failure;
 use crate::request_queue::{Asked, Pending, Shared};
 use crate::resp::Reply;
 use crate::script_request::ScriptRequest;
-use crate::sentinel::{View, wait_for_other_primary};
+use crate::sentinel::Named;
 use crate::window::{Bounds, Window};
 use health::{CHECK_EVERY, Trial};
 
@@ -92,7 +92,7 @@ pub(crate) struct Session<'d> {
     /// The server's.
     address: Arc<str>,
     /// What the sentinels say, if they chose the server.
-    views: Option<watch::Receiver<View>>,
+    named: Option<Named>,
     /// Calls in a row that were answered with errors.
     errors: u32,
     /// How the server is tried, as long as it replies with errors.
@@ -167,8 +167,8 @@ impl<'d> Session<'d> {
             probed_at: now,
             needs_flush: false,
             address: Arc::clone(address),
-            views: match &task.place {
-                Place::Watched { named, .. } => Some(named.subscribe()),
+            named: match &task.place {
+                Place::Watched { named, .. } => Some(named.clone()),
                 Place::Fixed(_) | Place::Member(_) => None,
             },
             errors: 0,
@@ -232,7 +232,7 @@ impl<'d> Session<'d> {
                         Pushed::Flushed => self.needs_flush = false,
                     }
                 }
-                () = wait_until_superseded(&mut self.views, &self.address) => return Ok(()),
+                () = wait_until_superseded(self.named.as_ref(), &self.address) => return Ok(()),
                 () = self.shared.filled.notified() => {
                     // Lets others that are about to ask do so, and go along.
                     tokio::task::yield_now().await;
@@ -303,9 +303,9 @@ async fn push(write: &mut WriteHalf<Box<dyn Stream>>, out: &mut BytesMut) -> io:
 }
 
 /// Waits until the sentinels name another server; for ever, if none were asked.
-async fn wait_until_superseded(views: &mut Option<watch::Receiver<View>>, address: &str) {
-    match views {
-        Some(views) => wait_for_other_primary(views, address).await,
+async fn wait_until_superseded(named: Option<&Named>, address: &str) {
+    match named {
+        Some(named) => named.wait_for_another(address).await,
         None => std::future::pending().await,
     }
 }
