@@ -129,11 +129,13 @@ impl Cluster {
     /// A number for the set of nodes that serve these slots, as far as they are known.
     pub(crate) fn nodes_of(&self, slots: impl Iterator<Item = u16>) -> u64 {
         let serving = slots.filter_map(|slot| self.node_of_slot(slot));
-        let mut places: Vec<usize> = serving.map(|node| Arc::as_ptr(&node).addr()).collect();
-        places.sort_unstable();
-        places.dedup();
+        let mut serving: Vec<Arc<Node>> = serving.collect();
+        serving.sort_unstable_by(|one, other| one.address.cmp(&other.address));
+        serving.dedup_by(|one, other| one.address == other.address);
         let mut hasher = DefaultHasher::new();
-        places.hash(&mut hasher);
+        for node in &serving {
+            node.address.hash(&mut hasher);
+        }
         hasher.finish()
     }
 
