@@ -149,6 +149,14 @@ impl Place {
         }
     }
 
+    /// Waits until the sentinels name another server than `address`; for ever, if none are asked.
+    pub(crate) async fn wait_until_superseded(&self, address: &str) {
+        match self {
+            Place::Fixed(_) | Place::Member(_) => pending().await,
+            Place::Watched { named, .. } => named.wait_for_another(address).await,
+        }
+    }
+
     /// Whether a server may be used here, by what it says of itself.
     ///
     /// # Errors

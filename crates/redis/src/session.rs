@@ -35,13 +35,12 @@ use tokio::sync::oneshot;
 use tokio::time::{Duration, Instant, Sleep, sleep_until};
 
 use crate::connection::Connection;
-use crate::connection_task::{ConnectionTask, Place};
+use crate::connection_task::ConnectionTask;
 use crate::environment::Stream;
 use crate::failure::Failure;
 use crate::request_queue::{Asked, Pending, Shared};
 use crate::resp::Reply;
 use crate::script_request::ScriptRequest;
-use crate::sentinel::Named;
 use crate::window::{Bounds, Window};
 use health::{CHECK_EVERY, Trial};
 
@@ -91,8 +90,6 @@ pub(crate) struct Session<'d> {
     needs_flush: bool,
     /// The server's.
     address: Arc<str>,
-    /// What the sentinels say, if they chose the server.
-    named: Option<Named>,
     /// Calls in a row that were answered with errors.
     errors: u32,
     /// How the server is tried, as long as it replies with errors.
@@ -167,10 +164,6 @@ impl<'d> Session<'d> {
             probed_at: now,
             needs_flush: false,
             address: Arc::clone(address),
-            named: match &task.place {
-                Place::Watched { named, .. } => Some(named.clone()),
-                Place::Fixed(_) | Place::Member(_) => None,
-            },
             errors: 0,
             trial: None,
             check_at: now + CHECK_EVERY,
@@ -232,7 +225,7 @@ impl<'d> Session<'d> {
                         Pushed::Flushed => self.needs_flush = false,
                     }
                 }
-                () = wait_until_superseded(self.named.as_ref(), &self.address) => return Ok(()),
+                () = self.task.place.wait_until_superseded(&self.address) => return Ok(()),
                 () = self.shared.filled.notified() => {
                     // Lets others that are about to ask do so, and go along.
                     tokio::task::yield_now().await;
@@ -300,14 +293,6 @@ async fn push(write: &mut WriteHalf<Box<dyn Stream>>, out: &mut BytesMut) -> io:
         return write.flush().await.map(|()| Pushed::Flushed);
     }
     write.write_buf(out).await.map(|_| Pushed::Written)
-}
-
-/// Waits until the sentinels name another server; for ever, if none were asked.
-async fn wait_until_superseded(named: Option<&Named>, address: &str) {
-    match named {
-        Some(named) => named.wait_for_another(address).await,
-        None => std::future::pending().await,
-    }
 }
 
 #[cfg(test)]

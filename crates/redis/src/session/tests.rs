@@ -10,6 +10,7 @@ use tollgate_core::{Charge, Cost, Key, Limit, Span};
 use super::*;
 use crate::config::Config;
 use crate::connection::{Hello, Opener};
+use crate::connection_task::Place;
 use crate::environment::Environment;
 use crate::fit::Fitted;
 use crate::request_queue::RequestQueue;
