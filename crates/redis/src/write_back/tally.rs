@@ -197,16 +197,19 @@ impl Usage for Counting<'_> {
 
 impl Count {
     fn of(snapshot: Snapshot) -> Count {
-        let account = match snapshot {
-            Snapshot::Account(account) => account,
-            Snapshot::Marked(window) => return Count::FixedWindow(window),
-            Snapshot::Log(_) => return Count::Bucket(Bucket::default()),
-        };
-        match account {
-            Account::Bucket(bucket) => Count::Bucket(bucket),
-            Account::FixedWindow(window) => Count::FixedWindow(MarkedWindow::without_debt(window)),
-            Account::SlidingWindow(window) => Count::SlidingWindow(Box::new(window)),
-            Account::SlidingLog(_) => Count::Bucket(Bucket::default()),
+        match snapshot {
+            Snapshot::Account(Account::Bucket(bucket)) => Count::Bucket(bucket),
+            Snapshot::Account(Account::FixedWindow(window)) => {
+                Count::FixedWindow(MarkedWindow::without_debt(window))
+            }
+            Snapshot::Marked(window) => Count::FixedWindow(window),
+            Snapshot::Account(Account::SlidingWindow(window)) => {
+                Count::SlidingWindow(Box::new(window))
+            }
+            // Nobody counts logs here.
+            Snapshot::Account(Account::SlidingLog(_)) | Snapshot::Log(_) => {
+                Count::Bucket(Bucket::default())
+            }
         }
     }
 
