@@ -179,6 +179,12 @@ impl Failure {
 
 impl std::error::Error for Said {}
 
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 // === impl Busy ===
 
 impl std::error::Error for Busy {}
@@ -186,12 +192,6 @@ impl std::error::Error for Busy {}
 impl fmt::Display for Busy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(NO_ANSWER)
-    }
-}
-
-impl fmt::Display for Said {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

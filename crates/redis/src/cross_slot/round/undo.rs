@@ -21,7 +21,7 @@ impl Round<'_, '_> {
         reply.iter().all(Result::is_ok)
     }
 
-    /// Lets go of what these parts may hold, in time of its own, while the next round goes on.
+    /// Releases what these parts may hold, in time of its own, while the next round goes on.
     pub(super) fn release_later(&self, parts: Vec<usize>, counts: &Counts) {
         for part in parts {
             let requests = [Form::Short, Form::General]
