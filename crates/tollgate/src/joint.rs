@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::{
-    Charge, Clock, Decision, Denial, DenialReason, RESOLUTIONS_MAX, RequestDenial, Span,
-    StoreError, Verdict, Wait,
+    Charge, Clock, Decision, DenialReason, RESOLUTIONS_MAX, RequestDenial, StoreError, Verdict,
+    Wait,
 };
 use tollgate_memory::Memory;
 
-use crate::limiter::{FAILURE_WAIT, Limiter, LoadedTerms};
+use crate::limiter::{Limiter, LoadedTerms, denial_without_answer};
 
 pub use ask::Ask;
 pub use error::JointError;
@@ -182,12 +182,12 @@ impl JointDecision {
 
 /// The denial of a request for which the store failed; see [`Limiter::check`].
 fn without_answer(limits: usize) -> Verdict {
-    let wait = Span::from_duration(FAILURE_WAIT);
+    let denial = denial_without_answer();
     Verdict {
-        decisions: vec![Decision::Deny(Denial::new(Wait::For(wait), 0, wait)); limits],
+        decisions: vec![Decision::Deny(denial); limits],
         denial: Some(RequestDenial {
             by: 0,
-            wait: Wait::For(wait),
+            wait: denial.wait,
             reason: DenialReason::StoreUnavailable,
         }),
     }

@@ -358,14 +358,19 @@ impl<C: Clock> Limiter<C> {
     #[inline(never)]
     fn deny_without_answer(&self) -> FlatDecision {
         self.count_failure();
-        let wait = Span::from_duration(FAILURE_WAIT);
-        Decision::Deny(Denial::new(Wait::For(wait), 0, wait)).into()
+        Decision::Deny(denial_without_answer()).into()
     }
 
     pub(crate) fn count_failure(&self) {
         // Relaxed: a count for reports, which publishes nothing.
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// The denial that is made because the store failed.
+pub(crate) fn denial_without_answer() -> Denial {
+    let wait = Span::from_duration(FAILURE_WAIT);
+    Denial::new(Wait::For(wait), 0, wait)
 }
 
 impl<C> fmt::Debug for Limiter<C> {

@@ -5,12 +5,10 @@ use std::hash::Hash;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use tollgate_core::{
-    Clock, Cost, Decision, Denial, Grant, Key, Reserved, Settlement, Span, StoreError, Wait,
-};
+use tollgate_core::{Clock, Cost, Decision, Denial, Grant, Key, Reserved, Settlement, StoreError};
 use tollgate_memory::SystemClock;
 
-use super::{FAILURE_WAIT, Limiter};
+use super::{Limiter, denial_without_answer};
 
 /// Units that are charged as an estimate, until [`Reservation::settle`] says how many were used.
 ///
@@ -77,7 +75,7 @@ impl<C: Clock> Limiter<C> {
         key: &K,
         units: u64,
     ) -> Result<Reservation<'_, C>, Denial> {
-        self.reserve_by(Owner::Borrowed(self), self.keys.of(key), units)
+        Reservation::make(Owner::Borrowed(self), self.keys.of(key), units)
     }
 
     /// As [`Limiter::reserve`], for a reservation that is stored or moved to another task: it
@@ -108,28 +106,7 @@ impl<C: Clock> Limiter<C> {
         key: &K,
         units: u64,
     ) -> Result<Reservation<'static, C>, Denial> {
-        self.reserve_by(Owner::Shared(Arc::clone(self)), self.keys.of(key), units)
-    }
-
-    /// Reserves units of this limiter, which is also `owner`.
-    fn reserve_by<'l>(
-        &self,
-        owner: Owner<'l, C>,
-        key: Key,
-        units: u64,
-    ) -> Result<Reservation<'l, C>, Denial> {
-        let answer = self.try_reserve(key, units).unwrap_or_else(|_| {
-            self.count_failure();
-            let wait = Span::from_duration(FAILURE_WAIT);
-            Err(Denial::new(Wait::For(wait), 0, wait))
-        });
-        answer.map(|(grant, reserved)| Reservation {
-            limiter: owner,
-            key,
-            reserved,
-            grant,
-            is_settled: false,
-        })
+        Reservation::make(Owner::Shared(Arc::clone(self)), self.keys.of(key), units)
     }
 
     fn try_reserve(
@@ -164,14 +141,32 @@ impl<C: Clock> Limiter<C> {
 // === impl Reservation ===
 
 impl<'l, C: Clock> Reservation<'l, C> {
+    /// Reserves units; a denial also if the store fails.
+    fn make(limiter: Owner<'l, C>, key: Key, units: u64) -> Result<Reservation<'l, C>, Denial> {
+        let (grant, reserved) = limiter.try_reserve(key, units).unwrap_or_else(|_| {
+            limiter.count_failure();
+            Err(denial_without_answer())
+        })?;
+        Ok(Reservation::new(limiter, key, grant, reserved))
+    }
+
     pub(crate) const fn of(
         limiter: &'l Limiter<C>,
         key: Key,
         grant: Grant,
         reserved: Reserved,
     ) -> Reservation<'l, C> {
+        Reservation::new(Owner::Borrowed(limiter), key, grant, reserved)
+    }
+
+    const fn new(
+        limiter: Owner<'l, C>,
+        key: Key,
+        grant: Grant,
+        reserved: Reserved,
+    ) -> Reservation<'l, C> {
         Reservation {
-            limiter: Owner::Borrowed(limiter),
+            limiter,
             key,
             reserved,
             grant,
