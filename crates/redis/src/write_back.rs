@@ -206,14 +206,15 @@ impl WriteBack {
     }
 
     /// Passes on a request whose limits have other modes. Under previous rules its keys may have
-    /// been counted here: Redis must know of that before it decides.
+    /// been counted here: Redis must know of that before it decides, and if the rules come back,
+    /// the count here lacks what Redis decides now.
     async fn pass_on(
         &self,
         charges: &[Charge<'_>],
         since: Instant,
     ) -> Result<Outcome<'_>, StoreError> {
         let keys = charges.iter().map(|charge| charge.key);
-        if !self.is_used.load(Ordering::Relaxed) || self.table.are_reported(keys) {
+        if !self.is_used.load(Ordering::Relaxed) || self.table.counts_none(keys) {
             return Ok(ControlFlow::Continue(Passed::default()));
         }
         self.give_up(charges, true, since).await

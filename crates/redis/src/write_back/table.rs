@@ -308,12 +308,9 @@ impl Table {
         shards.all(|shard| shard.entries.values().all(Entry::is_reported))
     }
 
-    /// The same, of these keys.
-    pub(crate) fn are_reported(&self, mut keys: impl Iterator<Item = Key>) -> bool {
-        keys.all(|key| {
-            let shard = self.shards.of(key);
-            shard.entries.get(&key).is_none_or(Entry::is_reported)
-        })
+    /// Whether none of these keys is counted here.
+    pub(crate) fn counts_none(&self, mut keys: impl Iterator<Item = Key>) -> bool {
+        keys.all(|key| !self.shards.of(key).entries.contains_key(&key))
     }
 
     /// Redis has charged a line, and has replied with its count.

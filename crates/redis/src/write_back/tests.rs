@@ -394,6 +394,24 @@ fn another_mode_decides_on_what_was_counted_here() {
     }
 }
 
+/// Two reloads: the rule leaves the mode, and comes back within an interval.
+#[test]
+fn what_another_mode_allowed_counts_when_the_rule_comes_back() {
+    let limit = Limit::fixed_window(10, Span::MINUTE).unwrap();
+    for mode in [Mode::Strict, Mode::Leased] {
+        let mut node = Node::new(&Config::single(SINGLE.address()), 0);
+        let charge = charge(&mut node, &limit);
+        node.peek(second(0), charge);
+        assert_eq!(node.spend(second(0), charge, 2), 2);
+        node.report(second(0));
+        let other = charge.shared(Sharing::in_mode(mode));
+        let decide = || node.runtime.block_on(node.store.decide(&[other])).unwrap();
+        assert!((0..5).all(|_| decide().is_allowed()), "{mode:?}");
+        let allowed = node.spend(second(0), charge, 10);
+        assert!(allowed <= 3, "{mode:?}: {allowed} of 3");
+    }
+}
+
 #[test]
 fn a_key_that_rests_is_evicted() {
     let limit = Limit::token_bucket(1, Span::MINUTE).unwrap();
