@@ -82,6 +82,8 @@ mod keeper;
 
 mod report;
 
+mod skewed;
+
 mod table;
 
 mod tally;

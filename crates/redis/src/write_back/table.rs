@@ -20,6 +20,7 @@ use tokio::sync::futures::OwnedNotified;
 use tollgate_core::{Bill, Charge, Key, Limit, Moment, Now, Span, StoreError, Verdict};
 
 use super::report::{Line, Report};
+use super::skewed::Skewed;
 use super::tally::{Counting, Tally};
 use crate::environment::RedisTime;
 use crate::fit::{Fitted, unfit};
@@ -221,22 +222,25 @@ impl Table {
     ) -> Verdict {
         let keys = bill.lines().iter().map(|line| line.charge.key);
         let keys: Vec<Key> = keys.collect();
-        let mut time = 0;
-        let mut tallies: Vec<Tally> = Vec::with_capacity(keys.len());
+        // What each key's server says the time is, and the key's tally.
+        let mut taken: Vec<(u64, Tally)> = Vec::with_capacity(keys.len());
         for key in &keys {
             if let Some(entry) = shards.of(*key).entries.get_mut(key) {
-                // Of several servers' clocks the one that is ahead.
-                time = time.max(self.redis_time(entry, now));
                 let nothing = Tally::fresh(&entry.fitted.limit);
-                tallies.push(std::mem::replace(&mut entry.tally, nothing));
+                let tally = std::mem::replace(&mut entry.tally, nothing);
+                taken.push((self.redis_time(entry, now), tally));
             }
         }
-        let pairs = tallies.iter_mut().zip(fitted);
-        let mut counting: Vec<Counting<'_>> = pairs
-            .map(|(tally, fitted)| Counting { tally, fitted })
+        let latest = taken.iter().map(|(time, _)| *time).max().unwrap_or(0);
+        let pairs = taken.iter_mut().zip(fitted);
+        let mut skewed: Vec<Skewed<'_>> = pairs
+            .map(|((time, tally), fitted)| Skewed {
+                counting: Counting { tally, fitted },
+                behind: moment(latest).since(moment(*time)),
+            })
             .collect();
-        let verdict = bill.settle(&mut counting, Now::at(moment(time)));
-        for (key, tally) in keys.iter().zip(tallies) {
+        let verdict = bill.settle(&mut skewed, Now::at(moment(latest)));
+        for (key, (time, tally)) in keys.iter().zip(taken) {
             let Shard { entries, dirty, .. } = &mut *shards.of(*key);
             if let Some(entry) = entries.get_mut(key) {
                 entry.tally = tally;

@@ -489,6 +489,32 @@ fn write_back(number: u128, limit: &Limit) -> Charge<'_> {
     Charge::new(Key::from_bits(number), limit, Cost::ONE).shared(Sharing::in_mode(Mode::WriteBack))
 }
 
+/// In a Cluster each key is counted at the time of its own server, also in a request over several.
+#[test]
+fn a_server_whose_clock_is_ahead_locks_no_key_of_another() {
+    let limit = Limit::token_bucket(10, Span::SECOND).unwrap();
+    let clock = MonotonicClock::new(None);
+    let table = Table::new(clock, None, Span::HOUR);
+    let ahead = 3_600_000_000;
+    let charges = [write_back(1, &limit), write_back(2, &limit)];
+    for (charge, redis_now) in charges.iter().zip([1_000_000, ahead]) {
+        assert!(matches!(ask(&table, charge), Next::Redis(_)));
+        let learning = table.learn(charge.key);
+        let decision = learning.finish(fresh(&limit), charge, redis_now);
+        assert!(decision.unwrap().is_allowed());
+    }
+    let both = table.decide_all(&charges).unwrap();
+    assert!(matches!(both, Next::Decided(verdict) if verdict.is_allowed()));
+    for charge in &charges {
+        let alone = table.decide(charge).unwrap();
+        assert!(matches!(alone, Next::Decided(verdict) if verdict.is_allowed()));
+    }
+    for line in due(&table).lines {
+        let full_at = line.parts.iter().map(|part| part.at).max().unwrap();
+        assert!(full_at < ahead || line.key == charges[1].key);
+    }
+}
+
 #[test]
 fn a_key_without_room_is_asked_for() {
     let limit = Limit::token_bucket(10, Span::SECOND).unwrap();
