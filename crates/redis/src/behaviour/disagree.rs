@@ -67,6 +67,33 @@ fn a_smaller_limit_never_erases_what_a_larger_one_counted() {
     }
 }
 
+/// Three versions of a rule: a bucket that is smaller than what a window has counted does not hide it
+/// from a larger bucket.
+#[test]
+fn a_smaller_bucket_hides_no_units_of_another_algorithm() {
+    let window = Limit::fixed_window(12, Span::DAY).expect("valid");
+    let small = Limit::token_bucket(1, Span::HOUR).expect("valid");
+    let faster = Limit::token_bucket(18, Span::HOUR).expect("valid");
+    let burst = small.with_burst(18).expect("valid");
+    for large in [faster, burst] {
+        let mut instance = instance();
+        let key = instance.key("only");
+        let now = Taste::MICROSECONDS.start;
+        let mut ask = |limit, cost| {
+            let charge = Charge::new(key, limit, cost);
+            instance.decide(now, &[charge]).is_allowed()
+        };
+        assert!(ask(&small, Cost::ONE));
+        assert!(ask(&window, Cost::Take(11)));
+        assert!(!ask(&window, Cost::ONE));
+        // What the small bucket stores is in its own terms.
+        assert!(ask(&small, Cost::Refund(1)));
+        assert!(ask(&small, Cost::ONE));
+        let allowed = (0..20).filter(|_| ask(&large, Cost::ONE)).count();
+        assert_eq!(allowed, 18 - 12);
+    }
+}
+
 /// The wait of the smaller limit's denial is true, although the larger one has counted far more.
 #[test]
 fn a_smaller_limit_waits_for_what_a_larger_one_counted() {

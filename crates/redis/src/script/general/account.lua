@@ -67,15 +67,27 @@ local function summarize(a, units)
   return { kind = a.kind, segments = a.segments, span = a.span, units = kept, at = at }
 end
 
+-- Of units that another shape has counted, charges those that a smaller bucket had no room for, as
+-- used now.
+local function take_hidden(a, line, units)
+  local hidden = min(units, line.cap) - ALGORITHMS[a.kind].used(a)
+  if hidden <= 0 then return end
+  ALGORITHMS[a.kind].take(a, line, hidden)
+  a.dirty, a.raw = true, nil
+end
+
 -- Migrates an account to the shape that `line` has. The units stay what they are: only what is
 -- charged later, or a limit that is at least as large in every way, sets another price to those of
 -- a bucket. An account of another shape becomes what was known of this one, or else all that was
--- used counts as used now, up to the new capacity.
+-- used counts as used now, up to the new capacity. A smaller bucket knows no more than its own
+-- capacity, so what the other shape has counted beyond that counts as used now as well.
 local function migrate(a, line)
   local kind, other = line.kind, a.other
   if a.kind == kind and is_bucket(kind) and not a.is_fresh then
     local grows = line.span < a.span and line.cap >= a.cap
+    local is_larger = line.cap > a.cap
     if grows and line.span > 0 and not a.mark then ALGORITHMS[kind].set_terms(a, line) end
+    if other and is_larger then take_hidden(a, line, units_of_other(other)) end
     return
   end
   local is_known = other and other.kind == kind
@@ -89,6 +101,7 @@ local function migrate(a, line)
   begin(a, line)
   if is_known then
     ALGORITHMS[kind].restore(a, other)
+    if is_bucket(kind) and other.units < line.cap then take_hidden(a, line, units) end
   else
     take(a, line, min(units, line.cap))
   end

@@ -23,6 +23,11 @@ local function encode_other(kept)
   return pack('>BBI6I5I7', OTHER + kept.kind, kept.segments, kept.span, kept.units, kept.at)
 end
 
+local function units_of_other(kept)
+  if not is_bucket(kept.kind) then return kept.units end
+  return max(ceil((kept.at - now) / kept.span), 0)
+end
+
 -- Charges the other shape, or gives back if there are fewer than no units.
 local function charge_other(a, units)
   local kept = a.other
