@@ -91,7 +91,7 @@ pub use findings::DIAGNOSTICS_MAX;
 pub use options::Options;
 pub use parse::RULES_MAX;
 pub use reload::{Changed, Changes, REMOVED_RULES_MAX};
-pub use resolve::Resolved;
+pub use resolve::{ChargedRule, Resolved};
 pub use rule_set::{Loaded, RuleSet};
 pub use schema::schema;
 pub use settings::{Settings, settings};

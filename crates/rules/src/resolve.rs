@@ -13,6 +13,10 @@ use crate::domain::{Domain, Rule, RuleLimit};
 use crate::replaces::find_replaced;
 use crate::rule_set::RuleSet;
 
+mod charged_rule;
+
+pub use charged_rule::ChargedRule;
+
 /// Kinds of keys, with a version: a change of what a key is made of needs a new version.
 const RULE_KEY: &[u8] = b"rule/1";
 const OVERRIDE_KEY: &[u8] = b"override/1";
