@@ -8,11 +8,18 @@ use arc_swap::ArcSwap;
 use serde_json::{Map, Value};
 use tollgate_core::{Answer, Request, Store, StoreError, Verdict};
 use tollgate_memory::Stats;
-use tollgate_rules::{Attempt, RuleSet};
+use tollgate_rules::{Attempt, Resolved, RuleSet};
 
 use crate::decisions::{Decisions, Series};
 use crate::outcome::{Outcome, ReloadCounts, Reloads};
+use crate::reservation_table::{ReservationBounds, ReservationTable};
 use crate::stores::{StoreSnapshot, Stores};
+
+mod reservation;
+
+pub use reservation::{
+    RESERVED_LIMITS_MAX, ReservationReceipt, ReserveError, SettleError, SettledLimit,
+};
 
 /// Rules, and the stores that count under them.
 ///
@@ -22,6 +29,7 @@ pub struct Engine {
     stores: Arc<Stores>,
     decisions: Decisions,
     reloads: Reloads,
+    reservations: ReservationTable<reservation::ReservedPart>,
 }
 
 /// The answer to a request, and the metadata of its rules.
@@ -53,6 +61,16 @@ impl Engine {
             stores: Arc::new(stores),
             decisions,
             reloads: Reloads::default(),
+            reservations: ReservationTable::new(ReservationBounds::default()),
+        }
+    }
+
+    /// The same engine with other bounds for reservations, of which there must be none yet.
+    #[must_use]
+    pub fn with_reservations(self, bounds: ReservationBounds) -> Engine {
+        Engine {
+            reservations: ReservationTable::new(bounds),
+            ..self
         }
     }
 
@@ -94,12 +112,24 @@ impl Engine {
         } else {
             store.decide(&charges).await?
         };
-        let answer = resolved.answer(&verdict);
+        Ok(self.conclude(active, request, &resolved, &verdict))
+    }
+
+    /// Counts a decision, and makes the answer from it.
+    fn conclude(
+        &self,
+        active: &ActiveRules,
+        request: &Request<'_>,
+        resolved: &Resolved<'_>,
+        verdict: &Verdict,
+    ) -> Decided {
+        let answer = resolved.answer(verdict);
+        let domain = request.domain_name();
         active
             .series
-            .count(&self.decisions, domain, &resolved, &answer);
+            .count(&self.decisions, domain, resolved, &answer);
         let metadata = resolved.metadata(&answer);
-        Ok(Decided { answer, metadata })
+        Decided { answer, metadata }
     }
 
     /// The rules in effect.

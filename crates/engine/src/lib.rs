@@ -7,6 +7,8 @@
 //!   ([`tollgate_core::SharedStore`]) with its [`Fallback`].
 //! * [`Reloader`] reads rules again and applies them, for each domain completely or not at all;
 //!   [`watch_rules`] does so whenever files change.
+//! * [`Engine::reserve`] charges an estimate, and [`Engine::settle`] the actual cost in its place,
+//!   at most once.
 //! * [`Engine::visit_decisions`] tells what was decided, by domain, rule and outcome.
 //! * [`watch_stores`] logs when a shared store becomes unavailable and when it is available again.
 //!
@@ -20,6 +22,10 @@ mod stores;
 
 mod decisions;
 
+mod reservation_id;
+
+mod reservation_table;
+
 mod engine;
 
 mod outcome;
@@ -32,10 +38,15 @@ mod store_health;
 
 pub use any_shared::AnyShared;
 pub use decisions::{DescriptorOutcome, VALUE_SERIES_MAX};
-pub use engine::{Decided, Engine};
+pub use engine::{
+    Decided, Engine, RESERVED_LIMITS_MAX, ReservationReceipt, ReserveError, SettleError,
+    SettledLimit,
+};
 pub use fallback::{DENIED_FOR, Fallback, FallbackCounts};
 pub use outcome::{Outcome, ReloadCounts};
 pub use reload::{Reloader, RuleSource, Why};
+pub use reservation_id::{InvalidReservationId, ReservationId};
+pub use reservation_table::ReservationBounds;
 pub use store_health::watch_stores;
 pub use stores::{CLOSE_WITHIN, DEFAULT_STORE, StoreSnapshot, Stores};
 pub use watch::{ORDERS_MAX, Order, watch_rules};

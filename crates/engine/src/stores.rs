@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tollgate_core::{
-    Charge, Clock, Key, KeyHasher, Limit, SharedStore, Store, StoreError, StoreMetric, Verdict,
+    Charge, Clock, Key, KeyHasher, Limit, Moment, SharedStore, Store, StoreError, StoreMetric,
+    Timeline, Verdict,
 };
 use tollgate_memory::{Memory, Stats};
 use tracing::{debug, warn};
@@ -26,7 +27,7 @@ pub const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 /// All stores. One memory of a fixed size has the state of all domains that are kept in memory, and
 /// of the domains that are decided locally while their shared store is unavailable.
 pub struct Stores {
-    memory: Arc<Memory<Arc<dyn Clock>>>,
+    memory: Arc<EngineMemory>,
     /// The first one serves every domain that has no other.
     all: Vec<NamedStore>,
     /// By domain, the index of its store in `all`.
@@ -60,8 +61,11 @@ pub(crate) enum DomainStore {
     Shared(Box<Fallback<AnyShared, SharedMemory>>),
 }
 
+/// The memory of an engine.
+pub(crate) type EngineMemory = Memory<Arc<dyn Clock>>;
+
 /// The memory, which several stores use.
-pub(crate) struct SharedMemory(Arc<Memory<Arc<dyn Clock>>>);
+pub(crate) struct SharedMemory(Arc<EngineMemory>);
 
 // === impl Stores ===
 
@@ -141,6 +145,16 @@ impl Stores {
     pub(crate) fn chosen(&self) -> impl Iterator<Item = (&str, &NamedStore)> {
         let chosen = self.by_domain.iter();
         chosen.map(|(domain, index)| (domain.as_str(), &self.all[*index]))
+    }
+
+    /// The memory, which has the state of every domain without a shared store.
+    pub(crate) fn memory(&self) -> &EngineMemory {
+        &self.memory
+    }
+
+    /// The time of this process, which nobody sets back.
+    pub(crate) fn now(&self) -> Moment {
+        self.memory.clock().on(Timeline::Monotonic)
     }
 
     pub(crate) fn memory_stats(&self) -> Stats {
@@ -227,6 +241,16 @@ impl fmt::Debug for NamedStore {
 }
 
 // === impl DomainStore ===
+
+impl DomainStore {
+    /// The memory that decides; `None` if a shared store does.
+    pub(crate) fn memory(&self) -> Option<&EngineMemory> {
+        match self {
+            DomainStore::Memory(memory) => Some(&memory.0),
+            DomainStore::Shared(_) => None,
+        }
+    }
+}
 
 impl KeyHasher for DomainStore {
     fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Key {

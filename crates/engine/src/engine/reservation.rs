@@ -1,0 +1,313 @@
+//! Reservations: a request is charged an estimate, and settled when its cost is known.
+//!
+//! Where the reservation is kept follows from where its request was decided. What memory decided is
+//! in a table of this process, because so are its counters: another instance has no such units.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use tollgate_core::{
+    Charge, Cost, Decision, Grant, Key, Now, Request, Reserved, RuleName, Settlement, Span,
+    StoreError, Verdict,
+};
+use tollgate_rules::{Attempt, ChargedRule, Resolved};
+
+use super::{ActiveRules, Decided, Engine};
+use crate::reservation_id::{NoRandomness, ReservationId};
+use crate::reservation_table::{Full, OpenReservation};
+use crate::stores::EngineMemory;
+
+/// The most limits that a request with a reservation may meet.
+pub const RESERVED_LIMITS_MAX: usize = 16;
+
+/// A reservation that was made, for the client that is going to settle it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReservationReceipt {
+    /// Settles it.
+    pub id: ReservationId,
+    /// How long it can be settled. After that, the estimate stays charged.
+    pub expires_in: Span,
+}
+
+/// What one limit charged when a reservation was settled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SettledLimit {
+    /// Which rule.
+    pub rule: Arc<RuleName>,
+    /// The units that were reserved.
+    pub reserved: u64,
+    /// What they were settled to. `None` if the rule was removed or limits nothing any more: then
+    /// there is nothing to charge or to refund.
+    pub settlement: Option<Settlement>,
+}
+
+/// Why a request was not decided because it wants a reservation. Nothing was charged.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ReserveError {
+    /// The store of the request's domain keeps no reservations.
+    NotSupported {
+        /// Its name in the settings.
+        store: String,
+    },
+    /// As many reservations are open as there may be.
+    Full {
+        /// How many.
+        max: usize,
+    },
+    /// The request meets more than [`RESERVED_LIMITS_MAX`] limits.
+    TooManyLimits {
+        /// How many.
+        limits: usize,
+    },
+    /// The system has no random number for an id.
+    NoRandomness,
+    /// The store has no answer.
+    Store(StoreError),
+}
+
+/// Why a reservation was not settled.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SettleError {
+    /// There is no such reservation: it was settled, it has expired, or it never existed here.
+    Unknown,
+    /// The store has no answer. What was not settled can be settled later.
+    Store(StoreError),
+}
+
+/// What a reservation was charged by one limit.
+#[derive(Clone, Debug)]
+pub(crate) struct ReservedPart {
+    rule: ChargedRule,
+    key: Key,
+    /// How many descriptors met this counter. Each of them costs what the request costs.
+    times: u64,
+    reserved: Reserved,
+}
+
+/// A decision, and what it charged.
+type Outcome = Result<(Decided, VecDeque<ReservedPart>), ReserveError>;
+
+// === impl Engine ===
+
+impl Engine {
+    /// Decides on a request as [`Engine::decide`] does; its cost is an estimate. If it is allowed,
+    /// returns a reservation, which [`Engine::settle`] settles once. A reservation that is not
+    /// settled stays charged.
+    ///
+    /// # Errors
+    ///
+    /// [`ReserveError`]; nothing was charged. A denial is an answer.
+    pub async fn reserve(
+        &self,
+        request: &Request<'_>,
+    ) -> Result<(Decided, Option<ReservationReceipt>), ReserveError> {
+        let named = self.stores.of(request.domain_name());
+        let Some(memory) = named.store.memory() else {
+            let store = named.name.clone();
+            return Err(ReserveError::NotSupported { store });
+        };
+        let bounds = self.reservations.bounds();
+        let place = self.reservations.claim(self.stores.now());
+        let place = place.map_err(|Full| ReserveError::Full { max: bounds.max })?;
+        let id = ReservationId::random().map_err(|NoRandomness| ReserveError::NoRandomness)?;
+        let mut attempt = Attempt::first(self.rules.load());
+        let outcome = loop {
+            let (active, is_current) = (attempt.rules(), attempt.is_current());
+            let outcome = self.reserve_under(active, memory, request, is_current);
+            match attempt.next(outcome, || self.rules.load()) {
+                ControlFlow::Break(outcome) => break outcome.map_err(ReserveError::Store)?,
+                ControlFlow::Continue(next) => attempt = next,
+            }
+        };
+        let (decided, mut parts) = outcome?;
+        // They are kept for long.
+        parts.shrink_to_fit();
+        if !decided.answer.is_allowed() {
+            return Ok((decided, None));
+        }
+        let expires = self.stores.now() + bounds.lifetime;
+        place.fill(id, OpenReservation { expires, parts });
+        let expires_in = bounds.lifetime;
+        Ok((decided, Some(ReservationReceipt { id, expires_in })))
+    }
+
+    /// Charges every limit of a reservation `actual` units in place of its estimate: refunds what
+    /// was reserved too much, as far as it still counts, or charges what is missing until the limit
+    /// is exhausted. Each limit is settled at most once, however often this is called.
+    ///
+    /// # Errors
+    ///
+    /// [`SettleError::Unknown`] also if another call is settling it now. After
+    /// [`SettleError::Store`] a retry settles the limits that are left.
+    pub async fn settle(
+        &self,
+        id: ReservationId,
+        actual: u64,
+    ) -> Result<Vec<SettledLimit>, SettleError> {
+        let taken = self.reservations.take(id, self.stores.now());
+        let taken = taken.ok_or(SettleError::Unknown)?;
+        let settled = taken.settle(|part| self.settle_part(part, actual));
+        settled.map_err(SettleError::Store)
+    }
+
+    /// How many reservations are neither settled nor expired, and how many there may be.
+    pub fn reservation_counts(&self) -> (usize, usize) {
+        let open = self.reservations.open(self.stores.now());
+        (open, self.reservations.bounds().max)
+    }
+
+    /// Decides under these rules, even if they are replaced meanwhile.
+    fn reserve_under(
+        &self,
+        active: &ActiveRules,
+        memory: &EngineMemory,
+        request: &Request<'_>,
+        is_current: bool,
+    ) -> Result<Outcome, StoreError> {
+        let resolved = active.rules.resolve(request, memory);
+        let mut charges = resolved.charges();
+        if charges.len() > RESERVED_LIMITS_MAX {
+            let limits = charges.len();
+            return Ok(Err(ReserveError::TooManyLimits { limits }));
+        }
+        charges
+            .iter_mut()
+            .for_each(|charge| charge.is_current = is_current);
+        let (verdict, now) = memory.decide_timed(&charges)?;
+        let parts = reserved_parts(&resolved, &charges, &verdict, now);
+        let decided = self.conclude(active, request, &resolved, &verdict);
+        Ok(Ok((decided, parts)))
+    }
+
+    /// Settles what one limit charged, under the rules in effect.
+    fn settle_part(&self, part: &ReservedPart, actual: u64) -> Result<SettledLimit, StoreError> {
+        let actual = actual.saturating_mul(part.times);
+        let mut attempt = Attempt::first(self.rules.load());
+        loop {
+            let (active, is_current) = (attempt.rules(), attempt.is_current());
+            let limit = part.rule.limit(&active.rules);
+            let settled = limit.map(|(limit, history)| {
+                let charge = Charge {
+                    history,
+                    is_current,
+                    ..Charge::new(part.key, limit, Cost::Take(0))
+                };
+                let memory = self.stores.memory();
+                memory.settle_reserved(&charge, &part.reserved, actual)
+            });
+            let settled = settled.transpose().map(|settlement| SettledLimit {
+                rule: Arc::clone(part.rule.name()),
+                reserved: part.reserved.units(),
+                settlement,
+            });
+            match attempt.next(settled, || self.rules.load()) {
+                ControlFlow::Break(settled) => return settled,
+                ControlFlow::Continue(next) => attempt = next,
+            }
+        }
+    }
+}
+
+/// What each counter was charged, if the request is allowed. Limits that would have denied it
+/// (shadow limits, and all but one of its quotas) have charged nothing.
+fn reserved_parts(
+    resolved: &Resolved<'_>,
+    charges: &[Charge<'_>],
+    verdict: &Verdict,
+    now: Now,
+) -> VecDeque<ReservedPart> {
+    let mut parts: VecDeque<ReservedPart> = VecDeque::new();
+    if !verdict.is_allowed() {
+        return parts;
+    }
+    let rules = resolved.charged_rules();
+    for ((charge, rule), decision) in charges.iter().zip(rules).zip(&verdict.decisions) {
+        let (Cost::Take(units), Decision::Allow(grant)) = (charge.cost, decision) else {
+            continue;
+        };
+        match parts.iter_mut().find(|part| part.key == charge.key) {
+            Some(part) => {
+                // The store adds up the charges on one counter; so does the reservation.
+                part.times += 1;
+                let units = part.reserved.units().saturating_add(units);
+                part.reserved = reserve(charge, units, grant, now);
+            }
+            None => parts.push_back(ReservedPart {
+                rule,
+                key: charge.key,
+                times: 1,
+                reserved: reserve(charge, units, grant, now),
+            }),
+        }
+    }
+    parts
+}
+
+fn reserve(charge: &Charge<'_>, units: u64, grant: &Grant, now: Now) -> Reserved {
+    let cost = Cost::Take(units);
+    Reserved::new(&Charge { cost, ..*charge }, grant, now)
+}
+
+// === impl ReserveError ===
+
+impl fmt::Display for ReserveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReserveError::NotSupported { store } => write!(
+                f,
+                "the store `{store}` of this domain is shared between instances, and such a store \
+                 keeps no reservations; leave out `reserve`, or keep the domain in memory"
+            ),
+            ReserveError::Full { max } => write!(
+                f,
+                "{max} reservations are open, and that is the most; settle them, retry when some \
+                 have expired, or raise `reservations.max`"
+            ),
+            ReserveError::TooManyLimits { limits } => write!(
+                f,
+                "the request meets {limits} limits, and {RESERVED_LIMITS_MAX} is the most for a \
+                 reservation; send fewer descriptors"
+            ),
+            ReserveError::NoRandomness => {
+                f.write_str("the system has no random number for a reservation; try again")
+            }
+            ReserveError::Store(_) => f.write_str("the store has no answer"),
+        }
+    }
+}
+
+impl std::error::Error for ReserveError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ReserveError::Store(source) => Some(source),
+            _ => None,
+        }
+    }
+}
+
+// === impl SettleError ===
+
+impl fmt::Display for SettleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SettleError::Unknown => {
+                "there is no such reservation: it was settled already, it has expired, or another \
+                 instance made it"
+            }
+            SettleError::Store(_) => "the store has no answer",
+        })
+    }
+}
+
+impl std::error::Error for SettleError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SettleError::Unknown => None,
+            SettleError::Store(source) => Some(source),
+        }
+    }
+}
