@@ -2,18 +2,17 @@
 
 use axum::response::Response;
 use serde::Deserialize;
-use serde::de::Error;
 use serde_json::{Map, Value, json};
 use tollgate_core::{
     Answer, ChargeDenied, Cost, Decision, Denial, Descriptor, Escaped, Grant, Limited, Request,
     RuleName, Status, Wait,
 };
-use tollgate_engine::DescriptorOutcome;
+use tollgate_engine::{DescriptorOutcome, ReservationReceipt};
 use tollgate_http::{MEDIA_TYPE, Problem};
 use tollgate_rls::duration;
 
 use crate::check::described::Described;
-use crate::reply::{Failure, reply};
+use crate::reply::{Failure, read_object, reply};
 
 mod described;
 
@@ -29,6 +28,9 @@ pub(crate) struct Check {
     /// Decide without charging.
     #[serde(default)]
     peek: bool,
+    /// The cost is an estimate, which `/v1/settle` settles.
+    #[serde(default)]
+    reserve: bool,
 }
 
 const fn one() -> i64 {
@@ -39,20 +41,25 @@ const fn one() -> i64 {
 
 impl Check {
     pub(crate) fn read(body: &[u8]) -> Result<Check, Failure> {
-        let wrong = |error: serde_json::Error| {
-            let example = r#"{"domain": "shop", "descriptors": [{"user": "ann"}]}"#;
-            Failure::bad_request(format!("{error}; a request looks like {example}"))
-        };
-        // serde would accept a list, with the fields in order; the description does not.
-        if body.trim_ascii_start().starts_with(b"[") {
-            return Err(wrong(Error::custom("the body is a list, not an object")));
-        }
-        serde_json::from_slice(body).map_err(wrong)
+        read_object(
+            body,
+            r#"{"domain": "shop", "descriptors": [{"user": "ann"}]}"#,
+        )
+    }
+
+    /// Whether the cost is an estimate that is settled later.
+    pub(crate) const fn is_reservation(&self) -> bool {
+        self.reserve
     }
 
     /// Converts the body of `/v1/check` to a request within the bounds of [`Request`]: a negative
     /// cost is a refund.
     pub(crate) fn request(&self) -> Result<Request<'_>, Failure> {
+        if self.reserve && (self.peek || self.cost < 0) {
+            let detail = "`reserve` with `peek` or with a negative cost; the cost of a reservation \
+                is an estimate of what the request will consume";
+            return Err(Failure::bad_request(detail));
+        }
         let cost = match (u64::try_from(self.cost), self.peek) {
             (Ok(units), true) => Cost::Peek(units),
             (Ok(units), false) => Cost::Take(units),
@@ -79,7 +86,11 @@ impl Check {
 }
 
 /// The response: 200, or 429 with a problem document that has the same members.
-pub(crate) fn verdict(request: &Request<'_>, answer: &Answer) -> Response {
+pub(crate) fn verdict(
+    request: &Request<'_>,
+    answer: &Answer,
+    receipt: Option<&ReservationReceipt>,
+) -> Response {
     let problem = Problem::denial(answer);
     let mut members = Map::new();
     if let Some(Value::Object(of_problem)) = problem.as_ref().map(Problem::json) {
@@ -96,6 +107,10 @@ pub(crate) fn verdict(request: &Request<'_>, answer: &Answer) -> Response {
         members.insert("retryAfter".to_owned(), json!(wait_text(denial.wait)));
     } else if !answer.delay.is_zero() {
         members.insert("delay".to_owned(), json!(duration(answer.delay)));
+    }
+    if let Some(ReservationReceipt { id, expires_in }) = receipt {
+        let reservation = json!({"id": id.to_string(), "expiresIn": duration(*expires_in)});
+        members.insert("reservation".to_owned(), reservation);
     }
     if answer.is_over_soft() {
         members.insert("overSoft".to_owned(), json!(true));

@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 
 use tollgate_backends::{AnyBackend, BACKENDS};
 use tollgate_core::Sharing;
+use tollgate_engine::ReservationBounds;
 use tollgate_listen::Limits;
 use tollgate_rules::{Diagnostic, ReadError, Settings, Source, read_paths, settings};
 
 mod auth;
 mod limits;
 mod listen;
+mod reservations;
 mod secret;
 mod store;
 
@@ -47,6 +49,8 @@ pub struct Config {
     pub stores: Vec<OtherStore>,
     /// `auth`: what `/v1/auth` decides. Default: nothing.
     pub auth: Option<Auth>,
+    /// `reservations`: how many may be open, and for how long.
+    pub reservations: ReservationBounds,
     /// `limits`.
     pub limits: Limits,
     /// `log`.
@@ -125,6 +129,7 @@ impl Config {
             sharing: Sharing::default(),
             stores: Vec::new(),
             auth: None,
+            reservations: ReservationBounds::default(),
             limits: Limits::default(),
             log: Log::default(),
             allow_refund: false,
@@ -195,6 +200,7 @@ impl Config {
             ("store", store),
             ("stores", self.stores != other.stores),
             ("auth", self.auth != other.auth),
+            ("reservations", self.reservations != other.reservations),
             ("limits", self.limits != other.limits),
             ("log", self.log != other.log),
             ("allow_refund", self.allow_refund != other.allow_refund),
@@ -245,6 +251,7 @@ impl Config {
             sharing,
             stores: OtherStore::take_all(top, known),
             auth,
+            reservations: top.map("reservations", reservations::take),
             limits: top.map("limits", limits::take),
             log: top.map("log", Log::take),
             allow_refund: top.flag("allow_refund", false),

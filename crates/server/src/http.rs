@@ -1,5 +1,5 @@
-//! The HTTP listener: Envoy's `/json`, Tollgate's `/v1/check` and `/v1/auth`, health checks and
-//! their description.
+//! The HTTP listener: Envoy's `/json`, Tollgate's `/v1/check`, `/v1/settle` and `/v1/auth`, health
+//! checks and their description.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,6 +20,7 @@ use crate::config::ListenerKind;
 use crate::metrics::{ListenerName, Metrics};
 use crate::options::Options;
 use crate::reply::{Failure, body, problem, reply};
+use crate::settle::{Settle, settlement};
 
 /// The name of this listener in the settings and in metrics.
 pub(crate) const NAME: &str = ListenerKind::Http.name();
@@ -45,6 +46,7 @@ pub(crate) fn routes(state: AppState) -> Router {
     let routes = Router::new()
         .route("/json", post(envoy))
         .route("/v1/check", post(check))
+        .route("/v1/settle", post(settle))
         .route(auth::PATH, any(forward_auth))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
@@ -118,6 +120,11 @@ async fn check(State(state): State<Arc<AppState>>, request: HttpRequest) -> Resp
     answered.unwrap_or_else(|failure| failed(&state.metrics, NAME, &failure))
 }
 
+async fn settle(State(state): State<Arc<AppState>>, request: HttpRequest) -> Response {
+    let answered = state.settle(request).await;
+    answered.unwrap_or_else(|failure| failed(&state.metrics, NAME, &failure))
+}
+
 async fn forward_auth(State(state): State<Arc<AppState>>, request: HttpRequest) -> Response {
     let answered = state.forward_auth(request).await;
     answered.unwrap_or_else(|failure| failed(&state.metrics, NAME, &failure))
@@ -157,8 +164,23 @@ impl AppState {
         let check = Check::read(&body)?;
         let request = check.request()?;
         self.check_refund(&request)?;
-        let decided = self.decide(&request).await?;
-        Ok(verdict(&request, &decided.answer))
+        if !check.is_reservation() {
+            let decided = self.decide(&request).await?;
+            return Ok(verdict(&request, &decided.answer, None));
+        }
+        let began = Instant::now();
+        let (decided, receipt) = self.engine.reserve(&request).await?;
+        self.metrics.decided(NAME, began.elapsed());
+        Ok(verdict(&request, &decided.answer, receipt.as_ref()))
+    }
+
+    /// Settles a reservation of `/v1/check`.
+    async fn settle(&self, request: HttpRequest) -> Result<Response, Failure> {
+        is_json(request.headers())?;
+        let body = body(request, self.body_bytes, self.body_timeout).await?;
+        let actual = Settle::read(&body)?.actual_cost()?;
+        let settled = self.engine.settle(actual.id, actual.units).await?;
+        Ok(settlement(actual.id, &settled))
     }
 
     /// Decides on the request that a proxy asks about. The body is not read.

@@ -5,7 +5,8 @@
 //! with their own `main`.
 //!
 //! * gRPC: Envoy's rate limit service, health and reflection.
-//! * HTTP: `/json` as Envoy's service has it, `/v1/check`, `/v1/auth`, health, and `/openapi.json`.
+//! * HTTP: `/json` as Envoy's service has it, `/v1/check`, `/v1/settle`, `/v1/auth`, health, and
+//!   `/openapi.json`.
 //! * admin: `/metrics`, `/v1/rules` and `/healthz`.
 //!
 //! Knows nothing about YAML, and nothing about sockets: those are `tollgate-listen`'s.
@@ -38,6 +39,8 @@ mod reply;
 
 mod check;
 
+mod settle;
+
 mod auth;
 
 #[doc(hidden)]
@@ -61,5 +64,7 @@ pub use log::{init as init_log, log_start_error};
 pub use reclaim::tune_allocator;
 pub use server::{Running, ServeError, serve, start};
 pub use thread_caches::empty_thread_cache;
-pub use tollgate_engine::{CLOSE_WITHIN, DEFAULT_STORE, Outcome, VALUE_SERIES_MAX};
+pub use tollgate_engine::{
+    CLOSE_WITHIN, DEFAULT_STORE, Outcome, ReservationBounds, VALUE_SERIES_MAX,
+};
 pub use tollgate_listen::Limits;

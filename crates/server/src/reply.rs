@@ -8,9 +8,11 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use http_body_util::{LengthLimitError, Limited};
+use serde::de::{DeserializeOwned, Error};
 use serde_json::Value;
 use tokio::time::timeout;
 use tollgate_core::StoreError;
+use tollgate_engine::ReserveError;
 use tollgate_http::{MEDIA_TYPE, Problem};
 
 use crate::body::{is_no_room, no_room, whole};
@@ -82,6 +84,22 @@ pub(crate) async fn body(
     }
 }
 
+/// Reads the JSON object in a body.
+///
+/// # Errors
+///
+/// 400 with what is wrong and where, and `example`, a valid body.
+pub(crate) fn read_object<T: DeserializeOwned>(body: &[u8], example: &str) -> Result<T, Failure> {
+    let wrong = |error: serde_json::Error| {
+        Failure::bad_request(format!("{error}; a request looks like {example}"))
+    };
+    // serde would accept a list, with the fields in order; the description does not.
+    if body.trim_ascii_start().starts_with(b"[") {
+        return Err(wrong(Error::custom("the body is a list, not an object")));
+    }
+    serde_json::from_slice(body).map_err(wrong)
+}
+
 fn too_large(bytes_max: usize) -> Failure {
     let detail = format!("the body is larger than {bytes_max} bytes; send fewer descriptors");
     Failure::new("too_large", StatusCode::PAYLOAD_TOO_LARGE, detail)
@@ -149,5 +167,21 @@ impl From<StoreError> for Failure {
                 Failure::new(kind, status, store_unavailable(&error))
             }
         }
+    }
+}
+
+impl From<ReserveError> for Failure {
+    fn from(error: ReserveError) -> Failure {
+        let detail = error.to_string();
+        let (kind, status) = match error {
+            ReserveError::Store(error) => return Failure::from(error),
+            ReserveError::NotSupported { .. } => {
+                ("reserve_unsupported", StatusCode::NOT_IMPLEMENTED)
+            }
+            ReserveError::TooManyLimits { .. } => ("too_many_limits", StatusCode::BAD_REQUEST),
+            ReserveError::Full { .. } => ("reservations_full", StatusCode::SERVICE_UNAVAILABLE),
+            _ => ("no_randomness", StatusCode::SERVICE_UNAVAILABLE),
+        };
+        Failure::new(kind, status, detail)
     }
 }

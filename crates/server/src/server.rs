@@ -116,7 +116,8 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
         let backends = backend_names();
         warn!("`mode`, `on_store_error` and `nodes` have no effect: no store is in {backends}");
     }
-    let engine = Arc::new(Engine::new(stores));
+    let engine = Engine::new(stores).with_reservations(config.reservations);
+    let engine = Arc::new(engine);
     let limits = open_files::fit(
         config.limits,
         config

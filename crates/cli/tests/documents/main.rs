@@ -51,6 +51,11 @@ fn operating() {
 }
 
 #[test]
+fn reservations() {
+    try_page("docs/reservations.md");
+}
+
+#[test]
 fn forward_auth() {
     try_page("docs/forward-auth.md");
 }

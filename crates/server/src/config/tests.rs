@@ -91,6 +91,7 @@ fn every_setting_is_read() {
         allow_refund: true,
         dynamic_metadata: true,
         // These have tests of their own.
+        reservations: ReservationBounds::default(),
         store: Place::default(),
         sharing: Sharing::default(),
         stores: Vec::new(),
@@ -164,6 +165,23 @@ fn errors_name_their_place_and_the_remedy() {
     }
     let both = invalid("rule: r\nlgo: {}\n");
     assert_eq!(both.matches("error[").count(), 3, "{both}");
+}
+
+#[test]
+fn reservations_have_bounds() {
+    let config = parse("rules: r\nreservations: {max: 12, lifetime: 90s}\n").unwrap();
+    let expected = ReservationBounds {
+        max: 12,
+        lifetime: tollgate_core::Span::from_secs(90),
+    };
+    assert_eq!(config.reservations, expected);
+    for (setting, expected) in [
+        ("max: 0", "is outside 1 to 10000000"),
+        ("lifetime: 2d", "is outside 1s to 1d"),
+    ] {
+        let found = invalid(&format!("rules: r\nreservations: {{{setting}}}\n"));
+        assert!(found.contains(expected), "{setting}: {found}");
+    }
 }
 
 #[test]

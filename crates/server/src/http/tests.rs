@@ -16,6 +16,7 @@ fn the_description_names_every_route_and_its_limits() {
         "/readyz",
         "/v1/auth",
         "/v1/check",
+        "/v1/settle",
     ];
     assert_eq!(named, served);
     let schemas = &document["components"]["schemas"];
@@ -29,6 +30,13 @@ fn the_description_names_every_route_and_its_limits() {
         tollgate_core::DESCRIPTORS_MAX
     );
     assert_eq!(check["cost"]["maximum"], tollgate_core::COST_MAX);
+    let settle = &schemas["Settle"]["properties"];
+    assert_eq!(settle["cost"]["maximum"], tollgate_core::COST_MAX);
+    let description = document["paths"]["/v1/check"]["post"]["responses"]["400"]["description"]
+        .as_str()
+        .unwrap();
+    let most = format!("more than {} limits", tollgate_engine::RESERVED_LIMITS_MAX);
+    assert!(description.contains(&most), "{description}");
     let entries = &schemas["Descriptor"]["oneOf"][0]["properties"]["entries"];
     assert_eq!(entries["maxItems"], tollgate_core::ENTRIES_MAX);
     let entry = &entries["items"]["properties"];

@@ -38,6 +38,7 @@ impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let encoder = &mut encoder;
         memory(self.0.memory_stats(), encoder)?;
+        reservations(self.0.reservation_counts(), encoder)?;
         let stores = self.0.shared_stores();
         // A metric without a series is legal, but confusing.
         if stores.is_empty() {
@@ -57,6 +58,19 @@ fn memory(stats: Stats, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error
     let help = "Live keys that were evicted because the table was full";
     let metric = encoder.encode_descriptor("keys_evicted", help, None, Counter)?;
     number(Counter, stats.evicted_keys, metric)
+}
+
+/// How many reservations are open, and how many may be.
+fn reservations(
+    (open, max): (usize, usize),
+    encoder: &mut DescriptorEncoder<'_>,
+) -> Result<(), Error> {
+    let help = "Reservations that are neither settled nor expired";
+    let metric = encoder.encode_descriptor("reservations", help, None, Gauge)?;
+    number(Gauge, u64::try_from(open).unwrap_or(u64::MAX), metric)?;
+    let help = "The most reservations that may be open";
+    let metric = encoder.encode_descriptor("reservations_max", help, None, Gauge)?;
+    number(Gauge, u64::try_from(max).unwrap_or(u64::MAX), metric)
 }
 
 /// Encodes for each store whether it answers, and how many instances share it.

@@ -11,6 +11,7 @@ mod grpc_client;
 mod crowd;
 mod debits;
 mod exact;
+mod reservations;
 
 mod auth;
 mod responses;
