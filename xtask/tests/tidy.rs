@@ -62,7 +62,9 @@ const UNSAFE_IN: &str = "crates/memory/";
 /// The crates by level, the lowest first: an arrow points to a lower level.
 const LEVELS: [&[&str]; 6] = [
     &["core"],
-    &["memory", "redis", "rules", "rls", "http", "listen"],
+    &[
+        "memory", "redis", "rules", "rls", "http", "listen", "fallback",
+    ],
     &["engine"],
     &["backends"],
     &["server", "gateway", "replay", "tollgate"],

@@ -14,8 +14,6 @@
 //!
 //! Knows no protocol, no socket and no backend but memory.
 
-mod fallback;
-
 mod any_shared;
 
 mod stores;
@@ -42,11 +40,11 @@ pub use engine::{
     Decided, Engine, RESERVED_LIMITS_MAX, ReservationReceipt, ReserveError, SettleError,
     SettledLimit,
 };
-pub use fallback::{DENIED_FOR, Fallback, FallbackCounts};
 pub use outcome::{Outcome, ReloadCounts};
 pub use reload::{Reloader, RuleSource, Why};
 pub use reservation_id::{InvalidReservationId, ReservationId};
 pub use reservation_table::ReservationBounds;
 pub use store_health::watch_stores;
 pub use stores::{CLOSE_WITHIN, DEFAULT_STORE, StoreSnapshot, Stores};
+pub use tollgate_fallback::{DENIED_FOR, Fallback, FallbackCounts};
 pub use watch::{ORDERS_MAX, Order, watch_rules};

@@ -11,11 +11,11 @@ use tollgate_core::{
     Charge, Clock, Key, KeyHasher, Limit, Moment, SharedStore, Store, StoreError, StoreMetric,
     Timeline, Verdict,
 };
+use tollgate_fallback::{Fallback, FallbackCounts};
 use tollgate_memory::{Memory, Stats};
 use tracing::{debug, warn};
 
 use crate::any_shared::AnyShared;
-use crate::fallback::{Fallback, FallbackCounts};
 
 /// The name of the store that serves every domain which no other store serves.
 pub const DEFAULT_STORE: &str = "default";

@@ -1,4 +1,7 @@
 //! What happens when a shared store has no answer.
+//!
+//! A [`Fallback`] is a shared store and a store of this process: while the former does not answer,
+//! each limit does what its [`OnStoreError`] says. The engine and the library decide through it.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
