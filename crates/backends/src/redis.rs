@@ -1,21 +1,19 @@
 //! Redis, Redis Cluster and Valkey.
 
 mod access;
-mod url;
 
 use std::path::Path;
 
 use tollgate_core::{Limit, Span};
 use tollgate_redis::{
     CONNECTIONS, CONNECTIONS_MAX, Config, LEASE_CAPACITY_MIN, Redis, SYNC_INTERVAL,
-    SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN, Servers, TIMEOUT,
+    SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN, Servers, TIMEOUT, is_address,
 };
 use tollgate_rules::Settings;
 
 use crate::backend::{Backend, InvalidUrl, OpenError};
 use crate::inspector::Inspector;
 use access::{Credentials, encryption, signs_in};
-use url::{Url, is_address};
 
 /// The longest prefix of keys.
 const PREFIX_BYTES_MAX: usize = 64;
@@ -37,15 +35,20 @@ impl Backend for Config {
     type Store = Redis;
 
     fn from_url(url: &str) -> Result<Config, InvalidUrl> {
-        Url::parse(url).map(Url::config)
+        Config::from_url(url).map_err(|invalid| InvalidUrl {
+            message: invalid.message,
+            help: invalid.help,
+        })
     }
 
     /// Reads servers, encryption and credentials, then the settings with a range.
     fn from_map(redis: &Settings<'_>, directory: &Path) -> Config {
         let url = redis.secret("url").and_then(|text| {
-            let report =
-                |bad: InvalidUrl| redis.report_error("url", bad.message.to_owned(), bad.help);
-            Url::parse(&text).map_err(report).ok()
+            let of_url = Config::from_url(&text);
+            let report = |bad: tollgate_redis::InvalidUrl| {
+                redis.report_error("url", bad.message.to_owned(), bad.help);
+            };
+            of_url.map_err(report).ok()
         });
         let (servers, of_sentinels) = servers(redis, url.as_ref(), directory);
         let tls = encryption(redis, url.as_ref(), directory);
@@ -111,7 +114,7 @@ impl Backend for Config {
 }
 
 /// Reads exactly one of `url`, `cluster` and `sentinel`, and the credentials for the sentinels.
-fn servers(redis: &Settings<'_>, url: Option<&Url>, directory: &Path) -> (Servers, Credentials) {
+fn servers(redis: &Settings<'_>, url: Option<&Config>, directory: &Path) -> (Servers, Credentials) {
     let help = "write one of `url: redis://host:6379`, `cluster: [host:port]` and \
         `sentinel: {master: NAME, addresses: [host:port]}`";
     let ways = ["url", "cluster", "sentinel"];
@@ -141,8 +144,9 @@ fn servers(redis: &Settings<'_>, url: Option<&Url>, directory: &Path) -> (Server
         let servers = Servers::Cluster(addresses(redis, "cluster"));
         return (servers, (None, None));
     }
-    let address = url.map_or_else(String::new, |url| url.address.clone());
-    (Servers::Single(address), (None, None))
+    let nowhere = || Servers::Single(String::new());
+    let servers = url.map_or_else(nowhere, |url| url.servers.clone());
+    (servers, (None, None))
 }
 
 fn addresses(map: &Settings<'_>, key: &'static str) -> Vec<String> {

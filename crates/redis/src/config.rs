@@ -1,9 +1,13 @@
 //! Where Redis is and how to talk to it.
 
+mod url;
+
 use std::fmt;
 use std::path::PathBuf;
 
 use tollgate_core::Span;
+
+pub use url::{InvalidUrl, is_address};
 
 /// How long a decision may take: below the 20 ms after which Envoy lets a request pass, with 5 ms
 /// for the way to Envoy and back. Shorter is not safer: a decision that Redis makes too late is

@@ -140,8 +140,9 @@ pub mod simulated;
 mod behaviour;
 
 pub use config::{
-    BATCH, BATCH_MAX, CONNECTIONS, CONNECTIONS_MAX, Config, Identity, InvalidConfig, PREFIX,
-    SYNC_INTERVAL, SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN, Secret, Servers, TIMEOUT, Tls, UNIX,
+    BATCH, BATCH_MAX, CONNECTIONS, CONNECTIONS_MAX, Config, Identity, InvalidConfig, InvalidUrl,
+    PREFIX, SYNC_INTERVAL, SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN, Secret, Servers, TIMEOUT, Tls,
+    UNIX, is_address,
 };
 pub use denials::DENIAL_CACHE_MAX;
 pub use failure::ERROR_CODES;

@@ -4,10 +4,8 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
-use tollgate_redis::{Identity, Secret, Tls};
+use tollgate_redis::{Config, Identity, Secret, Tls};
 use tollgate_rules::Settings;
-
-use super::url::Url;
 
 /// A user, unless it is the default one, and the password.
 pub(super) type Credentials = (Option<String>, Option<Secret>);
@@ -16,11 +14,15 @@ pub(super) type Credentials = (Option<String>, Option<Secret>);
 const PASSWORD_BYTES_MAX: usize = 4096;
 
 /// Reads `tls`: a flag, or a map with certificates.
-pub(super) fn encryption(redis: &Settings<'_>, url: Option<&Url>, directory: &Path) -> Option<Tls> {
+pub(super) fn encryption(
+    redis: &Settings<'_>,
+    url: Option<&Config>,
+    directory: &Path,
+) -> Option<Tls> {
     if redis.is_map("tls") {
         return Some(redis.map("tls", |tls| certified(tls, directory)));
     }
-    let by_url = url.is_some_and(|url| url.is_encrypted);
+    let by_url = url.is_some_and(|url| url.tls.is_some());
     let is_encrypted = redis.flag("tls", by_url);
     if by_url && !is_encrypted {
         let message = "`rediss://` uses TLS, and `tls` turns it off".to_owned();
@@ -98,7 +100,7 @@ fn identity(tls: &Settings<'_>, directory: &Path) -> Option<Identity> {
 }
 
 /// Reads the user and the password, from the URL or from their own keys.
-pub(super) fn signs_in(redis: &Settings<'_>, url: Option<Url>, directory: &Path) -> Credentials {
+pub(super) fn signs_in(redis: &Settings<'_>, url: Option<Config>, directory: &Path) -> Credentials {
     let username = redis.text("username").filter(|name| !name.is_empty());
     let written = redis.secret("password").map(|password| {
         if password.is_empty() {

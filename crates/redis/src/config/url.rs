@@ -1,22 +1,55 @@
 //! The URL of a Redis server, with credentials: `rediss://user:password@host:6379`.
 
-use tollgate_redis::{Config, Secret, Servers, Tls, UNIX};
+use std::fmt;
 
-use crate::backend::InvalidUrl;
+use super::{Config, Secret, Servers, Tls, UNIX};
 
 /// The default port of a server.
 const PORT: u16 = 6379;
 
+/// What is wrong with the URL of a server. Neither text repeats the URL, which may hold a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidUrl {
+    /// What is wrong.
+    pub message: &'static str,
+    /// What to write instead.
+    pub help: &'static str,
+}
+
 /// A parsed URL.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Url {
+struct Url {
     /// `host:port`.
-    pub(super) address: String,
+    address: String,
     /// Whether it begins with `rediss`.
-    pub(super) is_encrypted: bool,
-    pub(super) username: Option<String>,
-    pub(super) password: Option<Secret>,
+    is_encrypted: bool,
+    username: Option<String>,
+    password: Option<Secret>,
 }
+
+// === impl Config ===
+
+impl Config {
+    /// The server at a URL, and the default of every other setting: `redis://host:6379`,
+    /// `rediss://user:password@host:6379` with TLS, `unix:///run/redis.sock`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidUrl`].
+    pub fn from_url(url: &str) -> Result<Config, InvalidUrl> {
+        Url::parse(url).map(Url::config)
+    }
+}
+
+// === impl InvalidUrl ===
+
+impl fmt::Display for InvalidUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.message, self.help)
+    }
+}
+
+impl std::error::Error for InvalidUrl {}
 
 // === impl Url ===
 
@@ -26,7 +59,7 @@ impl Url {
     /// # Errors
     ///
     /// [`InvalidUrl`].
-    pub(super) fn parse(text: &str) -> Result<Url, InvalidUrl> {
+    fn parse(text: &str) -> Result<Url, InvalidUrl> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
         if scheme == "unix" {
             return socket(rest);
@@ -74,7 +107,7 @@ impl Url {
     }
 
     /// The settings of a store at this URL, with every default.
-    pub(super) fn config(self) -> Config {
+    fn config(self) -> Config {
         Config {
             tls: self.is_encrypted.then(Tls::default),
             username: self.username,
@@ -103,7 +136,7 @@ fn socket(path: &str) -> Result<Url, InvalidUrl> {
 }
 
 /// Whether a text is `host:port`.
-pub(super) fn is_address(text: &str) -> bool {
+pub fn is_address(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else {
         return false;
     };
@@ -124,7 +157,7 @@ fn signs_in(user: &str) -> Result<(Option<String>, Secret), InvalidUrl> {
         let help = "write `user:password@` or `:password@`, or use `username` and `password`";
         return Err(invalid("the URL has a user but no password", help));
     };
-    let (Some(username), Some(password)) = (decoded(username), decoded(password)) else {
+    let (Some(username), Some(password)) = (decode(username), decode(password)) else {
         let help = "write % and two digits from 0 to f, as in %40 for @";
         return Err(invalid("the URL has a `%` that is no valid escape", help));
     };
@@ -137,7 +170,7 @@ fn signs_in(user: &str) -> Result<(Option<String>, Secret), InvalidUrl> {
 }
 
 /// Decodes percent escapes; `None` if one is invalid or the result is not UTF-8.
-fn decoded(text: &str) -> Option<String> {
+fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
