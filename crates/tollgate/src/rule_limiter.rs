@@ -1,17 +1,20 @@
 //! The limits of a rules file.
 
-use std::fmt;
-use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+pub(crate) mod active_rules;
 
-use arc_swap::ArcSwap;
-use tollgate_core::{
-    Answer, ChargeDenied, Clock, Cost, Descriptor, Entry, Escaped, Request, StoreError,
-};
+mod error;
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use tollgate_core::{Answer, Clock, Request};
 use tollgate_memory::{Memory, SystemClock};
-use tollgate_rules::{
-    Attempt, Changes, Diagnostic, Loaded, Options, ReadError, RuleSet, Source, read_paths,
-};
+use tollgate_rules::{Attempt, Changes, Loaded, Options, RuleSet, Source};
+
+use active_rules::{ActiveRules, read, request_of};
+
+pub use active_rules::OnUnknownDomain;
+pub use error::{InvalidRules, LoadError, RuleError};
 
 /// The limits of a rules file, which can be replaced while they are in use.
 ///
@@ -36,50 +39,7 @@ use tollgate_rules::{
 #[derive(Debug)]
 pub struct RuleLimiter<C = SystemClock> {
     store: Memory<C>,
-    rules: ArcSwap<RuleSet>,
-    on_unknown_domain: OnUnknownDomain,
-}
-
-/// What happens to a request whose domain has no rules.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnUnknownDomain {
-    /// It is allowed, as in Envoy's rate limit service. The default.
-    #[default]
-    Allow,
-    /// It is an error: [`RuleError::UnknownDomain`].
-    Error,
-}
-
-/// Why there is no decision. Nothing was charged.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum RuleError {
-    /// There are no rules for this domain.
-    UnknownDomain {
-        /// The domain, with bytes that are not text escaped.
-        domain: String,
-    },
-    /// The store failed.
-    Store(StoreError),
-}
-
-/// Why rules cannot be loaded from files.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum LoadError {
-    /// The files cannot be read.
-    Read(ReadError),
-    /// The rules in them cannot be used.
-    Invalid(InvalidRules),
-}
-
-/// Invalid rules: every error in them, with its position and what to do.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct InvalidRules {
-    /// The errors, and warnings.
-    pub diagnostics: Vec<Diagnostic>,
+    rules: ActiveRules,
 }
 
 // === impl RuleLimiter ===
@@ -141,16 +101,8 @@ impl<C: Clock> RuleLimiter<C> {
     }
 
     fn from_loaded(loaded: Loaded, store: Memory<C>) -> Result<RuleLimiter<C>, InvalidRules> {
-        if loaded.has_errors() {
-            return Err(InvalidRules {
-                diagnostics: loaded.diagnostics,
-            });
-        }
-        Ok(RuleLimiter {
-            store,
-            rules: ArcSwap::from_pointee(loaded.rules),
-            on_unknown_domain: OnUnknownDomain::default(),
-        })
+        let rules = ActiveRules::new(loaded)?;
+        Ok(RuleLimiter { store, rules })
     }
 
     /// Sets what happens to a request whose domain has no rules.
@@ -168,10 +120,8 @@ impl<C: Clock> RuleLimiter<C> {
     /// ```
     #[must_use]
     pub fn on_unknown_domain(self, on_unknown_domain: OnUnknownDomain) -> RuleLimiter<C> {
-        RuleLimiter {
-            on_unknown_domain,
-            ..self
-        }
+        let rules = self.rules.on_unknown_domain(on_unknown_domain);
+        RuleLimiter { rules, ..self }
     }
 
     /// Decides on one unit for one descriptor in `domain`. Its entries go from the general to the
@@ -185,19 +135,7 @@ impl<C: Clock> RuleLimiter<C> {
         domain: &str,
         entries: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)],
     ) -> Result<Answer, RuleError> {
-        let entries = entries.iter().map(|(key, value)| Entry {
-            key: key.as_ref(),
-            value: value.as_ref(),
-        });
-        self.decide(&Request {
-            domain: domain.as_bytes(),
-            descriptors: vec![Descriptor {
-                entries: entries.collect(),
-                ..Descriptor::default()
-            }],
-            cost: Cost::ONE,
-            charge_denied: ChargeDenied::Never,
-        })
+        self.decide(&request_of(domain, entries))
     }
 
     /// Decides on a request with any number of descriptors, all or nothing.
@@ -210,12 +148,7 @@ impl<C: Clock> RuleLimiter<C> {
     /// [`crate::Limiter::check`] describes. [`RuleError::UnknownDomain`] if
     /// [`RuleLimiter::on_unknown_domain`] chose that. A denial is an [`Answer`], not an error.
     pub fn decide(&self, request: &Request<'_>) -> Result<Answer, RuleError> {
-        let rules = self.rules.load();
-        let is_known = |domain: &str| domain.as_bytes() == request.domain;
-        if self.on_unknown_domain == OnUnknownDomain::Error && !rules.domains().any(is_known) {
-            let domain = Escaped(request.domain).to_string();
-            return Err(RuleError::UnknownDomain { domain });
-        }
+        let rules = self.rules.load_for(request)?;
         let mut attempt = Attempt::first(rules);
         loop {
             let resolved = attempt.rules().resolve(request, &self.store);
@@ -241,15 +174,8 @@ impl<C: Clock> RuleLimiter<C> {
     ///
     /// [`InvalidRules`]; the old rules stay in effect.
     pub fn reload(&self, sources: &[Source]) -> Result<Changes, InvalidRules> {
-        let loaded = RuleSet::parse(sources, &Options::default());
-        if loaded.has_errors() {
-            return Err(InvalidRules {
-                diagnostics: loaded.diagnostics,
-            });
-        }
-        let (rules, changes) = loaded.succeed(&self.rules.load());
-        self.rules.store(rules.into());
-        Ok(changes)
+        self.rules
+            .replace(RuleSet::parse(sources, &Options::default()))
     }
 
     /// As [`RuleLimiter::reload`], from files and directories.
@@ -271,61 +197,3 @@ impl<C: Clock> RuleLimiter<C> {
         &self.store
     }
 }
-
-fn read(paths: &[impl AsRef<Path>]) -> Result<Vec<Source>, LoadError> {
-    let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().into()).collect();
-    read_paths(&paths).map_err(LoadError::Read)
-}
-
-// === impl RuleError ===
-
-impl fmt::Display for RuleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RuleError::UnknownDomain { domain } => write!(f, "no rules for the domain `{domain}`"),
-            RuleError::Store(_) => f.write_str("the store has no answer"),
-        }
-    }
-}
-
-impl std::error::Error for RuleError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            RuleError::UnknownDomain { .. } => None,
-            RuleError::Store(source) => Some(source),
-        }
-    }
-}
-
-// === impl LoadError ===
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LoadError::Read(_) => f.write_str("the rules cannot be read"),
-            LoadError::Invalid(_) => f.write_str("the rules cannot be used"),
-        }
-    }
-}
-
-impl std::error::Error for LoadError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            LoadError::Read(source) => Some(source),
-            LoadError::Invalid(source) => Some(source),
-        }
-    }
-}
-
-// === impl InvalidRules ===
-
-impl fmt::Display for InvalidRules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for diagnostic in &self.diagnostics {
-            write!(f, "{diagnostic}")?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for InvalidRules {}

@@ -1,0 +1,103 @@
+//! The rules in effect, which can be replaced during decisions.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use tollgate_core::{ChargeDenied, Cost, Descriptor, Entry, Escaped, Request};
+use tollgate_rules::{Changes, Loaded, RuleSet, Source, read_paths};
+
+use super::error::{InvalidRules, LoadError, RuleError};
+
+/// The rules in effect.
+#[derive(Debug)]
+pub(crate) struct ActiveRules {
+    rules: ArcSwap<RuleSet>,
+    on_unknown_domain: OnUnknownDomain,
+}
+
+/// What happens to a request whose domain has no rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnUnknownDomain {
+    /// It is allowed, as in Envoy's rate limit service. The default.
+    #[default]
+    Allow,
+    /// It is an error: [`RuleError::UnknownDomain`].
+    Error,
+}
+
+// === impl ActiveRules ===
+
+impl ActiveRules {
+    pub(crate) fn new(loaded: Loaded) -> Result<ActiveRules, InvalidRules> {
+        Ok(ActiveRules {
+            rules: ArcSwap::from_pointee(valid(loaded)?.rules),
+            on_unknown_domain: OnUnknownDomain::default(),
+        })
+    }
+
+    pub(crate) fn on_unknown_domain(self, on_unknown_domain: OnUnknownDomain) -> ActiveRules {
+        ActiveRules {
+            on_unknown_domain,
+            ..self
+        }
+    }
+
+    pub(crate) fn load(&self) -> Guard<Arc<RuleSet>> {
+        self.rules.load()
+    }
+
+    /// The rules for a request, unless there have to be some for its domain and there are none.
+    pub(crate) fn load_for(&self, request: &Request<'_>) -> Result<Guard<Arc<RuleSet>>, RuleError> {
+        let rules = self.rules.load();
+        let is_known = |domain: &str| domain.as_bytes() == request.domain;
+        if self.on_unknown_domain == OnUnknownDomain::Error && !rules.domains().any(is_known) {
+            let domain = Escaped(request.domain).to_string();
+            return Err(RuleError::UnknownDomain { domain });
+        }
+        Ok(rules)
+    }
+
+    /// Replaces the rules, unless the new ones have errors.
+    pub(crate) fn replace(&self, loaded: Loaded) -> Result<Changes, InvalidRules> {
+        let (rules, changes) = valid(loaded)?.succeed(&self.rules.load());
+        self.rules.store(rules.into());
+        Ok(changes)
+    }
+}
+
+fn valid(loaded: Loaded) -> Result<Loaded, InvalidRules> {
+    match loaded.has_errors() {
+        true => Err(InvalidRules {
+            diagnostics: loaded.diagnostics,
+        }),
+        false => Ok(loaded),
+    }
+}
+
+/// A request for one unit of one descriptor.
+pub(crate) fn request_of<'r>(
+    domain: &'r str,
+    entries: &'r [(impl AsRef<[u8]>, impl AsRef<[u8]>)],
+) -> Request<'r> {
+    let entries = entries.iter().map(|(key, value)| Entry {
+        key: key.as_ref(),
+        value: value.as_ref(),
+    });
+    Request {
+        domain: domain.as_bytes(),
+        descriptors: vec![Descriptor {
+            entries: entries.collect(),
+            ..Descriptor::default()
+        }],
+        cost: Cost::ONE,
+        charge_denied: ChargeDenied::Never,
+    }
+}
+
+/// What is in files and directories of rules.
+pub(crate) fn read(paths: &[impl AsRef<Path>]) -> Result<Vec<Source>, LoadError> {
+    let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().into()).collect();
+    read_paths(&paths).map_err(LoadError::Read)
+}
