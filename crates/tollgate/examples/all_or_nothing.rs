@@ -19,3 +19,8 @@ fn main() -> Result<(), JointError> {
     }
     Ok(())
 }
+
+#[test]
+fn it_runs() {
+    main().expect("the limits are siblings");
+}

@@ -12,3 +12,8 @@ fn main() {
         }
     }
 }
+
+#[test]
+fn it_runs() {
+    main();
+}

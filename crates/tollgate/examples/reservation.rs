@@ -38,3 +38,8 @@ fn main() {
         }
     }
 }
+
+#[test]
+fn it_runs() {
+    main();
+}

@@ -27,3 +27,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     Ok(())
 }
+
+#[test]
+fn it_runs() {
+    main().expect("the rules are valid");
+}

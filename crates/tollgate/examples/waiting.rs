@@ -22,3 +22,8 @@ async fn main() -> Result<(), NotReady> {
     }
     Ok(())
 }
+
+#[test]
+fn it_runs() {
+    main().expect("every task has its turn");
+}
