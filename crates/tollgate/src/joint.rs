@@ -61,7 +61,7 @@ pub struct JointDecision {
 /// assert_eq!(address.peek("192.0.2.7", 1).remaining(), 15);
 /// # Ok::<(), tollgate::JointError>(())
 /// ```
-pub fn check_all<C: Clock>(asks: &[Ask<'_, C>]) -> Result<JointDecision, JointError> {
+pub fn check_all<C: Clock>(asks: &[Ask<'_, Limiter<C>>]) -> Result<JointDecision, JointError> {
     Ok(JointDecision {
         names: names_of(asks)?,
         verdict: decide(asks).map_err(JointError::Store)?,
@@ -69,7 +69,7 @@ pub fn check_all<C: Clock>(asks: &[Ask<'_, C>]) -> Result<JointDecision, JointEr
 }
 
 /// The limits' names, if all of them count in the same memory.
-fn names_of<C: Clock>(asks: &[Ask<'_, C>]) -> Result<Arc<[Arc<str>]>, JointError> {
+fn names_of<C: Clock>(asks: &[Ask<'_, Limiter<C>>]) -> Result<Arc<[Arc<str>]>, JointError> {
     let store = asks.first().map(|first| first.limiter.store());
     let is_other =
         |limiter: &&Limiter<C>| !store.is_some_and(|it| Arc::ptr_eq(limiter.store(), it));
@@ -81,14 +81,14 @@ fn names_of<C: Clock>(asks: &[Ask<'_, C>]) -> Result<Arc<[Arc<str>]>, JointError
     Ok(names.collect())
 }
 
-fn decide<C: Clock>(asks: &[Ask<'_, C>]) -> Result<Verdict, StoreError> {
+fn decide<C: Clock>(asks: &[Ask<'_, Limiter<C>>]) -> Result<Verdict, StoreError> {
     decide_by(asks, |store, charges| store.decide_now(charges))
 }
 
 /// Calls `decide` under the limits in effect. If a limit is replaced meanwhile, the decision starts
 /// again. Without limits, there is nothing to decide.
 fn decide_by<C: Clock, T: Default>(
-    asks: &[Ask<'_, C>],
+    asks: &[Ask<'_, Limiter<C>>],
     decide: impl Fn(&Memory<C>, &[Charge<'_>]) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
     let Some(first) = asks.first() else {
@@ -99,12 +99,7 @@ fn decide_by<C: Clock, T: Default>(
     for _ in 0..RESOLUTIONS_MAX {
         let mut charges = Vec::with_capacity(asks.len());
         for (ask, terms) in asks.iter().zip(&terms) {
-            charges.push(Charge {
-                enforcement: ask.enforcement,
-                on_denial: ask.charge_denied.on_denial(ask.cost),
-                is_current,
-                ..terms.charge(ask.key, ask.cost)
-            });
+            charges.push(ask.charge(terms, is_current));
         }
         let answer = decide(first.limiter.store(), &charges);
         let Err(StoreError::Superseded) = answer else {
@@ -122,7 +117,10 @@ fn decide_by<C: Clock, T: Default>(
 
 impl JointDecision {
     /// The decision with the limits' names; a denial if the store failed.
-    pub(crate) fn of<C: Clock>(names: &Arc<[Arc<str>]>, asks: &[Ask<'_, C>]) -> JointDecision {
+    pub(crate) fn of<C: Clock>(
+        names: &Arc<[Arc<str>]>,
+        asks: &[Ask<'_, Limiter<C>>],
+    ) -> JointDecision {
         let verdict = decide(asks).unwrap_or_else(|_| {
             asks.iter().for_each(|ask| ask.limiter.count_failure());
             without_answer(asks.len())
@@ -131,6 +129,12 @@ impl JointDecision {
             names: Arc::clone(names),
             verdict,
         }
+    }
+
+    /// The verdict on limits with these names.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn new(names: Arc<[Arc<str>]>, verdict: Verdict) -> JointDecision {
+        JointDecision { names, verdict }
     }
 
     /// Whether the request is allowed.
@@ -181,7 +185,7 @@ impl JointDecision {
 }
 
 /// The denial of a request for which the store failed; see [`Limiter::check`].
-fn without_answer(limits: usize) -> Verdict {
+pub(crate) fn without_answer(limits: usize) -> Verdict {
     let denial = denial_without_answer();
     Verdict {
         decisions: vec![Decision::Deny(denial); limits],

@@ -21,6 +21,7 @@
 //! | several limits, different keys | [`Limiter::sibling`] and [`check_all`] |
 //! | limits in a file | `RuleLimiter` (feature `rules`) |
 //! | a service of axum, tonic or hyper | `tower::RateLimitLayer` (feature `tower`) |
+//! | several processes, one budget | `redis::Redis` (feature `redis`) |
 //!
 //! # Limits
 //!
@@ -107,6 +108,13 @@
 //! instead of denying: in order of arrival, cancel-safe, without polling, and at the full rate of
 //! the limit even though timers fire late. [`until_all_ready_with`] waits for several limits.
 //!
+//! # Redis
+//!
+//! With the feature `redis`, any number of processes share limits through Redis, Redis Cluster or
+//! Valkey. `redis::Redis` makes limiters with the methods of [`Limiter`] and [`Limits`], which are
+//! awaited, and with the same decisions. The documentation of the module `redis` has a table of
+//! what changes, and says what happens while Redis does not answer.
+//!
 //! # Keys
 //!
 //! A key is any value that implements `Hash`: a name, a number, an address, a tuple of them. Only
@@ -179,6 +187,7 @@
 //! | feature | default | what it adds |
 //! |---|---|---|
 //! | `async` | no | `until_ready` on tokio's timer, `TokioClock` for tests |
+//! | `redis` | no | the module `redis`: limits that processes share through Redis |
 //! | `rules` | no | `RuleLimiter`: limits from a YAML file, with reload |
 //! | `serde` | no | [`Limit`] and [`Span`] as text |
 //! | `tower` | no | `tower::RateLimitLayer`: middleware for axum, tonic and hyper; needs `async` |
@@ -204,6 +213,9 @@ mod joint;
 mod limits;
 
 mod queue;
+
+#[cfg(feature = "redis")]
+pub mod redis;
 
 #[cfg(feature = "rules")]
 mod rule_limiter;
@@ -251,6 +263,12 @@ struct CrateReadme;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The examples of the page about Redis, as doc tests.
+#[cfg(all(doctest, feature = "redis"))]
+#[allow(rustdoc::invalid_codeblock_attributes)]
+#[doc = include_str!("../../../docs/redis.md")]
+struct OverRedis;
 
 /// The examples of the page about middleware, as doc tests.
 #[cfg(all(doctest, feature = "tower"))]

@@ -27,8 +27,7 @@ use crate::queue::Queues;
 
 pub use builder::{BuildError, Builder};
 pub use not_ready::NotReady;
-use terms::Terms;
-pub(crate) use terms::{CurrentTerms, LoadedTerms};
+pub(crate) use terms::{CurrentTerms, LoadedTerms, Terms};
 
 /// The wait in a denial that was made because the store failed; see [`Limiter::check`].
 pub const FAILURE_WAIT: Duration = Duration::from_secs(1);
@@ -225,12 +224,12 @@ impl<C: Clock> Limiter<C> {
 
     /// A request for one unit of `key`, to be combined with those of other limits; see
     /// [`crate::check_all`].
-    pub fn ask<K: Hash + ?Sized>(&self, key: &K) -> Ask<'_, C> {
+    pub fn ask<K: Hash + ?Sized>(&self, key: &K) -> Ask<'_, Limiter<C>> {
         self.ask_n(key, 1)
     }
 
     /// As [`Limiter::ask`], for `units`.
-    pub fn ask_n<K: Hash + ?Sized>(&self, key: &K, units: u64) -> Ask<'_, C> {
+    pub fn ask_n<K: Hash + ?Sized>(&self, key: &K, units: u64) -> Ask<'_, Limiter<C>> {
         Ask::new(self, self.keys.of(key), Cost::Take(units))
     }
 

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use tollgate_core::{ChargeDenied, Cost, Enforcement, Key};
-use tollgate_memory::SystemClock;
+use tollgate_core::{Charge, ChargeDenied, Cost, Enforcement, Key};
 
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, Terms};
 
-/// The part of a request that concerns one limit; made by [`Limiter::ask`].
+/// The part of a request that concerns one limit; made by [`Limiter::ask`], or by
+/// that of a limiter over Redis.
 ///
 /// # Example
 ///
@@ -27,8 +27,8 @@ use crate::limiter::Limiter;
 /// # Ok::<(), tollgate::JointError>(())
 /// ```
 #[must_use = "nothing is asked before `check_all`"]
-pub struct Ask<'l, C = SystemClock> {
-    pub(super) limiter: &'l Limiter<C>,
+pub struct Ask<'l, L = Limiter> {
+    pub(super) limiter: &'l L,
     pub(super) key: Key,
     pub(super) cost: Cost,
     pub(super) enforcement: Enforcement,
@@ -37,8 +37,8 @@ pub struct Ask<'l, C = SystemClock> {
 
 // === impl Ask ===
 
-impl<'l, C> Ask<'l, C> {
-    pub(crate) const fn new(limiter: &'l Limiter<C>, key: Key, cost: Cost) -> Ask<'l, C> {
+impl<'l, L> Ask<'l, L> {
+    pub(crate) const fn new(limiter: &'l L, key: Key, cost: Cost) -> Ask<'l, L> {
         Ask {
             limiter,
             key,
@@ -49,25 +49,35 @@ impl<'l, C> Ask<'l, C> {
     }
 
     /// Only peeks: charges nothing.
-    pub const fn peek(mut self) -> Ask<'l, C> {
+    pub const fn peek(mut self) -> Ask<'l, L> {
         self.cost = Cost::Peek(self.cost.units());
         self
     }
 
     /// Makes this a shadow limit, which never denies the request. It is charged only if its units
     /// fit.
-    pub const fn shadow(mut self) -> Ask<'l, C> {
+    pub const fn shadow(mut self) -> Ask<'l, L> {
         self.enforcement = Enforcement::Shadow;
         self
     }
 
     /// Sets whether a denied request is charged to this limit. Default: [`ChargeDenied::Never`].
-    pub const fn charge_denied(mut self, charge_denied: ChargeDenied) -> Ask<'l, C> {
+    pub const fn charge_denied(mut self, charge_denied: ChargeDenied) -> Ask<'l, L> {
         self.charge_denied = charge_denied;
         self
     }
 
-    pub(crate) const fn limiter(&self) -> &'l Limiter<C> {
+    /// What is charged under `terms`, those of its limiter.
+    pub(crate) const fn charge<'t>(&self, terms: &'t Terms, is_current: bool) -> Charge<'t> {
+        Charge {
+            enforcement: self.enforcement,
+            on_denial: self.charge_denied.on_denial(self.cost),
+            is_current,
+            ..terms.charge(self.key, self.cost)
+        }
+    }
+
+    pub(crate) const fn limiter(&self) -> &'l L {
         self.limiter
     }
 
@@ -80,7 +90,7 @@ impl<'l, C> Ask<'l, C> {
     }
 }
 
-impl<C> fmt::Debug for Ask<'_, C> {
+impl<L: fmt::Debug> fmt::Debug for Ask<'_, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ask")
             .field("limiter", &self.limiter)

@@ -8,8 +8,9 @@ use tollgate_core::StoreError;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum JointError {
-    /// Two limiters count in different memory, so they cannot be charged together. Make the second
-    /// with [`crate::Limiter::sibling`], or all of them with [`crate::Limits`].
+    /// Two limiters count in different stores, so they cannot be charged together. In memory, make
+    /// the second with [`crate::Limiter::sibling`], or all of them with [`crate::Limits`]; over
+    /// Redis, make all of them with the same `redis::Redis`.
     NotSiblings {
         /// The name of the limit that is not a sibling of the first.
         name: Box<str>,
@@ -25,7 +26,8 @@ impl fmt::Display for JointError {
         match self {
             JointError::NotSiblings { name } => write!(
                 f,
-                "`{name}` counts in other memory than the first limit; make it with `sibling`"
+                "`{name}` counts in another store than the first limit: in memory, make it with \
+                 `sibling`; over Redis, with the same `Redis`"
             ),
             JointError::Store(_) => f.write_str("the store has no answer"),
         }

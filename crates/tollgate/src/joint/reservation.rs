@@ -9,6 +9,7 @@ use tollgate_core::{
 use tollgate_memory::SystemClock;
 
 use super::{Ask, JointDecision, JointError, decide_by, names_of, without_answer};
+use crate::limiter::Limiter;
 use crate::limiter::reservation::Reservation;
 
 /// Units that several limits are charged as estimates, until it is known how many were used.
@@ -59,7 +60,7 @@ type Part = Option<(Grant, Reserved)>;
 /// # Ok::<(), tollgate::NotReserved>(())
 /// ```
 pub fn reserve_all<'l, C: Clock>(
-    asks: &[Ask<'l, C>],
+    asks: &[Ask<'l, Limiter<C>>],
 ) -> Result<JointReservation<'l, C>, NotReserved> {
     let names = names_of(asks).map_err(NotReserved::Failed)?;
     let answer = JointReservation::try_of(&names, asks);
@@ -84,7 +85,7 @@ impl<'l, C: Clock> JointReservation<'l, C> {
     /// A reservation, or the denial; a denial also if the store failed.
     pub(crate) fn of(
         names: &Arc<[Arc<str>]>,
-        asks: &[Ask<'l, C>],
+        asks: &[Ask<'l, Limiter<C>>],
     ) -> Result<JointReservation<'l, C>, JointDecision> {
         JointReservation::try_of(names, asks).unwrap_or_else(|_| {
             asks.iter().for_each(|ask| ask.limiter.count_failure());
@@ -99,7 +100,7 @@ impl<'l, C: Clock> JointReservation<'l, C> {
     /// As [`JointReservation::of`], but returns an error if the store fails.
     fn try_of(
         names: &Arc<[Arc<str>]>,
-        asks: &[Ask<'l, C>],
+        asks: &[Ask<'l, Limiter<C>>],
     ) -> Result<Result<JointReservation<'l, C>, JointDecision>, StoreError> {
         let (verdict, charged) = decide_by(asks, |store, charges| {
             let (verdict, now) = store.decide_timed(charges)?;

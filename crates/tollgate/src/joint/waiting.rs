@@ -5,12 +5,12 @@ use std::time::Duration;
 use tollgate_core::{Clock, Cost, Moment};
 
 use super::{Ask, JointDecision, check_all};
-use crate::limiter::NotReady;
+use crate::limiter::{Limiter, NotReady};
 
 /// A request that all limits allowed, held until its turn in a leaky bucket. If dropped before, it
 /// refunds its units.
 struct Held<'a, 'l, C: Clock> {
-    asks: &'a [Ask<'l, C>],
+    asks: &'a [Ask<'l, Limiter<C>>],
     has_gone: bool,
 }
 
@@ -45,7 +45,9 @@ struct Held<'a, 'l, C: Clock> {
 /// # }
 /// ```
 #[cfg(feature = "async")]
-pub async fn until_all_ready<C: Clock>(asks: &[Ask<'_, C>]) -> Result<JointDecision, NotReady> {
+pub async fn until_all_ready<C: Clock>(
+    asks: &[Ask<'_, Limiter<C>>],
+) -> Result<JointDecision, NotReady> {
     until_all_ready_with(asks, tokio::time::sleep).await
 }
 
@@ -56,7 +58,7 @@ pub async fn until_all_ready<C: Clock>(asks: &[Ask<'_, C>]) -> Result<JointDecis
 ///
 /// [`NotReady`] if waiting would not help.
 pub async fn until_all_ready_with<C: Clock, S: Future>(
-    asks: &[Ask<'_, C>],
+    asks: &[Ask<'_, Limiter<C>>],
     sleep: impl Fn(Duration) -> S,
 ) -> Result<JointDecision, NotReady> {
     loop {
@@ -72,7 +74,7 @@ pub async fn until_all_ready_with<C: Clock, S: Future>(
 
 /// Holds an allowed request until its turn by the limiters' clock, because a timer may fire early.
 async fn hold<C: Clock, S: Future>(
-    asks: &[Ask<'_, C>],
+    asks: &[Ask<'_, Limiter<C>>],
     delay: Duration,
     sleep: &impl Fn(Duration) -> S,
 ) {

@@ -1,0 +1,288 @@
+//! One limit over any number of keys, counted in Redis.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_core::{
+    Cost, Decision, Key, Limit, Mode, OnStoreError, RESOLUTIONS_MAX, Sharing, StoreError, Verdict,
+};
+use tollgate_redis::InvalidForRedis;
+
+use super::key::{KeyParts, SharedKey};
+use super::store::Redis;
+use crate::joint::Ask;
+use crate::limiter::{CurrentTerms, LoadedTerms, denial_without_answer};
+
+/// What the keys of limiters begin with, with a version: a change of what a key is made of needs a
+/// new version.
+const KIND: &[u8] = b"limiter/1";
+
+/// One limit over any number of keys, which all processes with the same Redis share; made by
+/// [`Redis::limiter`].
+///
+/// The methods are those of [`crate::Limiter`], but for `.await`. The
+/// [module's documentation](super) says which keys are equal, and what happens without Redis.
+pub struct Limiter {
+    redis: Redis,
+    terms: CurrentTerms,
+    sharing: Sharing,
+    name: Arc<str>,
+    identity: Identity,
+    failures: AtomicU64,
+}
+
+/// What tells the counters of a limiter from those of others.
+struct Identity {
+    kind: &'static [u8],
+    name: Box<[u8]>,
+}
+
+// === impl Redis ===
+
+impl Redis {
+    /// A limiter whose counters are in this Redis. Limiters with the same name count together; see
+    /// [the module's documentation](super#names-and-limits).
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidForRedis`] if Redis cannot keep the limit.
+    pub fn limiter(&self, name: &str, limit: Limit) -> Result<Limiter, InvalidForRedis> {
+        Limiter::new(self, name, limit, KIND, name.as_bytes())
+    }
+}
+
+// === impl Limiter ===
+
+impl Limiter {
+    /// A limiter whose counters `kind` and `identity` tell from those of others.
+    pub(super) fn new(
+        redis: &Redis,
+        name: &str,
+        limit: Limit,
+        kind: &'static [u8],
+        identity: &[u8],
+    ) -> Result<Limiter, InvalidForRedis> {
+        tollgate_redis::check(&limit)?;
+        Ok(Limiter {
+            redis: redis.clone(),
+            terms: CurrentTerms::new(limit),
+            sharing: redis.sharing(),
+            name: name.into(),
+            identity: Identity {
+                kind,
+                name: identity.into(),
+            },
+            failures: AtomicU64::new(0),
+        })
+    }
+
+    /// Sets how the instances share this limit. Default: as [`super::Builder::mode`] says.
+    ///
+    /// A leaky bucket is decided as in [`Mode::Strict`] whatever the mode is, and a sliding log in
+    /// place of [`Mode::WriteBack`].
+    #[must_use]
+    pub fn mode(mut self, mode: Mode) -> Limiter {
+        self.sharing.mode = mode;
+        self
+    }
+
+    /// Sets what this limit does while Redis does not answer. Default: as
+    /// [`super::Builder::on_store_error`] says.
+    #[must_use]
+    pub fn on_store_error(mut self, on_store_error: OnStoreError) -> Limiter {
+        self.sharing.on_store_error = on_store_error;
+        self
+    }
+
+    /// Sets the number of instances that share this limit, for [`OnStoreError::Local`]. Default: as
+    /// [`super::Builder::instances`] says.
+    #[must_use]
+    pub fn instances(mut self, instances: NonZeroU32) -> Limiter {
+        self.sharing.nodes = Some(instances);
+        self
+    }
+
+    /// Consumes one unit of `key` if it fits.
+    ///
+    /// # When Redis does not answer
+    ///
+    /// There is always a decision, within [`super::Config::timeout`]: the one that
+    /// [`Limiter::on_store_error`] says. With [`OnStoreError::Error`], the request is denied with a
+    /// wait of [`crate::FAILURE_WAIT`], and [`Limiter::failures`] increases; so it is if too many
+    /// requests of several limits are being decided on the same key. [`Limiter::try_check`] returns
+    /// the error instead.
+    pub async fn check<K: SharedKey + ?Sized>(&self, key: &K) -> Decision {
+        self.decide(self.key_of(key), Cost::ONE).await
+    }
+
+    /// Consumes `units` of `key`, all or none; 0 is answered as by [`Limiter::peek`].
+    ///
+    /// Units above the limit's [`Limit::capacity`] never fit: the denial then has no
+    /// [`Decision::retry_after`].
+    pub async fn check_n<K: SharedKey + ?Sized>(&self, key: &K, units: u64) -> Decision {
+        self.decide(self.key_of(key), Cost::Take(units)).await
+    }
+
+    /// As [`Limiter::check_n`], but returns an error if there is no decision.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`], with [`OnStoreError::Error`]; [`StoreError::Contended`] whatever is set.
+    /// After [`StoreError::TimedOut`], the units may have been charged; otherwise nothing was.
+    pub async fn try_check<K: SharedKey + ?Sized>(
+        &self,
+        key: &K,
+        units: u64,
+    ) -> Result<Decision, StoreError> {
+        self.try_decide(self.key_of(key), Cost::Take(units)).await
+    }
+
+    /// What [`Limiter::check_n`] would decide; charges nothing.
+    pub async fn peek<K: SharedKey + ?Sized>(&self, key: &K, units: u64) -> Decision {
+        self.decide(self.key_of(key), Cost::Peek(units)).await
+    }
+
+    /// Refunds units of a request that did not happen or cost less than it was charged. Returns the
+    /// remaining units.
+    ///
+    /// Refunds at most what was consumed, the newest units first. An instance that remembers a
+    /// denial of the key may repeat it for up to a second. While Redis does not answer, only the
+    /// share of this process is refunded.
+    pub async fn refund<K: SharedKey + ?Sized>(&self, key: &K, units: u64) -> u32 {
+        let decision = self.decide(self.key_of(key), Cost::Refund(units)).await;
+        decision.remaining()
+    }
+
+    /// Refunds everything that `key` consumed; see [`Limiter::refund`].
+    pub async fn reset<K: SharedKey + ?Sized>(&self, key: &K) {
+        self.refund(key, u64::MAX).await;
+    }
+
+    /// A request for one unit of `key`, to be combined with those of other limits; see
+    /// [`super::check_all`].
+    pub fn ask<K: SharedKey + ?Sized>(&self, key: &K) -> Ask<'_, Limiter> {
+        self.ask_n(key, 1)
+    }
+
+    /// As [`Limiter::ask`], for `units`.
+    pub fn ask_n<K: SharedKey + ?Sized>(&self, key: &K, units: u64) -> Ask<'_, Limiter> {
+        Ask::new(self, self.key_of(key), Cost::Take(units))
+    }
+
+    /// Replaces the limit in this process. Consumed units stay consumed; the
+    /// [module's documentation](super#names-and-limits) says what happens while other processes
+    /// have another limit.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidForRedis`] if Redis cannot keep the limit; the limit in effect stays.
+    pub fn set_limit(&self, limit: Limit) -> Result<(), InvalidForRedis> {
+        tollgate_redis::check(&limit)?;
+        self.terms.replace(limit);
+        Ok(())
+    }
+
+    /// The limit in effect.
+    pub fn limit(&self) -> Limit {
+        self.terms.load().limit
+    }
+
+    /// The name of the limit.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The Redis that counts for this limiter.
+    pub const fn redis(&self) -> &Redis {
+        &self.redis
+    }
+
+    /// How often there was no decision; see [`Limiter::check`].
+    pub fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    pub(super) const fn shared_name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(super) fn key_of<K: SharedKey + ?Sized>(&self, key: &K) -> Key {
+        self.key_of_parts(&KeyParts::of(key))
+    }
+
+    pub(super) fn key_of_parts(&self, parts: &KeyParts) -> Key {
+        let Identity { kind, name } = &self.identity;
+        parts.key(self.redis.hasher(), kind, name)
+    }
+
+    pub(super) fn shared(self, sharing: Sharing) -> Limiter {
+        Limiter { sharing, ..self }
+    }
+
+    pub(super) fn count_failure(&self) {
+        // Relaxed: a count for reports, which publishes nothing.
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    async fn decide(&self, key: Key, cost: Cost) -> Decision {
+        self.try_decide(key, cost).await.unwrap_or_else(|_| {
+            self.count_failure();
+            Decision::Deny(denial_without_answer())
+        })
+    }
+
+    async fn try_decide(&self, key: Key, cost: Cost) -> Result<Decision, StoreError> {
+        let verdict = decide(&self.redis, &[Ask::new(self, key, cost)]).await?;
+        let decision = verdict.decisions.first().copied();
+        Ok(decision.expect("a verdict has a decision for each charge"))
+    }
+}
+
+/// Decides on limits that count in `redis`, under the limits in effect. If a limit is replaced
+/// meanwhile, the decision starts again. Without limits, there is nothing to decide.
+pub(super) async fn decide(
+    redis: &Redis,
+    asks: &[Ask<'_, Limiter>],
+) -> Result<Verdict, StoreError> {
+    if asks.is_empty() {
+        return Ok(Verdict::default());
+    }
+    let load = || -> Vec<LoadedTerms<'_>> {
+        let terms = asks.iter().map(|ask| ask.limiter().terms.load());
+        terms.collect()
+    };
+    let (mut terms, mut is_current) = (load(), false);
+    for _ in 0..RESOLUTIONS_MAX {
+        let charge = |(ask, terms): (&Ask<'_, Limiter>, _)| {
+            let sharing = ask.limiter().sharing;
+            ask.charge(terms, is_current).shared(sharing)
+        };
+        let charges: Vec<_> = asks
+            .iter()
+            .zip(terms.iter().map(|it| &**it))
+            .map(charge)
+            .collect();
+        let answer = redis.decide(&charges).await;
+        let Err(StoreError::Superseded) = answer else {
+            return answer;
+        };
+        drop(charges);
+        let latest = load();
+        // If the limits have not changed, a state only looks later, because revisions wrap.
+        is_current = terms.iter().zip(&latest).all(|(old, new)| old.are(new));
+        terms = latest;
+    }
+    Err(StoreError::Superseded)
+}
+
+impl fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limiter")
+            .field("name", &self.name)
+            .field("limit", &self.limit())
+            .field("sharing", &self.sharing)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,234 @@
+//! Several limits that apply to every request, counted in Redis.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tollgate_core::{CHARGES_MAX, Cost, Limit, Mode, OnStoreError, Sharing, TooManyCharges};
+use tollgate_redis::InvalidForRedis;
+
+use super::key::{KeyParts, SharedKey};
+use super::limiter::{Limiter, decide};
+use super::store::Redis;
+use crate::joint::{Ask, JointDecision, without_answer};
+
+/// What the keys of these limiters begin with, with a version.
+const KIND: &[u8] = b"limits/1";
+
+/// Several limits over the same keys, which all processes with the same Redis share: a request is
+/// allowed only if all of them allow it, and only then are they charged. Made by [`Redis::limits`].
+///
+/// The methods are those of [`crate::Limits`], but for `.await`. A decision takes one round trip.
+pub struct Limits {
+    redis: Redis,
+    limiters: Vec<Limiter>,
+    names: Arc<[Arc<str>]>,
+}
+
+/// Builds [`Limits`].
+#[derive(Debug)]
+pub struct LimitsBuilder {
+    redis: Redis,
+    name: Box<str>,
+    limits: Vec<(Box<str>, Limit)>,
+    sharing: Sharing,
+}
+
+/// Why limits cannot be built.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LimitsError {
+    /// Redis cannot keep one of the limits.
+    Unfit {
+        /// The name of the limit.
+        name: Box<str>,
+        /// Why not.
+        source: InvalidForRedis,
+    },
+    /// There are more limits than one request can meet.
+    TooMany(TooManyCharges),
+    /// Two limits have the same name, so they would have the same counters.
+    SameName {
+        /// The name.
+        name: Box<str>,
+    },
+}
+
+// === impl Redis ===
+
+impl Redis {
+    /// Starts to build limits that apply to every request. `name` is part of their keys, as that of
+    /// a limiter is, so that the limits of another part of the program may have the same names.
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// use tollgate::Limit;
+    /// use tollgate::redis::Redis;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let redis = Redis::open("redis://localhost:6379")?;
+    /// let limits = redis
+    ///     .limits("api")
+    ///     .limit("second", Limit::per_second(10))
+    ///     .limit("hour", Limit::per_hour(1_000))
+    ///     .build()?;
+    /// let decision = limits.check("alice").await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn limits(&self, name: &str) -> LimitsBuilder {
+        LimitsBuilder {
+            redis: self.clone(),
+            name: name.into(),
+            limits: Vec::new(),
+            sharing: self.sharing(),
+        }
+    }
+}
+
+// === impl Limits ===
+
+impl Limits {
+    /// Consumes one unit of `key` in every limit if it fits in all.
+    ///
+    /// There is always a decision, as [`Limiter::check`] describes. Without an answer of Redis,
+    /// [`JointDecision::denied_by`] of a denial is `None`.
+    pub async fn check<K: SharedKey + ?Sized>(&self, key: &K) -> JointDecision {
+        self.check_n(key, 1).await
+    }
+
+    /// Consumes `units` of `key` in every limit, all or none; 0 is answered as by [`Limits::peek`].
+    pub async fn check_n<K: SharedKey + ?Sized>(&self, key: &K, units: u64) -> JointDecision {
+        self.decide(self.asks(key, Cost::Take(units))).await
+    }
+
+    /// What [`Limits::check_n`] would decide; charges nothing.
+    pub async fn peek<K: SharedKey + ?Sized>(&self, key: &K, units: u64) -> JointDecision {
+        self.decide(self.asks(key, Cost::Peek(units))).await
+    }
+
+    /// Refunds units to every limit at once; see [`Limiter::refund`].
+    pub async fn refund<K: SharedKey + ?Sized>(&self, key: &K, units: u64) {
+        let _refunded = self.decide(self.asks(key, Cost::Refund(units))).await;
+    }
+
+    /// Refunds everything that `key` consumed of every limit.
+    pub async fn reset<K: SharedKey + ?Sized>(&self, key: &K) {
+        self.refund(key, u64::MAX).await;
+    }
+
+    /// The limiter of the limit with this name, to inspect or replace it.
+    pub fn limiter(&self, name: &str) -> Option<&Limiter> {
+        self.limiters.iter().find(|limiter| limiter.name() == name)
+    }
+
+    fn asks<K: SharedKey + ?Sized>(&self, key: &K, cost: Cost) -> Vec<Ask<'_, Limiter>> {
+        let parts = KeyParts::of(key);
+        let limiters = self.limiters.iter();
+        let asks = limiters.map(|limiter| Ask::new(limiter, limiter.key_of_parts(&parts), cost));
+        asks.collect()
+    }
+
+    async fn decide(&self, asks: Vec<Ask<'_, Limiter>>) -> JointDecision {
+        let verdict = decide(&self.redis, &asks).await.unwrap_or_else(|_| {
+            self.limiters.iter().for_each(Limiter::count_failure);
+            without_answer(asks.len())
+        });
+        JointDecision::new(Arc::clone(&self.names), verdict)
+    }
+}
+
+impl fmt::Debug for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.limiters).finish()
+    }
+}
+
+// === impl LimitsBuilder ===
+
+impl LimitsBuilder {
+    /// Adds a limit under a name, which distinguishes it from the others.
+    #[must_use]
+    pub fn limit(mut self, name: &str, limit: Limit) -> LimitsBuilder {
+        self.limits.push((name.into(), limit));
+        self
+    }
+
+    /// Sets how the instances share the limits; see [`Limiter::mode`]. With more than one limit,
+    /// Redis decides every request in [`Mode::Leased`] too.
+    #[must_use]
+    pub const fn mode(mut self, mode: Mode) -> LimitsBuilder {
+        self.sharing.mode = mode;
+        self
+    }
+
+    /// Sets what the limits do while Redis does not answer; see [`Limiter::on_store_error`].
+    #[must_use]
+    pub const fn on_store_error(mut self, on_store_error: OnStoreError) -> LimitsBuilder {
+        self.sharing.on_store_error = on_store_error;
+        self
+    }
+
+    /// Builds the limits.
+    ///
+    /// # Errors
+    ///
+    /// [`LimitsError`].
+    pub fn build(self) -> Result<Limits, LimitsError> {
+        if self.limits.len() > CHARGES_MAX {
+            return Err(LimitsError::TooMany(TooManyCharges(self.limits.len())));
+        }
+        let mut limiters: Vec<Limiter> = Vec::with_capacity(self.limits.len());
+        for (name, limit) in &self.limits {
+            if limiters.iter().any(|limiter| limiter.name() == &**name) {
+                return Err(LimitsError::SameName { name: name.clone() });
+            }
+            let identity = identity(&self.name, name);
+            let limiter = Limiter::new(&self.redis, name, *limit, KIND, &identity);
+            let limiter = limiter.map_err(|source| LimitsError::Unfit {
+                name: name.clone(),
+                source,
+            })?;
+            limiters.push(limiter.shared(self.sharing));
+        }
+        let names = limiters.iter();
+        let names = names.map(|limiter| Arc::clone(limiter.shared_name()));
+        Ok(Limits {
+            names: names.collect(),
+            redis: self.redis,
+            limiters,
+        })
+    }
+}
+
+/// Both names, in a form in which no two pairs are equal.
+fn identity(limits: &str, limit: &str) -> Vec<u8> {
+    let length = u64::try_from(limits.len()).unwrap_or(u64::MAX);
+    let length = length.to_be_bytes();
+    [&length[..], limits.as_bytes(), limit.as_bytes()].concat()
+}
+
+// === impl LimitsError ===
+
+impl fmt::Display for LimitsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LimitsError::Unfit { name, .. } => write!(f, "Redis cannot keep the limit `{name}`"),
+            LimitsError::TooMany(_) => f.write_str("the limits cannot be asked together"),
+            LimitsError::SameName { name } => {
+                write!(f, "two limits have the name `{name}`: give each its own")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LimitsError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            LimitsError::Unfit { source, .. } => Some(source),
+            LimitsError::TooMany(source) => Some(source),
+            LimitsError::SameName { .. } => None,
+        }
+    }
+}
