@@ -90,7 +90,7 @@ mod tests {
         assert!(all.quick && !all.list);
         assert_eq!(all.json, Some("a.json".into()));
         let names: Vec<String> = all.scenarios().iter().map(Scenario::name).collect();
-        assert_eq!(names, ["hot-u64-refused-2t", "hot-u64-admitted-2t"]);
+        assert_eq!(names, ["hot-u64-denied-2t", "hot-u64-allowed-2t"]);
     }
 
     #[test]

@@ -37,8 +37,8 @@ pub(crate) trait Contender<K>: Sync {
 impl Outcome {
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Outcome::Allowed => "admitted",
-            Outcome::Denied => "refused",
+            Outcome::Allowed => "allowed",
+            Outcome::Denied => "denied",
         }
     }
 

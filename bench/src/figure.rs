@@ -34,15 +34,15 @@ pub(crate) fn figures(measured: &[Measured]) -> Vec<Figure> {
             got: results.ratio(scenario, ours, other),
         });
     };
-    let load = "1M-u64-uniform-admitted-2t";
+    let load = "1M-u64-uniform-allowed-2t";
     ratio(load, "tollgate", "governor", 2.2);
     ratio(load, "tollgate", "quota", 3.0);
     ratio(load, "tollgate", "floor", 0.25);
     ratio(load, "tollgate-batch", "floor", 0.7);
-    ratio("1M-string-uniform-admitted-2t", "tollgate", "governor", 2.2);
-    ratio("hot-u64-refused-2t", "tollgate", "governor", 2.5);
-    ratio("hot-u64-refused-2t", "tollgate", "quota", 1.0);
-    ratio("hot-u64-admitted-2t", "tollgate", "governor", 1.5);
+    ratio("1M-string-uniform-allowed-2t", "tollgate", "governor", 2.2);
+    ratio("hot-u64-denied-2t", "tollgate", "governor", 2.5);
+    ratio("hot-u64-denied-2t", "tollgate", "quota", 1.0);
+    ratio("hot-u64-allowed-2t", "tollgate", "governor", 1.5);
     let mut at_most = |what: &str, got: Option<f64>, most: f64| {
         figures.push(Figure {
             what: what.to_owned(),
@@ -143,7 +143,7 @@ mod tests {
     fn one(contender: &str, per_second: f64) -> Measured {
         Measured {
             record: Record {
-                scenario: "1M-u64-uniform-admitted-2t".to_owned(),
+                scenario: "1M-u64-uniform-allowed-2t".to_owned(),
                 contender: contender.to_owned(),
                 ops_per_second: Some(per_second),
                 ..Record::default()

@@ -128,7 +128,7 @@ impl InTurn {
                 keys: 1,
                 key_kind: "u64".to_owned(),
                 distribution: "uniform".to_owned(),
-                outcome: "admitted".to_owned(),
+                outcome: "allowed".to_owned(),
                 threads: THREADS,
                 ops_per_second: rate,
                 ..Record::default()

@@ -26,7 +26,6 @@ pub(crate) struct Measured {
     /// What stands in the cell if the contender cannot do this, or what else is to be known.
     pub(crate) note: String,
     /// How many of the decisions allowed the request.
-    #[serde(rename = "admitted_share")]
     pub(crate) allowed_share: Option<f64>,
     /// Live keys that were evicted.
     pub(crate) lost_keys: Option<u64>,

@@ -12,57 +12,81 @@ pub struct Retired {
     pub word: &'static str,
     /// The word or words in its place.
     pub instead: &'static str,
+    /// Whether it names the outcome of a decision. Such a word is rejected also in the strings of
+    /// tests, in code blocks, and as a part of a word with hyphens: all of it is read in outputs.
+    pub is_outcome: bool,
 }
 
-const fn retired(word: &'static str, instead: &'static str) -> Retired {
-    Retired { word, instead }
+const fn word(word: &'static str, instead: &'static str) -> Retired {
+    Retired {
+        word,
+        instead,
+        is_outcome: false,
+    }
+}
+
+const fn outcome(word: &'static str, instead: &'static str) -> Retired {
+    Retired {
+        word,
+        instead,
+        is_outcome: true,
+    }
 }
 
 /// Every retired word: rejected as a part of an identifier, and as a word of a comment, of a string
 /// outside of tests, and of a page.
-pub const RETIRED: [Retired; 38] = [
-    retired("admit", "allow"),
-    retired("admits", "allows"),
-    retired("admitted", "allowed"),
-    retired("anew", "again"),
-    retired("as told", "as the answer says"),
-    retired("asker", "caller"),
-    retired("askers", "callers"),
-    retired("complain", "report"),
-    retired("complaint", "diagnostic"),
-    retired("desk", "connection limit"),
-    retired("door", "listener"),
-    retired("doors", "listeners"),
-    retired("drawer", "lock"),
-    retired("everybody", "all callers, threads or instances"),
-    retired("forgotten", "evicted or expired"),
-    retired("guest", "connection"),
-    retired("in force", "in effect"),
-    retired("lane", "request queue"),
-    retired("lanes", "request queues"),
-    retired("mend", "fix"),
-    retired("mistake", "error or diagnostic"),
-    retired("mistakes", "errors or diagnostics"),
-    retired("patience", "timeout, deadline or backoff"),
-    retired("reception", "accept loop"),
-    retired("refusal", "denial"),
-    retired("refusals", "denials"),
-    retired("refuse", "deny or reject"),
-    retired("refused", "denied or rejected"),
-    retired("refuses", "denies or rejects"),
-    retired("repriced", "migrated"),
-    retired("somebody", "another caller, thread or instance"),
-    retired("stand aside", "back off"),
-    retired("stands aside", "backs off"),
-    retired("stranger", "unknown key"),
-    retired("taken up", "in effect"),
-    retired("told", "reported, returned or answered"),
-    retired("vigil", "drain"),
-    retired("whoever", "the caller, client or thread that"),
+pub const RETIRED: [Retired; 41] = [
+    outcome("admission", "allowed request; over-admission is a term"),
+    outcome("admit", "allow"),
+    outcome("admits", "allows"),
+    outcome("admitted", "allowed"),
+    outcome("admitting", "allowing"),
+    word("anew", "again"),
+    word("as told", "as the answer says"),
+    word("asker", "caller"),
+    word("askers", "callers"),
+    word("complain", "report"),
+    word("complaint", "diagnostic"),
+    word("desk", "connection limit"),
+    word("door", "listener"),
+    word("doors", "listeners"),
+    word("drawer", "lock"),
+    word("everybody", "all callers, threads or instances"),
+    word("forgotten", "evicted or expired"),
+    word("guest", "connection"),
+    word("in force", "in effect"),
+    word("lane", "request queue"),
+    word("lanes", "request queues"),
+    word("mend", "fix"),
+    word("mistake", "error or diagnostic"),
+    word("mistakes", "errors or diagnostics"),
+    word("patience", "timeout, deadline or backoff"),
+    word("reception", "accept loop"),
+    outcome("refusal", "denial"),
+    outcome("refusals", "denials"),
+    outcome("refuse", "deny or reject"),
+    outcome("refused", "denied or rejected"),
+    outcome("refuses", "denies or rejects"),
+    outcome("refusing", "denying or rejecting"),
+    word("repriced", "migrated"),
+    word("somebody", "another caller, thread or instance"),
+    word("stand aside", "back off"),
+    word("stands aside", "backs off"),
+    word("stranger", "unknown key"),
+    word("taken up", "in effect"),
+    word("told", "reported, returned or answered"),
+    word("vigil", "drain"),
+    word("whoever", "the caller, client or thread that"),
 ];
 
 /// Identifiers of the standard library that contain a retired word.
 const FOREIGN: [&str; 1] = ["ConnectionRefused"];
+
+/// The operating system's words for an error.
+const FOREIGN_TEXT: &str = "connection refused";
+
+/// Before an outcome, these make the field's term: over-admission, `over_admits`.
+const OF_A_TERM: [&str; 2] = ["over", "under"];
 
 /// A retired word in a file.
 pub struct Found {
@@ -74,18 +98,99 @@ pub struct Found {
     pub retired: &'static Retired,
 }
 
-/// Every retired word in a file's identifiers and comments, and in its strings outside of tests.
+/// Every retired word in a file's identifiers and comments, and in its strings; in those of tests,
+/// only outcomes.
 #[must_use]
 pub fn find(source: &Source) -> Vec<Found> {
+    let mut found = find_in_identifiers(source);
+    found.extend(find_in_comments(source, "//"));
+    let lines_without_tests = source.lines_without_tests();
+    for (line, text) in strings(source) {
+        // A single word may be a name in a protocol or format that is not ours.
+        let is_prose = line <= lines_without_tests && text.contains(' ');
+        let words = find_on_line(line, &text);
+        found.extend(words.filter(|found| is_prose || found.retired.is_outcome));
+    }
+    found.sort_by_key(|found| (found.line, found.retired.word));
+    // A doc comment is also a string: that of its attribute.
+    found.dedup_by_key(|found| (found.line, found.retired.word));
+    found
+}
+
+/// Every retired word in a page: in the prose of Markdown and JSON, and in the comments of other
+/// formats and of code blocks; also where a phrase is broken over two lines.
+#[must_use]
+pub fn find_in_page(page: &Source) -> Vec<Found> {
+    match page.path.rsplit('.').next() {
+        Some("md") => find_in_markdown(page),
+        // Descriptions are values here.
+        Some("json" | "toml") => {
+            let lines = page.lines();
+            lines
+                .flat_map(|(line, text)| find_on_line(line, text))
+                .collect()
+        }
+        Some("lua") => find_in_comments(page, "--"),
+        Some("proto") => find_in_comments(page, "//"),
+        _ => find_in_comments(page, "#"),
+    }
+}
+
+/// The retired words of prose, of comments in code blocks, and outcomes in all of these blocks.
+fn find_in_markdown(page: &Source) -> Vec<Found> {
+    let mut is_code = false;
+    let mut found = Vec::new();
+    let mut previous = "";
+    for (line, text) in page.lines() {
+        if text.trim_start().starts_with("```") {
+            is_code = !is_code;
+            previous = "";
+        } else if is_code {
+            let comment = text.split_once('#').map_or("", |(_, comment)| comment);
+            found.extend(find_on_line(line, comment));
+            let outcomes = find_on_line(line, text).filter(|found| found.retired.is_outcome);
+            found.extend(outcomes);
+        } else {
+            found.extend(find_on_line(line, text));
+            found.extend(find_across(line, previous, text));
+            previous = text;
+        }
+    }
+    // A comment of a code block is also its text.
+    found.sort_by_key(|found| (found.line, found.retired.word));
+    found.dedup_by_key(|found| (found.line, found.retired.word));
+    found
+}
+
+/// The retired words of what follows `mark`, also where a phrase is broken over two lines.
+fn find_in_comments(source: &Source, mark: &str) -> Vec<Found> {
+    let mut found = Vec::new();
+    let mut previous = "";
+    for (line, text) in source.lines() {
+        let comment = text.split_once(mark).map_or("", |(_, comment)| comment);
+        // The third mark of a doc comment.
+        let comment = comment.trim_start_matches(['/', '!']).trim();
+        found.extend(find_on_line(line, comment));
+        found.extend(find_across(line, previous, comment));
+        previous = comment;
+    }
+    found
+}
+
+/// The retired words that are parts of identifiers.
+fn find_in_identifiers(source: &Source) -> Vec<Found> {
     let mut found = Vec::new();
     let ours = identifiers(source).into_iter();
-    let ours = ours.filter(|(_, identifier)| !FOREIGN.contains(&identifier.as_str()));
-    for (line, identifier) in ours {
+    for (line, identifier) in ours.filter(|(_, name)| !FOREIGN.contains(&name.as_str())) {
         let words = segments(&identifier);
-        for retired in RETIRED
-            .iter()
-            .filter(|retired| words.iter().any(|word| word == retired.word))
-        {
+        let is_used = |retired: &Retired| {
+            let at = words.iter().position(|word| word == retired.word);
+            at.is_some_and(|at| {
+                let is_term = at > 0 && OF_A_TERM.contains(&words[at - 1].as_str());
+                !(is_term && retired.is_outcome)
+            })
+        };
+        for retired in RETIRED.iter().filter(|retired| is_used(retired)) {
             let text = format!("`{identifier}`");
             found.push(Found {
                 line,
@@ -94,55 +199,12 @@ pub fn find(source: &Source) -> Vec<Found> {
             });
         }
     }
-    for (line, text) in source.lines() {
-        if let Some((_, comment)) = text.split_once("//") {
-            found.extend(found_in(line, comment));
-        }
-    }
-    let lines_without_tests = source.lines_without_tests();
-    let tokens = tokens(source).into_iter();
-    let strings = tokens.filter_map(|token| match token {
-        TokenTree::Literal(literal) => Some((literal.span().start().line, literal.to_string())),
-        _ => None,
-    });
-    for (line, text) in strings.filter(|(line, _)| *line <= lines_without_tests) {
-        // A single word may be a name in a protocol or format that is not ours.
-        if text.contains(' ') {
-            found.extend(found_in(line, &text));
-        }
-    }
-    found.sort_by_key(|found| (found.line, found.retired.word));
-    // A doc comment is also a string: that of its attribute.
-    found.dedup_by_key(|found| (found.line, found.retired.word));
-    found
-}
-
-/// Every retired word in a page: in the prose of Markdown, also where a phrase is broken over two
-/// lines, and after `#` in YAML and in code blocks.
-#[must_use]
-pub fn find_in_page(page: &Source) -> Vec<Found> {
-    let is_markdown = page.path.ends_with(".md");
-    let mut is_code = !is_markdown;
-    let mut found = Vec::new();
-    let mut previous = "";
-    for (line, text) in page.lines() {
-        if is_markdown && text.trim_start().starts_with("```") {
-            is_code = !is_code;
-            previous = "";
-        } else if !is_code {
-            found.extend(found_in(line, text));
-            found.extend(found_across(line, previous, text));
-            previous = text;
-        } else if let Some((_, comment)) = text.split_once('#') {
-            found.extend(found_in(line, comment));
-        }
-    }
     found
 }
 
 /// The retired phrases that begin at the end of the previous line. An empty line has no words, so
 /// it ends a phrase.
-fn found_across(line: usize, previous: &str, text: &str) -> Vec<Found> {
+fn find_across(line: usize, previous: &str, text: &str) -> Vec<Found> {
     if previous.is_empty() || text.is_empty() {
         return Vec::new();
     }
@@ -151,11 +213,11 @@ fn found_across(line: usize, previous: &str, text: &str) -> Vec<Found> {
         both.any(|other| other.word == retired.word)
     };
     let both = format!("{previous} {text}");
-    let found = found_in(line, &both);
+    let found = find_on_line(line, &both);
     found.filter(|found| !alone(found.retired)).collect()
 }
 
-fn found_in(line: usize, text: &str) -> impl Iterator<Item = Found> {
+fn find_on_line(line: usize, text: &str) -> impl Iterator<Item = Found> {
     find_in_text(text).map(move |retired| Found {
         line,
         text: text.trim().to_owned(),
@@ -166,17 +228,29 @@ fn found_in(line: usize, text: &str) -> impl Iterator<Item = Found> {
 /// Every retired word in a line of text; code in backquotes is left out.
 pub fn find_in_text(text: &str) -> impl Iterator<Item = &'static Retired> {
     let prose: Vec<&str> = text.split('`').step_by(2).collect();
-    let words: Vec<String> = prose
-        .join(" ")
-        // `over-admits` is one word, and a standard one.
+    let prose = prose.join(" ").to_lowercase();
+    let prose = prose.replace(FOREIGN_TEXT, "");
+    let words: Vec<&str> = prose
         .split(|letter: char| !letter.is_alphanumeric() && letter != '-')
         .filter(|word| !word.is_empty())
-        .map(str::to_lowercase)
         .collect();
-    let text = format!(" {} ", words.join(" "));
-    RETIRED
+    // `hot-u64-denied-2t` has the outcome in it, and `over-admission` is one word.
+    let is_term = |word: &&str| OF_A_TERM.iter().any(|term| word.starts_with(term));
+    let parts: Vec<&str> = words
         .iter()
-        .filter(move |retired| text.contains(&format!(" {} ", retired.word)))
+        .filter(|word| !is_term(word))
+        .flat_map(|word| word.split('-'))
+        .collect();
+    let (words, parts) = (pad(&words), pad(&parts));
+    RETIRED.iter().filter(move |retired| {
+        let text = if retired.is_outcome { &parts } else { &words };
+        text.contains(&format!(" {} ", retired.word))
+    })
+}
+
+/// The words with a space at each end, so that whole words are found in it.
+fn pad(words: &[&str]) -> String {
+    format!(" {} ", words.join(" "))
 }
 
 /// The words of an identifier: `is_told`, `RefusalKind` and `PATIENCE_MAX` have two each.
@@ -197,6 +271,16 @@ pub fn segments(identifier: &str) -> Vec<String> {
         before = letter;
     }
     words
+}
+
+/// Every string and character of a file with its line.
+fn strings(source: &Source) -> Vec<(usize, String)> {
+    let tokens = tokens(source).into_iter();
+    let strings = tokens.filter_map(|token| match token {
+        TokenTree::Literal(literal) => Some((literal.span().start().line, literal.to_string())),
+        _ => None,
+    });
+    strings.collect()
 }
 
 /// Every identifier of a file with its line.
@@ -250,6 +334,27 @@ mod tests {
         assert_eq!(found("Refused, and told so."), ["refused", "told"]);
         assert_eq!(found("The rules in force."), ["in force"]);
         assert_eq!(found("`told` is a name; planed, doorway"), [""; 0]);
+        assert_eq!(found("a-refused-2t; no next-door"), ["refused"]);
+        assert_eq!(found("Over-admission: it over-admits"), [""; 0]);
+        assert_eq!(found("Connection refused (os error 111)"), [""; 0]);
+    }
+
+    #[test]
+    fn outcomes_are_found_in_every_string_and_in_code_blocks() {
+        let source = Source {
+            path: "crates/core/tests/x.rs".into(),
+            text: "fn no_over_admission() {\n    f(\"a-refused-2t\");\n    g(\"a guest\");\n}\n\
+                fn an_admission() {}\n"
+                .into(),
+        };
+        let lines: Vec<_> = find(&source).iter().map(|found| found.line).collect();
+        assert_eq!(lines, [2, 5]);
+        let page = Source {
+            path: "a.md".into(),
+            text: "```text\n2 admitted\n2 doors\n2 # refused\n```\n".into(),
+        };
+        let lines: Vec<_> = find_in_page(&page).iter().map(|found| found.line).collect();
+        assert_eq!(lines, [2, 4]);
     }
 
     #[test]
@@ -277,6 +382,8 @@ mod tests {
         let text = "A door.\n```yaml\ndoor: 1\nx: 1 # a door\n```\nIt over-admits. `door`\n";
         assert_eq!(page("a.md", text), [1, 4]);
         assert_eq!(page("a.yaml", "door: 1\n# A door.\n"), [2]);
+        assert_eq!(page("a.lua", "local door\n-- A door.\n"), [2]);
+        assert_eq!(page("a.json", "{\n\"x\": \"A door.\"\n}"), [2]);
         let phrase = RETIRED.iter().rfind(|retired| retired.word.contains(' '));
         let (first, rest) = phrase
             .and_then(|one| one.word.split_once(' '))
@@ -285,6 +392,9 @@ mod tests {
         assert_eq!(page("a.md", &broken(" ")), [2]);
         assert_eq!(page("a.md", &broken("\n")), [3]);
         assert!(page("a.md", &broken("\n\n")).is_empty());
+        let comment = |between: &str| format!("# It is {first}\n{between}# {rest} it.\n");
+        assert_eq!(page("a.yaml", &comment("")), [2]);
+        assert!(page("a.yaml", &comment("a: 1\n")).is_empty());
     }
 
     #[test]

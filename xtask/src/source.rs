@@ -50,36 +50,54 @@ pub fn sources() -> Vec<Source> {
     sources
 }
 
-/// Every Markdown and YAML file at the top, in `docs` and in `examples`, in the order of their
-/// paths.
+/// The folders of pages: those with the source code have Lua, protobuf, manifests, READMEs, and
+/// the description of the HTTP API.
+const PAGE_FOLDERS: [&str; 7] = [
+    "docs", "examples", "crates", "attack", "bench", "fuzz", "xtask",
+];
+/// The pages at the top. `clippy.toml` and `deny.toml` have reasons in them.
+const PAGES_AT_THE_TOP: [&str; 7] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "Cargo.toml",
+    "clippy.toml",
+    "deny.toml",
+];
+
+/// Every file that people read beside the Rust: Markdown, configurations and examples, manifests,
+/// Lua, protobuf, and the description of the HTTP API; in the order of their paths.
 ///
 /// # Panics
 ///
 /// If a file cannot be read.
 #[must_use]
 pub fn pages() -> Vec<Source> {
-    let mut folders: Vec<PathBuf> = ["docs", "examples"].map(|name| root().join(name)).to_vec();
+    let mut folders: Vec<PathBuf> = PAGE_FOLDERS.map(|name| root().join(name)).to_vec();
     let mut pages = Vec::new();
-    let top = [
-        "README.md",
-        "ARCHITECTURE.md",
-        "CONTRIBUTING.md",
-        "CHANGELOG.md",
-    ];
-    pages.extend(top.map(|name| Source::read(&root().join(name))));
+    pages.extend(PAGES_AT_THE_TOP.map(|name| Source::read(&root().join(name))));
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("a folder can be listed") {
             let path = entry.expect("a folder can be listed").path();
-            let extension = path.extension().and_then(|extension| extension.to_str());
-            if path.is_dir() {
+            if path.is_dir() && !path.ends_with("target") {
                 folders.push(path);
-            } else if let Some("md" | "yaml" | "yml") = extension {
+            } else if is_page(&path) {
                 pages.push(Source::read(&path));
             }
         }
     }
     pages.sort_unstable_by(|one, other| one.path.cmp(&other.path));
     pages
+}
+
+fn is_page(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    match extension {
+        Some("md" | "yaml" | "yml" | "toml" | "conf" | "lua" | "proto") => true,
+        // Other JSON is data.
+        _ => path.ends_with("Caddyfile") || path.ends_with("openapi.json"),
+    }
 }
 
 // === impl Source ===

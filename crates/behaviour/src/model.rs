@@ -179,17 +179,17 @@ fn of<'s, 'a>(
 /// Which charge denies the request: the first with the longest wait.
 fn blamed(asked: &[Asked<'_>], waits: &[Option<Wait>]) -> Option<usize> {
     let enforced = of(asked, Enforcement::Enforce).map(|(index, _)| index);
-    let mut refusing: Vec<usize> = enforced.filter(|index| waits[*index].is_some()).collect();
+    let mut denying: Vec<usize> = enforced.filter(|index| waits[*index].is_some()).collect();
     let quotas: Vec<usize> = of(asked, Enforcement::Quota)
         .map(|(index, _)| index)
         .collect();
     if quotas.iter().all(|index| waits[*index].is_some()) {
         // One open quota is enough, so the one that opens first stands for all.
-        refusing.extend(quotas.iter().min_by_key(|index| waits[**index]));
+        denying.extend(quotas.iter().min_by_key(|index| waits[**index]));
     }
-    refusing.sort_unstable();
-    let longest = refusing.iter().filter_map(|index| waits[*index]).max();
-    refusing.into_iter().find(|index| waits[*index] == longest)
+    denying.sort_unstable();
+    let longest = denying.iter().filter_map(|index| waits[*index]).max();
+    denying.into_iter().find(|index| waits[*index] == longest)
 }
 
 fn first_charge(charges: &[Charge<'_>], key: Key) -> usize {

@@ -16,7 +16,7 @@
 //!
 //! Per window (of a bucket: at once, beyond what it holds) at most (nodes - 1) x min(N, units that
 //! one node is asked for within `sync_interval` and the store's timeout). Take the node that heard
-//! from Redis last before its last admission. What it does not know is what each other node
+//! from Redis last before it last allowed a request. What it does not know is what each other node
 //! allowed after its own last report: a node that went on would have reported again. That is no
 //! more than it was asked for within an interval and the time of one report, and no more than N,
 //! as no node goes beyond N by what it knows. And by what that last node knows, nothing was too

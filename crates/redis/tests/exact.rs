@@ -81,7 +81,7 @@ fn in_a_cluster() {
 }
 
 fn is_exact(name: &str, mode: &str, asks: &str, spent: &[u32]) {
-    println!("{name}, {mode}, {asks}: {spent:?} admitted");
+    println!("{name}, {mode}, {asks}: {spent:?} allowed");
     assert_eq!(spent, [LIMIT]);
 }
 
@@ -153,7 +153,7 @@ async fn ask(store: &Redis, mode: Mode, keys: Vec<Key>) -> u32 {
     let (start, mut allowed) = (Instant::now(), 0);
     let mut last = start;
     while last.elapsed() < quiet {
-        assert!(start.elapsed() < BOUND, "still admitted after {BOUND:?}");
+        assert!(start.elapsed() < BOUND, "still allowed after {BOUND:?}");
         if store.decide(&charges).await.unwrap().is_allowed() {
             allowed += 1;
             last = Instant::now();

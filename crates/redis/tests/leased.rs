@@ -182,12 +182,12 @@ async fn a_saturated_bucket_is_asked_for_what_comes_back() {
         let asked: u64 = nodes.iter().map(|node| node.counts().requests).sum();
         let count = u64::try_from(count).unwrap();
         let decisions = 4 * EACH * count;
-        println!("{count} nodes: {asked} questions for {decisions} decisions, {allowed} admitted");
+        println!("{count} nodes: {asked} questions for {decisions} decisions, {allowed} allowed");
         // Beside those units, leases are tried twice a second, and some answers overtake others.
         let denied = decisions - allowed;
         assert!(
             asked <= count * allowed + denied / 4 + 100,
-            "{asked} questions, {allowed} admitted, {denied} denied"
+            "{asked} questions, {allowed} allowed, {denied} denied"
         );
         for store in nodes {
             store.close().await;

@@ -323,7 +323,7 @@ async fn without_redis_nobody_goes_on_for_long() {
             ..testbed::Faults::default()
         },
         testbed::Faults {
-            refusing: true,
+            closes_new_connections: true,
             cut_after: Some(0),
             ..testbed::Faults::default()
         },

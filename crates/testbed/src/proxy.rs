@@ -18,7 +18,7 @@ pub struct Faults {
     /// Nothing is relayed, and no connection is closed.
     pub stalled: bool,
     /// New connections are closed at once.
-    pub refusing: bool,
+    pub closes_new_connections: bool,
     /// Every connection is closed after this many more bytes of replies.
     pub cut_after: Option<usize>,
 }
@@ -128,13 +128,13 @@ impl Wires {
 
     /// Connects a client to the server and relays both directions.
     fn join(self: &Arc<Wires>, client: TcpStream, address: &str) {
-        let refusing = self
+        let closes_new_connections = self
             .state
             .lock()
             .expect("nobody panics holding it")
             .faults
-            .refusing;
-        let Some(server) = (!refusing)
+            .closes_new_connections;
+        let Some(server) = (!closes_new_connections)
             .then(|| TcpStream::connect(address).ok())
             .flatten()
         else {

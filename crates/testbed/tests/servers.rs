@@ -97,7 +97,7 @@ fn the_proxy_delays_cuts_and_rejects() {
     });
     assert!(ping(&proxy.address()).is_err());
     proxy.set(Faults {
-        refusing: true,
+        closes_new_connections: true,
         ..Faults::default()
     });
     assert!(ping(&proxy.address()).is_err());

@@ -102,7 +102,7 @@ fn another_problem_is_what_its_status_says() {
 }
 
 #[test]
-fn an_admission_is_no_problem() {
+fn an_allowed_request_is_no_problem() {
     let answer = Answer {
         statuses: Vec::new(),
         denial: None,

@@ -164,7 +164,7 @@ fn a_fixed_window_of_one_node_reads_as_if_it_were_strict() {
 #[test]
 fn several_nodes_never_allow_what_strict_would_not() {
     let decided = AtomicU64::new(0);
-    check("several_nodes_never_admit", 120, |random| {
+    check("several_nodes_never_allow_what_strict_would_not", 120, |random| {
         let mut nodes = Nodes::new(random.pick(&[1, 2, 3]));
         let care = random.pick(&[Care::Taken, Care::Neglected]);
         trace(random, &mut nodes, care);

@@ -1,5 +1,5 @@
--- In place of `calls.lua` when somebody only looks: the script reads from Redis, and what it writes
--- stays in this overlay until the call ends. So a look settles and migrates a state as a decision
+-- In place of `calls.lua` for inspections: the script reads from Redis, and what it writes stays
+-- in this overlay until the call ends. So a look settles and migrates a state as a decision
 -- does, and changes nothing, even if the looker's rules are not those in effect.
 
 local overlay = {}

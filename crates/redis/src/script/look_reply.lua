@@ -1,4 +1,4 @@
--- In place of `reply.lua` when somebody only looks: also how long the state is, how long it lives,
+-- In place of `reply.lua` for inspections: also how long the state is, how long it lives,
 -- and its beginning, where units stand that are held.
 return {
   table.concat(replies),

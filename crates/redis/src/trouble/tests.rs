@@ -62,7 +62,7 @@ async fn the_reason_is_shown_and_no_password() {
     assert!(!reason.contains("hunter2"), "{reason}");
     server.kill();
     let reason = trouble(&config).await;
-    assert!(reason.contains("refused"), "{reason}");
+    assert!(reason.contains("Connection refused"), "{reason}");
 }
 
 fn oom() -> ErrorReply {

@@ -216,7 +216,7 @@ async fn is_exceeded_by_the_bound(addresses: &[String], lived: &[Vec<Line>], die
         let counted = counted(&store, mode, number).await;
         assert!(
             counted + last >= allowed.min(capacity),
-            "{counted} counted, {last} taken along, {allowed} admitted"
+            "{counted} counted, {last} taken along, {allowed} allowed"
         );
         // A node that dies may have reported what it had not yet answered; and what Redis was asked
         // to decide may be charged without an answer.
@@ -224,7 +224,7 @@ async fn is_exceeded_by_the_bound(addresses: &[String], lived: &[Vec<Line>], die
         let unsure: u32 = asked.iter().map(|node| node.unsure).sum();
         assert!(
             counted <= allowed + open + unsure,
-            "{counted} counted, {allowed} admitted, {open} open, {unsure} unsure"
+            "{counted} counted, {allowed} allowed, {open} open, {unsure} unsure"
         );
         assert!(
             allowed <= capacity + bound + last,
@@ -237,8 +237,8 @@ async fn is_exceeded_by_the_bound(addresses: &[String], lived: &[Vec<Line>], die
     }
     println!(
         "  of {KEYS} keys in write_back, {over} units too much, at most {bounds} are promised, and \
-         {last_units} that nodes admitted within the last {UNTOLD:?} before they died; {unknown} \
-         units are admitted and not counted"
+         {last_units} that nodes allowed within the last {UNTOLD:?} before they died; {unknown} \
+         units are allowed and not counted"
     );
     assert!(over > 0, "no limit was exceeded");
 }
@@ -297,8 +297,8 @@ async fn is_kept(addresses: &[String], lived: &[Line], died: &[Line]) {
         let limit = limit(mode);
         let counted = counted(&store, mode, number).await;
         let Units { allowed, .. } = units;
-        assert!(allowed <= limit.capacity(), "{allowed} admitted");
-        assert!(allowed <= counted, "{allowed} admitted, {counted} counted");
+        assert!(allowed <= limit.capacity(), "{allowed} allowed");
+        assert!(allowed <= counted, "{allowed} allowed, {counted} counted");
         if mode == Mode::Leased {
             out += counted - allowed;
             continue;

@@ -202,7 +202,7 @@ impl Asked {
         let next = allowed
             .iter()
             .find(|snapshot| snapshot.0 > again)
-            .expect("it is never admitted again");
+            .expect("it is never allowed again");
         let waited = next.1 - again;
         let before: Vec<&Snapshot> = allowed
             .iter()
@@ -211,8 +211,8 @@ impl Asked {
             .collect();
         let [usual, most] = [&before, &allowed].map(|snapshot| most_within(snapshot, WINDOW));
         println!(
-            "  {}, {:?}: {} admitted; at most {usual} in {WINDOW:?} before it, {most} over all; \
-             admitted again {waited:.1?} after it",
+            "  {}, {:?}: {} allowed; at most {usual} in {WINDOW:?} before it, {most} over all; \
+             allowed again {waited:.1?} after it",
             self.name,
             self.mode,
             allowed.len(),

@@ -218,7 +218,7 @@ async fn a_planned_failover_leaves_the_old_primary_at_once() {
         .await;
     }
     let changes: Vec<StoreEvent> = store.events();
-    println!("a planned failover: {allowed} of {PLANNED_UNITS} admitted; {changes:?}");
+    println!("a planned failover: {allowed} of {PLANNED_UNITS} allowed; {changes:?}");
     assert!(sentinels.master().address() != former, "no failover");
     let is_change = |event: &StoreEvent| match event {
         StoreEvent::PrimaryChanged { from, .. } => *from == former,

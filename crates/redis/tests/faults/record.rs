@@ -113,7 +113,7 @@ impl Record {
         let mut took: Vec<Duration> = since.map(|snapshot| snapshot.took).collect();
         took.sort();
         println!(
-            "{what}: {} decisions, {} admitted, {} refused, {} unreachable, {} contended, {} lost; \
+            "{what}: {} decisions, {} allowed, {} denied, {} unreachable, {} contended, {} lost; \
              since the fault p50 {:.1?}, p99 {:.1?}, p99.9 {:.1?}, longest {:.1?} (timers of \
              {CONTROL:?}: p99 {:.1?}, p99.9 {:.1?}, longest {:.1?}); service again {:.1?} after it",
             self.snapshot.len(),
@@ -150,7 +150,7 @@ impl Record {
         for number in 0..KEYS {
             let [allowed, lost_here] = self.of_key(number, Mode::Strict);
             let counted = self.counted(number, Mode::Strict).await;
-            assert!(counted >= allowed, "{counted} counted, {allowed} admitted");
+            assert!(counted >= allowed, "{counted} counted, {allowed} allowed");
             let most = allowed + lost_here;
             assert!(
                 counted <= most,
@@ -159,7 +159,7 @@ impl Record {
 
             let [allowed, lost_here] = self.of_key(number, Mode::Leased);
             let counted = self.counted(number, Mode::Leased).await;
-            assert!(counted >= allowed, "{counted} counted, {allowed} admitted");
+            assert!(counted >= allowed, "{counted} counted, {allowed} allowed");
             if lost == 0 {
                 assert_eq!(counted, allowed);
             }
@@ -189,11 +189,11 @@ impl Record {
             );
             assert!(
                 counted + may_be_lost >= allowed.min(capacity),
-                "{counted} counted, {allowed} admitted, at most {may_be_lost} lost"
+                "{counted} counted, {allowed} allowed, at most {may_be_lost} lost"
             );
             assert!(
                 allowed <= capacity + bound + may_be_lost,
-                "{allowed} admitted of {capacity}, {bound} and {may_be_lost}"
+                "{allowed} allowed of {capacity}, {bound} and {may_be_lost}"
             );
             over += allowed.saturating_sub(capacity);
             unknown += allowed.min(capacity).saturating_sub(counted);
@@ -202,7 +202,7 @@ impl Record {
         }
         println!(
             "  write_back: on {WRITE_BACK_KEYS} keys {over} units too much, at most {bounds} are \
-             promised; {reports} reports lost, {unknown} units admitted and not counted"
+             promised; {reports} reports lost, {unknown} units allowed and not counted"
         );
     }
 

@@ -12,7 +12,7 @@ local function count_fitting(a, line, id)
 end
 
 -- The part of a round of requests that has its keys here: holds units for as many requests as they
--- fit for, line by line, and says for how many. Whoever sees all parts judges the requests.
+-- fit for, line by line, and says for how many. The caller sees all parts and judges the requests.
 local function reserve(lines, id, till)
   local states, any = {}, false
   -- What an earlier try of this round holds.
