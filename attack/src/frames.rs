@@ -125,14 +125,14 @@ fn text(block: &mut Vec<u8>, text: &[u8]) {
 /// A gRPC message: a length, and a request for `descriptors` of the key `k` with this value.
 pub(crate) fn message(value: &[u8], descriptors: usize) -> Vec<u8> {
     let mut entry = Vec::new();
-    nested(&mut entry, 1, b"k");
-    nested(&mut entry, 2, value);
+    write_field(&mut entry, 1, b"k");
+    write_field(&mut entry, 2, value);
     let mut descriptor = Vec::new();
-    nested(&mut descriptor, 1, &entry);
+    write_field(&mut descriptor, 1, &entry);
     let mut request = Vec::new();
-    nested(&mut request, 1, b"d");
+    write_field(&mut request, 1, b"d");
     for _ in 0..descriptors {
-        nested(&mut request, 2, &descriptor);
+        write_field(&mut request, 2, &descriptor);
     }
     let mut out = vec![0];
     let length = u32::try_from(request.len()).unwrap_or(u32::MAX);
@@ -142,7 +142,7 @@ pub(crate) fn message(value: &[u8], descriptors: usize) -> Vec<u8> {
 }
 
 /// A length-delimited protobuf field.
-fn nested(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
+fn write_field(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
     out.push(number << 3 | 2);
     let mut rest = bytes.len();
     while rest >= 128 {

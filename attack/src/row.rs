@@ -74,7 +74,7 @@ pub(crate) fn measure(attack: &Attack, arguments: &Arguments, space: Option<u64>
     let peak = service.peak();
     // Ends every task of the attack, and with them their connections.
     runtime.shutdown_timeout(END_WITHIN);
-    let after = settled(&service, before, arguments.settle);
+    let after = wait_for_memory(&service, before, arguments.settle);
     let client = end_client(&mut client)?;
     Ok(Row {
         name: attack.name,
@@ -85,7 +85,7 @@ pub(crate) fn measure(attack: &Attack, arguments: &Arguments, space: Option<u64>
         after,
         lines: service.lines() - lines,
         last_lines: service.last_lines(),
-        ended: service.ended(),
+        ended: service.exit_status(),
     })
 }
 
@@ -99,7 +99,7 @@ fn go_on(runtime: &Runtime, attack: &Attack, service: &Service, lasts: Duration)
     clippy::disallowed_methods,
     reason = "measures a real service, in real time"
 )]
-fn settled(service: &Service, before: u64, settle: Duration) -> u64 {
+fn wait_for_memory(service: &Service, before: u64, settle: Duration) -> u64 {
     let latest = Instant::now() + settle;
     loop {
         let now = service.resident();

@@ -72,7 +72,7 @@ impl Service {
     }
 
     /// Its exit status, if it has ended.
-    pub(crate) fn ended(&mut self) -> Option<String> {
+    pub(crate) fn exit_status(&mut self) -> Option<String> {
         let status = self.process.try_wait().ok().flatten()?;
         Some(status.to_string())
     }

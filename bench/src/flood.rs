@@ -116,7 +116,7 @@ impl Flood {
                 "{evicted} keys evicted, {} failures",
                 limiters[0].failures()
             ),
-            ..run.measured(before, MAX_KEYS)
+            ..run.measurement(before, MAX_KEYS)
         }
     }
 
@@ -125,7 +125,7 @@ impl Flood {
         let peer = C::build(1, Outcome::Denied);
         let run = self.run(|key| peer.check(&key));
         let keys = usize::try_from(self.new_keys).unwrap_or(1);
-        let mut measured = run.measured(before, keys);
+        let mut measured = run.measurement(before, keys);
         measured.note = format!("grows to {} MB", run.resident_after / 1_000_000);
         measured
     }
@@ -233,7 +233,7 @@ impl Run {
         excess
     }
 
-    fn measured(&self, before: u64, keys: usize) -> Measured {
+    fn measurement(&self, before: u64, keys: usize) -> Measured {
         let keys = u64::try_from(keys).unwrap_or(1);
         let resident = self.resident_after.saturating_sub(before);
         Measured {

@@ -66,10 +66,10 @@ impl InTurn {
         };
         let able = names.into_iter().zip(rates.map(median));
         let mut measured: Vec<Measured> = able
-            .map(|(name, rate)| self.measured(name, Some(rate), ""))
+            .map(|(name, rate)| self.measurement(name, Some(rate), ""))
             .collect();
         for name in ["quota", "ratelimit", "dashmap"] {
-            measured.push(self.measured(name, None, "cannot be waited for"));
+            measured.push(self.measurement(name, None, "cannot be waited for"));
         }
         measured
     }
@@ -120,7 +120,7 @@ impl InTurn {
         per_second(served.load(Ordering::Relaxed), began.elapsed())
     }
 
-    fn measured(self, contender: &str, rate: Option<f64>, note: &str) -> Measured {
+    fn measurement(self, contender: &str, rate: Option<f64>, note: &str) -> Measured {
         Measured {
             record: Record {
                 scenario: self.name().to_owned(),

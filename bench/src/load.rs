@@ -93,7 +93,9 @@ impl Load {
         }
         let measured = entrants.iter().zip(drives).zip(times);
         let mut measured: Vec<Measured> = measured
-            .map(|((entrant, drives), times)| self.measured(entrant.name(), drives, times.as_ref()))
+            .map(|((entrant, drives), times)| {
+                self.measurement(entrant.name(), drives, times.as_ref())
+            })
             .collect();
         if self.keys > 1 {
             measured.push(self.cannot("ratelimit", "no keys"));
@@ -147,7 +149,13 @@ impl Load {
         entrants
     }
 
-    fn measured(&self, contender: &str, drives: Vec<Drive>, times: Option<&Histogram>) -> Measured {
+    /// The record of one contender: the median of its drives, and its latencies.
+    fn measurement(
+        &self,
+        contender: &str,
+        drives: Vec<Drive>,
+        times: Option<&Histogram>,
+    ) -> Measured {
         let within = |share| times.and_then(|times| times.within(BasisPoints(share)));
         let median = median(drives);
         Measured {

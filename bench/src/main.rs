@@ -6,7 +6,7 @@
 //!
 //! * Keys are drawn in advance and the same for all; u64 keys are numbers, strings have 17
 //!   characters, of four addresses one is IPv6. A thread walks through its own sequence.
-//! * Threads are pinned to cores in turn. Every contender is warm: each key has asked before.
+//! * Threads are pinned to cores in turn. Every contender is warm: each key was requested before.
 //! * Latencies are of one decision in eight, between two readings of the processor's counter; the
 //!   readings are in every figure, the floor's too. The seven between are not timed, so caches and
 //!   contention are nearly as without measurement.
@@ -18,7 +18,7 @@
     reason = "reads real clocks and computes figures for people; nothing here decides"
 )]
 
-mod asked;
+mod arguments;
 
 mod scenario;
 
@@ -53,14 +53,14 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::process::{Command, ExitCode, Stdio};
 
-use asked::{Asked, RUN_ONE, USAGE};
+use arguments::{Arguments, RUN_ONE, USAGE};
 use load::Effort;
 use record::{Measured, Record};
 use scenario::Scenario;
 use table::Table;
 
 fn main() -> ExitCode {
-    let result = Asked::from_args(std::env::args().skip(1)).and_then(|asked| run(&asked));
+    let result = Arguments::from_args(std::env::args().skip(1)).and_then(|arguments| run(&arguments));
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -70,12 +70,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(asked: &Asked) -> Result<(), Box<dyn Error>> {
+fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let out = &mut io::stdout();
-    match &asked.run_one {
-        _ if asked.help => Ok(out.write_all(USAGE.as_bytes())?),
+    match &arguments.run_one {
+        _ if arguments.help => Ok(out.write_all(USAGE.as_bytes())?),
         Some(name) => run_one(out, name),
-        None => run_all(out, asked),
+        None => run_all(out, arguments),
     }
 }
 
@@ -89,12 +89,12 @@ fn run_one(out: &mut impl Write, name: &str) -> Result<(), Box<dyn Error>> {
 }
 
 /// Runs the selected scenarios, each in a process of its own, and prints their results.
-fn run_all(out: &mut impl Write, asked: &Asked) -> Result<(), Box<dyn Error>> {
-    let scenarios = asked.scenarios();
+fn run_all(out: &mut impl Write, arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    let scenarios = arguments.scenarios();
     if scenarios.is_empty() {
         return Err("no scenario has that in its name; see `--list`".into());
     }
-    if asked.list {
+    if arguments.list {
         for scenario in scenarios {
             writeln!(out, "{}", scenario.name())?;
         }
@@ -122,11 +122,11 @@ fn run_all(out: &mut impl Write, asked: &Asked) -> Result<(), Box<dyn Error>> {
     for figure in figure::figures(&measured) {
         writeln!(out, "  {figure}")?;
     }
-    if let Some(path) = &asked.json {
+    if let Some(path) = &arguments.json {
         let records: Vec<&Record> = measured.iter().map(|one| &one.record).collect();
         std::fs::write(path, serde_json::to_string_pretty(&records)? + "\n")?;
     }
-    if let Some(path) = &asked.svg {
+    if let Some(path) = &arguments.svg {
         std::fs::write(path, chart::svg(&measured))?;
     }
     failed.into_iter().next().map_or(Ok(()), Err)

@@ -49,7 +49,7 @@ impl Resident {
             keys if keys.is_multiple_of(1_000_000) => format!("{}M", keys / 1_000_000),
             keys => format!("{}k", keys / 1_000),
         };
-        format!("memory-{keys}-{}", self.holder.counted())
+        format!("memory-{keys}-{}", self.holder.algorithm_name())
     }
 
     /// Measures how much resident memory grows for each key.
@@ -184,7 +184,7 @@ impl Holder {
     }
 
     /// The algorithm, as far as its memory depends on it.
-    fn counted(self) -> String {
+    fn algorithm_name(self) -> String {
         match self {
             Holder::Tollgate(Algorithm::SlidingWindow(segments), _) => {
                 format!("sliding_window-{}", segments.get())

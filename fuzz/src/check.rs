@@ -26,9 +26,9 @@ pub fn check(input: &[u8]) {
 
 fn written(request: &Request<'_>) -> Value {
     let (cost, peek) = match request.cost {
-        Cost::Take(units) => (signed(units), false),
-        Cost::Peek(units) => (signed(units), true),
-        Cost::Refund(units) => (-signed(units), false),
+        Cost::Take(units) => (to_signed(units), false),
+        Cost::Peek(units) => (to_signed(units), true),
+        Cost::Refund(units) => (-to_signed(units), false),
     };
     let descriptors = request.descriptors.iter().map(|descriptor| {
         let entries = descriptor.entries.iter();
@@ -49,6 +49,6 @@ fn text(bytes: &[u8]) -> &str {
     str::from_utf8(bytes).expect("JSON is UTF-8")
 }
 
-fn signed(units: u64) -> i64 {
+fn to_signed(units: u64) -> i64 {
     i64::try_from(units).expect("a cost in JSON has a sign, and is bounded far below")
 }

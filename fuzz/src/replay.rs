@@ -51,7 +51,7 @@ pub fn access_log(input: &[u8]) {
             domain: "web".into(),
             descriptors: patterns.map(pattern).into(),
         };
-        decided(input, &format, Memories::Unbounded);
+        write_decisions(input, &format, Memories::Unbounded);
     }
 }
 
@@ -62,12 +62,15 @@ pub fn access_log(input: &[u8]) {
 /// As [`access_log`], or if the two stores that a replay can have answer differently.
 pub fn trace(input: &[u8]) {
     let max_keys = NonZeroUsize::new(1_000).expect("not zero");
-    let bounded = decided(input, &Format::Trace, Memories::Bounded { max_keys });
-    assert_eq!(decided(input, &Format::Trace, Memories::Unbounded), bounded);
+    let bounded = write_decisions(input, &Format::Trace, Memories::Bounded { max_keys });
+    assert_eq!(
+        write_decisions(input, &Format::Trace, Memories::Unbounded),
+        bounded
+    );
 }
 
 /// The decisions, a line of JSON each.
-fn decided(input: &[u8], format: &Format, memories: Memories) -> String {
+fn write_decisions(input: &[u8], format: &Format, memories: Memories) -> String {
     // Skip compressed input: it may expand a thousandfold, and does not test the formats.
     if input.starts_with(&[0x1f, 0x8b]) {
         return String::new();
@@ -89,7 +92,7 @@ fn decided(input: &[u8], format: &Format, memories: Memories) -> String {
     let report = report.expect("a thousand keys fit");
     let lines = input.split(|byte| *byte == b'\n').count();
     let lines = u64::try_from(lines).unwrap_or(u64::MAX);
-    assert!(report.events + traffic.skipped().count <= lines);
+    assert!(report.events + traffic.skipped_lines().count <= lines);
     assert_eq!(report.events, report.allowed + report.denied);
     String::from_utf8(decisions).expect("JSON is text")
 }

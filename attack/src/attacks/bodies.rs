@@ -33,16 +33,16 @@ struct Windows {
 /// Opens as many streams as allowed on each connection, each with an unfinished message, and sends
 /// as fast as flow control permits.
 pub(super) fn unfinished_messages(target: Target) -> Attacking {
-    unfinished(target, DECIDE)
+    open_endless_bodies(target, DECIDE)
 }
 
 /// The same for messages that the service reads as they arrive.
 pub(super) fn unfinished_reflection(target: Target) -> Attacking {
-    unfinished(target, REFLECT)
+    open_endless_bodies(target, REFLECT)
 }
 
 /// Opens streams whose bodies never end, on many connections.
-fn unfinished(target: Target, path: &'static [u8]) -> Attacking {
+fn open_endless_bodies(target: Target, path: &'static [u8]) -> Attacking {
     crowd(GRPC_CONNECTIONS, move |number| async move {
         let mut stream = connect_h2(source(number), target.grpc, 65_535).await?;
         let mut out = Vec::new();

@@ -45,9 +45,9 @@ impl Model {
                 self.of_mut(charge.key).refund(now, units);
             }
         }
-        let asked = gathered(charges);
+        let asked = add_up(charges);
         let before: Vec<Option<Wait>> = asked.iter().map(|one| self.wait(one, now)).collect();
-        let by = blamed(&asked, &before);
+        let by = denying_charge(&asked, &before);
         let mut delays = vec![Span::ZERO; asked.len()];
         for (index, one) in asked.iter().enumerate() {
             let fits = before[index].is_none();
@@ -138,7 +138,7 @@ impl Model {
 }
 
 /// Adds up the charges on each key.
-fn gathered<'a>(charges: &[Charge<'a>]) -> Vec<Asked<'a>> {
+fn add_up<'a>(charges: &[Charge<'a>]) -> Vec<Asked<'a>> {
     let mut asked: Vec<Asked<'a>> = Vec::new();
     for charge in charges {
         if asked.iter().all(|one| one.charge.key != charge.key) {
@@ -177,7 +177,7 @@ fn of<'s, 'a>(
 }
 
 /// Which charge denies the request: the first with the longest wait.
-fn blamed(asked: &[Asked<'_>], waits: &[Option<Wait>]) -> Option<usize> {
+fn denying_charge(asked: &[Asked<'_>], waits: &[Option<Wait>]) -> Option<usize> {
     let enforced = of(asked, Enforcement::Enforce).map(|(index, _)| index);
     let mut denying: Vec<usize> = enforced.filter(|index| waits[*index].is_some()).collect();
     let quotas: Vec<usize> = of(asked, Enforcement::Quota)

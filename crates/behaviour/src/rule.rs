@@ -104,7 +104,7 @@ impl Taste {
             _ => length,
         };
         let limit = Limit::new(algorithm, count, self.grain.times(grains)).ok()?;
-        decorated(limit, random, 12, &[0, 0, 0, 10, 20, 50, 100, 133])
+        add_burst_and_soft(limit, random, 12, &[0, 0, 0, 10, 20, 50, 100, 133])
     }
 
     /// 1 if intervals may end on any nanosecond.
@@ -128,7 +128,7 @@ impl Taste {
     }
 
     /// A limit that differs from `limit` in one parameter, or in all.
-    pub fn changed(&self, limit: &Limit, random: &mut Random) -> Limit {
+    pub fn changed_limit(&self, limit: &Limit, random: &mut Random) -> Limit {
         let other = self.limit(random);
         let count = random.pick(&[limit.count(), other.count()]);
         let window = random.pick(&[limit.window(), limit.window(), other.window()]);
@@ -191,11 +191,16 @@ fn extreme(random: &mut Random) -> Option<Limit> {
         window = (window / segments).max(1) * segments;
     }
     let limit = Limit::new(algorithm, count, Span::from_nanos(window)).ok()?;
-    decorated(limit, random, u32::MAX, &[0, 0, 1, 10, 100, u32::MAX])
+    add_burst_and_soft(limit, random, u32::MAX, &[0, 0, 1, 10, 100, u32::MAX])
 }
 
 /// The limit with a burst up to `burst_max` and a soft part, each as often as not.
-fn decorated(limit: Limit, random: &mut Random, burst_max: u32, soft: &[u32]) -> Option<Limit> {
+fn add_burst_and_soft(
+    limit: Limit,
+    random: &mut Random,
+    burst_max: u32,
+    soft: &[u32],
+) -> Option<Limit> {
     let limit = match limit.is_bucket() && random.chance(50) {
         true => {
             let burst = random.any_size(u64::from(burst_max));

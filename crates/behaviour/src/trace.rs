@@ -149,7 +149,7 @@ impl Trace {
     /// Retries just before and at the retry time. The retries are peeks, because under
     /// `charge_denied` a retry that is too early is charged.
     fn wait<S: Subject>(&self, subject: &mut S, charges: &[Charge<'_>], wait: Span) {
-        let peeks: Vec<Charge<'_>> = charges.iter().copied().filter_map(peeked).collect();
+        let peeks: Vec<Charge<'_>> = charges.iter().copied().filter_map(to_peek).collect();
         let early = later(self.now, wait.minus(self.taste.grain));
         let in_time = later(self.now, wait);
         let verdict = subject.decide(early, &peeks);
@@ -223,7 +223,7 @@ impl Trace {
         }
         let last = u64::try_from(self.rules.len()).expect("a few rules") - 1;
         let index = usize::try_from(random.between(0, last)).expect("a few rules");
-        let limit = self.taste.changed(&self.rules[index].limit, random);
+        let limit = self.taste.changed_limit(&self.rules[index].limit, random);
         self.rules[index].change(limit);
     }
 
@@ -313,7 +313,7 @@ pub fn agrees_with_the_ledger_while_the_wall_clock_steps<S: Subject>(
 }
 
 /// The same request as a peek; nothing for a refund.
-const fn peeked(charge: Charge<'_>) -> Option<Charge<'_>> {
+const fn to_peek(charge: Charge<'_>) -> Option<Charge<'_>> {
     match charge.cost {
         Cost::Take(units) | Cost::Peek(units) => Some(Charge {
             cost: Cost::Peek(units),

@@ -125,7 +125,7 @@ impl Checked {
                 files: None,
                 rules: RuleSet::default(),
             }),
-            Err(unread) => Err(unread.shown()),
+            Err(unread) => Err(unread.message()),
         }
     }
 

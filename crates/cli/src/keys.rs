@@ -242,6 +242,6 @@ fn no_answer(store: &Inspector, error: &dyn std::error::Error) -> Failure {
 
 impl From<Unread> for Failure {
     fn from(unread: Unread) -> Failure {
-        Failure(2, unread.shown())
+        Failure(2, unread.message())
     }
 }

@@ -93,7 +93,7 @@ impl Service {
                 ));
             }
         }
-        notes.extend(self.unsuited());
+        notes.extend(self.mode_warning());
         notes
     }
 
@@ -129,7 +129,7 @@ impl Service {
 
     /// A warning about the limits that the settings' mode does not suit. If a rule or a domain sets
     /// the mode, a diagnostic already reports it.
-    fn unsuited(&self) -> Option<String> {
+    fn mode_warning(&self) -> Option<String> {
         let mode = self.config.sharing.mode;
         let is_reported = |domain: &str| {
             let mut diagnostics = self.loaded.diagnostics.iter();
@@ -168,7 +168,7 @@ fn suits(mode: Mode, view: &RuleView) -> bool {
 
 impl Unread {
     /// The error with its causes.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         match self {
             Unread::Settings(error @ ConfigError::Unreadable(_)) => {
                 format!(

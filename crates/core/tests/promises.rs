@@ -139,7 +139,7 @@ fn no_moment_no_cost_and_no_limit_panics() {
             assert_eq!(verdict.decisions.len(), 2);
             let at: usize = random.pick(&[0, 1]);
             if random.chance(20) {
-                let changed = Taste::EXTREME.changed(&rules[at].limit, random);
+                let changed = Taste::EXTREME.changed_limit(&rules[at].limit, random);
                 rules[at].change(changed);
             }
         }

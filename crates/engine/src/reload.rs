@@ -64,7 +64,7 @@ impl<S: RuleSource> Reloader<S> {
     }
 
     /// The files and directories to watch.
-    pub fn watched(&self) -> impl Iterator<Item = &PathBuf> {
+    pub fn watched_paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.source.paths().iter().chain(self.source.other_paths())
     }
 
@@ -139,7 +139,7 @@ impl<S: RuleSource> Reloader<S> {
     /// Warns about rules and stores that are valid on their own but do not fit together.
     fn check_stores(&self, rules: &RuleSet) {
         let stores = self.engine.stores();
-        for (domain, named) in stores.chosen() {
+        for (domain, named) in stores.chosen_stores() {
             if !rules.domains().any(|known| known == domain) {
                 let store = &named.name;
                 warn!(

@@ -27,7 +27,7 @@ enum Health {
 /// decision without the store would be too many.
 pub async fn watch_stores(engine: Arc<Engine>, stop: impl Future<Output = ()>) {
     let stores = engine.stores();
-    let mut logged: Vec<Health> = stores.shared().map(|_| Health::Unknown(0)).collect();
+    let mut logged: Vec<Health> = stores.shared_stores().map(|_| Health::Unknown(0)).collect();
     if logged.is_empty() {
         return;
     }
@@ -37,7 +37,7 @@ pub async fn watch_stores(engine: Arc<Engine>, stop: impl Future<Output = ()>) {
             () = sleep(CHECK_EVERY) => {}
             () = &mut stop => return,
         }
-        for ((store, fallback), logged) in stores.shared().zip(&mut logged) {
+        for ((store, fallback), logged) in stores.shared_stores().zip(&mut logged) {
             let shared = fallback.shared();
             let kind = shared.kind();
             let events = shared.take_events();

@@ -142,7 +142,7 @@ impl Stores {
     }
 
     /// The domains for which a store was chosen.
-    pub(crate) fn chosen(&self) -> impl Iterator<Item = (&str, &NamedStore)> {
+    pub(crate) fn chosen_stores(&self) -> impl Iterator<Item = (&str, &NamedStore)> {
         let chosen = self.by_domain.iter();
         chosen.map(|(domain, index)| (domain.as_str(), &self.all[*index]))
     }
@@ -168,11 +168,11 @@ impl Stores {
 
     /// Whether a store is shared with other instances.
     pub fn has_shared(&self) -> bool {
-        self.shared().next().is_some()
+        self.shared_stores().next().is_some()
     }
 
     pub(crate) fn snapshots(&self) -> impl Iterator<Item = StoreSnapshot<'_>> {
-        self.shared().map(|(name, fallback)| StoreSnapshot {
+        self.shared_stores().map(|(name, fallback)| StoreSnapshot {
             name,
             is_up: fallback.shared().is_up(),
             instances: fallback.shared().instances(),
@@ -182,7 +182,7 @@ impl Stores {
     }
 
     /// The shared stores, by name.
-    pub(crate) fn shared(
+    pub(crate) fn shared_stores(
         &self,
     ) -> impl Iterator<Item = (&str, &Fallback<AnyShared, SharedMemory>)> {
         self.all.iter().filter_map(|named| match &named.store {

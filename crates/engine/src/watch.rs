@@ -41,7 +41,7 @@ pub async fn watch_rules<S: RuleSource>(
 ) {
     let mut stop = std::pin::pin!(stop);
     let changed = Arc::new(Notify::new());
-    let mut watching = watch(reloader.watched(), &changed);
+    let mut watching = watch(reloader.watched_paths(), &changed);
     // Files may have changed between the first load and now.
     changed.notify_one();
     loop {
@@ -55,7 +55,7 @@ pub async fn watch_rules<S: RuleSource>(
             () = &mut stop => return,
         };
         // Before the reload, so that a change during it is noticed.
-        let watching_next = watch(reloader.watched(), &changed);
+        let watching_next = watch(reloader.watched_paths(), &changed);
         let why = order.as_ref().map_or(Why::Noticed, |_| Why::Ordered);
         let read = spawn_blocking(move || {
             let outcome = reloader.reload(why);

@@ -102,7 +102,7 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
         };
         if let Some(by) = first(OnStoreError::Deny) {
             self.decided.add(OnStoreError::Deny);
-            return Ok(denied(charges, by));
+            return Ok(deny(charges, by));
         }
         if first(OnStoreError::Error).is_some() {
             self.decided.add(OnStoreError::Error);
@@ -141,7 +141,7 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
         };
         let decide = |charge: &Charge<'_>| match quotas.is_dispensable(charge) {
             true => unavailable(),
-            false => allowed(charge),
+            false => allow(charge),
         };
         let mut decisions: Vec<Decision> = charges.iter().map(decide).collect();
         for (index, decision) in indices.iter().zip(verdict.decisions) {
@@ -302,7 +302,7 @@ fn share(limit: &Limit, instances: u32) -> Limit {
         .unwrap_or(*limit)
 }
 
-fn allowed(charge: &Charge<'_>) -> Decision {
+fn allow(charge: &Charge<'_>) -> Decision {
     Decision::Allow(Grant::new(charge.limit.capacity(), Span::ZERO))
 }
 
@@ -312,10 +312,10 @@ fn unavailable() -> Decision {
 
 /// Denies every charge whose `on_store_error` is `deny`; `by` is the first of them. Quotas deny
 /// only together, so one with `error` does not count as allowed.
-fn denied(charges: &[Charge<'_>], by: usize) -> Verdict {
+fn deny(charges: &[Charge<'_>], by: usize) -> Verdict {
     let decide = |charge: &Charge<'_>| match (charge.sharing.on_store_error, charge.enforcement) {
         (OnStoreError::Deny, _) | (OnStoreError::Error, Enforcement::Quota) => unavailable(),
-        _ => allowed(charge),
+        _ => allow(charge),
     };
     Verdict {
         decisions: charges.iter().map(decide).collect(),

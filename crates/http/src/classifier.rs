@@ -77,11 +77,11 @@ impl Classifier {
         let addresses = ClientAddress::new(&settings.client_address)
             .map_err(|error| error.below("client_address"))?;
         let routes = Routes::new(&settings.routes, &settings.path)?;
-        bound("descriptors", settings.descriptors.len(), DESCRIPTORS_MAX)?;
+        check_count("descriptors", settings.descriptors.len(), DESCRIPTORS_MAX)?;
         let mut descriptors = Vec::new();
         for (index, descriptor) in settings.descriptors.iter().enumerate() {
             let at = format!("descriptors[{index}].entries");
-            bound(&at, descriptor.entries.len(), ENTRIES_MAX)?;
+            check_count(&at, descriptor.entries.len(), ENTRIES_MAX)?;
             let entries = descriptor.entries.iter().enumerate();
             let rules = entries.map(|(index, entry)| {
                 Rule::new(entry, &addresses, &routes, &[])
@@ -143,7 +143,7 @@ fn token(settings: &IdentitySettings) -> Result<Option<Token>, InvalidSetting> {
     token.map_err(|error| error.below("token"))
 }
 
-fn bound(at: &str, count: usize, most: usize) -> Result<(), InvalidSetting> {
+fn check_count(at: &str, count: usize, most: usize) -> Result<(), InvalidSetting> {
     match (1..=most).contains(&count) {
         true => Ok(()),
         false => {

@@ -113,7 +113,7 @@ impl ClientAddress {
     /// The client of a request with these headers from this peer.
     pub fn resolve(&self, peer: Peer, headers: &HeaderMap) -> Client {
         let socket = peer.socket.map(|address| address.to_canonical());
-        let (address, origin) = match self.named(socket, peer.proxied, headers) {
+        let (address, origin) = match self.address_from_proxies(socket, peer.proxied, headers) {
             None => (socket, Origin::Peer),
             Some(Ok(address)) => (Some(address), Origin::Proxy),
             Some(Err(unusable)) => (socket, Origin::Fallback(unusable)),
@@ -122,7 +122,7 @@ impl ClientAddress {
     }
 
     /// The address that the trusted proxies named; `None` if none is trusted.
-    fn named(
+    fn address_from_proxies(
         &self,
         socket: Option<IpAddr>,
         proxied: Option<IpAddr>,
@@ -156,7 +156,7 @@ impl ClientAddress {
                     _ => Last::entries(line.as_bytes()),
                 });
                 self.trust.client(entries.map(|entry| match self.source {
-                    AddressSource::Forwarded => list::forwarded_for(entry?),
+                    AddressSource::Forwarded => list::parse_forwarded(entry?),
                     _ => literal::parse(entry?),
                 }))
             }

@@ -60,9 +60,9 @@ pub(crate) fn rate_limit(answer: &Answer, policies: &[Policy<'_>], headers: &mut
         return;
     }
     if !answer.is_store_unavailable() {
-        headers.insert(RATE_LIMIT, list(policies, standing));
+        headers.insert(RATE_LIMIT, list(policies, write_remaining));
     }
-    headers.insert(RATE_LIMIT_POLICY, list(policies, terms));
+    headers.insert(RATE_LIMIT_POLICY, list(policies, write_terms));
 }
 
 /// Adds the part of [`headers`] that every dialect has: when to try again, the delay, and whether
@@ -79,12 +79,12 @@ pub(crate) fn retry_headers(answer: &Answer, headers: &mut HeaderMap) {
     }
 }
 
-fn standing(policy: &Policy<'_>, out: &mut String) {
+fn write_remaining(policy: &Policy<'_>, out: &mut String) {
     let (remaining, secs) = (policy.remaining, policy.effective.as_secs_ceil());
     write!(out, ";r={remaining};t={secs}").expect("a String takes everything");
 }
 
-fn terms(policy: &Policy<'_>, out: &mut String) {
+fn write_terms(policy: &Policy<'_>, out: &mut String) {
     let limit = policy.limit;
     let (count, secs) = (limit.count(), limit.window().as_secs_ceil());
     write!(out, ";q={count};w={secs}").expect("a String takes everything");

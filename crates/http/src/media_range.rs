@@ -11,7 +11,7 @@ const QUALITY_MAX: u16 = 1000;
 
 /// The index of the offered media type that the client prefers; of equal ones, and if it accepts
 /// none, the first.
-pub(crate) fn preferred<'a>(
+pub(crate) fn preferred_offer<'a>(
     headers: &HeaderMap,
     offers: impl Iterator<Item = &'a str>,
 ) -> Option<usize> {
@@ -89,13 +89,16 @@ mod tests {
         for (accept, expected) in table {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, accept.parse().unwrap());
-            let index = preferred(&headers, offers.into_iter()).unwrap();
+            let index = preferred_offer(&headers, offers.into_iter()).unwrap();
             assert!(offers[index].contains(expected), "{accept}");
         }
-        assert_eq!(preferred(&HeaderMap::new(), offers.into_iter()), Some(0));
+        assert_eq!(
+            preferred_offer(&HeaderMap::new(), offers.into_iter()),
+            Some(0)
+        );
         let late = format!("{}text/html", "image/png,".repeat(MEDIA_RANGES_MAX));
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, late.parse().unwrap());
-        assert_eq!(preferred(&headers, offers.into_iter()), Some(0));
+        assert_eq!(preferred_offer(&headers, offers.into_iter()), Some(0));
     }
 }

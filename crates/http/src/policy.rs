@@ -53,7 +53,7 @@ pub(crate) fn policies(answer: &Answer) -> Vec<Policy<'_>> {
 /// same name.
 pub(crate) fn name(limited: &Limited) -> String {
     let mut out = String::new();
-    for byte in shown(limited).bytes() {
+    for byte in display_name(limited).bytes() {
         match byte {
             b'%' => out.push_str("%25"),
             b' '..=b'~' => out.push(char::from(byte)),
@@ -64,7 +64,7 @@ pub(crate) fn name(limited: &Limited) -> String {
 }
 
 /// The name of a limit for people: not encoded.
-pub(crate) fn shown(limited: &Limited) -> &str {
+pub(crate) fn display_name(limited: &Limited) -> &str {
     let shown = limited.rule.shown();
     &shown[..shown.floor_char_boundary(NAME_BYTES_MAX)]
 }

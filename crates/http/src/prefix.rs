@@ -79,7 +79,7 @@ impl Prefix {
 
     /// The network that an address belongs to.
     pub fn network(&self, address: IpAddr) -> IpNet {
-        let (address, bits) = match self.embedded(address) {
+        let (address, bits) = match self.embedded_address(address) {
             IpAddr::V4(address) => (IpAddr::V4(address), self.ipv4),
             IpAddr::V6(address) => (IpAddr::V6(address), self.ipv6),
         };
@@ -96,7 +96,7 @@ impl Prefix {
     }
 
     /// The IPv4 address that an IPv6 address stands for, or else the address itself.
-    fn embedded(&self, address: IpAddr) -> IpAddr {
+    fn embedded_address(&self, address: IpAddr) -> IpAddr {
         let IpAddr::V6(ipv6) = address.to_canonical() else {
             return address.to_canonical();
         };

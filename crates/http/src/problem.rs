@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::json;
 use tollgate_core::{Answer, Wait};
 
-use crate::policy::{POLICIES_MAX, name, shown};
+use crate::policy::{POLICIES_MAX, display_name, name};
 
 /// The media type of a problem document.
 pub const MEDIA_TYPE: &str = "application/problem+json";
@@ -49,7 +49,7 @@ impl Problem {
         if answer.is_store_unavailable() {
             return Some(Problem::store_unavailable(wait));
         }
-        let by = answer.denied_by().map_or("", shown);
+        let by = answer.denied_by().map_or("", display_name);
         // As in `Retry-After`.
         let detail = match wait.as_secs_ceil() {
             Some(secs) => {

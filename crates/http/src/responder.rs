@@ -9,7 +9,7 @@ use tollgate_core::Answer;
 use crate::dialect::Dialect;
 use crate::grpc;
 use crate::headers::{DELAY_MS, retry_headers};
-use crate::media_range::preferred;
+use crate::media_range::preferred_offer;
 use crate::policy::policies;
 use crate::problem::{MEDIA_TYPE, Problem};
 use crate::rejection::Rejection;
@@ -160,7 +160,7 @@ impl Responder {
         let offers = default
             .into_iter()
             .chain(bodies.iter().map(|body| body.media_type.as_str()));
-        let chosen = preferred(request, offers).unwrap_or(0);
+        let chosen = preferred_offer(request, offers).unwrap_or(0);
         let chosen = chosen.checked_sub(usize::from(!replaced));
         let (content_type, text) = match chosen.and_then(|index| bodies.get(index)) {
             Some(body) => (

@@ -171,7 +171,7 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
         for connection in connections.all() {
             if connection.next_period() {
                 connection.close(Close::UnreadAnswers);
-            } else if let Some(drained) = connection.drained() {
+            } else if let Some(drained) = connection.time_since_drain() {
                 if drained > limits.drain_timeout {
                     connection.close(Close::Drained);
                 }
@@ -224,7 +224,7 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
             }
             None => {}
         }
-        let Some(close) = connection.closed() else {
+        let Some(close) = connection.close_reason() else {
             return;
         };
         self.handler.closed(close.reason());
@@ -337,7 +337,7 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
             return;
         };
         debug!(%error, "connection ended");
-        if known.closed().is_none() && is_protocol_error(&error) {
+        if known.close_reason().is_none() && is_protocol_error(&error) {
             self.handler.closed("protocol");
             if let Some(withheld) = self.warnings.broken.allow() {
                 let (peer, reason) = (known.peer(), reason(&error));

@@ -60,7 +60,7 @@ impl Budget {
     }
 
     /// Approximately how many bytes connections have freed so far; wraps around.
-    pub fn freed(&self) -> usize {
+    pub fn freed_bytes(&self) -> usize {
         self.freed.load(Ordering::Relaxed)
     }
 

@@ -193,7 +193,7 @@ impl Connection {
     }
 
     /// Why this side closed it, if it did.
-    pub(crate) fn closed(&self) -> Option<Close> {
+    pub(crate) fn close_reason(&self) -> Option<Close> {
         self.close.get().copied()
     }
 
@@ -209,7 +209,7 @@ impl Connection {
     }
 
     /// How long ago it was asked to end.
-    pub(crate) fn drained(&self) -> Option<Duration> {
+    pub(crate) fn time_since_drain(&self) -> Option<Duration> {
         let drained = match self.drained.load(Ordering::Relaxed) {
             0 => return None,
             drained => drained,
@@ -338,6 +338,6 @@ mod tests {
         connection.close(Close::Drained);
         connection.close(Close::Idle);
         assert_eq!(connection.next_order().await, Order::Close);
-        assert_eq!(connection.closed(), Some(Close::Drained));
+        assert_eq!(connection.close_reason(), Some(Close::Drained));
     }
 }

@@ -76,7 +76,7 @@ pub(crate) struct Permit {
 
 impl ConnectionLimits {
     /// For a listener that decides requests.
-    pub const fn deciding(limits: &Limits) -> ConnectionLimits {
+    pub const fn for_decisions(limits: &Limits) -> ConnectionLimits {
         ConnectionLimits {
             connections: limits.connections,
             per_source: limits.connections_per_address,
@@ -320,7 +320,7 @@ mod tests {
             .map(|_| all.acquire(peer(1), now).0)
             .collect();
         assert_eq!(all.len(), 1 + RESERVED);
-        let cut = |permit: &&Permit| permit.connection.closed() == Some(Close::Idle);
+        let cut = |permit: &&Permit| permit.connection.close_reason() == Some(Close::Idle);
         assert_eq!(reserved.iter().filter(cut).count(), RESERVED);
         assert!(cut(&&reserved[0]) && !cut(&&reserved[2 * RESERVED - 1]));
     }
@@ -337,13 +337,13 @@ mod tests {
         permits[1].connection.record_request(now);
         let (fourth, kind) = all.acquire(peer(4), now);
         assert_eq!(kind, PermitKind::Replaced);
-        assert_eq!(permits[2].connection.closed(), Some(Close::Idle));
+        assert_eq!(permits[2].connection.close_reason(), Some(Close::Idle));
         // The first has been idle for longer, but it has sent a request.
         let now = now + Duration::from_secs(5);
         assert_eq!(all.acquire(peer(5), now).1, PermitKind::Replaced);
-        assert_eq!(fourth.connection.closed(), Some(Close::Idle));
+        assert_eq!(fourth.connection.close_reason(), Some(Close::Idle));
         for permit in &permits[..2] {
-            assert_eq!(permit.connection.closed(), None);
+            assert_eq!(permit.connection.close_reason(), None);
         }
     }
 
@@ -355,12 +355,12 @@ mod tests {
         permits[1].connection.record_request(now);
         let (second, kind) = all.acquire(peer(1), now);
         assert_eq!(kind, PermitKind::Replaced);
-        assert_eq!(permits[0].connection.closed(), Some(Close::Idle));
+        assert_eq!(permits[0].connection.close_reason(), Some(Close::Idle));
         let (_third, kind) = all.acquire(peer(3), now);
         assert_eq!(kind, PermitKind::Replaced);
-        assert_eq!(permits[2].connection.closed(), Some(Close::Idle));
+        assert_eq!(permits[2].connection.close_reason(), Some(Close::Idle));
         for permit in [&permits[1], &second] {
-            assert_eq!(permit.connection.closed(), None);
+            assert_eq!(permit.connection.close_reason(), None);
         }
     }
 }

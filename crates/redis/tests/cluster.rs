@@ -60,7 +60,7 @@ async fn an_idle_store_is_up_again_after_a_failover() {
     dead.kill();
     wait_until("the dead master is not noticed", || !store.is_up()).await;
     let serves = |cluster: &testbed::Cluster| {
-        let node = cluster.serving(0);
+        let node = cluster.server_of(0);
         node.is_some_and(|node| node.port() != former)
     };
     wait_until("no replica takes over", || serves(&cluster)).await;

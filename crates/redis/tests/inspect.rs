@@ -94,7 +94,7 @@ async fn a_key_whose_slot_moves_is_followed() {
     let (key, limit) = (key(&store, "moving"), limits()[0]);
     let slot = cluster.nodes()[0].ask(&["CLUSTER", "KEYSLOT", &store.name_of(key)]);
     let slot = slot.trim();
-    let from = cluster.serving(slot.parse().unwrap()).unwrap();
+    let from = cluster.server_of(slot.parse().unwrap()).unwrap();
     let mut nodes = cluster.nodes().iter();
     let is_master = |node: &&testbed::Redis| node.ask(&["ROLE"]).starts_with("master");
     let to = nodes.find(|node| node.port() != from.port() && is_master(node));

@@ -109,10 +109,10 @@ impl<'a> LogLine<'a> {
 
     /// Referer and user agent; empty if missing or damaged.
     pub(crate) fn referer_and_user_agent(&self) -> (&'a [u8], &'a [u8]) {
-        let Some((referer, rest)) = quoted(self.rest) else {
+        let Some((referer, rest)) = split_quoted(self.rest) else {
             return (b"", b"");
         };
-        let (user_agent, _) = quoted(rest).unwrap_or((b"", b""));
+        let (user_agent, _) = split_quoted(rest).unwrap_or((b"", b""));
         (referer, user_agent)
     }
 }
@@ -216,7 +216,7 @@ fn outcome(text: &[u8]) -> Result<Outcome<'_>, BadLine> {
 }
 
 /// A blank and a quoted text, and what follows: nothing or another blank.
-fn quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
+fn split_quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let text = text.strip_prefix(b" \"")?;
     let mut quotes = memchr::memchr_iter(b'"', text);
     let end = quotes.find(|quote| !is_escaped(text, *quote))?;

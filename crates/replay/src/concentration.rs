@@ -83,7 +83,7 @@ impl Concentration {
         });
     }
 
-    pub(crate) fn found(mut self) -> Found {
+    pub(crate) fn finish(mut self) -> Found {
         self.meetings
             .sort_unstable_by_key(|meeting| (meeting.rule, meeting.key));
         let mut found = Found::default();
@@ -144,7 +144,7 @@ mod tests {
                 request += 1;
             }
         }
-        let found = concentration.found();
+        let found = concentration.finish();
         let one_key = found.one_key.iter().map(|one| (one.events, one.of));
         let own_keys = found.own_keys.iter().map(|(_, events)| *events);
         (one_key.collect(), own_keys.collect())

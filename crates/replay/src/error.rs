@@ -76,7 +76,7 @@ fn no_events(
 ) -> fmt::Result {
     f.write_str("there is no event to decide")?;
     for (input, guess) in inputs {
-        write!(f, "\n  {input}: {}", guess.shown())?;
+        write!(f, "\n  {input}: {}", guess.description())?;
     }
     for (reason, count) in &skipped.reasons {
         let s = if *count == 1 { "" } else { "s" };

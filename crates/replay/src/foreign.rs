@@ -125,7 +125,7 @@ impl Guess {
     }
 
     /// The description of an input, for the middle of a sentence.
-    pub(crate) const fn shown(self) -> &'static str {
+    pub(crate) const fn description(self) -> &'static str {
         match self {
             Guess::Empty => "it is empty",
             Guess::Csv => "it looks like CSV; convert it to the common format, or to a trace",

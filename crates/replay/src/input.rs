@@ -44,10 +44,10 @@ pub(crate) enum NoLines {
 impl<'i> Lines<'i> {
     /// The lines of `input`, decompressed if its first bytes are those of gzip.
     pub(crate) fn of(input: impl Read + 'i) -> Result<Lines<'i>, NoLines> {
-        let (head, whole) = headed(input)?;
+        let (head, whole) = read_head(input)?;
         let input: Box<dyn BufRead + 'i> = if head.starts_with(&GZIP_MAGIC) {
             let unpacked = MultiGzDecoder::new(BufReader::with_capacity(CHUNK_BYTES, whole));
-            let (head, whole) = headed(unpacked)?;
+            let (head, whole) = read_head(unpacked)?;
             Foreign::reject(&head).map_err(NoLines::Foreign)?;
             Box::new(BufReader::with_capacity(CHUNK_BYTES, whole))
         } else {
@@ -88,7 +88,7 @@ impl<'i> Lines<'i> {
 }
 
 /// The first bytes of an input, and all of it.
-fn headed<R: Read>(mut input: R) -> Result<(Vec<u8>, impl Read), NoLines> {
+fn read_head<R: Read>(mut input: R) -> Result<(Vec<u8>, impl Read), NoLines> {
     let mut head = Vec::with_capacity(HEAD_BYTES);
     let first = u64::try_from(HEAD_BYTES).unwrap_or(u64::MAX);
     let read = input.by_ref().take(first).read_to_end(&mut head);

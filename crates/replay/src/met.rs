@@ -26,7 +26,11 @@ pub(crate) struct Met<'r> {
 
 impl<'r> Cache<'r> {
     /// The charges and rules of this request; `resolve` finds them if they are not cached.
-    pub(crate) fn met(&mut self, request: u32, resolve: impl FnOnce() -> Resolved<'r>) -> &Met<'r> {
+    pub(crate) fn get_or_resolve(
+        &mut self,
+        request: u32,
+        resolve: impl FnOnce() -> Resolved<'r>,
+    ) -> &Met<'r> {
         let number = usize::try_from(request).unwrap_or_default();
         let place = number % KEPT_MAX;
         if self.kept.len() <= place {
@@ -67,7 +71,7 @@ impl<'r> Met<'r> {
     }
 
     /// For each charge, in their order, its descriptor and its rule.
-    pub(crate) fn limited(&self) -> &[(usize, Arc<RuleName>)] {
+    pub(crate) fn rules_by_charge(&self) -> &[(usize, Arc<RuleName>)] {
         &self.limited
     }
 

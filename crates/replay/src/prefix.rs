@@ -16,14 +16,16 @@ const MONTHS: [&[u8]; 12] = [
 
 /// `text` without the prefixes that stand before it, in the order in which they are likely.
 pub(crate) fn without(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let inner = composed(text).unwrap_or(text);
-    let inner = priority(inner).unwrap_or(inner);
-    let inner = structured(inner)
-        .or_else(|| syslog(inner))
-        .or_else(|| container(inner))
+    let inner = strip_compose(text).unwrap_or(text);
+    let inner = strip_priority(inner).unwrap_or(inner);
+    let inner = strip_rfc5424(inner)
+        .or_else(|| strip_rfc3164(inner))
+        .or_else(|| strip_container(inner))
         .unwrap_or(inner);
     // Three fields are a complete line; only with more of them can the first be a host.
-    [Some(inner), virtual_host(inner)].into_iter().flatten()
+    [Some(inner), strip_virtual_host(inner)]
+        .into_iter()
+        .flatten()
 }
 
 /// A word that is not empty, and what follows the blanks after it.
@@ -33,7 +35,7 @@ fn word(text: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// `web-1  | ` of docker compose, `[pod/web/nginx] ` of kubectl.
-fn composed(text: &[u8]) -> Option<&[u8]> {
+fn strip_compose(text: &[u8]) -> Option<&[u8]> {
     let (name, rest) = word(text)?;
     if name.starts_with(b"[pod/") && name.ends_with(b"]") {
         return Some(rest);
@@ -42,7 +44,7 @@ fn composed(text: &[u8]) -> Option<&[u8]> {
 }
 
 /// `<134>` of syslog.
-fn priority(text: &[u8]) -> Option<&[u8]> {
+fn strip_priority(text: &[u8]) -> Option<&[u8]> {
     let end = memchr::memchr(b'>', text)?;
     let digits = text[..end].strip_prefix(b"<")?;
     let is_number = (1..=3).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
@@ -50,8 +52,8 @@ fn priority(text: &[u8]) -> Option<&[u8]> {
 }
 
 /// `1 2015-05-17T10:05:03Z host nginx 123 - - ` of RFC 5424, without structured data.
-fn structured(text: &[u8]) -> Option<&[u8]> {
-    let rest = timed(text.strip_prefix(b"1 ")?)?;
+fn strip_rfc5424(text: &[u8]) -> Option<&[u8]> {
+    let rest = strip_time(text.strip_prefix(b"1 ")?)?;
     let (_host, rest) = word(rest)?;
     let (_application, rest) = word(rest)?;
     let (_process, rest) = word(rest)?;
@@ -60,8 +62,8 @@ fn structured(text: &[u8]) -> Option<&[u8]> {
 }
 
 /// `May 17 10:05:03 host nginx[123]: ` of RFC 3164, also with a time of RFC 3339.
-fn syslog(text: &[u8]) -> Option<&[u8]> {
-    let rest = match timed(text) {
+fn strip_rfc3164(text: &[u8]) -> Option<&[u8]> {
+    let rest = match strip_time(text) {
         Some(rest) => rest,
         None => {
             let (_month, rest) = word(text).filter(|(word, _)| MONTHS.contains(word))?;
@@ -76,22 +78,22 @@ fn syslog(text: &[u8]) -> Option<&[u8]> {
 }
 
 /// `2015-05-17T10:05:03.123456789Z ` of docker, with `stdout F ` behind it of Kubernetes.
-fn container(text: &[u8]) -> Option<&[u8]> {
-    let rest = timed(text)?;
+fn strip_container(text: &[u8]) -> Option<&[u8]> {
+    let rest = strip_time(text)?;
     let streams: [&[u8]; 4] = [b"stdout F ", b"stdout P ", b"stderr F ", b"stderr P "];
     let plain = streams.iter().find_map(|stream| rest.strip_prefix(*stream));
     Some(plain.unwrap_or(rest))
 }
 
 /// A time in RFC 3339 and a blank.
-fn timed(text: &[u8]) -> Option<&[u8]> {
+fn strip_time(text: &[u8]) -> Option<&[u8]> {
     let (time, rest) = word(text).filter(|(time, _)| time.len() >= TIME_BYTES_MIN)?;
     let time = std::str::from_utf8(time).ok()?;
     rfc3339(time).is_ok().then_some(rest)
 }
 
 /// `example.com:443 ` of Apache's vhost_combined, and a host without a port before an address.
-fn virtual_host(text: &[u8]) -> Option<&[u8]> {
+fn strip_virtual_host(text: &[u8]) -> Option<&[u8]> {
     let (host, rest) = word(text)?;
     let client = word(rest)?.0;
     let name = match memchr::memrchr(b':', host) {

@@ -86,7 +86,7 @@ pub fn replay(
             }
             return Err(Error::Stopped { decided });
         }
-        let met = cache.met(event.request, || {
+        let met = cache.get_or_resolve(event.request, || {
             traffic.request(event.request, |request| rules.resolve(request, &keys))
         });
         let charges = met.charges();

@@ -97,7 +97,7 @@ pub struct Summary<'a> {
 impl Report {
     /// The report on `traffic` as a JSON object.
     pub fn to_json(&self, traffic: &Traffic) -> Value {
-        let skipped = traffic.skipped();
+        let skipped = traffic.skipped_lines();
         let first = skipped.first.iter().map(|skipped| {
             let Place { input, line } = traffic.place(skipped.line);
             let mut shown = json!({
@@ -210,7 +210,7 @@ impl fmt::Display for Summary<'_> {
         let report = self.report;
         keys(&report.denied_keys, "denied", f)?;
         keys(&report.shadow_keys, "would deny", f)?;
-        self.skipped(f)
+        self.write_skipped(f)
     }
 }
 
@@ -239,7 +239,7 @@ impl Summary<'_> {
         for (count, one, many) in notable.into_iter().filter(|(count, ..)| *count > 0) {
             line(count, one, many)?;
         }
-        let skipped = self.traffic.skipped().count;
+        let skipped = self.traffic.skipped_lines().count;
         line(skipped, "line skipped", "lines skipped")?;
         if let (Some(from), Some(to)) = (report.from, report.to) {
             writeln!(f, "\nfrom {} to {}", Utc(from), Utc(to))?;
@@ -276,8 +276,8 @@ impl Summary<'_> {
     }
 
     /// Writes why lines were skipped, the most frequent reason first.
-    fn skipped(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let skipped = self.traffic.skipped();
+    fn write_skipped(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let skipped = self.traffic.skipped_lines();
         if skipped.count > 0 {
             writeln!(f, "\n{:>12}  reason", "skipped")?;
         }

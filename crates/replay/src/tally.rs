@@ -66,7 +66,10 @@ impl Tally {
         self.report.without_limit += u64::from(charges.is_empty());
         let is_new = self.concentration.count(event.request);
         let mut over_soft = false;
-        let judged = charges.iter().zip(met.limited()).zip(&verdict.decisions);
+        let judged = charges
+            .iter()
+            .zip(met.rules_by_charge())
+            .zip(&verdict.decisions);
         for (index, ((charge, (descriptor, rule)), decision)) in judged.enumerate() {
             let rule = self.rule(rule, charge);
             if is_new {
@@ -127,18 +130,18 @@ impl Tally {
         }
         let top_keys = |denied: Vec<(usize, Denied)>, report: &Report| TopKeys {
             count: u64::try_from(denied.len()).unwrap_or(u64::MAX),
-            first: named(denied, top, report, traffic),
+            first: top_keys(denied, top, report, traffic),
         };
         report.denied_keys = top_keys(denied, &report);
         report.shadow_keys = top_keys(shadow, &report);
         report.evicted_keys = evicted_keys;
-        report.warnings = warnings(&report, &self.concentration.found(), traffic);
+        report.warnings = warnings(&report, &self.concentration.finish(), traffic);
         report
     }
 }
 
 /// The keys with the most denials; among equals, the one that came first.
-fn named(
+fn top_keys(
     mut denied: Vec<(usize, Denied)>,
     top: usize,
     report: &Report,
@@ -147,14 +150,14 @@ fn named(
     denied.sort_by_key(|(rule, key)| (std::cmp::Reverse(key.count), key.request, *rule));
     let top = denied.into_iter().take(top).map(|(rule, key)| DeniedKey {
         rule: Arc::clone(&report.rules[rule].rule),
-        descriptor: shown(traffic, key.request, key.descriptor),
+        descriptor: describe(traffic, key.request, key.descriptor),
         denied: key.count,
     });
     top.collect()
 }
 
 /// The keys and values of a descriptor.
-fn shown(traffic: &Traffic, request: u32, descriptor: usize) -> Vec<(String, String)> {
+fn describe(traffic: &Traffic, request: u32, descriptor: usize) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| Escaped(bytes).to_string();
     traffic.request(request, |request| {
         let descriptor = request.descriptors.get(descriptor);
@@ -187,7 +190,7 @@ fn warnings(
         let rule = &report.rules[one.rule].rule;
         let of_request = traffic.request(one.request, |request| request.descriptors.len());
         let descriptors = 0..of_request;
-        let shown = descriptors.map(|descriptor| shown(traffic, one.request, descriptor));
+        let shown = descriptors.map(|descriptor| describe(traffic, one.request, descriptor));
         warnings.push(Warning::OneKey {
             rule: rule.shown().to_owned(),
             descriptors: shown.collect(),

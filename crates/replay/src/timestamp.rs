@@ -130,7 +130,7 @@ pub(crate) fn seconds(number: &str) -> Result<Moment, BadMoment> {
     let places = |count: usize| i64::try_from(count).map_err(|_| BadMoment::Late);
     // The number is `significant` times 10 to the power of `shift`, in nanoseconds.
     let shift = exponent - places(fraction.len())? + places(trailing_zeros)? + places(DECIMALS)?;
-    scaled(significant, shift)
+    scale(significant, shift)
 }
 
 fn exponent_of(text: &str) -> Result<i64, BadMoment> {
@@ -146,7 +146,7 @@ fn exponent_of(text: &str) -> Result<i64, BadMoment> {
     Ok(if negative { -size } else { size })
 }
 
-fn scaled(significant: &str, shift: i64) -> Result<Moment, BadMoment> {
+fn scale(significant: &str, shift: i64) -> Result<Moment, BadMoment> {
     let shift = u32::try_from(shift).map_err(|_| BadMoment::Fine)?;
     let digits: u64 = significant.parse().map_err(|_| BadMoment::Late)?;
     let nanos = 10_u64

@@ -221,7 +221,7 @@ impl Traffic {
     }
 
     /// The lines that are no events.
-    pub const fn skipped(&self) -> &Skipped {
+    pub const fn skipped_lines(&self) -> &Skipped {
         &self.skipped
     }
 

@@ -67,7 +67,7 @@ impl fmt::Display for Warning {
                     f,
                     "no line of {} is an event: {}",
                     Plain(input),
-                    guess.shown()
+                    guess.description()
                 )
             }
             Warning::NoRule => f.write_str(

@@ -33,7 +33,7 @@ fn decided(limit: &str, millis: &[u64]) -> Vec<Value> {
 fn run(rules: &RuleSet, trace: &str, memories: Memories) -> Vec<Value> {
     let mut traffic = Traffic::new(Format::Trace);
     traffic.read("trace", trace.as_bytes()).unwrap();
-    assert_eq!(traffic.skipped().count, 0);
+    assert_eq!(traffic.skipped_lines().count, 0);
     let mut decisions = Vec::new();
     let options = Options {
         memories,

@@ -130,7 +130,7 @@ fn every_log_has_the_events_that_are_known_of_it() {
             let descriptors = ["client={client}", "agent={referer}{user_agent}"];
             let mut traffic = traffic(name, kind, &descriptors);
             assert_eq!(
-                (traffic.events(), traffic.skipped().count),
+                (traffic.events(), traffic.skipped_lines().count),
                 (events, skipped),
                 "{name}"
             );

@@ -30,7 +30,7 @@ pub use proto::envoy::service::ratelimit::v3::{
     RateLimitRequest, RateLimitResponse, rate_limit_response,
 };
 pub use proto::envoy::r#type::v3::RateLimitUnit;
-pub use request::{left_out, request};
+pub use request::{count_left_out, request};
 pub use response::{Times, duration, json, response, write_members};
 
 /// An encoded `FileDescriptorSet` of the protocol, for gRPC reflection.

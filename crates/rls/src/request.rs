@@ -40,7 +40,7 @@ pub fn request(message: &RateLimitRequest) -> Result<Request<'_>, InvalidRequest
 }
 
 /// How many descriptors [`request`] leaves out, because they are more than [`DESCRIPTORS_MAX`].
-pub fn left_out(message: &RateLimitRequest) -> usize {
+pub fn count_left_out(message: &RateLimitRequest) -> usize {
     message.descriptors.len().saturating_sub(DESCRIPTORS_MAX)
 }
 

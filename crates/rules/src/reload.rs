@@ -115,7 +115,7 @@ impl<'r> FormerLimits<'r> {
         let mut limits: HashMap<_, _> = removed
             .map(|(identity, former)| (&**identity, (&former.limit, &former.history)))
             .collect();
-        for rule in limited(rules.domains.values()) {
+        for rule in limited_rules(rules.domains.values()) {
             limits.insert(&rule.0.identity, (rule.1, rule.2));
         }
         FormerLimits(limits)
@@ -140,7 +140,7 @@ impl<'r> FormerLimits<'r> {
     }
 }
 
-fn limited<'r>(
+fn limited_rules<'r>(
     domains: impl Iterator<Item = &'r Arc<Domain>>,
 ) -> impl Iterator<Item = (&'r Rule, &'r Limit, &'r LimitHistory)> {
     let rules = domains.flat_map(|domain| &domain.rules);
@@ -155,10 +155,10 @@ fn limited<'r>(
 impl Removed {
     /// Rules removed earlier or now, without those in effect; the oldest are dropped.
     fn after(previous: &RuleSet, domains: &BTreeMap<Arc<str>, Arc<Domain>>) -> Removed {
-        let present: HashSet<&[u8]> = limited(domains.values())
+        let present: HashSet<&[u8]> = limited_rules(domains.values())
             .map(|(rule, _, _)| &*rule.identity)
             .collect();
-        let gone = limited(previous.domains.values()).map(|(rule, limit, history)| {
+        let gone = limited_rules(previous.domains.values()).map(|(rule, limit, history)| {
             let former = FormerLimit {
                 limit: *limit,
                 history: history.clone(),

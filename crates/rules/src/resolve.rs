@@ -192,7 +192,7 @@ impl<'s> Resolved<'s> {
                     charged.push(index);
                     decisions
                         .next()
-                        .and_then(|decision| part.limited(*decision))
+                        .and_then(|decision| part.limited_status(*decision))
                         .map_or(Status::NoLimit, Status::Limited)
                 }
             });
@@ -292,7 +292,7 @@ impl<'s> Part<'s> {
         }
     }
 
-    fn limited(&self, decision: tollgate_core::Decision) -> Option<Limited> {
+    fn limited_status(&self, decision: tollgate_core::Decision) -> Option<Limited> {
         let (rule, limit, enforcement): (&Arc<RuleName>, Limit, Enforcement) = match self {
             Part::Nothing | Part::Unlimited(_) => return None,
             Part::Limited { rule, limit, .. } => (&rule.name, **limit, rule.enforcement),

@@ -68,7 +68,7 @@ impl ForwardAuth {
     pub(crate) fn restore(&self, head: &mut Parts) -> Result<Peer, Failure> {
         let peer = head.extensions.get::<Peer>().copied().unwrap_or_default();
         if !self.classifier.client_address().trusts(peer) {
-            return Err(self.untrusted(peer));
+            return Err(self.reject_untrusted(peer));
         }
         self.source.restore(head).map_err(unknown_original)?;
         Ok(peer)
@@ -116,7 +116,7 @@ impl ForwardAuth {
         }
     }
 
-    fn untrusted(&self, peer: Peer) -> Failure {
+    fn reject_untrusted(&self, peer: Peer) -> Failure {
         let address = peer.socket.map_or("unix".to_owned(), |ip| ip.to_string());
         if let Some(withheld) = self.untrusted.allow() {
             warn!(

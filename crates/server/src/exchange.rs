@@ -114,11 +114,11 @@ impl Handler for ExchangeHandler {
     }
 
     fn closed(&self, reason: &'static str) {
-        self.metrics.closed(self.listener, reason);
+        self.metrics.count_close(self.listener, reason);
     }
 
     fn failed(&self, kind: &'static str) {
-        self.metrics.failed(self.listener, kind);
+        self.metrics.count_error(self.listener, kind);
     }
 }
 
@@ -132,7 +132,7 @@ impl Service<Request<Incoming>> for Exchange {
     fn call(&self, request: Request<Incoming>) -> ResponseFuture {
         let is_health = HEALTH_PATHS.contains(&request.uri().path());
         if self.connection.is_reserved() && !is_health {
-            let answer = self.finish(self.overloaded(), false);
+            let answer = self.finish(self.overload_response(), false);
             return Box::pin(std::future::ready(Ok(answer)));
         }
         let (mut head, body) = request.into_parts();
@@ -175,9 +175,11 @@ impl Service<Request<Incoming>> for Exchange {
 
 impl Exchange {
     /// The response to a connection with a reserved permit, unless it is a health check.
-    fn overloaded(&self) -> Response<Body> {
+    fn overload_response(&self) -> Response<Body> {
         let detail = "the connection limit is reached; use fewer connections, or retry in a second";
-        self.all.metrics.failed(self.all.listener, "overloaded");
+        self.all
+            .metrics
+            .count_error(self.all.listener, "overloaded");
         match self.all.protocol {
             Protocol::Http1 => {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
@@ -190,7 +192,9 @@ impl Exchange {
 
     /// The response to a request whose head is rejected.
     fn reject(&self, rejection: &Rejection) -> Response<ResponseBody> {
-        self.all.metrics.failed(self.all.listener, rejection.kind());
+        self.all
+            .metrics
+            .count_error(self.all.listener, rejection.kind());
         self.finish(rejection.response(), false)
     }
 
@@ -210,7 +214,9 @@ impl Exchange {
         };
         let status = match message {
             Ok(Ok(message)) if !self.is_too_large(&message) && !is_one_message(&message) => {
-                self.all.metrics.failed(self.all.listener, "bad_request");
+                self.all
+                    .metrics
+                    .count_error(self.all.listener, "bad_request");
                 Status::unimplemented("this method takes exactly one message")
             }
             Ok(Ok(message)) => {
@@ -219,12 +225,12 @@ impl Exchange {
                 return response;
             }
             Ok(Err(error)) if is_no_room(&*error) => {
-                self.all.metrics.failed(self.all.listener, "no_room");
+                self.all.metrics.count_error(self.all.listener, "no_room");
                 no_room()
             }
             Ok(Err(error)) => Status::cancelled(format!("the message is incomplete: {error}")),
             Err(_) => {
-                self.all.metrics.failed(self.all.listener, "timeout");
+                self.all.metrics.count_error(self.all.listener, "timeout");
                 late(self.all.body_timeout)
             }
         };

@@ -87,7 +87,7 @@ pub(crate) async fn routes(
     };
     let router = routes.prepare().into_axum_router().layer(from_fn(guard));
     let health = Health(reporter);
-    health.serving().await;
+    health.set_serving().await;
     (router, health)
 }
 
@@ -103,7 +103,7 @@ async fn guard(
     if let Some(status) = Status::from_header_map(response.headers())
         && status.code() != Code::Ok
     {
-        metrics.failed(NAME, kind(status.code()));
+        metrics.count_error(NAME, kind(status.code()));
     }
     response
 }
@@ -124,9 +124,9 @@ impl RateLimitService for Calls {
         let began = Instant::now();
         let request = tollgate_rls::request(&message)
             .map_err(|invalid| Status::invalid_argument(invalid.to_string()))?;
-        self.metrics.left_out(NAME, &message);
+        self.metrics.count_left_out(NAME, &message);
         let decided = self.engine.decide(&request).await.map_err(store_failed)?;
-        self.metrics.decided(NAME, began.elapsed());
+        self.metrics.record_decision(NAME, began.elapsed());
         Ok(Response::new(self.options.response(&request, &decided)))
     }
 }
@@ -154,12 +154,12 @@ const fn kind(code: Code) -> &'static str {
 // === impl Health ===
 
 impl Health {
-    async fn serving(&self) {
+    async fn set_serving(&self) {
         self.set(ServingStatus::Serving).await;
     }
 
     /// From now on the service accepts no more requests.
-    pub(crate) async fn not_serving(&self) {
+    pub(crate) async fn set_not_serving(&self) {
         self.set(ServingStatus::NotServing).await;
     }
 

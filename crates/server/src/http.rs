@@ -70,7 +70,7 @@ pub(crate) fn with_fallback_routes(
                 uri.path()
             );
             let failure = Failure::new("not_found", StatusCode::NOT_FOUND, detail);
-            std::future::ready(failed(&missing, listener, &failure))
+            std::future::ready(count_and_respond(&missing, listener, &failure))
         })
         .method_not_allowed_fallback(move |method: Method, uri: Uri| {
             let detail = format!(
@@ -79,12 +79,12 @@ pub(crate) fn with_fallback_routes(
             );
             let status = StatusCode::METHOD_NOT_ALLOWED;
             let failure = Failure::new("method_not_allowed", status, detail);
-            std::future::ready(failed(&metrics, listener, &failure))
+            std::future::ready(count_and_respond(&metrics, listener, &failure))
         })
 }
 
-fn failed(metrics: &Metrics, listener: ListenerName, failure: &Failure) -> Response {
-    metrics.failed(listener, failure.kind);
+fn count_and_respond(metrics: &Metrics, listener: ListenerName, failure: &Failure) -> Response {
+    metrics.count_error(listener, failure.kind);
     problem(&failure.problem)
 }
 
@@ -112,22 +112,22 @@ async fn openapi() -> Response {
 
 async fn envoy(State(state): State<Arc<AppState>>, request: HttpRequest) -> Response {
     let answered = state.envoy(request).await;
-    answered.unwrap_or_else(|failure| failed(&state.metrics, NAME, &failure))
+    answered.unwrap_or_else(|failure| count_and_respond(&state.metrics, NAME, &failure))
 }
 
 async fn check(State(state): State<Arc<AppState>>, request: HttpRequest) -> Response {
     let answered = state.check(request).await;
-    answered.unwrap_or_else(|failure| failed(&state.metrics, NAME, &failure))
+    answered.unwrap_or_else(|failure| count_and_respond(&state.metrics, NAME, &failure))
 }
 
 async fn settle(State(state): State<Arc<AppState>>, request: HttpRequest) -> Response {
     let answered = state.settle(request).await;
-    answered.unwrap_or_else(|failure| failed(&state.metrics, NAME, &failure))
+    answered.unwrap_or_else(|failure| count_and_respond(&state.metrics, NAME, &failure))
 }
 
 async fn forward_auth(State(state): State<Arc<AppState>>, request: HttpRequest) -> Response {
     let answered = state.forward_auth(request).await;
-    answered.unwrap_or_else(|failure| failed(&state.metrics, NAME, &failure))
+    answered.unwrap_or_else(|failure| count_and_respond(&state.metrics, NAME, &failure))
 }
 
 // === impl AppState ===
@@ -140,7 +140,7 @@ impl AppState {
         let message =
             tollgate_rls::read(&body).map_err(|error| Failure::bad_request(error.to_string()))?;
         let request = tollgate_rls::request(&message)?;
-        self.metrics.left_out(NAME, &message);
+        self.metrics.count_left_out(NAME, &message);
         self.check_refund(&request)?;
         let decided = self.decide(&request).await?;
         let mut json = self.options.json(&request, &decided);
@@ -170,7 +170,7 @@ impl AppState {
         }
         let began = Instant::now();
         let (decided, receipt) = self.engine.reserve(&request).await?;
-        self.metrics.decided(NAME, began.elapsed());
+        self.metrics.record_decision(NAME, began.elapsed());
         Ok(verdict(&request, &decided.answer, receipt.as_ref()))
     }
 
@@ -199,7 +199,7 @@ impl AppState {
     async fn decide(&self, request: &Request<'_>) -> Result<Decided, Failure> {
         let began = Instant::now();
         let decided = self.engine.decide(request).await?;
-        self.metrics.decided(NAME, began.elapsed());
+        self.metrics.record_decision(NAME, began.elapsed());
         Ok(decided)
     }
 

@@ -101,12 +101,12 @@ impl Serving {
     /// Answers gRPC's health checks with "not serving" from now on.
     pub(crate) async fn fail_health_checks(&self) {
         for health in &self.health {
-            health.not_serving().await;
+            health.set_not_serving().await;
         }
     }
 
     /// Waits until all listeners have closed and drained their connections.
-    pub(crate) async fn drained(&mut self) {
+    pub(crate) async fn wait_until_drained(&mut self) {
         while self.tasks.join_next().await.is_some() {}
     }
 

@@ -115,21 +115,21 @@ impl Metrics {
     }
 
     /// Records the time of one decision.
-    pub(crate) fn decided(&self, listener: ListenerName, took: Duration) {
+    pub(crate) fn record_decision(&self, listener: ListenerName, took: Duration) {
         let histogram = self.latency.get_or_create(&[("listener", listener)]);
         histogram.observe(took.as_secs_f64());
     }
 
     /// Counts a request that was answered with an error.
-    pub(crate) fn failed(&self, listener: ListenerName, kind: &'static str) {
+    pub(crate) fn count_error(&self, listener: ListenerName, kind: &'static str) {
         let labels = [("listener", listener), ("kind", kind)];
         self.errors.get_or_create(&labels).inc();
     }
 
     /// Counts the descriptors of a request that are ignored, and logs the first such request.
-    pub(crate) fn left_out(&self, listener: ListenerName, message: &RateLimitRequest) {
+    pub(crate) fn count_left_out(&self, listener: ListenerName, message: &RateLimitRequest) {
         static SAID: Once = Once::new();
-        let count = tollgate_rls::left_out(message);
+        let count = tollgate_rls::count_left_out(message);
         if count == 0 {
             return;
         }
@@ -153,7 +153,7 @@ impl Metrics {
     }
 
     /// Counts a connection that the service closed.
-    pub(crate) fn closed(&self, listener: ListenerName, reason: &'static str) {
+    pub(crate) fn count_close(&self, listener: ListenerName, reason: &'static str) {
         let labels = [("listener", listener), ("reason", reason)];
         self.closed.get_or_create(&labels).inc();
     }

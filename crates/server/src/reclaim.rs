@@ -37,13 +37,13 @@ pub fn tune_allocator() {
 
 /// Returns memory until shutdown.
 pub(crate) async fn reclaim(budget: Arc<Budget>, mut shutdown: ShutdownSignal) {
-    let (mut given_back, mut rounds, mut request) = (budget.freed(), 0, 0);
+    let (mut given_back, mut rounds, mut request) = (budget.freed_bytes(), 0, 0);
     loop {
         tokio::select! {
             () = sleep(CHECK_EVERY) => {}
             () = shutdown.wait() => return,
         }
-        let freed = budget.freed();
+        let freed = budget.freed_bytes();
         if freed.wrapping_sub(given_back) >= FREED_MIN {
             given_back = freed;
             rounds = ROUNDS;

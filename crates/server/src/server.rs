@@ -202,7 +202,7 @@ impl Running {
         self.listeners.fail_health_checks().await;
         sleep(self.limits.stop_delay).await;
         self.shutdown.begin_drain();
-        self.listeners.drained().await;
+        self.listeners.wait_until_drained().await;
         // These tasks end at the same signal and have nothing to finish.
         let _ = (&mut self.rule_watch).await;
         let _ = (&mut self.store_health).await;

@@ -169,10 +169,10 @@ impl Account {
         // One that was cancelled was asking when it was.
         let unknown = errors + u64::from(matches!(outcome, Outcome::Cancelled));
         for _ in 0..unknown {
-            self.undecided(&open, now);
+            self.record_unknown(&open, now);
         }
         match outcome {
-            Outcome::Decided(answer) => self.decided(number, &open, now, answer),
+            Outcome::Decided(answer) => self.record_decision(number, &open, now, answer),
             Outcome::FellBack(answer) => {
                 self.fell_back(number, &open, now, answer);
                 self.judge_fallback(number, &open, now, "fell back");
@@ -205,15 +205,15 @@ impl Account {
     }
 
     /// Records a decision whose outcome is unknown.
-    fn undecided(&mut self, open: &Open, now: u64) {
+    fn record_unknown(&mut self, open: &Open, now: u64) {
         for part in &open.parts {
             let tab = &mut self.tabs[part.counter];
             match part.cost {
-                Cost::Take(units) => tab.unknown.push(open.taken(now, units)),
+                Cost::Take(units) => tab.unknown.push(open.take(now, units)),
                 Cost::Refund(units) => {
                     tab.lost_refunds += units;
                     // A server that stands still does it when it goes on.
-                    tab.refunds.push(open.taken(u64::MAX, units));
+                    tab.refunds.push(open.take(u64::MAX, units));
                 }
                 Cost::Peek(_) => {}
             }
@@ -221,12 +221,12 @@ impl Account {
     }
 
     /// Records a decision of the shared store.
-    fn decided(&mut self, number: u64, open: &Open, now: u64, answer: &Answer) {
+    fn record_decision(&mut self, number: u64, open: &Open, now: u64, answer: &Answer) {
         self.judge_answer(number, open, now, answer);
         self.judge_wait(number, open, now, answer);
         let is_allowed = answer.is_allowed();
         for (part, limited) in open.parts.iter().zip(answer.limited()) {
-            let taken = open.taken(now, part.cost.units());
+            let taken = open.take(now, part.cost.units());
             let fits = limited.decision.is_allowed();
             if !fits {
                 self.judge_denial(number, open, now, *part, limited);
@@ -238,14 +238,23 @@ impl Account {
                     self.tabs[part.counter].allow(taken);
                     self.judge_allowed(number, part.counter, taken);
                 }
-                Cost::Take(_) if !is_allowed => self.penalised(number, open, *part, taken, limited),
+                Cost::Take(_) if !is_allowed => {
+                    self.record_penalty(number, open, *part, taken, limited)
+                }
                 Cost::Take(_) | Cost::Peek(_) => {}
             }
         }
     }
 
     /// Records what a denied request is charged.
-    fn penalised(&mut self, number: u64, open: &Open, part: Part, taken: Taken, limited: &Limited) {
+    fn record_penalty(
+        &mut self,
+        number: u64,
+        open: &Open,
+        part: Part,
+        taken: Taken,
+        limited: &Limited,
+    ) {
         let counter = &self.plan.counters[part.counter];
         let charge_denied = counter.charge_denied.unwrap_or(self.plan.charge_denied);
         if charge_denied.on_denial(part.cost) == OnDenial::Keep {
@@ -298,7 +307,7 @@ impl Account {
             return;
         };
         let counter = &self.plan.counters[part.counter];
-        let taken = open.taken(now, units);
+        let taken = open.take(now, units);
         let tab = &mut self.tabs[part.counter];
         let local = tab.local.entry(open.instance).or_default();
         local.push(taken);
@@ -310,7 +319,7 @@ impl Account {
         let jumps = self.jumps.len();
         let extra = tab.refunds.iter().map(|refund| refund.units).sum::<u64>()
             + counter.capacity() * u64::try_from(jumps).unwrap_or(u64::MAX);
-        if let Some(why) = bound.broken_by(local, taken, |_| extra) {
+        if let Some(why) = bound.find_violation(local, taken, |_| extra) {
             self.fail(now, &format!("decision {number}, in memory: {why}"));
         }
     }
@@ -348,7 +357,7 @@ impl Tab {
 // === impl Open ===
 
 impl Open {
-    const fn taken(&self, to: u64, units: u64) -> Taken {
+    const fn take(&self, to: u64, units: u64) -> Taken {
         Taken {
             from: self.from,
             to,

@@ -128,7 +128,7 @@ impl Deployment {
         self.servers.get(server).is_none_or(|server| server.is_up)
     }
 
-    pub(crate) fn stopped_until(&self, server: usize) -> Option<Instant> {
+    pub(crate) fn end_of_stop(&self, server: usize) -> Option<Instant> {
         let until = self.servers.get(server)?.stopped_until?;
         (until > Instant::now()).then_some(until)
     }

@@ -231,7 +231,7 @@ async fn serve(world: Arc<World>, server: usize, mut end: End) {
             Ok(_) => {}
         }
         loop {
-            let stopped_until = world.redis().stopped_until(server);
+            let stopped_until = world.redis().end_of_stop(server);
             let Some(until) = stopped_until else { break };
             sleep_until(until).await;
         }

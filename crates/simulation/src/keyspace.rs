@@ -165,12 +165,14 @@ impl Keyspace {
                 None => not_integer(),
             },
             ("PEXPIRE", [key, lasts]) => match number(lasts) {
-                Some(lasts) => self.expire(key, signed(millis) + lasts, millis),
+                Some(lasts) => self.expire(key, to_signed(millis) + lasts, millis),
                 None => not_integer(),
             },
             ("PTTL", [key]) => Reply::Integer(match self.live_entry(key, millis) {
                 None => -2,
-                Some(entry) => entry.expires.map_or(-1, |at| signed(at) - signed(millis)),
+                Some(entry) => entry
+                    .expires
+                    .map_or(-1, |at| to_signed(at) - to_signed(millis)),
             }),
             _ => self.execute_sorted(name, &words, millis),
         }
@@ -183,15 +185,15 @@ impl Keyspace {
                 Some(score) => self.add(key, score, member, millis),
                 None => Reply::error("ERR value is not a valid float"),
             },
-            ("ZREM", [key, member]) => self.sorted(key, millis, |sorted| {
+            ("ZREM", [key, member]) => self.change_sorted_set(key, millis, |sorted| {
                 usize::from(sorted.remove(*member).is_some())
             }),
-            ("ZCARD", [key]) => self.sorted(key, millis, |sorted| sorted.len()),
+            ("ZCARD", [key]) => self.change_sorted_set(key, millis, |sorted| sorted.len()),
             ("ZREMRANGEBYSCORE", [key, from, to]) => {
                 let (Some(from), Some(to)) = (score(from), score(to)) else {
                     return Reply::error("ERR min or max is not a float");
                 };
-                self.sorted(key, millis, |sorted| {
+                self.change_sorted_set(key, millis, |sorted| {
                     let before = sorted.len();
                     sorted.retain(|_, score| !(from..=to).contains(score));
                     before - sorted.len()
@@ -309,13 +311,13 @@ impl Keyspace {
             let expires = None;
             self.entries.insert(key.to_vec(), Entry { value, expires });
         }
-        self.sorted(key, millis, |sorted| {
+        self.change_sorted_set(key, millis, |sorted| {
             usize::from(sorted.insert(member.to_vec(), score).is_none())
         })
     }
 
     /// Changes a sorted set, which is deleted with its last member.
-    fn sorted(
+    fn change_sorted_set(
         &mut self,
         key: &[u8],
         millis: u64,
@@ -369,6 +371,6 @@ fn score(word: &[u8]) -> Option<i64> {
     }
 }
 
-fn signed(number: u64) -> i64 {
+fn to_signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

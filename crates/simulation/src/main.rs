@@ -26,7 +26,7 @@ struct Wanted {
 
 /// Runs the seeds on all threads, and prints the history of each that fails, in their order.
 fn main() -> ExitCode {
-    let wanted = match wanted(std::env::args().skip(1)) {
+    let wanted = match parse_arguments(std::env::args().skip(1)) {
         Ok(wanted) => wanted,
         Err(problem) => {
             eprintln!("{problem}\n{USAGE}");
@@ -87,7 +87,7 @@ fn print(report: &Report) {
 }
 
 /// Parses the command line, which [`USAGE`] describes.
-fn wanted(mut args: impl Iterator<Item = String>) -> Result<Wanted, String> {
+fn parse_arguments(mut args: impl Iterator<Item = String>) -> Result<Wanted, String> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut wanted = Wanted {
         seeds: 2_000,

@@ -75,7 +75,7 @@ pub(crate) fn run(
     CONTEXT.set(Some(context));
     let result = INTERPRETER.with(|interpreter| interpreter.run(text, name, keys, args));
     let context = CONTEXT.take().expect("nobody else takes it");
-    (result.map_err(failed), context)
+    (result.map_err(classify_error), context)
 }
 
 // === impl Context ===
@@ -219,7 +219,7 @@ fn reply_of(value: &Value) -> Reply {
     match value {
         Value::String(text) => Reply::bulk(text.as_bytes()),
         Value::Integer(number) => Reply::Integer(*number),
-        Value::Number(number) => Reply::Integer(truncated(*number)),
+        Value::Number(number) => Reply::Integer(truncate(*number)),
         Value::Boolean(true) => Reply::Integer(1),
         Value::Table(table) => {
             if let Ok(text) = table.raw_get::<String>("ok") {
@@ -234,12 +234,12 @@ fn reply_of(value: &Value) -> Reply {
 }
 
 #[expect(clippy::as_conversions, reason = "Redis truncates in the same way")]
-const fn truncated(number: f64) -> i64 {
+const fn truncate(number: f64) -> i64 {
     number as i64
 }
 
 /// Distinguishes a failed command from an error of the script.
-fn failed(error: mlua::Error) -> Failed {
+fn classify_error(error: mlua::Error) -> Failed {
     if let Some(CommandError(text)) = error.downcast_ref::<CommandError>() {
         return Failed::Command(text.clone());
     }

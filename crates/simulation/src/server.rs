@@ -75,7 +75,7 @@ impl Server {
     }
 
     /// The text and the name of the script of `EVAL` or `EVALSHA`.
-    fn named(&self, command: &str, word: &[u8]) -> Option<(String, String)> {
+    fn find_script(&self, command: &str, word: &[u8]) -> Option<(String, String)> {
         if command == "EVAL" {
             let text = String::from_utf8_lossy(word).into_owned();
             return Some((text, script::name_of(word)));
@@ -93,7 +93,7 @@ impl Server {
         micros: u64,
         is_read_only: bool,
     ) -> Reply {
-        let Some((text, name)) = self.named(command, &words[0]) else {
+        let Some((text, name)) = self.find_script(command, &words[0]) else {
             return Reply::error("NOSCRIPT No matching script. Please use EVAL.");
         };
         let (keys, args) = words[2..].split_at(key_count(words));

@@ -41,11 +41,11 @@ impl World {
     }
 
     pub(crate) fn redis(&self) -> MutexGuard<'_, Deployment> {
-        locked(&self.redis)
+        lock(&self.redis)
     }
 
     pub(crate) fn account(&self) -> MutexGuard<'_, Account> {
-        locked(&self.account)
+        lock(&self.account)
     }
 
     /// Virtual nanoseconds since the start.
@@ -56,24 +56,24 @@ impl World {
     /// Adds a line to the history.
     pub(crate) fn note(&self, what: impl AsRef<str>) {
         let millis = self.now() / 1_000_000;
-        locked(&self.history).push(format!("{millis:6} ms  {}", what.as_ref()));
+        lock(&self.history).push(format!("{millis:6} ms  {}", what.as_ref()));
     }
 
     pub(crate) fn take_history(&self) -> Vec<String> {
-        std::mem::take(&mut locked(&self.history))
+        std::mem::take(&mut lock(&self.history))
     }
 
     /// Marks an instance as dead: none of its requests arrives any more.
     pub(crate) fn bury(&self, instance: usize) {
-        locked(&self.dead).insert(instance);
+        lock(&self.dead).insert(instance);
         self.network.break_all(|link| link.instance == instance);
     }
 
     pub(crate) fn is_dead(&self, instance: usize) -> bool {
-        locked(&self.dead).contains(&instance)
+        lock(&self.dead).contains(&instance)
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -64,11 +64,11 @@ impl Cluster {
     ///
     /// If none does.
     pub fn master_of(&self, slot: u16) -> &Redis {
-        self.serving(slot).expect("the slot is served")
+        self.server_of(slot).expect("the slot is served")
     }
 
     /// The Redis node that serves `slot` now, if there is one.
-    pub fn serving(&self, slot: u16) -> Option<&Redis> {
+    pub fn server_of(&self, slot: u16) -> Option<&Redis> {
         self.nodes.iter().find(|node| {
             let ranges = slots_of(node);
             ranges

@@ -187,7 +187,7 @@ impl Wires {
     fn write(&self, mut to: TcpStream, due: &Receiver<(Instant, Vec<u8>)>, way: Way) {
         for (at, piece) in due {
             thread::sleep(at.saturating_duration_since(Instant::now()));
-            let allowed = self.allowed(piece.len(), way);
+            let allowed = self.wait_for_leave(piece.len(), way);
             let sent = to.write_all(&piece[..allowed]);
             if allowed < piece.len() {
                 self.change(State::cut);
@@ -200,7 +200,7 @@ impl Wires {
     }
 
     /// Waits while nothing is relayed; then returns how much of a piece may go.
-    fn allowed(&self, length: usize, way: Way) -> usize {
+    fn wait_for_leave(&self, length: usize, way: Way) -> usize {
         let state = self.state.lock().expect("nobody panics holding it");
         let stalled = |state: &mut State| state.faults.stalled && !state.gone;
         let state = self.changed.wait_while(state, stalled);

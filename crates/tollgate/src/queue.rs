@@ -228,7 +228,7 @@ impl<'q> Place<'q> {
         poll_fn(|context| self.poll(|line| line.is_first(self.ticket, context))).await;
         let mut from = Moment::ZERO;
         self.poll(|line| {
-            from = line.served_from(self.ticket);
+            from = line.start_of_service(self.ticket);
             (true, Released::default())
         })
         .is_ready();

@@ -51,7 +51,7 @@ impl RuleLimiter {
     ///
     /// [`InvalidRules`] if the rules have errors; warnings are not errors.
     pub fn from_yaml(text: &str) -> Result<RuleLimiter, InvalidRules> {
-        RuleLimiter::sized(RuleSet::parse(
+        RuleLimiter::with_fitting_memory(RuleSet::parse(
             &[Source::new("rules", text)],
             &Options::default(),
         ))
@@ -77,10 +77,10 @@ impl RuleLimiter {
     pub fn from_paths(paths: &[impl AsRef<Path>]) -> Result<RuleLimiter, LoadError> {
         let sources = read(paths)?;
         let loaded = RuleSet::parse(&sources, &Options::default());
-        RuleLimiter::sized(loaded).map_err(LoadError::Invalid)
+        RuleLimiter::with_fitting_memory(loaded).map_err(LoadError::Invalid)
     }
 
-    fn sized(loaded: Loaded) -> Result<RuleLimiter, InvalidRules> {
+    fn with_fitting_memory(loaded: Loaded) -> Result<RuleLimiter, InvalidRules> {
         let limits: Vec<_> = loaded.rules.rules().filter_map(|rule| rule.limit).collect();
         RuleLimiter::from_loaded(loaded, Memory::builder().limits(&limits).build())
     }

@@ -302,7 +302,7 @@ where
                 // The one that was polled to readiness is called; its clone is polled again.
                 let next = self.inner.clone();
                 let mut inner = std::mem::replace(&mut self.inner, next);
-                return ResponseFuture::delayed(async move {
+                return ResponseFuture::delay(async move {
                     let decided = decided.await;
                     if let Some(denial) = decided.denial(&responder, &head.headers) {
                         return Ok(denial.map(ResponseBody::own));

@@ -20,7 +20,7 @@ pub(super) fn encryption(
     directory: &Path,
 ) -> Option<Tls> {
     if redis.is_map("tls") {
-        return Some(redis.map("tls", |tls| certified(tls, directory)));
+        return Some(redis.map("tls", |tls| read_tls(tls, directory)));
     }
     let by_url = url.is_some_and(|url| url.tls.is_some());
     let is_encrypted = redis.flag("tls", by_url);
@@ -32,7 +32,7 @@ pub(super) fn encryption(
 }
 
 /// Reads a `tls` map, and reports what is wrong with the certificates and the server's name.
-fn certified(tls: &Settings<'_>, directory: &Path) -> Tls {
+fn read_tls(tls: &Settings<'_>, directory: &Path) -> Tls {
     let authorities = tls.text("ca").map(|path| directory.join(path));
     let server_name = tls.text("server_name");
     let report = |key: &'static str, part: &Tls, message: &str, help: &str| {

@@ -110,7 +110,7 @@ impl Naive {
         let at = self.moment(now);
         let used = self.used(at);
         if let Memory::Missing { .. } = self.memory {
-            let missing = self.priced(used).plus(Ratio::whole(units));
+            let missing = self.round_up_to_nanos(used).plus(Ratio::whole(units));
             self.set_missing(missing, at);
             return;
         }
@@ -135,7 +135,10 @@ impl Naive {
         let used = self.used(at);
         if let Memory::Missing { .. } = self.memory {
             if used < full && units > 0 {
-                let missing = self.priced(used).plus(Ratio::whole(units)).min(full);
+                let missing = self
+                    .round_up_to_nanos(used)
+                    .plus(Ratio::whole(units))
+                    .min(full);
                 self.set_missing(missing, at);
             }
         } else {
@@ -205,12 +208,12 @@ impl Naive {
             && self.pace() <= pace
             && self.capacity() >= capacity
         {
-            self.set_missing(self.priced(used), at);
+            self.set_missing(self.round_up_to_nanos(used), at);
         }
     }
 
     /// Part units are worth whole nanoseconds, rounded up.
-    fn priced(&self, units: Ratio) -> Ratio {
+    fn round_up_to_nanos(&self, units: Ratio) -> Ratio {
         let pace = i128::from(self.pace());
         Ratio::new(units.times(pace).ceil(), pace)
     }

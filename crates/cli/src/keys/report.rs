@@ -179,7 +179,7 @@ impl Key {
         row(f, "key", &self.name)?;
         match state.expires {
             Some(expires) => {
-                let size = format!("{} bytes, for {} more", state.bytes, rounded(expires));
+                let size = format!("{} bytes, for {} more", state.bytes, round_up(expires));
                 row(f, "held", size)?;
             }
             None => row(f, "held", "nothing: as if it was never used")?,
@@ -192,16 +192,20 @@ impl Key {
         )?;
         match self.wait() {
             None => {}
-            Some(Wait::For(span)) => row(f, over, format_args!("for {}", rounded(span)))?,
+            Some(Wait::For(span)) => row(f, over, format_args!("for {}", round_up(span)))?,
             Some(Wait::Never) => row(f, over, "always")?,
         }
-        row(f, "reset", format_args!("in {}", rounded(decision.reset())))?;
+        row(
+            f,
+            "reset",
+            format_args!("in {}", round_up(decision.reset())),
+        )?;
         for (name, held, holder) in [
             ("leased", state.leased, "instance"),
             ("reserved", state.reserved, "request"),
         ] {
             if held.holders > 0 {
-                let (units, holders, ends) = (held.units, held.holders, rounded(held.ends));
+                let (units, holders, ends) = (held.units, held.holders, round_up(held.ends));
                 let holders = pluralize(holders, holder);
                 let units = pluralize(units, "unit");
                 row(
@@ -230,7 +234,7 @@ impl Key {
                 f,
                 "note: an instance that has just denied {} may deny it for at most {} more",
                 self.name,
-                rounded(span.min(self.denial_cache_max))
+                round_up(span.min(self.denial_cache_max))
             )?;
         }
         if self.state.leased.holders > 0 {
@@ -239,7 +243,7 @@ impl Key {
                 "note: {} leased units of {} may be spent beside the new budget, for at most {}",
                 self.state.leased.units,
                 self.name,
-                rounded(self.state.leased.ends)
+                round_up(self.state.leased.ends)
             )?;
         }
         if self.sharing.mode == Mode::WriteBack {
@@ -269,6 +273,6 @@ fn millis(span: Span) -> u64 {
 }
 
 /// Rounded up to whole milliseconds, for people.
-fn rounded(span: Span) -> Span {
+fn round_up(span: Span) -> Span {
     Span::from_millis(millis(span))
 }

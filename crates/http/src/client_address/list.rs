@@ -27,7 +27,7 @@ enum Quotes {
 }
 
 /// The address in an element of `Forwarded`: its `for` parameter, of which there must be one.
-pub(super) fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
+pub(super) fn parse_forwarded(element: &[u8]) -> Option<IpAddr> {
     let mut found = None;
     let mut parameters = Last {
         rest: Some(element),
@@ -161,7 +161,7 @@ mod tests {
         ];
         for (element, expected) in table {
             let expected = expected.map(|text| text.parse().unwrap());
-            assert_eq!(forwarded_for(element.as_bytes()), expected, "{element}");
+            assert_eq!(parse_forwarded(element.as_bytes()), expected, "{element}");
         }
     }
 }

@@ -43,7 +43,7 @@ pub(crate) fn cookie<'a>(
 ) -> Result<Option<Cow<'a, [u8]>>, Flaw> {
     let lines = headers.get_all(COOKIE).iter();
     let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
-    let values = bounded(pairs)?.into_iter().filter_map(|pair| {
+    let values = collect_bounded(pairs)?.into_iter().filter_map(|pair| {
         let pair = pair.trim_ascii();
         let rest = pair.strip_prefix(name.as_bytes())?.trim_ascii_start();
         let value = rest.strip_prefix(b"=")?.trim_ascii_start();
@@ -58,7 +58,7 @@ pub(crate) fn cookie<'a>(
 /// The value of a parameter in the query.
 pub(super) fn query<'a>(uri: &'a Uri, name: &str) -> Result<Option<Cow<'a, [u8]>>, Flaw> {
     let query = uri.query().unwrap_or_default();
-    let pairs = bounded(form_urlencoded::parse(query.as_bytes()))?;
+    let pairs = collect_bounded(form_urlencoded::parse(query.as_bytes()))?;
     let values = pairs.into_iter().filter(|(key, _)| key == name);
     only(values.map(|(_, value)| match value {
         Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
@@ -99,7 +99,7 @@ pub(crate) fn fold_case(value: &[u8]) -> Vec<u8> {
     }
 }
 
-fn bounded<T>(pairs: impl Iterator<Item = T>) -> Result<Vec<T>, Flaw> {
+fn collect_bounded<T>(pairs: impl Iterator<Item = T>) -> Result<Vec<T>, Flaw> {
     let pairs: Vec<T> = pairs.take(PAIRS_MAX + 1).collect();
     match pairs.len() > PAIRS_MAX {
         true => Err(Flaw::ManyPairs),

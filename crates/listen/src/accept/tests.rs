@@ -176,7 +176,7 @@ async fn a_handshake_comes_between_accepting_and_serving() {
     let (shutdown, signal) = shutdown_channel();
     let serving = tokio::spawn(listener.serve(
         handler.clone(),
-        ConnectionLimits::deciding(&limits),
+        ConnectionLimits::for_decisions(&limits),
         limits,
         Arc::new(Budget::new(&limits)),
         signal,

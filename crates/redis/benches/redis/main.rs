@@ -100,14 +100,14 @@ fn main() {
         .map(|at| words[at + 1].as_str());
     let is_asked = |name: &str| only.is_none_or(|only| only == name);
     if is_asked("strict") {
-        strict(&mut figures, lasts);
+        measure_strict(&mut figures, lasts);
     }
     for (name, keys, popularity) in [
         ("zipf", 1_000_000, Popularity::Zipf),
         ("one_hot_key", 1, Popularity::Uniform),
     ] {
         if is_asked(name) {
-            leased(&mut figures, lasts, name, (keys, popularity));
+            measure_leased(&mut figures, lasts, name, (keys, popularity));
         }
     }
     if is_asked("far_away") {
@@ -127,7 +127,7 @@ fn main() {
     }
 }
 
-fn pinned() -> testbed::Redis {
+fn start_pinned_redis() -> testbed::Redis {
     testbed::Redis::start_with(&testbed::Setup {
         processor: Some(0),
         ..testbed::Setup::default()
@@ -135,8 +135,8 @@ fn pinned() -> testbed::Redis {
 }
 
 /// One script a decision, and scripts that are shared, against the same script's ceiling.
-fn strict(figures: &mut Figures, lasts: Duration) {
-    let redis = pinned();
+fn measure_strict(figures: &mut Figures, lasts: Duration) {
+    let redis = start_pinned_redis();
     let ceiling = ceiling::measure(
         &redis,
         if lasts.as_secs() < 5 {
@@ -187,13 +187,13 @@ fn warm_up(mode: Mode) -> Duration {
 
 /// Warm keys on leased units, against asking for each decision: with one script call each, which is
 /// what ratios are of, and with calls that are shared.
-fn leased(
+fn measure_leased(
     figures: &mut Figures,
     lasts: Duration,
     name: &str,
     (keys, popularity): (u32, Popularity),
 ) {
-    let redis = pinned();
+    let redis = start_pinned_redis();
     // Nobody empties it: a bucket refills by one in a microsecond at most, which is too slow here.
     let limit = Limit::fixed_window(u32::MAX, Span::DAY).unwrap();
     let mut base = None;
@@ -236,7 +236,7 @@ fn leased(
 
 /// Five milliseconds away, there and back.
 fn far_away(figures: &mut Figures, lasts: Duration) {
-    let redis = pinned();
+    let redis = start_pinned_redis();
     let proxy = testbed::Proxy::to(&redis.address());
     proxy.set(testbed::Faults {
         delay: Duration::from_micros(2_500),

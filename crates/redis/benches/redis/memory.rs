@@ -55,7 +55,7 @@ pub(crate) fn measure(figures: &mut Figures, keys: u32) {
             let bytes = per_key(&redis, Asks::once(limit.unwrap()), keys).await;
             figures.put(format!("memory/{name}"), bytes);
         }
-        let leased = |limit: Result<Limit, _>| Asks::leased(limit.unwrap());
+        let leased = |limit: Result<Limit, _>| Asks::of_warm_key(limit.unwrap());
         for (name, asks, keys) in [
             ("sliding_window_60_full", Asks::every_segment(), BUSY),
             ("sliding_log_500_units", Asks::often(500), LARGE),
@@ -119,7 +119,7 @@ impl Asks {
     }
 
     /// As often as makes a key warm; it is measured while units of it are out.
-    fn leased(limit: Limit) -> Asks {
+    fn of_warm_key(limit: Limit) -> Asks {
         Asks {
             mode: Mode::Leased,
             times: 3,

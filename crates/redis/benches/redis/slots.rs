@@ -142,9 +142,9 @@ async fn run(config: &Config, cluster: &testbed::Cluster, keys: Keys, lasts: Dur
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     is_measured.store(true, Ordering::Relaxed);
-    let before = spent(cluster);
+    let before = processor_time(cluster);
     tokio::time::sleep(lasts).await;
-    let after = spent(cluster);
+    let after = processor_time(cluster);
     is_over.store(true, Ordering::Relaxed);
     let mut all = Turn {
         spent: [0, 1].map(|whose| after[whose] - before[whose]),
@@ -158,7 +158,7 @@ async fn run(config: &Config, cluster: &testbed::Cluster, keys: Keys, lasts: Dur
 }
 
 /// Processor time that all servers, and this process, have used so far.
-fn spent(cluster: &testbed::Cluster) -> [f64; 2] {
+fn processor_time(cluster: &testbed::Cluster) -> [f64; 2] {
     let numbers = cluster
         .nodes()
         .iter()

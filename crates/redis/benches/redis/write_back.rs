@@ -11,7 +11,7 @@ use tollgate_redis::{Config, Redis, SYNC_INTERVAL, TIMEOUT};
 use tollgate_testbed as testbed;
 
 use crate::load::processor_seconds;
-use crate::{Figures, pinned};
+use crate::{Figures, start_pinned_redis};
 
 /// Keys that are asked for in turn.
 const KEYS: u32 = 1_000;
@@ -59,7 +59,7 @@ fn messages(
     a_millisecond: Option<u64>,
     lasts: Duration,
 ) {
-    let redis = pinned();
+    let redis = start_pinned_redis();
     let limit = Limit::fixed_window(u32::MAX, Span::DAY).unwrap();
     runtime.block_on(async {
         let config = Config {
@@ -120,7 +120,7 @@ fn messages(
 /// Several nodes that spend one limit as fast as they can: how much too much that is, beside the
 /// bound.
 fn overshoot(figures: &mut Figures, runtime: &Runtime, nodes: u32, units: u32) {
-    let redis = pinned();
+    let redis = start_pinned_redis();
     let limit = Limit::fixed_window(units, Span::DAY).unwrap();
     let spent = runtime.block_on(async {
         let stores: Vec<_> = (0..nodes).map(|_| node(&redis)).collect();

@@ -67,8 +67,8 @@ fn a_smaller_limit_never_erases_what_a_larger_one_counted() {
     }
 }
 
-/// Three versions of a rule: a bucket that is smaller than what a window has counted does not hide it
-/// from a larger bucket.
+/// Three versions of a rule: a bucket that is smaller than what a window has counted does not hide
+/// it from a larger bucket.
 #[test]
 fn a_smaller_bucket_hides_no_units_of_another_algorithm() {
     let window = Limit::fixed_window(12, Span::DAY).expect("valid");
@@ -316,7 +316,7 @@ fn changed_limits_keep_what_core_keeps() {
         let mut now = taste.start;
         for step in 0..60 {
             if random.chance(15) {
-                let limit = taste.changed(&rule.limit, random);
+                let limit = taste.changed_limit(&rule.limit, random);
                 let is_exact = Fitted::new(&limit)
                     .is_ok_and(|fitted| fitted.limit.interval() == limit.interval());
                 let new = shape(&limit);

@@ -164,12 +164,16 @@ fn a_fixed_window_of_one_node_reads_as_if_it_were_strict() {
 #[test]
 fn several_nodes_never_allow_what_strict_would_not() {
     let decided = AtomicU64::new(0);
-    check("several_nodes_never_allow_what_strict_would_not", 120, |random| {
-        let mut nodes = Nodes::new(random.pick(&[1, 2, 3]));
-        let care = random.pick(&[Care::Taken, Care::Neglected]);
-        trace(random, &mut nodes, care);
-        decided.fetch_add(nodes.decided, Ordering::Relaxed);
-    });
+    check(
+        "several_nodes_never_allow_what_strict_would_not",
+        120,
+        |random| {
+            let mut nodes = Nodes::new(random.pick(&[1, 2, 3]));
+            let care = random.pick(&[Care::Taken, Care::Neglected]);
+            trace(random, &mut nodes, care);
+            decided.fetch_add(nodes.decided, Ordering::Relaxed);
+        },
+    );
     assert!(decided.into_inner() > 2_000, "hardly anything was leased");
 }
 

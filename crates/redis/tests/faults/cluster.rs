@@ -32,7 +32,9 @@ async fn a_replica_takes_over_from_a_dead_master() {
     let former = dead.port();
     tokio::task::block_in_place(|| {
         cluster.wait_until("a replica serves the slots", |cluster| {
-            cluster.serving(0).is_some_and(|node| node.port() != former)
+            cluster
+                .server_of(0)
+                .is_some_and(|node| node.port() != former)
         });
     });
     // Every key's slot, not only those that `settle` asks for.

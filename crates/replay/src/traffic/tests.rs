@@ -78,7 +78,7 @@ fn lines_that_are_no_events_are_counted_and_the_first_are_shown() {
     .concat();
     traffic.read("log", input.as_bytes()).unwrap();
     assert_eq!(traffic.events(), 1);
-    let skipped = traffic.skipped();
+    let skipped = traffic.skipped_lines();
     assert_eq!(
         (skipped.count, skipped.first.len()),
         (23, SKIPPED_SHOWN_MAX)
@@ -190,7 +190,7 @@ fn requests_that_the_service_would_reject_are_skipped_with_its_reason() {
     traffic.read("trace", input.as_bytes()).unwrap();
     assert_eq!(traffic.events(), 2);
     let reasons: Vec<_> = traffic
-        .skipped()
+        .skipped_lines()
         .first
         .iter()
         .map(|line| (line.line, &line.reason))

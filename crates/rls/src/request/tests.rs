@@ -170,7 +170,7 @@ fn nothing_that_a_client_sends_is_too_large() {
         costs,
         [Some(Cost::Take(COST_MAX)), Some(Cost::Refund(COST_MAX))]
     );
-    assert_eq!(left_out(&message), 0);
+    assert_eq!(count_left_out(&message), 0);
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn of_too_many_descriptors_the_first_are_decided_on() {
         request(&message).unwrap().descriptors.len(),
         DESCRIPTORS_MAX
     );
-    assert_eq!(left_out(&message), 2);
+    assert_eq!(count_left_out(&message), 2);
 }
 
 #[test]

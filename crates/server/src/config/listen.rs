@@ -98,7 +98,7 @@ impl ListenerKind {
 
     pub(crate) const fn connection_limits(self, limits: &Limits) -> ConnectionLimits {
         match self.decides() {
-            true => ConnectionLimits::deciding(limits),
+            true => ConnectionLimits::for_decisions(limits),
             false => ConnectionLimits::admin(limits),
         }
     }

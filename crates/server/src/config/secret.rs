@@ -16,7 +16,7 @@ pub(super) const KEYS: [&str; 2] = ["store", "stores"];
 
 /// Hides the lines that may contain a password.
 pub(super) fn hide(diagnostics: &mut [Diagnostic], text: &[u8], backends: &[AnyBackend]) {
-    let hidden = hidden(&String::from_utf8_lossy(text), backends);
+    let hidden = lines_to_hide(&String::from_utf8_lossy(text), backends);
     for found in diagnostics {
         let line = usize::try_from(found.line).unwrap_or(usize::MAX);
         if hidden
@@ -30,7 +30,7 @@ pub(super) fn hide(diagnostics: &mut [Diagnostic], text: &[u8], backends: &[AnyB
 }
 
 /// For each line, whether it may contain a password.
-fn hidden(text: &str, backends: &[AnyBackend]) -> Vec<bool> {
+fn lines_to_hide(text: &str, backends: &[AnyBackend]) -> Vec<bool> {
     let mut in_store = false;
     let names = |backend: &AnyBackend| backend.schemes.iter().copied().chain([backend.key]);
     let signs: Vec<&str> = SIGNS
@@ -64,6 +64,6 @@ mod tests {
             false, true, true, true, true, true, true, false, true, false, true, true, true, false,
             true, true, false, false,
         ];
-        assert_eq!(hidden(text, tollgate_backends::BACKENDS), expected);
+        assert_eq!(lines_to_hide(text, tollgate_backends::BACKENDS), expected);
     }
 }

@@ -126,7 +126,7 @@ fn settings_that_change_are_logged_once_and_need_a_restart() {
     let settings = path("tollgate.yaml");
     fs::write(&settings, "rules: [rules.yaml]\n").unwrap();
     let (mut reloader, _metrics) = reloader_with(Config::read(&settings).unwrap());
-    assert!(reloader.watched().any(|path| *path == settings));
+    assert!(reloader.watched_paths().any(|path| *path == settings));
     reloader.load().unwrap();
     let warnings = || journal.lines("restart").len();
     for why in [Why::Noticed, Why::Ordered] {

@@ -43,7 +43,7 @@ impl Account {
         };
         let part = open.parts[denial.by];
         let counter = &self.plan.counters[part.counter];
-        let cost = open.judged_on(part.counter);
+        let cost = open.judged_units(part.counter);
         let fits = cost <= u64::from(limited.limit.capacity());
         let bound = Bound::new(counter, self.plan.setup.base_micros, &self.jumps);
         // What others allowed beyond the limit is paid back.

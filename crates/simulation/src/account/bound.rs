@@ -95,7 +95,7 @@ impl<'p> Bound<'p> {
 
     /// How `last` and the decisions before it break the bound, if they do; `extra` is how many more
     /// units may be allowed since some moment.
-    pub(super) fn broken_by(
+    pub(super) fn find_violation(
         &self,
         all: &[Taken],
         last: Taken,

@@ -29,11 +29,11 @@ impl Account {
             let excused = u64::try_from(excused).unwrap_or(u64::MAX);
             refunds.map(|refund| refund.units).sum::<u64>()
                 + refunds_under_way
-                + tab.unreported(remembered)
+                + tab.unreported_units(remembered)
                 + capacity * excused * rivals
                 + (rivals - 1) * bound.most(since, taken.to)
         };
-        if let Some(why) = bound.broken_by(&tab.allowed, taken, extra) {
+        if let Some(why) = bound.find_violation(&tab.allowed, taken, extra) {
             let why = format!("decision {number} on counter {counter}: {why}");
             self.fail(taken.to, &why);
         }
@@ -110,7 +110,7 @@ impl Account {
             self.fail(now, &format!("decision {number} was denied by a refund"));
             return;
         }
-        let cost = open.judged_on(by.counter);
+        let cost = open.judged_units(by.counter);
         let bound = Bound::new(counter, self.plan.setup.base_micros, &self.jumps);
         let since = open.from.saturating_sub(bound.memory() + 2 * MILLI);
         let tab = &self.tabs[by.counter];
@@ -166,7 +166,7 @@ impl Account {
 
 impl Open {
     /// The units that must fit a counter: all that the request charges or peeks at there.
-    pub(super) fn judged_on(&self, counter: usize) -> u64 {
+    pub(super) fn judged_units(&self, counter: usize) -> u64 {
         let parts = self.parts.iter().filter(|part| part.counter == counter);
         let judged = parts.map(|part| match part.cost {
             Cost::Take(units) | Cost::Peek(units) => units,

@@ -38,7 +38,7 @@ impl Account {
 
 impl Tab {
     /// Units in reports that were lost since then.
-    pub(super) fn unreported(&self, since: u64) -> u64 {
+    pub(super) fn unreported_units(&self, since: u64) -> u64 {
         let lost = self.unreported.iter().filter(|(at, _)| *at >= since);
         lost.map(|(_, units)| units).sum()
     }

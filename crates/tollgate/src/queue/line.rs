@@ -140,7 +140,7 @@ impl Line {
     /// The moment from which the first in line, which has this ticket, may consume units. They may
     /// have been available before it was woken, but this is not before it arrived, nor before the
     /// waiter in front of it was served.
-    pub(super) fn served_from(&self, ticket: u64) -> Moment {
+    pub(super) fn start_of_service(&self, ticket: u64) -> Moment {
         let first = self.waiting.front().filter(|first| first.ticket == ticket);
         first.map_or(self.served, |first| first.arrived.max(self.served))
     }
@@ -168,7 +168,9 @@ impl Line {
     /// The turn of a held request, which may have moved nearer; wakes `context` when it does.
     pub(super) fn turn(&mut self, ticket: u64, context: &Context<'_>) -> (Option<Turn>, Released) {
         let mut released = Released::default();
-        let held = self.held_at(ticket).and_then(|at| self.held.get_mut(at));
+        let held = self
+            .position_of_held(ticket)
+            .and_then(|at| self.held.get_mut(at));
         let turn = held.map(|held| {
             let former = held.waker.replace(context.waker().clone());
             released.drop_later(former);
@@ -180,7 +182,9 @@ impl Line {
     /// Removes a held request that proceeds; its units are spent.
     pub(super) fn go(&mut self, ticket: u64) -> Released {
         let mut released = Released::default();
-        let own = self.held_at(ticket).and_then(|at| self.held.remove(at));
+        let own = self
+            .position_of_held(ticket)
+            .and_then(|at| self.held.remove(at));
         released.drop_later(own.and_then(|own| own.waker));
         released
     }
@@ -193,7 +197,7 @@ impl Line {
     /// that is taken.
     pub(super) fn cancel(&mut self, ticket: u64, now: Moment) -> (Option<Turn>, Released) {
         let mut released = Released::default();
-        let Some(at) = self.held_at(ticket) else {
+        let Some(at) = self.position_of_held(ticket) else {
             return (None, released);
         };
         let Some(Held { turn, waker, .. }) = self.held.remove(at) else {
@@ -221,7 +225,7 @@ impl Line {
         self.waiting.front().map(|first| first.ticket)
     }
 
-    fn held_at(&self, ticket: u64) -> Option<usize> {
+    fn position_of_held(&self, ticket: u64) -> Option<usize> {
         self.held
             .binary_search_by_key(&ticket, |held| held.ticket)
             .ok()

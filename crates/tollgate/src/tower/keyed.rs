@@ -50,18 +50,18 @@ where
         let rule = Arc::clone(&self.rule);
         if self.limiter.limit().algorithm() != Algorithm::LeakyBucket {
             let decision = self.limiter.check_key(key);
-            return Outcome::Decided(decided(&self.limiter, rule, decision));
+            return Outcome::Decided(to_answer(&self.limiter, rule, decision));
         }
         let limiter = Arc::clone(&self.limiter);
         Outcome::Delayed(Box::pin(async move {
             let decision = limiter.check_in_turn(key, tokio::time::sleep).await;
-            decided(&limiter, rule, decision)
+            to_answer(&limiter, rule, decision)
         }))
     }
 }
 
 /// The decision of one limit as an answer.
-fn decided<C: Clock>(limiter: &Limiter<C>, rule: Arc<RuleName>, decision: Decision) -> Decided {
+fn to_answer<C: Clock>(limiter: &Limiter<C>, rule: Arc<RuleName>, decision: Decision) -> Decided {
     let denial = decision.wait().map(|wait| RequestDenial {
         by: 0,
         wait,

@@ -58,7 +58,7 @@ impl<F, B, E> ResponseFuture<F, B, E> {
         }
     }
 
-    pub(super) fn delayed(
+    pub(super) fn delay(
         future: impl Future<Output = Result<Response<ResponseBody<B>>, E>> + Send + 'static,
     ) -> ResponseFuture<F, B, E> {
         ResponseFuture {

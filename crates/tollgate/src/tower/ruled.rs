@@ -77,7 +77,7 @@ where
         let held = Held {
             limiter: Arc::clone(&self.limiter),
             domain: Arc::clone(&self.domain),
-            descriptors: charged(&request, &answer),
+            descriptors: charged_descriptors(&request, &answer),
             has_gone: false,
         };
         let decided = Decided::new(answer, self.limiter.store().clock());
@@ -90,7 +90,7 @@ where
 
 /// The descriptors that an allowed request was charged for: a shadow limit or a quota that would
 /// have denied was not.
-fn charged(request: &Request<'_>, answer: &Answer) -> Vec<Entries> {
+fn charged_descriptors(request: &Request<'_>, answer: &Answer) -> Vec<Entries> {
     let descriptors = request.descriptors.iter().zip(&answer.statuses);
     let charged = descriptors.filter(|(_, status)| match status {
         Status::Limited(limited) => limited.decision.is_allowed(),

@@ -24,7 +24,7 @@ Usage: cargo run --release -p tollgate-bench -- [options]
 
 /// The options, understood.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct Arguments {
     pub(crate) quick: bool,
     pub(crate) list: bool,
     pub(crate) help: bool,
@@ -34,31 +34,31 @@ pub(crate) struct Asked {
     pub(crate) run_one: Option<String>,
 }
 
-// === impl Asked ===
+// === impl Arguments ===
 
-impl Asked {
+impl Arguments {
     /// Parses the command line.
     pub(crate) fn from_args(
         mut args: impl Iterator<Item = String>,
-    ) -> Result<Asked, Box<dyn Error>> {
-        let mut asked = Asked::default();
+    ) -> Result<Arguments, Box<dyn Error>> {
+        let mut arguments = Arguments::default();
         while let Some(arg) = args.next() {
             let mut value = || {
                 args.next()
                     .ok_or(format!("`{arg}` needs a value; see `--help`"))
             };
             match arg.as_str() {
-                "--quick" => asked.quick = true,
-                "--list" => asked.list = true,
-                "--help" => asked.help = true,
-                "--json" => asked.json = Some(value()?.into()),
-                "--svg" => asked.svg = Some(value()?.into()),
-                "--scenario" => asked.part = Some(value()?),
-                RUN_ONE => asked.run_one = Some(value()?),
+                "--quick" => arguments.quick = true,
+                "--list" => arguments.list = true,
+                "--help" => arguments.help = true,
+                "--json" => arguments.json = Some(value()?.into()),
+                "--svg" => arguments.svg = Some(value()?.into()),
+                "--scenario" => arguments.part = Some(value()?),
+                RUN_ONE => arguments.run_one = Some(value()?),
                 unknown => return Err(format!("`{unknown}` is unknown; see `--help`").into()),
             }
         }
-        Ok(asked)
+        Ok(arguments)
     }
 
     /// What is to be measured, in order.
@@ -79,14 +79,14 @@ impl Asked {
 mod tests {
     use super::*;
 
-    fn asked(line: &str) -> Result<Asked, String> {
+    fn parse(line: &str) -> Result<Arguments, String> {
         let args = line.split_whitespace().map(str::to_owned);
-        Asked::from_args(args).map_err(|error| error.to_string())
+        Arguments::from_args(args).map_err(|error| error.to_string())
     }
 
     #[test]
     fn options_are_understood() {
-        let all = asked("--quick --json a.json --svg a.svg --scenario hot").expect("all are known");
+        let all = parse("--quick --json a.json --svg a.svg --scenario hot").expect("all are known");
         assert!(all.quick && !all.list);
         assert_eq!(all.json, Some("a.json".into()));
         let names: Vec<String> = all.scenarios().iter().map(Scenario::name).collect();
@@ -96,12 +96,12 @@ mod tests {
     #[test]
     fn errors_are_reported() {
         assert!(
-            asked("--json")
+            parse("--json")
                 .expect_err("no path")
                 .contains("needs a value")
         );
         assert!(
-            asked("--fast")
+            parse("--fast")
                 .expect_err("no such option")
                 .contains("`--fast` is unknown")
         );
