@@ -67,7 +67,7 @@ impl<B: Backend> Erased for B {
     }
 
     fn open(&self) -> Result<AnyShared, OpenError> {
-        Backend::open(self).map(AnyShared::new)
+        Backend::open(self).map(|store| AnyShared::new(B::NAME, store))
     }
 
     fn open_inspector(&self) -> Option<Result<Inspector, OpenError>> {

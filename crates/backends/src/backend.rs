@@ -14,7 +14,7 @@ use crate::inspector::Inspector;
 /// In a settings file, a store is a map below [`Backend::KEY`], or a URL in place of that map.
 /// Neither a message nor `Debug` may show a password.
 pub trait Backend: Clone + Eq + fmt::Debug + Send + Sync + 'static {
-    /// Its name in messages: `Redis`.
+    /// Its name in messages and log lines: `Redis`.
     const NAME: &'static str;
     /// Its key below `store`: `redis`.
     const KEY: &'static str;

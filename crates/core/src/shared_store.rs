@@ -10,9 +10,6 @@ use crate::store::Store;
 /// backend goes through [`SharedStore::metrics`] and [`SharedStore::take_events`], so a new backend
 /// needs no change in the engine or the server.
 pub trait SharedStore: Store {
-    /// The kind of store, as log lines name it: `Redis`.
-    fn kind(&self) -> &'static str;
-
     /// Registers this instance with the store, until [`SharedStore::close`].
     fn join(&self);
 

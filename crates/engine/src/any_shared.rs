@@ -7,8 +7,11 @@ use tollgate_core::{
     Charge, Key, KeyHasher, SharedStore, Store, StoreError, StoreEvent, StoreMetric, Verdict,
 };
 
-/// A [`SharedStore`] of any type.
-pub struct AnyShared(Box<dyn Erased>);
+/// A [`SharedStore`] of any type, with the name of its kind.
+pub struct AnyShared {
+    kind: &'static str,
+    store: Box<dyn Erased>,
+}
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -16,7 +19,6 @@ type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 trait Erased: Send + Sync {
     fn key(&self, parts: &mut dyn Iterator<Item = &[u8]>) -> Key;
     fn decide<'a>(&'a self, charges: &'a [Charge<'a>]) -> Boxed<'a, Result<Verdict, StoreError>>;
-    fn kind(&self) -> &'static str;
     fn join(&self);
     fn instances(&self) -> u32;
     fn is_up(&self) -> bool;
@@ -33,10 +35,6 @@ impl<S: SharedStore> Erased for S {
 
     fn decide<'a>(&'a self, charges: &'a [Charge<'a>]) -> Boxed<'a, Result<Verdict, StoreError>> {
         Box::pin(Store::decide(self, charges))
-    }
-
-    fn kind(&self) -> &'static str {
-        SharedStore::kind(self)
     }
 
     fn join(&self) {
@@ -71,60 +69,64 @@ impl<S: SharedStore> Erased for S {
 // === impl AnyShared ===
 
 impl AnyShared {
-    /// Hides the type of `store`.
-    pub fn new(store: impl SharedStore + 'static) -> AnyShared {
-        AnyShared(Box::new(store))
+    /// Hides the type of `store`, which log lines call `kind`: `Redis`.
+    pub fn new(kind: &'static str, store: impl SharedStore + 'static) -> AnyShared {
+        AnyShared {
+            kind,
+            store: Box::new(store),
+        }
+    }
+
+    /// The name of its kind: `Redis`.
+    pub const fn kind(&self) -> &'static str {
+        self.kind
     }
 }
 
 impl fmt::Debug for AnyShared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AnyShared").field(&self.0.kind()).finish()
+        f.debug_tuple("AnyShared").field(&self.kind).finish()
     }
 }
 
 impl KeyHasher for AnyShared {
     fn key<'p>(&self, mut parts: impl Iterator<Item = &'p [u8]>) -> Key {
-        self.0.key(&mut parts)
+        self.store.key(&mut parts)
     }
 }
 
 impl Store for AnyShared {
     async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
-        self.0.decide(charges).await
+        self.store.decide(charges).await
     }
 }
 
 impl SharedStore for AnyShared {
-    fn kind(&self) -> &'static str {
-        self.0.kind()
-    }
-
     fn join(&self) {
-        self.0.join();
+        self.store.join();
     }
 
     fn instances(&self) -> u32 {
-        self.0.instances()
+        self.store.instances()
     }
 
     fn is_up(&self) -> bool {
-        self.0.is_up()
+        self.store.is_up()
     }
 
     fn trouble(&self) -> Option<String> {
-        self.0.trouble()
+        self.store.trouble()
     }
 
     fn take_events(&self) -> Vec<StoreEvent> {
-        self.0.take_events()
+        self.store.take_events()
     }
 
     fn metrics(&self) -> Vec<StoreMetric> {
-        self.0.metrics()
+        self.store.metrics()
     }
 
     async fn close(&self) {
-        self.0.close().await;
+        self.store.close().await;
     }
 }

@@ -59,10 +59,6 @@ impl Store for Connection {
 }
 
 impl SharedStore for Connection {
-    fn kind(&self) -> &'static str {
-        "Toy"
-    }
-
     fn join(&self) {
         self.toy.instances.fetch_add(1, Ordering::Relaxed);
     }
@@ -114,7 +110,7 @@ descriptors:
 fn engine(toy: &Arc<Toy>) -> Engine {
     let clock: Arc<dyn tollgate_core::Clock> = Arc::new(SystemClock::new());
     let memory = Memory::builder().max_keys(100).clock(clock).build();
-    let shared = AnyShared::new(Connection::to(toy));
+    let shared = AnyShared::new("Toy", Connection::to(toy));
     let stores = Stores::new(memory).with_shared("toy", ["shop".to_owned()], shared);
     let engine = Engine::new(stores);
     let sources = [

@@ -56,10 +56,6 @@ const METRICS: [Metric; 21] = [
 // === impl Redis ===
 
 impl SharedStore for Redis {
-    fn kind(&self) -> &'static str {
-        "Redis"
-    }
-
     fn join(&self) {
         self.join_instances();
     }

@@ -89,7 +89,7 @@ impl Instance {
         let memory = Memory::builder().max_keys(LOCAL_KEYS).clock(clock);
         let memory = memory.keys(RandomKeys::with_secret(1, 2)).build();
         let redis = Arc::new(redis.expect("the configuration is valid"));
-        let shared = AnyShared::new(SharedRedis(Arc::clone(&redis)));
+        let shared = AnyShared::new("Redis", SharedRedis(Arc::clone(&redis)));
         Instance {
             number,
             engine: Arc::new(Engine::new(Stores::new(memory).with_default(shared))),

@@ -60,10 +60,6 @@ impl Store for SharedRedis {
 }
 
 impl SharedStore for SharedRedis {
-    fn kind(&self) -> &'static str {
-        SharedStore::kind(&*self.0)
-    }
-
     fn join(&self) {
         SharedStore::join(&*self.0);
     }

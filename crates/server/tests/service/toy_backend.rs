@@ -118,10 +118,6 @@ impl Store for Connection {
 }
 
 impl SharedStore for Connection {
-    fn kind(&self) -> &'static str {
-        ToyConfig::NAME
-    }
-
     fn join(&self) {
         self.0.instances.fetch_add(1, Ordering::Relaxed);
     }
