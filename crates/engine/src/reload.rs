@@ -58,11 +58,6 @@ impl<S: RuleSource> Reloader<S> {
         }
     }
 
-    /// The engine.
-    pub const fn engine(&self) -> &Arc<Engine> {
-        &self.engine
-    }
-
     /// The files and directories to watch.
     pub fn watched_paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.source.paths().iter().chain(self.source.other_paths())

@@ -15,17 +15,20 @@ use super::*;
 use crate::metrics::Metrics;
 use crate::stores;
 
-/// A reloader of the rules in a directory, and its metrics.
-fn reloader(directory: &TempDir) -> (Reloader<ConfiguredRules>, Metrics) {
+type Parts = (Reloader<ConfiguredRules>, Arc<Engine>, Metrics);
+
+/// A reloader of the rules in a directory, its engine, and its metrics.
+fn reloader(directory: &TempDir) -> Parts {
     reloader_with(Config::new(vec![directory.path().to_owned()]))
 }
 
-fn reloader_with(config: Config) -> (Reloader<ConfiguredRules>, Metrics) {
+fn reloader_with(config: Config) -> Parts {
     let stores = stores::open(&config, &[], Arc::new(SystemClock::new())).unwrap();
     let engine = Arc::new(Engine::new(stores));
     let limits = Limits::default();
     let metrics = Metrics::new(&engine, &Arc::new(Budget::new(&limits)), &limits);
-    (Reloader::new(engine, ConfiguredRules::new(config)), metrics)
+    let reloader = Reloader::new(Arc::clone(&engine), ConfiguredRules::new(config));
+    (reloader, engine, metrics)
 }
 
 /// The log of this thread.
@@ -70,11 +73,11 @@ fn rules_behind_a_dangling_link_stay_and_a_removed_domain_is_a_warning() {
     fs::write(path("d.yaml"), rules("d")).unwrap();
     fs::write(path("target"), rules("e")).unwrap();
     symlink("target", path("e.yaml")).unwrap();
-    let (mut reloader, _metrics) = reloader(&directory);
+    let (mut reloader, engine, _metrics) = reloader(&directory);
     reloader.load().unwrap();
     fs::remove_file(path("target")).unwrap();
     assert_eq!(reloader.reload(Why::Noticed), Outcome::Failed);
-    assert!(reloader.engine().rules().domains().eq(["d", "e"]));
+    assert!(engine.rules().domains().eq(["d", "e"]));
     let failure = journal.lines("the rules cannot be read");
     assert!(
         failure[0].contains("ERROR") && failure[0].contains("e.yaml"),
@@ -83,7 +86,7 @@ fn rules_behind_a_dangling_link_stay_and_a_removed_domain_is_a_warning() {
     assert!(journal.lines("domain removed").is_empty());
     fs::remove_file(path("e.yaml")).unwrap();
     assert_eq!(reloader.reload(Why::Noticed), Outcome::InEffect);
-    assert!(reloader.engine().rules().domains().eq(["d"]));
+    assert!(engine.rules().domains().eq(["d"]));
     let removed = journal.lines("domain removed");
     assert!(removed[0].contains("WARN"), "{removed:?}");
 }
@@ -96,7 +99,7 @@ fn a_failure_that_lasts_is_reported_once_and_on_each_order() {
     let file = directory.path().join("rules.yaml");
     let rules = "domain: d\ndescriptors: [{key: k, rate_limit: 5/day}]\n";
     fs::write(&file, rules).unwrap();
-    let (mut reloader, metrics) = reloader(&directory);
+    let (mut reloader, _engine, metrics) = reloader(&directory);
     reloader.load().unwrap();
     let failures = |count: u32| {
         let line = format!("tollgate_reloads_total{{outcome=\"failed\"}} {count}\n");
@@ -125,7 +128,7 @@ fn settings_that_change_are_logged_once_and_need_a_restart() {
     fs::write(path("rules.yaml"), rules).unwrap();
     let settings = path("tollgate.yaml");
     fs::write(&settings, "rules: [rules.yaml]\n").unwrap();
-    let (mut reloader, _metrics) = reloader_with(Config::read(&settings).unwrap());
+    let (mut reloader, _engine, _metrics) = reloader_with(Config::read(&settings).unwrap());
     assert!(reloader.watched_paths().any(|path| *path == settings));
     reloader.load().unwrap();
     let warnings = || journal.lines("restart").len();
