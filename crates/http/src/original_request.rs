@@ -52,12 +52,6 @@ pub enum OriginalFlaw {
 // === impl OriginalSource ===
 
 impl OriginalSource {
-    /// The sources by their names in settings.
-    pub const ALL: [(&str, OriginalSource); 2] = [
-        ("x-original-uri", OriginalSource::XOriginalUri),
-        ("x-forwarded-uri", OriginalSource::XForwardedUri),
-    ];
-
     /// Replaces method, target and host of the proxy's request by those of the original one.
     ///
     /// # Errors

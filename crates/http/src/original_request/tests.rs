@@ -98,11 +98,3 @@ fn a_target_is_a_path() {
         assert_eq!(found.1, OriginalFlaw::Unreadable, "{bad:?}");
     }
 }
-
-#[test]
-fn names_in_settings_are_those_that_serde_reads() {
-    for (name, source) in OriginalSource::ALL {
-        let read: OriginalSource = serde_json::from_value(name.into()).unwrap();
-        assert_eq!(read, source);
-    }
-}

@@ -128,9 +128,6 @@ fn take_source(map: &Settings<'_>) -> OriginalSource {
             Traefik and Caddy";
         map.report_error("source", message, help);
     }
-    let name = map.choice("source", &OriginalSource::ALL.map(|(name, _)| name));
-    let mut named = OriginalSource::ALL.into_iter();
-    let found = named.find(|(known, _)| name == Some(*known));
     // Without one, the settings have an error.
-    found.map_or(OriginalSource::XOriginalUri, |(_, source)| source)
+    map.value("source").unwrap_or(OriginalSource::XOriginalUri)
 }

@@ -317,7 +317,7 @@ const AUTH_ERRORS: &[(&str, &str, &str)] = &[
     (
         "source: x-o",
         "source: X-O",
-        "4:11|write `source: x-original-uri` or `x-forwarded-uri`",
+        "4:11|did you mean `x-original-uri`?",
     ),
     (
         "  source: x-original-uri\n",
