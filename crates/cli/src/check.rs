@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use tollgate_rules::{Diagnostic, Options, RuleSet, escape, read_paths};
 use tollgate_server::ConfigError;
 
-use crate::message::{pluralize, print_error, with_causes};
+use crate::message::{Reason, pluralize, with_causes};
 use crate::output::Output;
 use crate::settings::{Hint, Service, Unread};
 
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let checked = match checked {
         Ok(checked) => checked,
         Err(why) => {
-            print_error(&why);
+            why.print();
             return ExitCode::from(2);
         }
     };
@@ -92,8 +92,8 @@ fn settings_among(diagnostics: &[Diagnostic]) -> Vec<String> {
 
 impl Checked {
     /// Checks rules alone, without regard to a store.
-    fn rules(paths: &[PathBuf], merge_domains: bool) -> Result<Checked, String> {
-        let sources = read_paths(paths).map_err(|error| with_causes(&error))?;
+    fn rules(paths: &[PathBuf], merge_domains: bool) -> Result<Checked, Reason> {
+        let sources = read_paths(paths).map_err(|error| Reason::Message(with_causes(&error)))?;
         let options = Options {
             merge_domains,
             ..Options::default()
@@ -109,7 +109,7 @@ impl Checked {
     }
 
     /// Checks settings, and the rules that they name.
-    fn service(config: &Path) -> Result<Checked, String> {
+    fn service(config: &Path) -> Result<Checked, Reason> {
         match Service::read(config) {
             Ok(service) => Ok(Checked {
                 notes: service.notes(),
@@ -125,7 +125,7 @@ impl Checked {
                 files: None,
                 rules: RuleSet::default(),
             }),
-            Err(unread) => Err(unread.message()),
+            Err(unread) => Err(unread.reason()),
         }
     }
 

@@ -12,7 +12,7 @@ use tollgate_server::Place;
 
 use crate::keys::report::{Key, Report};
 use crate::keys::wanted::Wanted;
-use crate::message::{print_error, with_causes};
+use crate::message::{Reason, with_causes};
 use crate::output::Output;
 use crate::settings::{Service, Unread};
 
@@ -80,7 +80,7 @@ fn after_help() -> String {
 }
 
 /// The exit status, and why there is no report.
-struct Failure(u8, String);
+struct Failure(u8, Reason);
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     let (target, resets) = match &args.action {
@@ -89,8 +89,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     };
     match execute(target, resets) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure(status, message)) => {
-            print_error(&message);
+        Err(Failure(status, reason)) => {
+            reason.print();
             ExitCode::from(status)
         }
     }
@@ -101,18 +101,18 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 fn execute(target: &Target, resets: bool) -> Result<(), Failure> {
     if target.descriptors.len() > DESCRIPTORS_MAX {
         let message = "more than 128 descriptors; that is the most a request may have";
-        return Err(Failure(2, message.to_owned()));
+        return Err(Failure::new(2, message.to_owned()));
     }
     let service = Service::read(&target.config)?;
     check_domain(&service, &target.domain)?;
     let (store, place) = service.config.store_of(&target.domain);
     let Place::Shared(config) = place else {
-        return Err(Failure(1, in_memory(&target.domain, store)));
+        return Err(Failure::new(1, in_memory(&target.domain, store)));
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure(1, with_causes(&error)))?;
+        .map_err(|error| Failure::new(1, with_causes(&error)))?;
     let report = runtime.block_on(report(target, &service, config, resets))?;
     let mut out = io::stdout().lock();
     let printed = match target.output.or_json(target.json) {
@@ -120,8 +120,10 @@ fn execute(target: &Target, resets: bool) -> Result<(), Failure> {
         Output::Json => writeln!(out, "{:#}", report.to_json()),
     };
     match printed {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure(1, with_causes(&error))),
-        _ if report.keys.is_empty() => Err(Failure(1, no_limit(target))),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::new(1, with_causes(&error)))
+        }
+        _ if report.keys.is_empty() => Err(Failure::new(1, no_limit(target))),
         _ => Ok(()),
     }
 }
@@ -139,7 +141,7 @@ fn check_domain(service: &Service, domain: &str) -> Result<(), Failure> {
         .collect();
     if !errors.is_empty() {
         let errors = errors.join("\n");
-        return Err(Failure(
+        return Err(Failure::new(
             1,
             format!(
                 "the domain `{domain}` has no valid rules; fix the errors in its files:\n{errors}"
@@ -148,7 +150,7 @@ fn check_domain(service: &Service, domain: &str) -> Result<(), Failure> {
     }
     let known: Vec<&str> = rules.domains().collect();
     let known = escape(&known.join("`, `"));
-    Err(Failure(
+    Err(Failure::new(
         1,
         format!("there are no rules for the domain `{domain}`, only for `{known}`"),
     ))
@@ -183,8 +185,8 @@ async fn report(
     resets: bool,
 ) -> Result<Report, Failure> {
     let opened = config.open_inspector();
-    let opened = opened.ok_or_else(|| Failure(1, not_inspected(&target.domain, config)))?;
-    let store = opened.map_err(|error: OpenError| Failure(2, with_causes(&*error)))?;
+    let opened = opened.ok_or_else(|| Failure::new(1, not_inspected(&target.domain, config)))?;
+    let store = opened.map_err(|error: OpenError| Failure::new(2, with_causes(&*error)))?;
     let request = Request {
         domain: target.domain.as_bytes(),
         descriptors: target.descriptors.iter().map(descriptor).collect(),
@@ -235,13 +237,19 @@ fn no_answer(store: &Inspector, error: &dyn std::error::Error) -> Failure {
     let message = with_causes(error);
     let trouble = store.trouble().filter(|why| !message.contains(why));
     let trouble = trouble.map(|why| format!(" ({why})"));
-    Failure(1, message + &trouble.unwrap_or_default())
+    Failure::new(1, message + &trouble.unwrap_or_default())
 }
 
 // === impl Failure ===
 
+impl Failure {
+    const fn new(status: u8, message: String) -> Failure {
+        Failure(status, Reason::Message(message))
+    }
+}
+
 impl From<Unread> for Failure {
     fn from(unread: Unread) -> Failure {
-        Failure(2, unread.message())
+        Failure(2, unread.reason())
     }
 }

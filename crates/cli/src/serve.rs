@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use tollgate_server::{Config, ConfigError, Log, LogFormat, LogLevel, ServeError};
 
-use crate::message::{print_error, print_error_chain, with_causes};
+use crate::message::{Reason, print_error_chain, with_causes};
 
 /// What to do if the settings file cannot be read.
 const NO_SETTINGS: &str = "name a settings file, as in `tollgate serve PATH`; it needs at \
@@ -50,10 +50,12 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let config = match Config::read(&args.config) {
         Ok(config) => config,
         Err(error) => {
-            let why = with_causes(&error);
             let why = match error {
-                ConfigError::Unreadable(_) => format!("{why}; {NO_SETTINGS}"),
-                _ => why,
+                ConfigError::Unreadable(_) => {
+                    Reason::Message(format!("{}; {NO_SETTINGS}", with_causes(&error)))
+                }
+                ConfigError::Invalid(_) => Reason::Diagnostics(error.to_string()),
+                _ => Reason::Message(with_causes(&error)),
             };
             // The settings cannot be used, so the log's format comes from the command line or its
             // default.
@@ -76,14 +78,18 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            print_start_error(log.format, &with_causes(&error));
+            print_start_error(log.format, &Reason::Message(with_causes(&error)));
             return ExitCode::FAILURE;
         }
     };
     match runtime.block_on(tollgate_server::serve(&config)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            print_start_error(log.format, &with_causes(&error));
+            let why = match error {
+                ServeError::NoRules(_) => Reason::Diagnostics(error.to_string()),
+                _ => Reason::Message(with_causes(&error)),
+            };
+            print_start_error(log.format, &why);
             match error {
                 ServeError::Unreadable(_) | ServeError::Store { .. } => ExitCode::from(2),
                 _ => ExitCode::FAILURE,
@@ -93,10 +99,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 /// Prints why the service does not start: as a log line if the log is JSON, which programs read.
-fn print_start_error(format: LogFormat, why: &str) {
+fn print_start_error(format: LogFormat, why: &Reason) {
     match format {
-        LogFormat::Text => print_error(why),
-        LogFormat::Json => tollgate_server::log_start_error(why),
+        LogFormat::Text => why.print(),
+        LogFormat::Json => tollgate_server::log_start_error(why.text()),
     }
 }
 

@@ -8,7 +8,7 @@ use tollgate_core::{Mode, Sharing};
 use tollgate_rules::{Loaded, ReadError, RuleView, read_paths};
 use tollgate_server::{Config, ConfigError, Place};
 
-use crate::message::with_causes;
+use crate::message::{Reason, with_causes};
 
 /// Settings, and the rules that they name.
 pub(crate) struct Service {
@@ -168,16 +168,19 @@ fn suits(mode: Mode, view: &RuleView) -> bool {
 
 impl Unread {
     /// The error with its causes.
-    pub(crate) fn message(&self) -> String {
+    pub(crate) fn reason(&self) -> Reason {
         match self {
-            Unread::Settings(error @ ConfigError::Unreadable(_)) => {
-                format!(
-                    "{}; name the settings file with `--config PATH`",
-                    with_causes(error)
-                )
+            Unread::Settings(error @ ConfigError::Unreadable(_)) => Reason::Message(format!(
+                "{}; name the settings file with `--config PATH`",
+                with_causes(error)
+            )),
+            Unread::Settings(error @ ConfigError::Invalid(_)) => {
+                Reason::Diagnostics(error.to_string())
             }
-            Unread::Settings(error) => with_causes(error),
-            Unread::Rules(error) => format!("the setting `rules`: {}", with_causes(error)),
+            Unread::Settings(error) => Reason::Message(with_causes(error)),
+            Unread::Rules(error) => {
+                Reason::Message(format!("the setting `rules`: {}", with_causes(error)))
+            }
         }
     }
 }

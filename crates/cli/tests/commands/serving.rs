@@ -55,6 +55,21 @@ fn serve_says_why_it_does_not_run() {
 }
 
 #[test]
+fn diagnostics_have_no_prefix_even_if_a_warning_comes_first() {
+    let rules = "domain: d\ndescriptors:\n  - {key: k, value: '^/a/.*$', rate_limit: 1/day}\n  \
+        - {key: l, x: 1}\n";
+    let bad = directory(&[
+        ("rules.yaml", rules),
+        ("tollgate.yaml", "rules: rules.yaml\n"),
+    ]);
+    let output = run(bad.path(), &["serve"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("\nwarning[looks-like-regex]: "), "{text}");
+    assert!(text.contains("\nerror[unknown-key]: "), "{text}");
+}
+
+#[test]
 fn a_wrong_store_is_an_error_in_the_settings() {
     let tls = "tls: {ca: ca.pem, server_name: 'no name'}";
     let settings = format!("rules: rules.yaml\nstore:\n  redis: {{url: 'rediss://h', {tls}}}\n");
