@@ -3,16 +3,18 @@
 mod alone;
 mod asked;
 mod message;
+mod redirections;
 mod single;
 
 use std::sync::Arc;
 
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Duration, Instant, sleep, timeout_at};
+use tokio::time::{Duration, Instant, timeout_at};
 use tollgate_core::{Key, Span, StoreError};
 
 use alone::Alone;
 pub(crate) use asked::Asked;
+use redirections::Redirections;
 
 use crate::cluster::{Cluster, Node};
 use crate::config::{Config, Servers};
@@ -29,12 +31,8 @@ use crate::script_request::ScriptRequest;
 use crate::sentinel;
 use crate::stats::Stats;
 
-/// How often a request follows a redirection.
-const REDIRECTIONS_MAX: usize = 8;
 /// Timers fire up to two ticks late: callers time out that much earlier, or a fifth of the timeout.
 const TICKS: Duration = Duration::from_millis(2);
-/// How long to wait while a slot moves and some of its keys are on either side.
-const SETTLING: Duration = Duration::from_millis(1);
 
 /// How the nodes of a store are reached.
 pub(crate) struct Router {
@@ -190,48 +188,18 @@ impl Router {
             Nodes::Cluster { cluster, stats, .. } => (cluster, stats),
         };
         let slot = keys::slot(key);
+        let redirections = Redirections {
+            cluster,
+            stats,
+            slot,
+            deadline: since + self.reply_timeout,
+        };
         let mut next = Some(first);
-        let mut is_asking = false;
-        let mut node = cluster.node_of_slot(slot);
-        for _ in 0..REDIRECTIONS_MAX {
-            let Some(serving) = node.clone() else { break };
+        let send = move |node: Arc<Node>, is_asking| {
             let request = next.take().unwrap_or_else(&request);
-            let asked = serving.ask(request, key, slot, is_asking, since).await;
-            let Err(Asked { failure, .. }) = &asked else {
-                return asked;
-            };
-            is_asking = false;
-            match failure {
-                Failure::Moved { slot, address } => {
-                    let address = serving.full_address(address);
-                    cluster.move_slot(*slot, &address);
-                    node = cluster.node(&address);
-                }
-                Failure::Ask { address } => {
-                    node = cluster.node(&serving.full_address(address));
-                    is_asking = true;
-                }
-                Failure::TryAgain => {
-                    cluster.stale.notify_one();
-                    // A timer rings up to a millisecond late, and the answer takes its time.
-                    if since.elapsed() + 2 * SETTLING >= self.reply_timeout {
-                        break;
-                    }
-                    sleep(SETTLING).await;
-                    node = cluster.node_of_slot(slot);
-                }
-                Failure::Unreachable(_) => {
-                    cluster.stale.notify_one();
-                    return asked;
-                }
-                _ => return asked,
-            }
-            stats.count_redirection();
-            if since.elapsed() >= self.reply_timeout {
-                break;
-            }
-        }
-        Err(Asked::nowhere(node.as_deref()))
+            async move { node.ask(request, key, slot, is_asking, since).await }
+        };
+        redirections.follow(send).await
     }
 }
 
@@ -255,41 +223,26 @@ impl Router {
         since: Instant,
     ) -> Result<Reply, Asked> {
         let deadline = since + self.timeout;
-        let cluster = match &self.nodes {
+        let (cluster, stats) = match &self.nodes {
             Nodes::One(alone) => return alone.command(words, deadline).await,
-            Nodes::Cluster { cluster, .. } => cluster,
+            Nodes::Cluster { cluster, stats, .. } => (cluster, stats),
         };
         // Before that any node might be asked, also one that is not there.
         let _known = timeout_at(deadline, cluster.wait_for_map()).await;
-        let mut node = cluster.node_of_slot(slot);
-        for _ in 0..REDIRECTIONS_MAX {
-            let Some(serving) = node.clone() else { break };
-            let asked = serving.command(words, deadline).await;
-            let Err(Asked { failure, .. }) = &asked else {
-                return asked;
-            };
-            node = match failure {
-                Failure::Moved { slot, address } => {
-                    let address = serving.full_address(address);
-                    cluster.move_slot(*slot, &address);
-                    cluster.node(&address)
-                }
-                Failure::Ask { address } => {
-                    let node = cluster.node(&serving.full_address(address));
-                    if let Some(node) = &node {
-                        // If another caller's command comes between, this one only begins again.
-                        let _said = node.command(&[b"ASKING"], deadline).await;
-                    }
-                    node
-                }
-                Failure::TryAgain => {
-                    sleep(SETTLING).await;
-                    cluster.node_of_slot(slot)
-                }
-                _ => return asked,
-            };
-        }
-        Err(Asked::nowhere(None))
+        let redirections = Redirections {
+            cluster,
+            stats,
+            slot,
+            deadline,
+        };
+        let send = |node: Arc<Node>, is_asking| async move {
+            if is_asking {
+                // If another caller's command comes between, this one only begins again.
+                let _said = node.command(&[b"ASKING"], deadline).await;
+            }
+            node.command(words, deadline).await
+        };
+        redirections.follow(send).await
     }
 }
 

@@ -1,0 +1,76 @@
+//! Requests that a Redis Cluster sends on to another node.
+
+use std::sync::Arc;
+
+use tokio::time::{Duration, Instant, sleep};
+
+use super::asked::Asked;
+use crate::cluster::{Cluster, Node};
+use crate::failure::Failure;
+use crate::stats::Stats;
+
+/// How often a request follows a redirection.
+const REDIRECTIONS_MAX: usize = 8;
+/// How long to wait while a slot moves and some of its keys are on either side.
+const SETTLING: Duration = Duration::from_millis(1);
+
+/// Where a request goes, and until when it may be redirected.
+pub(super) struct Redirections<'r> {
+    pub(super) cluster: &'r Cluster,
+    pub(super) stats: &'r Stats,
+    pub(super) slot: u16,
+    pub(super) deadline: Instant,
+}
+
+// === impl Redirections ===
+
+impl Redirections<'_> {
+    /// Sends a request to the node that serves the slot, and follows redirections: a request that
+    /// was redirected was not answered. `send` gets the node, and whether it must say `ASKING`
+    /// first.
+    pub(super) async fn follow<T, F>(
+        &self,
+        mut send: impl FnMut(Arc<Node>, bool) -> F,
+    ) -> Result<T, Asked>
+    where
+        F: Future<Output = Result<T, Asked>>,
+    {
+        let mut is_asking = false;
+        let mut node = self.cluster.node_of_slot(self.slot);
+        for _ in 0..REDIRECTIONS_MAX {
+            let Some(serving) = &node else { break };
+            let asked = send(Arc::clone(serving), is_asking).await;
+            let Err(Asked { failure, .. }) = &asked else {
+                return asked;
+            };
+            is_asking = matches!(failure, Failure::Ask { .. });
+            node = match failure {
+                Failure::Moved { slot, address } => {
+                    let address = serving.full_address(address);
+                    self.cluster.move_slot(*slot, &address);
+                    self.cluster.node(&address)
+                }
+                Failure::Ask { address } => self.cluster.node(&serving.full_address(address)),
+                Failure::TryAgain => {
+                    self.cluster.stale.notify_one();
+                    // A timer fires up to a millisecond late, and the answer takes its time.
+                    if Instant::now() + 2 * SETTLING >= self.deadline {
+                        break;
+                    }
+                    sleep(SETTLING).await;
+                    self.cluster.node_of_slot(self.slot)
+                }
+                Failure::Unreachable(_) => {
+                    self.cluster.stale.notify_one();
+                    return asked;
+                }
+                _ => return asked,
+            };
+            self.stats.count_redirection();
+            if Instant::now() >= self.deadline {
+                break;
+            }
+        }
+        Err(Asked::nowhere(node.as_deref()))
+    }
+}
