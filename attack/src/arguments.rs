@@ -10,11 +10,11 @@ pub(crate) const USAGE: &str = "\
 Usage: tollgate-attack --tollgate PATH [OPTION]...
 
   --tollgate PATH        the program to attack
-  --seconds N            how long each attack goes on (default: 10)
-  --settle N             how long memory may take to come back, in seconds (default: 20)
-  --address-space MIB    only in an address space of this size; 0 is without a limit
+  --seconds N            duration of each attack (default: 10)
+  --settle N             seconds until memory must have been returned (default: 20)
+  --address-space MIB    limit the address space to this size; 0 is no limit
                          (default: 0, then 512)
-  --only WORDS           only attacks with these words in their names
+  --only WORDS           run only attacks with these words in their names
 ";
 
 /// Address spaces of the service: unlimited, and so many MiB.

@@ -1,28 +1,28 @@
-//! What the command line asks for.
+//! The program's arguments.
 
 use std::error::Error;
 use std::path::PathBuf;
 
 use crate::scenario::Scenario;
 
-/// Hidden: how this program tells itself to measure one scenario.
+/// Hidden: the option with which this program starts a process that measures one scenario.
 pub(crate) const RUN_ONE: &str = "--run-one";
 
 pub(crate) const USAGE: &str = "\
-Measures Tollgate and its peers side by side.
+Compares Tollgate with other rate limiters.
 
 Usage: cargo run --release -p tollgate-bench -- [options]
 
-  --quick            only what the figures to reach are read from, in under three
-                     minutes; everything takes about three quarters of an hour
-  --scenario PART    only scenarios with PART in their names
-  --list             the names of the scenarios, and nothing more
-  --json PATH        write the results as JSON
-  --svg PATH         write the results as a picture
-  --help             this
+  --quick            run only the scenarios for which there are targets: under three
+                     minutes, instead of about three quarters of an hour
+  --scenario PART    run only scenarios with PART in their names
+  --list             print the names of the scenarios, and run none
+  --json PATH        also write the results as JSON
+  --svg PATH         also write the results as a picture
+  --help             print this help
 ";
 
-/// The options, understood.
+/// The parsed arguments.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arguments {
     pub(crate) quick: bool,
@@ -61,7 +61,7 @@ impl Arguments {
         Ok(arguments)
     }
 
-    /// What is to be measured, in order.
+    /// The scenarios to measure, in order.
     pub(crate) fn scenarios(&self) -> Vec<Scenario> {
         let mut scenarios = if self.quick {
             Scenario::quick()
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_understood() {
+    fn options_are_parsed() {
         let all = parse("--quick --json a.json --svg a.svg --scenario hot").expect("all are known");
         assert!(all.quick && !all.list);
         assert_eq!(all.json, Some("a.json".into()));

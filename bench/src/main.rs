@@ -60,7 +60,8 @@ use scenario::Scenario;
 use table::Table;
 
 fn main() -> ExitCode {
-    let result = Arguments::from_args(std::env::args().skip(1)).and_then(|arguments| run(&arguments));
+    let result =
+        Arguments::from_args(std::env::args().skip(1)).and_then(|arguments| run(&arguments));
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

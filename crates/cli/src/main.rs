@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// An exact, bounded, fast rate limiter.
+/// A rate limiter: the service, and tools for its rules and its keys.
 #[derive(Debug, Parser)]
 #[command(name = "tollgate", version, arg_required_else_help = true)]
 struct Tollgate {

@@ -31,7 +31,7 @@ mod progress;
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Rules: a file, or a directory of `*.yaml`; may be repeated.
+    /// A rules file, or a directory of `*.yaml` and `*.yml` files; may be repeated.
     #[arg(long, value_name = "PATH", required = true)]
     rules: Vec<PathBuf>,
     /// Allow several documents to add descriptors to one domain.
@@ -45,10 +45,10 @@ pub(crate) struct Args {
     domain: Option<String>,
     /// A descriptor for each line of an access log; may be repeated.
     ///
-    /// A list such as `client={client}` or `path={path},method={method}`, in which `{field}` is
-    /// replaced by a field of the line, and all other text is literal. Fields: client, user,
-    /// method, path (without query), query, protocol, status, bytes, referer, user_agent. A field
-    /// that the line does not have is empty.
+    /// A list such as `client={client}` or `path={path},method={method}`. `{field}` is replaced by
+    /// a field of the line; all other text is literal. Fields: client, user, method, path (without
+    /// query), query, protocol, status, bytes, referer, user_agent. A field that the line does not
+    /// have is empty.
     #[arg(long = "descriptor", value_name = "KEY={FIELD},...")]
     descriptors: Vec<Pattern>,
     /// Report format.
@@ -57,16 +57,16 @@ pub(crate) struct Args {
     /// Another name of `--output json`.
     #[arg(long, hide = true, conflicts_with = "output")]
     json: bool,
-    /// How many of the most denied keys to report.
+    /// How many keys to list in the report, those with the most denials first.
     #[arg(long, value_name = "N", default_value_t = TOP_KEYS, value_parser = top_keys)]
     top: usize,
     /// Write every decision to this file, one JSON object per line, in order.
     ///
-    /// Until it is complete, the file is named FILE.partial. `-` is standard output, and then the
-    /// report goes to standard error.
+    /// Until all decisions are written, the file is named FILE.partial. With `-`, decisions go to
+    /// standard output, and the report goes to standard error.
     #[arg(long, value_name = "FILE")]
     decisions: Option<PathBuf>,
-    /// Use the service's bounded store, with room for N keys; by default the store is unbounded.
+    /// Use the service's bounded store, with room for N keys. By default, the store is unbounded.
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     max_keys: Option<NonZeroUsize>,
     /// Access logs or traces, which may be gzipped. Several files are read as one input, in this
