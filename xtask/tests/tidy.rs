@@ -22,7 +22,7 @@ const POLLS: &str = "waits for a condition of a real process, between looks, up 
 const VIRTUAL: &str = "in virtual time";
 const LOAD: &str = "asks real servers at a given rate, or leaves a fault or a lease its time";
 /// The files whose tests may sleep, and why.
-const SLEEPS: [(&str, &str); 29] = [
+const SLEEPS: [(&str, &str); 30] = [
     ("crates/engine/tests/fallback.rs", POLLS),
     ("crates/engine/tests/toy_store.rs", VIRTUAL),
     ("crates/redis/src/connection_task/tests.rs", VIRTUAL),
@@ -51,6 +51,7 @@ const SLEEPS: [(&str, &str); 29] = [
     ("crates/tollgate/tests/redis/main.rs", POLLS),
     ("crates/tollgate/tests/reservation/cancellation.rs", VIRTUAL),
     ("crates/tollgate/tests/tower/delays.rs", VIRTUAL),
+    ("crates/tollgate/tests/tower/over_redis.rs", POLLS),
     ("crates/tollgate/tests/waiting.rs", VIRTUAL),
 ];
 /// No nouns of the domain.

@@ -77,6 +77,11 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
         &self.shared
     }
 
+    /// The store of this process that was given to [`Fallback::new`].
+    pub const fn local(&self) -> &L {
+        &self.local
+    }
+
     /// How many requests were decided without the shared store.
     pub fn counts(&self) -> FallbackCounts {
         self.decided.counts()

@@ -271,6 +271,6 @@ struct Readme;
 struct OverRedis;
 
 /// The examples of the page about middleware, as doc tests.
-#[cfg(all(doctest, feature = "tower"))]
+#[cfg(all(doctest, feature = "redis", feature = "tower"))]
 #[doc = include_str!("../../../docs/middleware.md")]
 struct Middleware;

@@ -32,6 +32,9 @@
 //! | [`RateLimitLayer::by_key`] | one limit | a function of your own |
 //! | `RateLimitLayer::by_rules` (feature `rules`) | a rules file | the descriptors of `identity` |
 //!
+//! Each takes a limiter in memory, or one over Redis (feature `redis`) for a service of several
+//! processes. A client's key over Redis is its network as text: `192.0.2.7` or `2001:db8::/64`.
+//!
 //! # The peer's address
 //!
 //! A service does not know its socket. The server that accepts connections puts the address into
@@ -54,20 +57,35 @@
 //! its client has gone, gives its units back. With [`RateLimitLayer::by_key`], requests go in order
 //! of arrival, those behind one that is dropped move up by a turn, and at most
 //! [`max_waiting`](crate::Builder::max_waiting) are held for a key: the next one is denied. With
-//! rules, requests do not move up, so the turn that one gives back, the last, may be another's too.
+//! rules and over Redis, requests do not move up, so the turn that one gives back, the last, may be
+//! another's too.
+//!
+//! # Over Redis
+//!
+//! Every request waits for its decision, for its `timeout` at most.
+//! While Redis does not answer, `on_store_error` of the limit decides: `deny` is a denial whose
+//! header `x-tollgate-store` says `unavailable`, `error` is 503 (gRPC: `UNAVAILABLE`). A request
+//! that is dropped while Redis decides may have been charged. One that is dropped while it is held
+//! gives its units back in a task; of more than 1 024 such tasks at a time, the units stay charged.
 //!
 //! # What it costs and does not do
 //!
 //! * A request costs one unit, and it is charged when it is allowed: an error of the service, a
 //!   panic, or a body that is not read to its end refund nothing.
-//! * The inner service must be `Clone`, and is cloned only for requests that may be delayed.
-//! * Counters are in this process's memory.
+//! * The inner service must be `Clone`, and is cloned only for requests that may be delayed: those
+//!   of leaky buckets and, over Redis, all.
 
 mod body;
+
+#[cfg(feature = "rules")]
+mod descriptors;
 
 mod gate;
 
 mod keyed;
+
+#[cfg(feature = "redis")]
+mod over_redis;
 
 mod response;
 
@@ -75,25 +93,22 @@ mod response;
 mod ruled;
 
 use std::fmt;
-use std::hash::Hash;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
-use tollgate_core::Clock;
 use tollgate_http::Responder;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::limiter::Limiter;
-#[cfg(feature = "rules")]
-use crate::rule_limiter::RuleLimiter;
-
 pub use body::ResponseBody;
 pub use gate::Gate;
 pub use http::Extensions;
+pub use keyed::{KeyedLimit, OneLimit};
 pub use response::ResponseFuture;
+#[cfg(feature = "rules")]
+pub use ruled::RuleLimits;
 pub use tollgate_http::{
     AddressSource, BodySettings, ClientAddress, ClientAddressSettings, CorsSettings, Dialect,
     HeadersOn, InvalidSetting, Peer, Problem, ResponseSettings,
@@ -146,36 +161,32 @@ impl RateLimitLayer {
     ///     key.cloned().ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "no x-api-key"))
     /// });
     /// ```
-    pub fn by_key<C, K, F>(limiter: Arc<Limiter<C>>, classify: F) -> RateLimitLayer<impl Gate>
+    pub fn by_key<L, K, F>(limiter: Arc<L>, classify: F) -> RateLimitLayer<impl Gate>
     where
-        C: Clock + 'static,
-        K: Hash,
+        L: KeyedLimit<K>,
         F: Fn(&Parts) -> Result<K, Problem> + Send + Sync + 'static,
     {
-        let key_of = move |limiter: &Limiter<C>, head: &Parts| {
-            classify(head).map(|key| limiter.key_of(&key))
-        };
+        let key_of = move |limiter: &L, head: &Parts| classify(head).map(|key| limiter.key(&key));
         RateLimitLayer::of(Keyed::new(limiter, key_of))
     }
 
     /// One limit for each client: its address, an IPv6 address cut to its /64 unless `addresses`
     /// says otherwise. `peer` finds the [peer's address](self#the-peers-address).
-    pub fn by_client_address<C, P>(
-        limiter: Arc<Limiter<C>>,
+    pub fn by_client_address<L, P>(
+        limiter: Arc<L>,
         addresses: ClientAddress,
         peer: P,
     ) -> RateLimitLayer<impl Gate>
     where
-        C: Clock + 'static,
+        L: OneLimit,
         P: Fn(&Extensions) -> Option<Peer> + Send + Sync + 'static,
     {
-        RateLimitLayer::by_key(limiter, move |head: &Parts| {
+        let key_of = move |limiter: &L, head: &Parts| {
             let peer = peer(&head.extensions).ok_or_else(missing_peer)?;
             let client = addresses.resolve(peer, &head.headers);
-            Ok(client
-                .address
-                .map(|address| addresses.prefix().network(address)))
-        })
+            Ok(limiter.key_of_client(&addresses, client.address))
+        };
+        RateLimitLayer::of(Keyed::new(limiter, key_of))
     }
 
     /// The limits that a rules file has for `domain`. `classifier` makes the descriptors of a
@@ -183,7 +194,7 @@ impl RateLimitLayer {
     /// [peer's address](self#the-peers-address).
     ///
     /// A request that the classifier rejects is answered with 400 or 403. Without an answer of the
-    /// store, or of rules for the domain if [`RuleLimiter::on_unknown_domain`] demands them, it is
+    /// store, or of rules for the domain if `RuleLimiter::on_unknown_domain` demands them, it is
     /// answered with 503 or 500.
     ///
     /// # Example
@@ -202,14 +213,14 @@ impl RateLimitLayer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[cfg(feature = "rules")]
-    pub fn by_rules<C, P>(
-        limiter: Arc<RuleLimiter<C>>,
+    pub fn by_rules<L, P>(
+        limiter: Arc<L>,
         domain: &str,
         classifier: Classifier,
         peer: P,
     ) -> RateLimitLayer<impl Gate>
     where
-        C: Clock + 'static,
+        L: RuleLimits,
         P: Fn(&Extensions) -> Option<Peer> + Send + Sync + 'static,
     {
         RateLimitLayer::of(Ruled::new(limiter, domain, classifier, peer))
@@ -303,7 +314,13 @@ where
                 let next = self.inner.clone();
                 let mut inner = std::mem::replace(&mut self.inner, next);
                 return ResponseFuture::delay(async move {
-                    let decided = decided.await;
+                    let decided = match decided.await {
+                        Ok(decided) => decided,
+                        Err(problem) => {
+                            let own = responder.fail(&problem, &head.headers);
+                            return Ok(own.map(ResponseBody::own));
+                        }
+                    };
                     if let Some(denial) = decided.denial(&responder, &head.headers) {
                         return Ok(denial.map(ResponseBody::own));
                     }

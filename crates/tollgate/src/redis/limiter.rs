@@ -208,7 +208,7 @@ impl Limiter {
         &self.name
     }
 
-    pub(super) fn key_of<K: SharedKey + ?Sized>(&self, key: &K) -> Key {
+    pub(crate) fn key_of<K: SharedKey + ?Sized>(&self, key: &K) -> Key {
         self.key_of_parts(&KeyParts::of(key))
     }
 
@@ -233,8 +233,13 @@ impl Limiter {
         })
     }
 
+    /// Decides on one key, under the limit in effect.
+    pub(crate) async fn decide_key(&self, key: Key, cost: Cost) -> Result<Verdict, StoreError> {
+        decide(&self.redis, &[Ask::new(self, key, cost)]).await
+    }
+
     async fn try_decide(&self, key: Key, cost: Cost) -> Result<Decision, StoreError> {
-        let verdict = decide(&self.redis, &[Ask::new(self, key, cost)]).await?;
+        let verdict = self.decide_key(key, cost).await?;
         let decision = verdict.decisions.first().copied();
         Ok(decision.expect("a verdict has a decision for each charge"))
     }

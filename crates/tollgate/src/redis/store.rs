@@ -12,6 +12,8 @@ use tollgate_core::{
 };
 use tollgate_fallback::{Fallback, FallbackCounts};
 use tollgate_memory::Memory;
+#[cfg(feature = "tower")]
+use tollgate_memory::SystemClock;
 use tollgate_redis::{Config, InvalidConfig, InvalidUrl};
 
 /// The default of [`Builder::local_keys`].
@@ -152,6 +154,12 @@ impl Redis {
     /// What makes the keys.
     pub(super) fn hasher(&self) -> &impl KeyHasher {
         &self.0.store
+    }
+
+    /// The clock of this process, for what responses say about the time.
+    #[cfg(feature = "tower")]
+    pub(crate) fn clock(&self) -> &SystemClock {
+        self.0.store.local().clock()
     }
 
     pub(super) async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {

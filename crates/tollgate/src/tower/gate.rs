@@ -22,8 +22,9 @@ pub enum Outcome {
     Unlimited,
     /// The limits have decided.
     Decided(Decided),
-    /// The limits may hold it before they have decided. Dropping this refunds what was charged.
-    Delayed(Pin<Box<dyn Future<Output = Decided> + Send>>),
+    /// The limits take time to decide, or may hold it. Dropping this refunds what was charged, if
+    /// the limits have decided.
+    Delayed(Pin<Box<dyn Future<Output = Result<Decided, Problem>> + Send>>),
     /// There is no decision: it is answered with this.
     Failed(Problem),
 }

@@ -9,6 +9,9 @@ mod delays;
 
 mod failures;
 
+#[cfg(feature = "redis")]
+mod over_redis;
+
 mod tonic;
 
 use std::net::{IpAddr, SocketAddr};

@@ -1,0 +1,107 @@
+//! Limits over Redis: a decision takes time, and may come with a delay.
+
+#[cfg(feature = "rules")]
+mod rules;
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until};
+use tollgate_core::{Cost, Key, RuleName, Span, StoreError};
+use tollgate_http::{ClientAddress, Problem};
+
+use super::gate::{Decided, Outcome};
+use super::keyed::{KeyedLimit, OneLimit, answer};
+use crate::redis::{Limiter, SharedKey};
+
+/// How many requests that were dropped while they were held are refunded at a time. The units of
+/// others stay charged until they decay.
+const REFUNDS_MAX: usize = 1_024;
+
+static REFUNDS: Semaphore = Semaphore::const_new(REFUNDS_MAX);
+
+/// An allowed request that is held until its turn in a leaky bucket. If dropped before, its refund
+/// becomes a task.
+struct Held<R: Future<Output = ()> + Send + 'static> {
+    refund: Option<R>,
+    runtime: Handle,
+}
+
+// === impl Limiter ===
+
+impl OneLimit for Limiter {
+    fn rule_path(&self) -> &str {
+        self.name()
+    }
+
+    fn key_of_client(&self, addresses: &ClientAddress, address: Option<IpAddr>) -> Key {
+        match address {
+            Some(address) => self.key_of(&addresses.prefix().key(address)),
+            None => self.key_of(&()),
+        }
+    }
+
+    fn gate(self: &Arc<Self>, key: Key, rule: &Arc<RuleName>) -> Outcome {
+        let (limiter, rule) = (Arc::clone(self), Arc::clone(rule));
+        Outcome::Delayed(Box::pin(async move {
+            let verdict = limiter.decide_key(key, Cost::ONE).await;
+            let verdict = verdict.map_err(|error| problem(&error))?;
+            let delay = verdict.delay();
+            if verdict.is_allowed() && !delay.is_zero() {
+                let limiter = Arc::clone(&limiter);
+                let refund = async move {
+                    // If it fails, the unit stays charged until it decays.
+                    let _refunded = limiter.decide_key(key, Cost::Refund(1)).await;
+                };
+                hold(delay, refund).await;
+            }
+            let decision = verdict.decisions.first().copied();
+            let decision = decision.expect("a verdict has a decision for each charge");
+            let answer = answer(&rule, limiter.limit(), decision, verdict.denial);
+            Ok(Decided::new(answer, limiter.redis().clock()))
+        }))
+    }
+}
+
+impl<K: SharedKey + ?Sized> KeyedLimit<K> for Limiter {
+    fn key(&self, key: &K) -> Key {
+        self.key_of(key)
+    }
+}
+
+/// The response to a request on which Redis has not decided.
+fn problem(error: &StoreError) -> Problem {
+    Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        format!("there is no decision on the request: {error}"),
+    )
+}
+
+/// Holds a request for so long. If this is dropped before, `refund` becomes a task.
+async fn hold(delay: Span, refund: impl Future<Output = ()> + Send + 'static) {
+    let due = Instant::now() + Duration::from(delay);
+    let mut held = Held {
+        refund: Some(refund),
+        runtime: Handle::current(),
+    };
+    sleep_until(due).await;
+    held.refund = None;
+}
+
+// === impl Held ===
+
+impl<R: Future<Output = ()> + Send + 'static> Drop for Held<R> {
+    fn drop(&mut self) {
+        if let (Some(refund), Ok(permit)) = (self.refund.take(), REFUNDS.try_acquire()) {
+            self.runtime.spawn(async move {
+                refund.await;
+                drop(permit);
+            });
+        }
+    }
+}
