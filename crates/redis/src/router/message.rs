@@ -5,58 +5,41 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{Asked, Nodes, Router};
-use crate::cluster::Node;
+use crate::cluster::{Cluster, Node};
 use crate::failure::Failure;
 use crate::join::join_all;
 use crate::keys;
 use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
 
+/// Requests to one node, each with its place among all; `None` if no node serves their slots.
+type Part = (Option<Arc<Node>>, Vec<(usize, ScriptRequest)>);
+
 impl Router {
-    /// Asks all of these, with one message to each node that serves some of their keys; says how
-    /// many messages that were.
+    /// Asks `count` requests, with one message to each node that serves some of their keys; says
+    /// how many messages that were. `request` makes the request at a place, again if it was
+    /// redirected.
     pub(crate) async fn ask_all(
         &self,
-        requests: Vec<ScriptRequest>,
+        count: usize,
+        request: impl Fn(usize) -> ScriptRequest,
         since: Instant,
     ) -> (Vec<Result<ScriptReply, Asked>>, usize) {
+        let requests = (0..count).map(&request);
         let cluster = match &self.nodes {
-            Nodes::One(alone) => return (alone.ask_all(requests, since).await, 1),
+            Nodes::One(alone) => return (alone.ask_all(requests.collect(), since).await, 1),
             Nodes::Cluster { cluster, .. } => cluster,
         };
-        // For each node, which requests it is asked.
-        let mut parts: Vec<(Option<Arc<Node>>, Vec<usize>)> = Vec::new();
-        for (place, request) in requests.iter().enumerate() {
-            let node = cluster.node_of_slot(keys::slot(request.keys()[0]));
-            let address = |node: &Option<Arc<Node>>| node.as_ref().map(Arc::as_ptr);
-            match parts
-                .iter_mut()
-                .find(|(other, _)| address(other) == address(&node))
-            {
-                Some((_, places)) => places.push(place),
-                None => parts.push((node, vec![place])),
-            }
-        }
+        let parts = by_node(requests, cluster);
         let messages = parts.len();
-        let asked = parts.iter().map(|(node, places)| async {
-            let some = places.iter().map(|place| {
-                let request = requests[*place].clone();
-                let slot = keys::slot(request.keys()[0]);
-                (request, slot)
-            });
-            match node {
-                Some(node) => node.ask_all(some, since).await,
-                None => some.map(|_| Err(Asked::nowhere(None))).collect(),
-            }
-        });
-        let reply = join_all(asked.collect()).await;
-        let places = parts.iter().flat_map(|(_, places)| places.iter().copied());
-        let mut reply: Vec<(usize, Result<ScriptReply, Asked>)> =
-            places.zip(reply.into_iter().flatten()).collect();
-        reply.sort_by_key(|(place, _)| *place);
-        let settled = reply
+        let asked = parts.into_iter().map(|part| ask_part(part, since));
+        let replies = join_all(asked.collect()).await.into_iter().flatten();
+        let mut replies: Vec<(usize, Result<ScriptReply, Asked>)> = replies.collect();
+        replies.sort_by_key(|(place, _)| *place);
+        let request = &request;
+        let settled = replies
             .into_iter()
-            .map(|(place, reply)| self.follow_redirection(reply, &requests[place], since));
+            .map(|(place, reply)| self.follow_redirection(reply, move || request(place), since));
         (join_all(settled.collect()).await, messages)
     }
 
@@ -64,17 +47,46 @@ impl Router {
     async fn follow_redirection(
         &self,
         reply: Result<ScriptReply, Asked>,
-        request: &ScriptRequest,
+        request: impl Fn() -> ScriptRequest,
         since: Instant,
     ) -> Result<ScriptReply, Asked> {
         match reply {
             Err(Asked {
                 failure: Failure::Moved { .. } | Failure::Ask { .. } | Failure::TryAgain,
                 ..
-            }) => self.ask(|| request.clone(), since).await,
+            }) => self.ask(request, since).await,
             reply => reply,
         }
     }
+}
+
+/// The requests of each node.
+fn by_node(requests: impl Iterator<Item = ScriptRequest>, cluster: &Cluster) -> Vec<Part> {
+    let address = |node: &Option<Arc<Node>>| node.as_ref().map(Arc::as_ptr);
+    let mut parts: Vec<Part> = Vec::new();
+    for (place, request) in requests.enumerate() {
+        let node = cluster.node_of_slot(keys::slot(request.keys()[0]));
+        let mut known = parts.iter_mut();
+        match known.find(|(other, _)| address(other) == address(&node)) {
+            Some((_, part)) => part.push((place, request)),
+            None => parts.push((node, vec![(place, request)])),
+        }
+    }
+    parts
+}
+
+/// Asks one node, and returns its replies with their places.
+async fn ask_part((node, part): Part, since: Instant) -> Vec<(usize, Result<ScriptReply, Asked>)> {
+    let places: Vec<usize> = part.iter().map(|(place, _)| *place).collect();
+    let requests = part.into_iter().map(|(_, request)| {
+        let slot = keys::slot(request.keys()[0]);
+        (request, slot)
+    });
+    let replies = match node {
+        Some(node) => node.ask_all(requests, since).await,
+        None => requests.map(|_| Err(Asked::nowhere(None))).collect(),
+    };
+    places.into_iter().zip(replies).collect()
 }
 
 impl Node {

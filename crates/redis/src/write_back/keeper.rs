@@ -92,8 +92,9 @@ pub(crate) struct Sent {
 /// Reports, and tells the table what came back.
 pub(crate) async fn send(report: Report, table: &Table, router: &Router, stats: &Stats) -> Sent {
     let groups = report.into_groups(router.is_cluster());
-    let requests = groups.iter().map(|lines| report::request(lines)).collect();
-    let (answers, messages) = router.ask_all(requests, Instant::now() + LATE).await;
+    let request = |at: usize| report::request(&groups[at]);
+    let since = Instant::now() + LATE;
+    let (answers, messages) = router.ask_all(groups.len(), request, since).await;
     stats.count_report(messages, groups.iter().map(Vec::len).sum());
     let mut sent = Sent {
         heard: 0,
