@@ -5,6 +5,8 @@
 
 mod answer;
 
+mod applied;
+
 mod audit;
 
 mod bound;
@@ -15,11 +17,12 @@ mod lost;
 
 use std::collections::BTreeMap;
 
-use tollgate_core::{Answer, Cost, Enforcement, Limited, Mode, OnDenial, OnStoreError};
+use tollgate_core::{Answer, Cost, Enforcement, Limited, OnDenial, OnStoreError};
 
 use crate::deployment::Topology;
 use crate::outcome::Outcome;
 use crate::plan::{Part, Plan};
+pub(crate) use applied::Effects;
 use bound::Bound;
 
 /// Milliseconds, in nanoseconds.
@@ -41,12 +44,16 @@ pub(crate) struct Account {
     disturbed_until: u64,
     /// How many instances were started.
     instances: u64,
+    /// The version of the rules file that each instance has.
+    versions: BTreeMap<usize, usize>,
     /// For each instance, how many reports it had lost when last checked, and when that was.
     reports_lost: BTreeMap<usize, (u64, u64)>,
     /// Times at which some server's or instance's clock was set.
     jumps: Vec<u64>,
     pub(crate) broken: Vec<String>,
     pub(crate) decisions: u64,
+    /// What versions of the rules file have changed about decisions.
+    pub(crate) effects: Effects,
 }
 
 /// What happened to one counter.
@@ -88,6 +95,8 @@ struct Open {
     from: u64,
     instance: usize,
     parts: Vec<Part>,
+    /// The versions of the rules file that its instance has had since.
+    versions: Vec<usize>,
 }
 
 // === impl Account ===
@@ -101,10 +110,12 @@ impl Account {
             ended: Vec::new(),
             disturbed_until: 300 * MILLI,
             instances: 0,
+            versions: BTreeMap::new(),
             reports_lost: BTreeMap::new(),
             jumps: Vec::new(),
             broken: Vec::new(),
             decisions: 0,
+            effects: Effects::default(),
         }
     }
 
@@ -142,13 +153,14 @@ impl Account {
 
     /// Records the start of a decision.
     pub(crate) fn begin(&mut self, number: u64, now: u64, instance: usize, parts: &[Part]) {
-        let parts = parts.to_vec();
-        let from = now;
+        let version = self.versions.get(&instance).copied().unwrap_or_default();
         let open = Open {
-            from,
+            from: now,
             instance,
-            parts,
+            parts: parts.to_vec(),
+            versions: vec![version],
         };
+        self.return_unlimited(&open);
         self.open.insert(number, open);
         self.decisions += 1;
     }
@@ -172,19 +184,21 @@ impl Account {
             self.record_unknown(&open, now);
         }
         match outcome {
-            Outcome::Decided(answer) => self.record_decision(number, &open, now, answer),
+            Outcome::Decided(answer) => {
+                if let Some(limited) = self.find_limited(number, &open, now, answer) {
+                    self.record_decision(number, &limited, now, answer);
+                }
+            }
             Outcome::FellBack(answer) => {
-                self.fell_back(number, &open, now, answer);
+                if let Some(limited) = self.find_limited(number, &open, now, answer) {
+                    self.fell_back(number, &limited, now, answer);
+                }
                 self.judge_fallback(number, &open, now, "fell back");
             }
             Outcome::Failed(error) => {
                 self.judge_fallback(number, &open, now, &error.to_string());
             }
             Outcome::Cancelled => {}
-        }
-        if open.parts.len() > 1 && matches!(outcome, Outcome::Decided(_)) {
-            let counters = open.parts.iter().map(|part| part.counter).collect();
-            self.ended.push((now, counters));
         }
     }
 
@@ -206,7 +220,7 @@ impl Account {
 
     /// Records a decision whose outcome is unknown.
     fn record_unknown(&mut self, open: &Open, now: u64) {
-        for part in &open.parts {
+        for part in open.find_limited_in_any(&self.plan) {
             let tab = &mut self.tabs[part.counter];
             match part.cost {
                 Cost::Take(units) => tab.unknown.push(open.take(now, units)),
@@ -224,6 +238,10 @@ impl Account {
     fn record_decision(&mut self, number: u64, open: &Open, now: u64, answer: &Answer) {
         self.judge_answer(number, open, now, answer);
         self.judge_wait(number, open, now, answer);
+        if open.parts.len() > 1 {
+            let counters = open.parts.iter().map(|part| part.counter).collect();
+            self.ended.push((now, counters));
+        }
         let is_allowed = answer.is_allowed();
         for (part, limited) in open.parts.iter().zip(answer.limited()) {
             let taken = open.take(now, part.cost.units());
@@ -264,7 +282,7 @@ impl Account {
         // Of several limits, one may have denied the request before another was asked; and in a
         // Cluster, reservations are not charged to anybody yet.
         let has_reservations = self.plan.setup.topology == Topology::Cluster;
-        let is_alone = open.parts.len() == 1 && !has_reservations && counter.mode == Mode::Strict;
+        let is_alone = open.parts.len() == 1 && !has_reservations && counter.is_strict();
         if !is_alone || limited.decision.is_allowed() {
             return;
         }
@@ -280,21 +298,24 @@ impl Account {
     fn fell_back(&mut self, number: u64, open: &Open, now: u64, answer: &Answer) {
         self.judge_answer(number, open, now, answer);
         let counters = &self.plan.counters;
-        let choices: Vec<OnStoreError> = open
-            .parts
-            .iter()
-            .map(|part| counters[part.counter].on_store_error)
-            .collect();
-        let is_undecided = must_not_allow(open, &choices, answer);
+        let choices_in = |version: &usize| -> Vec<OnStoreError> {
+            let parts = open.parts.iter();
+            let choices = parts.map(|part| counters[part.counter].on_store_error_in(*version));
+            choices.collect()
+        };
+        let choices: Vec<Vec<OnStoreError>> = open.versions.iter().map(choices_in).collect();
+        let mut versions = choices.iter();
+        let is_undecided = versions.all(|choices| must_not_allow(open, choices, answer));
         if !answer.is_allowed() {
             return;
         }
         if is_undecided {
             self.fail(now, &format!("decision {number} was allowed without Redis"));
         }
-        let parts = open.parts.iter().zip(choices).zip(answer.limited());
-        for ((part, choice), limited) in parts {
-            if choice == OnStoreError::Local && limited.decision.is_allowed() {
+        for (index, (part, limited)) in open.parts.iter().zip(answer.limited()).enumerate() {
+            let mut versions = choices.iter();
+            let is_local = versions.all(|choices| choices[index] == OnStoreError::Local);
+            if is_local && limited.decision.is_allowed() {
                 self.take_local(number, open, now, *part);
             }
         }

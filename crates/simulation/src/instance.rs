@@ -14,7 +14,7 @@ use tollgate_engine::{AnyShared, Decided, Engine, Stores};
 use tollgate_memory::{Memory, RandomKeys};
 use tollgate_redis::simulated::{Connecting, Environment, Transport};
 use tollgate_redis::{Config, Redis, Servers};
-use tollgate_rules::Loaded;
+use tollgate_rules::{Loaded, RuleSet};
 
 use crate::deployment::{MASTER, Session, Topology};
 use crate::network::{End, Link};
@@ -109,9 +109,8 @@ impl Instance {
         self.engine.close().await;
     }
 
-    /// The keys that a request charges, in the order of its descriptors.
-    pub(crate) fn keys(&self, request: &Request<'_>) -> Vec<Key> {
-        let rules = self.engine.rules();
+    /// The keys that a request charges under these rules, in the order of its descriptors.
+    pub(crate) fn keys(&self, rules: &RuleSet, request: &Request<'_>) -> Vec<Key> {
         let resolved = rules.resolve(request, &*self.redis);
         resolved.charges().iter().map(|charge| charge.key).collect()
     }

@@ -42,5 +42,5 @@ mod run;
 
 mod subject;
 
-pub use run::{Report, run};
+pub use run::{Changes, Report, run, run_steady};
 pub use subject::{Bare, Simulated};

@@ -1,5 +1,7 @@
 //! The plan of one run: everything that is drawn from the seed before the run begins.
 
+mod change;
+
 mod fault;
 
 mod feature;
@@ -7,6 +9,7 @@ mod feature;
 use tollgate_behaviour::Random;
 use tollgate_core::{ChargeDenied, Cost, Enforcement, Limit, Mode, OnStoreError, Span};
 
+pub(crate) use change::Replacement;
 pub(crate) use fault::{Fault, Faults, LAG_MAX_MS};
 
 use crate::deployment::Topology;
@@ -19,6 +22,8 @@ pub(crate) struct Plan {
     pub(crate) counters: Vec<Counter>,
     /// Which denied requests are charged, where a counter does not say it.
     pub(crate) charge_denied: ChargeDenied,
+    /// A rule that replaces another one in some versions of the rules file.
+    pub(crate) replacement: Option<Replacement>,
     /// How many versions the rules file has.
     pub(crate) versions: usize,
     /// The version with which each instance starts.
@@ -53,8 +58,12 @@ pub(crate) struct Counter {
     pub(crate) charge_denied: Option<ChargeDenied>,
     /// Requests bring the limit along.
     pub(crate) is_override: bool,
-    pub(crate) mode: Mode,
-    pub(crate) on_store_error: OnStoreError,
+    /// How instances share it, in each version of the rules file.
+    pub(crate) modes: Vec<Mode>,
+    /// What happens without Redis, in each version of the rules file.
+    pub(crate) on_store_errors: Vec<OnStoreError>,
+    /// Whether the rule is there, in each version of the rules file; the first one has it.
+    pub(crate) presence: Vec<bool>,
     /// Counters of one identity share a slot.
     pub(crate) identity: u8,
 }
@@ -94,6 +103,13 @@ pub(crate) struct Part {
     pub(crate) cost: Cost,
 }
 
+const MODES: [Mode; 4] = [Mode::Strict, Mode::Strict, Mode::Leased, Mode::WriteBack];
+const ON_STORE_ERRORS: [OnStoreError; 4] = [
+    OnStoreError::Deny,
+    OnStoreError::Allow,
+    OnStoreError::Error,
+    OnStoreError::Local,
+];
 /// How long faults are injected.
 const LENGTH_MS: u64 = 3_000;
 /// Half past some hour of 2023, in microseconds since 1970.
@@ -104,6 +120,15 @@ const BASE_MICROS: u64 = 1_699_996_200_000_000;
 impl Plan {
     /// Draws the plan from `seed`.
     pub(crate) fn draw(seed: u64) -> Plan {
+        let mut plan = Plan::draw_steady(seed);
+        plan.draw_changes();
+        plan.steps.sort_by_key(|(at, _)| *at);
+        plan
+    }
+
+    /// Draws the plan from `seed`, without versions of the rules file that change more than limits
+    /// and what a denial does.
+    pub(crate) fn draw_steady(seed: u64) -> Plan {
         let mut random = Random::new(seed);
         let topology = random.pick(&[Topology::Single, Topology::Cluster, Topology::Sentinel]);
         let setup = Setup {
@@ -122,6 +147,7 @@ impl Plan {
             setup,
             counters,
             charge_denied: ChargeDenied::Never,
+            replacement: None,
             versions: 1,
             first_versions: vec![0; setup.instances],
             faults,
@@ -148,6 +174,7 @@ impl Plan {
             },
             counters: Vec::new(),
             charge_denied: ChargeDenied::Never,
+            replacement: None,
             versions: 1,
             first_versions: vec![0],
             faults: Faults::NONE,
@@ -237,25 +264,52 @@ impl Counter {
             enforcements: vec![Enforcement::Enforce],
             charge_denied: None,
             is_override: false,
-            mode: random.pick(&[Mode::Strict, Mode::Strict, Mode::Leased, Mode::WriteBack]),
-            on_store_error: random.pick(&[
-                OnStoreError::Deny,
-                OnStoreError::Allow,
-                OnStoreError::Error,
-                OnStoreError::Local,
-            ]),
+            modes: vec![random.pick(&MODES)],
+            on_store_errors: vec![random.pick(&ON_STORE_ERRORS)],
+            presence: vec![true],
             identity: random.pick(&[0, 0, 1, 2, 3]),
         }
     }
 
     /// The limit in a version of the rules file.
     pub(crate) fn limit_in(&self, version: usize) -> &Limit {
-        &self.limits[version.min(self.limits.len() - 1)]
+        of_version(&self.limits, version)
     }
 
     /// What a denial does in a version of the rules file.
     pub(crate) fn enforcement_in(&self, version: usize) -> Enforcement {
-        self.enforcements[version.min(self.enforcements.len() - 1)]
+        *of_version(&self.enforcements, version)
+    }
+
+    /// How instances share the limit in a version of the rules file.
+    pub(crate) fn mode_in(&self, version: usize) -> Mode {
+        *of_version(&self.modes, version)
+    }
+
+    /// What happens without Redis in a version of the rules file.
+    pub(crate) fn on_store_error_in(&self, version: usize) -> OnStoreError {
+        *of_version(&self.on_store_errors, version)
+    }
+
+    /// Whether a version of the rules file has the rule. A limit that requests bring along needs
+    /// none.
+    pub(crate) fn is_present_in(&self, version: usize) -> bool {
+        self.is_override || *of_version(&self.presence, version)
+    }
+
+    /// Whether Redis makes every decision in every version.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.modes.iter().all(|mode| *mode == Mode::Strict)
+    }
+
+    /// Whether instances count for themselves in some version.
+    pub(crate) fn has_local_counts(&self) -> bool {
+        self.modes.contains(&Mode::WriteBack)
+    }
+
+    /// Whether versions of the rules file have different modes.
+    pub(crate) fn changes_mode(&self) -> bool {
+        self.modes.iter().any(|mode| *mode != self.modes[0])
     }
 
     /// Whether versions of the limit differ in more than their size, so that what was used is
@@ -272,6 +326,11 @@ impl Counter {
         let capacities = self.limits.iter().map(Limit::capacity);
         u64::from(capacities.max().unwrap_or(0))
     }
+}
+
+/// What holds in a version of the rules file; the last one if later ones do not differ.
+fn of_version<T>(versions: &[T], version: usize) -> &T {
+    &versions[version.min(versions.len() - 1)]
 }
 
 fn limit(kind: u64, count: u32, window: Span) -> Limit {

@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
-use tollgate_core::{
-    Algorithm, Anchor, Cost, Descriptor, Enforcement, Entry, Limit, Override, Request,
-};
+use tollgate_core::{Algorithm, Anchor, Cost, Descriptor, Enforcement, Entry, Override, Request};
 use tollgate_rules::{Loaded, Options, RuleSet, Source};
 
 use crate::plan::{Counter, Part, Plan};
 
 const DOMAIN: &str = "simulation";
+/// The name of a rule that another one replaces.
+const REPLACED: &str = "replaced";
 /// The keys of the counters' descriptors.
 const KEYS: [&str; 4] = ["first", "second", "third", "fourth"];
 
@@ -61,12 +61,19 @@ fn text(plan: &Plan, version: usize) -> String {
     let mut text = format!("domain: {DOMAIN}\n");
     let overridden = plan.counters.iter().find(|counter| counter.is_override);
     if let Some(counter) = overridden {
-        let (mode, on_store_error) = (counter.mode, counter.on_store_error);
+        let (mode, on_store_error) = (counter.mode_in(version), counter.on_store_error_in(version));
         line(&mut text, 0, &format!("mode: {mode}"));
         line(&mut text, 0, &format!("on_store_error: {on_store_error}"));
     }
-    line(&mut text, 0, "descriptors:");
-    for (counter, key) in plan.counters.iter().zip(KEYS) {
+    let rules = plan.counters.iter().zip(KEYS).enumerate();
+    let present = rules.filter(|(_, (counter, _))| counter.is_present_in(version));
+    let present: Vec<_> = present.collect();
+    let descriptors = match present.is_empty() {
+        true => "descriptors: []",
+        false => "descriptors:",
+    };
+    line(&mut text, 0, descriptors);
+    for (number, (counter, key)) in present {
         line(&mut text, 2, &format!("- key: {key}"));
         match counter.enforcement_in(version) {
             Enforcement::Enforce => {}
@@ -74,20 +81,32 @@ fn text(plan: &Plan, version: usize) -> String {
             Enforcement::Quota => line(&mut text, 4, "quota_mode: true"),
         }
         line(&mut text, 4, "rate_limit:");
-        for member in members(counter, counter.limit_in(version)) {
+        let members = members(counter, version).into_iter();
+        for member in members.chain(replacement(plan, number, version)) {
             line(&mut text, 6, &member);
         }
     }
     text
 }
 
-/// The members of a rule's `rate_limit`.
-fn members(counter: &Counter, limit: &Limit) -> Vec<String> {
+/// What a rule has to do with the one that is replaced.
+fn replacement(plan: &Plan, counter: usize, version: usize) -> Option<String> {
+    let replacement = plan.replacement.as_ref()?;
+    if counter == replacement.of {
+        return Some(format!("name: {REPLACED}"));
+    }
+    let replaces = counter == replacement.by && replacement.is_in(version);
+    replaces.then(|| format!("replaces: [{{name: {REPLACED}}}]"))
+}
+
+/// The members of a rule's `rate_limit` in a version of the file.
+fn members(counter: &Counter, version: usize) -> Vec<String> {
+    let limit = counter.limit_in(version);
     let mut members = vec![
         format!("requests_per_unit: {}", limit.count()),
         format!("window: {}", limit.window()),
-        format!("mode: {}", counter.mode),
-        format!("on_store_error: {}", counter.on_store_error),
+        format!("mode: {}", counter.mode_in(version)),
+        format!("on_store_error: {}", counter.on_store_error_in(version)),
         format!("soft: {}%", limit.soft_percent()),
     ];
     if let Some(charge_denied) = counter.charge_denied {
@@ -127,11 +146,15 @@ mod tests {
             let plan = Plan::draw(seed);
             for version in 0..plan.versions {
                 let rules = load(&plan, version, false).rules;
-                for (view, counter) in rules.rules().zip(&plan.counters) {
+                let present = |counter: &&Counter| counter.is_present_in(version);
+                let counters: Vec<_> = plan.counters.iter().filter(present).collect();
+                for (view, counter) in rules.rules().zip(&counters) {
                     assert_eq!(view.limit.as_ref(), Some(counter.limit_in(version)));
-                    assert_eq!(view.sharing.mode, counter.mode);
+                    assert_eq!(view.sharing.mode, counter.mode_in(version));
+                    let on_store_error = view.sharing.on_store_error;
+                    assert_eq!(on_store_error, counter.on_store_error_in(version));
                 }
-                assert_eq!(rules.rules().count(), plan.counters.len());
+                assert_eq!(rules.rules().count(), counters.len());
             }
         }
     }

@@ -2,6 +2,8 @@
 
 mod audit;
 
+mod changes;
+
 mod inflict;
 
 use std::collections::BTreeMap;
@@ -11,6 +13,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Duration, Instant, sleep_until};
 use tollgate_core::{Cost, Key};
 use tollgate_redis::simulated;
+
+pub use changes::Changes;
 
 use crate::account::MILLI;
 use crate::deployment::Topology;
@@ -33,6 +37,8 @@ pub struct Report {
     pub decisions: u64,
     /// How many commands the servers executed.
     pub commands: u64,
+    /// What reloads have changed.
+    pub changes: Changes,
 }
 
 /// Runs the plan of `seed`.
@@ -41,6 +47,20 @@ pub struct Report {
 ///
 /// If the simulation itself is wrong.
 pub fn run(seed: u64) -> Report {
+    run_plan(seed, Plan::draw)
+}
+
+/// Runs the plan of `seed`, without reloads that change modes, choices or which rules there are:
+/// what was found before the simulation had them.
+///
+/// # Panics
+///
+/// If the simulation itself is wrong.
+pub fn run_steady(seed: u64) -> Report {
+    run_plan(seed, Plan::draw_steady)
+}
+
+fn run_plan(seed: u64, draw: impl Fn(u64) -> Plan) -> Report {
     simulated::seed(Some(seed));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -48,7 +68,7 @@ pub fn run(seed: u64) -> Report {
         .build()
         .expect("a runtime can be built");
     let report = runtime.block_on(async {
-        let mut runner = Runner::new(Plan::draw(seed));
+        let mut runner = Runner::new(draw(seed));
         runner.play().await;
         runner.audit().await;
         runner.report()
@@ -64,6 +84,8 @@ struct Runner {
     instances: Vec<Option<Instance>>,
     /// The version of the rules file that each instance has.
     versions: Vec<usize>,
+    /// What reloads have changed.
+    changes: Changes,
     keys: Vec<Key>,
     /// The counters' names in Redis.
     names: Vec<String>,
@@ -105,6 +127,7 @@ impl Runner {
             world,
             instances: Vec::new(),
             versions: plan.first_versions.clone(),
+            changes: Changes::default(),
             keys: Vec::new(),
             names: Vec::new(),
             agenda: BTreeMap::new(),
@@ -144,13 +167,17 @@ impl Runner {
         let Some(Some(instance)) = self.instances.first() else {
             return Vec::new();
         };
-        let part = |counter| Part {
-            counter,
-            version: 0,
-            cost: Cost::ONE,
+        // The first version of the file has all rules. One by one, none of them replaces another.
+        let rules = rules_file::load(&self.plan, 0, false).rules;
+        let key_of = |counter| {
+            let part = Part {
+                counter,
+                version: 0,
+                cost: Cost::ONE,
+            };
+            instance.keys(&rules, &rules_file::request(&self.plan, &[part]))
         };
-        let parts: Vec<Part> = (0..self.plan.counters.len()).map(part).collect();
-        instance.keys(&rules_file::request(&self.plan, &parts))
+        (0..self.plan.counters.len()).flat_map(key_of).collect()
     }
 
     fn schedule(&mut self, at: u64, task: Task) {
@@ -170,7 +197,9 @@ impl Runner {
         self.world.account().instance_started(self.world.now());
         self.world.note(format!("instance {number} starts"));
         let instance = Instance::start(&self.world, number, &self.plan.setup);
-        instance.reload(rules_file::load(&self.plan, self.versions[place], false));
+        let version = self.versions[place];
+        instance.reload(rules_file::load(&self.plan, version, false));
+        self.world.account().rules_replaced(number, version);
         self.instances[place] = Some(instance);
     }
 
@@ -184,6 +213,12 @@ impl Runner {
         } = reload;
         if let Some(instance) = &self.instances[place] {
             instance.reload(rules_file::load(&self.plan, version, is_invalid));
+            if !is_invalid {
+                let mut account = self.world.account();
+                account.rules_replaced(instance.number, version);
+                let from = self.versions[place];
+                self.changes.add(&self.plan, from, version);
+            }
         }
         if !is_invalid {
             self.versions[place] = version;
@@ -245,6 +280,7 @@ impl Runner {
             history: self.world.take_history(),
             decisions: account.decisions,
             commands: self.world.redis().commands,
+            changes: self.changes.with(account.effects),
         }
     }
 }

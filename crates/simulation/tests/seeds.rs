@@ -1,7 +1,7 @@
 //! Seeds replay exactly, and those that have found defects pass.
 #![allow(missing_docs, clippy::unwrap_used, clippy::tests_outside_test_module)]
 
-use tollgate_simulation::run;
+use tollgate_simulation::{Changes, run, run_steady};
 
 /// One seed per line, and what it found.
 const FOUND: &str = include_str!("found.txt");
@@ -30,12 +30,48 @@ fn a_seed_replays_on_another_thread() {
 fn what_was_found_stays_fixed() {
     for line in FOUND.lines().filter(|line| !line.starts_with('#')) {
         let seed = line.split(' ').next().unwrap().parse().unwrap();
-        let report = run(seed);
-        let history = report.history.join("\n");
-        assert!(
-            report.broken.is_empty(),
-            "seed {line}:\n{history}\n{:#?}",
-            report.broken
-        );
+        for report in [run(seed), run_steady(seed)] {
+            let history = report.history.join("\n");
+            assert!(
+                report.broken.is_empty(),
+                "seed {line}:\n{history}\n{:#?}",
+                report.broken
+            );
+        }
     }
+}
+
+#[test]
+fn reloads_change_more_than_limits() {
+    let mut sum = Changes::default();
+    for seed in 0..60 {
+        let changes = run(seed).changes;
+        sum.modes += changes.modes;
+        sum.on_store_errors += changes.on_store_errors;
+        sum.removed += changes.removed;
+        sum.added += changes.added;
+        sum.replacements += changes.replacements;
+        sum.without_rule += changes.without_rule;
+        sum.replaced += changes.replaced;
+        assert_eq!(run_steady(seed).changes, Changes::default(), "seed {seed}");
+    }
+    let Changes {
+        modes,
+        on_store_errors,
+        removed,
+        added,
+        replacements,
+        without_rule,
+        replaced,
+    } = sum;
+    let all = [
+        modes,
+        on_store_errors,
+        removed,
+        added,
+        replacements,
+        without_rule,
+        replaced,
+    ];
+    assert!(all.iter().all(|count| *count > 0), "{sum:?}");
 }

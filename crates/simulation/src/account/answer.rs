@@ -1,7 +1,7 @@
 //! Checks of an answer by itself: which limits a request met, and what follows from their
 //! decisions.
 
-use tollgate_core::{Algorithm, Answer, Cost, Enforcement, Limited, Mode, RequestDenial, Wait};
+use tollgate_core::{Algorithm, Answer, Cost, Enforcement, Limited, Status, Wait};
 
 use super::{Account, Bound, MILLI, Open};
 
@@ -9,26 +9,9 @@ impl Account {
     /// Checks an answer, wherever it was decided.
     pub(super) fn judge_answer(&mut self, number: u64, open: &Open, now: u64, answer: &Answer) {
         let all: Vec<&Limited> = answer.limited().collect();
-        if all.len() != open.parts.len() {
-            let (met, had) = (all.len(), open.parts.len());
-            self.fail(now, &format!("decision {number} met {met} limits of {had}"));
-            return;
-        }
-        let unknown = open.parts.iter().zip(&all).find(|(part, limited)| {
-            let counter = &self.plan.counters[part.counter];
-            !counter.limits.contains(&limited.limit)
-                || !counter.enforcements.contains(&limited.enforcement)
-        });
-        if let Some((part, limited)) = unknown {
-            let counter = part.counter;
-            self.fail(
-                now,
-                &format!("decision {number}: no version of counter {counter} is {limited:?}"),
-            );
-        }
         let why = match answer.denial {
             None => why_not_allowed(open, &all).or_else(|| why_not_delayed(open, answer, &all)),
-            Some(denial) => why_not_denied(open, &denial, &all)
+            Some(_) => why_not_denied(open, denied_part(answer), &all)
                 .or_else(|| (!answer.delay.is_zero()).then(|| "it has a delay".to_owned())),
         };
         if let Some(why) = why {
@@ -38,18 +21,18 @@ impl Account {
 
     /// Checks the time to wait of a denial by the shared store.
     pub(super) fn judge_wait(&mut self, number: u64, open: &Open, now: u64, answer: &Answer) {
-        let (Some(denial), Some(limited)) = (answer.denial, answer.denied_by()) else {
+        let Some(limited) = answer.denied_by() else {
             return;
         };
-        let part = open.parts[denial.by];
+        let part = open.parts[denied_part(answer)];
         let counter = &self.plan.counters[part.counter];
         let cost = open.judged_units(part.counter);
         let fits = cost <= u64::from(limited.limit.capacity());
         let bound = Bound::new(counter, self.plan.setup.base_micros, &self.jumps);
         // What others allowed beyond the limit is paid back.
-        let debts = match counter.mode {
-            Mode::WriteBack => self.instances,
-            Mode::Strict | Mode::Leased => 1,
+        let debts = match counter.has_local_counts() {
+            true => self.instances,
+            false => 1,
         };
         let most = bound.longest_lock() * debts + 2 * MILLI;
         let is_right = match limited.decision.wait() {
@@ -62,6 +45,14 @@ impl Account {
             self.fail(now, &why);
         }
     }
+}
+
+/// Which of the parts that met a limit was denied.
+fn denied_part(answer: &Answer) -> usize {
+    let by = answer.denial.map_or(0, |denial| denial.by);
+    let before = answer.statuses.iter().take(by);
+    let met = before.filter(|status| matches!(status, Status::Limited(_)));
+    met.count()
 }
 
 /// Why a request with these decisions is not allowed, if it is not.
@@ -77,8 +68,8 @@ fn why_not_allowed(open: &Open, all: &[&Limited]) -> Option<String> {
 }
 
 /// Why a request is not denied by the limit that denies it, if it is not.
-fn why_not_denied(open: &Open, denial: &RequestDenial, all: &[&Limited]) -> Option<String> {
-    let by = all[denial.by];
+fn why_not_denied(open: &Open, by: usize, all: &[&Limited]) -> Option<String> {
+    let by = all[by];
     if by.decision.is_allowed() {
         return Some("denied by a limit that allows it".to_owned());
     }

@@ -1,9 +1,9 @@
 //! Checks after all faults have ended.
 
-use tollgate_core::{Decision, Limit, Mode};
+use tollgate_core::{Decision, Limit};
 
 use super::{Account, Bound, MILLI, Tab, Taken};
-use crate::plan::Plan;
+use crate::plan::{Counter, Plan};
 
 impl Account {
     /// Checks a counter when no fault, lease or unreported count is left: the used units must be
@@ -26,18 +26,19 @@ impl Account {
             None => 0,
         };
         let least = tab.least().saturating_sub(refilled).min(capacity);
-        let most = match plan.mode {
-            // What others have spent of their leases, or counted, and not reported is not counted
-            // in Redis yet, so there may be nothing for a refund to return.
-            Mode::Leased | Mode::WriteBack if self.instances > 1 => tab.most() + sum(&tab.refunds),
-            _ => tab.most(),
+        // What others have spent of their leases, or counted, and not reported is not counted in
+        // Redis yet, so there may be nothing for a refund to return.
+        let has_others = self.instances > 1 || plan.changes_mode();
+        let most = match !plan.is_strict() && has_others {
+            true => tab.most() + sum(&tab.refunds),
+            false => tab.most(),
         } + refilled;
         let is_exact = tab.excused.is_empty();
-        let reported = plan.mode != Mode::WriteBack || self.is_undisturbed();
+        let reported = !plan.has_local_counts() || self.is_undisturbed();
         if used < least && is_exact && reported {
             let why = format!("counter {counter}: {used} used, but at least {least} were allowed");
             self.fail(now, &why);
-        } else if used > most && is_exact && (plan.mode == Mode::Strict || self.is_undisturbed()) {
+        } else if used > most && is_exact && (plan.is_strict() || self.is_undisturbed()) {
             let why = format!("counter {counter}: {used} used, but at most {most} were allowed");
             self.fail(now, &why);
         }
@@ -70,11 +71,7 @@ impl Account {
     /// How many times that, if units were charged beyond a limit: each instance may have allowed
     /// all of it.
     pub(crate) fn debts(&self) -> u32 {
-        let counters = &self.plan.counters;
-        match counters
-            .iter()
-            .any(|counter| counter.mode == Mode::WriteBack)
-        {
+        match self.plan.counters.iter().any(Counter::has_local_counts) {
             true => u32::try_from(self.instances).unwrap_or(u32::MAX),
             false => 1,
         }

@@ -93,6 +93,25 @@ impl<'p> Bound<'p> {
         }
     }
 
+    /// Units that a change of the algorithm or the window may drop: at most the smaller capacity is
+    /// kept, and a third version, of the shape of that one, may be larger. A bucket knows its
+    /// capacity, so there Redis looks at what it still has of the other shape.
+    pub(super) fn most_dropped(&self) -> u64 {
+        let limits = &self.counter.limits;
+        let shape = |limit: &Limit| (limit.algorithm(), limit.window());
+        let other_shapes = |small: &Limit| {
+            let others = limits.iter().filter(|limit| shape(limit) != shape(small));
+            others.map(Limit::capacity).max().unwrap_or(0)
+        };
+        let is_outgrown = |small: &Limit| {
+            let mut same = limits.iter().filter(|limit| shape(limit) == shape(small));
+            small.interval().is_none() && same.any(|limit| limit.capacity() > small.capacity())
+        };
+        let small = limits.iter().filter(|small| is_outgrown(small));
+        let dropped = small.map(|small| other_shapes(small).saturating_sub(small.capacity()));
+        u64::from(dropped.max().unwrap_or(0))
+    }
+
     /// How `last` and the decisions before it break the bound, if they do; `extra` is how many more
     /// units may be allowed since some moment.
     pub(super) fn find_violation(

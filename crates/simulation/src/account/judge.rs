@@ -1,6 +1,6 @@
 //! Checks of a decision when it ends.
 
-use tollgate_core::{Cost, Limited, Mode};
+use tollgate_core::{Cost, Limited};
 use tollgate_redis::DENIAL_CACHE_MAX;
 
 use super::{Account, Bound, MILLI, Open, Taken};
@@ -16,9 +16,9 @@ impl Account {
         let bound = Bound::new(plan, self.plan.setup.base_micros, &self.jumps);
         let tab = &self.tabs[counter];
         let capacity = plan.capacity();
-        let rivals = match plan.mode {
-            Mode::WriteBack => self.instances,
-            Mode::Strict | Mode::Leased => 1,
+        let rivals = match plan.has_local_counts() {
+            true => self.instances,
+            false => 1,
         };
         // Redis may have applied these refunds by now, although the replies are still on their way.
         let refunds_under_way = self.refunds_under_way(counter);
@@ -32,6 +32,7 @@ impl Account {
                 + tab.unreported_units(remembered)
                 + capacity * excused * rivals
                 + (rivals - 1) * bound.most(since, taken.to)
+                + bound.most_dropped()
         };
         if let Some(why) = bound.find_violation(&tab.allowed, taken, extra) {
             let why = format!("decision {number} on counter {counter}: {why}");
@@ -68,7 +69,7 @@ impl Account {
             return;
         };
         let is_lost = tab.excused.iter().any(|at| *at >= exhausted.from);
-        if plan.mode != Mode::Strict || !bound.is_long() || is_lost {
+        if !plan.is_strict() || !bound.is_long() || is_lost {
             return;
         }
         let refilled = match limit.interval() {
@@ -103,7 +104,7 @@ impl Account {
     ) {
         let counter = &self.plan.counters[by.counter];
         // A state from a future time may count as much as the limit allows.
-        if counter.mode != Mode::Strict || !self.jumps.is_empty() {
+        if !counter.is_strict() || !self.jumps.is_empty() {
             return;
         }
         if matches!(by.cost, Cost::Refund(_)) {

@@ -5,8 +5,6 @@
 //! in which a single instance exceeds a limit. And a failover loses what the replica did not have
 //! yet.
 
-use tollgate_core::Mode;
-
 use super::{Account, MILLI, Tab, Taken};
 use crate::plan::LAG_MAX_MS;
 
@@ -28,7 +26,7 @@ impl Account {
         let delay = LATE + (setup.sync_ms + 2 * setup.timeout_ms) * MILLI;
         let since = since.saturating_sub(delay);
         let counters = self.plan.counters.iter().zip(&mut self.tabs);
-        for (_, tab) in counters.filter(|(counter, _)| counter.mode == Mode::WriteBack) {
+        for (_, tab) in counters.filter(|(counter, _)| counter.has_local_counts()) {
             let recent = tab.allowed.iter().filter(|taken| taken.to >= since);
             let units = recent.map(|taken| taken.units).sum();
             tab.unreported.push((now, units));
