@@ -49,6 +49,8 @@ mod ledger;
 
 mod store;
 
+mod kept_reservation;
+
 mod shared_store;
 
 mod inspect_store;
@@ -74,6 +76,9 @@ pub use escape::{Escaped, is_printable};
 pub use fixed_window::FixedWindow;
 pub use flat_decision::FlatDecision;
 pub use inspect_store::{HeldUnits, InspectStore, KeyState};
+pub use kept_reservation::{
+    KeptReservation, NewReservation, ReserveVerdict, Settled, SettledCharge,
+};
 pub use key::Key;
 pub use ledger::Ledger;
 pub use limit::{

@@ -2,7 +2,12 @@
 
 use std::future::Future;
 
-use crate::store::Store;
+use crate::charge::Charge;
+use crate::kept_reservation::{
+    KeptReservation, NewReservation, ReserveVerdict, Settled, SettledCharge,
+};
+use crate::key::Key;
+use crate::store::{Store, StoreError};
 
 /// A store that several instances share, usually over a network.
 ///
@@ -27,6 +32,55 @@ pub trait SharedStore: Store {
 
     /// The store's metrics.
     fn metrics(&self) -> Vec<StoreMetric>;
+
+    /// Decides as [`Store::decide`]; if the request is allowed, keeps a reservation where any
+    /// instance finds it. A store need not keep reservations.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unfit`] if the store keeps none of this request, whose source says why:
+    /// nothing was charged.
+    fn reserve(
+        &self,
+        charges: &[Charge<'_>],
+        new: &NewReservation<'_>,
+    ) -> impl Future<Output = Result<ReserveVerdict, StoreError>> + Send {
+        let _ = (charges, new);
+        async {
+            Err(StoreError::Unfit {
+                source: "this kind of store keeps no reservations".into(),
+            })
+        }
+    }
+
+    /// The reservation; `None` if there is none, or it is settled or has expired.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the store has no answer.
+    fn find_reservation(
+        &self,
+        reservation: Key,
+    ) -> impl Future<Output = Result<Option<KeptReservation>, StoreError>> + Send {
+        let _ = reservation;
+        async { Ok(None) }
+    }
+
+    /// Charges each line of a reservation its actual units in place of those that were reserved,
+    /// as [`Account::settle_reserved`](crate::Account::settle_reserved) does; then there is no such
+    /// reservation any more, on no instance.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the store has no answer. After [`StoreError::TimedOut`] it may be settled.
+    fn settle_reservation(
+        &self,
+        reservation: Key,
+        settled: &[SettledCharge<'_>],
+    ) -> impl Future<Output = Result<Settled, StoreError>> + Send {
+        let _ = (reservation, settled);
+        async { Ok(None) }
+    }
 
     /// Returns this instance's leased units and flushes its local counts. The store must not be
     /// asked for a decision afterwards.

@@ -20,6 +20,8 @@ mod rounds;
 
 mod servers;
 
+mod settled;
+
 use std::sync::LazyLock;
 use std::task::Poll;
 
@@ -88,9 +90,7 @@ impl Driven {
             crosses_slots: false,
         }
     }
-}
 
-impl Driven {
     /// A store in a Cluster, every key in a slot of its own.
     fn apart() -> Driven {
         Driven {

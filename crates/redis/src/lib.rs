@@ -122,6 +122,8 @@ mod stage;
 
 mod strict;
 
+mod settlement;
+
 mod store;
 
 mod shared_store;

@@ -15,15 +15,18 @@
 //! that reserves or confirms, for how many requests they are taken (4), and how many of those that
 //! are denied are charged (4).
 //!
-//! To `reservation.lua`: see `script_request/reservation.rs`.
+//! To `reservation.lua`: see `script_request/reservation.rs`. Of reservations that clients settle:
+//! see `script_request/settlement.rs`.
 
 mod reservation;
+mod settlement;
 
 use bytes::{BufMut, BytesMut};
 use tollgate_core::{Bill, Charge, Cost, Enforcement, Key, Limit, Line, OnDenial, Span};
 
 use crate::fit::{Fitted, InvalidForRedis, Kind};
 use crate::keys;
+pub(crate) use settlement::{MEMO_BYTES_MAX, SettledLine};
 
 /// Amounts are capped at this in a request: more than any limit has, and exact in the scripts.
 const UNITS_MAX: u64 = (1 << 40) - 1;

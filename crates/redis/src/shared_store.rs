@@ -1,6 +1,9 @@
 //! Redis as the engine sees it: a shared store of any backend.
 
-use tollgate_core::{SharedStore, StoreEvent, StoreMetric, StoreMetricUnit, StoreMetricValue};
+use tollgate_core::{
+    Charge, KeptReservation, Key, NewReservation, ReserveVerdict, Settled, SettledCharge,
+    SharedStore, StoreError, StoreEvent, StoreMetric, StoreMetricUnit, StoreMetricValue,
+};
 
 use crate::stats::{BATCH_SIZES, CALL_MICROS, Counts, Histogram};
 use crate::store::Redis;
@@ -102,6 +105,29 @@ impl SharedStore for Redis {
             },
         ];
         numbers.chain(others).collect()
+    }
+
+    async fn reserve(
+        &self,
+        charges: &[Charge<'_>],
+        new: &NewReservation<'_>,
+    ) -> Result<ReserveVerdict, StoreError> {
+        self.reserve_kept(charges, new).await
+    }
+
+    async fn find_reservation(
+        &self,
+        reservation: Key,
+    ) -> Result<Option<KeptReservation>, StoreError> {
+        self.find_kept(reservation).await
+    }
+
+    async fn settle_reservation(
+        &self,
+        reservation: Key,
+        settled: &[SettledCharge<'_>],
+    ) -> Result<Settled, StoreError> {
+        self.settle_kept(reservation, settled).await
     }
 
     async fn close(&self) {

@@ -5,7 +5,10 @@ use std::fmt;
 use std::ops::ControlFlow::Break;
 use std::sync::Arc;
 
-use tollgate_core::{Charge, Decision, Key, KeyHasher, Store, StoreError, Verdict};
+use tollgate_core::{
+    Charge, Decision, KeptReservation, Key, KeyHasher, NewReservation, ReserveVerdict, Settled,
+    SettledCharge, Store, StoreError, Verdict,
+};
 
 use crate::config::{Config, InvalidConfig};
 use crate::connection::Opener;
@@ -18,6 +21,7 @@ use crate::leases::Spend;
 use crate::membership::Membership;
 use crate::resp::{Malformed, bad_reply};
 use crate::router::Router;
+use crate::settlement::Settlements;
 use crate::stage::{Budget, Caches, Request, Stage, end_or_pass};
 use crate::stats::Stats;
 use crate::strict::Strict;
@@ -35,6 +39,7 @@ pub struct Redis {
     denial_cache: DenialCache,
     strict: Strict,
     cross_slot: CrossSlot,
+    settlements: Settlements,
     membership: Membership,
 }
 
@@ -81,6 +86,7 @@ impl Redis {
             denial_cache: DenialCache::new(environment.caches_denials, Arc::clone(&stats)),
             strict: Strict::new(Arc::clone(&router)),
             cross_slot: CrossSlot::new(environment, Arc::clone(&router)),
+            settlements: Settlements::new(Arc::clone(&router)),
             membership: Membership::new(&config.prefix, Arc::clone(&router)),
             router,
             stats,
@@ -132,6 +138,42 @@ impl Redis {
         let ask = end_or_pass(self.leased.renew(&request, spend).await)?;
         let refunds = end_or_pass(self.strict.decide(&request, ask).await)?;
         Break(self.cross_slot.decide(&request, refunds).await)
+    }
+
+    /// Decides, and keeps a reservation if the request is allowed; see
+    /// [`SharedStore::reserve`](tollgate_core::SharedStore::reserve).
+    pub(crate) async fn reserve_kept(
+        &self,
+        charges: &[Charge<'_>],
+        new: &NewReservation<'_>,
+    ) -> Result<ReserveVerdict, StoreError> {
+        self.settlements.reserve(charges, new).await
+    }
+
+    pub(crate) async fn find_kept(
+        &self,
+        record: Key,
+    ) -> Result<Option<KeptReservation>, StoreError> {
+        self.settlements.find(record).await
+    }
+
+    /// Settles a reservation. Drops what is remembered of its keys, before and after, as any refund
+    /// does.
+    pub(crate) async fn settle_kept(
+        &self,
+        record: Key,
+        settled: &[SettledCharge<'_>],
+    ) -> Result<Settled, StoreError> {
+        let forget = || {
+            for one in settled {
+                self.denial_cache.forget(one.charge.key);
+                self.leased.estimates().forget(one.charge.key);
+            }
+        };
+        forget();
+        let outcome = self.settlements.settle(record, settled).await;
+        forget();
+        outcome
     }
 
     fn caches(&self) -> Caches<'_> {

@@ -28,7 +28,7 @@ const REPLY: &str = include_str!("reply.lua");
 const LOOK: &str = include_str!("look.lua");
 const LOOK_REPLY: &str = include_str!("look_reply.lua");
 /// The general script, between the calls and the reply. Each file uses those before it.
-const GENERAL: [&str; 13] = [
+const GENERAL: [&str; 14] = [
     include_str!("general/preamble.lua"),
     include_str!("general/shapes.lua"),
     include_str!("general/holds.lua"),
@@ -41,6 +41,7 @@ const GENERAL: [&str; 13] = [
     include_str!("general/two_phase.lua"),
     include_str!("general/lease.lua"),
     include_str!("general/report.lua"),
+    include_str!("general/settlement.lua"),
     include_str!("general/main.lua"),
 ];
 

@@ -1,16 +1,19 @@
 
 while position <= #requests do
-  local step, count, id, lasts, spent, want, least, fresh_id
+  local step, count, id, lasts, spent, want, least, fresh_id, memo
   step, count, position = read('>BB', requests, position)
   if step > 0 and step < REPORT then id, lasts, position = read('>c8I5', requests, position) end
   if step == LEASE then
     spent, want, least, fresh_id, position = read('>I5I5I5c8', requests, position)
   end
+  if step == REMEMBER then lasts, memo, position = read('>I5I2c0', requests, position) end
   local lines = {}
   for i = 1, step == REPORT and 0 or count do
     lines[i] = next_line()
     if step == RESERVE or step == CONFIRM then
       lines[i].times, lines[i].denied_times, position = read('>I4I4', requests, position)
+    elseif step == SETTLE then
+      lines[i].part, position = read('>B', requests, position)
     end
   end
   if step == REPORT then
@@ -21,6 +24,10 @@ while position <= #requests do
     reserve(lines, id, now + lasts)
   elseif step == CONFIRM then
     confirm(lines, id)
+  elseif step == REMEMBER then
+    load_settlement().remember(lines, lasts, memo)
+  elseif step == SETTLE then
+    load_settlement().settle(lines)
   else
     decide(lines)
   end

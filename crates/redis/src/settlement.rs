@@ -1,0 +1,246 @@
+//! Reservations that clients settle: kept in Redis, beside the counters that they have charged.
+//!
+//! One script call decides a request and keeps its reservation; another one takes the reservation
+//! away and settles every line. So a reservation is settled at most once, on whichever instance,
+//! and completely. For this, all its keys must be in one slot; the key of the reservation is put
+//! into the slot of the first. It has 112 random bits, so that nobody can guess it.
+//!
+//! The decision is made by Redis in every mode. An instance's leases are not spent, so it may be
+//! denied while there are unspent units. A limit in mode `write_back` has units that Redis does not
+//! know yet, of which a refund could be one, so that mode has no reservations.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+use tokio::time::{Duration, Instant, sleep};
+use tollgate_core::{
+    Bill, Charge, KeptReservation, Key, Mode, NewReservation, ReserveVerdict, Settled,
+    SettledCharge, Settlement, StoreError, Verdict,
+};
+
+use crate::cross_slot::crosses_slots;
+use crate::fit::{GRAIN, unfit};
+use crate::inspect::name_of;
+use crate::resp::{Malformed, Reply, bad_reply};
+use crate::router::Router;
+use crate::script_reply::{self, ScriptReply, Status};
+use crate::script_request::{self, ScriptRequest, SettledLine};
+
+/// The bits of a key that choose its slot.
+const TAG_BITS: u32 = 16;
+/// What a reservation begins with, and no state of a counter.
+const RECORD: u8 = 82;
+/// Bytes of a reservation before its parts, and of each of them.
+const HEAD_BYTES: usize = 9;
+const PART_BYTES: usize = 21;
+/// Of a part: the bytes between its place and its units, and those behind them.
+const SHAPE_BYTES: usize = 8;
+const MARK_BYTES: usize = 7;
+/// How often a request waits for another request's two-phase commit, and for how long each time.
+const ATTEMPTS_MAX: u32 = 8;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Why Redis keeps no reservation of a request. Nothing was charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoReservation {
+    WriteBack,
+    SeveralSlots,
+    LongMemo,
+}
+
+/// Makes and settles reservations.
+pub(crate) struct Settlements {
+    router: Arc<Router>,
+}
+
+// === impl Settlements ===
+
+impl Settlements {
+    pub(crate) const fn new(router: Arc<Router>) -> Settlements {
+        Settlements { router }
+    }
+
+    /// Decides, and keeps a reservation if the request is allowed.
+    pub(crate) async fn reserve(
+        &self,
+        charges: &[Charge<'_>],
+        new: &NewReservation<'_>,
+    ) -> Result<ReserveVerdict, StoreError> {
+        if charges.iter().any(is_written_back) {
+            return Err(NoReservation::WriteBack.into());
+        }
+        if new.memo.len() > script_request::MEMO_BYTES_MAX {
+            return Err(NoReservation::LongMemo.into());
+        }
+        let fitted = script_request::fit_all(charges).map_err(unfit)?;
+        let in_micros = script_reply::charges_in_micros(charges, &fitted);
+        let (bill, fitted) = script_reply::bill(&in_micros, &fitted)?;
+        if self.router.is_cluster() && crosses_slots(&bill) {
+            return Err(NoReservation::SeveralSlots.into());
+        }
+        let record = record_key(charges, new.secret);
+        let lasts = new.lifetime.as_nanos() / GRAIN.as_nanos();
+        let lines: Vec<_> = bill.lines().iter().zip(&fitted).collect();
+        let request = || ScriptRequest::remember(&lines, record, lasts, new.memo);
+        let reply = self.ask_until_free(request).await?;
+        let verdict: Verdict = reply.of(&bill, &fitted).map_err(bad_reply)?;
+        let reservation = verdict.is_allowed().then_some(record);
+        Ok(ReserveVerdict {
+            verdict,
+            reservation,
+        })
+    }
+
+    /// The reservation, if it is neither settled nor expired.
+    pub(crate) async fn find(&self, record: Key) -> Result<Option<KeptReservation>, StoreError> {
+        let name = name_of(&self.router, record);
+        let words: [&[u8]; 2] = [b"GET", name.as_bytes()];
+        let reply = self.router.command(record, &words, Instant::now()).await;
+        match reply.map_err(|asked| self.router.error(asked))? {
+            Reply::Nil => Ok(None),
+            Reply::Bulk(record) => read_record(record).map_err(bad_reply),
+            _ => Err(bad_reply(Malformed("GET tells no text"))),
+        }
+    }
+
+    /// Settles the reservation, if it still is one.
+    pub(crate) async fn settle(
+        &self,
+        record: Key,
+        settled: &[SettledCharge<'_>],
+    ) -> Result<Settled, StoreError> {
+        let charges: Vec<Charge<'_>> = settled.iter().map(|one| one.charge).collect();
+        let fitted = script_request::fit_all(&charges).map_err(unfit)?;
+        let in_micros = script_reply::charges_in_micros(&charges, &fitted);
+        // One line for each: no two of a reservation have one key.
+        let bill = Bill::new(&in_micros)?;
+        let lines = settled.iter().zip(bill.lines()).zip(&fitted);
+        let lines: Vec<_> = lines
+            .map(|((one, line), fitted)| SettledLine {
+                place: u8::try_from(one.line + 1).unwrap_or(0),
+                line,
+                fitted,
+            })
+            .collect();
+        let request = || ScriptRequest::settle(&lines, record);
+        let reply = self.router.ask(request, Instant::now()).await;
+        let reply = reply.map_err(|asked| self.router.error(asked))?;
+        read_settlements(&reply).map_err(bad_reply)
+    }
+
+    /// Asks again while the units of a two-phase commit are in the way.
+    async fn ask_until_free(
+        &self,
+        request: impl Fn() -> ScriptRequest,
+    ) -> Result<ScriptReply, StoreError> {
+        let since = Instant::now();
+        for attempt in 1..=ATTEMPTS_MAX {
+            let reply = self.router.ask(&request, since).await;
+            let reply = reply.map_err(|asked| self.router.error(asked))?;
+            if !reply.is_blocked() {
+                return Ok(reply);
+            }
+            if since.elapsed() + PAUSE * attempt >= self.router.reply_timeout() {
+                break;
+            }
+            sleep(PAUSE * attempt).await;
+        }
+        Err(StoreError::Contended)
+    }
+}
+
+fn is_written_back(charge: &Charge<'_>) -> bool {
+    let mode = charge.sharing.mode;
+    mode == Mode::WriteBack && mode.suits(charge.limit.algorithm())
+}
+
+/// The key of a reservation: random, in the slot of the request's first key.
+fn record_key(charges: &[Charge<'_>], secret: u128) -> Key {
+    let tag = charges.first().map_or(secret, |charge| charge.key.bits());
+    let tag = tag >> (128 - TAG_BITS) << (128 - TAG_BITS);
+    Key::from_bits(tag | secret << TAG_BITS >> TAG_BITS)
+}
+
+/// Reads what is kept; `None` for a counter, whose name anybody can find.
+fn read_record(mut record: Bytes) -> Result<Option<KeptReservation>, Malformed> {
+    let short = Malformed("a reservation is too short");
+    if record.first() != Some(&RECORD) {
+        return Ok(None);
+    }
+    if record.len() < HEAD_BYTES {
+        return Err(short);
+    }
+    record.advance(HEAD_BYTES - 1);
+    let count = usize::from(record.get_u8());
+    if record.len() < count * PART_BYTES {
+        return Err(short);
+    }
+    let mut charged = Vec::with_capacity(count);
+    for _ in 0..count {
+        let line = usize::from(record.get_u8()).checked_sub(1);
+        record.advance(SHAPE_BYTES);
+        let units = record.get_uint(5);
+        record.advance(MARK_BYTES);
+        charged.push((line.ok_or(short)?, units));
+    }
+    Ok(Some(KeptReservation {
+        charged,
+        memo: record.to_vec(),
+    }))
+}
+
+/// Reads what each line was settled to; `None` if there was no such reservation.
+fn read_settlements(reply: &ScriptReply) -> Result<Settled, Malformed> {
+    let other = Malformed("an answer to another question");
+    let ScriptReply::General(reply) = reply else {
+        return Err(other);
+    };
+    match reply.status {
+        Status::Denied => return Ok(None),
+        Status::Blocked => return Err(other),
+        Status::Allowed => {}
+    }
+    let settlement = |state: &Bytes| {
+        let mut state = state.clone();
+        if state.len() != 10 {
+            return Err(other);
+        }
+        let (charged, remaining) = (state.get_uint(5), state.get_uint(5));
+        let remaining = u32::try_from(remaining).map_err(|_| other)?;
+        Ok(Settlement::new(charged, remaining))
+    };
+    let settlements: Result<Vec<_>, _> = reply.states.iter().map(settlement).collect();
+    settlements.map(Some)
+}
+
+// === impl NoReservation ===
+
+impl From<NoReservation> for StoreError {
+    fn from(reason: NoReservation) -> StoreError {
+        StoreError::Unfit {
+            source: Box::new(reason),
+        }
+    }
+}
+
+impl fmt::Display for NoReservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NoReservation::WriteBack => {
+                "a limit in mode `write_back` has no reservations, because Redis does not know all \
+                 of its units; use `strict` or `leased`"
+            }
+            NoReservation::SeveralSlots => {
+                "the limits of a reservation must be in one slot of the Redis Cluster: distinguish \
+                 the same values in each of its descriptors"
+            }
+            NoReservation::LongMemo => {
+                "the names of the limits of this reservation are too long to be kept; send fewer \
+                 descriptors"
+            }
+        })
+    }
+}
+
+impl std::error::Error for NoReservation {}
