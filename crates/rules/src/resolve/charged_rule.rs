@@ -64,4 +64,90 @@ impl ChargedRule {
             RuleLimit::Limited { limit, history } => Some((limit, history)),
         }
     }
+
+    /// The rule as bytes, for a store that keeps it until another instance settles what it charged.
+    /// `None` for a limit that was part of the request, which has no rule.
+    pub fn to_bytes(&self) -> Option<Vec<u8>> {
+        let Origin::Rule(identity) = &self.origin else {
+            return None;
+        };
+        let name = &self.name;
+        let mut bytes = Vec::new();
+        let own = name.name.as_deref().map(str::as_bytes);
+        for text in [name.domain.as_bytes(), name.path.as_bytes(), identity] {
+            push_text(&mut bytes, text)?;
+        }
+        // Without this one, it has no name of its own.
+        own.map_or(Some(()), |own| push_text(&mut bytes, own))?;
+        Some(bytes)
+    }
+
+    /// The inverse of [`ChargedRule::to_bytes`]; `None` if these are no such bytes.
+    pub fn from_bytes(mut bytes: &[u8]) -> Option<ChargedRule> {
+        let domain = take_string(&mut bytes)?;
+        let path = take_string(&mut bytes)?;
+        let identity = take_text(&mut bytes)?.into();
+        let name = match bytes {
+            [] => None,
+            _ => Some(take_string(&mut bytes)?),
+        };
+        bytes.is_empty().then(|| ChargedRule {
+            name: Arc::new(RuleName { domain, path, name }),
+            origin: Origin::Rule(identity),
+        })
+    }
+}
+
+/// Writes a text after its length; `None` if it is too long.
+fn push_text(bytes: &mut Vec<u8>, text: &[u8]) -> Option<()> {
+    let length = u16::try_from(text.len()).ok()?;
+    bytes.extend_from_slice(&length.to_be_bytes());
+    bytes.extend_from_slice(text);
+    Some(())
+}
+
+fn take_text<'b>(bytes: &mut &'b [u8]) -> Option<&'b [u8]> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    let (text, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+    *bytes = rest;
+    Some(text)
+}
+
+fn take_string(bytes: &mut &[u8]) -> Option<String> {
+    String::from_utf8(take_text(bytes)?.to_vec()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(name: Option<&str>) -> ChargedRule {
+        let name = RuleName {
+            domain: "d".to_owned(),
+            path: String::new(),
+            name: name.map(str::to_owned),
+        };
+        ChargedRule {
+            name: Arc::new(name),
+            origin: Origin::Rule(b"\0\xff".as_slice().into()),
+        }
+    }
+
+    #[test]
+    fn a_rule_is_read_as_it_was_written() {
+        for name in [None, Some(""), Some("tokens")] {
+            let bytes = rule(name).to_bytes().expect("it is short");
+            let read = ChargedRule::from_bytes(&bytes).expect("these are such bytes");
+            assert_eq!(read.name, rule(name).name);
+            assert_eq!(read.to_bytes(), Some(bytes.clone()));
+            for end in (0..bytes.len()).filter(|end| name.is_none() || *end != 9) {
+                assert!(ChargedRule::from_bytes(&bytes[..end]).is_none(), "{end}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_is_not_written() {
+        assert!(rule(Some(&"x".repeat(65_536))).to_bytes().is_none());
+    }
 }
