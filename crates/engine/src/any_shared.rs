@@ -4,7 +4,8 @@ use std::fmt;
 use std::pin::Pin;
 
 use tollgate_core::{
-    Charge, Key, KeyHasher, SharedStore, Store, StoreError, StoreEvent, StoreMetric, Verdict,
+    Charge, KeptReservation, Key, KeyHasher, NewReservation, ReserveVerdict, Settled,
+    SettledCharge, SharedStore, Store, StoreError, StoreEvent, StoreMetric, Verdict,
 };
 
 /// A [`SharedStore`] of any type, with the name of its kind.
@@ -25,6 +26,20 @@ trait Erased: Send + Sync {
     fn trouble(&self) -> Option<String>;
     fn take_events(&self) -> Vec<StoreEvent>;
     fn metrics(&self) -> Vec<StoreMetric>;
+    fn reserve<'a>(
+        &'a self,
+        charges: &'a [Charge<'a>],
+        new: &'a NewReservation<'a>,
+    ) -> Boxed<'a, Result<ReserveVerdict, StoreError>>;
+    fn find_reservation(
+        &self,
+        reservation: Key,
+    ) -> Boxed<'_, Result<Option<KeptReservation>, StoreError>>;
+    fn settle_reservation<'a>(
+        &'a self,
+        reservation: Key,
+        settled: &'a [SettledCharge<'a>],
+    ) -> Boxed<'a, Result<Settled, StoreError>>;
     fn close(&self) -> Boxed<'_, ()>;
 }
 
@@ -59,6 +74,29 @@ impl<S: SharedStore> Erased for S {
 
     fn metrics(&self) -> Vec<StoreMetric> {
         SharedStore::metrics(self)
+    }
+
+    fn reserve<'a>(
+        &'a self,
+        charges: &'a [Charge<'a>],
+        new: &'a NewReservation<'a>,
+    ) -> Boxed<'a, Result<ReserveVerdict, StoreError>> {
+        Box::pin(SharedStore::reserve(self, charges, new))
+    }
+
+    fn find_reservation(
+        &self,
+        reservation: Key,
+    ) -> Boxed<'_, Result<Option<KeptReservation>, StoreError>> {
+        Box::pin(SharedStore::find_reservation(self, reservation))
+    }
+
+    fn settle_reservation<'a>(
+        &'a self,
+        reservation: Key,
+        settled: &'a [SettledCharge<'a>],
+    ) -> Boxed<'a, Result<Settled, StoreError>> {
+        Box::pin(SharedStore::settle_reservation(self, reservation, settled))
     }
 
     fn close(&self) -> Boxed<'_, ()> {
@@ -124,6 +162,29 @@ impl SharedStore for AnyShared {
 
     fn metrics(&self) -> Vec<StoreMetric> {
         self.store.metrics()
+    }
+
+    async fn reserve(
+        &self,
+        charges: &[Charge<'_>],
+        new: &NewReservation<'_>,
+    ) -> Result<ReserveVerdict, StoreError> {
+        self.store.reserve(charges, new).await
+    }
+
+    async fn find_reservation(
+        &self,
+        reservation: Key,
+    ) -> Result<Option<KeptReservation>, StoreError> {
+        self.store.find_reservation(reservation).await
+    }
+
+    async fn settle_reservation(
+        &self,
+        reservation: Key,
+        settled: &[SettledCharge<'_>],
+    ) -> Result<Settled, StoreError> {
+        self.store.settle_reservation(reservation, settled).await
     }
 
     async fn close(&self) {

@@ -8,8 +8,8 @@ use ring::rand::{SecureRandom, SystemRandom};
 /// The hexadecimal digits of an id.
 const DIGITS: usize = 32;
 
-/// The id of a reservation: 128 random bits. A client that has it can settle the reservation, so it
-/// must not be guessable.
+/// The id of a reservation: 128 random bits; 112 if a shared store keeps it. A client that has it
+/// can settle the reservation, so it must not be guessable.
 ///
 /// As text: 32 hexadecimal digits in lower case.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,10 +34,13 @@ impl ReservationId {
         Ok(ReservationId(u128::from_le_bytes(bytes)))
     }
 
-    /// For tests of the table.
-    #[cfg(test)]
+    /// The id of a reservation that a shared store keeps under a key of these bits.
     pub(crate) const fn from_bits(bits: u128) -> ReservationId {
         ReservationId(bits)
+    }
+
+    pub(crate) const fn bits(self) -> u128 {
+        self.0
     }
 }
 

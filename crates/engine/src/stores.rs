@@ -242,16 +242,6 @@ impl fmt::Debug for NamedStore {
 
 // === impl DomainStore ===
 
-impl DomainStore {
-    /// The memory that decides; `None` if a shared store does.
-    pub(crate) fn memory(&self) -> Option<&EngineMemory> {
-        match self {
-            DomainStore::Memory(memory) => Some(&memory.0),
-            DomainStore::Shared(_) => None,
-        }
-    }
-}
-
 impl KeyHasher for DomainStore {
     fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Key {
         match self {
@@ -271,6 +261,12 @@ impl Store for DomainStore {
 }
 
 // === impl SharedMemory ===
+
+impl SharedMemory {
+    pub(crate) fn memory(&self) -> &EngineMemory {
+        &self.0
+    }
+}
 
 impl KeyHasher for SharedMemory {
     fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Key {

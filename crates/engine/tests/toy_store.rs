@@ -9,7 +9,7 @@ use tollgate_core::{
     Charge, ChargeDenied, Cost, Descriptor, Entry, Key, KeyHasher, Ledger, Moment, Now, Request,
     SharedStore, Span, Store, StoreError, StoreEvent, StoreMetric, StoreMetricValue, Verdict,
 };
-use tollgate_engine::{AnyShared, Engine, Stores, watch_stores};
+use tollgate_engine::{AnyShared, Engine, SettleError, Stores, watch_stores};
 use tollgate_memory::{Memory, RandomKeys, SystemClock};
 use tollgate_rules::{Options, RuleSet, Source};
 
@@ -180,4 +180,33 @@ async fn its_health_is_watched_until_the_end() {
     let engine = Arc::new(engine(&toy));
     let stop = tokio::time::sleep(std::time::Duration::from_secs(5));
     watch_stores(engine, stop).await;
+}
+
+/// A store need not keep reservations.
+#[tokio::test]
+async fn a_store_that_keeps_no_reservations_says_so() {
+    let toy = Arc::default();
+    let engine = engine(&toy);
+    let descriptor = Descriptor {
+        entries: vec![Entry {
+            key: b"user",
+            value: b"ann",
+        }],
+        ..Descriptor::default()
+    };
+    let request = Request {
+        domain: b"shop",
+        descriptors: vec![descriptor],
+        cost: Cost::ONE,
+        charge_denied: ChargeDenied::Never,
+    };
+    let error = engine.reserve(&request).await.unwrap_err();
+    assert!(
+        error.to_string().contains("keeps no reservation"),
+        "{error}"
+    );
+    assert_eq!(allowed(&engine, "shop", 9).await, 6, "nothing was charged");
+    let unknown = "0123456789abcdef0123456789abcdef".parse().unwrap();
+    let error = engine.settle(unknown, 1).await.unwrap_err();
+    assert!(matches!(error, SettleError::Unknown), "{error}");
 }

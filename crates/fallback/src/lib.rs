@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{
     Charge, Cost, Decision, Denial, DenialReason, Enforcement, Grant, Key, KeyHasher, Limit,
-    LimitHistory, OnStoreError, RequestDenial, SharedStore, Span, Store, StoreError, Verdict, Wait,
+    LimitHistory, NewReservation, OnStoreError, RequestDenial, ReserveVerdict, SharedStore, Span,
+    Store, StoreError, Verdict, Wait,
 };
 
 /// The retry time of a request that is denied because the shared store has no answer.
@@ -85,6 +86,27 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
     /// How many requests were decided without the shared store.
     pub fn counts(&self) -> FallbackCounts {
         self.decided.counts()
+    }
+
+    /// Decides, and has the shared store keep a reservation if the request is allowed. What is
+    /// decided without that store has none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::decide`], and [`StoreError::Unfit`] if the store keeps none of this request.
+    pub async fn reserve(
+        &self,
+        charges: &[Charge<'_>],
+        new: &NewReservation<'_>,
+    ) -> Result<ReserveVerdict, StoreError> {
+        match self.shared.reserve(charges, new).await {
+            Err(error) if is_final(&error) => Err(error),
+            Err(error) => Ok(ReserveVerdict {
+                verdict: self.decide_without(charges, error).await?,
+                reservation: None,
+            }),
+            Ok(verdict) => Ok(verdict),
+        }
     }
 
     /// Decides by the charges' `on_store_error`. The first `Deny` denies the request; without one,
@@ -181,14 +203,22 @@ impl<S: SharedStore, L: Store> KeyHasher for Fallback<S, L> {
 impl<S: SharedStore, L: Store> Store for Fallback<S, L> {
     async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
         match self.shared.decide(charges).await {
-            // A request that this store cannot decide, no other store can.
-            Err(error @ (StoreError::Unfit { .. } | StoreError::TooManyCharges(_))) => Err(error),
-            // Not an outage: the store answers, but other requests have reserved the units that
-            // this one needs. Charging a local share as well would allow more than the limit.
-            Err(error @ StoreError::Contended) => Err(error),
+            Err(error) if is_final(&error) => Err(error),
             Err(error) => self.decide_without(charges, error).await,
             Ok(verdict) => Ok(verdict),
         }
+    }
+}
+
+/// Whether this is an error also while the store is not out of order.
+const fn is_final(error: &StoreError) -> bool {
+    match error {
+        // A request that this store cannot decide, no other store can.
+        StoreError::Unfit { .. } | StoreError::TooManyCharges(_) => true,
+        // Not an outage: the store answers, but other requests have reserved the units that this
+        // one needs. Charging a local share as well would allow more than the limit.
+        StoreError::Contended => true,
+        _ => false,
     }
 }
 

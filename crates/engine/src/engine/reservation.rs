@@ -2,6 +2,9 @@
 //!
 //! Where the reservation is kept follows from where its request was decided. What memory decided is
 //! in a table of this process, because so are its counters: another instance has no such units.
+//! What a shared store decided, that store keeps (`reservation/kept.rs`).
+
+mod kept;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,7 +20,7 @@ use tollgate_rules::{Attempt, ChargedRule, Resolved};
 use super::{ActiveRules, Decided, Engine};
 use crate::reservation_id::{NoRandomness, ReservationId};
 use crate::reservation_table::{Full, OpenReservation};
-use crate::stores::EngineMemory;
+use crate::stores::{DomainStore, EngineMemory};
 
 /// The most limits that a request with a reservation may meet.
 pub const RESERVED_LIMITS_MAX: usize = 16;
@@ -47,10 +50,10 @@ pub struct SettledLimit {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ReserveError {
-    /// The store of the request's domain keeps no reservations.
-    NotSupported {
-        /// Its name in the settings.
-        store: String,
+    /// The shared store of the request's domain keeps no reservation of it.
+    Unfit {
+        /// Why not, and what to do instead.
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// As many reservations are open as there may be.
     Full {
@@ -106,14 +109,23 @@ impl Engine {
         request: &Request<'_>,
     ) -> Result<(Decided, Option<ReservationReceipt>), ReserveError> {
         let named = self.stores.of(request.domain_name());
-        let Some(memory) = named.store.memory() else {
-            let store = named.name.clone();
-            return Err(ReserveError::NotSupported { store });
-        };
+        let id = ReservationId::random().map_err(|NoRandomness| ReserveError::NoRandomness)?;
+        match &named.store {
+            DomainStore::Memory(memory) => self.reserve_in(memory.memory(), request, id),
+            DomainStore::Shared(fallback) => self.reserve_shared(fallback, request, id).await,
+        }
+    }
+
+    /// Decides in memory. The reservation is kept in the table of this process.
+    fn reserve_in(
+        &self,
+        memory: &EngineMemory,
+        request: &Request<'_>,
+        id: ReservationId,
+    ) -> Result<(Decided, Option<ReservationReceipt>), ReserveError> {
         let bounds = self.reservations.bounds();
         let place = self.reservations.claim(self.stores.now());
         let place = place.map_err(|Full| ReserveError::Full { max: bounds.max })?;
-        let id = ReservationId::random().map_err(|NoRandomness| ReserveError::NoRandomness)?;
         let mut attempt = Attempt::first(self.rules.load());
         let outcome = loop {
             let (active, is_current) = (attempt.rules(), attempt.is_current());
@@ -148,8 +160,9 @@ impl Engine {
         id: ReservationId,
         actual: u64,
     ) -> Result<Vec<SettledLimit>, SettleError> {
-        let taken = self.reservations.take(id, self.stores.now());
-        let taken = taken.ok_or(SettleError::Unknown)?;
+        let Some(taken) = self.reservations.take(id, self.stores.now()) else {
+            return self.settle_shared(id, actual).await;
+        };
         let settled = taken.settle(|part| self.settle_part(part, actual));
         settled.map_err(SettleError::Store)
     }
@@ -254,14 +267,22 @@ fn reserve(charge: &Charge<'_>, units: u64, grant: &Grant, now: Now) -> Reserved
 
 // === impl ReserveError ===
 
+impl ReserveError {
+    fn unfit(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> ReserveError {
+        let source = source.into();
+        ReserveError::Unfit { source }
+    }
+}
+
 impl fmt::Display for ReserveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ReserveError::NotSupported { store } => write!(
-                f,
-                "the store `{store}` of this domain is shared between instances, and such a store \
-                 keeps no reservations; leave out `reserve`, or keep the domain in memory"
-            ),
+            ReserveError::Unfit { source } => {
+                write!(
+                    f,
+                    "the store keeps no reservation of this request: {source}"
+                )
+            }
             ReserveError::Full { max } => write!(
                 f,
                 "{max} reservations are open, and that is the most; settle them, retry when some \
@@ -296,7 +317,7 @@ impl fmt::Display for SettleError {
         f.write_str(match self {
             SettleError::Unknown => {
                 "there is no such reservation: it was settled already, it has expired, or another \
-                 instance made it"
+                 instance keeps it in its memory"
             }
             SettleError::Store(_) => "the store has no answer",
         })
