@@ -175,9 +175,7 @@ impl From<ReserveError> for Failure {
         let detail = error.to_string();
         let (kind, status) = match error {
             ReserveError::Store(error) => return Failure::from(error),
-            ReserveError::NotSupported { .. } => {
-                ("reserve_unsupported", StatusCode::NOT_IMPLEMENTED)
-            }
+            ReserveError::Unfit { .. } => ("reserve_unsupported", StatusCode::NOT_IMPLEMENTED),
             ReserveError::TooManyLimits { .. } => ("too_many_limits", StatusCode::BAD_REQUEST),
             ReserveError::Full { .. } => ("reservations_full", StatusCode::SERVICE_UNAVAILABLE),
             _ => ("no_randomness", StatusCode::SERVICE_UNAVAILABLE),

@@ -30,6 +30,8 @@ mod stopping;
 
 mod over_redis;
 
+mod kept_reservations;
+
 mod without_redis;
 
 mod journal;
