@@ -58,6 +58,7 @@ const RESERVED_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct Acceptor<H, T> {
     protocol: Protocol,
     name: &'static str,
+    half_close: bool,
     handshake: T,
     handler: H,
     limits: Limits,
@@ -114,6 +115,7 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
         Acceptor {
             protocol: listener.protocol(),
             name: listener.name(),
+            half_close: listener.has_half_close(),
             handshake: listener.handshake(),
             handler,
             limits,
@@ -276,7 +278,7 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
         let mut connection = http1::Builder::new()
             .timer(TokioTimer::new())
             // A client may close its side after the last request, and wait for the responses.
-            .half_close(true)
+            .half_close(self.half_close)
             .header_read_timeout(self.header_timeout(known))
             .max_buf_size(usize::try_from(self.limits.header_bytes).expect("32 bits fit"))
             .serve_connection(TokioIo::new(socket), self.handler.service(known));

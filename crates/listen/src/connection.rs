@@ -56,6 +56,8 @@ pub struct Connection {
     opened: Instant,
     /// Milliseconds from `opened` to the last request that arrived completely, or 0.
     last_request: AtomicU64,
+    /// Requests that are being answered, and keep the connection from being idle.
+    in_flight: AtomicU32,
     /// Bytes of requests that are not complete.
     reserved_bytes: AtomicUsize,
     /// Whether every response announces the end of the connection.
@@ -101,6 +103,7 @@ impl Connection {
             quantum: Quantum::new(turn_bytes),
             opened: now,
             last_request: AtomicU64::new(0),
+            in_flight: AtomicU32::new(0),
             reserved_bytes: AtomicUsize::new(0),
             ends: AtomicBool::new(is_reserved),
             order: AtomicU8::new(0),
@@ -148,8 +151,23 @@ impl Connection {
         self.last_request.load(Ordering::Relaxed) > 0
     }
 
-    /// How long no request has arrived.
+    /// A request takes long to answer: the connection is not idle until
+    /// [`Connection::end_request`].
+    pub fn begin_request(&self) {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// That request has been answered, or abandoned.
+    pub fn end_request(&self, now: Instant) {
+        self.record_request(now);
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How long no request has arrived; zero while one is being answered.
     pub(crate) fn idle_time(&self, now: Instant) -> Duration {
+        if self.in_flight.load(Ordering::Relaxed) > 0 {
+            return Duration::ZERO;
+        }
         let last_request = self.last_request.load(Ordering::Relaxed);
         Duration::from_millis(self.millis(now).saturating_sub(last_request))
     }
@@ -326,6 +344,17 @@ mod tests {
             assert!(!connection.next_period());
             connection.end_response(read);
         }
+    }
+
+    #[test]
+    fn a_connection_is_not_idle_while_a_request_is_being_answered() {
+        let connection = connection();
+        let later = |secs| connection.opened + Duration::from_secs(secs);
+        connection.record_request(later(1));
+        connection.begin_request();
+        assert_eq!(connection.idle_time(later(9)), Duration::ZERO);
+        connection.end_request(later(9));
+        assert_eq!(connection.idle_time(later(11)), Duration::from_secs(2));
     }
 
     #[tokio::test]

@@ -37,6 +37,7 @@ pub struct Listener<T = Plain> {
     listener: TcpListener,
     address: SocketAddr,
     protocol: Protocol,
+    half_close: bool,
     handshake: T,
 }
 
@@ -60,6 +61,7 @@ impl Listener {
             listener,
             address,
             protocol,
+            half_close: true,
             handshake: Plain,
         })
     }
@@ -73,8 +75,24 @@ impl<T: Handshake> Listener<T> {
             listener: self.listener,
             address: self.address,
             protocol: self.protocol,
+            half_close: self.half_close,
             handshake,
         }
+    }
+
+    /// The same listener for requests that take long to answer: a client of HTTP/1 that closes its
+    /// side has gone, and its request is dropped. By default it may still wait for the response.
+    #[must_use]
+    pub fn without_half_close(self) -> Listener<T> {
+        Listener {
+            half_close: false,
+            ..self
+        }
+    }
+
+    /// Whether a client may close its side and wait for the response.
+    pub(crate) const fn has_half_close(&self) -> bool {
+        self.half_close
     }
 
     /// The handshake of its connections.
