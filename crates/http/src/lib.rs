@@ -8,6 +8,7 @@
 //! * [`PathSettings`] normalise paths; [`Routes`] find the template of a path.
 //! * [`OriginalSource`]: the request that a proxy asks about: nginx's `auth_request`, forward auth
 //!   of others.
+//! * [`check_framing`]: whether all servers and proxies read a request in the same way.
 //! * [`status`]: 200 or 429.
 //! * [`headers`]: `RateLimit` and `RateLimit-Policy` as in draft-ietf-httpapi-ratelimit-headers-11,
 //!   `Retry-After`, `x-tollgate-delay-ms` and `x-tollgate-store`.
@@ -33,6 +34,8 @@ mod path;
 mod route;
 
 mod head;
+
+mod framing;
 
 mod original_request;
 
@@ -68,6 +71,7 @@ pub use client_address::{
     TRUSTED_PROXIES_MAX, Unusable,
 };
 pub use dialect::Dialect;
+pub use framing::{InvalidFraming, check_framing, list_members};
 pub use grpc::{GRPC_MESSAGE, GRPC_RETRY_PUSHBACK_MS, GRPC_STATUS};
 pub use head::Head;
 pub use headers::{

@@ -1,0 +1,214 @@
+//! Whether a request is one that every server and proxy reads in the same way.
+//!
+//! HTTP libraries do not check this. A service that accepted such requests could disagree with the
+//! proxies in front of it, or the servers behind it, about what was requested, and where it ends.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+
+use http::header::{HOST, TRANSFER_ENCODING};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
+
+/// Why a request is rejected for its head. Its connection must be closed: a sender or proxy that
+/// gets this wrong may also disagree about the end of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InvalidFraming {
+    /// HTTP/1.1 without `Host`.
+    NoHost,
+    /// More than one `Host`.
+    ManyHosts,
+    /// `Host` or the request's target does not name a host.
+    BadHost,
+    /// `Host` is another than that of the request's target.
+    OtherHost,
+    /// A transfer coding that is not `chunked`, or several.
+    TransferCoding,
+}
+
+/// Checks the head of a request, after RFC 9112 (sections 3.2 and 6.1).
+///
+/// # Errors
+///
+/// [`InvalidFraming`], unless there is one well-formed host, and no transfer coding but `chunked`.
+pub fn check_framing(head: &Parts) -> Result<(), InvalidFraming> {
+    check_host(head)?;
+    let unread = |coding: &str| !coding.eq_ignore_ascii_case("chunked");
+    let mut codings = list_members(&head.headers, &TRANSFER_ENCODING);
+    let first_is_unread = codings.next().is_some_and(unread);
+    match first_is_unread || codings.next().is_some() {
+        true => Err(InvalidFraming::TransferCoding),
+        false => Ok(()),
+    }
+}
+
+fn check_host(head: &Parts) -> Result<(), InvalidFraming> {
+    let mut hosts = head.headers.get_all(HOST).iter();
+    let authority = head.uri.authority().map(|authority| authority.as_str());
+    match (hosts.next(), hosts.next(), authority) {
+        (_, Some(_), _) => Err(InvalidFraming::ManyHosts),
+        (Some(host), None, _) if !is_host(host.as_bytes()) => Err(InvalidFraming::BadHost),
+        (_, _, Some(authority)) if !is_host(authority.as_bytes()) => Err(InvalidFraming::BadHost),
+        (Some(host), None, Some(authority))
+            if !host.as_bytes().eq_ignore_ascii_case(authority.as_bytes()) =>
+        {
+            Err(InvalidFraming::OtherHost)
+        }
+        // HTTP/1.0 has no such header, and HTTP/2 names the host in the target.
+        (None, None, None) if head.version == Version::HTTP_11 => Err(InvalidFraming::NoHost),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a value is `uri-host [ ":" port ]` of RFC 3986; it may be empty.
+fn is_host(value: &[u8]) -> bool {
+    let Some(text) = std::str::from_utf8(value)
+        .ok()
+        .filter(|text| text.is_ascii())
+    else {
+        return false;
+    };
+    let (is_name, port) = match text.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((address, "")) => (address.parse::<Ipv6Addr>().is_ok(), ""),
+            Some((address, rest)) => {
+                let is_address = address.parse::<Ipv6Addr>().is_ok() && rest.starts_with(':');
+                (is_address, &rest[1..])
+            }
+            None => return false,
+        },
+        None => {
+            let (name, port) = text.split_once(':').unwrap_or((text, ""));
+            (name.bytes().all(is_of_host), port)
+        }
+    };
+    is_name && port.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Unreserved characters, sub-delimiters, and the `%` of percent-encoding.
+fn is_of_host(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte)
+}
+
+/// The members of a header that is a list, without empty ones. A value that is not ASCII counts as
+/// one unknown member.
+pub fn list_members<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'a str> {
+    let values = headers.get_all(name).iter();
+    let members = values.flat_map(|value: &HeaderValue| value.to_str().unwrap_or("?").split(','));
+    members.map(str::trim).filter(|member| !member.is_empty())
+}
+
+// === impl InvalidFraming ===
+
+impl InvalidFraming {
+    /// 501 for a transfer coding, 400 for all else.
+    pub const fn status(self) -> StatusCode {
+        match self {
+            Self::TransferCoding => StatusCode::NOT_IMPLEMENTED,
+            _ => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+impl std::error::Error for InvalidFraming {}
+
+impl fmt::Display for InvalidFraming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoHost => "the request has no `host` header; HTTP/1.1 needs one",
+            Self::ManyHosts => "the request has several `host` headers; send one",
+            Self::BadHost => "the `host` header is malformed; send `name`, or `name:port`",
+            Self::OtherHost => "the `host` header and the request's target name different hosts",
+            Self::TransferCoding => "unsupported transfer coding; send `chunked`, once, or none",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use http::Request;
+
+    use super::*;
+
+    #[test]
+    fn hosts_are_names_and_addresses_with_or_without_a_port() {
+        for good in [
+            "",
+            "h",
+            "h:",
+            "h:80",
+            "10.0.0.1:8080",
+            "[::1]",
+            "[::1]:80",
+            "a_b.c-d",
+            "%c3%bc",
+        ] {
+            assert!(is_host(good.as_bytes()), "{good}");
+        }
+        for bad in [
+            "a b", "h:x", "h:1:2", "u@h", "h/p", "[::1", "[::1]80", "[x]", "::1", "ü", "a,b:c",
+            "h?", "[::1]ü", "<h>",
+        ] {
+            assert!(!is_host(bad.as_bytes()), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_request_has_one_host_and_one_framing() {
+        let check = |uri: &str, version, headers: &[(&str, &str)]| {
+            let mut request = Request::builder().uri(uri).version(version);
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            check_framing(&request.body(()).unwrap().into_parts().0)
+        };
+        let http1 = Version::HTTP_11;
+        let host = ("host", "a:80");
+        for (found, expected) in [
+            (check("/", http1, &[host]), Ok(())),
+            (check("/", http1, &[]), Err(InvalidFraming::NoHost)),
+            (check("/", Version::HTTP_10, &[]), Ok(())),
+            (
+                check("/", http1, &[host, host]),
+                Err(InvalidFraming::ManyHosts),
+            ),
+            (
+                check("/", http1, &[("host", "a b")]),
+                Err(InvalidFraming::BadHost),
+            ),
+            (check("http://A:80/", http1, &[host]), Ok(())),
+            (
+                check("http://b/", http1, &[host]),
+                Err(InvalidFraming::OtherHost),
+            ),
+            (check("http://a/", Version::HTTP_2, &[]), Ok(())),
+            (
+                check("http://u@a/", Version::HTTP_2, &[]),
+                Err(InvalidFraming::BadHost),
+            ),
+            (
+                check("/", http1, &[host, ("transfer-encoding", "chunked")]),
+                Ok(()),
+            ),
+            (
+                check("/", http1, &[host, ("transfer-encoding", "gzip, chunked")]),
+                Err(InvalidFraming::TransferCoding),
+            ),
+            (
+                check(
+                    "/",
+                    http1,
+                    &[host, ("transfer-encoding", "chunked,chunked")],
+                ),
+                Err(InvalidFraming::TransferCoding),
+            ),
+        ] {
+            assert_eq!(found, expected);
+        }
+    }
+}
