@@ -68,8 +68,8 @@ const LEVELS: [&[&str]; 6] = [
         "memory", "redis", "rules", "rls", "http", "listen", "fallback",
     ],
     &["engine"],
-    &["backends"],
-    &["server", "gateway", "replay", "tollgate"],
+    &["backends", "gateway"],
+    &["server", "replay", "tollgate"],
     &["cli"],
 ];
 /// Arrows that do not point to a lower level, and why they may be.

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use tollgate_backends::{AnyBackend, BACKENDS};
 use tollgate_core::Sharing;
 use tollgate_engine::ReservationBounds;
+use tollgate_gateway::GatewaySettings;
 use tollgate_listen::Limits;
 use tollgate_rules::{Diagnostic, ReadError, Settings, Source, read_paths, settings};
 
 mod auth;
+mod gateway;
 mod limits;
 mod listen;
 mod reservations;
@@ -51,6 +53,8 @@ pub struct Config {
     pub auth: Option<Auth>,
     /// `reservations`: how many may be open, and for how long.
     pub reservations: ReservationBounds,
+    /// `gateway`: what the listener `gateway` passes on. Default: nothing, and no such listener.
+    pub gateway: Option<GatewaySettings>,
     /// `limits`.
     pub limits: Limits,
     /// `log`.
@@ -130,6 +134,7 @@ impl Config {
             stores: Vec::new(),
             auth: None,
             reservations: ReservationBounds::default(),
+            gateway: None,
             limits: Limits::default(),
             log: Log::default(),
             allow_refund: false,
@@ -201,6 +206,7 @@ impl Config {
             ("stores", self.stores != other.stores),
             ("auth", self.auth != other.auth),
             ("reservations", self.reservations != other.reservations),
+            ("gateway", self.gateway != other.gateway),
             ("limits", self.limits != other.limits),
             ("log", self.log != other.log),
             ("allow_refund", self.allow_refund != other.allow_refund),
@@ -228,7 +234,9 @@ impl Config {
             top.report_error("rules", message, help);
         }
         let (store, sharing) = Place::take_default(top, known);
-        let listen = top.map("listen", Listen::take_all);
+        let has_gateway = top.has("gateway");
+        let listen = top.map("listen", |map| Listen::take_all(map, has_gateway));
+        let gateway = gateway::take(top, &listen);
         let auth = Auth::take(top);
         if auth.is_some() && !listen.iter().any(|one| one.kind == ListenerKind::Http) {
             let message = "`auth` has no effect, because `listen.http` is off".to_owned();
@@ -252,6 +260,7 @@ impl Config {
             stores: OtherStore::take_all(top, known),
             auth,
             reservations: top.map("reservations", reservations::take),
+            gateway,
             limits: top.map("limits", limits::take),
             log: top.map("log", Log::take),
             allow_refund: top.flag("allow_refund", false),

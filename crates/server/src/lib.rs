@@ -7,6 +7,7 @@
 //! * gRPC: Envoy's rate limit service, health and reflection.
 //! * HTTP: `/json` as Envoy's service has it, `/v1/check`, `/v1/settle`, `/v1/auth`, health, and
 //!   `/openapi.json`.
+//! * gateway: passes on requests that are allowed.
 //! * admin: `/metrics`, `/v1/rules` and `/healthz`.
 //!
 //! Knows nothing about YAML, and nothing about sockets: those are `tollgate-listen`'s.
@@ -48,6 +49,8 @@ pub mod fuzzed;
 
 mod http;
 
+mod gateway;
+
 mod admin;
 
 mod reload;
@@ -67,4 +70,5 @@ pub use thread_caches::empty_thread_cache;
 pub use tollgate_engine::{
     CLOSE_WITHIN, DEFAULT_STORE, Outcome, ReservationBounds, VALUE_SERIES_MAX,
 };
+pub use tollgate_gateway::GatewaySettings;
 pub use tollgate_listen::Limits;

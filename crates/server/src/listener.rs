@@ -6,12 +6,14 @@ use std::sync::Arc;
 use axum::Router;
 use tokio::task::JoinSet;
 use tollgate_engine::Engine;
-use tollgate_listen::{Budget, Limits, Listener, ShutdownSignal};
+use tollgate_gateway::Gateway;
+use tollgate_listen::{Budget, Handler, Limits, Listener, ShutdownSignal};
 use tracing::info;
 
 use crate::auth::ForwardAuth;
 use crate::config::{Listen, ListenerKind};
 use crate::exchange::ExchangeHandler;
+use crate::gateway::GatewayHandler;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::server::ServeError;
@@ -27,8 +29,15 @@ pub(crate) struct Context {
     pub(crate) budget: Arc<Budget>,
     pub(crate) options: Options,
     pub(crate) auth: Option<Arc<ForwardAuth>>,
+    pub(crate) gateway: Option<Arc<Gateway>>,
     pub(crate) limits: Limits,
     pub(crate) shutdown: ShutdownSignal,
+}
+
+/// What answers the requests of a listener.
+enum Routes {
+    Own(Router),
+    Gateway(Arc<Gateway>),
 }
 
 /// Listeners that serve.
@@ -68,23 +77,7 @@ impl Opened {
             tasks: JoinSet::new(),
         };
         for (kind, listener) in self.0 {
-            let router = serving.routes(kind, context).await;
-            serving.addresses.push((kind, listener.address()));
-            let Context {
-                metrics,
-                limits,
-                shutdown,
-                ..
-            } = context;
-            let handler = ExchangeHandler::new(&listener, router, limits, metrics, shutdown);
-            let budget = Arc::clone(&context.budget);
-            serving.tasks.spawn(listener.serve(
-                handler,
-                kind.connection_limits(limits),
-                *limits,
-                budget,
-                shutdown.clone(),
-            ));
+            serving.serve(kind, listener, context).await;
         }
         serving
     }
@@ -110,11 +103,55 @@ impl Serving {
         while self.tasks.join_next().await.is_some() {}
     }
 
+    /// Serves a listener until shutdown.
+    async fn serve(&mut self, kind: ListenerKind, listener: Listener, context: &Context) {
+        self.addresses.push((kind, listener.address()));
+        let Context {
+            metrics,
+            limits,
+            shutdown,
+            ..
+        } = context;
+        match self.routes(kind, context).await {
+            Routes::Own(router) => {
+                let handler = ExchangeHandler::new(&listener, router, limits, metrics, shutdown);
+                self.spawn(kind, listener, handler, context);
+            }
+            Routes::Gateway(gateway) => {
+                let handler = GatewayHandler::new(gateway, metrics, shutdown);
+                // An upstream must not work for a client that has gone.
+                self.spawn(kind, listener.without_half_close(), handler, context);
+            }
+        }
+    }
+
+    fn spawn(
+        &mut self,
+        kind: ListenerKind,
+        listener: Listener,
+        handler: impl Handler,
+        context: &Context,
+    ) {
+        let limits = context.limits;
+        self.tasks.spawn(listener.serve(
+            handler,
+            kind.connection_limits(&limits),
+            limits,
+            Arc::clone(&context.budget),
+            context.shutdown.clone(),
+        ));
+    }
+
     /// The routes of a kind of listener.
-    async fn routes(&mut self, kind: ListenerKind, context: &Context) -> Router {
+    async fn routes(&mut self, kind: ListenerKind, context: &Context) -> Routes {
         let (engine, metrics) = (Arc::clone(&context.engine), Arc::clone(&context.metrics));
         let (limits, shutdown) = (&context.limits, context.shutdown.clone());
-        match kind {
+        Routes::Own(match kind {
+            ListenerKind::Gateway => {
+                let gateway = context.gateway.as_ref();
+                let gateway = gateway.expect("`start` opens no listener without what it serves");
+                return Routes::Gateway(Arc::clone(gateway));
+            }
             ListenerKind::Grpc => {
                 let routes = grpc::routes(engine, metrics, context.options, limits).await;
                 let (router, health) = routes;
@@ -131,6 +168,6 @@ impl Serving {
                 body_bytes: limits.body_bytes,
             }),
             ListenerKind::Admin => admin::routes(engine, metrics, shutdown),
-        }
+        })
     }
 }

@@ -10,6 +10,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use tollgate_core::DESCRIPTORS_MAX;
 use tollgate_engine::Engine;
+use tollgate_gateway::Gateway;
 use tollgate_listen::{Budget, Limits};
 use tollgate_rls::RateLimitRequest;
 use tracing::warn;
@@ -49,7 +50,12 @@ type ClosedLabel = [(&'static str, &'static str); 2];
 impl Metrics {
     /// Registers every metric of the service, and the collectors that read the engine and the
     /// budget when they are scraped.
-    pub(crate) fn new(engine: &Arc<Engine>, budget: &Arc<Budget>, limits: &Limits) -> Metrics {
+    pub(crate) fn new(
+        engine: &Arc<Engine>,
+        budget: &Arc<Budget>,
+        limits: &Limits,
+        gateway: Option<&Gateway>,
+    ) -> Metrics {
         let mut all = Registry::default();
         all.register_collector(Box::new(process::Scrape));
         let registry = all.sub_registry_with_prefix("tollgate");
@@ -95,6 +101,9 @@ impl Metrics {
         registry.register_collector(Box::new(decisions::Scrape(Arc::clone(engine))));
         registry.register_collector(Box::new(stores::Scrape(Arc::clone(engine))));
         registry.register_collector(Box::new(budget::Scrape::new(budget, limits)));
+        if let Some(gateway) = gateway {
+            gateway.register(registry);
+        }
         Metrics {
             registry: all,
             ..metrics

@@ -1,5 +1,6 @@
 //! Starts the service from its settings, and stops it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -12,6 +13,7 @@ use tokio::time::sleep;
 use tollgate_backends::{OpenError, backend_names};
 use tollgate_core::{Clock, Sharing};
 use tollgate_engine::{Engine, ORDERS_MAX, Order, Outcome, Reloader, watch_rules, watch_stores};
+use tollgate_gateway::Gateway;
 use tollgate_http::InvalidSetting;
 use tollgate_listen::{Budget, Limits, Shutdown, ShutdownSignal, open_files, shutdown_channel};
 use tollgate_memory::SystemClock;
@@ -44,6 +46,8 @@ pub enum ServeError {
     },
     /// A setting of `auth` cannot be used.
     Auth(InvalidSetting),
+    /// A setting of `gateway` cannot be used.
+    Gateway(InvalidSetting),
     /// A listener cannot be opened.
     Listen {
         /// Its name in the settings.
@@ -110,7 +114,7 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
     let auth = config.auth.as_ref();
     let auth = auth.map(|auth| ForwardAuth::new(auth, Arc::clone(&clock)).map(Arc::new));
     let auth = auth.transpose().map_err(ServeError::Auth)?;
-    let stores = stores::open(config, &known_limits(config), clock)
+    let stores = stores::open(config, &known_limits(config), Arc::clone(&clock))
         .map_err(|(name, source)| ServeError::Store { name, source })?;
     if config.sharing != Sharing::default() && !stores.has_shared() {
         let backends = backend_names();
@@ -118,22 +122,19 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
     }
     let engine = Engine::new(stores).with_reservations(config.reservations);
     let engine = Arc::new(engine);
-    let limits = open_files::fit(
-        config.limits,
-        config
-            .listen
-            .iter()
-            .filter(|listen| listen.kind.decides())
-            .count(),
-    );
+    let gateway = open_gateway(config, &engine, clock)?;
+    let limits = open_files::fit(config.limits, sockets_per_connection(config));
     let budget = Arc::new(Budget::new(&limits));
-    let metrics = Arc::new(Metrics::new(&engine, &budget, &limits));
+    let metrics = Arc::new(Metrics::new(&engine, &budget, &limits, gateway.as_deref()));
     let source = ConfiguredRules::new(config.clone());
     let mut reloader = Reloader::new(Arc::clone(&engine), source);
     let diagnostics = reloader.load().map_err(ServeError::Unreadable)?;
     if engine.rules().is_empty() {
         return Err(ServeError::NoRules(diagnostics));
     }
+    gateway
+        .iter()
+        .for_each(|one| warn_of_unlimited(one, &engine));
     let opened = Opened::open(&config.listen).await?;
     let (shutdown, signal) = shutdown_channel();
     let (orders, received) = mpsc::channel(ORDERS_MAX);
@@ -149,6 +150,7 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
             dynamic_metadata: config.dynamic_metadata,
         },
         auth,
+        gateway,
         limits,
         shutdown: signal,
     };
@@ -162,6 +164,47 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
         memory_reclaim,
         engine,
     })
+}
+
+/// The gateway, if there is a listener for it.
+fn open_gateway(
+    config: &Config,
+    engine: &Arc<Engine>,
+    clock: Arc<dyn Clock>,
+) -> Result<Option<Arc<Gateway>>, ServeError> {
+    let mut kinds = config.listen.iter().map(|listen| listen.kind);
+    if !kinds.any(|kind| kind == ListenerKind::Gateway) {
+        return Ok(None);
+    }
+    let settings = config.gateway.clone().unwrap_or_default();
+    let opened = Gateway::new(&settings, Arc::clone(engine), clock);
+    opened.map(Arc::new).map(Some).map_err(ServeError::Gateway)
+}
+
+/// Warns that nothing limits the requests of a domain without rules.
+fn warn_of_unlimited(gateway: &Gateway, engine: &Engine) {
+    let rules = engine.rules();
+    let unknown: BTreeSet<&str> = gateway
+        .domains()
+        .filter(|domain| !rules.domains().any(|known| known == *domain))
+        .collect();
+    for domain in unknown {
+        warn!(
+            domain,
+            "no rules file has this domain of the gateway: nothing limits its requests"
+        );
+    }
+}
+
+/// How many sockets one connection to each listener that decides may need. A gateway also connects
+/// to an upstream.
+fn sockets_per_connection(config: &Config) -> usize {
+    let kinds = config.listen.iter().map(|listen| listen.kind);
+    let sockets = kinds.map(|kind| match kind {
+        ListenerKind::Gateway => 2,
+        kind => usize::from(kind.decides()),
+    });
+    sockets.sum()
 }
 
 /// Ready on shutdown.
@@ -233,6 +276,7 @@ impl fmt::Display for ServeError {
             }
             ServeError::Store { name, .. } => write!(f, "the store `{name}` cannot be used"),
             ServeError::Auth(invalid) => write!(f, "auth.{invalid}"),
+            ServeError::Gateway(invalid) => write!(f, "gateway.{invalid}"),
             ServeError::Listen {
                 listener, address, ..
             } => write!(
@@ -249,7 +293,7 @@ impl std::error::Error for ServeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             ServeError::Unreadable(error) => error.source(),
-            ServeError::NoRules(_) | ServeError::Auth(_) => None,
+            ServeError::NoRules(_) | ServeError::Auth(_) | ServeError::Gateway(_) => None,
             ServeError::Store { source, .. } => Some(source.as_ref()),
             ServeError::Listen { source, .. } | ServeError::Signals(source) => Some(source),
         }

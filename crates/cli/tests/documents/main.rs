@@ -25,8 +25,8 @@ use ground::Ground;
 const STARTS_TRIED: usize = 5;
 /// The longest line of a page: pages are also read in terminals and in reviews.
 const COLUMNS_MAX: usize = 200;
-/// The names of stores in `examples/tollgate.yaml`, which are no settings.
-const STORE_NAMES: [&str; 3] = ["payments", "sessions", "local"];
+/// The names of stores and upstreams in `examples/tollgate.yaml`, which are no settings.
+const NAMES: [&str; 4] = ["payments", "sessions", "local", "api"];
 /// Where the doc tests of `tollgate` include the pages that have Rust in them.
 const RUST_PAGES: &str = "crates/tollgate/src/lib.rs";
 
@@ -58,6 +58,11 @@ fn reservations() {
 #[test]
 fn forward_auth() {
     try_page("docs/forward-auth.md");
+}
+
+#[test]
+fn gateway() {
+    try_page("docs/gateway.md");
 }
 
 #[test]
@@ -126,7 +131,8 @@ fn every_key_of_the_rules_is_described() {
 
 #[test]
 fn every_setting_is_described() {
-    let pages = ["docs/operating.md", "docs/redis.md"].map(read).concat();
+    let pages = ["docs/operating.md", "docs/redis.md", "docs/gateway.md"];
+    let pages = pages.map(read).concat();
     let is_word = |char: char| char.is_ascii_lowercase() || char == '_';
     let words: HashSet<&str> = pages.split(|char| !is_word(char)).collect();
     let settings = read("examples/tollgate.yaml");
@@ -134,7 +140,7 @@ fn every_setting_is_described() {
         .lines()
         .filter_map(|line| setting(line)?.split_once(':'));
     for (key, _) in keys.filter(|(key, _)| key.chars().all(is_word)) {
-        let is_described = words.contains(key) || STORE_NAMES.contains(&key);
+        let is_described = words.contains(key) || NAMES.contains(&key);
         assert!(is_described, "{key}");
     }
 }

@@ -45,8 +45,6 @@ fn every_setting_is_read() {
     .unwrap();
     let secs = Duration::from_secs;
     let expected = Config {
-        file: None,
-        rules: vec![PathBuf::from("/etc/tollgate/r")],
         merge_domains: true,
         listen: vec![
             Listen {
@@ -90,12 +88,8 @@ fn every_setting_is_read() {
         },
         allow_refund: true,
         dynamic_metadata: true,
-        // These have tests of their own.
-        reservations: ReservationBounds::default(),
-        store: Place::default(),
-        sharing: Sharing::default(),
-        stores: Vec::new(),
-        auth: None,
+        // The others have tests of their own.
+        ..Config::new(vec![PathBuf::from("/etc/tollgate/r")])
     };
     assert_eq!(config, expected);
 }
@@ -263,6 +257,12 @@ fn settings_that_the_example_comments_out_are_valid_and_have_the_defaults() {
         ("local", &local[..], true),
     ];
     assert_eq!(named, expected);
+    let gateway = config.gateway.unwrap();
+    let default = GatewaySettings::default();
+    assert_eq!(gateway.timeouts, default.timeouts);
+    assert_eq!(gateway.body_bytes, default.body_bytes);
+    assert_eq!(gateway.identity, default.identity);
+    assert_eq!(gateway.responses, default.responses);
 }
 
 const AUTH: &str = "rules: r\nauth:\n  domain: site\n  source: x-original-uri\n  identity:\n    \

@@ -26,7 +26,7 @@ fn reloader_with(config: Config) -> Parts {
     let stores = stores::open(&config, &[], Arc::new(SystemClock::new())).unwrap();
     let engine = Arc::new(Engine::new(stores));
     let limits = Limits::default();
-    let metrics = Metrics::new(&engine, &Arc::new(Budget::new(&limits)), &limits);
+    let metrics = Metrics::new(&engine, &Arc::new(Budget::new(&limits)), &limits, None);
     let reloader = Reloader::new(Arc::clone(&engine), ConfiguredRules::new(config));
     (reloader, engine, metrics)
 }

@@ -64,6 +64,10 @@ impl House {
         self.running.address(ListenerKind::Grpc).unwrap()
     }
 
+    pub(crate) fn gateway(&self) -> SocketAddr {
+        self.running.address(ListenerKind::Gateway).unwrap()
+    }
+
     pub(crate) fn admin(&self) -> SocketAddr {
         self.running.address(ListenerKind::Admin).unwrap()
     }

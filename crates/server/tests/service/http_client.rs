@@ -36,6 +36,20 @@ impl Client {
         let _ = self.0.write_all(bytes).await;
     }
 
+    /// The same, where the server may have closed the connection.
+    pub(crate) async fn try_send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.0.write_all(bytes).await
+    }
+
+    /// All bytes up to and with `end`.
+    pub(crate) async fn read_until(&mut self, end: &str) -> String {
+        let mut read = Vec::new();
+        while !read.ends_with(end.as_bytes()) {
+            read.push(timeout(TIMEOUT, self.0.read_u8()).await.unwrap().unwrap());
+        }
+        String::from_utf8(read).unwrap()
+    }
+
     /// Closes the sending side; reading goes on.
     pub(crate) async fn end_sending(&mut self) {
         self.0.shutdown().await.unwrap();

@@ -14,6 +14,7 @@ mod exact;
 mod reservations;
 
 mod auth;
+mod gateway;
 mod responses;
 
 mod malformed;

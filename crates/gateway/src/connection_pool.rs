@@ -1,0 +1,288 @@
+//! The connections to one address of an upstream.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::client::conn::{TrySendError, http1, http2};
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout};
+
+use crate::request_body::RequestBody;
+use crate::settings::UpstreamProtocol;
+
+/// The most connections to one address that wait for the next request; further ones are closed.
+const IDLE_MAX: usize = 256;
+/// How long a connection may wait for its next request. Servers close theirs after 5 s and more.
+const IDLE_TIME: Duration = Duration::from_secs(15);
+/// The most bytes of a response's head.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// How often the server of a connection of HTTP/2 is sent a PING, and how long it may take.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An address, and the connections to it.
+#[derive(Debug)]
+pub(crate) struct ConnectionPool {
+    address: String,
+    protocol: UpstreamProtocol,
+    connect_timeout: Duration,
+    in_flight: AtomicUsize,
+    /// Of HTTP/1.1, those that wait for a request; the last one was used last.
+    idle: Mutex<Vec<Idle>>,
+    /// Of HTTP/2, the one that all requests share.
+    shared: AsyncMutex<Option<http2::SendRequest<RequestBody>>>,
+}
+
+#[derive(Debug)]
+struct Idle {
+    connection: Http1,
+    since: Instant,
+}
+
+/// A connection of HTTP/1.1. Dropping it closes it, also if its server reads nothing of a request.
+#[derive(Debug)]
+struct Http1 {
+    sender: http1::SendRequest<RequestBody>,
+    task: AbortHandle,
+}
+
+#[derive(Debug)]
+enum Sender {
+    Http1(Http1),
+    Http2(http2::SendRequest<RequestBody>),
+}
+
+/// A connection for one request. Unless it is returned, a connection of HTTP/1.1 closes.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    sender: Option<Sender>,
+    counted: Counted,
+    /// Whether it has served another request before, so that the server may just have closed it.
+    is_reused: bool,
+}
+
+/// Counts a request in flight until it is dropped.
+#[derive(Debug)]
+struct Counted(Arc<ConnectionPool>);
+
+// === impl ConnectionPool ===
+
+impl ConnectionPool {
+    pub(crate) fn new(
+        address: String,
+        protocol: UpstreamProtocol,
+        connect_timeout: Duration,
+    ) -> ConnectionPool {
+        ConnectionPool {
+            address,
+            protocol,
+            connect_timeout,
+            in_flight: AtomicUsize::new(0),
+            idle: Mutex::default(),
+            shared: AsyncMutex::default(),
+        }
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) const fn protocol(&self) -> UpstreamProtocol {
+        self.protocol
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// A connection of HTTP/1.1 that waits for a request.
+    pub(crate) fn try_lease(self: &Arc<ConnectionPool>) -> Option<Lease> {
+        let connection = self.take_idle()?;
+        Some(Lease {
+            sender: Some(Sender::Http1(connection)),
+            counted: Counted::new(self),
+            is_reused: true,
+        })
+    }
+
+    /// A connection for a request: one that waits for it, or else a new one.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none; `TimedOut` if connecting took too long.
+    pub(crate) async fn lease(self: &Arc<ConnectionPool>) -> io::Result<Lease> {
+        let counted = Counted::new(self);
+        let (sender, is_reused) = match self.protocol {
+            UpstreamProtocol::Http1 => match self.take_idle() {
+                Some(connection) => (Sender::Http1(connection), true),
+                None => (Sender::Http1(self.connect_http1().await?), false),
+            },
+            UpstreamProtocol::H2c => {
+                let (sender, is_reused) = self.share().await?;
+                (Sender::Http2(sender), is_reused)
+            }
+        };
+        Ok(Lease {
+            sender: Some(sender),
+            counted,
+            is_reused,
+        })
+    }
+
+    /// A new connection, also if others wait for a request: they may all have been closed.
+    ///
+    /// # Errors
+    ///
+    /// As [`ConnectionPool::lease`].
+    pub(crate) async fn lease_new(self: &Arc<ConnectionPool>) -> io::Result<Lease> {
+        self.lock_idle().clear();
+        self.lease().await
+    }
+
+    fn lock_idle(&self) -> std::sync::MutexGuard<'_, Vec<Idle>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_idle(&self) -> Option<Http1> {
+        let mut idle = self.lock_idle();
+        while let Some(Idle { connection, since }) = idle.pop() {
+            if since.elapsed() > IDLE_TIME {
+                // The others have waited even longer.
+                idle.clear();
+                return None;
+            }
+            if connection.sender.is_ready() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    fn put_idle(&self, connection: Http1) {
+        let since = Instant::now();
+        let mut idle = self.lock_idle();
+        // The oldest come first.
+        let expired = idle.partition_point(|one| one.since + IDLE_TIME < since);
+        idle.drain(..expired);
+        if idle.len() < IDLE_MAX {
+            idle.push(Idle { connection, since });
+        }
+    }
+
+    async fn connect(&self) -> io::Result<TokioIo<TcpStream>> {
+        let connected = timeout(self.connect_timeout, TcpStream::connect(&self.address)).await;
+        let stream = connected.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        let _ = stream.set_nodelay(true);
+        Ok(TokioIo::new(stream))
+    }
+
+    async fn connect_http1(&self) -> io::Result<Http1> {
+        let stream = self.connect().await?;
+        let mut builder = http1::Builder::new();
+        builder.max_buf_size(HEAD_BYTES_MAX);
+        let shaken = builder.handshake(stream).await.map_err(io::Error::other);
+        let (sender, connection) = shaken?;
+        // Its requests report its errors.
+        let task = tokio::spawn(async move { drop(connection.await) });
+        let task = task.abort_handle();
+        Ok(Http1 { sender, task })
+    }
+
+    /// The connection of HTTP/2, and whether it is an old one.
+    async fn share(&self) -> io::Result<(http2::SendRequest<RequestBody>, bool)> {
+        let mut shared = self.shared.lock().await;
+        if let Some(sender) = shared.as_ref().filter(|sender| !sender.is_closed()) {
+            return Ok((sender.clone(), true));
+        }
+        let stream = self.connect().await?;
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT)
+            .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).expect("it is small"));
+        let shaken = builder.handshake(stream).await.map_err(io::Error::other);
+        let (sender, connection) = shaken?;
+        tokio::spawn(async move { drop(connection.await) });
+        *shared = Some(sender.clone());
+        Ok((sender, false))
+    }
+}
+
+// === impl Lease ===
+
+impl Lease {
+    pub(crate) fn pool(&self) -> &Arc<ConnectionPool> {
+        &self.counted.0
+    }
+
+    /// Sends a request, and waits for the head of its response.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong; with the request, if nothing of it was sent.
+    pub(crate) async fn send(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
+        match self.sender.as_mut().expect("it is only taken at the end") {
+            Sender::Http1(connection) => connection.sender.try_send_request(request).await,
+            Sender::Http2(sender) => sender.try_send_request(request).await,
+        }
+    }
+
+    /// Whether the server may have closed the connection before the request was sent.
+    pub(crate) const fn may_be_stale(&self) -> bool {
+        self.is_reused
+    }
+
+    /// The response has arrived completely: keeps the connection for the next request.
+    pub(crate) fn finish(mut self) {
+        let Some(Sender::Http1(mut connection)) = self.sender.take() else {
+            return;
+        };
+        let pool = Arc::clone(self.pool());
+        if connection.sender.is_ready() {
+            pool.put_idle(connection);
+            return;
+        }
+        // The rest of the request may still be on its way.
+        tokio::spawn(async move {
+            let ready = timeout(IDLE_TIME, connection.sender.ready()).await;
+            if matches!(ready, Ok(Ok(()))) {
+                pool.put_idle(connection);
+            }
+        });
+    }
+}
+
+// === impl Http1 ===
+
+impl Drop for Http1 {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+// === impl Counted ===
+
+impl Counted {
+    fn new(pool: &Arc<ConnectionPool>) -> Counted {
+        // Relaxed: the count only balances load.
+        pool.in_flight.fetch_add(1, Ordering::Relaxed);
+        Counted(Arc::clone(pool))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}

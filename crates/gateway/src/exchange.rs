@@ -1,0 +1,289 @@
+//! One request through its route: identified, decided, passed on, answered.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{CONTENT_TYPE, ORIGIN};
+use http::request::Parts;
+use http::{HeaderMap, Request, Response, Version};
+use http_body::Body;
+use hyper::body::Incoming;
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
+use tollgate_core::{Answer, Clock, Moment, Span, Timeline};
+use tollgate_engine::Engine;
+use tollgate_http::{Head, Peer};
+use tollgate_listen::Connection;
+
+use crate::connection_pool::Lease;
+use crate::failure::Failure;
+use crate::forwarding::{Sender, rewrite_request, rewrite_response};
+use crate::metrics::RouteMetrics;
+use crate::refund::Refund;
+use crate::request_body::RequestBody;
+use crate::response_body::{InFlight, ResponseBody};
+use crate::route::Route;
+use crate::settings::GatewaySettings;
+
+/// What of a request's head a response of our own depends on, if the head has been passed on.
+const ANSWERED_BY: [http::HeaderName; 2] = [CONTENT_TYPE, ORIGIN];
+
+/// The most requests that wait for their turn in a leaky bucket at once.
+const HELD_MAX: usize = 4096;
+
+/// What applies to the requests of all routes.
+pub(crate) struct Terms {
+    engine: Arc<Engine>,
+    clock: Arc<dyn Clock>,
+    held: Semaphore,
+    head_timeout: Duration,
+    body_timeout: Duration,
+    body_bytes: u64,
+}
+
+/// Where a request came from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival<'a> {
+    pub(crate) connection: &'a Arc<Connection>,
+    pub(crate) scheme: &'static str,
+}
+
+/// A request that may be passed on.
+struct Allowed {
+    /// `None` if nothing limits it.
+    answer: Option<Answer>,
+    sender: Sender,
+    lease: Lease,
+}
+
+/// Why a request is not passed on.
+enum Stop {
+    /// A limit denies it.
+    Denied(Response<String>),
+    /// It cannot be identified.
+    Rejected(Response<String>),
+    Failed(Failure),
+}
+
+/// Counts a request as canceled, unless it has another outcome before this is dropped.
+struct Counted<'a>(Option<&'a RouteMetrics>);
+
+/// Answers a request that a route is for.
+pub(crate) async fn exchange(
+    terms: &Terms,
+    route: &Route,
+    arrival: Arrival<'_>,
+    head: Parts,
+    body: Incoming,
+) -> Response<ResponseBody> {
+    let counted = Counted(Some(&route.metrics));
+    let seen = copy_answered_by(&head.headers);
+    let passage = Passage {
+        terms,
+        route,
+        arrival,
+    };
+    let own = |text| ResponseBody::own(text, Arc::clone(arrival.connection));
+    match passage.run(head, body).await {
+        Ok(response) => {
+            counted.end(RouteMetrics::count_forwarded);
+            response
+        }
+        Err(Stop::Denied(response)) => {
+            counted.end(RouteMetrics::count_denial);
+            response.map(own)
+        }
+        Err(Stop::Rejected(response)) => {
+            counted.end(|metrics| metrics.count_failure("not_identified"));
+            response.map(own)
+        }
+        Err(Stop::Failed(failure)) => {
+            counted.end(|metrics| metrics.count_failure(failure.kind()));
+            let response = route.responder.fail(&failure.problem(), &seen);
+            response.map(own)
+        }
+    }
+}
+
+/// Copies [`ANSWERED_BY`]. Most requests have none of them, and an empty map is free.
+fn copy_answered_by(headers: &HeaderMap) -> HeaderMap {
+    let mut seen = HeaderMap::new();
+    for name in ANSWERED_BY {
+        if let Some(value) = headers.get(&name) {
+            seen.insert(name, value.clone());
+        }
+    }
+    seen
+}
+
+/// A request's way through its route.
+struct Passage<'a> {
+    terms: &'a Terms,
+    route: &'a Route,
+    arrival: Arrival<'a>,
+}
+
+// === impl Terms ===
+
+impl Terms {
+    pub(crate) fn new(
+        settings: &GatewaySettings,
+        engine: Arc<Engine>,
+        clock: Arc<dyn Clock>,
+    ) -> Terms {
+        Terms {
+            engine,
+            clock,
+            held: Semaphore::new(HELD_MAX),
+            head_timeout: settings.timeouts.head.into(),
+            body_timeout: settings.timeouts.body.into(),
+            body_bytes: settings.body_bytes.0,
+        }
+    }
+}
+
+// === impl Passage ===
+
+impl Passage<'_> {
+    /// Decides on a request, and passes it on if it is allowed.
+    async fn run(&self, mut head: Parts, body: Incoming) -> Result<Response<ResponseBody>, Stop> {
+        let Passage { terms, route, .. } = self;
+        if body.size_hint().lower() > terms.body_bytes {
+            return Err(Failure::TooLarge(terms.body_bytes).into());
+        }
+        let allowed = self.allow(&head).await?;
+        let in_flight = InFlight::new(self.arrival.connection);
+        let Allowed {
+            answer,
+            sender,
+            lease,
+        } = allowed;
+        let upstream = &route.upstream;
+        rewrite_request(
+            &mut head,
+            sender,
+            lease.pool().address(),
+            upstream.protocol(),
+        );
+        let body = RequestBody::new(body, terms.body_bytes, terms.body_timeout);
+        let request = Request::from_parts(head, body);
+        let sent = upstream.send(lease, request, terms.head_timeout).await;
+        let (response, lease) = sent?;
+        let (mut head, body) = response.into_parts();
+        rewrite_response(&mut head.headers, head.version);
+        head.version = Version::HTTP_11;
+        if let Some(answer) = &answer {
+            let now = self.wall_clock();
+            route.responder.decorate(answer, now, &mut head.headers);
+        }
+        let metrics = Arc::clone(&upstream.metrics);
+        let body = ResponseBody::upstream(body, lease, terms.body_timeout, metrics, in_flight);
+        Ok(Response::from_parts(head, body))
+    }
+
+    /// Identifies a request, decides on it, and finds a connection for it. What it was charged is
+    /// refunded if there is none, or if the client goes away meanwhile.
+    async fn allow(&self, head: &Parts) -> Result<Allowed, Stop> {
+        let Passage {
+            terms,
+            route,
+            arrival,
+        } = self;
+        let Route {
+            responder,
+            upstream,
+            ..
+        } = route;
+        let peer = Peer::from(arrival.connection.peer().ip());
+        let identity = route.classifier.identify(Head::of(head, peer));
+        let identity = identity
+            .map_err(|rejection| Stop::Rejected(responder.reject(&rejection, &head.headers)))?;
+        let sender = self.sender(head, peer);
+        let allowed = |answer, lease| Allowed {
+            answer,
+            sender,
+            lease,
+        };
+        let Some(request) = identity.request(route.domain.as_bytes()) else {
+            return Ok(allowed(None, upstream.lease().await?));
+        };
+        poll_fn(|cx| arrival.connection.poll_decide(0, cx)).await;
+        let decided = terms.engine.decide(&request).await;
+        let answer = decided.map_err(Failure::Store)?.answer;
+        if let Some(denial) = responder.deny(&answer, self.wall_clock(), &head.headers) {
+            return Err(Stop::Denied(denial));
+        }
+        if answer.delay.is_zero()
+            && let Some(lease) = upstream.try_lease()
+        {
+            return Ok(allowed(Some(answer), lease));
+        }
+        let refund = Refund::new(&terms.engine, &request, &answer);
+        self.hold(answer.delay).await?;
+        let lease = upstream.lease().await?;
+        refund.cancel();
+        Ok(allowed(Some(answer), lease))
+    }
+
+    fn sender(&self, head: &Parts, peer: Peer) -> Sender {
+        let addresses = self.route.classifier.client_address();
+        Sender {
+            peer: self.arrival.connection.peer().ip().to_canonical(),
+            is_trusted: addresses.trusts(peer),
+            client: addresses.resolve(peer, &head.headers).address,
+            scheme: self.arrival.scheme,
+        }
+    }
+
+    /// Holds a request until its turn in a leaky bucket.
+    async fn hold(&self, delay: Span) -> Result<(), Failure> {
+        if delay.is_zero() {
+            return Ok(());
+        }
+        let permit = self.terms.held.try_acquire();
+        let _permit = permit.map_err(|_| Failure::ManyHeld)?;
+        let clock = &self.terms.clock;
+        let due = clock.now().monotonic + delay;
+        loop {
+            // By the limiter's clock, because a timer may fire early.
+            let wait = due.since(clock.now().monotonic);
+            if wait.is_zero() {
+                return Ok(());
+            }
+            sleep(wait.into()).await;
+        }
+    }
+
+    /// The time since 1970.
+    fn wall_clock(&self) -> Duration {
+        let now = self.terms.clock.on(Timeline::Utc);
+        now.since(Moment::ZERO).into()
+    }
+}
+
+// === impl Stop ===
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Stop {
+        Stop::Failed(failure)
+    }
+}
+
+// === impl Counted ===
+
+impl Counted<'_> {
+    fn end(mut self, count: impl FnOnce(&RouteMetrics)) {
+        if let Some(metrics) = self.0.take() {
+            count(metrics);
+        }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        if let Some(metrics) = self.0 {
+            metrics.count_canceled();
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Requests that the gateway answers itself, because something prevents the upstream's answer.
+
+use std::error::Error;
+use std::time::Duration;
+
+use http::StatusCode;
+use tollgate_core::StoreError;
+use tollgate_http::{InvalidFraming, InvalidPath, Problem};
+
+use crate::request_body::BodyError;
+
+/// What went wrong.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Servers and proxies may read the request in different ways.
+    Framing(InvalidFraming),
+    /// `CONNECT`, which is for another kind of proxy.
+    Connect,
+    /// No route is for the request.
+    NoRoute,
+    /// The request has passed through too many gateways, which must be a loop.
+    Loop,
+    /// The path has no normal form.
+    Path(InvalidPath),
+    /// The body has more bytes than are allowed.
+    TooLarge(u64),
+    /// The client sent nothing of its body for so long.
+    IdleBody(Duration),
+    /// The body is malformed, or its connection ended.
+    IncompleteBody,
+    /// The store has no answer, and the limits leave it to us.
+    Store(StoreError),
+    /// More requests are held for a leaky bucket than may be.
+    ManyHeld,
+    /// The upstream accepts no connection.
+    Unreachable,
+    /// The upstream took too long to accept a connection.
+    SlowConnect,
+    /// The upstream took too long to answer.
+    SlowHead(Duration),
+    /// The upstream ended the connection without an answer.
+    Closed,
+    /// The upstream's answer is not HTTP.
+    Malformed,
+}
+
+// === impl Failure ===
+
+impl Failure {
+    /// What an error of the HTTP library means while a request is sent and answered.
+    pub(crate) fn of(error: &hyper::Error) -> Failure {
+        let mut source = error.source();
+        while let Some(cause) = source {
+            match cause.downcast_ref::<BodyError>() {
+                Some(BodyError::TooLarge(bytes)) => return Failure::TooLarge(*bytes),
+                Some(BodyError::Idle(limit)) => return Failure::IdleBody(*limit),
+                Some(BodyError::Incomplete(_)) => return Failure::IncompleteBody,
+                None => source = cause.source(),
+            }
+        }
+        match error.is_parse() {
+            true => Failure::Malformed,
+            false => Failure::Closed,
+        }
+    }
+
+    /// Its name in metrics.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Framing(InvalidFraming::TransferCoding) => "transfer_coding",
+            Self::Framing(_) => "bad_request",
+            Self::Connect => "connect_method",
+            Self::NoRoute => "no_route",
+            Self::Loop => "loop",
+            Self::Path(_) => "invalid_path",
+            Self::TooLarge(_) => "too_large",
+            Self::IdleBody(_) => "idle_body",
+            Self::IncompleteBody => "incomplete_body",
+            Self::Store(_) => "store_error",
+            Self::ManyHeld => "many_held",
+            Self::Unreachable => "unreachable",
+            Self::SlowConnect => "connect_timeout",
+            Self::SlowHead(_) => "head_timeout",
+            Self::Closed => "closed",
+            Self::Malformed => "malformed",
+        }
+    }
+
+    /// Whether the upstream is the reason.
+    pub(crate) const fn is_of_upstream(&self) -> bool {
+        matches!(
+            self,
+            Self::Unreachable
+                | Self::SlowConnect
+                | Self::SlowHead(_)
+                | Self::Closed
+                | Self::Malformed
+        )
+    }
+
+    const fn status(&self) -> StatusCode {
+        match self {
+            Self::Framing(invalid) => invalid.status(),
+            Self::Connect => StatusCode::NOT_IMPLEMENTED,
+            Self::NoRoute => StatusCode::NOT_FOUND,
+            Self::Loop => StatusCode::LOOP_DETECTED,
+            Self::Path(_) | Self::IncompleteBody => StatusCode::BAD_REQUEST,
+            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::IdleBody(_) => StatusCode::REQUEST_TIMEOUT,
+            Self::Store(_) | Self::ManyHeld => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unreachable | Self::Closed | Self::Malformed => StatusCode::BAD_GATEWAY,
+            Self::SlowConnect | Self::SlowHead(_) => StatusCode::GATEWAY_TIMEOUT,
+        }
+    }
+
+    /// What happened, and what to do, for the client.
+    fn detail(&self) -> String {
+        match self {
+            Self::Framing(invalid) => invalid.to_string(),
+            Self::Connect => "this gateway opens no tunnels; send the request itself".to_owned(),
+            Self::NoRoute => "no route is for this request".to_owned(),
+            Self::Loop => "the request has passed through too many gateways".to_owned(),
+            Self::Path(invalid) => invalid.to_string(),
+            Self::TooLarge(bytes) => format!("the body is larger than {bytes} bytes; send less"),
+            Self::IdleBody(limit) => {
+                format!("nothing of the body arrived for {limit:?}; send it without a pause")
+            }
+            Self::IncompleteBody => "the body is incomplete or malformed".to_owned(),
+            Self::Store(StoreError::Unreachable { .. }) => {
+                "the rate limit store is unavailable: it cannot be reached".to_owned()
+            }
+            Self::Store(error) => format!("the rate limit store is unavailable: {error}"),
+            Self::ManyHeld => "too many requests wait for their turn; retry later".to_owned(),
+            Self::Unreachable => "the server behind the gateway accepts no connection".to_owned(),
+            Self::SlowConnect => {
+                "the server behind the gateway takes too long to accept a connection".to_owned()
+            }
+            Self::SlowHead(limit) => {
+                format!("the server behind the gateway did not answer within {limit:?}")
+            }
+            Self::Closed => {
+                "the server behind the gateway ended the connection without an answer".to_owned()
+            }
+            Self::Malformed => "the server behind the gateway did not answer in HTTP".to_owned(),
+        }
+    }
+
+    /// The problem document, which names no server.
+    pub(crate) fn problem(&self) -> Problem {
+        Problem::new(self.status(), self.detail())
+    }
+}

@@ -1,0 +1,225 @@
+//! The heads of requests and responses on their way through the gateway.
+//!
+//! Fields that are for one connection alone are removed (RFC 9110, section 7.6.1), and what the
+//! gateway says about the client replaces what the client says about itself.
+
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA,
+};
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version};
+use tollgate_http::list_members;
+
+use crate::settings::UpstreamProtocol;
+
+/// What the gateway calls itself in `Via`.
+const PSEUDONYM: &str = "tollgate";
+/// How often a request may have passed through a gateway before: more is a loop.
+const GATEWAYS_MAX: usize = 8;
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+/// What a request carries about its way here.
+const FORWARDING: [HeaderName; 5] = [
+    X_FORWARDED_FOR,
+    X_FORWARDED_HOST,
+    X_FORWARDED_PROTO,
+    X_REAL_IP,
+    FORWARDED,
+];
+/// Fields for one connection, whether `Connection` names them or not.
+const HOP_BY_HOP: [HeaderName; 8] = [
+    CONNECTION,
+    KEEP_ALIVE,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    PROXY_CONNECTION,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+/// Fields that stay, although `Connection` may name them: without them a request is another one.
+const END_TO_END: [HeaderName; 2] = [HOST, CONTENT_LENGTH];
+
+/// Who sent a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender {
+    /// The other end of the connection.
+    pub(crate) peer: IpAddr,
+    /// Whether it is a proxy of ours, whose word about the client is taken.
+    pub(crate) is_trusted: bool,
+    /// The client, as the settings find it.
+    pub(crate) client: Option<IpAddr>,
+    /// `http` or `https`.
+    pub(crate) scheme: &'static str,
+}
+
+/// Whether a request has passed through too many gateways.
+pub(crate) fn is_loop(headers: &HeaderMap) -> bool {
+    let ours = list_members(headers, &VIA)
+        .filter(|member| member.split(' ').nth(1) == Some(PSEUDONYM))
+        .take(GATEWAYS_MAX + 1);
+    ours.count() > GATEWAYS_MAX
+}
+
+/// Makes the head of a client's request that of the gateway's own request to `address`.
+pub(crate) fn rewrite_request(
+    head: &mut Parts,
+    sender: Sender,
+    address: &str,
+    protocol: UpstreamProtocol,
+) {
+    let has_trailers =
+        list_members(&head.headers, &TE).any(|coding| coding.eq_ignore_ascii_case("trailers"));
+    let received = head.version;
+    remove_hop_by_hop(&mut head.headers);
+    // The gateway itself asks for the body.
+    head.headers.remove(EXPECT);
+    if received == Version::HTTP_2 {
+        join_cookies(&mut head.headers);
+    }
+    if let Some(authority) = head.uri.authority()
+        && let Ok(host) = HeaderValue::from_str(authority.as_str())
+    {
+        head.headers.insert(HOST, host);
+    }
+    write_forwarding(&mut head.headers, sender);
+    append_via(&mut head.headers, received);
+    if has_trailers {
+        head.headers
+            .insert(TE, HeaderValue::from_static("trailers"));
+    }
+    address_to(head, address, protocol, has_trailers);
+}
+
+/// Removes the fields of a response that are for one connection, and adds `Via`.
+pub(crate) fn rewrite_response(headers: &mut HeaderMap, version: Version) {
+    remove_hop_by_hop(headers);
+    append_via(headers, version);
+}
+
+/// Removes the fields that are for one connection, and those that `Connection` names.
+fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    if headers.contains_key(CONNECTION) {
+        let named: Vec<HeaderName> = list_members(headers, &CONNECTION)
+            .filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok())
+            .filter(|name| !END_TO_END.contains(name))
+            .collect();
+        for name in named {
+            headers.remove(name);
+        }
+    }
+    for name in HOP_BY_HOP {
+        headers.remove(name);
+    }
+}
+
+/// HTTP/2 may send the pairs of `Cookie` apart; servers of HTTP/1.1 read one field.
+fn join_cookies(headers: &mut HeaderMap) {
+    if headers.get_all(COOKIE).iter().nth(1).is_none() {
+        return;
+    }
+    let cookies: Vec<&[u8]> = headers
+        .get_all(COOKIE)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    if let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..])) {
+        headers.insert(COOKIE, joined);
+    }
+}
+
+/// Says who the client is. A client's own words are removed; a trusted proxy's stay, and its
+/// address is added.
+fn write_forwarding(headers: &mut HeaderMap, sender: Sender) {
+    if !sender.is_trusted {
+        for name in FORWARDING {
+            headers.remove(name);
+        }
+    }
+    let text = |text: String| HeaderValue::try_from(text).expect("addresses are ASCII");
+    let peer = sender.peer;
+    let mut chain = String::new();
+    for before in headers.get_all(X_FORWARDED_FOR) {
+        // What is not ASCII is no address, and would be unreadable in the list.
+        chain.push_str(before.to_str().unwrap_or("unknown"));
+        chain.push_str(", ");
+    }
+    write!(chain, "{peer}").expect("a String takes everything");
+    // A header that was accepted has visible characters only.
+    if let Ok(chain) = HeaderValue::try_from(chain) {
+        headers.insert(X_FORWARDED_FOR, chain);
+    }
+    if headers.contains_key(FORWARDED) {
+        let peer = match peer {
+            IpAddr::V4(peer) => format!("for={peer}"),
+            IpAddr::V6(peer) => format!("for=\"[{peer}]\""),
+        };
+        headers.append(FORWARDED, text(peer));
+    }
+    if let Some(client) = sender.client {
+        headers.insert(X_REAL_IP, text(client.to_string()));
+    }
+    if !headers.contains_key(X_FORWARDED_PROTO) {
+        let scheme = HeaderValue::from_static(sender.scheme);
+        headers.insert(X_FORWARDED_PROTO, scheme);
+    }
+    if !headers.contains_key(X_FORWARDED_HOST)
+        && let Some(host) = headers.get(HOST).cloned()
+    {
+        headers.insert(X_FORWARDED_HOST, host);
+    }
+}
+
+fn append_via(headers: &mut HeaderMap, received: Version) {
+    let via = match received {
+        Version::HTTP_10 => "1.0 tollgate",
+        Version::HTTP_2 => "2.0 tollgate",
+        _ => "1.1 tollgate",
+    };
+    headers.append(VIA, HeaderValue::from_static(via));
+}
+
+/// Sets version and target, as the protocol of the upstream has them.
+fn address_to(head: &mut Parts, address: &str, protocol: UpstreamProtocol, has_trailers: bool) {
+    let mut target = std::mem::take(&mut head.uri).into_parts();
+    let root = || PathAndQuery::from_static("/");
+    target.path_and_query = Some(target.path_and_query.unwrap_or_else(root));
+    match protocol {
+        UpstreamProtocol::Http1 => {
+            (target.scheme, target.authority) = (None, None);
+            head.version = Version::HTTP_11;
+            if !head.headers.contains_key(HOST)
+                && let Ok(host) = HeaderValue::from_str(address)
+            {
+                head.headers.insert(HOST, host);
+            }
+            if has_trailers {
+                head.headers
+                    .insert(CONNECTION, HeaderValue::from_static("te"));
+            }
+        }
+        UpstreamProtocol::H2c => {
+            let host = head.headers.remove(HOST);
+            let host = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
+            let authority = target.authority.or(host);
+            target.authority = authority.or_else(|| address.parse().ok());
+            target.scheme = Some(Scheme::HTTP);
+            head.version = Version::HTTP_2;
+        }
+    }
+    // The path was a path of a valid target before.
+    head.uri = Uri::from_parts(target).unwrap_or_default();
+}
+
+#[cfg(test)]
+mod tests;

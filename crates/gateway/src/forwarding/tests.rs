@@ -1,0 +1,184 @@
+#![allow(clippy::unwrap_used)]
+
+use http::Request;
+
+use super::*;
+
+const CLIENT: Sender = Sender {
+    peer: IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7)),
+    is_trusted: false,
+    client: Some(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7))),
+    scheme: "http",
+};
+
+fn head(uri: &str, version: Version, headers: &[(&str, &str)]) -> Parts {
+    let mut request = Request::builder().uri(uri).version(version);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.body(()).unwrap().into_parts().0
+}
+
+/// The fields of a request that the upstream sees, sorted, each as `name: value`.
+fn forwarded(headers: &[(&str, &str)], sender: Sender) -> Vec<String> {
+    let mut head = head("/", Version::HTTP_11, headers);
+    rewrite_request(&mut head, sender, "10.0.0.1:80", UpstreamProtocol::Http1);
+    let fields = head.headers.iter();
+    let mut fields: Vec<String> = fields
+        .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+        .collect();
+    fields.sort();
+    fields
+}
+
+#[test]
+fn fields_for_one_connection_are_removed() {
+    let sent = [
+        ("host", "shop.example"),
+        ("connection", "keep-alive, X-Hop, host, content-length"),
+        ("x-hop", "1"),
+        ("keep-alive", "timeout=5"),
+        ("proxy-connection", "keep-alive"),
+        ("proxy-authorization", "Basic x"),
+        ("te", "gzip"),
+        ("transfer-encoding", "chunked"),
+        ("upgrade", "h2c"),
+        ("expect", "100-continue"),
+        ("content-length", "4"),
+        ("x-end", "1"),
+    ];
+    assert_eq!(
+        forwarded(&sent, CLIENT),
+        [
+            "content-length: 4",
+            "host: shop.example",
+            "via: 1.1 tollgate",
+            "x-end: 1",
+            "x-forwarded-for: 192.0.2.7",
+            "x-forwarded-host: shop.example",
+            "x-forwarded-proto: http",
+            "x-real-ip: 192.0.2.7",
+        ]
+    );
+    let with_trailers = forwarded(&[("host", "h"), ("te", "gzip, Trailers")], CLIENT);
+    assert_eq!(with_trailers[0], "connection: te");
+    assert_eq!(with_trailers[2], "te: trailers");
+}
+
+#[test]
+fn only_a_trusted_proxy_says_who_the_client_is() {
+    let sent = [
+        ("host", "h"),
+        ("x-forwarded-for", "10.9.9.9"),
+        ("x-forwarded-for", "203.0.113.5"),
+        ("x-forwarded-proto", "https"),
+        ("x-forwarded-host", "shop.example"),
+        ("x-real-ip", "10.9.9.9"),
+        ("forwarded", "for=203.0.113.5"),
+        ("via", "1.1 cdn"),
+    ];
+    assert_eq!(
+        forwarded(&sent, CLIENT),
+        [
+            "host: h",
+            "via: 1.1 cdn",
+            "via: 1.1 tollgate",
+            "x-forwarded-for: 192.0.2.7",
+            "x-forwarded-host: h",
+            "x-forwarded-proto: http",
+            "x-real-ip: 192.0.2.7",
+        ]
+    );
+    let proxy = Sender {
+        peer: "2001:db8::1".parse().unwrap(),
+        is_trusted: true,
+        client: Some("203.0.113.5".parse().unwrap()),
+        scheme: "http",
+    };
+    assert_eq!(
+        forwarded(&sent, proxy),
+        [
+            "forwarded: for=\"[2001:db8::1]\"",
+            "forwarded: for=203.0.113.5",
+            "host: h",
+            "via: 1.1 cdn",
+            "via: 1.1 tollgate",
+            "x-forwarded-for: 10.9.9.9, 203.0.113.5, 2001:db8::1",
+            "x-forwarded-host: shop.example",
+            "x-forwarded-proto: https",
+            "x-real-ip: 203.0.113.5",
+        ]
+    );
+}
+
+#[test]
+fn version_and_target_are_those_of_the_upstream() {
+    use UpstreamProtocol::{H2c, Http1};
+    for (uri, version, protocol, target, host) in [
+        (
+            "http://a:81/x?y",
+            Version::HTTP_11,
+            Http1,
+            "/x?y",
+            Some("a:81"),
+        ),
+        ("http://a", Version::HTTP_2, Http1, "/", Some("a")),
+        ("*", Version::HTTP_11, Http1, "*", Some("h")),
+        ("/x", Version::HTTP_11, H2c, "http://h/x", None),
+        ("http://a:81/x", Version::HTTP_2, H2c, "http://a:81/x", None),
+    ] {
+        let sent: &[_] = match version {
+            Version::HTTP_2 => &[],
+            _ if uri.starts_with("http:") => &[("host", "a:81")],
+            _ => &[("host", "h")],
+        };
+        let mut head = head(uri, version, sent);
+        rewrite_request(&mut head, CLIENT, "10.0.0.1:80", protocol);
+        assert_eq!(head.uri.to_string(), target, "{uri}");
+        let found = head.headers.get(HOST).map(|host| host.to_str().unwrap());
+        assert_eq!(found, host, "{uri}");
+    }
+    // HTTP/1.0 names no host.
+    let mut nameless = head("/", Version::HTTP_10, &[]);
+    rewrite_request(&mut nameless, CLIENT, "10.0.0.1:80", Http1);
+    assert_eq!(nameless.headers[HOST], "10.0.0.1:80");
+    assert_eq!(nameless.headers[VIA], "1.0 tollgate");
+}
+
+#[test]
+fn cookies_of_http_2_are_joined() {
+    let cookies = [("cookie", "a=1"), ("cookie", "b=2")];
+    let mut head = head("http://h/", Version::HTTP_2, &cookies);
+    rewrite_request(&mut head, CLIENT, "10.0.0.1:80", UpstreamProtocol::Http1);
+    let found: Vec<_> = head.headers.get_all(COOKIE).iter().collect();
+    assert_eq!(found, ["a=1; b=2"]);
+}
+
+#[test]
+fn a_request_that_comes_again_and_again_is_a_loop() {
+    let mut headers = HeaderMap::new();
+    headers.append(VIA, HeaderValue::from_static("1.1 other, 1.1 tollgate"));
+    for _gateway in 1..GATEWAYS_MAX {
+        append_via(&mut headers, Version::HTTP_11);
+    }
+    assert!(!is_loop(&headers));
+    append_via(&mut headers, Version::HTTP_11);
+    assert!(is_loop(&headers));
+}
+
+#[test]
+fn a_response_loses_what_is_for_one_connection() {
+    let fields = [
+        ("connection", "x-hop"),
+        ("x-hop", "1"),
+        ("keep-alive", "timeout=5"),
+        ("transfer-encoding", "chunked"),
+        ("upgrade", "h2c"),
+        ("proxy-authenticate", "Basic"),
+        ("x-end", "1"),
+    ];
+    let mut head = head("/", Version::HTTP_11, &fields);
+    rewrite_response(&mut head.headers, Version::HTTP_11);
+    let names: Vec<&str> = head.headers.keys().map(HeaderName::as_str).collect();
+    assert_eq!(names, ["x-end", "via"]);
+}

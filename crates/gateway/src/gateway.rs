@@ -1,0 +1,128 @@
+//! The gateway: requests in, responses out.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::header::{CONNECTION, TRANSFER_ENCODING};
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, Response, Version};
+use hyper::body::Incoming;
+use prometheus_client::registry::Registry;
+use tollgate_core::Clock;
+use tollgate_engine::Engine;
+use tollgate_http::{InvalidSetting, Responder, check_framing};
+use tollgate_listen::Connection;
+
+use crate::exchange::{Arrival, Terms, exchange};
+use crate::failure::Failure;
+use crate::forwarding::is_loop;
+use crate::metrics::Metrics;
+use crate::response_body::ResponseBody;
+use crate::route::{Route, RouteTable};
+use crate::settings::GatewaySettings;
+
+/// Limits requests, and passes the allowed ones on.
+pub struct Gateway {
+    routes: RouteTable,
+    metrics: Metrics,
+    terms: Terms,
+    /// Answers requests that no route is for.
+    responder: Responder,
+}
+
+// === impl Gateway ===
+
+impl Gateway {
+    /// # Errors
+    ///
+    /// [`InvalidSetting`] is the first setting that cannot be used.
+    pub fn new(
+        settings: &GatewaySettings,
+        engine: Arc<Engine>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Gateway, InvalidSetting> {
+        let metrics = Metrics::new();
+        let routes = RouteTable::new(settings, &metrics)?;
+        let responder = Responder::new(&settings.responses);
+        Ok(Gateway {
+            routes,
+            metrics,
+            terms: Terms::new(settings, engine, clock),
+            responder: responder.map_err(|invalid| invalid.below("responses"))?,
+        })
+    }
+
+    /// Checks settings without using them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Gateway::new`].
+    pub fn check(settings: &GatewaySettings) -> Result<(), InvalidSetting> {
+        RouteTable::new(settings, &Metrics::new())?;
+        let responder = Responder::new(&settings.responses);
+        responder.map_err(|invalid| invalid.below("responses"))?;
+        Ok(())
+    }
+
+    /// Registers the metrics, whose names begin with `gateway`.
+    pub fn register(&self, registry: &mut Registry) {
+        self.metrics.register(registry);
+    }
+
+    /// The domains whose rules apply; some may come more than once.
+    pub fn domains(&self) -> impl Iterator<Item = &str> {
+        self.routes.domains()
+    }
+
+    /// Answers a request that came by `connection`. `scheme` is `http` or `https`.
+    pub async fn answer(
+        &self,
+        request: Request<Incoming>,
+        connection: &Arc<Connection>,
+        scheme: &'static str,
+    ) -> Response<ResponseBody> {
+        connection.record_request(Instant::now());
+        let (head, body) = request.into_parts();
+        // The HTTP library drops `Content-Length` beside `Transfer-Encoding`, so that nobody can
+        // see it. A proxy before us may have believed it, and what follows on the connection may
+        // be a part of this request to it (RFC 9112, section 6.1).
+        let mut is_last = head.headers.contains_key(TRANSFER_ENCODING);
+        let is_http2 = head.version == Version::HTTP_2;
+        let mut response = match self.find_route(&head) {
+            Ok(route) => {
+                let arrival = Arrival { connection, scheme };
+                exchange(&self.terms, route, arrival, head, body).await
+            }
+            Err(failure) => {
+                is_last |= matches!(failure, Failure::Framing(_) | Failure::Connect);
+                self.metrics.count_failure(failure.kind());
+                let response = self.responder.fail(&failure.problem(), &head.headers);
+                response.map(|text| ResponseBody::own(text, Arc::clone(connection)))
+            }
+        };
+        if is_last && !is_http2 {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
+        }
+        response
+    }
+
+    fn find_route(&self, head: &Parts) -> Result<&Route, Failure> {
+        check_framing(head).map_err(Failure::Framing)?;
+        if head.method == Method::CONNECT {
+            return Err(Failure::Connect);
+        }
+        if is_loop(&head.headers) {
+            return Err(Failure::Loop);
+        }
+        self.routes.find(head)
+    }
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Gateway");
+        shown.field("routes", &self.routes).finish_non_exhaustive()
+    }
+}

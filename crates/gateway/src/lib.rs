@@ -1,0 +1,41 @@
+//! Tollgate's gateway: a reverse proxy that limits requests and passes the allowed ones on.
+//!
+//! A [`Gateway`] is made of [`GatewaySettings`] and an engine, and answers the requests of any
+//! connection: it finds the route, identifies the client, asks the engine, and passes on what is
+//! allowed to a server of the route's upstream. Bodies stream both ways, and are never held in
+//! memory as a whole.
+//!
+//! Knows nothing about YAML, listeners and signals. Upstreams are what only it knows.
+
+mod settings;
+
+mod matcher;
+
+mod metrics;
+
+mod failure;
+
+mod request_body;
+
+mod connection_pool;
+
+mod upstream;
+
+mod response_body;
+
+mod forwarding;
+
+mod route;
+
+mod refund;
+
+mod exchange;
+
+mod gateway;
+
+pub use gateway::Gateway;
+pub use response_body::{BodyError, ResponseBody};
+pub use settings::{
+    ADDRESSES_MAX, ByteSize, GatewaySettings, MATCHES_MAX, MatchSettings, ROUTES_MAX,
+    RouteSettings, TimeoutSettings, UPSTREAMS_MAX, UpstreamProtocol, UpstreamSettings,
+};

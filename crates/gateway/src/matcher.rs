@@ -1,0 +1,269 @@
+//! Which requests a route is for.
+
+use http::header::HOST;
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use tollgate_http::{InvalidSetting, NormalPath, PathSettings, Routes};
+
+use crate::settings::{MATCHES_MAX, MatchSettings};
+
+/// Stands for any value of a header.
+const ANY: &str = "*";
+/// A segment that no template has as a fixed one, to see whether one template covers another.
+const SEGMENT: &str = "~~";
+
+/// The conditions of a route. An empty list is no condition.
+#[derive(Debug)]
+pub(crate) struct Matcher {
+    hosts: Vec<HostPattern>,
+    templates: Vec<String>,
+    paths: Routes,
+    normal_form: PathSettings,
+    methods: Vec<Method>,
+    headers: Vec<(HeaderName, Option<HeaderValue>)>,
+}
+
+/// A host, in small letters.
+#[derive(Debug, PartialEq, Eq)]
+enum HostPattern {
+    Exact(String),
+    /// All hosts that end with this, which begins with a dot.
+    Below(String),
+}
+
+/// What is compared with conditions.
+#[derive(Debug)]
+pub(crate) struct Target<'a> {
+    pub(crate) host: Option<&'a str>,
+    /// `None` if no route has a condition on it.
+    pub(crate) path: Option<&'a NormalPath>,
+    pub(crate) method: &'a Method,
+    pub(crate) headers: &'a HeaderMap,
+}
+
+/// The host of a request without its port, as it was sent.
+pub(crate) fn host(head: &Parts) -> Option<&str> {
+    let named = match head.uri.authority() {
+        Some(authority) => authority.as_str(),
+        None => head.headers.get(HOST)?.to_str().ok()?,
+    };
+    let end = match named.find(']') {
+        Some(bracket) => bracket + 1,
+        None => named.find(':').unwrap_or(named.len()),
+    };
+    let host = named.get(..end)?;
+    Some(host.strip_suffix('.').unwrap_or(host))
+}
+
+// === impl Matcher ===
+
+impl Matcher {
+    /// # Errors
+    ///
+    /// [`InvalidSetting`] is the first condition that cannot be used.
+    pub(crate) fn new(
+        settings: &MatchSettings,
+        normal_form: PathSettings,
+    ) -> Result<Matcher, InvalidSetting> {
+        let MatchSettings {
+            hosts,
+            paths,
+            methods,
+            headers,
+        } = settings;
+        for (at, count) in [
+            ("hosts", hosts.len()),
+            ("paths", paths.len()),
+            ("methods", methods.len()),
+            ("headers", headers.len()),
+        ] {
+            if count > MATCHES_MAX {
+                let problem = format!("{count} of them");
+                return Err(invalid(at, problem, format!("{MATCHES_MAX} is the most")));
+            }
+        }
+        let hosts = hosts.iter().enumerate();
+        let hosts = hosts.map(|(index, host)| HostPattern::parse(index, host));
+        let methods = methods.iter().enumerate();
+        let methods = methods.map(|(index, method)| parse_method(index, method));
+        let headers = headers.iter();
+        let headers = headers.map(|(name, value)| parse_header(name, value));
+        Ok(Matcher {
+            hosts: hosts.collect::<Result<_, _>>()?,
+            templates: paths.clone(),
+            paths: Routes::new(paths, &normal_form).map_err(at_paths)?,
+            normal_form,
+            methods: methods.collect::<Result<_, _>>()?,
+            headers: headers.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Whether paths must be normalised to compare them.
+    pub(crate) fn needs_path(&self) -> bool {
+        !self.templates.is_empty()
+    }
+
+    /// What the route is called if it has no name.
+    pub(crate) fn first_condition(&self) -> Option<&str> {
+        let host = self.hosts.first().map(|host| match host {
+            HostPattern::Exact(host) | HostPattern::Below(host) => host.as_str(),
+        });
+        self.templates.first().map(String::as_str).or(host)
+    }
+
+    /// Whether a request fits all conditions.
+    pub(crate) fn matches(&self, target: &Target<'_>) -> bool {
+        let is_host = |host: &str| self.hosts.iter().any(|pattern| pattern.matches(host));
+        let is_path = |path: &NormalPath| self.paths.find(path).is_some();
+        (self.methods.is_empty() || self.methods.contains(target.method))
+            && (self.hosts.is_empty() || target.host.is_some_and(is_host))
+            && (self.templates.is_empty() || target.path.is_some_and(is_path))
+            && self.headers.iter().all(|(name, value)| {
+                let mut values = target.headers.get_all(name).iter();
+                match value {
+                    Some(value) => values.any(|found| found == value),
+                    None => values.next().is_some(),
+                }
+            })
+    }
+
+    /// Whether every request that fits `other` fits this as well. May miss rare cases.
+    pub(crate) fn covers(&self, other: &Matcher) -> bool {
+        let covers_host = |host: &HostPattern| self.hosts.iter().any(|one| one.covers(host));
+        let has_header = |(name, value): &(HeaderName, Option<HeaderValue>)| {
+            let others = other.headers.iter();
+            others
+                .filter(|(found, _)| found == name)
+                .any(|(_, found)| value.is_none() || found == value)
+        };
+        covers_list(&self.methods, &other.methods, |one| {
+            self.methods.contains(one)
+        }) && covers_list(&self.hosts, &other.hosts, covers_host)
+            && covers_list(&self.templates, &other.templates, |one| {
+                self.covers_path(one)
+            })
+            && self.headers.iter().all(has_header)
+    }
+
+    fn covers_path(&self, template: &str) -> bool {
+        let finds = |rest: &str| {
+            let segments = template.split('/').map(|segment| match segment {
+                _ if segment.starts_with("{*") => rest,
+                _ if segment.starts_with('{') => SEGMENT,
+                _ => segment,
+            });
+            let path = segments.collect::<Vec<_>>().join("/");
+            let path = self.normal_form.normalize(path.as_bytes());
+            path.is_ok_and(|path| self.paths.find(&path).is_some())
+        };
+        ["~~", "~~/~~", "~~/~~/~~"].into_iter().all(finds)
+    }
+}
+
+/// Whether the conditions of one list cover those of another.
+fn covers_list<T>(own: &[T], other: &[T], covers: impl Fn(&T) -> bool) -> bool {
+    own.is_empty() || !other.is_empty() && other.iter().all(covers)
+}
+
+/// `paths` instead of the `routes` of identity.
+fn at_paths(invalid: InvalidSetting) -> InvalidSetting {
+    let at = invalid.at.replacen("routes", "paths", 1);
+    InvalidSetting { at, ..invalid }
+}
+
+fn invalid(at: impl Into<String>, problem: String, instead: String) -> InvalidSetting {
+    InvalidSetting {
+        at: at.into(),
+        problem,
+        instead,
+    }
+}
+
+fn parse_method(index: usize, method: &str) -> Result<Method, InvalidSetting> {
+    let parsed = Method::from_bytes(method.as_bytes()).ok();
+    let is_upper = !method.contains(|char: char| char.is_ascii_lowercase());
+    parsed.filter(|_| is_upper).ok_or_else(|| {
+        let problem = format!("\"{method}\" is no method");
+        let instead = "write one such as POST, in capital letters".to_owned();
+        invalid(format!("methods[{index}]"), problem, instead)
+    })
+}
+
+/// Reads a header and the value that it must have; `None` for any.
+fn parse_header(
+    name: &str,
+    value: &str,
+) -> Result<(HeaderName, Option<HeaderValue>), InvalidSetting> {
+    let at = format!("headers.{name}");
+    let wrong = |problem, instead: &str| invalid(at, problem, instead.to_owned());
+    let Ok(parsed) = name.parse::<HeaderName>() else {
+        let problem = format!("\"{name}\" is no name of a header");
+        return Err(wrong(problem, "write one such as x-api-version"));
+    };
+    if parsed == HOST {
+        let problem = "HTTP/2 has no header host".to_owned();
+        return Err(wrong(problem, "write `hosts: [...]`"));
+    }
+    match (value, HeaderValue::from_str(value)) {
+        (ANY, _) => Ok((parsed, None)),
+        (_, Ok(value)) => Ok((parsed, Some(value))),
+        (_, Err(_)) => Err(wrong(
+            "the value has characters that no header can have".to_owned(),
+            "write visible characters of ASCII, or * for any value",
+        )),
+    }
+}
+
+// === impl HostPattern ===
+
+impl HostPattern {
+    /// Reads a host, or `*` and a dot before one.
+    fn parse(index: usize, text: &str) -> Result<HostPattern, InvalidSetting> {
+        let name = text.strip_prefix('*').unwrap_or(text);
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._[]:".contains(&byte);
+        let has_port = !name.starts_with('[') && name.contains(':');
+        let is_below = name.len() < text.len();
+        let is_host = !name.is_empty()
+            && name.bytes().all(is_allowed)
+            && !has_port
+            && !name.ends_with('.')
+            && name.starts_with('.') == is_below;
+        if !is_host {
+            let problem = format!("\"{text}\" is no host");
+            let instead = "write a name without a port, such as shop.example, or *.shop.example \
+                for all below it";
+            return Err(invalid(
+                format!("hosts[{index}]"),
+                problem,
+                instead.to_owned(),
+            ));
+        }
+        let name = name.to_ascii_lowercase();
+        Ok(match is_below {
+            true => HostPattern::Below(name),
+            false => HostPattern::Exact(name),
+        })
+    }
+
+    fn matches(&self, host: &str) -> bool {
+        match self {
+            HostPattern::Exact(name) => name.eq_ignore_ascii_case(host),
+            HostPattern::Below(end) => {
+                let at = host.len().checked_sub(end.len());
+                let rest = at.filter(|at| *at > 0).and_then(|at| host.get(at..));
+                rest.is_some_and(|rest| rest.eq_ignore_ascii_case(end))
+            }
+        }
+    }
+
+    fn covers(&self, other: &HostPattern) -> bool {
+        match (self, other) {
+            (one, HostPattern::Exact(host)) => one.matches(host),
+            (HostPattern::Below(end), HostPattern::Below(other)) => other.ends_with(end.as_str()),
+            (HostPattern::Exact(_), HostPattern::Below(_)) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

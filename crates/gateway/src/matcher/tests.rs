@@ -1,0 +1,120 @@
+#![allow(clippy::unwrap_used)]
+
+use http::Request;
+
+use super::*;
+
+/// Conditions: lists of words, separated by a bar: hosts, paths, methods, headers as `name=value`.
+fn matcher(text: &str) -> Result<Matcher, InvalidSetting> {
+    let lists: Vec<Vec<String>> = text
+        .split('|')
+        .map(|list| list.split_whitespace().map(str::to_owned).collect())
+        .collect();
+    let headers = lists[3].iter().map(|header| {
+        let (name, value) = header.split_once('=').unwrap();
+        (name.to_owned(), value.to_owned())
+    });
+    let settings = MatchSettings {
+        hosts: lists[0].clone(),
+        paths: lists[1].clone(),
+        methods: lists[2].clone(),
+        headers: headers.collect(),
+    };
+    Matcher::new(&settings, PathSettings::default())
+}
+
+fn is_match(conditions: &str, uri: &str) -> bool {
+    let request = Request::post(uri).header("x-a", "1").header("x-a", "2");
+    let (head, ()) = request.body(()).unwrap().into_parts();
+    let path = PathSettings::default().normalize(head.uri.path().as_bytes());
+    matcher(conditions).unwrap().matches(&Target {
+        host: host(&head),
+        path: path.as_ref().ok(),
+        method: &head.method,
+        headers: &head.headers,
+    })
+}
+
+#[test]
+fn a_request_fits_every_list_that_is_not_empty() {
+    for (conditions, uri, expected) in [
+        ("|||", "http://h/", true),
+        ("shop.example|||", "http://SHOP.example.:80/", true),
+        ("shop.example|||", "http://www.shop.example/", false),
+        ("*.shop.example|||", "http://www.shop.example/", true),
+        ("*.shop.example|||", "http://shop.example/", false),
+        ("*.shop.example|||", "http://.shop.example/", false),
+        ("[::1]|||", "http://[::1]:80/", true),
+        ("|/login||", "http://h//%6cogin/?x", true),
+        ("|/login||", "http://h/login/x", false),
+        ("|/users/{id}||", "http://h/users/7", true),
+        ("|/files/{*rest}||", "http://h/files/a/b", true),
+        ("||GET POST|", "http://h/", true),
+        ("||GET|", "http://h/", false),
+        ("|||x-a=2", "http://h/", true),
+        ("|||x-a=3", "http://h/", false),
+        ("|||x-a=*", "http://h/", true),
+        ("|||x-b=*", "http://h/", false),
+        ("h|/a|POST|x-a=1", "http://h/a", true),
+        ("h|/b|POST|x-a=1", "http://h/a", false),
+    ] {
+        assert_eq!(is_match(conditions, uri), expected, "{conditions} {uri}");
+    }
+}
+
+#[test]
+fn what_a_route_covers_never_reaches_a_later_one() {
+    for (one, other, expected) in [
+        ("|||", "h|/a|GET|x=1", true),
+        ("h|||", "|||", false),
+        ("h|||", "h|/a||", true),
+        ("*.b|||", "a.b *.c.b|||", true),
+        ("*.b|||", "b|||", false),
+        ("|/{a}||", "|/login||", true),
+        ("|/{a}||", "|/{b}||", true),
+        ("|/login||", "|/{b}||", false),
+        ("|/{a}||", "|/{*b}||", false),
+        ("|/{*a}||", "|/x/{b} /{*c}||", true),
+        ("||GET POST|", "||GET|", true),
+        ("||GET|", "||GET POST|", false),
+        ("|||x=*", "|||x=1", true),
+        ("|||x=1", "|||x=*", false),
+        ("|||x=1", "|||x=1 y=2", true),
+    ] {
+        let covers = matcher(one).unwrap().covers(&matcher(other).unwrap());
+        assert_eq!(covers, expected, "{one} {other}");
+    }
+}
+
+#[test]
+fn an_invalid_condition_is_named() {
+    for (conditions, expected) in [
+        (
+            "a:80|||",
+            "hosts[0]: \"a:80\" is no host; write a name without a port",
+        ),
+        ("a *|||", "hosts[1]: \"*\" is no host"),
+        ("*a|||", "hosts[0]: \"*a\" is no host"),
+        (
+            "|login||",
+            "paths[0]: \"login\" does not begin with a slash; write /login",
+        ),
+        (
+            "|/{a} /{b}||",
+            "paths[1]: /{b} matches the same paths as /{a}",
+        ),
+        (
+            "||post|",
+            "methods[0]: \"post\" is no method; write one such as POST",
+        ),
+        (
+            "|||host=h",
+            "headers.host: HTTP/2 has no header host; write `hosts: [...]`",
+        ),
+        ("|||é=h", "headers.é: \"é\" is no name of a header"),
+        ("|||x=é\u{7f}", "headers.x: the value has characters"),
+    ] {
+        let found = matcher(conditions).unwrap_err().to_string();
+        assert!(found.starts_with(expected), "{found}");
+    }
+}

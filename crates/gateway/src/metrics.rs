@@ -1,0 +1,145 @@
+//! What the gateway counts: requests by route and outcome, errors and times of upstreams.
+
+use std::time::Duration;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+/// The label `route` of requests that no route is for.
+const NO_ROUTE: &str = "";
+
+/// All metrics of a gateway.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    requests: Requests,
+    errors: Errors,
+    seconds: Family<UpstreamLabel, Histogram, fn() -> Histogram>,
+}
+
+type Requests = Family<[(&'static str, String); 2], Counter>;
+type Errors = Family<[(&'static str, String); 2], Counter>;
+type UpstreamLabel = [(&'static str, String); 1];
+
+/// Those of one route.
+#[derive(Debug)]
+pub(crate) struct RouteMetrics {
+    name: String,
+    requests: Requests,
+    forwarded: Counter,
+    denied: Counter,
+    canceled: Counter,
+}
+
+/// Those of one upstream.
+#[derive(Debug)]
+pub(crate) struct UpstreamMetrics {
+    name: String,
+    errors: Errors,
+    seconds: Histogram,
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    pub(crate) fn new() -> Metrics {
+        Metrics {
+            requests: Family::default(),
+            errors: Family::default(),
+            seconds: Family::new_with_constructor(latency_buckets),
+        }
+    }
+
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "gateway_requests",
+            "Requests to the gateway, by route and outcome",
+            self.requests.clone(),
+        );
+        registry.register(
+            "gateway_upstream_errors",
+            "Requests that an upstream did not answer, by upstream and kind",
+            self.errors.clone(),
+        );
+        registry.register(
+            "gateway_upstream_seconds",
+            "Time from passing on a request to the head of its response",
+            self.seconds.clone(),
+        );
+    }
+
+    pub(crate) fn route(&self, name: &str) -> RouteMetrics {
+        let counter = |outcome| self.requests.get_or_create_owned(&labels(name, outcome));
+        RouteMetrics {
+            name: name.to_owned(),
+            requests: self.requests.clone(),
+            forwarded: counter("forwarded"),
+            denied: counter("denied"),
+            canceled: counter("canceled"),
+        }
+    }
+
+    pub(crate) fn upstream(&self, name: &str) -> UpstreamMetrics {
+        UpstreamMetrics {
+            name: name.to_owned(),
+            errors: self.errors.clone(),
+            seconds: self
+                .seconds
+                .get_or_create_owned(&[("upstream", name.to_owned())]),
+        }
+    }
+
+    /// Counts a request that failed before its route was known.
+    pub(crate) fn count_failure(&self, kind: &'static str) {
+        self.requests.get_or_create(&labels(NO_ROUTE, kind)).inc();
+    }
+}
+
+fn labels(route: &str, outcome: &str) -> [(&'static str, String); 2] {
+    [("route", route.to_owned()), ("outcome", outcome.to_owned())]
+}
+
+/// From 0.5 ms to about 16 s, each bucket twice as wide as the one before.
+fn latency_buckets() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_5, 2.0, 16))
+}
+
+// === impl RouteMetrics ===
+
+impl RouteMetrics {
+    /// An upstream has answered.
+    pub(crate) fn count_forwarded(&self) {
+        self.forwarded.inc();
+    }
+
+    /// A limit denied the request.
+    pub(crate) fn count_denial(&self) {
+        self.denied.inc();
+    }
+
+    /// The client went away before there was an answer.
+    pub(crate) fn count_canceled(&self) {
+        self.canceled.inc();
+    }
+
+    /// The gateway has answered, for this reason.
+    pub(crate) fn count_failure(&self, kind: &'static str) {
+        self.requests.get_or_create(&labels(&self.name, kind)).inc();
+    }
+}
+
+// === impl UpstreamMetrics ===
+
+impl UpstreamMetrics {
+    /// An upstream has answered after this time.
+    pub(crate) fn record_answer(&self, took: Duration) {
+        self.seconds.observe(took.as_secs_f64());
+    }
+
+    /// An upstream has not answered, or not completely.
+    pub(crate) fn count_failure(&self, kind: &'static str) {
+        let labels = [("upstream", self.name.clone()), ("kind", kind.to_owned())];
+        self.errors.get_or_create(&labels).inc();
+    }
+}

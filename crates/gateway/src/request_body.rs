@@ -1,0 +1,208 @@
+//! The body of a request on its way to an upstream: bounded in bytes, and in the time between its
+//! parts.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::{Instant, Sleep, sleep};
+
+/// A client's body.
+#[derive(Debug)]
+pub(crate) struct RequestBody {
+    incoming: Incoming,
+    bytes_left: u64,
+    bytes_max: u64,
+    idle: IdleTimer,
+    /// `None` for an empty body.
+    progress: Option<Arc<Progress>>,
+}
+
+/// Why a body did not arrive as a whole.
+#[derive(Debug)]
+pub(crate) enum BodyError {
+    /// It has more bytes than are allowed.
+    TooLarge(u64),
+    /// The client sent nothing for so long.
+    Idle(Duration),
+    /// The connection ended, or the body is malformed.
+    Incomplete(hyper::Error),
+}
+
+/// How far a body has come, for the timeout of its response.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    began: Instant,
+    /// How long a client may send nothing.
+    idle: Duration,
+    /// Milliseconds from `began` to the last part.
+    last: AtomicU64,
+    waits_for_client: AtomicBool,
+}
+
+/// Ends a wait for the next part of a body.
+#[derive(Debug)]
+pub(crate) struct IdleTimer {
+    limit: Duration,
+    sleep: Option<Pin<Box<Sleep>>>,
+    is_waiting: bool,
+}
+
+// === impl RequestBody ===
+
+impl RequestBody {
+    pub(crate) fn new(incoming: Incoming, bytes_max: u64, idle: Duration) -> RequestBody {
+        let progress = (!incoming.is_end_stream()).then(|| Arc::new(Progress::new(idle)));
+        RequestBody {
+            incoming,
+            bytes_left: bytes_max,
+            bytes_max,
+            idle: IdleTimer::new(idle),
+            progress,
+        }
+    }
+
+    /// How far it has come; `None` if it is empty.
+    pub(crate) fn progress(&self) -> Option<Arc<Progress>> {
+        self.progress.clone()
+    }
+
+    fn record(&self, waits_for_client: bool) {
+        if let Some(progress) = &self.progress {
+            progress.record(waits_for_client);
+        }
+    }
+
+    fn take_bytes(&mut self, frame: &Frame<Bytes>) -> Result<(), BodyError> {
+        let bytes = frame.data_ref().map_or(0, Bytes::len);
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let left = self.bytes_left.checked_sub(bytes);
+        self.bytes_left = left.ok_or(BodyError::TooLarge(self.bytes_max))?;
+        Ok(())
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        let Poll::Ready(polled) = Pin::new(&mut this.incoming).poll_frame(cx) else {
+            this.record(true);
+            ready!(this.idle.poll(cx));
+            return Poll::Ready(Some(Err(BodyError::Idle(this.idle.limit))));
+        };
+        this.idle.stop();
+        this.record(false);
+        Poll::Ready(polled.map(|polled| {
+            let frame = polled.map_err(BodyError::Incomplete)?;
+            this.take_bytes(&frame)?;
+            Ok(frame)
+        }))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}
+
+// === impl Progress ===
+
+impl Progress {
+    fn new(idle: Duration) -> Progress {
+        Progress {
+            began: Instant::now(),
+            idle,
+            last: AtomicU64::new(0),
+            waits_for_client: AtomicBool::new(false),
+        }
+    }
+
+    fn record(&self, waits_for_client: bool) {
+        // Relaxed: each is read on its own, and only to set a timer.
+        self.waits_for_client
+            .store(waits_for_client, Ordering::Relaxed);
+        let millis = self.began.elapsed().as_millis();
+        let millis = u64::try_from(millis).unwrap_or(u64::MAX);
+        self.last.store(millis, Ordering::Relaxed);
+    }
+
+    /// From when on nothing but the upstream can be waited for. The client may have sent more since
+    /// it was last waited for, and the upstream not read it, so that wait has an end as well.
+    fn last(&self) -> Instant {
+        let last = self.began + Duration::from_millis(self.last.load(Ordering::Relaxed));
+        match self.waits_for_client.load(Ordering::Relaxed) {
+            true => last + self.idle,
+            false => last,
+        }
+    }
+
+    /// When a response is late, if it was due at `deadline` and a body has come further since.
+    pub(crate) fn extend(&self, deadline: Instant, timeout: Duration) -> Option<Instant> {
+        let extended = self.last() + timeout;
+        (extended > deadline).then_some(extended)
+    }
+}
+
+// === impl IdleTimer ===
+
+impl IdleTimer {
+    pub(crate) const fn new(limit: Duration) -> IdleTimer {
+        IdleTimer {
+            limit,
+            sleep: None,
+            is_waiting: false,
+        }
+    }
+
+    /// Ready if nothing has come for too long. The first call begins the wait.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let limit = self.limit;
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep(limit)));
+        if !self.is_waiting {
+            self.is_waiting = true;
+            sleep.as_mut().reset(Instant::now() + limit);
+        }
+        sleep.as_mut().poll(cx)
+    }
+
+    /// Something has come.
+    pub(crate) const fn stop(&mut self) {
+        self.is_waiting = false;
+    }
+}
+
+// === impl BodyError ===
+
+impl std::error::Error for BodyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Incomplete(error) => Some(error),
+            Self::TooLarge(_) | Self::Idle(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge(bytes) => write!(f, "the body is larger than {bytes} bytes"),
+            Self::Idle(limit) => write!(f, "nothing of the body arrived for {limit:?}"),
+            Self::Incomplete(_) => f.write_str("the body is incomplete or malformed"),
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The body of a response: an upstream's, streamed, or a short one of our own.
+
+use std::error::Error;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tollgate_listen::Connection;
+
+use crate::connection_pool::Lease;
+use crate::metrics::UpstreamMetrics;
+use crate::request_body::IdleTimer;
+
+/// The body of a response.
+///
+/// It records whether the client reads it.
+#[derive(Debug)]
+pub struct ResponseBody {
+    source: Source,
+    connection: Arc<Connection>,
+    /// The period of the part that was sent last, until the client has room for the next one.
+    period: Option<usize>,
+}
+
+#[derive(Debug)]
+enum Source {
+    Own(Option<Bytes>),
+    Upstream(Box<Streamed>),
+}
+
+/// An upstream's body, and the connection that it comes by.
+#[derive(Debug)]
+struct Streamed {
+    incoming: Incoming,
+    lease: Option<Lease>,
+    idle: IdleTimer,
+    idle_limit: Duration,
+    metrics: Arc<UpstreamMetrics>,
+    _in_flight: InFlight,
+}
+
+/// Keeps the connection of a client from being idle while an upstream works on its request.
+#[derive(Debug)]
+pub(crate) struct InFlight(Arc<Connection>);
+
+/// Why a response ends before its end.
+#[derive(Debug)]
+pub struct BodyError(Cause);
+
+#[derive(Debug)]
+enum Cause {
+    Idle(Duration),
+    Broken(hyper::Error),
+}
+
+// === impl ResponseBody ===
+
+impl ResponseBody {
+    /// A text of our own.
+    pub fn own(text: impl Into<Bytes>, connection: Arc<Connection>) -> ResponseBody {
+        let text: Bytes = text.into();
+        ResponseBody {
+            source: Source::Own(Some(text).filter(|text| !text.is_empty())),
+            connection,
+            period: None,
+        }
+    }
+
+    /// An upstream's, each part of which comes within `idle_limit`.
+    pub(crate) fn upstream(
+        incoming: Incoming,
+        lease: Lease,
+        idle_limit: Duration,
+        metrics: Arc<UpstreamMetrics>,
+        in_flight: InFlight,
+    ) -> ResponseBody {
+        let connection = Arc::clone(&in_flight.0);
+        let mut streamed = Streamed {
+            incoming,
+            lease: Some(lease),
+            idle: IdleTimer::new(idle_limit),
+            idle_limit,
+            metrics,
+            _in_flight: in_flight,
+        };
+        streamed.finish_at_end();
+        ResponseBody {
+            source: Source::Upstream(Box::new(streamed)),
+            connection,
+            period: None,
+        }
+    }
+
+    fn end_wait(&mut self) {
+        if let Some(period) = self.period.take() {
+            self.connection.end_response(period);
+        }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        // The client has room for the next part, so it has read the last one.
+        this.end_wait();
+        let polled = match &mut this.source {
+            Source::Own(text) => Poll::Ready(text.take().map(Frame::data).map(Ok)),
+            Source::Upstream(streamed) => streamed.poll_frame(cx),
+        };
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && frame.is_data()
+        {
+            this.period = Some(this.connection.begin_response());
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.source {
+            Source::Own(text) => text.is_none(),
+            Source::Upstream(streamed) => streamed.incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.source {
+            Source::Own(text) => {
+                let bytes = text.as_ref().map_or(0, Bytes::len);
+                SizeHint::with_exact(u64::try_from(bytes).unwrap_or(u64::MAX))
+            }
+            Source::Upstream(streamed) => streamed.incoming.size_hint(),
+        }
+    }
+}
+
+impl Drop for ResponseBody {
+    fn drop(&mut self) {
+        self.end_wait();
+    }
+}
+
+// === impl InFlight ===
+
+impl InFlight {
+    pub(crate) fn new(connection: &Arc<Connection>) -> InFlight {
+        connection.begin_request();
+        InFlight(Arc::clone(connection))
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.end_request(Instant::now());
+    }
+}
+
+// === impl Streamed ===
+
+impl Streamed {
+    /// The next part, within the time that an upstream has for it.
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Poll::Ready(polled) = Pin::new(&mut self.incoming).poll_frame(cx) else {
+            ready!(self.idle.poll(cx));
+            self.metrics.count_failure("body_timeout");
+            return Poll::Ready(Some(Err(BodyError(Cause::Idle(self.idle_limit)))));
+        };
+        self.idle.stop();
+        let polled = match polled {
+            None => {
+                self.finish();
+                None
+            }
+            Some(Ok(frame)) => {
+                self.finish_at_end();
+                Some(Ok(frame))
+            }
+            Some(Err(error)) => {
+                self.metrics.count_failure("body");
+                Some(Err(BodyError(Cause::Broken(error))))
+            }
+        };
+        Poll::Ready(polled)
+    }
+
+    /// Keeps the connection for the next request, once the last part has come.
+    fn finish_at_end(&mut self) {
+        if self.incoming.is_end_stream() {
+            self.finish();
+        }
+    }
+
+    fn finish(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            lease.finish();
+        }
+    }
+}
+
+// === impl BodyError ===
+
+impl Error for BodyError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.0 {
+            Cause::Idle(_) => None,
+            Cause::Broken(error) => Some(error),
+        }
+    }
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Cause::Idle(limit) => write!(f, "the upstream sent nothing for {limit:?}"),
+            Cause::Broken(_) => f.write_str("the upstream's response ended too early"),
+        }
+    }
+}

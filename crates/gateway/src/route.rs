@@ -1,0 +1,280 @@
+//! Routes: which requests go where, under which rules.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use http::request::Parts;
+use tollgate_core::{DOMAIN_BYTES_MAX, Span};
+use tollgate_http::{AddressSource, Classifier, InvalidSetting, PathSettings, Responder};
+
+use crate::failure::Failure;
+use crate::matcher::{Matcher, Target, host};
+use crate::metrics::{Metrics, RouteMetrics};
+use crate::settings::{GatewaySettings, ROUTES_MAX, RouteSettings, UPSTREAMS_MAX};
+use crate::upstream::Upstream;
+
+/// The longest timeout.
+const TIMEOUT_MAX: Span = Span::DAY;
+/// The shortest.
+const TIMEOUT_MIN: Span = Span::from_millis(1);
+/// The longest name of a route or an upstream.
+const NAME_BYTES_MAX: usize = 64;
+/// The name of a route without a name or a condition.
+const DEFAULT_NAME: &str = "default";
+
+/// All routes.
+#[derive(Debug)]
+pub(crate) struct RouteTable {
+    routes: Vec<Route>,
+    normal_form: PathSettings,
+    needs_path: bool,
+}
+
+/// Where some requests go, and under which rules.
+#[derive(Debug)]
+pub(crate) struct Route {
+    matcher: Matcher,
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) domain: String,
+    pub(crate) classifier: Classifier,
+    pub(crate) responder: Responder,
+    pub(crate) metrics: RouteMetrics,
+}
+
+type Upstreams = BTreeMap<String, Arc<Upstream>>;
+
+// === impl RouteTable ===
+
+impl RouteTable {
+    /// # Errors
+    ///
+    /// [`InvalidSetting`] is the first setting that cannot be used.
+    pub(crate) fn new(
+        settings: &GatewaySettings,
+        metrics: &Metrics,
+    ) -> Result<RouteTable, InvalidSetting> {
+        let timeouts = settings.timeouts;
+        for (key, timeout) in [
+            ("connect", timeouts.connect),
+            ("head", timeouts.head),
+            ("body", timeouts.body),
+        ] {
+            if timeout < TIMEOUT_MIN || timeout > TIMEOUT_MAX {
+                let problem = format!("{timeout} is outside {TIMEOUT_MIN} to {TIMEOUT_MAX}");
+                return Err(invalid(
+                    format!("timeouts.{key}"),
+                    problem,
+                    "write one such as 10s",
+                ));
+            }
+        }
+        let upstreams = open_upstreams(settings, metrics)?;
+        let everything = [RouteSettings::default()];
+        let routes = match settings.routes.as_slice() {
+            [] => &everything,
+            routes => routes,
+        };
+        if routes.len() > ROUTES_MAX {
+            let problem = format!("{} routes", routes.len());
+            let instead = format!("{ROUTES_MAX} is the most");
+            return Err(invalid("routes", problem, instead));
+        }
+        let mut table = RouteTable {
+            routes: Vec::with_capacity(routes.len()),
+            normal_form: settings.identity.path,
+            needs_path: false,
+        };
+        for (index, route) in routes.iter().enumerate() {
+            let made = Route::new(route, settings, &upstreams, metrics);
+            // Without routes in the settings, what is wrong is at the gateway itself.
+            let made = made.map_err(|invalid| match settings.routes.is_empty() {
+                true => invalid,
+                false => invalid.below(&format!("routes[{index}]")),
+            })?;
+            table.check_reachable(index, &made)?;
+            table.needs_path |= made.matcher.needs_path();
+            table.routes.push(made);
+        }
+        Ok(table)
+    }
+
+    /// Reports a route that no request reaches.
+    fn check_reachable(&self, index: usize, route: &Route) -> Result<(), InvalidSetting> {
+        let earlier = self.routes.iter();
+        match earlier
+            .clone()
+            .position(|one| one.matcher.covers(&route.matcher))
+        {
+            None => Ok(()),
+            Some(before) => Err(invalid(
+                format!("routes[{index}].match"),
+                format!("no request reaches this route: routes[{before}] has all of them"),
+                "put it before that route, or remove it",
+            )),
+        }
+    }
+
+    /// The domains whose rules apply.
+    pub(crate) fn domains(&self) -> impl Iterator<Item = &str> {
+        self.routes.iter().map(|route| route.domain.as_str())
+    }
+
+    /// The first route that fits a request.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`] if none does, or if the path may mean several.
+    pub(crate) fn find(&self, head: &Parts) -> Result<&Route, Failure> {
+        let path = match self.needs_path {
+            true => Some(self.normal_form.normalize(head.uri.path().as_bytes())),
+            false => None,
+        };
+        let path = path.transpose().map_err(Failure::Path)?;
+        let target = Target {
+            host: host(head),
+            path: path.as_ref(),
+            method: &head.method,
+            headers: &head.headers,
+        };
+        let mut routes = self.routes.iter();
+        let found = routes.find(|route| route.matcher.matches(&target));
+        found.ok_or(Failure::NoRoute)
+    }
+}
+
+/// Checks the upstreams. Connections are opened for requests.
+fn open_upstreams(
+    settings: &GatewaySettings,
+    metrics: &Metrics,
+) -> Result<Upstreams, InvalidSetting> {
+    let count = settings.upstreams.len();
+    if !(1..=UPSTREAMS_MAX).contains(&count) {
+        return Err(invalid(
+            "upstreams",
+            format!("{count} upstreams"),
+            format!(
+                "write 1 to {UPSTREAMS_MAX}, as in `upstreams: {{api: {{addresses: \
+                 ['127.0.0.1:3000']}}}}`"
+            ),
+        ));
+    }
+    let opened = settings.upstreams.iter().map(|(name, upstream)| {
+        let at = format!("upstreams.{name}");
+        if !is_name(name) {
+            let problem = format!("{name:?} is no name of an upstream");
+            return Err(invalid("upstreams", problem, NAMES));
+        }
+        let connect = settings.timeouts.connect.into();
+        let opened = Upstream::new(name, upstream, connect, metrics.upstream(name));
+        let opened = opened.map_err(|invalid| invalid.below(&at))?;
+        Ok((name.clone(), Arc::new(opened)))
+    });
+    opened.collect()
+}
+
+/// What names may be.
+const NAMES: &str = "write up to 64 letters, digits, - and _";
+
+fn is_name(name: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_allowed)
+}
+
+fn invalid(
+    at: impl Into<String>,
+    problem: impl Into<String>,
+    instead: impl Into<String>,
+) -> InvalidSetting {
+    InvalidSetting {
+        at: at.into(),
+        problem: problem.into(),
+        instead: instead.into(),
+    }
+}
+
+// === impl Route ===
+
+impl Route {
+    /// Reads a route; what it does not set is as for the gateway.
+    fn new(
+        settings: &RouteSettings,
+        gateway: &GatewaySettings,
+        upstreams: &Upstreams,
+        metrics: &Metrics,
+    ) -> Result<Route, InvalidSetting> {
+        let matcher = Matcher::new(&settings.matches, gateway.identity.path);
+        let matcher = matcher.map_err(|invalid| invalid.below("match"))?;
+        let identity = settings.identity.as_ref().unwrap_or(&gateway.identity);
+        let responses = settings.responses.as_ref().unwrap_or(&gateway.responses);
+        if identity.client_address.source == AddressSource::ProxyProtocol {
+            return Err(invalid(
+                "identity.client_address.source",
+                "the gateway reads no PROXY protocol",
+                "write `peer`, or the header in which your proxy names the client",
+            ));
+        }
+        let classifier = Classifier::new(identity);
+        let responder = Responder::new(responses);
+        let name = match &settings.name {
+            Some(name) if !is_name(name) => {
+                let problem = format!("{name:?} is no name of a route");
+                return Err(invalid("name", problem, NAMES));
+            }
+            Some(name) => name.as_str(),
+            None => matcher.first_condition().unwrap_or(DEFAULT_NAME),
+        };
+        Ok(Route {
+            upstream: find_upstream(settings, upstreams)?,
+            domain: find_domain(settings, gateway)?,
+            classifier: classifier.map_err(|invalid| invalid.below("identity"))?,
+            responder: responder.map_err(|invalid| invalid.below("responses"))?,
+            metrics: metrics.route(name),
+            matcher,
+        })
+    }
+}
+
+/// The upstream of a route, which needs no name if it is the only one.
+fn find_upstream(
+    settings: &RouteSettings,
+    upstreams: &Upstreams,
+) -> Result<Arc<Upstream>, InvalidSetting> {
+    let names = upstreams.keys().map(String::as_str).collect::<Vec<_>>();
+    let names = names.join("`, `");
+    match &settings.upstream {
+        Some(name) => upstreams.get(name).map(Arc::clone).ok_or_else(|| {
+            let problem = format!("there is no upstream {name:?}");
+            invalid("upstream", problem, format!("write one of `{names}`"))
+        }),
+        None if upstreams.len() == 1 => {
+            let only = upstreams.values().next().map(Arc::clone);
+            Ok(only.expect("there is one"))
+        }
+        None => Err(invalid(
+            "upstream",
+            "nothing says which upstream requests go to",
+            format!("write routes, each with `upstream:` and one of `{names}`"),
+        )),
+    }
+}
+
+fn find_domain(
+    settings: &RouteSettings,
+    gateway: &GatewaySettings,
+) -> Result<String, InvalidSetting> {
+    let instead = "write `domain: NAME`, with the domain of a rules file";
+    let domain = settings.domain.as_ref().or(gateway.domain.as_ref());
+    let domain =
+        domain.ok_or_else(|| invalid("domain", "nothing says whose rules apply", instead))?;
+    if !(1..=DOMAIN_BYTES_MAX).contains(&domain.len()) {
+        let problem = format!(
+            "{} bytes, and 1 to {DOMAIN_BYTES_MAX} are possible",
+            domain.len()
+        );
+        return Err(invalid("domain", problem, instead));
+    }
+    Ok(domain.clone())
+}
+
+#[cfg(test)]
+mod tests;

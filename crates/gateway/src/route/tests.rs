@@ -1,0 +1,128 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::settings::{ByteSize, MatchSettings, UpstreamProtocol, UpstreamSettings};
+
+fn upstream(address: &str) -> UpstreamSettings {
+    UpstreamSettings {
+        addresses: vec![address.to_owned()],
+        protocol: UpstreamProtocol::Http1,
+    }
+}
+
+fn settings(names: &[&str], routes: Vec<RouteSettings>) -> GatewaySettings {
+    let named = names.iter();
+    let upstreams = named.map(|name| ((*name).to_owned(), upstream("10.0.0.1:80")));
+    GatewaySettings {
+        domain: Some("d".to_owned()),
+        upstreams: upstreams.collect(),
+        routes,
+        ..GatewaySettings::default()
+    }
+}
+
+/// A route for one path.
+fn to(path: &str, upstream: &str) -> RouteSettings {
+    RouteSettings {
+        upstream: Some(upstream.to_owned()),
+        matches: MatchSettings {
+            paths: vec![path.to_owned()],
+            ..MatchSettings::default()
+        },
+        ..RouteSettings::default()
+    }
+}
+
+fn wrong(settings: &GatewaySettings) -> String {
+    let made = RouteTable::new(settings, &Metrics::new());
+    made.map(drop).unwrap_err().to_string()
+}
+
+#[test]
+fn one_upstream_needs_no_routes() {
+    let table = RouteTable::new(&settings(&["api"], Vec::new()), &Metrics::new()).unwrap();
+    let request = http::Request::get("/any/%2e%2e%2f").body(()).unwrap();
+    let found = table.find(&request.into_parts().0).unwrap();
+    assert_eq!(found.domain, "d");
+}
+
+#[test]
+fn the_first_route_that_fits_applies_and_ambiguous_paths_fit_none() {
+    let routes = vec![to("/login", "a"), to("/{*rest}", "b")];
+    let table = RouteTable::new(&settings(&["a", "b"], routes), &Metrics::new()).unwrap();
+    let name = |path: &str| {
+        let request = http::Request::get(path).body(()).unwrap();
+        let found = table.find(&request.into_parts().0);
+        let named = found.map(|route| route.matcher.first_condition().map(str::to_owned));
+        named.map_err(|failure| failure.kind())
+    };
+    assert_eq!(name("/login"), Ok(Some("/login".to_owned())));
+    assert_eq!(name("//login/?x"), Ok(Some("/login".to_owned())));
+    assert_eq!(name("/login/x"), Ok(Some("/{*rest}".to_owned())));
+    assert_eq!(name("/"), Err("no_route"));
+    assert_eq!(name("/x%2f../login"), Err("invalid_path"));
+}
+
+#[test]
+fn every_error_says_where_it_is_and_what_to_write() {
+    let base = settings(&["api"], Vec::new());
+    let of = |change: fn(&mut GatewaySettings)| {
+        let mut settings = base.clone();
+        change(&mut settings);
+        wrong(&settings)
+    };
+    for (found, expected) in [
+        (
+            of(|one| one.upstreams.clear()),
+            "upstreams: 0 upstreams; write 1 to 1024, as in",
+        ),
+        (
+            of(|one| one.domain = None),
+            "domain: nothing says whose rules apply; write `domain: NAME`",
+        ),
+        (
+            of(|one| one.domain = Some(String::new())),
+            "domain: 0 bytes, and 1 to 1024 are possible;",
+        ),
+        (
+            of(|one| one.timeouts.head = Span::ZERO),
+            "timeouts.head: 0s is outside 1ms to 1d; write one such as 10s",
+        ),
+        (
+            of(|one| drop(one.upstreams.insert("b".to_owned(), upstream("x:1")))),
+            "upstream: nothing says which upstream requests go to; write routes, each with \
+             `upstream:` and one of `api`, `b`",
+        ),
+        (
+            of(|one| drop(one.upstreams.insert("a b".to_owned(), upstream("x:1")))),
+            "upstreams: \"a b\" is no name of an upstream;",
+        ),
+        (
+            of(|one| drop(one.upstreams.insert("api".to_owned(), upstream("10.0.0.1")))),
+            "upstreams.api.addresses[0]: \"10.0.0.1\" is no address with a port; write host:port",
+        ),
+        (
+            of(|one| one.routes = vec![to("/a", "api"), to("/b", "apo")]),
+            "routes[1].upstream: there is no upstream \"apo\"; write one of `api`",
+        ),
+        (
+            of(|one| one.routes = vec![to("/{*a}", "api"), to("/b/{c}", "api")]),
+            "routes[1].match: no request reaches this route: routes[0] has all of them; put it",
+        ),
+        (
+            of(|one| one.routes = vec![to("b", "api")]),
+            "routes[0].match.paths[0]: \"b\" does not begin with a slash; write /b",
+        ),
+        (
+            of(|one| one.identity.client_address.source = AddressSource::ProxyProtocol),
+            "identity.client_address.source: the gateway reads no PROXY protocol;",
+        ),
+        (
+            of(|one| one.responses.status = 200),
+            "responses.status: 200 is no status of an error;",
+        ),
+    ] {
+        assert!(found.starts_with(expected), "{found}");
+    }
+    assert_eq!(base.body_bytes, ByteSize(10 << 20));
+}

@@ -1,0 +1,177 @@
+//! `gateway` in a file of settings.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, Visitor};
+use tollgate_core::Span;
+use tollgate_http::{IdentitySettings, ResponseSettings};
+
+/// The most routes.
+pub const ROUTES_MAX: usize = 1024;
+/// The most upstreams.
+pub const UPSTREAMS_MAX: usize = 1024;
+/// The most addresses of one upstream.
+pub const ADDRESSES_MAX: usize = 256;
+/// The most hosts, paths, methods or headers of one `match`.
+pub const MATCHES_MAX: usize = 256;
+
+/// The section `gateway`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GatewaySettings {
+    /// Whose rules apply, for routes that do not name a domain.
+    pub domain: Option<String>,
+    /// The servers behind the gateway, by name. At least one.
+    pub upstreams: BTreeMap<String, UpstreamSettings>,
+    /// The first one that matches a request applies. Without any, all requests go to the only
+    /// upstream.
+    pub routes: Vec<RouteSettings>,
+    /// How a request becomes descriptors, for routes without their own. The client's address.
+    pub identity: IdentitySettings,
+    /// What clients see of their limits, for routes without their own. 429.
+    pub responses: ResponseSettings,
+    /// How long upstreams and clients may take.
+    pub timeouts: TimeoutSettings,
+    /// The largest body of a request. 10 MiB.
+    pub body_bytes: ByteSize,
+}
+
+/// The servers that answer some requests.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpstreamSettings {
+    /// Where they are, each as `host:port`. A request goes to the one with the fewest requests.
+    pub addresses: Vec<String>,
+    /// What they speak. `http1`.
+    #[serde(default)]
+    pub protocol: UpstreamProtocol,
+}
+
+/// What the servers of an upstream speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpstreamProtocol {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2 without TLS, with prior knowledge, as servers of gRPC do.
+    H2c,
+}
+
+/// A route: which requests it is for, and what happens to them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RouteSettings {
+    /// Its name in metrics. The first of its paths or hosts, or `default`.
+    pub name: Option<String>,
+    /// Which requests it is for. All.
+    #[serde(rename = "match")]
+    pub matches: MatchSettings,
+    /// Which upstream they go to. The only one.
+    pub upstream: Option<String>,
+    /// Whose rules apply. That of the gateway.
+    pub domain: Option<String>,
+    /// How they become descriptors. As for the gateway.
+    pub identity: Option<IdentitySettings>,
+    /// What clients see of their limits. As for the gateway.
+    pub responses: Option<ResponseSettings>,
+}
+
+/// Which requests a route is for: those that fit every list that is not empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MatchSettings {
+    /// Hosts: `shop.example`, or `*.shop.example` for all below it.
+    pub hosts: Vec<String>,
+    /// Paths: `/login`, `/users/{id}`, or `/files/{*rest}` for all below it. They are compared with
+    /// normalised paths.
+    pub paths: Vec<String>,
+    /// Methods.
+    pub methods: Vec<String>,
+    /// Headers and the value that each must have, or `*` for any.
+    pub headers: BTreeMap<String, String>,
+}
+
+/// How long upstreams and clients may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TimeoutSettings {
+    /// To accept a connection. 2 s.
+    pub connect: Span,
+    /// To answer a request with the head of a response, once it was sent. 30 s.
+    pub head: Span,
+    /// Between two parts of a body, of a request or a response. 60 s.
+    pub body: Span,
+}
+
+/// A number of bytes: `1048576`, `512KiB`, `10MiB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteSize(pub u64);
+
+// === impl GatewaySettings ===
+
+impl Default for GatewaySettings {
+    fn default() -> GatewaySettings {
+        GatewaySettings {
+            domain: None,
+            upstreams: BTreeMap::new(),
+            routes: Vec::new(),
+            identity: IdentitySettings::default(),
+            responses: ResponseSettings::default(),
+            timeouts: TimeoutSettings::default(),
+            body_bytes: ByteSize(10 << 20),
+        }
+    }
+}
+
+// === impl TimeoutSettings ===
+
+impl Default for TimeoutSettings {
+    fn default() -> TimeoutSettings {
+        TimeoutSettings {
+            connect: Span::from_secs(2),
+            head: Span::from_secs(30),
+            body: Span::from_secs(60),
+        }
+    }
+}
+
+// === impl ByteSize ===
+
+impl ByteSize {
+    fn parse(text: &str) -> Option<ByteSize> {
+        let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("", 0)];
+        let bytes = units.iter().find_map(|(unit, shift)| {
+            let number: u64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
+            number.checked_mul(1 << shift)
+        });
+        bytes.map(ByteSize)
+    }
+}
+
+impl<'de> Deserialize<'de> for ByteSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
+        struct Text;
+
+        impl Visitor<'_> for Text {
+            type Value = ByteSize;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of bytes, such as `10MiB`")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<ByteSize, E> {
+                let wrong = || {
+                    E::custom(format!(
+                        "\"{text}\" is not a number of bytes, KiB, MiB or GiB"
+                    ))
+                };
+                ByteSize::parse(text).ok_or_else(wrong)
+            }
+        }
+
+        deserializer.deserialize_str(Text)
+    }
+}

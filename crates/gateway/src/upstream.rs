@@ -1,0 +1,218 @@
+//! An upstream: which of its addresses a request goes to.
+
+use std::io::{self, ErrorKind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::uri::Authority;
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
+use hyper::{Request, Response};
+use tokio::time::{Instant, timeout_at};
+use tollgate_http::InvalidSetting;
+use tollgate_listen::Throttle;
+use tracing::warn;
+
+use crate::connection_pool::{ConnectionPool, Lease};
+use crate::failure::Failure;
+use crate::metrics::UpstreamMetrics;
+use crate::request_body::RequestBody;
+use crate::settings::{ADDRESSES_MAX, UpstreamProtocol, UpstreamSettings};
+
+/// How often a request is sent whose connection was closed before any of it was sent.
+const SENDS_MAX: usize = 3;
+
+/// The response to a request, or what went wrong.
+type Answered = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>;
+
+/// The servers that answer some requests.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    name: String,
+    pools: Vec<Arc<ConnectionPool>>,
+    /// Where the next search begins, so that requests spread over idle servers.
+    next: AtomicUsize,
+    pub(crate) metrics: Arc<UpstreamMetrics>,
+    warnings: Throttle,
+}
+
+// === impl Upstream ===
+
+impl Upstream {
+    /// # Errors
+    ///
+    /// [`InvalidSetting`] is the first setting that cannot be used.
+    pub(crate) fn new(
+        name: &str,
+        settings: &UpstreamSettings,
+        connect_timeout: Duration,
+        metrics: UpstreamMetrics,
+    ) -> Result<Upstream, InvalidSetting> {
+        let UpstreamSettings {
+            addresses,
+            protocol,
+        } = settings;
+        if !(1..=ADDRESSES_MAX).contains(&addresses.len()) {
+            let problem = format!("{} addresses", addresses.len());
+            let instead = format!("write 1 to {ADDRESSES_MAX}, each as host:port");
+            return Err(invalid("addresses".to_owned(), problem, instead));
+        }
+        for (index, address) in addresses.iter().enumerate() {
+            check_address(index, address)?;
+        }
+        let pool = |address: &String| {
+            let pool = ConnectionPool::new(address.clone(), *protocol, connect_timeout);
+            Arc::new(pool)
+        };
+        Ok(Upstream {
+            name: name.to_owned(),
+            pools: addresses.iter().map(pool).collect(),
+            next: AtomicUsize::new(0),
+            metrics: Arc::new(metrics),
+            warnings: Throttle::default(),
+        })
+    }
+
+    pub(crate) fn protocol(&self) -> UpstreamProtocol {
+        self.pools[0].protocol()
+    }
+
+    /// A connection that waits for a request, if all requests go to one address.
+    pub(crate) fn try_lease(&self) -> Option<Lease> {
+        match self.pools.as_slice() {
+            [only] => only.try_lease(),
+            _ => None,
+        }
+    }
+
+    /// A connection to the address with the fewest requests. If it accepts none, the others are
+    /// tried, each once.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`] if there is no connection, so that nothing has reached the upstream.
+    pub(crate) async fn lease(&self) -> Result<Lease, Failure> {
+        if let [only] = self.pools.as_slice() {
+            let leased = only.lease().await;
+            return leased.map_err(|error| self.report_unconnected(only, &error));
+        }
+        let first = self.next.fetch_add(1, Ordering::Relaxed) % self.pools.len();
+        let (before, from) = self.pools.split_at(first);
+        let mut pools: Vec<&Arc<ConnectionPool>> = from.iter().chain(before).collect();
+        // Stable, so that equal ones keep their order.
+        pools.sort_by_key(|pool| pool.in_flight());
+        let mut failure = Failure::Unreachable;
+        for pool in pools {
+            match pool.lease().await {
+                Ok(lease) => return Ok(lease),
+                Err(error) => failure = self.report_unconnected(pool, &error),
+            }
+        }
+        Err(failure)
+    }
+
+    /// Sends a request, and waits for the head of its response. If the server had closed the
+    /// connection before anything was sent, the request is sent by another.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`] if there is no answer.
+    pub(crate) async fn send(
+        &self,
+        mut lease: Lease,
+        mut request: Request<RequestBody>,
+        head_timeout: Duration,
+    ) -> Result<(Response<Incoming>, Lease), Failure> {
+        let began = Instant::now();
+        for _send in 1..=SENDS_MAX {
+            let pool = Arc::clone(lease.pool());
+            let answered = answer(&mut lease, request, head_timeout).await;
+            let answered = answered
+                .ok_or_else(|| self.report_failure(Failure::SlowHead(head_timeout), &pool))?;
+            let mut error = match answered {
+                Ok(response) => {
+                    self.metrics.record_answer(began.elapsed());
+                    return Ok((response, lease));
+                }
+                Err(error) => error,
+            };
+            let Some(unsent) = error.take_message().filter(|_| lease.may_be_stale()) else {
+                return Err(self.report_failure(Failure::of(error.error()), &pool));
+            };
+            request = unsent;
+            let renewed = pool.lease_new().await;
+            lease = renewed.map_err(|error| self.report_unconnected(&pool, &error))?;
+        }
+        Err(self.report_failure(Failure::Closed, lease.pool()))
+    }
+
+    /// Counts an upstream's failure, and logs it now and then. Failures of clients are not counted
+    /// here.
+    fn report_failure(&self, failure: Failure, pool: &ConnectionPool) -> Failure {
+        if failure.is_of_upstream() {
+            self.report(failure.kind(), pool.address());
+        }
+        failure
+    }
+
+    fn report_unconnected(&self, pool: &ConnectionPool, error: &io::Error) -> Failure {
+        let failure = match error.kind() {
+            ErrorKind::TimedOut => Failure::SlowConnect,
+            _ => Failure::Unreachable,
+        };
+        self.report_failure(failure, pool)
+    }
+
+    fn report(&self, kind: &'static str, address: &str) {
+        self.metrics.count_failure(kind);
+        if let Some(withheld) = self.warnings.allow() {
+            let upstream = self.name.as_str();
+            warn!(
+                upstream,
+                address, kind, withheld, "no answer from an upstream"
+            );
+        }
+    }
+}
+
+/// What a server answers; `None` if the head of the response does not come in time. Time in which
+/// the body of the request comes further does not count.
+async fn answer(
+    lease: &mut Lease,
+    request: Request<RequestBody>,
+    head_timeout: Duration,
+) -> Option<Answered> {
+    let progress = request.body().progress();
+    let mut deadline = Instant::now() + head_timeout;
+    let mut answered = pin!(lease.send(request));
+    loop {
+        if let Ok(answered) = timeout_at(deadline, &mut answered).await {
+            return Some(answered);
+        }
+        deadline = progress.as_ref()?.extend(deadline, head_timeout)?;
+    }
+}
+
+fn invalid(at: String, problem: String, instead: String) -> InvalidSetting {
+    InvalidSetting {
+        at,
+        problem,
+        instead,
+    }
+}
+
+/// Checks that an address has a host and a port.
+fn check_address(index: usize, address: &str) -> Result<(), InvalidSetting> {
+    let parsed = address.parse::<Authority>().ok();
+    let parsed = parsed.filter(|one| one.port_u16().is_some_and(|port| port > 0));
+    match parsed.filter(|one| !one.host().is_empty() && !one.as_str().contains('@')) {
+        Some(_) => Ok(()),
+        None => {
+            let problem = format!("\"{address}\" is no address with a port");
+            let instead = "write host:port, such as 127.0.0.1:3000".to_owned();
+            Err(invalid(format!("addresses[{index}]"), problem, instead))
+        }
+    }
+}

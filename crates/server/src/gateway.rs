@@ -1,0 +1,124 @@
+//! The gateway's listener: what the process adds to a gateway.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use http::header::CONNECTION;
+use http::{HeaderValue, Request, Response, StatusCode, Version};
+use hyper::body::Incoming;
+use hyper::service::Service;
+use tollgate_gateway::{Gateway, ResponseBody};
+use tollgate_http::Responder;
+use tollgate_listen::{Connection, Handler, ShutdownSignal};
+
+use crate::config::ListenerKind;
+use crate::metrics::{ListenerName, Metrics};
+use crate::reply::Failure;
+
+const NAME: ListenerName = ListenerKind::Gateway.name();
+/// What clients send requests over: the listener has no TLS.
+const SCHEME: &str = "http";
+
+/// Serves the connections of the gateway's listener.
+#[derive(Clone)]
+pub(crate) struct GatewayHandler {
+    gateway: Arc<Gateway>,
+    metrics: Arc<Metrics>,
+    shutdown: ShutdownSignal,
+}
+
+/// Serves the requests of one connection.
+pub(crate) struct GatewayService {
+    handler: GatewayHandler,
+    connection: Arc<Connection>,
+}
+
+type ResponseFuture =
+    Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Infallible>> + Send + 'static>>;
+
+// === impl GatewayHandler ===
+
+impl GatewayHandler {
+    pub(crate) fn new(
+        gateway: Arc<Gateway>,
+        metrics: &Arc<Metrics>,
+        shutdown: &ShutdownSignal,
+    ) -> GatewayHandler {
+        GatewayHandler {
+            gateway,
+            metrics: Arc::clone(metrics),
+            shutdown: shutdown.clone(),
+        }
+    }
+}
+
+impl Handler for GatewayHandler {
+    type Body = ResponseBody;
+    type Service = GatewayService;
+
+    fn service(&self, connection: &Arc<Connection>) -> GatewayService {
+        GatewayService {
+            handler: self.clone(),
+            connection: Arc::clone(connection),
+        }
+    }
+
+    fn opened(&self) {
+        self.metrics.connections(NAME).inc();
+    }
+
+    fn ended(&self) {
+        self.metrics.connections(NAME).dec();
+    }
+
+    fn closed(&self, reason: &'static str) {
+        self.metrics.count_close(NAME, reason);
+    }
+
+    fn failed(&self, kind: &'static str) {
+        self.metrics.count_error(NAME, kind);
+    }
+}
+
+// === impl GatewayService ===
+
+impl Service<Request<Incoming>> for GatewayService {
+    type Response = Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = ResponseFuture;
+
+    fn call(&self, request: Request<Incoming>) -> ResponseFuture {
+        let (handler, connection) = (self.handler.clone(), Arc::clone(&self.connection));
+        Box::pin(async move {
+            let is_http2 = request.version() == Version::HTTP_2;
+            let mut response = if connection.is_reserved() {
+                handler.answer_overload(&request, &connection)
+            } else {
+                let gateway = &handler.gateway;
+                gateway.answer(request, &connection, SCHEME).await
+            };
+            let ends = connection.ends() || !handler.shutdown.is_ready();
+            if ends && !is_http2 {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(CONNECTION, close);
+            }
+            Ok(response)
+        })
+    }
+}
+
+impl GatewayHandler {
+    /// The response to a connection for which there was no permit.
+    fn answer_overload(
+        &self,
+        request: &Request<Incoming>,
+        connection: &Arc<Connection>,
+    ) -> Response<ResponseBody> {
+        let detail = "the connection limit is reached; use fewer connections, or retry in a second";
+        let failure = Failure::new("overloaded", StatusCode::SERVICE_UNAVAILABLE, detail);
+        self.metrics.count_error(NAME, failure.kind);
+        let response = Responder::default().fail(&failure.problem, request.headers());
+        response.map(|text| ResponseBody::own(text, Arc::clone(connection)))
+    }
+}

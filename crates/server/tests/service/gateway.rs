@@ -1,0 +1,63 @@
+//! The gateway as its clients and upstreams see it.
+
+mod bodies;
+mod framing;
+mod going;
+mod limits;
+mod settings;
+mod upstream;
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use tollgate_rules::Source;
+use tollgate_server::{Config, GatewaySettings, Listen, ListenerKind};
+
+use crate::house::House;
+
+/// Each address may send two requests an hour; everything else may go on.
+const RULES: &str = "
+domain: api
+descriptors:
+  - {key: remote_address, rate_limit: 2/hour}
+  - {key: anything, rate_limit: 1000000/hour}
+  - key: queue
+    rate_limit: {requests_per_unit: 10, unit: second, algorithm: leaky_bucket, queue: 3}
+";
+
+/// A gateway whose requests nothing limits.
+const FREE: &str = "identity: {descriptors: [{entries: [{key: anything, from: {constant: a}}]}]}";
+
+/// The section `gateway` in front of one upstream, with more keys.
+fn section(upstream: SocketAddr, more: &str) -> GatewaySettings {
+    let text = format!(
+        "rules: r\ngateway: {{domain: api, upstreams: {{api: {{addresses: ['{upstream}']}}}}, \
+         {more}}}\n"
+    );
+    let config = Config::parse(&Source::new("tollgate.yaml", text), Path::new("."));
+    config
+        .unwrap_or_else(|error| panic!("{error}"))
+        .gateway
+        .unwrap()
+}
+
+/// A service with a gateway in front of an upstream, with more keys of the section.
+async fn gateway(upstream: SocketAddr, more: &str) -> House {
+    gateway_with(RULES, section(upstream, more), |_| ()).await
+}
+
+async fn gateway_with(
+    rules: &str,
+    settings: GatewaySettings,
+    change: impl FnOnce(&mut Config),
+) -> House {
+    House::with(rules, |config| {
+        config.gateway = Some(settings);
+        config.listen.push(Listen {
+            kind: ListenerKind::Gateway,
+            address: "127.0.0.1:0".parse().unwrap(),
+        });
+        change(config);
+    })
+    .await
+}

@@ -1,0 +1,233 @@
+//! Which requests reach the upstream, and what their clients see.
+
+use std::sync::atomic::Ordering;
+
+use tokio::task::JoinSet;
+use tollgate_core::Span;
+use tollgate_testbed::Redis;
+
+use super::upstream::{Echo, Stage};
+use super::{FREE, RULES, gateway, gateway_with, section};
+use crate::house::House;
+use crate::http_client::Client;
+use crate::over_redis::at;
+
+#[tokio::test]
+async fn a_client_is_allowed_up_to_its_limit_and_the_rest_never_reaches_the_upstream() {
+    let upstream = Echo::start().await;
+    let house = gateway(upstream.address, "").await;
+    let mut client = Client::to(house.gateway()).await;
+    for remaining in [1, 0] {
+        let allowed = client.post("/a?b=c", "hello").await;
+        assert_eq!((allowed.status, allowed.body.as_str()), (200, "hello"));
+        let expected = format!("\"remote_address\";r={remaining};t=3600");
+        assert_eq!(allowed.header("ratelimit"), Some(expected.as_str()));
+        assert_eq!(allowed.header("x-upstream"), Some("echo"));
+        assert_eq!(allowed.header("via"), Some("1.1 tollgate"));
+        assert_eq!(allowed.header("keep-alive"), None);
+    }
+    let denied = client.post("/a", "hello").await;
+    let detail = denied.problem(429);
+    assert!(detail.contains("limit \"remote_address\""), "{detail}");
+    assert_eq!(denied.header("retry-after"), Some("3600"));
+    assert_eq!(denied.header("x-upstream"), None);
+    let seen = upstream.requests();
+    assert_eq!(seen.len(), 2);
+    assert_eq!(seen[0].target, "/a?b=c");
+    assert_eq!(
+        seen[0].fields,
+        [
+            "content-length: 5",
+            "host: h",
+            "via: 1.1 tollgate",
+            "x-forwarded-for: 127.0.0.1",
+            "x-forwarded-host: h",
+            "x-forwarded-proto: http",
+            "x-real-ip: 127.0.0.1",
+        ]
+    );
+    assert_eq!(upstream.connections.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn what_a_client_says_about_itself_changes_nothing() {
+    let upstream = Echo::start().await;
+    let house = gateway(upstream.address, "").await;
+    let mut statuses = Vec::new();
+    for n in 0..3 {
+        let mut client = Client::to(house.gateway()).await;
+        let head = format!(
+            "GET / HTTP/1.1\r\nhost: h\r\nx-forwarded-for: 10.0.0.{n}\r\nforwarded: for=10.0.0.{n}\
+             \r\nx-real-ip: 10.0.0.{n}\r\nconnection: x-forwarded-for, x-real-ip\r\n\r\n"
+        );
+        client.send(head.as_bytes()).await;
+        statuses.push(client.reply().await.unwrap().status);
+    }
+    assert_eq!(statuses, [200, 200, 429]);
+    for seen in upstream.requests() {
+        assert!(!seen.fields.iter().any(|field| field.contains("10.0.0.")));
+        assert!(
+            seen.fields
+                .contains(&"x-forwarded-for: 127.0.0.1".to_owned())
+        );
+    }
+}
+
+#[tokio::test]
+async fn of_many_requests_at_once_exactly_as_many_as_the_limit_reach_the_upstream() {
+    let upstream = Echo::start().await;
+    let rules = RULES.replace("2/hour", "50/hour");
+    let house = gateway_with(&rules, section(upstream.address, ""), |_| ()).await;
+    let address = house.gateway();
+    let mut clients = JoinSet::new();
+    for _ in 0..200 {
+        clients.spawn(async move { Client::to(address).await.get("/").await.status });
+    }
+    let statuses = clients.join_all().await;
+    let allowed = statuses.iter().filter(|status| **status == 200).count();
+    let denied = statuses.iter().filter(|status| **status == 429).count();
+    assert_eq!((allowed, denied), (50, 150));
+    assert_eq!(upstream.requests().len(), 50);
+}
+
+#[tokio::test]
+async fn routes_choose_upstream_domain_and_identity() {
+    let (shop, login) = (Echo::start().await, Echo::start().await);
+    let mut settings = section(
+        shop.address,
+        "routes: [{name: login, match: {paths: [/login], methods: [POST]}, upstream: api, \
+         identity: {descriptors: [{entries: [{key: account, from: {header: x-account}, \
+         if_missing: deny}, {key: remote_address, from: client_address}]}]}}, {match: \
+         {hosts: [h]},          upstream: api}]",
+    );
+    let mut other = settings.upstreams["api"].clone();
+    other.addresses = vec![login.address.to_string()];
+    settings.upstreams.insert("login".to_owned(), other);
+    settings.routes[0].upstream = Some("login".to_owned());
+    let rules = "{domain: api, descriptors: [{key: account, descriptors: [{key: remote_address, \
+        rate_limit: 3/hour}]}]}";
+    let house = gateway_with(rules, settings, |_| ()).await;
+    let mut client = Client::to(house.gateway()).await;
+    let mut log_in = async |account: &str| {
+        let account = match account {
+            "" => String::new(),
+            name => format!("x-account: {name}\r\n"),
+        };
+        let head = "POST /%6cogin HTTP/1.1\r\nhost: h\r\n";
+        let head = format!("{head}{account}content-length: 0\r\n\r\n");
+        client.send(head.as_bytes()).await;
+        client.reply().await.unwrap().status
+    };
+    for (account, status) in [
+        ("ann", 200),
+        ("ann", 200),
+        ("ann", 200),
+        ("ann", 429),
+        ("bob", 200),
+        ("", 403),
+    ] {
+        assert_eq!(log_in(account).await, status, "{account}");
+    }
+    assert_eq!(client.get("/login").await.status, 200);
+    assert_eq!((login.requests().len(), shop.requests().len()), (4, 1));
+    client.send(b"GET / HTTP/1.1\r\nhost: other\r\n\r\n").await;
+    let detail = client.reply().await.unwrap().problem(404);
+    assert_eq!(detail, "no route is for this request");
+    let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
+    for expected in [
+        r#"tollgate_gateway_requests_total{route="login",outcome="forwarded"} 4"#,
+        r#"tollgate_gateway_requests_total{route="login",outcome="denied"} 1"#,
+        r#"tollgate_gateway_requests_total{route="login",outcome="not_identified"} 1"#,
+        r#"tollgate_gateway_requests_total{route="h",outcome="forwarded"} 1"#,
+        r#"tollgate_gateway_requests_total{route="",outcome="no_route"} 1"#,
+        r#"tollgate_gateway_upstream_seconds_count{upstream="login"} 4"#,
+    ] {
+        assert!(metrics.contains(expected), "{expected}\n{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_reaches_no_upstream_costs_nothing() {
+    let stage = Stage::open().await;
+    let address = stage.address();
+    drop(stage);
+    let house = gateway(address, "").await;
+    let mut client = Client::to(house.gateway()).await;
+    for _ in 0..5 {
+        let detail = client.get("/").await.problem(502);
+        assert_eq!(
+            detail,
+            "the server behind the gateway accepts no connection"
+        );
+    }
+    let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
+    for expected in [
+        r#"tollgate_gateway_requests_total{route="default",outcome="unreachable"} 5"#,
+        r#"tollgate_gateway_upstream_errors_total{upstream="api",kind="unreachable"} 5"#,
+    ] {
+        assert!(metrics.contains(expected), "{expected}\n{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_of_a_leaky_bucket_waits_for_its_turn() {
+    let upstream = Echo::start().await;
+    let queue = FREE.replace("anything", "queue");
+    let house = gateway(upstream.address, &queue).await;
+    let mut client = Client::to(house.gateway()).await;
+    assert_eq!(client.get("/1").await.status, 200);
+    let address = house.gateway();
+    let held = tokio::spawn(async move { Client::to(address).await.get("/2").await });
+    while allowed(&house).await < 2 {}
+    // Behind the held one. Its client goes away, and its turn is free again.
+    let mut gone = Client::to(address).await;
+    gone.send(b"GET /3 HTTP/1.1\r\nhost: h\r\n\r\n").await;
+    while allowed(&house).await < 3 {}
+    let peek = r#"{"domain": "api", "descriptors": [{"queue": "a"}], "peek": true}"#;
+    let mut decisions = Client::to(house.http()).await;
+    assert_eq!(decisions.post("/v1/check", peek).await.status, 429);
+    drop(gone);
+    while decisions.post("/v1/check", peek).await.status == 429 {}
+    // The limiter's clock stands still, so the request is held until it is moved.
+    assert_eq!(upstream.requests().len(), 1);
+    house.clock.advance(Span::from_secs(1));
+    let reply = held.await.unwrap();
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.header("x-tollgate-delay-ms"), Some("100"));
+    let targets: Vec<String> = upstream
+        .requests()
+        .into_iter()
+        .map(|seen| seen.target)
+        .collect();
+    assert_eq!(targets, ["/1", "/2"]);
+}
+
+/// How many decisions have allowed a request.
+async fn allowed(house: &House) -> u64 {
+    let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
+    let name = r#"tollgate_decisions_total{domain="api",rule="queue",outcome="allowed"} "#;
+    let count = metrics.lines().find_map(|line| line.strip_prefix(name));
+    count.map_or(0, |count| count.parse().unwrap())
+}
+
+#[tokio::test]
+async fn without_the_store_each_limit_does_what_it_says() {
+    let upstream = Echo::start().await;
+    let redis = Redis::start();
+    redis.kill();
+    for (choice, status) in [
+        ("allow", 200),
+        ("deny", 429),
+        ("error", 503),
+        ("local", 200),
+    ] {
+        let rules = format!(
+            "{{domain: api, on_store_error: {choice}, descriptors: [{{key: remote_address, \
+             rate_limit: 1/hour}}]}}"
+        );
+        let settings = section(upstream.address, "");
+        let house = gateway_with(&rules, settings, |config| config.store = at(&redis)).await;
+        let reply = Client::to(house.gateway()).await.get("/").await;
+        assert_eq!(reply.status, status, "{choice}: {reply:?}");
+    }
+}

@@ -1,0 +1,86 @@
+//! What is wrong with the section `gateway`, and where.
+
+use std::path::Path;
+
+use tollgate_rules::Source;
+use tollgate_server::{Config, Listen, ListenerKind};
+
+fn parse(text: &str) -> Result<Config, String> {
+    let parsed = Config::parse(&Source::new("tollgate.yaml", text), Path::new("."));
+    parsed.map_err(|error| error.to_string())
+}
+
+const UPSTREAM: &str = "upstreams: {api: {addresses: ['127.0.0.1:3000']}}";
+
+#[test]
+fn a_gateway_needs_a_domain_and_an_upstream() {
+    let config = parse(&format!("rules: r\ngateway: {{domain: api, {UPSTREAM}}}\n")).unwrap();
+    let settings = config.gateway.unwrap();
+    assert_eq!(settings.timeouts.connect.to_string(), "2s");
+    assert_eq!(settings.upstreams["api"].addresses, ["127.0.0.1:3000"]);
+    let expected = Listen {
+        kind: ListenerKind::Gateway,
+        address: "127.0.0.1:8000".parse().unwrap(),
+    };
+    assert!(config.listen.contains(&expected));
+    let without = parse("rules: r\n").unwrap();
+    assert!(
+        !without
+            .listen
+            .iter()
+            .any(|one| one.kind == ListenerKind::Gateway)
+    );
+    // It is enough for a service.
+    let alone = "rules: r\nlisten: {grpc: null, http: null}\n";
+    assert!(parse(alone).is_err());
+    parse(&format!("{alone}gateway: {{domain: api, {UPSTREAM}}}\n")).unwrap();
+}
+
+#[test]
+fn every_error_has_its_place() {
+    let base = "\n  domain: api\n  upstreams: {api: {addresses: ['h:1']}}\n  ";
+    for (section, expected) in [
+        ("{domain: api}", "2:10 | `upstreams`: 0 upstreams"),
+        (
+            "\n  domain: api\n  upstreams: {api: {addresses: ['127.0.0.1']}}",
+            "4:33 | `upstreams.api.addresses[0]`: \"127.0.0.1\" is no address with a port",
+        ),
+        (
+            "BASEroutes:\n    - {upstream: apl}",
+            "6:18 | `routes[0].upstream`: there is no upstream \"apl\"",
+        ),
+        (
+            "BASEroutes:\n    - {}\n    - match: {paths: [/a]}",
+            "7:14 | `routes[1].match`: no request reaches this route: routes[0] has all",
+        ),
+        (
+            "\n  domain: api\n  upstreams: {api: {addresses: ['h:1'], protocol: h2}}",
+            "4:51 | `h2` is not a valid `protocol`",
+        ),
+        (
+            "BASEbody_bytes: much",
+            "5:15 | \"much\" is not a number of bytes, KiB, MiB or GiB",
+        ),
+        ("BASEtimeouts: {heads: 1s}", "5:14 | unknown key `heads`"),
+        (
+            "BASEtimeouts: {head: 0s}",
+            "5:20 | `timeouts.head`: 0s is outside 1ms to 1d",
+        ),
+    ] {
+        let section = section.replace("BASE", base);
+        let error = parse(&format!("rules: r\ngateway: {section}\n")).unwrap_err();
+        let (place, message) = expected.split_once(" | ").unwrap();
+        let place = format!(" --> tollgate.yaml:{place}\n");
+        let has_both = error.contains(&place) && error.contains(message);
+        assert!(has_both, "{section}\n{error}");
+    }
+    let off =
+        format!("rules: r\nlisten: {{gateway: null}}\ngateway: {{domain: api, {UPSTREAM}}}\n");
+    let error = parse(&off).unwrap_err();
+    assert!(error.contains("`gateway` has no effect"), "{error}");
+    let error = parse("rules: r\nlisten: {gateway: '127.0.0.1:1'}\n").unwrap_err();
+    assert!(
+        error.contains("nothing says what the gateway passes on"),
+        "{error}"
+    );
+}
