@@ -33,37 +33,55 @@ local function load_settlement()
     call('SET', KEYS[place], record, 'PXAT', milliseconds(now + lasts))
   end
 
-  -- Takes back up to `units` of those that a log has counted at `at`; returns how many.
+  -- Cuts off the newest entries that have no units: the newest one says how long the log matters.
+  local function cut_log(a, first, read_entry)
+    local count = a.n
+    while count > a.dead do
+      local _, sum = read_entry(count - 1)
+      local before = a.base
+      if count - 1 > a.dead then _, before = read_entry(count - 2) end
+      if sum ~= before then break end
+      count = count - 1
+    end
+    if count == a.n then return end
+    if count == a.dead then
+      a.n, a.used = 0, 0
+      return
+    end
+    a.last_at = read_entry(count - 1)
+    local live = call('GETRANGE', a.key, first + 11 * a.dead, first + 11 * count - 1)
+    a.n, a.dead = count - a.dead, 0
+    call('SET', a.key, string.rep('\0', first) .. live)
+  end
+
+  -- Takes back up to `units` of those that a log has counted at `at`; returns how many. All newer
+  -- entries change with it, because each has the sum of those before it.
   local function refund_entry(a, at, units)
-    local live = a.n > 0 and call('GETRANGE', a.key, a.prefix + LOG_HEADER + 11 * a.dead, -1) or ''
-    local entries, before, found, back = {}, a.base, 0, 0
-    for from = 1, #live, 11 do
-      local moment, sum = read('>I7I4', live, from)
-      if moment - a.shift == at then
-        found = #entries + 1
-        back = min(units, (sum - before) % WORD)
-      end
-      before = sum
-      entries[#entries + 1] = found > 0 and pack('>I7I4', moment, (sum - back) % WORD)
-        or string.sub(live, from, from + 10)
+    local first = a.prefix + LOG_HEADER
+    local function read_entry(index)
+      local from = first + 11 * index
+      local moment, sum = read('>I7I4', call('GETRANGE', a.key, from, from + 10))
+      return moment - a.shift, sum
     end
+    local low, high = a.dead, a.n
+    while low < high do
+      local middle = floor((low + high) / 2)
+      if (read_entry(middle)) >= at then high = middle else low = middle + 1 end
+    end
+    if low >= a.n then return 0 end
+    local found, sum = read_entry(low)
+    local _, before = 0, a.base
+    if low > a.dead then _, before = read_entry(low - 1) end
+    local back = found == at and min(units, (sum - before) % WORD) or 0
     if back == 0 then return 0 end
-    a.used, a.sum, a.dirty, a.raw = a.used - back, (a.sum - back) % WORD, true, nil
-    -- The newest entry says how long the log matters, so none that has no units may be the newest.
-    while #entries > 0 do
-      local moment, sum = read('>I7I4', entries[#entries])
-      local _, last = 0, a.base
-      if #entries > 1 then _, last = read('>I7I4', entries[#entries - 1]) end
-      a.last_at = moment - a.shift
-      if sum ~= last then break end
-      entries[#entries] = nil
+    local newer, entries = call('GETRANGE', a.key, first + 11 * low, -1), {}
+    for from = 1, #newer, 11 do
+      local moment, total = read('>I7I4', newer, from)
+      entries[#entries + 1] = pack('>I7I4', moment, (total - back) % WORD)
     end
-    a.n, a.dead = #entries, 0
-    if a.n == 0 then
-      a.used = 0
-    else
-      call('SET', a.key, string.rep('\0', a.prefix + LOG_HEADER) .. table.concat(entries))
-    end
+    call('SETRANGE', a.key, first + 11 * low, table.concat(entries))
+    a.used, a.sum = a.used - back, (a.sum - back) % WORD
+    cut_log(a, first, read_entry)
     return back
   end
 
