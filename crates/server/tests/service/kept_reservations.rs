@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tollgate_backends::SharedConfig;
 use tollgate_core::Span;
 use tollgate_redis::Config as RedisConfig;
-use tollgate_server::{Config, Place};
+use tollgate_server::{Config, OtherStore, Place};
 use tollgate_testbed::{Cluster, Redis};
 
 use crate::house::{House, replace};
@@ -182,4 +182,32 @@ async fn without_redis_there_are_no_reservations_and_a_settlement_can_be_retried
         reply = settle(&house, &id, 100).await;
     }
     assert_eq!(reply.json()["limits"][0]["charged"], 100, "{reply:?}");
+}
+
+/// An id does not say which store keeps its reservation, so all are asked.
+#[tokio::test]
+async fn of_several_stores_the_one_that_keeps_a_reservation_is_found() {
+    let (away, own) = (Redis::start(), Redis::start());
+    let two = format!("{RULES}---\n{}", RULES.replace("llm", "other"));
+    let house = House::with(&two, |config| {
+        let within = |redis| RedisConfig {
+            timeout: Span::from_secs(1),
+            ..config_at(redis)
+        };
+        config.store = Place::Shared(SharedConfig::new(within(&away)));
+        config.stores = vec![OtherStore {
+            name: "own".to_owned(),
+            domains: vec!["llm".to_owned()],
+            place: at(&own),
+        }];
+    })
+    .await;
+    let unknown = json!("0123456789abcdef0123456789abcdef");
+    settle(&house, &unknown, 1).await.problem(404);
+    let id = id(&house, 600).await;
+    away.kill();
+    let reply = settle(&house, &id, 100).await;
+    assert_eq!(reply.json()["limits"][0]["remaining"], 900, "{reply:?}");
+    // The store that is away may keep it.
+    settle(&house, &unknown, 1).await.problem(503);
 }
