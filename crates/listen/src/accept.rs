@@ -27,7 +27,7 @@ use crate::handshake::{Handshake, Stream};
 use crate::limits::Limits;
 use crate::listener::{Listener, Protocol};
 use crate::permits::{Connections, Permit, PermitKind};
-use crate::preface::read_preface;
+use crate::preface::{FirstBytes, read_first};
 use crate::raw_responses::{LATE, NOT_HTTP1, NOT_HTTP2, is_protocol_error, kind, reason};
 use crate::shutdown::ShutdownSignal;
 use crate::socket::Socket;
@@ -185,12 +185,12 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
 
     /// Asks a connection to close without losing a request.
     fn close_gracefully(&self, connection: &Connection) {
-        match self.protocol {
+        match connection.is_http2() {
             // Closing an idle connection could lose a request that is on its way. It is closed
             // after its next response, or when it has been idle for too long.
-            Protocol::Http1 => connection.end_after_next_response(),
+            false => connection.end_after_next_response(),
             // GOAWAY tells the peer which streams are still served.
-            Protocol::Http2 => connection.drain(),
+            true => connection.drain(),
         }
     }
 
@@ -252,14 +252,24 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
     }
 
     /// Serves requests on any stream until it ends.
-    async fn serve_stream(&self, stream: impl Stream, known: &Arc<Connection>) {
-        match self.protocol {
-            Protocol::Http1 => self.http1(stream, known).await,
-            Protocol::Http2 => {
-                let streams = self.budget.take_streams();
-                self.http2(stream, known, streams).await;
-                self.budget.return_streams(streams);
-            }
+    async fn serve_stream(&self, mut stream: impl Stream, known: &Arc<Connection>) {
+        if self.protocol == Protocol::Http1 {
+            self.http1(stream, FirstBytes::default(), known).await;
+            return;
+        }
+        let read = timeout(self.header_timeout(known), read_first(&mut stream)).await;
+        let Ok(Ok(first)) = read else {
+            return;
+        };
+        if first.is_preface() {
+            known.set_http2();
+            let streams = self.budget.take_streams();
+            self.http2(stream, first, known, streams).await;
+            self.budget.return_streams(streams);
+        } else if self.protocol == Protocol::Any {
+            self.http1(stream, first, known).await;
+        } else {
+            let _ = stream.write_all(NOT_HTTP2).await;
         }
     }
 
@@ -273,8 +283,14 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
     }
 
     /// Serves a connection that speaks HTTP/1.
-    async fn http1(&self, stream: impl Stream, known: &Arc<Connection>) {
-        let socket = Socket::new(stream, Arc::clone(known), None, self.limits.write_timeout);
+    async fn http1(&self, stream: impl Stream, first: FirstBytes, known: &Arc<Connection>) {
+        let socket = Socket::new(
+            stream,
+            first,
+            Arc::clone(known),
+            None,
+            self.limits.write_timeout,
+        );
         let mut connection = http1::Builder::new()
             .timer(TokioTimer::new())
             // A client may close its side after the last request, and wait for the responses.
@@ -304,19 +320,18 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
     }
 
     /// Serves a connection that speaks HTTP/2 with prior knowledge.
-    async fn http2(&self, mut stream: impl Stream, known: &Arc<Connection>, streams: usize) {
-        match timeout(self.header_timeout(known), read_preface(&mut stream)).await {
-            Ok(Ok(true)) => {}
-            Ok(Ok(false)) => {
-                let _ = stream.write_all(NOT_HTTP2).await;
-                return;
-            }
-            Ok(Err(_)) | Err(_) => return,
-        }
+    async fn http2(
+        &self,
+        stream: impl Stream,
+        first: FirstBytes,
+        known: &Arc<Connection>,
+        streams: usize,
+    ) {
         let limits = &self.limits;
         let frames = Frames::new(limits.control_frames, Instant::now());
         let socket = Socket::new(
             stream,
+            first,
             Arc::clone(known),
             Some(frames),
             limits.write_timeout,

@@ -60,6 +60,8 @@ pub struct Connection {
     in_flight: AtomicU32,
     /// Bytes of requests that are not complete.
     reserved_bytes: AtomicUsize,
+    /// Whether it speaks HTTP/2.
+    is_http2: AtomicBool,
     /// Whether every response announces the end of the connection.
     ends: AtomicBool,
     order: AtomicU8,
@@ -105,6 +107,7 @@ impl Connection {
             last_request: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
             reserved_bytes: AtomicUsize::new(0),
+            is_http2: AtomicBool::new(false),
             ends: AtomicBool::new(is_reserved),
             order: AtomicU8::new(0),
             notify: Notify::new(),
@@ -193,6 +196,15 @@ impl Connection {
     /// Releases reserved bytes.
     pub fn release(&self, bytes: usize) {
         self.budget.release(&self.reserved_bytes, bytes);
+    }
+
+    /// From now on it speaks HTTP/2.
+    pub(crate) fn set_http2(&self) {
+        self.is_http2.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_http2(&self) -> bool {
+        self.is_http2.load(Ordering::Relaxed)
     }
 
     /// Whether responses announce the end of the connection.

@@ -13,6 +13,9 @@ const HEAD_BYTES: usize = 9;
 const PREFACE_BYTES: usize = 24;
 /// Frames without a request that each request allows: window updates, priority, a reset.
 const FRAMES_PER_REQUEST: u32 = 4;
+/// Bytes that are sent to the peer, for each of which it may send a frame: window updates, while it
+/// reads a long response.
+const SENT_PER_FRAME: usize = 1024;
 /// A tenth of the allowance is added each second.
 const REFILL_PART: u32 = 10;
 
@@ -36,6 +39,8 @@ pub(crate) struct Frames {
     head: [u8; HEAD_BYTES],
     head_bytes: usize,
     control: Allowance,
+    /// Bytes sent that have not allowed a frame yet.
+    sent: usize,
     /// Streams that the peer itself resets.
     resets: Allowance,
 }
@@ -63,6 +68,7 @@ impl Frames {
             head: [0; HEAD_BYTES],
             head_bytes: 0,
             control: Allowance { ..allowance },
+            sent: 0,
             resets: allowance,
         }
     }
@@ -89,6 +95,14 @@ impl Frames {
             }
         }
         counted
+    }
+
+    /// Counts bytes that were sent to the peer.
+    pub(crate) fn record_sent(&mut self, bytes: usize) {
+        self.sent += bytes;
+        let frames = u32::try_from(self.sent / SENT_PER_FRAME).unwrap_or(u32::MAX);
+        self.sent %= SENT_PER_FRAME;
+        self.control.earn(frames.min(self.control.most));
     }
 
     /// Counts the frame whose head is complete.
@@ -198,6 +212,24 @@ mod tests {
         ]
         .concat();
         assert_eq!(fit(&mut frames, &request, now), 100_000);
+    }
+
+    #[test]
+    fn a_peer_that_reads_a_long_response_may_send_window_updates() {
+        let now = Instant::now();
+        let mut frames = frames(now);
+        let update = frame(WINDOW_UPDATE, 4);
+        for _ in 0..1000 {
+            frames.record_sent(16 * 1024);
+            assert_eq!(frames.read(&update.repeat(2), now), Ok(()));
+        }
+        // The answer to a PING is too short to allow the next one.
+        let ping = frame(PING, 8);
+        let flood = (0..1000).find(|_| {
+            frames.record_sent(17);
+            frames.read(&ping, now).is_err()
+        });
+        assert!(flood.is_some_and(|pings| pings < 110), "{flood:?}");
     }
 
     #[test]

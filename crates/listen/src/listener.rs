@@ -27,6 +27,8 @@ pub enum Protocol {
     Http1,
     /// HTTP/2 with prior knowledge, as gRPC has it.
     Http2,
+    /// Either of them: a connection that begins with HTTP/2's preface speaks it.
+    Any,
 }
 
 /// An open listener. `T` is the handshake of its connections: none, unless

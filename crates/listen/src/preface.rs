@@ -7,20 +7,44 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 /// The first bytes of every HTTP/2 connection.
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Reads the first bytes and says whether they are [`PREFACE`]; an error if the peer closes.
-///
-/// The bytes are consumed: [`crate::socket::Socket`] replays the preface to the HTTP/2 library.
-pub(crate) async fn read_preface(stream: &mut (impl AsyncRead + Unpin)) -> Result<bool> {
-    let mut first = [0; PREFACE.len()];
-    let mut length = 0;
-    while length < PREFACE.len() {
-        match stream.read(&mut first[length..]).await? {
+/// The first bytes of a connection, which [`crate::socket::Socket`] replays to the HTTP library.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FirstBytes {
+    bytes: [u8; PREFACE.len()],
+    length: usize,
+    replayed: usize,
+}
+
+/// Reads the first bytes, as many as show whether they are [`PREFACE`]; an error if the peer
+/// closes.
+pub(crate) async fn read_first(stream: &mut (impl AsyncRead + Unpin)) -> Result<FirstBytes> {
+    let mut first = FirstBytes::default();
+    while PREFACE.starts_with(first.rest()) && !first.is_preface() {
+        match stream.read(&mut first.bytes[first.length..]).await? {
             0 => return Err(ErrorKind::UnexpectedEof.into()),
-            read => length += read,
-        }
-        if !PREFACE.starts_with(&first[..length]) {
-            return Ok(false);
+            read => first.length += read,
         }
     }
-    Ok(true)
+    Ok(first)
+}
+
+// === impl FirstBytes ===
+
+impl FirstBytes {
+    /// Whether they are those of HTTP/2.
+    pub(crate) fn is_preface(&self) -> bool {
+        self.bytes[..self.length] == *PREFACE
+    }
+
+    /// Those that were not taken yet.
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self.bytes[self.replayed..self.length]
+    }
+
+    /// Takes up to so many of them.
+    pub(crate) fn take(&mut self, count: usize) -> &[u8] {
+        let from = self.replayed;
+        self.replayed = self.length.min(from + count);
+        &self.bytes[from..self.replayed]
+    }
 }

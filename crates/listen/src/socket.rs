@@ -12,7 +12,7 @@ use tokio::time::{Sleep, sleep};
 
 use crate::connection::{Close, Connection};
 use crate::frames::Frames;
-use crate::preface::PREFACE;
+use crate::preface::FirstBytes;
 
 /// A stream on which no single write waits longer than `write_timeout`.
 ///
@@ -21,7 +21,7 @@ use crate::preface::PREFACE;
 pub(crate) struct Socket<S> {
     stream: S,
     /// Bytes that were read from the stream already, and that a reader gets first.
-    replayed: &'static [u8],
+    first: FirstBytes,
     connection: Arc<Connection>,
     /// Of HTTP/2.
     frames: Option<Frames>,
@@ -33,20 +33,27 @@ pub(crate) struct Socket<S> {
 // === impl Socket ===
 
 impl<S> Socket<S> {
-    /// A stream of HTTP/2, whose preface was read from it already, has `frames`; HTTP/1 has none.
+    /// A stream from which `first` was read already. One of HTTP/2 has `frames`; HTTP/1 has none.
     pub(crate) const fn new(
         stream: S,
+        first: FirstBytes,
         connection: Arc<Connection>,
         frames: Option<Frames>,
         write_timeout: Duration,
     ) -> Socket<S> {
         Socket {
             stream,
-            replayed: if frames.is_some() { PREFACE } else { &[] },
+            first,
             connection,
             frames,
             write_timeout,
             waiting: None,
+        }
+    }
+
+    fn record_sent(&mut self, written: &Poll<Result<usize>>) {
+        if let (Some(frames), Poll::Ready(Ok(bytes))) = (&mut self.frames, written) {
+            frames.record_sent(*bytes);
         }
     }
 
@@ -75,14 +82,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
         let this = self.get_mut();
         ready!(this.connection.quantum().poll_read(cx));
         let before = buf.filled().len();
-        if this.replayed.is_empty() {
+        if this.first.rest().is_empty() {
             ready!(Pin::new(&mut this.stream).poll_read(cx, buf))?;
         } else {
-            let (now, later) = this
-                .replayed
-                .split_at(buf.remaining().min(this.replayed.len()));
-            buf.put_slice(now);
-            this.replayed = later;
+            buf.put_slice(this.first.take(buf.remaining()));
         }
         let read = &buf.filled()[before..];
         this.connection.quantum().record_read(read.len());
@@ -100,6 +103,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
         let this = self.get_mut();
         let poll = Pin::new(&mut this.stream).poll_write(cx, buf);
+        this.record_sent(&poll);
         this.check_timeout(cx, poll)
     }
 
@@ -120,6 +124,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     ) -> Poll<Result<usize>> {
         let this = self.get_mut();
         let poll = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
+        this.record_sent(&poll);
         this.check_timeout(cx, poll)
     }
 

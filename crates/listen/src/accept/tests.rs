@@ -164,6 +164,42 @@ async fn http2_is_served_on_a_stream_in_memory() {
     tokio::join!(acceptor.serve_stream(stream, &connection), talk);
 }
 
+/// On one listener, the first bytes say which of the two it is.
+#[tokio::test]
+async fn a_listener_of_any_protocol_serves_both() {
+    let response = String::from_utf8(response_of(Protocol::Any).await).unwrap();
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    let listener = listener(Protocol::Any).await;
+    // A beginning that both could have.
+    for begun in [&PREFACE[..1], &PREFACE[..23], PREFACE] {
+        let (acceptor, connection) = acceptor(&listener, Limits::default());
+        let (mut client, stream) = duplex(ROOM);
+        let talk = async {
+            client.write_all(begun).await.unwrap();
+            yield_now().await;
+            client.write_all(&PREFACE[begun.len()..]).await.unwrap();
+            client.write_all(SETTINGS).await.unwrap();
+            let mut header = [0; 9];
+            client.read_exact(&mut header).await.unwrap();
+            assert_eq!(header[3], 4, "SETTINGS come first");
+            drop(client);
+        };
+        tokio::join!(acceptor.serve_stream(stream, &connection), talk);
+        assert!(connection.is_http2());
+    }
+    let (acceptor, connection) = acceptor(&listener, Limits::default());
+    let (mut client, stream) = duplex(ROOM);
+    client
+        .write_all(b"PRI * HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+        .await
+        .unwrap();
+    acceptor.serve_stream(stream, &connection).await;
+    let mut response = String::new();
+    client.read_to_string(&mut response).await.unwrap();
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    assert!(!connection.is_http2());
+}
+
 #[tokio::test]
 async fn http1_on_a_stream_of_http2_is_answered() {
     assert_eq!(response_of(Protocol::Http2).await, NOT_HTTP2);
