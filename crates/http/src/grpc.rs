@@ -56,13 +56,16 @@ pub(crate) fn push_back(wait: Wait, headers: &mut HeaderMap) {
     headers.insert(GRPC_RETRY_PUSHBACK_MS, value);
 }
 
-/// gRPC's code: `RESOURCE_EXHAUSTED` for a denial, whatever its status is in HTTP.
+/// gRPC's code, after its mapping of HTTP's; a denial is `RESOURCE_EXHAUSTED`.
 fn code(status: StatusCode) -> u16 {
     match status {
         StatusCode::TOO_MANY_REQUESTS => 8,
         StatusCode::UNAUTHORIZED => 16,
         StatusCode::FORBIDDEN => 7,
-        StatusCode::SERVICE_UNAVAILABLE => 14,
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
+            14
+        }
+        StatusCode::NOT_FOUND => 12,
         status if status.is_client_error() => 3,
         _ => 13,
     }

@@ -137,7 +137,7 @@ impl Service<Request<Incoming>> for Exchange {
         }
         let (mut head, body) = request.into_parts();
         let checked = match self.all.protocol {
-            Protocol::Http1 => check_http1(&head),
+            Protocol::Http1 | Protocol::Any => check_http1(&head),
             Protocol::Http2 => check_grpc(&head),
         };
         if let Err(rejection) = checked {
@@ -181,7 +181,7 @@ impl Exchange {
             .metrics
             .count_error(self.all.listener, "overloaded");
         match self.all.protocol {
-            Protocol::Http1 => {
+            Protocol::Http1 | Protocol::Any => {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
                 let failure = Failure::new("overloaded", status, detail);
                 problem(&failure.problem)

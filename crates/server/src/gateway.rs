@@ -103,6 +103,9 @@ impl Service<Request<Incoming>> for GatewayService {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(CONNECTION, close);
             }
+            if connection.is_reserved() && is_http2 {
+                connection.drain();
+            }
             Ok(response)
         })
     }

@@ -110,7 +110,8 @@ impl ListenerKind {
     pub(crate) const fn protocol(self) -> Protocol {
         match self {
             ListenerKind::Grpc => Protocol::Http2,
-            ListenerKind::Http | ListenerKind::Admin | ListenerKind::Gateway => Protocol::Http1,
+            ListenerKind::Http | ListenerKind::Admin => Protocol::Http1,
+            ListenerKind::Gateway => Protocol::Any,
         }
     }
 

@@ -3,6 +3,7 @@
 mod bodies;
 mod framing;
 mod going;
+mod http2;
 mod limits;
 mod settings;
 mod upstream;
@@ -30,10 +31,13 @@ const FREE: &str = "identity: {descriptors: [{entries: [{key: anything, from: {c
 
 /// The section `gateway` in front of one upstream, with more keys.
 fn section(upstream: SocketAddr, more: &str) -> GatewaySettings {
-    let text = format!(
-        "rules: r\ngateway: {{domain: api, upstreams: {{api: {{addresses: ['{upstream}']}}}}, \
-         {more}}}\n"
-    );
+    section_of(&format!("{{addresses: ['{upstream}']}}"), more)
+}
+
+/// The same with the settings of the upstream.
+fn section_of(upstream: &str, more: &str) -> GatewaySettings {
+    let text =
+        format!("rules: r\ngateway: {{domain: api, upstreams: {{api: {upstream}}}, {more}}}\n");
     let config = Config::parse(&Source::new("tollgate.yaml", text), Path::new("."));
     config
         .unwrap_or_else(|error| panic!("{error}"))

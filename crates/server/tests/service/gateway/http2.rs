@@ -1,0 +1,161 @@
+//! HTTP/2 from clients and to upstreams, and gRPC over both.
+
+use http::{HeaderMap, Request, Version};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+
+use super::upstream::{Echo, Stage};
+use super::{FREE, RULES, gateway, gateway_with, section_of};
+use crate::grpc_client;
+use crate::house::House;
+use crate::http_client::Client;
+use crate::stopping::health;
+
+const DECISIONS: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 1000/day}]\n";
+const GOOD: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}"#;
+
+/// A gateway in front of a gRPC service, here that of another Tollgate.
+async fn grpc_gateway(service: &House, more: &str) -> House {
+    let upstream = format!("{{addresses: ['{}'], protocol: h2c}}", service.grpc());
+    gateway_with(RULES, section_of(&upstream, more), |_| ()).await
+}
+
+async fn connect(house: &House) -> http2::SendRequest<Full<Bytes>> {
+    let stream = TcpStream::connect(house.gateway()).await.unwrap();
+    let shaken = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
+    let (sender, connection) = shaken.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+#[tokio::test]
+async fn calls_of_grpc_pass_and_a_denial_is_a_status_of_grpc() {
+    let service = House::on(DECISIONS).await;
+    let house = grpc_gateway(&service, "").await;
+    let client = grpc_client::Client::to(house.gateway()).await;
+    for _ in 0..2 {
+        client.ask(GOOD).await.unwrap();
+    }
+    let denied = client.ask(GOOD).await.unwrap_err();
+    assert_eq!(denied.code(), tonic::Code::ResourceExhausted, "{denied:?}");
+    assert!(denied.message().contains("remote_address"), "{denied:?}");
+}
+
+#[tokio::test]
+async fn errors_and_streams_of_grpc_arrive_with_their_trailers() {
+    let service = House::on(DECISIONS).await;
+    let house = grpc_gateway(&service, FREE).await;
+    let client = grpc_client::Client::to(house.gateway()).await;
+    assert_eq!(health(&client, "ratelimit").await, 1);
+    let mut watch = client.watch_health("ratelimit").await;
+    assert_eq!(watch.message().await.unwrap().unwrap().status, 1);
+    let stopping = tokio::spawn(service.running.stop());
+    assert_eq!(watch.message().await.unwrap().unwrap().status, 2);
+    // The trailers of the stream's end.
+    let end = watch.message().await.unwrap_err();
+    assert_eq!(end.code(), tonic::Code::Unavailable, "{end:?}");
+    stopping.await.unwrap();
+    // Nobody is there any more.
+    let gone = client.ask(GOOD).await.unwrap_err();
+    assert_eq!(gone.code(), tonic::Code::Unavailable, "{gone:?}");
+}
+
+#[tokio::test]
+async fn a_client_of_http2_reaches_an_upstream_of_http1() {
+    let upstream = Echo::start().await;
+    let house = gateway(upstream.address, "").await;
+    let mut client = connect(&house).await;
+    for _ in 0..2 {
+        let request = Request::post("http://shop.example:81/a?b")
+            .version(Version::HTTP_2)
+            .header("cookie", "a=1")
+            .header("cookie", "b=2")
+            .header("te", "trailers");
+        let request = request.body(Full::from("hello")).unwrap();
+        let response = client.send_request(request).await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert!(response.headers().contains_key("ratelimit"));
+        assert!(!response.headers().contains_key("connection"));
+        let body = response.into_body().collect().await.unwrap();
+        assert_eq!(body.to_bytes(), "hello");
+    }
+    let request = Request::get("http://shop.example/").body(Full::default());
+    let denied = client.send_request(request.unwrap()).await.unwrap();
+    assert_eq!(denied.status(), 429);
+    let seen = upstream.requests();
+    assert_eq!(seen.len(), 2);
+    for field in [
+        "cookie: a=1; b=2",
+        "host: shop.example:81",
+        "via: 2.0 tollgate",
+    ] {
+        assert!(seen[0].fields.contains(&field.to_owned()), "{seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn of_many_streams_at_once_exactly_as_many_as_the_limit_reach_the_upstream() {
+    let upstream = Echo::start().await;
+    let rules = RULES.replace("2/hour", "50/hour");
+    let settings = super::section(upstream.address, "");
+    let house = gateway_with(&rules, settings, |_| ()).await;
+    let client = connect(&house).await;
+    let mut streams = tokio::task::JoinSet::new();
+    for _ in 0..200 {
+        let mut client = client.clone();
+        streams.spawn(async move {
+            let request = Request::get("http://h/").body(Full::default()).unwrap();
+            client.send_request(request).await.unwrap().status()
+        });
+    }
+    let statuses = streams.join_all().await;
+    let allowed = statuses.iter().filter(|status| status.as_u16() == 200);
+    assert_eq!(allowed.count(), 50);
+    assert_eq!(upstream.requests().len(), 50);
+}
+
+#[tokio::test]
+async fn a_client_of_http1_reaches_an_upstream_of_http2() {
+    let service = House::on(DECISIONS).await;
+    let house = grpc_gateway(&service, FREE).await;
+    let mut client = Client::to(house.gateway()).await;
+    // The service of gRPC rejects it, in HTTP.
+    let reply = client.get("/").await;
+    assert_eq!(reply.status, 405, "{reply:?}");
+    assert_eq!(reply.header("allow"), Some("POST"));
+    assert_eq!(reply.header("via"), Some("2.0 tollgate"));
+}
+
+#[tokio::test]
+async fn a_stream_that_its_client_resets_is_dropped_at_the_upstream() {
+    let stage = Stage::open().await;
+    let house = gateway(stage.address(), FREE).await;
+    let mut client = connect(&house).await;
+    let request = Request::get("http://h/").body(Full::default()).unwrap();
+    let mut upstream = {
+        let mut response = std::pin::pin!(client.send_request(request));
+        tokio::select! {
+            _ = &mut response => panic!("no response was sent"),
+            upstream = stage.accept() => upstream,
+        }
+    };
+    upstream.wait_for_end().await;
+    let request = Request::get("http://h/").body(Full::default()).unwrap();
+    let answer = async {
+        let mut upstream = stage.accept().await;
+        upstream.head().await;
+        upstream
+            .send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-end\r\n\r\n")
+            .await;
+        upstream.send("1\r\na\r\n0\r\nx-end: 1\r\n\r\n").await;
+        upstream
+    };
+    let (response, _upstream) = tokio::join!(client.send_request(request), answer);
+    let body = response.unwrap().into_body().collect().await.unwrap();
+    let mut expected = HeaderMap::new();
+    expected.insert("x-end", "1".parse().unwrap());
+    assert_eq!(body.trailers(), Some(&expected));
+}
