@@ -23,6 +23,8 @@ pub(crate) const QUEUE_MAX: usize = 16 * 1024;
 
 /// Why nobody is let in.
 const SILENT: &str = "it did not answer lately";
+/// What is wrong with a connection whose task has ended.
+const ENDED: &str = "the Tokio runtime in which its connection was opened has ended";
 
 /// A handle on one connection, whether it is open or not.
 #[derive(Debug)]
@@ -48,6 +50,10 @@ pub(crate) struct Shared {
     pub(crate) reply_timeout: Duration,
     pub(crate) stats: Arc<Stats>,
 }
+
+/// Closes a request queue when the task that drives it ends, also with the runtime that it is part
+/// of: no other task would answer or expire what waits in the queue.
+struct CloseAtEnd(Arc<Shared>);
 
 /// What becomes of a request.
 pub(crate) type Answer = oneshot::Receiver<Result<ScriptReply, Failure>>;
@@ -97,7 +103,11 @@ impl RequestQueue {
             reply_timeout,
             stats,
         });
-        let task = tokio::spawn(drive(Arc::clone(&shared)));
+        let (driven, end) = (drive(Arc::clone(&shared)), CloseAtEnd(Arc::clone(&shared)));
+        let task = tokio::spawn(async move {
+            let _end = end;
+            driven.await;
+        });
         RequestQueue { shared, task }
     }
 
@@ -179,16 +189,17 @@ impl Shared {
             self.stats.count_breaker_opening();
         }
         if is_broken {
-            let failure = Failure::unreachable(SILENT);
-            for asked in self.queue().drain() {
-                match asked {
-                    Asked::ScriptRequest(mut pending) => pending.fail(&failure),
-                    Asked::Command { reply, .. } => {
-                        let _nobody_waits_any_more = reply.send(Err(failure.clone()));
-                    }
-                }
-            }
+            self.queue().fail_all(&Failure::unreachable(SILENT));
         }
+    }
+
+    /// Lets no request in any more, and denies those that wait.
+    fn close(&self) {
+        // Relaxed: the queue itself, under its lock, rejects what comes after this.
+        self.is_broken.store(true, Ordering::Relaxed);
+        let mut queue = self.queue();
+        queue.close();
+        queue.fail_all(&Failure::unreachable(ENDED));
     }
 
     /// The server replies with errors, or does so no longer.
@@ -251,6 +262,9 @@ impl Shared {
         all: impl AsRef<[Asked]> + IntoIterator<Item = Asked>,
     ) -> Result<(), Failure> {
         let mut queue = self.queue();
+        if queue.is_closed() {
+            return Err(Failure::unreachable(ENDED));
+        }
         if queue.len() + all.as_ref().len() > QUEUE_MAX {
             return Err(Failure::unreachable("too many wait for it"));
         }
@@ -274,6 +288,14 @@ impl Shared {
 
     fn queue(&self) -> MutexGuard<'_, Waiting> {
         lock(&self.queue)
+    }
+}
+
+// === impl CloseAtEnd ===
+
+impl Drop for CloseAtEnd {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 

@@ -1,8 +1,6 @@
 //! What waits for a connection, and in which order it goes out.
 
 use std::collections::VecDeque;
-use std::collections::vec_deque::Drain;
-use std::iter::Chain;
 
 use tokio::time::{Duration, Instant};
 
@@ -22,6 +20,8 @@ pub(super) struct Waiting {
     /// No caller waits since longer than this; exact after [`Waiting::expire`] only, so that it
     /// costs no search.
     oldest: Option<Instant>,
+    /// Nobody sends what is here any more.
+    is_closed: bool,
 }
 
 // === impl Waiting ===
@@ -54,8 +54,24 @@ impl Waiting {
         into.extend(self.requests.drain(newest..));
     }
 
-    pub(super) fn drain(&mut self) -> Chain<Drain<'_, Asked>, Drain<'_, Asked>> {
-        self.first.drain(..).chain(self.requests.drain(..))
+    /// Fails everything.
+    pub(super) fn fail_all(&mut self, failure: &Failure) {
+        for asked in self.first.drain(..).chain(self.requests.drain(..)) {
+            match asked {
+                Asked::ScriptRequest(mut pending) => pending.fail(failure),
+                Asked::Command { reply, .. } => {
+                    let _nobody_waits_any_more = reply.send(Err(failure.clone()));
+                }
+            }
+        }
+    }
+
+    pub(super) fn close(&mut self) {
+        self.is_closed = true;
+    }
+
+    pub(super) const fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     /// A moment that no caller here waits since longer.
