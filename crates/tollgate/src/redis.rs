@@ -82,11 +82,20 @@
 //! | [`OnStoreError::Error`] | an error of [`Limiter::try_check`]; [`Limiter::check`] denies |
 //!
 //! A share is the limit divided by the number of processes, rounded down, and at least one unit.
-//! Processes count each other while they reach Redis, or [`Builder::instances`] sets their number.
+//! All processes with the same Redis and prefix count each other while they reach Redis, services
+//! of Tollgate as well, or [`Builder::instances`] sets their number. Give programs that share no
+//! limit prefixes of their own.
 //! Shares are counted in memory that is allocated when Redis is opened ([`Builder::local_keys`]).
 //!
 //! A program starts without Redis. Its connections are opened in the background, and again when
 //! they break; [`Redis::until_up`] waits for the first.
+//!
+//! # Runtimes
+//!
+//! Open a Redis, and await what its limiters decide, in a Tokio runtime with its timer and its I/O
+//! enabled: elsewhere, opening is an error, and a decision may panic. The connections belong to the
+//! runtime in which the Redis was opened. When that ends, limiters that are used in another one
+//! decide as they do without Redis.
 //!
 //! # Dropped futures
 //!

@@ -1,6 +1,7 @@
 //! Several limits that apply to every request, counted in Redis.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use tollgate_core::{CHARGES_MAX, Cost, Limit, Mode, OnStoreError, Sharing, TooManyCharges};
@@ -167,6 +168,13 @@ impl LimitsBuilder {
     #[must_use]
     pub const fn on_store_error(mut self, on_store_error: OnStoreError) -> LimitsBuilder {
         self.sharing.on_store_error = on_store_error;
+        self
+    }
+
+    /// Sets the number of instances that share the limits; see [`Limiter::instances`].
+    #[must_use]
+    pub const fn instances(mut self, instances: NonZeroU32) -> LimitsBuilder {
+        self.sharing.nodes = Some(instances);
         self
     }
 

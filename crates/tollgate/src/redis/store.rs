@@ -25,8 +25,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// A Redis, with its connections, that any number of limiters share. Cloning is cheap: clones are
 /// the same Redis.
 ///
-/// It belongs to the Tokio runtime in which it was opened: when that ends, its connections end, and
-/// limiters decide as they do without Redis.
+/// It belongs to the Tokio runtime in which it was opened; see [the module's
+/// documentation](super#runtimes).
 ///
 /// # Example
 ///

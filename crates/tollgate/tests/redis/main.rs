@@ -3,6 +3,8 @@
 #![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used)]
 
+mod access;
+
 mod cancelled;
 
 mod exact;

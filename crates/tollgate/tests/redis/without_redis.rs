@@ -115,6 +115,30 @@ async fn a_redis_that_is_stopped() {
 }
 
 #[tokio::test]
+async fn several_limits_without_redis() {
+    let redis = open("127.0.0.1:1".to_owned());
+    let build = |name, on_store_error| {
+        let limits = redis.limits(name).limit("burst", Limit::per_day(8));
+        let limits = limits.limit("day", Limit::per_day(12));
+        let limits = limits.instances(NonZeroU32::new(4).unwrap());
+        limits.on_store_error(on_store_error).build().unwrap()
+    };
+    let local = build("local", OnStoreError::Local);
+    for is_allowed in [true, true, false] {
+        assert_eq!(local.check("ann").await.is_allowed(), is_allowed);
+    }
+    let denied = local.peek("ann", 1).await;
+    assert_eq!(denied.denied_by(), Some("burst"), "2 of 8, 3 of 12");
+    local.refund("ann", 1).await;
+    assert!(local.check("ann").await.is_allowed());
+    let failing = build("failing", OnStoreError::Error);
+    let denied = failing.check("ann").await;
+    assert_eq!(denied.denied_by(), None);
+    assert_eq!(denied.retry_after(), Some(FAILURE_WAIT));
+    assert_eq!(failing.limiter("day").unwrap().failures(), 1);
+}
+
+#[tokio::test]
 async fn closing_without_redis_ends() {
     let redis = open("127.0.0.1:1".to_owned());
     let limiter = redis.limiter("api", Limit::per_day(8)).unwrap();
