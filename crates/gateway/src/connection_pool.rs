@@ -14,6 +14,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
+use crate::address_health::AddressHealth;
 use crate::request_body::RequestBody;
 use crate::settings::UpstreamProtocol;
 
@@ -34,6 +35,7 @@ pub(crate) struct ConnectionPool {
     protocol: UpstreamProtocol,
     connect_timeout: Duration,
     in_flight: AtomicUsize,
+    pub(crate) health: AddressHealth,
     /// Of HTTP/1.1, those that wait for a request; the last one was used last.
     idle: Mutex<Vec<Idle>>,
     /// Of HTTP/2, the one that all requests share.
@@ -85,6 +87,7 @@ impl ConnectionPool {
             protocol,
             connect_timeout,
             in_flight: AtomicUsize::new(0),
+            health: AddressHealth::new(),
             idle: Mutex::default(),
             shared: AsyncMutex::default(),
         }

@@ -17,6 +17,8 @@ mod failure;
 
 mod request_body;
 
+mod address_health;
+
 mod connection_pool;
 
 mod upstream;

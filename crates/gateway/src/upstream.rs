@@ -87,8 +87,8 @@ impl Upstream {
         }
     }
 
-    /// A connection to the address with the fewest requests. If it accepts none, the others are
-    /// tried, each once.
+    /// A connection to the address with the fewest requests; to one that has failed lately only if
+    /// no other accepts any. Each is tried once.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl Upstream {
         let (before, from) = self.pools.split_at(first);
         let mut pools: Vec<&Arc<ConnectionPool>> = from.iter().chain(before).collect();
         // Stable, so that equal ones keep their order.
-        pools.sort_by_key(|pool| pool.in_flight());
+        pools.sort_by_key(|pool| (pool.health.is_avoided(), pool.in_flight()));
         let mut failure = Failure::Unreachable;
         for pool in pools {
             match pool.lease().await {
@@ -134,6 +134,7 @@ impl Upstream {
             let mut error = match answered {
                 Ok(response) => {
                     self.metrics.record_answer(began.elapsed());
+                    pool.health.record_answer();
                     return Ok((response, lease));
                 }
                 Err(error) => error,
@@ -152,7 +153,7 @@ impl Upstream {
     /// here.
     fn report_failure(&self, failure: Failure, pool: &ConnectionPool) -> Failure {
         if failure.is_of_upstream() {
-            self.report(failure.kind(), pool.address());
+            self.report(failure.kind(), pool);
         }
         failure
     }
@@ -165,10 +166,19 @@ impl Upstream {
         self.report_failure(failure, pool)
     }
 
-    fn report(&self, kind: &'static str, address: &str) {
+    fn report(&self, kind: &'static str, pool: &ConnectionPool) {
         self.metrics.count_failure(kind);
+        let (upstream, address) = (self.name.as_str(), pool.address());
+        let avoided_for = pool.health.record_failure();
+        if let Some(avoided_for) = avoided_for.filter(|_| self.pools.len() > 1) {
+            warn!(
+                upstream,
+                address,
+                ?avoided_for,
+                "an address failed several times, so others are tried first"
+            );
+        }
         if let Some(withheld) = self.warnings.allow() {
-            let upstream = self.name.as_str();
             warn!(
                 upstream,
                 address, kind, withheld, "no answer from an upstream"

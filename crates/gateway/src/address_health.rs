@@ -1,0 +1,97 @@
+//! Whether an address of an upstream has answered lately.
+//!
+//! An address that failed several times in a row is avoided for a while: requests go to the others
+//! first. It is still used if all others fail, so an upstream never has no address at all.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// So many failures in a row make an address avoided.
+const FAILURES_MAX: u32 = 3;
+/// For how long. Then the next request tries it again, and one more failure suffices.
+const AVOIDED_FOR: Duration = Duration::from_secs(10);
+
+/// What is known about an address from its answers.
+#[derive(Debug)]
+pub(crate) struct AddressHealth {
+    began: Instant,
+    failures: AtomicU32,
+    /// Milliseconds from `began`.
+    avoided_until: AtomicU64,
+}
+
+// === impl AddressHealth ===
+
+impl AddressHealth {
+    pub(crate) fn new() -> AddressHealth {
+        AddressHealth {
+            began: Instant::now(),
+            failures: AtomicU32::new(0),
+            avoided_until: AtomicU64::new(0),
+        }
+    }
+
+    /// It has answered.
+    pub(crate) fn record_answer(&self) {
+        // Relaxed everywhere: requests that see an older value only go elsewhere. Most find 0, and
+        // reading does not take the cache line from other threads.
+        if self.failures.load(Ordering::Relaxed) > 0 {
+            self.failures.store(0, Ordering::Relaxed);
+            self.avoided_until.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// It has not answered. Returns for how long it is avoided, if it was not before.
+    pub(crate) fn record_failure(&self) -> Option<Duration> {
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed);
+        let was_avoided = self.is_avoided();
+        if failures.saturating_add(1) < FAILURES_MAX {
+            return None;
+        }
+        // As many as suffice, so that the count never wraps.
+        self.failures.store(FAILURES_MAX, Ordering::Relaxed);
+        let until = self.began.elapsed() + AVOIDED_FOR;
+        let until = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
+        self.avoided_until.store(until, Ordering::Relaxed);
+        (!was_avoided).then_some(AVOIDED_FOR)
+    }
+
+    /// Whether requests go to other addresses first.
+    pub(crate) fn is_avoided(&self) -> bool {
+        let until = self.avoided_until.load(Ordering::Relaxed);
+        until > 0 && self.began.elapsed() < Duration::from_millis(until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_fails_again_and_again_is_avoided_for_a_while() {
+        let health = AddressHealth::new();
+        for _ in 1..FAILURES_MAX {
+            assert_eq!(health.record_failure(), None);
+        }
+        // An answer between them ends the row.
+        health.record_answer();
+        for _ in 1..FAILURES_MAX {
+            assert_eq!(health.record_failure(), None);
+        }
+        assert!(!health.is_avoided());
+        assert_eq!(health.record_failure(), Some(AVOIDED_FOR));
+        assert_eq!(health.record_failure(), None);
+        assert!(health.is_avoided());
+        advance(AVOIDED_FOR).await;
+        assert!(!health.is_avoided());
+        // One more failure suffices now, and one answer ends it.
+        assert_eq!(health.record_failure(), Some(AVOIDED_FOR));
+        health.record_answer();
+        assert!(!health.is_avoided());
+        assert_eq!(health.record_failure(), None);
+    }
+}
