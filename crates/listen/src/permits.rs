@@ -207,10 +207,23 @@ impl Open {
         idle.max().map(|(_, _, index)| index)
     }
 
-    /// Frees a reserved permit: the oldest has had its time for a health check.
+    /// Frees a reserved permit: of the source that has most of them, the oldest, which has had its
+    /// time for a health check. So a flood from few addresses does not end a health check from
+    /// another one, also if that needs several round trips, as TLS does.
     fn free_reserved(&mut self) {
-        if self.reserved.len() >= RESERVED {
-            self.reserved.remove(0).close(Close::Idle);
+        if self.reserved.len() < RESERVED {
+            return;
+        }
+        let count = |connection: &Arc<Connection>| {
+            let is_alike = |other: &&Arc<Connection>| other.source() == connection.source();
+            self.reserved.iter().filter(is_alike).count()
+        };
+        // The last of equal ones is the maximum, and the oldest is meant.
+        let busiest = (0..self.reserved.len())
+            .rev()
+            .max_by_key(|index| count(&self.reserved[*index]));
+        if let Some(index) = busiest {
+            self.reserved.remove(index).close(Close::Idle);
         }
     }
 
@@ -323,6 +336,22 @@ mod tests {
         let cut = |permit: &&Permit| permit.connection.close_reason() == Some(Close::Idle);
         assert_eq!(reserved.iter().filter(cut).count(), RESERVED);
         assert!(cut(&&reserved[0]) && !cut(&&reserved[2 * RESERVED - 1]));
+    }
+
+    #[test]
+    fn a_reserved_permit_outlasts_a_flood_from_another_address() {
+        let (all, now) = (connections(1, 1), Instant::now());
+        let _kept = all.acquire(peer(0), now);
+        let (check, kind) = all.acquire(peer(1), now);
+        assert_eq!(kind, PermitKind::Reserved);
+        let flood: Vec<Permit> = (0..10 * RESERVED)
+            .map(|number| all.acquire(peer(2 + u8::from(number % 2 == 0)), now).0)
+            .collect();
+        assert_eq!(all.len(), 1 + RESERVED);
+        assert_eq!(check.connection.close_reason(), None);
+        let open = |permit: &&Permit| permit.connection.close_reason().is_none();
+        assert_eq!(flood.iter().filter(open).count(), RESERVED - 1);
+        assert!(open(&&flood[10 * RESERVED - 1]));
     }
 
     /// Connections that are opened faster than they become idle do not take every permit.
