@@ -5,7 +5,6 @@
 
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -13,17 +12,17 @@ use std::time::{Duration, Instant};
 
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
-use tracing::{debug, warn};
+use tracing::debug;
 
 use crate::budget::Budget;
 use crate::connection::{Close, Connection, Order};
 use crate::frames::Frames;
 use crate::handler::Handler;
-use crate::handshake::{Handshake, Stream};
+use crate::handshake::{Handshake, HandshakeError, Stream};
 use crate::limits::Limits;
 use crate::listener::{Listener, Protocol};
 use crate::permits::{Connections, Permit, PermitKind};
@@ -31,7 +30,9 @@ use crate::preface::{FirstBytes, read_first};
 use crate::raw_responses::{LATE, NOT_HTTP1, NOT_HTTP2, is_protocol_error, kind, reason};
 use crate::shutdown::ShutdownSignal;
 use crate::socket::Socket;
-use crate::throttle::Throttle;
+use warnings::Warnings;
+
+mod warnings;
 
 /// The most bytes of one gRPC connection that wait to be read.
 const CONNECTION_WINDOW_BYTES: u32 = 256 * 1024;
@@ -57,7 +58,6 @@ const RESERVED_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(crate) struct Acceptor<H, T> {
     protocol: Protocol,
-    name: &'static str,
     half_close: bool,
     handshake: T,
     handler: H,
@@ -65,15 +65,6 @@ pub(crate) struct Acceptor<H, T> {
     budget: Arc<Budget>,
     shutdown: ShutdownSignal,
     warnings: Arc<Warnings>,
-}
-
-/// One throttle for each kind of log line that clients can cause.
-#[derive(Debug, Default)]
-struct Warnings {
-    full: Throttle,
-    cannot_accept: Throttle,
-    closed: Throttle,
-    broken: Throttle,
 }
 
 /// Counts an open connection until it is dropped.
@@ -114,14 +105,13 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
     ) -> Acceptor<H, T> {
         Acceptor {
             protocol: listener.protocol(),
-            name: listener.name(),
             half_close: listener.has_half_close(),
             handshake: listener.handshake(),
             handler,
             limits,
             budget,
             shutdown,
-            warnings: Arc::default(),
+            warnings: Arc::new(Warnings::new(listener.name())),
         }
     }
 
@@ -148,7 +138,7 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
             match accepted {
                 Ok((stream, peer)) => {
                     let (permit, kind) = connections.acquire(peer, Instant::now());
-                    self.log_full(kind, peer);
+                    self.warnings.log_full(kind, peer);
                     tasks.spawn(self.clone().serve(stream, permit));
                     if kind == PermitKind::Reserved {
                         // The next ones would take its permit back before its task has run, which
@@ -158,9 +148,7 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
                 }
                 Err(error) if is_aborted_by_peer(&error) => {}
                 Err(error) => {
-                    if let Some(withheld) = self.warnings.cannot_accept.allow() {
-                        warn!(listener = self.name, %error, withheld, "cannot accept a connection");
-                    }
+                    self.warnings.log_cannot_accept(&error);
                     sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -194,24 +182,6 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
         }
     }
 
-    /// Logs that no permit was free.
-    fn log_full(&self, kind: PermitKind, peer: SocketAddr) {
-        let what = match kind {
-            PermitKind::Free => return,
-            PermitKind::Replaced => "an idle connection was closed for a new one",
-            PermitKind::Reserved => "a new connection is only served health checks",
-        };
-        if let Some(withheld) = self.warnings.full.allow() {
-            let peer = peer.ip();
-            warn!(
-                listener = self.name,
-                %peer,
-                withheld,
-                "`limits.connections` or `connections_per_address` is reached: {what}"
-            );
-        }
-    }
-
     /// Serves a connection until it ends, from its handshake on.
     async fn serve(self, socket: TcpStream, permit: Permit) {
         let _counted = Counted::new(self.handler.clone());
@@ -221,8 +191,8 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
         match self.shake_hands(socket, &connection).await {
             Some(Ok(stream)) => self.serve_stream(stream, &connection).await,
             Some(Err(error)) => {
-                debug!(%error, "handshake failed");
-                self.handler.closed("handshake");
+                self.handler.closed(error.failure.reason());
+                self.warnings.log_handshake(&error, connection.peer());
             }
             None => {}
         }
@@ -230,12 +200,7 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
             return;
         };
         self.handler.closed(close.reason());
-        if close != Close::Idle
-            && let Some(withheld) = self.warnings.closed.allow()
-        {
-            let peer = connection.peer();
-            warn!(listener = self.name, %peer, withheld, "connection closed: {close}");
-        }
+        self.warnings.log_closed(close, connection.peer());
     }
 
     /// Performs the handshake of a connection: `None` if it was closed or drained meanwhile.
@@ -243,10 +208,10 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
         &self,
         socket: TcpStream,
         known: &Connection,
-    ) -> Option<io::Result<T::Stream>> {
+    ) -> Option<Result<T::Stream, HandshakeError>> {
         let shaken = timeout(self.header_timeout(known), self.handshake.handshake(socket));
         tokio::select! {
-            shaken = shaken => Some(shaken.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))),
+            shaken = shaken => Some(shaken.unwrap_or_else(|_| Err(HandshakeError::timeout()))),
             _order = known.next_order() => None,
         }
     }
@@ -269,7 +234,9 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
         } else if self.protocol == Protocol::Any {
             self.http1(stream, first, known).await;
         } else {
-            let _ = stream.write_all(NOT_HTTP2).await;
+            let within = self.limits.write_timeout;
+            let mut socket = Socket::new(stream, first, Arc::clone(known), None, within);
+            write_last(&mut socket, NOT_HTTP2).await;
         }
     }
 
@@ -308,14 +275,14 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
         // An idle connection has not begun a request.
         if error.is_timeout() && !parts.read_buf.is_empty() {
             self.handler.failed("timeout");
-            let _ = socket.write_all(LATE).await;
+            write_last(&mut socket, LATE).await;
         }
         let Some(kind) = kind(&error) else {
             return;
         };
         self.handler.failed(kind);
         if error.is_parse_version_h2() {
-            let _ = socket.write_all(NOT_HTTP1).await;
+            write_last(&mut socket, NOT_HTTP1).await;
         }
     }
 
@@ -356,12 +323,16 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
         debug!(%error, "connection ended");
         if known.close_reason().is_none() && is_protocol_error(&error) {
             self.handler.closed("protocol");
-            if let Some(withheld) = self.warnings.broken.allow() {
-                let (peer, reason) = (known.peer(), reason(&error));
-                let listener = self.name;
-                warn!(listener, %peer, withheld, reason, "connection closed: HTTP/2 broken");
-            }
+            self.warnings.log_broken(&reason(&error), known.peer());
         }
+    }
+}
+
+/// Writes the last bytes of a connection, and ends it so that the peer knows that they are all.
+async fn write_last(socket: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) {
+    // The peer may be gone, or not read.
+    if socket.write_all(bytes).await.is_ok() {
+        let _ = socket.shutdown().await;
     }
 }
 

@@ -6,8 +6,8 @@
 //! all of them together by a [`Budget`]. On a [`Shutdown`], requests in flight have a bounded time
 //! to finish.
 //!
-//! Requests are served on any stream: a [`Handshake`] turns an accepted socket into one, such as a
-//! TLS stream.
+//! Requests are served on any stream: a [`Handshake`] turns an accepted socket into one, such as
+//! [`Tls`], whose certificates can be replaced while it serves.
 //!
 //! Knows no routes, no rules and no stores.
 
@@ -39,6 +39,8 @@ mod preface;
 
 mod listener;
 
+mod tls;
+
 mod accept;
 
 pub mod open_files;
@@ -46,9 +48,10 @@ pub mod open_files;
 pub use budget::Budget;
 pub use connection::Connection;
 pub use handler::Handler;
-pub use handshake::{Handshake, Plain, Stream};
+pub use handshake::{Failure, Handshake, HandshakeError, Plain, Stream};
 pub use limits::Limits;
 pub use listener::{Listener, Protocol};
 pub use permits::ConnectionLimits;
 pub use shutdown::{Shutdown, ShutdownSignal, shutdown_channel};
 pub use throttle::Throttle;
+pub use tls::{Credentials, InvalidTls, PEM_BYTES_MAX, Problem, Tls, TlsFile, TlsFiles, Validity};

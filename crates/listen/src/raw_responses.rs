@@ -9,8 +9,8 @@ pub(crate) const LATE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: clo
 /// For HTTP/1 on a listener of HTTP/2.
 pub(crate) const NOT_HTTP2: &[u8] =
     b"HTTP/1.1 505 HTTP Version Not Supported\r\nconnection: close\r\n\
-    content-type: text/plain\r\ncontent-length: 61\r\n\r\n\
-    this port speaks gRPC over HTTP/2 without TLS, nothing else.\n";
+    content-type: text/plain\r\ncontent-length: 49\r\n\r\n\
+    this port speaks gRPC over HTTP/2, nothing else.\n";
 /// For HTTP/2 on a listener of HTTP/1: empty SETTINGS, which every server begins with, and a GOAWAY
 /// of 51 bytes. No stream was accepted, and the reason is HTTP_1_1_REQUIRED.
 pub(crate) const NOT_HTTP1: &[u8] = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00\

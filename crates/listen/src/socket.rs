@@ -28,6 +28,8 @@ pub(crate) struct Socket<S> {
     write_timeout: Duration,
     /// Since when a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
+    /// Since when the stream is to end.
+    ending: Option<Pin<Box<Sleep>>>,
 }
 
 // === impl Socket ===
@@ -48,6 +50,7 @@ impl<S> Socket<S> {
             frames,
             write_timeout,
             waiting: None,
+            ending: None,
         }
     }
 
@@ -63,14 +66,24 @@ impl<S> Socket<S> {
             self.waiting = None;
             return poll;
         }
-        let write_timeout = self.write_timeout;
-        let waiting = self
-            .waiting
-            .get_or_insert_with(|| Box::pin(sleep(write_timeout)));
-        ready!(waiting.as_mut().poll(cx));
+        ready!(poll_timer(&mut self.waiting, self.write_timeout, cx));
+        self.give_up()
+    }
+
+    fn give_up<T>(&self) -> Poll<Result<T>> {
         self.connection.record_close(Close::SlowReader);
         Poll::Ready(Err(Error::from(ErrorKind::TimedOut)))
     }
+}
+
+/// Starts a timer if it does not run, and waits for it.
+fn poll_timer(
+    timer: &mut Option<Pin<Box<Sleep>>>,
+    timeout: Duration,
+    cx: &mut Context<'_>,
+) -> Poll<()> {
+    let timer = timer.get_or_insert_with(|| Box::pin(sleep(timeout)));
+    timer.as_mut().poll(cx)
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
@@ -113,8 +126,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         this.check_timeout(cx, poll)
     }
 
+    /// May wait for the peer: the last message of TLS needs room in the socket. Writes that succeed
+    /// meanwhile, such as an empty flush, do not prolong this.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+        let this = self.get_mut();
+        let poll = Pin::new(&mut this.stream).poll_shutdown(cx);
+        if poll.is_ready() {
+            return poll;
+        }
+        ready!(poll_timer(&mut this.ending, this.write_timeout, cx));
+        this.give_up()
     }
 
     fn poll_write_vectored(

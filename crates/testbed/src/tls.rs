@@ -2,6 +2,7 @@
 
 use std::process::{Command, Stdio};
 
+use crate::clock::wrong_by;
 use crate::folder::Folder;
 use crate::redis::{Redis, Setup, free_port};
 
@@ -9,6 +10,17 @@ use crate::redis::{Redis, Setup, free_port};
 pub const USER: &str = "tollgate";
 /// Its password.
 pub const PASSWORD: &str = "correct horse";
+
+/// The options for a new key of a kind that is quick to make.
+const KEY: [&str; 5] = [
+    "-newkey",
+    "ec",
+    "-pkeyopt",
+    "ec_paramgen_curve:prime256v1",
+    "-nodes",
+];
+/// How far the clock is behind when a certificate of two days is issued that has expired.
+const EXPIRED_SECONDS: i32 = -4 * 24 * 60 * 60;
 
 /// An authority and a server's certificate for `localhost` and 127.0.0.1, both made just now.
 #[derive(Debug, Default)]
@@ -29,38 +41,54 @@ impl Certificates {
         let at = |name: &str| certificates.folder.file(name);
         let san = "subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\n";
         std::fs::write(at("san"), san).expect("the folder is writable");
-        let key = [
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-        ];
         let authority = ["req", "-x509", "-days", "2", "-subj", "/CN=authority"];
-        let request = ["req", "-subj", "/CN=localhost"];
         openssl(&[
             &authority[..],
-            &key,
+            &KEY,
             &["-keyout", &at("ca.key"), "-out", &at("ca.pem")],
         ]);
+        certificates.issue("server");
+        certificates
+    }
+
+    /// Makes another certificate for `localhost` and 127.0.0.1, for a server or a client, and its
+    /// key: the files NAME.pem and NAME.key.
+    pub fn issue(&self, name: &str) -> (String, String) {
+        self.issue_at(name, 0)
+    }
+
+    /// The same, but it has expired.
+    pub fn issue_expired(&self, name: &str) -> (String, String) {
+        self.issue_at(name, EXPIRED_SECONDS)
+    }
+
+    /// Issues a certificate by a clock that is wrong by so many seconds.
+    fn issue_at(&self, name: &str, seconds: i32) -> (String, String) {
+        let at = |suffix: &str| self.folder.file(&format!("{name}.{suffix}"));
+        let request = ["req", "-subj", "/CN=localhost"];
         openssl(&[
             &request[..],
-            &key,
-            &["-keyout", &at("server.key"), "-out", &at("server.csr")],
+            &KEY,
+            &["-keyout", &at("key"), "-out", &at("csr")],
         ]);
-        openssl(&[
-            &["x509", "-req", "-days", "2", "-CAcreateserial"],
-            &[
-                "-in",
-                &at("server.csr"),
-                "-out",
-                &at("server.pem"),
-                "-extfile",
-                &at("san"),
-            ],
-            &["-CA", &at("ca.pem"), "-CAkey", &at("ca.key")],
-        ]);
-        certificates
+        let sign = ["x509", "-req", "-days", "2", "-CAcreateserial"];
+        let [san, authority, key] = ["san", "ca.pem", "ca.key"].map(|name| self.folder.file(name));
+        let words = [
+            &sign[..],
+            &["-in", &at("csr"), "-out", &at("pem"), "-extfile", &san],
+            // Tests that issue certificates at once do not share the file of serial numbers.
+            &["-CA", &authority, "-CAkey", &key, "-CAserial", &at("srl")],
+        ];
+        if seconds == 0 {
+            openssl(&words);
+        } else {
+            let prefix = wrong_by(seconds);
+            let (program, rest) = prefix.split_first().expect("a program and its words");
+            let rest = rest.iter().map(String::as_str);
+            let words: Vec<&str> = rest.chain(["openssl"]).chain(words.concat()).collect();
+            run(program, &words);
+        }
+        (at("pem"), at("key"))
     }
 
     /// The authority's certificate, as PEM.
@@ -123,11 +151,15 @@ impl Certificates {
 }
 
 fn openssl(words: &[&[&str]]) {
-    let status = Command::new("openssl")
-        .args(words.concat())
+    run("openssl", &words.concat());
+}
+
+fn run(program: &str, words: &[&str]) {
+    let status = Command::new(program)
+        .args(words)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()
         .expect("openssl is installed");
-    assert!(status.success(), "openssl {words:?} failed");
+    assert!(status.success(), "{program} {words:?} failed");
 }

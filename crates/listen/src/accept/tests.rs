@@ -5,13 +5,16 @@
 use std::convert::Infallible;
 use std::future::{Ready, pending, ready};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Context;
 
 use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper::{Request, Response};
-use tokio::io::{AsyncReadExt, BufStream, DuplexStream, duplex};
+
+use tokio::io::{AsyncRead, AsyncReadExt, BufStream, DuplexStream, ReadBuf, duplex};
 
 use super::*;
+use crate::handshake::Failure;
 use crate::permits::{ConnectionLimits, RESERVED};
 use crate::preface::PREFACE;
 use crate::shutdown::shutdown_channel;
@@ -48,7 +51,7 @@ impl Handler for Served {
 
     fn closed(&self, reason: &'static str) {
         match reason {
-            "handshake" => {
+            "handshake_broken" => {
                 self.failed_handshakes.fetch_add(1, Ordering::Relaxed);
             }
             other => assert_eq!(other, "idle"),
@@ -70,6 +73,38 @@ struct Secret;
 #[derive(Clone, Debug)]
 struct Endless;
 
+/// A stream that takes every byte and cannot be ended, as TLS whose peer reads nothing: its last
+/// message waits for room.
+struct Unending(DuplexStream);
+
+impl AsyncRead for Unending {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Unending {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+}
+
 impl Service<Request<Incoming>> for Answering {
     type Response = Response<String>;
     type Error = Infallible;
@@ -83,12 +118,12 @@ impl Service<Request<Incoming>> for Answering {
 impl Handshake for Secret {
     type Stream = BufStream<TcpStream>;
 
-    async fn handshake(&self, mut socket: TcpStream) -> io::Result<BufStream<TcpStream>> {
+    async fn handshake(&self, mut socket: TcpStream) -> Result<Self::Stream, HandshakeError> {
         let mut said = [0; SECRET.len()];
         socket.read_exact(&mut said).await?;
         match said == *SECRET {
             true => Ok(BufStream::new(socket)),
-            false => Err(ErrorKind::InvalidData.into()),
+            false => Err(io::Error::from(ErrorKind::InvalidData).into()),
         }
     }
 }
@@ -96,7 +131,7 @@ impl Handshake for Secret {
 impl Handshake for Endless {
     type Stream = DuplexStream;
 
-    async fn handshake(&self, _socket: TcpStream) -> io::Result<DuplexStream> {
+    async fn handshake(&self, _socket: TcpStream) -> Result<DuplexStream, HandshakeError> {
         pending().await
     }
 }
@@ -206,6 +241,28 @@ async fn http1_on_a_stream_of_http2_is_answered() {
 }
 
 #[tokio::test]
+async fn a_stream_that_cannot_be_ended_is_given_up() {
+    let limits = Limits {
+        write_timeout: Duration::ZERO,
+        ..Limits::default()
+    };
+    for (protocol, answer) in [
+        (Protocol::Http1, &b"HTTP/1.1 200 OK"[..]),
+        (Protocol::Http2, NOT_HTTP2),
+    ] {
+        let listener = listener(protocol).await;
+        let (acceptor, connection) = acceptor(&listener, limits);
+        let (mut client, stream) = duplex(ROOM);
+        client.write_all(REQUEST).await.unwrap();
+        acceptor.serve_stream(Unending(stream), &connection).await;
+        assert_eq!(connection.close_reason(), Some(Close::SlowReader));
+        let mut response = Vec::new();
+        client.read_to_end(&mut response).await.unwrap();
+        assert!(response.starts_with(answer), "{response:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_handshake_comes_between_accepting_and_serving() {
     let listener = listener(Protocol::Http1).await.with_handshake(Secret);
     let (address, limits, handler) = (listener.address(), Limits::default(), Served::default());
@@ -249,8 +306,8 @@ async fn a_handshake_ends_in_time_or_when_its_connection_is_closed() {
             connection.close(Close::Idle);
         }
         let shaken = acceptor.shake_hands(socket, &connection).await;
-        let error = shaken.map(|shaken| shaken.unwrap_err().kind());
-        assert_eq!(error, (!closes).then_some(ErrorKind::TimedOut));
+        let error = shaken.map(|shaken| shaken.unwrap_err().failure);
+        assert_eq!(error, (!closes).then_some(Failure::TimedOut));
     }
 }
 

@@ -1,0 +1,92 @@
+//! The log lines that clients can cause, each kind at a bounded rate.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tracing::{debug, warn};
+
+use crate::connection::Close;
+use crate::handshake::{Failure, HandshakeError};
+use crate::permits::PermitKind;
+use crate::throttle::Throttle;
+
+/// One throttle for each kind of line, of one listener.
+#[derive(Debug)]
+pub(super) struct Warnings {
+    listener: &'static str,
+    full: Throttle,
+    cannot_accept: Throttle,
+    closed: Throttle,
+    broken: Throttle,
+    handshakes: [Throttle; Failure::COUNT],
+}
+
+// === impl Warnings ===
+
+impl Warnings {
+    /// For the listener of this name.
+    pub(super) fn new(listener: &'static str) -> Warnings {
+        Warnings {
+            listener,
+            full: Throttle::default(),
+            cannot_accept: Throttle::default(),
+            closed: Throttle::default(),
+            broken: Throttle::default(),
+            handshakes: Default::default(),
+        }
+    }
+
+    /// No permit was free.
+    pub(super) fn log_full(&self, kind: PermitKind, peer: SocketAddr) {
+        let what = match kind {
+            PermitKind::Free => return,
+            PermitKind::Replaced => "an idle connection was closed for a new one",
+            PermitKind::Reserved => "a new connection is only served health checks",
+        };
+        if let Some(withheld) = self.full.allow() {
+            let peer = peer.ip();
+            warn!(
+                listener = self.listener,
+                %peer,
+                withheld,
+                "`limits.connections` or `connections_per_address` is reached: {what}"
+            );
+        }
+    }
+
+    /// The system could not accept a connection.
+    pub(super) fn log_cannot_accept(&self, error: &io::Error) {
+        if let Some(withheld) = self.cannot_accept.allow() {
+            warn!(listener = self.listener, %error, withheld, "cannot accept a connection");
+        }
+    }
+
+    /// This side closed a connection.
+    pub(super) fn log_closed(&self, close: Close, peer: SocketAddr) {
+        if close != Close::Idle
+            && let Some(withheld) = self.closed.allow()
+        {
+            let listener = self.listener;
+            warn!(listener, %peer, withheld, "connection closed: {close}");
+        }
+    }
+
+    /// A peer broke HTTP/2.
+    pub(super) fn log_broken(&self, reason: &str, peer: SocketAddr) {
+        if let Some(withheld) = self.broken.allow() {
+            let listener = self.listener;
+            warn!(listener, %peer, withheld, reason, "connection closed: HTTP/2 broken");
+        }
+    }
+
+    /// A handshake failed. Health checks of load balancers often only connect, so a peer that goes
+    /// away is not worth a warning.
+    pub(super) fn log_handshake(&self, error: &HandshakeError, peer: SocketAddr) {
+        let (listener, reason) = (self.listener, error.failure.reason());
+        if error.failure == Failure::Aborted {
+            debug!(listener, %peer, reason, %error, "handshake failed");
+        } else if let Some(withheld) = self.handshakes[error.failure.index()].allow() {
+            warn!(listener, %peer, withheld, reason, %error, "handshake failed");
+        }
+    }
+}
