@@ -22,7 +22,7 @@ const POLLS: &str = "waits for a condition of a real process, between looks, up 
 const VIRTUAL: &str = "in virtual time";
 const LOAD: &str = "asks real servers at a given rate, or leaves a fault or a lease its time";
 /// The files whose tests may sleep, and why.
-const SLEEPS: [(&str, &str); 30] = [
+const SLEEPS: [(&str, &str); 31] = [
     ("crates/engine/tests/fallback.rs", POLLS),
     ("crates/engine/tests/toy_store.rs", VIRTUAL),
     ("crates/redis/src/connection_task/tests.rs", VIRTUAL),
@@ -47,6 +47,7 @@ const SLEEPS: [(&str, &str); 30] = [
     ("crates/server/tests/service/journal.rs", POLLS),
     ("crates/server/tests/service/over_redis.rs", POLLS),
     ("crates/server/tests/service/reload.rs", POLLS),
+    ("crates/server/tests/service/tls_client.rs", POLLS),
     ("crates/server/tests/service/without_redis.rs", POLLS),
     ("crates/tollgate/tests/redis/main.rs", POLLS),
     ("crates/tollgate/tests/reservation/cancellation.rs", VIRTUAL),

@@ -91,7 +91,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             };
             print_start_error(log.format, &why);
             match error {
-                ServeError::Unreadable(_) | ServeError::Store { .. } => ExitCode::from(2),
+                ServeError::Unreadable(_) | ServeError::Store { .. } | ServeError::Tls { .. } => {
+                    ExitCode::from(2)
+                }
                 _ => ExitCode::FAILURE,
             }
         }

@@ -18,6 +18,7 @@ mod listen;
 mod reservations;
 mod secret;
 mod store;
+mod tls;
 
 pub use auth::Auth;
 pub use listen::{Listen, ListenerKind};
@@ -235,7 +236,9 @@ impl Config {
         }
         let (store, sharing) = Place::take_default(top, known);
         let has_gateway = top.has("gateway");
-        let listen = top.map("listen", |map| Listen::take_all(map, has_gateway));
+        let listen = top.map("listen", |map| {
+            Listen::take_all(map, known.directory, has_gateway)
+        });
         let gateway = gateway::take(top, &listen);
         let auth = Auth::take(top);
         if auth.is_some() && !listen.iter().any(|one| one.kind == ListenerKind::Http) {

@@ -17,8 +17,6 @@ use crate::metrics::{ListenerName, Metrics};
 use crate::reply::Failure;
 
 const NAME: ListenerName = ListenerKind::Gateway.name();
-/// What clients send requests over: the listener has no TLS.
-const SCHEME: &str = "http";
 
 /// Serves the connections of the gateway's listener.
 #[derive(Clone)]
@@ -26,6 +24,8 @@ pub(crate) struct GatewayHandler {
     gateway: Arc<Gateway>,
     metrics: Arc<Metrics>,
     shutdown: ShutdownSignal,
+    /// What clients send requests over.
+    scheme: &'static str,
 }
 
 /// Serves the requests of one connection.
@@ -44,11 +44,13 @@ impl GatewayHandler {
         gateway: Arc<Gateway>,
         metrics: &Arc<Metrics>,
         shutdown: &ShutdownSignal,
+        scheme: &'static str,
     ) -> GatewayHandler {
         GatewayHandler {
             gateway,
             metrics: Arc::clone(metrics),
             shutdown: shutdown.clone(),
+            scheme,
         }
     }
 }
@@ -96,7 +98,7 @@ impl Service<Request<Incoming>> for GatewayService {
                 handler.answer_overload(&request, &connection)
             } else {
                 let gateway = &handler.gateway;
-                gateway.answer(request, &connection, SCHEME).await
+                gateway.answer(request, &connection, handler.scheme).await
             };
             let ends = connection.ends() || !handler.shutdown.is_ready();
             if ends && !is_http2 {

@@ -10,7 +10,7 @@
 //! * gateway: passes on requests that are allowed.
 //! * admin: `/metrics`, `/v1/rules` and `/healthz`.
 //!
-//! Knows nothing about YAML, and nothing about sockets: those are `tollgate-listen`'s.
+//! Knows nothing about YAML, and nothing about sockets and TLS: those are `tollgate-listen`'s.
 
 mod config;
 
@@ -53,6 +53,8 @@ mod gateway;
 
 mod admin;
 
+mod certificates;
+
 mod reload;
 
 mod listener;
@@ -71,4 +73,4 @@ pub use tollgate_engine::{
     CLOSE_WITHIN, DEFAULT_STORE, Outcome, ReservationBounds, VALUE_SERIES_MAX,
 };
 pub use tollgate_gateway::GatewaySettings;
-pub use tollgate_listen::Limits;
+pub use tollgate_listen::{InvalidTls, Limits, TlsFiles};

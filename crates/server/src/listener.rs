@@ -7,7 +7,7 @@ use axum::Router;
 use tokio::task::JoinSet;
 use tollgate_engine::Engine;
 use tollgate_gateway::Gateway;
-use tollgate_listen::{Budget, Handler, Limits, Listener, ShutdownSignal};
+use tollgate_listen::{Budget, Handler, Limits, Listener, ShutdownSignal, Tls};
 use tracing::info;
 
 use crate::auth::ForwardAuth;
@@ -20,7 +20,7 @@ use crate::server::ServeError;
 use crate::{admin, grpc, http};
 
 /// Listeners that accept connections and do not serve them yet.
-pub(crate) struct Opened(Vec<(ListenerKind, Listener)>);
+pub(crate) struct Opened(Vec<(ListenerKind, Listener, Option<Tls>)>);
 
 /// What all listeners share.
 pub(crate) struct Context {
@@ -52,10 +52,15 @@ pub(crate) struct Serving {
 // === impl Opened ===
 
 impl Opened {
-    /// Opens every listener, so that an address in use is an error before any is served.
-    pub(crate) async fn open(listen: &[Listen]) -> Result<Opened, ServeError> {
+    /// Opens every listener, so that an address in use is an error before any is served. Each has
+    /// its handshake, or is plain TCP.
+    pub(crate) async fn open(
+        listen: &[Listen],
+        handshakes: Vec<Option<Tls>>,
+    ) -> Result<Opened, ServeError> {
         let mut opened = Vec::with_capacity(listen.len());
-        for Listen { kind, address } in listen.iter().copied() {
+        for (Listen { kind, address, tls }, handshake) in listen.iter().zip(handshakes) {
+            let (kind, address) = (*kind, *address);
             let listener = kind.name();
             let open = Listener::open(listener, address, kind.protocol());
             let open = open.await.map_err(|source| ServeError::Listen {
@@ -63,8 +68,12 @@ impl Opened {
                 address,
                 source,
             })?;
-            info!(listener, address = %open.address(), "listening");
-            opened.push((kind, open));
+            let tls = tls.as_ref().map(|files| match files.client_ca {
+                None => "on",
+                Some(_) => "with client certificates",
+            });
+            info!(listener, address = %open.address(), tls, "listening");
+            opened.push((kind, open, handshake));
         }
         Ok(Opened(opened))
     }
@@ -76,8 +85,8 @@ impl Opened {
             health: Vec::new(),
             tasks: JoinSet::new(),
         };
-        for (kind, listener) in self.0 {
-            serving.serve(kind, listener, context).await;
+        for (kind, listener, tls) in self.0 {
+            serving.serve(kind, listener, tls, context).await;
         }
         serving
     }
@@ -104,7 +113,13 @@ impl Serving {
     }
 
     /// Serves a listener until shutdown.
-    async fn serve(&mut self, kind: ListenerKind, listener: Listener, context: &Context) {
+    async fn serve(
+        &mut self,
+        kind: ListenerKind,
+        listener: Listener,
+        tls: Option<Tls>,
+        context: &Context,
+    ) {
         self.addresses.push((kind, listener.address()));
         let Context {
             metrics,
@@ -115,31 +130,40 @@ impl Serving {
         match self.routes(kind, context).await {
             Routes::Own(router) => {
                 let handler = ExchangeHandler::new(&listener, router, limits, metrics, shutdown);
-                self.spawn(kind, listener, handler, context);
+                self.spawn(kind, (listener, tls), handler, context);
             }
             Routes::Gateway(gateway) => {
-                let handler = GatewayHandler::new(gateway, metrics, shutdown);
+                let scheme = if tls.is_some() { "https" } else { "http" };
+                let handler = GatewayHandler::new(gateway, metrics, shutdown, scheme);
                 // An upstream must not work for a client that has gone.
-                self.spawn(kind, listener.without_half_close(), handler, context);
+                let listener = listener.without_half_close();
+                self.spawn(kind, (listener, tls), handler, context);
             }
         }
     }
 
+    /// Serves a listener, over TLS if it has any, in a task of its own.
     fn spawn(
         &mut self,
         kind: ListenerKind,
-        listener: Listener,
+        (listener, tls): (Listener, Option<Tls>),
         handler: impl Handler,
         context: &Context,
     ) {
         let limits = context.limits;
-        self.tasks.spawn(listener.serve(
-            handler,
-            kind.connection_limits(&limits),
-            limits,
-            Arc::clone(&context.budget),
-            context.shutdown.clone(),
-        ));
+        let (bounds, budget) = (kind.connection_limits(&limits), Arc::clone(&context.budget));
+        let shutdown = context.shutdown.clone();
+        match tls {
+            None => {
+                let serve = listener.serve(handler, bounds, limits, budget, shutdown);
+                self.tasks.spawn(serve)
+            }
+            Some(tls) => {
+                let listener = listener.with_handshake(tls);
+                let serve = listener.serve(handler, bounds, limits, budget, shutdown);
+                self.tasks.spawn(serve)
+            }
+        };
     }
 
     /// The routes of a kind of listener.

@@ -36,6 +36,8 @@ pub(crate) struct Metrics {
     left_out: Family<ListenerLabel, Counter>,
     connections: Family<ListenerLabel, Gauge>,
     closed: Family<ClosedLabel, Counter>,
+    certificate_expiry: Family<ListenerLabel, Gauge>,
+    certificate_loads: Family<LoadLabel, Counter>,
 }
 
 /// A listener, by its name in the settings.
@@ -44,6 +46,7 @@ pub(crate) type ListenerName = &'static str;
 type ListenerLabel = [(&'static str, ListenerName); 1];
 type ErrorLabel = [(&'static str, &'static str); 2];
 type ClosedLabel = [(&'static str, &'static str); 2];
+type LoadLabel = [(&'static str, &'static str); 2];
 
 // === impl Metrics ===
 
@@ -65,6 +68,8 @@ impl Metrics {
             left_out: Family::default(),
             connections: Family::default(),
             closed: Family::default(),
+            certificate_expiry: Family::default(),
+            certificate_loads: Family::default(),
             registry: Registry::default(),
         };
         registry.register(
@@ -92,6 +97,7 @@ impl Metrics {
             "Connections that the service closed, by listener and reason",
             metrics.closed.clone(),
         );
+        metrics.register_certificates(registry);
         registry.register_collector(Box::new(reloads::Scrape(Arc::clone(engine))));
         let build = Family::<[(&str, &str); 1], Gauge>::default();
         build
@@ -108,6 +114,19 @@ impl Metrics {
             registry: all,
             ..metrics
         }
+    }
+
+    fn register_certificates(&self, registry: &mut Registry) {
+        registry.register(
+            "certificate_expiry_timestamp_seconds",
+            "When the certificate of a listener expires, in seconds since 1970",
+            self.certificate_expiry.clone(),
+        );
+        registry.register(
+            "certificate_loads",
+            "Reads of changed certificates: ok, or failed if the previous one stays in effect",
+            self.certificate_loads.clone(),
+        );
     }
 
     /// All metrics, in OpenMetrics' text format.
@@ -165,6 +184,22 @@ impl Metrics {
     pub(crate) fn count_close(&self, listener: ListenerName, reason: &'static str) {
         let labels = [("listener", listener), ("reason", reason)];
         self.closed.get_or_create(&labels).inc();
+    }
+
+    /// A listener has a certificate that expires at this second since 1970.
+    pub(crate) fn certificate_loaded(&self, listener: ListenerName, expiry: u64) {
+        let gauge = self
+            .certificate_expiry
+            .get_or_create(&[("listener", listener)]);
+        gauge.set(i64::try_from(expiry).unwrap_or(i64::MAX));
+        let labels = [("listener", listener), ("outcome", "ok")];
+        self.certificate_loads.get_or_create(&labels).inc();
+    }
+
+    /// A listener keeps its certificate, because the new one cannot be used.
+    pub(crate) fn certificate_rejected(&self, listener: ListenerName) {
+        let labels = [("listener", listener), ("outcome", "failed")];
+        self.certificate_loads.get_or_create(&labels).inc();
     }
 }
 

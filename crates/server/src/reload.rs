@@ -1,4 +1,4 @@
-//! The source of reloads: the rules that the settings name, and the settings file.
+//! The source of reloads: the rules and certificates that the settings name, and the settings file.
 
 use std::path::PathBuf;
 
@@ -6,24 +6,31 @@ use tollgate_core::{Limit, Mode};
 use tollgate_engine::{RuleSource, Why};
 use tollgate_rules::{Loaded, Source, read_paths};
 
+use crate::certificates::Certificates;
 use crate::config::Config;
 use settings::SettingsFile;
 
 mod settings;
 
-/// The rules that the settings name, and the settings' own file.
+/// The rules and certificates that the settings name, and the settings' own file.
 pub(crate) struct ConfiguredRules {
     config: Config,
     settings: SettingsFile,
+    certificates: Certificates,
+    /// The files beside the rules.
+    others: Vec<PathBuf>,
 }
 
 // === impl ConfiguredRules ===
 
 impl ConfiguredRules {
-    pub(crate) fn new(config: Config) -> ConfiguredRules {
+    pub(crate) fn new(config: Config, certificates: Certificates) -> ConfiguredRules {
+        let others = config.file.iter().chain(certificates.paths());
         ConfiguredRules {
+            others: others.cloned().collect(),
             config,
             settings: SettingsFile::new(),
+            certificates,
         }
     }
 }
@@ -34,7 +41,7 @@ impl RuleSource for ConfiguredRules {
     }
 
     fn other_paths(&self) -> &[PathBuf] {
-        self.config.file.as_slice()
+        &self.others
     }
 
     fn parse(&self, sources: &[Source]) -> Loaded {
@@ -46,6 +53,7 @@ impl RuleSource for ConfiguredRules {
     }
 
     fn check_others(&mut self, why: Why) {
+        self.certificates.reload(why);
         if let Some(file) = &self.config.file {
             self.settings.check(file, &self.config, why);
         }
@@ -61,4 +69,4 @@ pub(crate) fn known_limits(config: &Config) -> Vec<Limit> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -15,12 +15,15 @@ use tollgate_core::{Clock, Sharing};
 use tollgate_engine::{Engine, ORDERS_MAX, Order, Outcome, Reloader, watch_rules, watch_stores};
 use tollgate_gateway::Gateway;
 use tollgate_http::InvalidSetting;
-use tollgate_listen::{Budget, Limits, Shutdown, ShutdownSignal, open_files, shutdown_channel};
+use tollgate_listen::{
+    Budget, InvalidTls, Limits, Shutdown, ShutdownSignal, open_files, shutdown_channel,
+};
 use tollgate_memory::SystemClock;
 use tollgate_rules::{Diagnostic, ReadError};
 use tracing::{info, warn};
 
 use crate::auth::ForwardAuth;
+use crate::certificates::Certificates;
 use crate::config::{Config, ListenerKind};
 use crate::listener::{Context, Opened, Serving};
 use crate::metrics::Metrics;
@@ -57,6 +60,13 @@ pub enum ServeError {
         /// The system's error.
         source: io::Error,
     },
+    /// The certificate of a listener, its key or the authorities of its clients cannot be used.
+    Tls {
+        /// The listener's name in the settings.
+        listener: &'static str,
+        /// Which file, and what is wrong with it.
+        source: InvalidTls,
+    },
     /// Signals cannot be received.
     Signals(io::Error),
 }
@@ -74,7 +84,8 @@ pub struct Running {
     engine: Arc<Engine>,
 }
 
-/// Runs the service until SIGTERM or SIGINT. A second signal ends it at once; SIGHUP reloads rules.
+/// Runs the service until SIGTERM or SIGINT. A second signal ends it at once; SIGHUP reloads rules
+/// and certificates.
 ///
 /// # Errors
 ///
@@ -89,7 +100,7 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
         tokio::select! {
             _ = hangup.recv() => {
                 let outcome = running.reload().await;
-                info!(?outcome, "SIGHUP: rules read again");
+                info!(?outcome, "SIGHUP: rules and certificates read again");
             }
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
@@ -122,11 +133,13 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
     }
     let engine = Engine::new(stores).with_reservations(config.reservations);
     let engine = Arc::new(engine);
-    let gateway = open_gateway(config, &engine, clock)?;
+    let gateway = open_gateway(config, &engine, Arc::clone(&clock))?;
     let limits = open_files::fit(config.limits, sockets_per_connection(config));
     let budget = Arc::new(Budget::new(&limits));
     let metrics = Arc::new(Metrics::new(&engine, &budget, &limits, gateway.as_deref()));
-    let source = ConfiguredRules::new(config.clone());
+    let certificates = load_certificates(config, clock, &metrics)?;
+    let tls = certificates.handshakes();
+    let source = ConfiguredRules::new(config.clone(), certificates);
     let mut reloader = Reloader::new(Arc::clone(&engine), source);
     let diagnostics = reloader.load().map_err(ServeError::Unreadable)?;
     if engine.rules().is_empty() {
@@ -135,7 +148,7 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
     gateway
         .iter()
         .for_each(|one| warn_of_unlimited(one, &engine));
-    let opened = Opened::open(&config.listen).await?;
+    let opened = Opened::open(&config.listen, tls).await?;
     let (shutdown, signal) = shutdown_channel();
     let (orders, received) = mpsc::channel(ORDERS_MAX);
     let rule_watch = tokio::spawn(watch_rules(reloader, received, until(&signal)));
@@ -205,6 +218,18 @@ fn sockets_per_connection(config: &Config) -> usize {
         kind => usize::from(kind.decides()),
     });
     sockets.sum()
+}
+
+fn load_certificates(
+    config: &Config,
+    clock: Arc<dyn Clock>,
+    metrics: &Arc<Metrics>,
+) -> Result<Certificates, ServeError> {
+    let loaded = Certificates::load(&config.listen, clock, Arc::clone(metrics));
+    loaded.map_err(|(kind, source)| ServeError::Tls {
+        listener: kind.name(),
+        source,
+    })
 }
 
 /// Ready on shutdown.
@@ -284,6 +309,7 @@ impl fmt::Display for ServeError {
                 "the {listener} listener cannot use {address}; \
                  choose another address with `listen.{listener}`"
             ),
+            ServeError::Tls { listener, source } => write!(f, "listen.{listener}.tls: {source}"),
             ServeError::Signals(_) => f.write_str("cannot listen for signals"),
         }
     }
@@ -293,7 +319,10 @@ impl std::error::Error for ServeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             ServeError::Unreadable(error) => error.source(),
-            ServeError::NoRules(_) | ServeError::Auth(_) | ServeError::Gateway(_) => None,
+            ServeError::NoRules(_)
+            | ServeError::Auth(_)
+            | ServeError::Gateway(_)
+            | ServeError::Tls { .. } => None,
             ServeError::Store { source, .. } => Some(source.as_ref()),
             ServeError::Listen { source, .. } | ServeError::Signals(source) => Some(source),
         }

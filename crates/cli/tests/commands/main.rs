@@ -5,6 +5,7 @@ mod checking;
 mod house;
 mod keys;
 mod serving;
+mod tls;
 
 use serde_json::Value;
 

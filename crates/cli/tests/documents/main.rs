@@ -76,6 +76,11 @@ fn replay() {
 }
 
 #[test]
+fn tls() {
+    try_page("docs/tls.md");
+}
+
+#[test]
 fn list_of_examples() {
     try_page("examples/README.md");
 }
@@ -131,7 +136,12 @@ fn every_key_of_the_rules_is_described() {
 
 #[test]
 fn every_setting_is_described() {
-    let pages = ["docs/operating.md", "docs/redis.md", "docs/gateway.md"];
+    let pages = [
+        "docs/operating.md",
+        "docs/redis.md",
+        "docs/gateway.md",
+        "docs/tls.md",
+    ];
     let pages = pages.map(read).concat();
     let is_word = |char: char| char.is_ascii_lowercase() || char == '_';
     let words: HashSet<&str> = pages.split(|char| !is_word(char)).collect();

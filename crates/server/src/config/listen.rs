@@ -1,17 +1,22 @@
 //! `listen`: the service's listeners and their addresses.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 
-use tollgate_listen::{ConnectionLimits, Limits, Protocol};
+use tollgate_listen::{ConnectionLimits, Limits, Protocol, TlsFiles};
 use tollgate_rules::Settings;
 
+use super::tls;
+
 /// One listener of the service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
     /// What it serves.
     pub kind: ListenerKind,
-    /// Its address; port 0 is any free port.
+    /// `address`; port 0 is any free port.
     pub address: SocketAddr,
+    /// `tls`: its certificate. Default: none, plain TCP.
+    pub tls: Option<TlsFiles>,
 }
 
 /// What a listener serves.
@@ -23,7 +28,8 @@ pub enum ListenerKind {
     Grpc,
     /// `http`: `/json` and `/v1/check`. `127.0.0.1:8080`.
     Http,
-    /// `admin`: metrics and rules, without authentication. `127.0.0.1:6070`.
+    /// `admin`: metrics and rules, without authentication unless `tls` has a `client_ca`.
+    /// `127.0.0.1:6070`.
     Admin,
     /// `gateway`: whatever the settings' section of this name passes on; without the section there
     /// is no such listener. `127.0.0.1:8000`.
@@ -38,6 +44,7 @@ impl Listen {
         let default = |kind: ListenerKind| Listen {
             kind,
             address: kind.default_address(),
+            tls: None,
         };
         let kinds = ListenerKind::ALL.into_iter();
         let needs_none = |kind: &ListenerKind| *kind != ListenerKind::Gateway;
@@ -45,29 +52,19 @@ impl Listen {
     }
 
     /// Reads the map. A kind that is missing has its default address; `null` turns a kind off.
-    /// Without a section `gateway`, its listener is off.
-    pub(super) fn take_all(map: &Settings<'_>, has_gateway: bool) -> Vec<Listen> {
-        let listen = ListenerKind::ALL.into_iter().filter_map(|kind| {
-            let key = kind.name();
-            let address = map.parse(key, "127.0.0.1:8080", |text| {
-                text.parse()
-                    .map_err(|_| "is not an IP address with a port".to_owned())
-            });
-            let is_missing = kind == ListenerKind::Gateway && !has_gateway;
-            if is_missing && address.is_some() {
+    /// Without a section `gateway`, its listener is off. Paths are relative to `directory`.
+    pub(super) fn take_all(map: &Settings<'_>, directory: &Path, has_gateway: bool) -> Vec<Listen> {
+        let mut kinds = ListenerKind::ALL.to_vec();
+        if !has_gateway {
+            kinds.retain(|kind| *kind != ListenerKind::Gateway);
+            let key = ListenerKind::Gateway.name();
+            if map.has(key) {
                 let message = "nothing says what the gateway passes on".to_owned();
                 map.report_error(key, message, "write a section `gateway`, or remove this");
             }
-            match address.filter(|_| !is_missing) {
-                None if is_missing => None,
-                Some(address) => Some(Listen { kind, address }),
-                None if map.is_off(key) => None,
-                None => Some(Listen {
-                    kind,
-                    address: kind.default_address(),
-                }),
-            }
-        });
+        }
+        let listen = kinds.into_iter();
+        let listen = listen.filter_map(|kind| Listen::take(map, kind, directory));
         let listen: Vec<Listen> = listen.collect();
         if !listen.iter().any(|listen| listen.kind.decides()) {
             let message = "`grpc` and `http` are off, so no request can arrive".to_owned();
@@ -76,6 +73,34 @@ impl Listen {
         }
         listen
     }
+
+    /// Reads one kind: an address, or a map with `address` and `tls`.
+    fn take(map: &Settings<'_>, kind: ListenerKind, directory: &Path) -> Option<Listen> {
+        let key = kind.name();
+        if map.is_map(key) {
+            return Some(map.map(key, |long| Listen {
+                kind,
+                address: take_address(long, "address").unwrap_or(kind.default_address()),
+                tls: tls::take(long, directory),
+            }));
+        }
+        let address = take_address(map, key);
+        if address.is_none() && map.is_off(key) {
+            return None;
+        }
+        Some(Listen {
+            kind,
+            address: address.unwrap_or(kind.default_address()),
+            tls: None,
+        })
+    }
+}
+
+fn take_address(map: &Settings<'_>, key: &'static str) -> Option<SocketAddr> {
+    map.parse(key, "127.0.0.1:8080", |text| {
+        text.parse()
+            .map_err(|_| "is not an IP address with a port".to_owned())
+    })
 }
 
 // === impl ListenerKind ===

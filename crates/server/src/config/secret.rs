@@ -1,4 +1,4 @@
-//! Removes passwords from the diagnostics of a settings file.
+//! Removes passwords and keys from the diagnostics of a settings file.
 //!
 //! A diagnostic quotes its line, which may contain a password, perhaps in the wrong place. So lines
 //! that might contain one are not quoted; file, line and column remain.
@@ -8,8 +8,9 @@ use tollgate_rules::Diagnostic;
 
 /// Replaces the text of a line.
 const HIDDEN: &str = "(not shown: there may be a password in it)";
-/// Signs that a line may contain a password, in lower case, beside the backends' keys and schemes.
-const SIGNS: [&str; 5] = ["pass", "secret", "url", "user", "@"];
+/// Signs that a line may contain a password or a key, in lower case, beside the backends' keys and
+/// schemes.
+const SIGNS: [&str; 6] = ["pass", "secret", "url", "user", "@", "-----begin"];
 /// Top-level keys below which every line is hidden, because a URL with a password is easily written
 /// in the wrong place.
 pub(super) const KEYS: [&str; 2] = ["store", "stores"];

@@ -44,17 +44,16 @@ fn every_setting_is_read() {
     )
     .unwrap();
     let secs = Duration::from_secs;
+    let listen = |kind, address: &str| Listen {
+        kind,
+        address: address.parse().unwrap(),
+        tls: None,
+    };
     let expected = Config {
         merge_domains: true,
         listen: vec![
-            Listen {
-                kind: ListenerKind::Http,
-                address: "[::1]:80".parse().unwrap(),
-            },
-            Listen {
-                kind: ListenerKind::Admin,
-                address: "0.0.0.0:0".parse().unwrap(),
-            },
+            listen(ListenerKind::Http, "[::1]:80"),
+            listen(ListenerKind::Admin, "0.0.0.0:0"),
         ],
         memory: Memory {
             max_keys: Some(5000),

@@ -15,7 +15,7 @@ use super::*;
 use crate::metrics::Metrics;
 use crate::stores;
 
-type Parts = (Reloader<ConfiguredRules>, Arc<Engine>, Metrics);
+type Parts = (Reloader<ConfiguredRules>, Arc<Engine>, Arc<Metrics>);
 
 /// A reloader of the rules in a directory, its engine, and its metrics.
 fn reloader(directory: &TempDir) -> Parts {
@@ -26,17 +26,21 @@ fn reloader_with(config: Config) -> Parts {
     let stores = stores::open(&config, &[], Arc::new(SystemClock::new())).unwrap();
     let engine = Arc::new(Engine::new(stores));
     let limits = Limits::default();
-    let metrics = Metrics::new(&engine, &Arc::new(Budget::new(&limits)), &limits, None);
-    let reloader = Reloader::new(Arc::clone(&engine), ConfiguredRules::new(config));
-    (reloader, engine, metrics)
+    let budget = Arc::new(Budget::new(&limits));
+    let metrics = Arc::new(Metrics::new(&engine, &budget, &limits, None));
+    let clock = Arc::new(SystemClock::new());
+    let certificates = Certificates::load(&config.listen, clock, Arc::clone(&metrics));
+    let certificates = certificates.map_err(|_| ()).unwrap();
+    let source = ConfiguredRules::new(config, certificates);
+    (Reloader::new(Arc::clone(&engine), source), engine, metrics)
 }
 
 /// The log of this thread.
 #[derive(Clone, Default)]
-struct Journal(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Journal(Arc<Mutex<Vec<u8>>>);
 
 impl Journal {
-    fn begin() -> (Journal, tracing::subscriber::DefaultGuard) {
+    pub(crate) fn begin() -> (Journal, tracing::subscriber::DefaultGuard) {
         let journal = Journal::default();
         let written = journal.clone();
         let subscriber = tracing_subscriber::fmt()
@@ -46,7 +50,7 @@ impl Journal {
         (journal, tracing::subscriber::set_default(subscriber))
     }
 
-    fn lines(&self, words: &str) -> Vec<String> {
+    pub(crate) fn lines(&self, words: &str) -> Vec<String> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         let lines = text.lines().filter(|line| line.contains(words));
         lines.map(str::to_owned).collect()

@@ -109,7 +109,7 @@ async fn several_listeners_of_a_kind_share_one_limit() {
         config
             .listen
             .retain(|listen| listen.kind == ListenerKind::Http);
-        config.listen.push(config.listen[0]);
+        config.listen.push(config.listen[0].clone());
     });
     let house = house.await;
     let addresses: Vec<_> = house.running.addresses().collect();

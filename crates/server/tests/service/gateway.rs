@@ -1,6 +1,7 @@
 //! The gateway as its clients and upstreams see it.
 
 mod bodies;
+mod encrypted;
 mod framing;
 mod going;
 mod http2;
@@ -60,6 +61,7 @@ async fn gateway_with(
         config.listen.push(Listen {
             kind: ListenerKind::Gateway,
             address: "127.0.0.1:0".parse().unwrap(),
+            tls: None,
         });
         change(config);
     })

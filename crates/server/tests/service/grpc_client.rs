@@ -14,7 +14,7 @@ use tonic_prost::ProstCodec;
 
 /// A connection; clones share it.
 #[derive(Clone)]
-pub(crate) struct Client(Channel);
+pub(crate) struct Client(pub(crate) Channel);
 
 // === impl Client ===
 

@@ -4,15 +4,15 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Longer than any test takes: if what a test waits for does not come, the test fails here.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// One connection.
-pub(crate) struct Client(TcpStream);
+/// One connection, over TCP or over a stream above it.
+pub(crate) struct Client<S = TcpStream>(pub(crate) S);
 
 /// A response.
 #[derive(Debug)]
@@ -30,7 +30,9 @@ impl Client {
         stream.set_nodelay(true).unwrap();
         Client(stream)
     }
+}
 
+impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     pub(crate) async fn send(&mut self, bytes: &[u8]) {
         // The server may already have closed the connection.
         let _ = self.0.write_all(bytes).await;

@@ -25,6 +25,12 @@ mod bounded;
 
 mod reload;
 
+mod tls_client;
+
+mod tls;
+mod tls_peers;
+mod tls_reload;
+
 mod observed;
 
 mod stopping;

@@ -21,6 +21,7 @@ fn a_gateway_needs_a_domain_and_an_upstream() {
     let expected = Listen {
         kind: ListenerKind::Gateway,
         address: "127.0.0.1:8000".parse().unwrap(),
+        tls: None,
     };
     assert!(config.listen.contains(&expected));
     let without = parse("rules: r\n").unwrap();
