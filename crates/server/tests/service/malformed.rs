@@ -230,7 +230,7 @@ async fn messages_that_cannot_be_read() {
 #[tokio::test]
 async fn ten_megabytes_are_rejected_before_they_are_read() {
     let house = House::on(RULES).await;
-    for path in ["/json", "/v1/check"] {
+    for path in ["/json", "/v1/check", "/v1/settle"] {
         let mut client = Client::to(house.http()).await;
         let head = format!("POST {path} HTTP/1.1\r\nhost: h\r\ncontent-length: 10485760\r\n\r\n");
         client.send(head.as_bytes()).await;

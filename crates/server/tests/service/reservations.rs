@@ -149,3 +149,46 @@ async fn a_reservation_outlives_a_reload() {
     assert_eq!(reply["limits"][0]["charged"], 100);
     assert_eq!(reply["limits"][0]["remaining"], 1_900);
 }
+
+/// A client that goes away before it reads the id can settle nothing: its estimate stays charged.
+#[tokio::test]
+async fn a_client_that_goes_away_leaves_its_estimate_charged() {
+    let house = House::on(RULES).await;
+    let mut admin = Client::to(house.admin()).await;
+    let mut goes = Client::to(house.http()).await;
+    let body = json!({
+        "domain": "llm", "descriptors": [{"user": "ann"}], "cost": 600, "reserve": true,
+    });
+    let body = body.to_string();
+    let head = format!(
+        "POST /v1/check HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    goes.send((head + &body).as_bytes()).await;
+    let is_open = |metrics: &str| metrics.contains("tollgate_reservations 1\n");
+    while !is_open(&admin.get("/metrics").await.body) {}
+    drop(goes);
+    let mut client = Client::to(house.http()).await;
+    assert_eq!(remaining(&mut client).await, 400);
+    house.clock.advance(Span::HOUR);
+    assert!(!is_open(&admin.get("/metrics").await.body));
+    assert_eq!(remaining(&mut client).await, 400);
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_text_are_an_error() {
+    let house = House::on(RULES).await;
+    let mut client = Client::to(house.http()).await;
+    for body in [
+        &b"\xff\xfe"[..],
+        b"{\"reservation\":\"\xff\",\"cost\":1}",
+        b"\0",
+    ] {
+        let head = format!(
+            "POST /v1/settle HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        client.send(&[head.as_bytes(), body].concat()).await;
+        client.reply().await.unwrap().problem(400);
+    }
+}
