@@ -201,7 +201,9 @@ async fn answer(
         if let Ok(answered) = timeout_at(deadline, &mut answered).await {
             return Some(answered);
         }
-        deadline = progress.as_ref()?.extend(deadline, head_timeout)?;
+        let extended = progress.as_ref()?.extend(deadline, head_timeout)?;
+        // A body that still waits for its client may end sooner than it may take.
+        deadline = extended.min(deadline + head_timeout);
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::io::AsyncWriteExt;
+
 use super::upstream::{Echo, Stage};
 use super::{FREE, gateway};
 use crate::http_client::Client;
@@ -27,6 +29,40 @@ async fn the_request_of_a_client_that_goes_away_is_dropped() {
     let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
     let canceled = r#"tollgate_gateway_requests_total{route="default",outcome="canceled"} 1"#;
     assert!(metrics.contains(canceled), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_client_that_stops_reading_loses_its_connection_and_stops_its_upstream() {
+    let stage = Stage::open().await;
+    let settings = super::section(stage.address(), FREE);
+    let house = super::gateway_with(super::RULES, settings, |config| {
+        config.limits.write_timeout = Duration::from_millis(50);
+    })
+    .await;
+    let mut client = Client::to(house.gateway()).await;
+    client.send(GET).await;
+    let mut upstream = stage.accept().await;
+    upstream.head().await;
+    upstream
+        .send("HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n")
+        .await;
+    let piece = vec![b'x'; 1 << 20];
+    let mut taken = 0_usize;
+    // Ends when the gateway closes the connection.
+    let sending = async {
+        while upstream.0.write_all(&piece).await.is_ok() {
+            taken += piece.len();
+        }
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(20), sending).await;
+    assert!(ended.is_ok(), "the upstream still sends");
+    assert!(
+        taken < 50_000_000,
+        "{taken} bytes were taken for a client that reads none"
+    );
+    let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
+    let closed = r#"tollgate_connections_closed_total{listener="gateway",reason="slow_reader"} 1"#;
+    assert!(metrics.contains(closed), "{metrics}");
 }
 
 #[tokio::test]
