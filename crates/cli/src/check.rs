@@ -172,7 +172,7 @@ impl Checked {
             out,
             "{blank}{}, {} with {}: {found}",
             pluralize(files, "file"),
-            pluralize(self.rules.domains().count(), "good domain"),
+            pluralize(self.rules.domains().count(), "valid domain"),
             pluralize(self.rules.rules().count(), "rule"),
         )
     }

@@ -16,7 +16,7 @@ fn check_exits_with_0_for_good_rules_1_for_bad_and_2_for_none() {
     let text = String::from_utf8(bad.stdout).unwrap();
     assert!(text.contains("bad.yaml:2:1"), "{text}");
     assert!(
-        text.contains("2 files, 1 good domain with 1 rule: 1 error, 0 warnings"),
+        text.contains("2 files, 1 valid domain with 1 rule: 1 error, 0 warnings"),
         "{text}"
     );
     let json = run(rules.path(), &["check", "--output", "json", "bad.yaml"]);
@@ -53,7 +53,7 @@ descriptors:
     assert_eq!(status, Some(0), "{text}");
     assert_eq!(
         text,
-        "1 file, 1 good domain with 2 rules: 0 errors, 0 warnings\n"
+        "1 file, 1 valid domain with 2 rules: 0 errors, 0 warnings\n"
     );
     // `check` does not connect to Redis.
     let (status, text) = check(STORE, rules);
@@ -167,7 +167,7 @@ descriptors: [{key: k, rate_limit: 5/day}]
     let expected = [hint(3, "small", 16), hint(8, "soft.below_x", 5)];
     assert_eq!(hints, expected, "{text}");
     // The limit of 0 and the leaky bucket are warnings.
-    assert!(text.contains("\n\n1 file, 2 good domains"), "{text}");
+    assert!(text.contains("\n\n1 file, 2 valid domains"), "{text}");
     assert!(text.ends_with("0 errors, 2 warnings, 2 hints\n"), "{text}");
 
     let words = ["check", "--config", "tollgate.yaml", "--format", "json"];
