@@ -24,6 +24,12 @@ const IDLE_MAX: usize = 256;
 const IDLE_TIME: Duration = Duration::from_secs(15);
 /// The most bytes of a response's head.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// The most bytes of one response over HTTP/2 that wait for a client to read them.
+const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+/// The same of all responses of a connection: the most that the protocol has. The windows of the
+/// streams bound memory; a lower bound for all of them together would let a few clients that read
+/// nothing stop the responses to all others.
+const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 /// How often the server of a connection of HTTP/2 is sent a PING, and how long it may take.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
@@ -128,7 +134,11 @@ impl ConnectionPool {
                 None => (Sender::Http1(self.connect_http1().await?), false),
             },
             UpstreamProtocol::H2c => {
-                let (sender, is_reused) = self.share().await?;
+                // Over all, because many may wait while one of them connects: each would take as
+                // long again for a server that does not answer.
+                let shared = timeout(self.connect_timeout, self.share()).await;
+                let (sender, is_reused) =
+                    shared.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
                 (Sender::Http2(sender), is_reused)
             }
         };
@@ -210,6 +220,8 @@ impl ConnectionPool {
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).expect("it is small"));
         let shaken = builder.handshake(stream).await.map_err(io::Error::other);
         let (sender, connection) = shaken?;

@@ -7,6 +7,7 @@ mod going;
 mod http2;
 mod limits;
 mod settings;
+mod shared_connection;
 mod upstream;
 
 use std::net::SocketAddr;

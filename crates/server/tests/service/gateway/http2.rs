@@ -23,7 +23,7 @@ async fn grpc_gateway(service: &House, more: &str) -> House {
     gateway_with(RULES, section_of(&upstream, more), |_| ()).await
 }
 
-async fn connect(house: &House) -> http2::SendRequest<Full<Bytes>> {
+pub(super) async fn connect(house: &House) -> http2::SendRequest<Full<Bytes>> {
     let stream = TcpStream::connect(house.gateway()).await.unwrap();
     let shaken = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
     let (sender, connection) = shaken.unwrap();
