@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, PROXY_AUTHENTICATE,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use http::request::Parts;
@@ -36,6 +36,13 @@ const FORWARDING: [HeaderName; 5] = [
     X_REAL_IP,
     FORWARDED,
 ];
+/// The same names to servers that read `_` as `-`, as those of CGI do. No proxy writes them.
+const UNDERSCORED: [HeaderName; 4] = [
+    HeaderName::from_static("x_forwarded_for"),
+    HeaderName::from_static("x_forwarded_host"),
+    HeaderName::from_static("x_forwarded_proto"),
+    HeaderName::from_static("x_real_ip"),
+];
 /// Fields for one connection, whether `Connection` names them or not.
 const HOP_BY_HOP: [HeaderName; 8] = [
     CONNECTION,
@@ -47,8 +54,12 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     TRANSFER_ENCODING,
     UPGRADE,
 ];
-/// Fields that stay, although `Connection` may name them: without them a request is another one.
-const END_TO_END: [HeaderName; 2] = [HOST, CONTENT_LENGTH];
+/// Fields that stay, although `Connection` may name them, as those of [`FORWARDING`] do: without
+/// them a request is another one, or one of another client.
+const END_TO_END: [HeaderName; 3] = [HOST, CONTENT_LENGTH, VIA];
+/// Fields that are no trailers (RFC 9110, section 6.5.1), beside those for one connection and those
+/// that the gateway writes: servers that add trailers to the head would take them for a part of it.
+const NO_TRAILERS: [HeaderName; 6] = [HOST, CONTENT_LENGTH, AUTHORIZATION, COOKIE, EXPECT, VIA];
 
 /// Who sent a request.
 #[derive(Clone, Copy, Debug)]
@@ -107,17 +118,34 @@ pub(crate) fn rewrite_response(headers: &mut HeaderMap, version: Version) {
     append_via(headers, version);
 }
 
+/// Removes the fields at the end of a body that belong into a head.
+pub(crate) fn rewrite_trailers(trailers: &mut HeaderMap) {
+    let groups: [&[HeaderName]; 4] = [&HOP_BY_HOP, &FORWARDING, &UNDERSCORED, &NO_TRAILERS];
+    for name in groups.into_iter().flatten() {
+        trailers.remove(name);
+    }
+}
+
+/// Removes the fields that `Connection` names. Those of [`HOP_BY_HOP`] stay for now.
+pub(crate) fn remove_named(headers: &mut HeaderMap) {
+    if !headers.contains_key(CONNECTION) {
+        return;
+    }
+    let stays = |name: &HeaderName| {
+        HOP_BY_HOP.contains(name) || END_TO_END.contains(name) || FORWARDING.contains(name)
+    };
+    let named: Vec<HeaderName> = list_members(headers, &CONNECTION)
+        .filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok())
+        .filter(|name| !stays(name))
+        .collect();
+    for name in named {
+        headers.remove(name);
+    }
+}
+
 /// Removes the fields that are for one connection, and those that `Connection` names.
 fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    if headers.contains_key(CONNECTION) {
-        let named: Vec<HeaderName> = list_members(headers, &CONNECTION)
-            .filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok())
-            .filter(|name| !END_TO_END.contains(name))
-            .collect();
-        for name in named {
-            headers.remove(name);
-        }
-    }
+    remove_named(headers);
     for name in HOP_BY_HOP {
         headers.remove(name);
     }
@@ -141,6 +169,9 @@ fn join_cookies(headers: &mut HeaderMap) {
 /// Says who the client is. A client's own words are removed; a trusted proxy's stay, and its
 /// address is added.
 fn write_forwarding(headers: &mut HeaderMap, sender: Sender) {
+    for name in UNDERSCORED {
+        headers.remove(name);
+    }
     if !sender.is_trusted {
         for name in FORWARDING {
             headers.remove(name);

@@ -16,7 +16,7 @@ use tollgate_listen::Connection;
 
 use crate::exchange::{Arrival, Terms, exchange};
 use crate::failure::Failure;
-use crate::forwarding::is_loop;
+use crate::forwarding::{is_loop, remove_named};
 use crate::metrics::Metrics;
 use crate::response_body::ResponseBody;
 use crate::route::{Route, RouteTable};
@@ -83,12 +83,14 @@ impl Gateway {
         scheme: &'static str,
     ) -> Response<ResponseBody> {
         connection.record_request(Instant::now());
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         // The HTTP library drops `Content-Length` beside `Transfer-Encoding`, so that nobody can
         // see it. A proxy before us may have believed it, and what follows on the connection may
         // be a part of this request to it (RFC 9112, section 6.1).
         let mut is_last = head.headers.contains_key(TRANSFER_ENCODING);
         let is_http2 = head.version == Version::HTTP_2;
+        // First of all, so that routes and limits see what the upstream will see.
+        remove_named(&mut head.headers);
         let mut response = match self.find_route(&head) {
             Ok(route) => {
                 let arrival = Arrival { connection, scheme };

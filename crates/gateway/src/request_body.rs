@@ -13,6 +13,8 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::forwarding::rewrite_trailers;
+
 /// A client's body.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
@@ -105,8 +107,11 @@ impl Body for RequestBody {
         this.idle.stop();
         this.record(false);
         Poll::Ready(polled.map(|polled| {
-            let frame = polled.map_err(BodyError::Incomplete)?;
+            let mut frame = polled.map_err(BodyError::Incomplete)?;
             this.take_bytes(&frame)?;
+            if let Some(trailers) = frame.trailers_mut() {
+                rewrite_trailers(trailers);
+            }
             Ok(frame)
         }))
     }

@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use tollgate_listen::Connection;
 
 use crate::connection_pool::Lease;
+use crate::forwarding::rewrite_trailers;
 use crate::metrics::UpstreamMetrics;
 use crate::request_body::IdleTimer;
 
@@ -184,7 +185,10 @@ impl Streamed {
                 self.finish();
                 None
             }
-            Some(Ok(frame)) => {
+            Some(Ok(mut frame)) => {
+                if let Some(trailers) = frame.trailers_mut() {
+                    rewrite_trailers(trailers);
+                }
                 self.finish_at_end();
                 Some(Ok(frame))
             }

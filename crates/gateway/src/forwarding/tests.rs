@@ -182,3 +182,47 @@ fn a_response_loses_what_is_for_one_connection() {
     let names: Vec<&str> = head.headers.keys().map(HeaderName::as_str).collect();
     assert_eq!(names, ["x-end", "via"]);
 }
+
+#[test]
+fn connection_hides_nothing_about_the_way_of_a_request() {
+    let proxy = Sender {
+        is_trusted: true,
+        ..CLIENT
+    };
+    let sent = [
+        ("host", "h"),
+        (
+            "connection",
+            "x-forwarded-for, X-Forwarded-Proto, forwarded, via, x-forwarded-host",
+        ),
+        ("x-forwarded-for", "203.0.113.5"),
+        ("x-forwarded-proto", "https"),
+        ("x-forwarded-host", "shop.example"),
+        ("via", "1.1 cdn"),
+    ];
+    let found = forwarded(&sent, proxy);
+    for expected in [
+        "via: 1.1 cdn",
+        "x-forwarded-for: 203.0.113.5, 192.0.2.7",
+        "x-forwarded-host: shop.example",
+        "x-forwarded-proto: https",
+    ] {
+        assert!(
+            found.contains(&expected.to_owned()),
+            "{expected}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn other_spellings_for_servers_of_cgi_are_removed() {
+    let sent = [
+        ("host", "h"),
+        ("X_Forwarded_For", "10.9.9.9"),
+        ("x_real_ip", "10.9.9.9"),
+        ("x_forwarded_proto", "https"),
+        ("x_forwarded_host", "other"),
+    ];
+    let found = forwarded(&sent, CLIENT);
+    assert!(!found.iter().any(|field| field.contains('_')), "{found:?}");
+}
