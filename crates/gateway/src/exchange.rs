@@ -18,7 +18,7 @@ use tollgate_listen::Connection;
 
 use crate::connection_pool::Lease;
 use crate::failure::Failure;
-use crate::forwarding::{Sender, rewrite_request, rewrite_response};
+use crate::forwarding::{Sender, announce_chunks, rewrite_request, rewrite_response};
 use crate::metrics::RouteMetrics;
 use crate::refund::Refund;
 use crate::request_body::RequestBody;
@@ -167,6 +167,9 @@ impl Passage<'_> {
             upstream.protocol(),
         );
         let body = RequestBody::new(body, terms.body_bytes, terms.body_timeout);
+        if body.size_hint().exact().is_none() {
+            announce_chunks(&mut head);
+        }
         let request = Request::from_parts(head, body);
         let sent = upstream.send(lease, request, terms.head_timeout).await;
         let (response, lease) = sent?;

@@ -12,7 +12,8 @@ use http::header::{
 };
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri, Version};
+use hyper::body::Incoming;
 use tollgate_http::list_members;
 
 use crate::settings::UpstreamProtocol;
@@ -112,8 +113,31 @@ pub(crate) fn rewrite_request(
     address_to(head, address, protocol, has_trailers);
 }
 
+/// Announces that a body without a known length is sent in chunks. Otherwise the HTTP library sends
+/// no body with methods that seldom have one, such as GET.
+pub(crate) fn announce_chunks(head: &mut Parts) {
+    if head.version == Version::HTTP_11 {
+        let chunked = HeaderValue::from_static("chunked");
+        head.headers.insert(TRANSFER_ENCODING, chunked);
+    }
+}
+
+/// Whether a response has no transfer coding but `chunked`, and does not switch protocols. The
+/// coding of others would be lost, because it is not passed on.
+pub(crate) fn can_pass(response: &Response<Incoming>) -> bool {
+    let mut codings = list_members(response.headers(), &TRANSFER_ENCODING);
+    let is_chunked = |coding: &str| coding.eq_ignore_ascii_case("chunked");
+    response.status() != StatusCode::SWITCHING_PROTOCOLS
+        && codings.next().is_none_or(is_chunked)
+        && codings.next().is_none()
+}
+
 /// Removes the fields of a response that are for one connection, and adds `Via`.
 pub(crate) fn rewrite_response(headers: &mut HeaderMap, version: Version) {
+    if headers.contains_key(TRANSFER_ENCODING) {
+        // The chunks say how long the body is (RFC 9112, section 6.3).
+        headers.remove(CONTENT_LENGTH);
+    }
     remove_hop_by_hop(headers);
     append_via(headers, version);
 }

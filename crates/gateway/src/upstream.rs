@@ -17,6 +17,7 @@ use tracing::warn;
 
 use crate::connection_pool::{ConnectionPool, Lease};
 use crate::failure::Failure;
+use crate::forwarding::can_pass;
 use crate::metrics::UpstreamMetrics;
 use crate::request_body::RequestBody;
 use crate::settings::{ADDRESSES_MAX, UpstreamProtocol, UpstreamSettings};
@@ -132,6 +133,9 @@ impl Upstream {
             let answered = answered
                 .ok_or_else(|| self.report_failure(Failure::SlowHead(head_timeout), &pool))?;
             let mut error = match answered {
+                Ok(response) if !can_pass(&response) => {
+                    return Err(self.report_failure(Failure::Malformed, &pool));
+                }
                 Ok(response) => {
                     self.metrics.record_answer(began.elapsed());
                     pool.health.record_answer();

@@ -13,6 +13,7 @@ use crate::http_client::Client;
 
 /// Longer than any test takes.
 const TIMEOUT: Duration = Duration::from_secs(20);
+const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: h\r\n\r\n";
 /// Each account may send two requests an hour, and so may all requests without one together.
 const ACCOUNTS: &str = "identity: {descriptors: [{entries: [{key: remote_address, \
     from: {header: x-account}, if_missing: deny}]}]}";
@@ -28,6 +29,24 @@ async fn a_client_cannot_hide_a_header_from_the_upstream_that_the_limits_have_se
     // The limits see what the upstream would: no account.
     client.reply().await.unwrap().problem(403);
     assert!(upstream.requests().is_empty(), "{:?}", upstream.requests());
+}
+
+#[tokio::test]
+async fn a_body_of_a_get_arrives_whatever_its_framing() {
+    let upstream = Echo::start().await;
+    let house = gateway(upstream.address, FREE).await;
+    for method in ["GET", "DELETE", "OPTIONS", "REPORT"] {
+        let mut client = Client::to(house.gateway()).await;
+        let head = format!("{method} / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n");
+        client.send(head.as_bytes()).await;
+        client.send(b"3\r\nabc\r\n0\r\n\r\n").await;
+        let reply = client.reply().await.unwrap();
+        assert_eq!(
+            (reply.status, reply.body.as_str()),
+            (200, "abc"),
+            "{method}"
+        );
+    }
 }
 
 #[tokio::test]
@@ -51,6 +70,92 @@ async fn trailers_say_nothing_about_the_client() {
     upstream.head().await;
     let body = upstream.read_until("\r\n\r\n").await;
     assert_eq!(body, "1\r\na\r\n0\r\nx-sum: 1\r\n\r\n");
+}
+
+#[tokio::test]
+async fn an_upstream_that_switches_protocols_unasked_is_a_bad_gateway() {
+    let stage = Stage::open().await;
+    let house = gateway(stage.address(), FREE).await;
+    let mut client = Client::to(house.gateway()).await;
+    client.send(GET).await;
+    let mut upstream = stage.accept().await;
+    upstream.head().await;
+    upstream
+        .send("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n")
+        .await;
+    client.reply().await.unwrap().problem(502);
+}
+
+#[tokio::test]
+async fn a_response_whose_coding_would_be_lost_is_a_bad_gateway() {
+    let stage = Stage::open().await;
+    let house = gateway(stage.address(), FREE).await;
+    for coding in ["gzip, chunked", "gzip", "chunked, gzip"] {
+        let mut client = Client::to(house.gateway()).await;
+        client.send(GET).await;
+        let mut upstream = stage.accept().await;
+        upstream.head().await;
+        let head = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: {coding}\r\n\r\n");
+        upstream.send(&head).await;
+        upstream.send("1\r\na\r\n0\r\n\r\n").await;
+        drop(upstream);
+        client.reply().await.unwrap().problem(502);
+    }
+}
+
+#[tokio::test]
+async fn a_response_with_two_lengths_has_its_chunks() {
+    let stage = Stage::open().await;
+    let house = gateway(stage.address(), FREE).await;
+    for length in [1, 99] {
+        let mut client = Client::to(house.gateway()).await;
+        client.send(GET).await;
+        let mut upstream = stage.accept().await;
+        upstream.head().await;
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\ntransfer-encoding: chunked\r\n\r\n"
+        );
+        upstream.send(&head).await;
+        upstream.send("3\r\nabc\r\n0\r\n\r\n").await;
+        let all = client.read_until("0\r\n\r\n").await;
+        assert!(!all.contains("content-length"), "{all}");
+        assert!(all.ends_with("\r\n\r\n3\r\nabc\r\n0\r\n\r\n"), "{all}");
+    }
+}
+
+#[tokio::test]
+async fn a_second_response_is_nobodys() {
+    let stage = Stage::open().await;
+    let house = gateway(stage.address(), FREE).await;
+    let response = |text: &str| format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{text}");
+    let mut client = Client::to(house.gateway()).await;
+    for _ in 0..3 {
+        client.send(GET).await;
+        let mut upstream = stage.accept().await;
+        upstream.head().await;
+        upstream.send(&(response("a") + &response("b"))).await;
+        assert_eq!(client.reply().await.unwrap().body, "a");
+        // The connection is not used again.
+        upstream.wait_for_end().await;
+    }
+}
+
+#[tokio::test]
+async fn informational_responses_are_no_response() {
+    let stage = Stage::open().await;
+    let more = format!("{FREE}, timeouts: {{head: 200ms}}");
+    let house = gateway(stage.address(), &more).await;
+    let mut client = Client::to(house.gateway()).await;
+    client.send(GET).await;
+    let mut upstream = stage.accept().await;
+    upstream.head().await;
+    let flood = async {
+        use tokio::io::AsyncWriteExt;
+        let hints = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n".repeat(100);
+        while upstream.0.write_all(hints.as_bytes()).await.is_ok() {}
+    };
+    timeout(TIMEOUT, flood).await.unwrap();
+    client.reply().await.unwrap().problem(504);
 }
 
 #[tokio::test]
