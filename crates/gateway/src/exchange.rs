@@ -152,8 +152,9 @@ impl Passage<'_> {
         if body.size_hint().lower() > terms.body_bytes {
             return Err(Failure::TooLarge(terms.body_bytes).into());
         }
-        let allowed = self.allow(&head).await?;
+        // Also while the request is held or waits for a connection.
         let in_flight = InFlight::new(self.arrival.connection);
+        let allowed = self.allow(&head).await?;
         let Allowed {
             answer,
             sender,

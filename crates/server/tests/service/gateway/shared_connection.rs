@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tollgate_server::Config;
 
 use super::http2::connect;
-use super::{FREE, RULES, gateway_with, section_of};
+use super::{FREE, RULES, gateway_with, section, section_of};
 use crate::http_client::Client;
 
 /// Longer than any test takes.
@@ -120,4 +120,24 @@ async fn many_requests_for_a_server_that_accepts_nothing_wait_together() {
         let statuses = timeout(TIMEOUT, requests.join_all()).await.unwrap();
         assert_eq!(statuses, [504; 90], "{protocol}");
     }
+}
+
+#[tokio::test]
+async fn a_client_whose_request_waits_for_a_connection_is_not_idle() {
+    let (listener, _filled) = dead_socket().await;
+    let more = format!("{FREE}, timeouts: {{connect: 3s}}");
+    let settings = section(listener.local_addr().unwrap(), &more);
+    let change = |config: &mut Config| config.limits.connections_per_address = 1;
+    let house = gateway_with(RULES, settings, change).await;
+    let mut first = Client::to(house.gateway()).await;
+    first.send(b"GET / HTTP/1.1\r\nhost: h\r\n\r\n").await;
+    let reply = tokio::spawn(async move { first.reply().await });
+    // Each of these needs its permit.
+    while !reply.is_finished() {
+        let mut other = Client::to(house.gateway()).await;
+        let request = b"GET / HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n";
+        other.send(request).await;
+        other.rest().await;
+    }
+    reply.await.unwrap().unwrap().problem(504);
 }
