@@ -19,6 +19,7 @@ use tollgate_listen::Connection;
 use crate::connection_pool::Lease;
 use crate::failure::Failure;
 use crate::forwarding::{Sender, announce_chunks, rewrite_request, rewrite_response};
+use crate::log_record::LogRecord;
 use crate::metrics::RouteMetrics;
 use crate::refund::Refund;
 use crate::request_body::RequestBody;
@@ -28,6 +29,9 @@ use crate::settings::GatewaySettings;
 
 /// What of a request's head a response of our own depends on, if the head has been passed on.
 const ANSWERED_BY: [http::HeaderName; 2] = [CONTENT_TYPE, ORIGIN];
+
+/// The outcome of a request that cannot be identified.
+const NOT_IDENTIFIED: &str = "not_identified";
 
 /// The most requests that wait for their turn in a leaky bucket at once.
 const HELD_MAX: usize = 4096;
@@ -74,8 +78,8 @@ pub(crate) async fn exchange(
     terms: &Terms,
     route: &Route,
     arrival: Arrival<'_>,
-    head: Parts,
-    body: Incoming,
+    (head, body): (Parts, Incoming),
+    record: &mut LogRecord,
 ) -> Response<ResponseBody> {
     let counted = Counted(Some(&route.metrics));
     let seen = copy_answered_by(&head.headers);
@@ -85,20 +89,29 @@ pub(crate) async fn exchange(
         arrival,
     };
     let own = |text| ResponseBody::own(text, Arc::clone(arrival.connection));
-    match passage.run(head, body).await {
+    if record.is_on() {
+        let addresses = route.classifier.client_address();
+        let client = addresses.resolve(arrival.peer(), &head.headers).address;
+        record.set_route(route.metrics.name(), client);
+    }
+    match passage.run(head, body, record).await {
         Ok(response) => {
+            record.set_outcome("forwarded");
             counted.end(RouteMetrics::count_forwarded);
             response
         }
         Err(Stop::Denied(response)) => {
+            record.set_outcome("denied");
             counted.end(RouteMetrics::count_denial);
             response.map(own)
         }
         Err(Stop::Rejected(response)) => {
-            counted.end(|metrics| metrics.count_failure("not_identified"));
+            record.set_outcome(NOT_IDENTIFIED);
+            counted.end(|metrics| metrics.count_failure(NOT_IDENTIFIED));
             response.map(own)
         }
         Err(Stop::Failed(failure)) => {
+            record.set_outcome(failure.kind());
             counted.end(|metrics| metrics.count_failure(failure.kind()));
             let response = route.responder.fail(&failure.problem(), &seen);
             response.map(own)
@@ -141,26 +154,46 @@ impl Terms {
             body_bytes: settings.body_bytes.0,
         }
     }
+
+    /// The time since 1970.
+    pub(crate) fn wall_clock(&self) -> Duration {
+        let now = self.clock.on(Timeline::Utc);
+        now.since(Moment::ZERO).into()
+    }
+}
+
+// === impl Arrival ===
+
+impl Arrival<'_> {
+    fn peer(self) -> Peer {
+        Peer::from(self.connection.peer().ip())
+    }
 }
 
 // === impl Passage ===
 
 impl Passage<'_> {
     /// Decides on a request, and passes it on if it is allowed.
-    async fn run(&self, mut head: Parts, body: Incoming) -> Result<Response<ResponseBody>, Stop> {
+    async fn run(
+        &self,
+        mut head: Parts,
+        body: Incoming,
+        record: &mut LogRecord,
+    ) -> Result<Response<ResponseBody>, Stop> {
         let Passage { terms, route, .. } = self;
         if body.size_hint().lower() > terms.body_bytes {
             return Err(Failure::TooLarge(terms.body_bytes).into());
         }
         // Also while the request is held or waits for a connection.
         let in_flight = InFlight::new(self.arrival.connection);
-        let allowed = self.allow(&head).await?;
+        let allowed = self.allow(&head, record).await?;
         let Allowed {
             answer,
             sender,
             lease,
         } = allowed;
         let upstream = &route.upstream;
+        record.set_upstream(lease.pool().address());
         rewrite_request(
             &mut head,
             sender,
@@ -178,7 +211,7 @@ impl Passage<'_> {
         rewrite_response(&mut head.headers, head.version);
         head.version = Version::HTTP_11;
         if let Some(answer) = &answer {
-            let now = self.wall_clock();
+            let now = terms.wall_clock();
             route.responder.decorate(answer, now, &mut head.headers);
         }
         let metrics = Arc::clone(&upstream.metrics);
@@ -188,7 +221,7 @@ impl Passage<'_> {
 
     /// Identifies a request, decides on it, and finds a connection for it. What it was charged is
     /// refunded if there is none, or if the client goes away meanwhile.
-    async fn allow(&self, head: &Parts) -> Result<Allowed, Stop> {
+    async fn allow(&self, head: &Parts, record: &mut LogRecord) -> Result<Allowed, Stop> {
         let Passage {
             terms,
             route,
@@ -199,7 +232,7 @@ impl Passage<'_> {
             upstream,
             ..
         } = route;
-        let peer = Peer::from(arrival.connection.peer().ip());
+        let peer = arrival.peer();
         let identity = route.classifier.identify(Head::of(head, peer));
         let identity = identity
             .map_err(|rejection| Stop::Rejected(responder.reject(&rejection, &head.headers)))?;
@@ -215,7 +248,8 @@ impl Passage<'_> {
         poll_fn(|cx| arrival.connection.poll_decide(0, cx)).await;
         let decided = terms.engine.decide(&request).await;
         let answer = decided.map_err(Failure::Store)?.answer;
-        if let Some(denial) = responder.deny(&answer, self.wall_clock(), &head.headers) {
+        if let Some(denial) = responder.deny(&answer, terms.wall_clock(), &head.headers) {
+            record.set_denial(&answer);
             return Err(Stop::Denied(denial));
         }
         if answer.delay.is_zero()
@@ -257,12 +291,6 @@ impl Passage<'_> {
             }
             sleep(wait.into()).await;
         }
-    }
-
-    /// The time since 1970.
-    fn wall_clock(&self) -> Duration {
-        let now = self.terms.clock.on(Timeline::Utc);
-        now.since(Moment::ZERO).into()
     }
 }
 

@@ -14,9 +14,11 @@ use tollgate_engine::Engine;
 use tollgate_http::{InvalidSetting, Responder, check_framing};
 use tollgate_listen::Connection;
 
+use crate::access_log::AccessLog;
 use crate::exchange::{Arrival, Terms, exchange};
 use crate::failure::Failure;
 use crate::forwarding::{is_loop, remove_named};
+use crate::log_record::LogRecord;
 use crate::metrics::Metrics;
 use crate::response_body::ResponseBody;
 use crate::route::{Route, RouteTable};
@@ -27,6 +29,7 @@ pub struct Gateway {
     routes: RouteTable,
     metrics: Metrics,
     terms: Terms,
+    log: Option<Arc<AccessLog>>,
     /// Answers requests that no route is for.
     responder: Responder,
 }
@@ -45,7 +48,10 @@ impl Gateway {
         let metrics = Metrics::new();
         let routes = RouteTable::new(settings, &metrics)?;
         let responder = Responder::new(&settings.responses);
+        let log = settings.access_log.as_ref();
+        let log = log.map(|log| AccessLog::open(log, &metrics).map(Arc::new));
         Ok(Gateway {
+            log: log.transpose()?,
             routes,
             metrics,
             terms: Terms::new(settings, engine, clock),
@@ -60,6 +66,14 @@ impl Gateway {
     /// As [`Gateway::new`].
     pub fn check(settings: &GatewaySettings) -> Result<(), InvalidSetting> {
         RouteTable::new(settings, &Metrics::new())?;
+        let log = settings.access_log.as_ref();
+        if log.is_some_and(|log| log.path.as_os_str().is_empty()) {
+            return Err(InvalidSetting {
+                at: "access_log.path".to_owned(),
+                problem: "it is empty".to_owned(),
+                instead: "name a file, or '-' for standard output".to_owned(),
+            });
+        }
         let responder = Responder::new(&settings.responses);
         responder.map_err(|invalid| invalid.below("responses"))?;
         Ok(())
@@ -68,6 +82,20 @@ impl Gateway {
     /// Registers the metrics, whose names begin with `gateway`.
     pub fn register(&self, registry: &mut Registry) {
         self.metrics.register(registry);
+    }
+
+    /// Opens the file of the access log again, which may have been renamed.
+    pub fn reopen_access_log(&self) {
+        if let Some(log) = &self.log {
+            log.reopen();
+        }
+    }
+
+    /// Waits until the access log is written, for at most two seconds.
+    pub async fn flush_access_log(&self) {
+        if let Some(log) = &self.log {
+            log.flush().await;
+        }
     }
 
     /// The domains whose rules apply; some may come more than once.
@@ -84,6 +112,7 @@ impl Gateway {
     ) -> Response<ResponseBody> {
         connection.record_request(Instant::now());
         let (mut head, body) = request.into_parts();
+        let mut record = self.begin_record(&head, connection);
         // The HTTP library drops `Content-Length` beside `Transfer-Encoding`, so that nobody can
         // see it. A proxy before us may have believed it, and what follows on the connection may
         // be a part of this request to it (RFC 9112, section 6.1).
@@ -94,11 +123,12 @@ impl Gateway {
         let mut response = match self.find_route(&head) {
             Ok(route) => {
                 let arrival = Arrival { connection, scheme };
-                exchange(&self.terms, route, arrival, head, body).await
+                exchange(&self.terms, route, arrival, (head, body), &mut record).await
             }
             Err(failure) => {
                 is_last |= matches!(failure, Failure::Framing(_) | Failure::Connect);
                 self.metrics.count_failure(failure.kind());
+                record.set_outcome(failure.kind());
                 let response = self.responder.fail(&failure.problem(), &head.headers);
                 response.map(|text| ResponseBody::own(text, Arc::clone(connection)))
             }
@@ -107,7 +137,16 @@ impl Gateway {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
         }
-        response
+        record.set_status(response.status());
+        response.map(|body| body.with_record(record))
+    }
+
+    fn begin_record(&self, head: &Parts, connection: &Connection) -> LogRecord {
+        let Some(log) = &self.log else {
+            return LogRecord::default();
+        };
+        let peer = connection.peer().ip();
+        LogRecord::new(log, self.terms.wall_clock(), peer, head)
     }
 
     fn find_route(&self, head: &Parts) -> Result<&Route, Failure> {

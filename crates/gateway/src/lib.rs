@@ -13,6 +13,16 @@ mod matcher;
 
 mod metrics;
 
+mod utc;
+
+mod log_line;
+
+mod log_writer;
+
+mod access_log;
+
+mod log_record;
+
 mod failure;
 
 mod request_body;
@@ -38,6 +48,7 @@ mod gateway;
 pub use gateway::Gateway;
 pub use response_body::{BodyError, ResponseBody};
 pub use settings::{
-    ADDRESSES_MAX, ByteSize, GatewaySettings, MATCHES_MAX, MatchSettings, ROUTES_MAX,
-    RouteSettings, TimeoutSettings, UPSTREAMS_MAX, UpstreamProtocol, UpstreamSettings,
+    ADDRESSES_MAX, AccessLogFormat, AccessLogSettings, ByteSize, GatewaySettings, MATCHES_MAX,
+    MatchSettings, ROUTES_MAX, RouteSettings, TimeoutSettings, UPSTREAMS_MAX, UpstreamProtocol,
+    UpstreamSettings,
 };

@@ -16,10 +16,12 @@ pub(crate) struct Metrics {
     requests: Requests,
     errors: Errors,
     seconds: Family<UpstreamLabel, Histogram, fn() -> Histogram>,
+    dropped_lines: Family<ReasonLabel, Counter>,
 }
 
 type Requests = Family<[(&'static str, String); 2], Counter>;
 type Errors = Family<[(&'static str, String); 2], Counter>;
+type ReasonLabel = [(&'static str, &'static str); 1];
 type UpstreamLabel = [(&'static str, String); 1];
 
 /// Those of one route.
@@ -48,9 +50,11 @@ impl Metrics {
             requests: Family::default(),
             errors: Family::default(),
             seconds: Family::new_with_constructor(latency_buckets),
+            dropped_lines: Family::default(),
         }
     }
 
+    /// Registers all metrics, whose names begin with `gateway`.
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register(
             "gateway_requests",
@@ -67,6 +71,17 @@ impl Metrics {
             "Time from passing on a request to the head of its response",
             self.seconds.clone(),
         );
+        registry.register(
+            "gateway_access_log_dropped",
+            "Lines missing in the access log, by reason: queue_full or write_error",
+            self.dropped_lines.clone(),
+        );
+    }
+
+    /// The counter of lines that the access log lacks for this reason.
+    pub(crate) fn dropped_lines(&self, reason: &'static str) -> Counter {
+        self.dropped_lines
+            .get_or_create_owned(&[("reason", reason)])
     }
 
     pub(crate) fn route(&self, name: &str) -> RouteMetrics {
@@ -108,6 +123,11 @@ fn latency_buckets() -> Histogram {
 // === impl RouteMetrics ===
 
 impl RouteMetrics {
+    /// The route's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// An upstream has answered.
     pub(crate) fn count_forwarded(&self) {
         self.forwarded.inc();

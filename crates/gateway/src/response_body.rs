@@ -14,6 +14,7 @@ use tollgate_listen::Connection;
 
 use crate::connection_pool::Lease;
 use crate::forwarding::rewrite_trailers;
+use crate::log_record::LogRecord;
 use crate::metrics::UpstreamMetrics;
 use crate::request_body::IdleTimer;
 
@@ -26,6 +27,7 @@ pub struct ResponseBody {
     connection: Arc<Connection>,
     /// The period of the part that was sent last, until the client has room for the next one.
     period: Option<usize>,
+    record: LogRecord,
 }
 
 #[derive(Debug)]
@@ -69,6 +71,7 @@ impl ResponseBody {
             source: Source::Own(Some(text).filter(|text| !text.is_empty())),
             connection,
             period: None,
+            record: LogRecord::default(),
         }
     }
 
@@ -94,7 +97,14 @@ impl ResponseBody {
             source: Source::Upstream(Box::new(streamed)),
             connection,
             period: None,
+            record: LogRecord::default(),
         }
+    }
+
+    /// Writes the access log's line when the response has ended.
+    pub(crate) fn with_record(mut self, record: LogRecord) -> ResponseBody {
+        self.record = record;
+        self
     }
 
     fn end_wait(&mut self) {
@@ -119,10 +129,16 @@ impl Body for ResponseBody {
             Source::Own(text) => Poll::Ready(text.take().map(Frame::data).map(Ok)),
             Source::Upstream(streamed) => streamed.poll_frame(cx),
         };
-        if let Poll::Ready(Some(Ok(frame))) = &polled
-            && frame.is_data()
-        {
-            this.period = Some(this.connection.begin_response());
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => match frame.data_ref() {
+                Some(data) => {
+                    this.record.add_bytes(data.len());
+                    this.period = Some(this.connection.begin_response());
+                }
+                None => this.record.complete(),
+            },
+            Poll::Ready(None) => this.record.complete(),
+            Poll::Ready(Some(Err(_))) | Poll::Pending => {}
         }
         polled
     }
@@ -148,6 +164,10 @@ impl Body for ResponseBody {
 impl Drop for ResponseBody {
     fn drop(&mut self) {
         self.end_wait();
+        // It may not have been asked again after its last part.
+        if self.is_end_stream() {
+            self.record.complete();
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
@@ -36,6 +37,8 @@ pub struct GatewaySettings {
     pub timeouts: TimeoutSettings,
     /// The largest body of a request. 10 MiB.
     pub body_bytes: ByteSize,
+    /// What is written about each request. Nothing.
+    pub access_log: Option<AccessLogSettings>,
 }
 
 /// The servers that answer some requests.
@@ -106,6 +109,28 @@ pub struct TimeoutSettings {
     pub body: Span,
 }
 
+/// A line for each request.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AccessLogSettings {
+    /// The file, or `-` for standard output.
+    pub path: PathBuf,
+    /// How a line looks. `json`.
+    #[serde(default)]
+    pub format: AccessLogFormat,
+}
+
+/// How a line of an access log looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AccessLogFormat {
+    /// An object of JSON.
+    #[default]
+    Json,
+    /// The combined format of nginx and Apache, and the rule that denied in another quoted field.
+    Combined,
+}
+
 /// A number of bytes: `1048576`, `512KiB`, `10MiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteSize(pub u64);
@@ -122,6 +147,7 @@ impl Default for GatewaySettings {
             responses: ResponseSettings::default(),
             timeouts: TimeoutSettings::default(),
             body_bytes: ByteSize(10 << 20),
+            access_log: None,
         }
     }
 }
@@ -173,5 +199,14 @@ impl<'de> Deserialize<'de> for ByteSize {
         }
 
         deserializer.deserialize_str(Text)
+    }
+}
+
+// === impl AccessLogSettings ===
+
+impl AccessLogSettings {
+    /// Whether lines go to standard output.
+    pub fn is_stdout(&self) -> bool {
+        self.path.as_os_str() == "-"
     }
 }

@@ -239,7 +239,7 @@ impl Config {
         let listen = top.map("listen", |map| {
             Listen::take_all(map, known.directory, has_gateway)
         });
-        let gateway = gateway::take(top, &listen);
+        let gateway = gateway::take(top, &listen, known.directory);
         let auth = Auth::take(top);
         if auth.is_some() && !listen.iter().any(|one| one.kind == ListenerKind::Http) {
             let message = "`auth` has no effect, because `listen.http` is off".to_owned();

@@ -82,10 +82,11 @@ pub struct Running {
     store_health: JoinHandle<()>,
     memory_reclaim: JoinHandle<()>,
     engine: Arc<Engine>,
+    gateway: Option<Arc<Gateway>>,
 }
 
 /// Runs the service until SIGTERM or SIGINT. A second signal ends it at once; SIGHUP reloads rules
-/// and certificates.
+/// and certificates, and opens the access log again.
 ///
 /// # Errors
 ///
@@ -163,7 +164,7 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
             dynamic_metadata: config.dynamic_metadata,
         },
         auth,
-        gateway,
+        gateway: gateway.clone(),
         limits,
         shutdown: signal,
     };
@@ -176,6 +177,7 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
         store_health,
         memory_reclaim,
         engine,
+        gateway,
     })
 }
 
@@ -253,8 +255,11 @@ impl Running {
         Some(address)
     }
 
-    /// Reads the rules again now, as SIGHUP does.
+    /// Reads the rules again now, and opens the gateway's access log again, as SIGHUP does.
     pub async fn reload(&self) -> Outcome {
+        if let Some(gateway) = &self.gateway {
+            gateway.reopen_access_log();
+        }
         let (order, outcome) = oneshot::channel();
         if self.orders.send(order).await.is_err() {
             return Outcome::Failed;
@@ -276,6 +281,9 @@ impl Running {
         let _ = (&mut self.store_health).await;
         let _ = (&mut self.memory_reclaim).await;
         self.engine.close().await;
+        if let Some(gateway) = &self.gateway {
+            gateway.flush_access_log().await;
+        }
     }
 }
 

@@ -1,16 +1,27 @@
 //! `gateway`: what the listener of this name passes on.
 
+use std::path::Path;
+
 use tollgate_gateway::{Gateway, GatewaySettings};
 use tollgate_rules::Settings;
 
 use super::{Listen, ListenerKind};
 
 /// Reads the section; `None` if it is missing or wrong.
-pub(super) fn take(top: &Settings<'_>, listen: &[Listen]) -> Option<GatewaySettings> {
-    let gateway: GatewaySettings = top.value("gateway")?;
+pub(super) fn take(
+    top: &Settings<'_>,
+    listen: &[Listen],
+    directory: &Path,
+) -> Option<GatewaySettings> {
+    let mut gateway: GatewaySettings = top.value("gateway")?;
     if let Err(invalid) = Gateway::check(&gateway) {
         let message = format!("`{}`: {}", invalid.at, invalid.problem);
         top.report_error_at("gateway", &invalid.at, message, &invalid.instead);
+    }
+    // An empty path stays what it is: an error.
+    let log = gateway.access_log.as_mut();
+    if let Some(log) = log.filter(|log| !log.is_stdout() && !log.path.as_os_str().is_empty()) {
+        log.path = directory.join(&log.path);
     }
     if !listen.iter().any(|one| one.kind == ListenerKind::Gateway) {
         let message = "`gateway` has no effect, because `listen.gateway` is off".to_owned();

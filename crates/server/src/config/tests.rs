@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tollgate_backends::SharedConfig;
+use tollgate_gateway::AccessLogFormat;
 use tollgate_http::{
     AddressSource, ClientAddressSettings, IdentitySettings, IfMissing, OriginalSource,
     ResponseSettings, SourceSettings,
@@ -262,6 +263,7 @@ fn settings_that_the_example_comments_out_are_valid_and_have_the_defaults() {
     assert_eq!(gateway.body_bytes, default.body_bytes);
     assert_eq!(gateway.identity, default.identity);
     assert_eq!(gateway.responses, default.responses);
+    assert_eq!(gateway.access_log.unwrap().format, AccessLogFormat::Json);
 }
 
 const AUTH: &str = "rules: r\nauth:\n  domain: site\n  source: x-original-uri\n  identity:\n    \

@@ -1,5 +1,6 @@
 //! The gateway as its clients and upstreams see it.
 
+mod access_log;
 mod attacks;
 mod bodies;
 mod encrypted;

@@ -31,6 +31,12 @@ fn a_gateway_needs_a_domain_and_an_upstream() {
             .iter()
             .any(|one| one.kind == ListenerKind::Gateway)
     );
+    let log = format!("access_log: {{path: logs/a}}, {UPSTREAM}");
+    let log = format!("rules: r\ngateway: {{domain: api, {log}}}\n");
+    let source = Source::new("tollgate.yaml", log);
+    let logging = Config::parse(&source, Path::new("/etc")).unwrap();
+    let log = logging.gateway.unwrap().access_log.unwrap();
+    assert_eq!(log.path, Path::new("/etc/logs/a"));
     // It is enough for a service.
     let alone = "rules: r\nlisten: {grpc: null, http: null}\n";
     assert!(parse(alone).is_err());
@@ -62,6 +68,15 @@ fn every_error_has_its_place() {
             "BASEbody_bytes: much",
             "5:15 | \"much\" is not a number of bytes, KiB, MiB or GiB",
         ),
+        (
+            "BASEaccess_log: {path: ''}",
+            "5:22 | `access_log.path`: it is empty",
+        ),
+        (
+            "BASEaccess_log: {path: a, format: xml}",
+            "5:33 | `xml` is not a valid `format`",
+        ),
+        ("BASEaccess_log: {format: json}", "5:15 | `path` is missing"),
         ("BASEtimeouts: {heads: 1s}", "5:14 | unknown key `heads`"),
         (
             "BASEtimeouts: {head: 0s}",

@@ -1,0 +1,148 @@
+//! What the access log will say of a request, while it is being answered.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{HOST, REFERER, USER_AGENT};
+use http::request::Parts;
+use http::{HeaderName, Method, StatusCode};
+use tokio::time::Instant;
+use tollgate_core::Answer;
+
+use crate::access_log::AccessLog;
+use crate::log_line::LogLine;
+
+/// The most bytes of a target or a header in a line; what is longer is cut off.
+const FIELD_BYTES_MAX: usize = 4096;
+
+/// Collects a line of the access log, and writes it when it is dropped. Without an access log it
+/// does nothing, and owns no memory.
+#[derive(Default)]
+pub(crate) struct LogRecord(Option<Box<Open>>);
+
+struct Open {
+    log: Arc<AccessLog>,
+    began: Instant,
+    line: LogLine,
+}
+
+// === impl LogRecord ===
+
+impl LogRecord {
+    /// For a request that arrived now. Until it has another outcome, its client has gone.
+    pub(crate) fn new(log: &Arc<AccessLog>, at: Duration, peer: IpAddr, head: &Parts) -> LogRecord {
+        let header = |name: HeaderName| Some(cut(head.headers.get(name)?.as_bytes()));
+        let authority = || Some(cut(head.uri.authority()?.as_str().as_bytes()));
+        let target = head.uri.path_and_query().map(|target| target.as_str());
+        // `CONNECT` has no path.
+        let target = target.or_else(|| Some(head.uri.authority()?.as_str()));
+        let line = LogLine {
+            at,
+            took: Duration::ZERO,
+            client: peer.to_canonical(),
+            method: cut_method(&head.method),
+            target: cut(target.unwrap_or_default().as_bytes()),
+            version: head.version,
+            host: header(HOST).or_else(authority),
+            user_agent: header(USER_AGENT),
+            referer: header(REFERER),
+            route: None,
+            upstream: None,
+            outcome: "canceled",
+            status: None,
+            bytes: 0,
+            is_complete: false,
+            rule: None,
+            retry_after: None,
+        };
+        LogRecord(Some(Box::new(Open {
+            log: Arc::clone(log),
+            began: Instant::now(),
+            line,
+        })))
+    }
+
+    pub(crate) const fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn update(&mut self, update: impl FnOnce(&mut LogLine)) {
+        if let Some(open) = &mut self.0 {
+            update(&mut open.line);
+        }
+    }
+
+    /// Its route, and the client that the route's settings find.
+    pub(crate) fn set_route(&mut self, name: &str, client: Option<IpAddr>) {
+        self.update(|line| {
+            line.route = Some(name.to_owned());
+            line.client = client.unwrap_or(line.client);
+        });
+    }
+
+    /// Where it is sent.
+    pub(crate) fn set_upstream(&mut self, address: &str) {
+        self.update(|line| line.upstream = Some(address.to_owned()));
+    }
+
+    /// The rule that denies it.
+    pub(crate) fn set_denial(&mut self, answer: &Answer) {
+        self.update(|line| {
+            line.rule = answer.denied_by().map(|limited| Arc::clone(&limited.rule));
+            let wait = answer.denial.as_ref().map(|denial| denial.wait);
+            line.retry_after = wait.and_then(|wait| wait.as_secs_ceil());
+        });
+    }
+
+    pub(crate) fn set_outcome(&mut self, outcome: &'static str) {
+        self.update(|line| line.outcome = outcome);
+    }
+
+    /// The response begins.
+    pub(crate) fn set_status(&mut self, status: StatusCode) {
+        self.update(|line| {
+            line.status = Some(status.as_u16());
+            // The body of its response is not sent.
+            line.is_complete = line.method == Method::HEAD;
+        });
+    }
+
+    /// A part of the response's body is on its way to the client.
+    pub(crate) fn add_bytes(&mut self, bytes: usize) {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.update(|line| line.bytes = line.bytes.saturating_add(bytes));
+    }
+
+    /// The response has its end.
+    pub(crate) fn complete(&mut self) {
+        self.update(|line| line.is_complete = true);
+    }
+}
+
+fn cut(bytes: &[u8]) -> Box<[u8]> {
+    bytes[..bytes.len().min(FIELD_BYTES_MAX)].into()
+}
+
+/// A client may invent a method as long as the head may be.
+fn cut_method(method: &Method) -> Method {
+    let cut = cut(method.as_str().as_bytes());
+    Method::from_bytes(&cut).unwrap_or_default()
+}
+
+impl Drop for LogRecord {
+    fn drop(&mut self) {
+        if let Some(mut open) = self.0.take() {
+            open.line.took = open.began.elapsed();
+            open.log.push(open.line.format(open.log.format()));
+        }
+    }
+}
+
+impl fmt::Debug for LogRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = self.0.as_ref().map(|open| &open.line);
+        f.debug_tuple("LogRecord").field(&line).finish()
+    }
+}

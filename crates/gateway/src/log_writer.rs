@@ -1,0 +1,180 @@
+//! The thread that writes the access log, so that a slow disk delays no request.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::Receiver;
+
+use prometheus_client::metrics::counter::Counter;
+use tokio::sync::watch;
+use tollgate_listen::Throttle;
+use tracing::{error, warn};
+
+use crate::settings::AccessLogSettings;
+
+/// About how many bytes are written at once.
+const BATCH_BYTES: usize = 64 * 1024;
+/// Who may read a new file: lines have what clients send.
+const FILE_MODE: u32 = 0o640;
+
+/// What the writer is sent.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// A line, with its end.
+    Line(String),
+    /// Look at [`Shared`].
+    Wake,
+}
+
+/// What the writer and those who send lines share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// Bytes of lines that wait.
+    pub(crate) queued: AtomicUsize,
+    /// The file should be opened again.
+    pub(crate) reopen: AtomicBool,
+    /// How many lines were written or given up.
+    pub(crate) done: watch::Sender<u64>,
+}
+
+/// Writes lines in batches.
+#[derive(Debug)]
+pub(crate) struct LogWriter {
+    sink: Sink,
+    shared: Arc<Shared>,
+    failed: Counter,
+    failures: Throttle,
+    batch: Vec<u8>,
+    /// Lines in the batch, and their bytes.
+    lines: u64,
+    bytes: usize,
+    /// The last write failed, maybe in the middle of a line.
+    is_torn: bool,
+}
+
+/// Where lines go.
+#[derive(Debug)]
+enum Sink {
+    Stdout,
+    File { path: PathBuf, file: File },
+}
+
+// === impl LogWriter ===
+
+impl LogWriter {
+    /// `failed` counts lines that cannot be written.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be opened.
+    pub(crate) fn open(
+        settings: &AccessLogSettings,
+        shared: Arc<Shared>,
+        failed: Counter,
+    ) -> io::Result<LogWriter> {
+        let sink = match settings.is_stdout() {
+            true => Sink::Stdout,
+            false => Sink::open(&settings.path)?,
+        };
+        Ok(LogWriter {
+            sink,
+            shared,
+            failed,
+            failures: Throttle::default(),
+            batch: Vec::with_capacity(BATCH_BYTES),
+            lines: 0,
+            bytes: 0,
+            is_torn: false,
+        })
+    }
+
+    /// Writes until nobody can send lines any more.
+    pub(crate) fn run(mut self, orders: &Receiver<Order>) {
+        while let Ok(first) = orders.recv() {
+            self.take(first);
+            while self.batch.len() < BATCH_BYTES
+                && let Ok(order) = orders.try_recv()
+            {
+                self.take(order);
+            }
+            self.write();
+            if self.shared.reopen.swap(false, Ordering::Relaxed) {
+                self.reopen();
+            }
+        }
+    }
+
+    fn take(&mut self, order: Order) {
+        let Order::Line(line) = order else { return };
+        if self.is_torn {
+            self.batch.push(b'\n');
+            self.is_torn = false;
+        }
+        self.batch.extend_from_slice(line.as_bytes());
+        self.lines += 1;
+        self.bytes += line.len();
+    }
+
+    /// Writes the batch, or gives its lines up.
+    fn write(&mut self) {
+        if self.lines == 0 {
+            return;
+        }
+        if let Err(error) = self.sink.write(&self.batch) {
+            self.failed.inc_by(self.lines);
+            self.is_torn = true;
+            if let Some(withheld) = self.failures.allow() {
+                let lines = self.lines;
+                warn!(
+                    %error, lines, withheld,
+                    "the access log cannot be written, and its lines are dropped: make room for \
+                     it, or change `gateway.access_log.path`"
+                );
+            }
+        }
+        self.batch.clear();
+        self.shared.queued.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.shared.done.send_modify(|done| *done += self.lines);
+        (self.lines, self.bytes) = (0, 0);
+    }
+
+    /// Opens the file again, which may have been renamed.
+    fn reopen(&mut self) {
+        let Sink::File { path, .. } = &self.sink else {
+            return;
+        };
+        match Sink::open(path) {
+            Ok(sink) => (self.sink, self.is_torn) = (sink, false),
+            Err(error) => error!(
+                %error, path = %path.display(),
+                "the access log cannot be opened again, so the old file is still written: make \
+                 its directory writable, and send SIGHUP"
+            ),
+        }
+    }
+}
+
+// === impl Sink ===
+
+impl Sink {
+    fn open(path: &Path) -> io::Result<Sink> {
+        let mut options = OpenOptions::new();
+        let options = options.append(true).create(true).mode(FILE_MODE);
+        let (path, file) = (path.to_owned(), options.open(path)?);
+        Ok(Sink::File { path, file })
+    }
+
+    fn write(&mut self, batch: &[u8]) -> io::Result<()> {
+        match self {
+            Sink::File { file, .. } => file.write_all(batch),
+            Sink::Stdout => {
+                let mut stdout = io::stdout().lock();
+                stdout.write_all(batch)?;
+                stdout.flush()
+            }
+        }
+    }
+}
