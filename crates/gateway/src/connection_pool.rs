@@ -1,8 +1,8 @@
 //! The connections to one address of an upstream.
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -12,7 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::address_health::AddressHealth;
 use crate::request_body::RequestBody;
@@ -40,10 +40,14 @@ pub(crate) struct ConnectionPool {
     address: String,
     protocol: UpstreamProtocol,
     connect_timeout: Duration,
+    /// The most requests in flight, and so of connections that serve one.
+    requests_max: usize,
     in_flight: AtomicUsize,
     pub(crate) health: AddressHealth,
     /// Of HTTP/1.1, those that wait for a request; the last one was used last.
     idle: Mutex<Vec<Idle>>,
+    /// Whether a task closes those that have waited too long.
+    is_watched: AtomicBool,
     /// Of HTTP/2, the one that all requests share.
     shared: AsyncMutex<Option<http2::SendRequest<RequestBody>>>,
 }
@@ -87,14 +91,17 @@ impl ConnectionPool {
         address: String,
         protocol: UpstreamProtocol,
         connect_timeout: Duration,
+        requests_max: usize,
     ) -> ConnectionPool {
         ConnectionPool {
             address,
             protocol,
             connect_timeout,
+            requests_max,
             in_flight: AtomicUsize::new(0),
             health: AddressHealth::new(),
             idle: Mutex::default(),
+            is_watched: AtomicBool::new(false),
             shared: AsyncMutex::default(),
         }
     }
@@ -113,10 +120,11 @@ impl ConnectionPool {
 
     /// A connection of HTTP/1.1 that waits for a request.
     pub(crate) fn try_lease(self: &Arc<ConnectionPool>) -> Option<Lease> {
+        let counted = Counted::new(self)?;
         let connection = self.take_idle()?;
         Some(Lease {
             sender: Some(Sender::Http1(connection)),
-            counted: Counted::new(self),
+            counted,
             is_reused: true,
         })
     }
@@ -125,9 +133,11 @@ impl ConnectionPool {
     ///
     /// # Errors
     ///
-    /// Why there is none; `TimedOut` if connecting took too long.
+    /// Why there is none; `TimedOut` if connecting took too long, `ResourceBusy` if as many
+    /// requests are in flight as may be.
     pub(crate) async fn lease(self: &Arc<ConnectionPool>) -> io::Result<Lease> {
-        let counted = Counted::new(self);
+        let busy = || io::Error::from(io::ErrorKind::ResourceBusy);
+        let counted = Counted::new(self).ok_or_else(busy)?;
         let (sender, is_reused) = match self.protocol {
             UpstreamProtocol::Http1 => match self.take_idle() {
                 Some(connection) => (Sender::Http1(connection), true),
@@ -178,15 +188,27 @@ impl ConnectionPool {
         None
     }
 
-    fn put_idle(&self, connection: Http1) {
+    fn put_idle(self: &Arc<ConnectionPool>, connection: Http1) {
         let since = Instant::now();
         let mut idle = self.lock_idle();
-        // The oldest come first.
-        let expired = idle.partition_point(|one| one.since + IDLE_TIME < since);
-        idle.drain(..expired);
         if idle.len() < IDLE_MAX {
             idle.push(Idle { connection, since });
         }
+        if !self.is_watched.swap(true, Ordering::Relaxed) {
+            tokio::spawn(close_idle(Arc::downgrade(self)));
+        }
+    }
+
+    /// Closes the connections that have waited too long; says whether others wait.
+    fn close_expired(&self) -> bool {
+        let now = Instant::now();
+        let mut idle = self.lock_idle();
+        // The oldest come first.
+        let expired = idle.partition_point(|one| one.since + IDLE_TIME <= now);
+        idle.drain(..expired);
+        // Under the lock, so that the thread that adds the next one sees it.
+        self.is_watched.store(!idle.is_empty(), Ordering::Relaxed);
+        !idle.is_empty()
     }
 
     async fn connect(&self) -> io::Result<TokioIo<TcpStream>> {
@@ -228,6 +250,17 @@ impl ConnectionPool {
         tokio::spawn(async move { drop(connection.await) });
         *shared = Some(sender.clone());
         Ok((sender, false))
+    }
+}
+
+/// Closes a pool's connections that have waited too long, until none waits.
+async fn close_idle(pool: Weak<ConnectionPool>) {
+    loop {
+        sleep(IDLE_TIME).await;
+        match pool.upgrade() {
+            Some(pool) if pool.close_expired() => {}
+            _ => return,
+        }
     }
 }
 
@@ -289,15 +322,65 @@ impl Drop for Http1 {
 // === impl Counted ===
 
 impl Counted {
-    fn new(pool: &Arc<ConnectionPool>) -> Counted {
-        // Relaxed: the count only balances load.
-        pool.in_flight.fetch_add(1, Ordering::Relaxed);
-        Counted(Arc::clone(pool))
+    /// `None` if as many requests are in flight as may be.
+    fn new(pool: &Arc<ConnectionPool>) -> Option<Counted> {
+        // Relaxed: nothing else is read or written by who sees the count.
+        let before = pool.in_flight.fetch_add(1, Ordering::Relaxed);
+        let counted = Counted(Arc::clone(pool));
+        // Otherwise dropped, which takes it off again.
+        (before < pool.requests_max).then_some(counted)
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tokio::net::TcpListener;
+    use tokio::time::{advance, pause};
+
+    use super::*;
+
+    const CONNECT: Duration = Duration::from_secs(5);
+
+    async fn pool(requests_max: usize) -> (Arc<ConnectionPool>, TcpListener) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let protocol = UpstreamProtocol::Http1;
+        let pool = ConnectionPool::new(address, protocol, CONNECT, requests_max);
+        (Arc::new(pool), listener)
+    }
+
+    #[tokio::test]
+    async fn no_more_requests_are_in_flight_than_may_be() {
+        let (pool, _listener) = pool(2).await;
+        let first = pool.lease().await.unwrap();
+        let _second = pool.lease().await.unwrap();
+        let third = pool.lease().await.map(drop);
+        assert_eq!(third.unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        assert!(pool.try_lease().is_none());
+        assert_eq!(pool.in_flight(), 2);
+        drop(first);
+        pool.lease().await.unwrap();
+        assert_eq!(pool.in_flight(), 1);
+    }
+
+    #[tokio::test]
+    async fn connections_that_wait_too_long_are_closed_without_another_request() {
+        let (pool, _listener) = pool(8).await;
+        let connection = pool.connect_http1().await.unwrap();
+        pause();
+        pool.put_idle(connection);
+        advance(IDLE_TIME / 2).await;
+        assert_eq!(pool.lock_idle().len(), 1);
+        sleep(IDLE_TIME * 2).await;
+        assert_eq!(pool.lock_idle().len(), 0);
+        assert!(!pool.is_watched.load(Ordering::Relaxed));
     }
 }

@@ -15,6 +15,9 @@ pub const ROUTES_MAX: usize = 1024;
 pub const UPSTREAMS_MAX: usize = 1024;
 /// The most addresses of one upstream.
 pub const ADDRESSES_MAX: usize = 256;
+/// The most requests at once to one address, unless the settings say otherwise, and at most.
+const REQUESTS: usize = 1024;
+pub(crate) const REQUESTS_MAX: usize = 65_536;
 /// The most hosts, paths, methods or headers of one `match`.
 pub const MATCHES_MAX: usize = 256;
 
@@ -50,6 +53,13 @@ pub struct UpstreamSettings {
     /// What they speak. `http1`.
     #[serde(default)]
     pub protocol: UpstreamProtocol,
+    /// The most requests in flight to one address, 1 to 65536. Default: 1024.
+    #[serde(default = "default_requests")]
+    pub requests: usize,
+}
+
+fn default_requests() -> usize {
+    REQUESTS
 }
 
 /// What the servers of an upstream speak.

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::forwarding::can_pass;
 use crate::metrics::UpstreamMetrics;
 use crate::request_body::RequestBody;
-use crate::settings::{ADDRESSES_MAX, UpstreamProtocol, UpstreamSettings};
+use crate::settings::{ADDRESSES_MAX, REQUESTS_MAX, UpstreamProtocol, UpstreamSettings};
 
 /// How often a request is sent whose connection was closed before any of it was sent.
 const SENDS_MAX: usize = 3;
@@ -54,6 +54,7 @@ impl Upstream {
         let UpstreamSettings {
             addresses,
             protocol,
+            requests,
         } = settings;
         if !(1..=ADDRESSES_MAX).contains(&addresses.len()) {
             let problem = format!("{} addresses", addresses.len());
@@ -63,8 +64,13 @@ impl Upstream {
         for (index, address) in addresses.iter().enumerate() {
             check_address(index, address)?;
         }
+        if !(1..=REQUESTS_MAX).contains(requests) {
+            let problem = format!("{requests} requests at once");
+            let instead = format!("write a number from 1 to {REQUESTS_MAX}");
+            return Err(invalid("requests".to_owned(), problem, instead));
+        }
         let pool = |address: &String| {
-            let pool = ConnectionPool::new(address.clone(), *protocol, connect_timeout);
+            let pool = ConnectionPool::new(address.clone(), *protocol, connect_timeout, *requests);
             Arc::new(pool)
         };
         Ok(Upstream {
@@ -147,6 +153,8 @@ impl Upstream {
                 return Err(self.report_failure(Failure::of(error.error()), &pool));
             };
             request = unsent;
+            // In its place.
+            drop(lease);
             let renewed = pool.lease_new().await;
             lease = renewed.map_err(|error| self.report_unconnected(&pool, &error))?;
         }
@@ -164,6 +172,7 @@ impl Upstream {
 
     fn report_unconnected(&self, pool: &ConnectionPool, error: &io::Error) -> Failure {
         let failure = match error.kind() {
+            ErrorKind::ResourceBusy => Failure::Busy,
             ErrorKind::TimedOut => Failure::SlowConnect,
             _ => Failure::Unreachable,
         };

@@ -7,6 +7,7 @@ fn upstream(address: &str) -> UpstreamSettings {
     UpstreamSettings {
         addresses: vec![address.to_owned()],
         protocol: UpstreamProtocol::Http1,
+        requests: 8,
     }
 }
 
