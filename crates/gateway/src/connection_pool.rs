@@ -343,6 +343,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use tokio::net::TcpListener;
+    use tokio::task::yield_now;
     use tokio::time::{advance, pause};
 
     use super::*;
@@ -377,9 +378,12 @@ mod tests {
         let connection = pool.connect_http1().await.unwrap();
         pause();
         pool.put_idle(connection);
+        // The task that closes it begins to wait.
+        yield_now().await;
         advance(IDLE_TIME / 2).await;
         assert_eq!(pool.lock_idle().len(), 1);
-        sleep(IDLE_TIME * 2).await;
+        advance(IDLE_TIME).await;
+        yield_now().await;
         assert_eq!(pool.lock_idle().len(), 0);
         assert!(!pool.is_watched.load(Ordering::Relaxed));
     }
