@@ -12,7 +12,7 @@ use serde::Serialize;
 use tollgate_core::{Escaped, RuleName};
 
 use crate::settings::AccessLogFormat;
-use crate::utc::{Clf, Rfc3339, Utc};
+use crate::utc::{format_clf, format_rfc3339};
 
 /// The status of a request whose client went away before there was an answer, as in nginx.
 const CLIENT_GONE: u16 = 499;
@@ -100,7 +100,7 @@ impl LogLine {
     fn format_json(&self) -> String {
         let text = |bytes: &Option<Box<[u8]>>| bytes.as_deref().map(show);
         let members = Members {
-            time: Rfc3339(Utc::of(self.at)).to_string(),
+            time: format_rfc3339(self.at),
             client: self.client,
             method: self.method.as_str(),
             target: show(&self.target),
@@ -129,7 +129,7 @@ impl LogLine {
     fn format_combined(&self) -> String {
         let mut line = String::new();
         let status = self.status.unwrap_or(CLIENT_GONE);
-        let time = Clf(Utc::of(self.at));
+        let time = format_clf(self.at);
         write!(line, "{} - - [{time}] \"{} ", self.client, self.method)
             .expect("a String takes everything");
         escape(&mut line, &self.target);

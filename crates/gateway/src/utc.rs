@@ -1,101 +1,24 @@
 //! Calendar dates of moments, in UTC, as logs write them.
 
-use std::fmt;
+use std::fmt::Display;
 use std::time::Duration;
 
-const SECS_PER_DAY: u64 = 86_400;
-const MONTHS: [&str; 12] = [
-    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-];
-
-/// A date and a time of day.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Utc {
-    year: u64,
-    /// From 1.
-    month: u64,
-    day: u64,
-    secs: u64,
-    millis: u32,
-}
+use chrono::{DateTime, SecondsFormat, Utc};
 
 /// `2026-03-01T12:00:00.000Z`, as in RFC 3339.
-pub(crate) struct Rfc3339(pub(crate) Utc);
+pub(crate) fn format_rfc3339(since_1970: Duration) -> String {
+    date(since_1970).to_rfc3339_opts(SecondsFormat::Millis, true)
+}
 
 /// `01/Mar/2026:12:00:00 +0000`, as in access logs.
-pub(crate) struct Clf(pub(crate) Utc);
-
-// === impl Utc ===
-
-impl Utc {
-    /// The date at this time since 1970.
-    pub(crate) fn of(since_1970: Duration) -> Utc {
-        let secs = since_1970.as_secs();
-        let (year, month, day) = date(secs / SECS_PER_DAY);
-        Utc {
-            year,
-            month,
-            day,
-            secs: secs % SECS_PER_DAY,
-            millis: since_1970.subsec_millis(),
-        }
-    }
-
-    const fn time_of_day(self) -> (u64, u64, u64) {
-        (self.secs / 3600, self.secs / 60 % 60, self.secs % 60)
-    }
+pub(crate) fn format_clf(since_1970: Duration) -> impl Display {
+    date(since_1970).format("%d/%b/%Y:%H:%M:%S +0000")
 }
 
-/// Year, month and day of a number of days since 1970.
-///
-/// Counts in years that begin with March, so that a leap day is the last of its year, and in
-/// periods of 400 years, which all have the same number of days.
-const fn date(days: u64) -> (u64, u64, u64) {
-    // From 0000-03-01.
-    let days = days + 719_468;
-    let (period, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    // Five months have 153 days: 31, 30, 31, 30, 31.
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let year = year + period * 400;
-    match month {
-        0..=9 => (year, month + 3, day),
-        _ => (year + 1, month - 9, day),
-    }
-}
-
-impl fmt::Display for Rfc3339 {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Utc {
-            year,
-            month,
-            day,
-            millis,
-            ..
-        } = self.0;
-        let (hour, minute, second) = self.0.time_of_day();
-        write!(
-            f,
-            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z"
-        )
-    }
-}
-
-impl fmt::Display for Clf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Utc {
-            year, month, day, ..
-        } = self.0;
-        let (hour, minute, second) = self.0.time_of_day();
-        let month = usize::try_from(month - 1).expect("there are twelve");
-        let month = MONTHS[month];
-        write!(
-            f,
-            "{day:02}/{month}/{year:04}:{hour:02}:{minute:02}:{second:02} +0000"
-        )
-    }
+/// 1970 for a year beyond those that calendars have.
+fn date(since_1970: Duration) -> DateTime<Utc> {
+    let secs = i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX);
+    DateTime::from_timestamp(secs, since_1970.subsec_nanos()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -133,9 +56,9 @@ mod tests {
                 "01/Mar/2100:00:00:00 +0000",
             ),
         ] {
-            let utc = Utc::of(Duration::from_millis(millis));
-            assert_eq!(Rfc3339(utc).to_string(), rfc3339);
-            assert_eq!(Clf(utc).to_string(), clf);
+            let since_1970 = Duration::from_millis(millis);
+            assert_eq!(format_rfc3339(since_1970), rfc3339);
+            assert_eq!(format_clf(since_1970).to_string(), clf);
         }
     }
 }
