@@ -57,6 +57,13 @@ impl Service {
                 auth.domain
             ));
         }
+        let domains = self.config.gateway.iter().flat_map(|one| one.domains());
+        for domain in domains.filter(|domain| !rules.domains().any(|known| known == *domain)) {
+            notes.push(format!(
+                "`gateway` asks for the domain `{domain}`, which has no rules, so it allows \
+                 everything"
+            ));
+        }
         for store in &self.config.stores {
             for domain in &store.domains {
                 if !rules.domains().any(|known| known == domain) {

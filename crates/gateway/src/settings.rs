@@ -1,6 +1,6 @@
 //! `gateway` in a file of settings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -146,6 +146,17 @@ pub enum AccessLogFormat {
 pub struct ByteSize(pub u64);
 
 // === impl GatewaySettings ===
+
+impl GatewaySettings {
+    /// The domains whose rules apply to some route.
+    pub fn domains(&self) -> BTreeSet<&str> {
+        let default = self.domain.as_deref();
+        let own = self.routes.iter().map(|route| route.domain.as_deref());
+        let all = self.routes.is_empty().then_some(default);
+        let all = all.into_iter().chain(own.map(|own| own.or(default)));
+        all.flatten().collect()
+    }
+}
 
 impl Default for GatewaySettings {
     fn default() -> GatewaySettings {

@@ -85,6 +85,14 @@ descriptors: [{key: k, rate_limit: 5/day}]
     let (_, text) = check(&format!("{memory}{auth}"), rules);
     let expected = "`auth` asks for the domain `e`, which has no rules, so it allows everything";
     assert!(text.contains(expected), "{text}");
+    let routes = "[{domain: f, upstream: u, match: {paths: [/a]}}, {upstream: u}]";
+    let gateway = format!(
+        "gateway: {{domain: d, upstreams: {{u: {{addresses: ['127.0.0.1:1']}}}}, routes: {routes}}}"
+    );
+    let (_, text) = check(&format!("{memory}{gateway}\n"), rules);
+    let expected = "`gateway` asks for the domain `f`, which has no rules, so it allows everything";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains("0 errors, 1 warning"), "{text}");
     let others = format!("{memory}stores: {{a: {{memory: true, domains: [e]}}}}\n");
     let (_, text) = check(&others, leased);
     assert!(
