@@ -68,11 +68,12 @@ impl Gateway {
         RouteTable::new(settings, &Metrics::new())?;
         let log = settings.access_log.as_ref();
         if log.is_some_and(|log| log.path.as_os_str().is_empty()) {
-            return Err(InvalidSetting {
-                at: "access_log.path".to_owned(),
-                problem: "it is empty".to_owned(),
-                instead: "name a file, or '-' for standard output".to_owned(),
-            });
+            let instead = "name a file, or '-' for standard output";
+            return Err(InvalidSetting::new(
+                "access_log.path",
+                "it is empty",
+                instead,
+            ));
         }
         let responder = Responder::new(&settings.responses);
         responder.map_err(|invalid| invalid.below("responses"))?;

@@ -77,10 +77,7 @@ impl Matcher {
             ("methods", methods.len()),
             ("headers", headers.len()),
         ] {
-            if count > MATCHES_MAX {
-                let problem = format!("{count} of them");
-                return Err(invalid(at, problem, format!("{MATCHES_MAX} is the most")));
-            }
+            InvalidSetting::check_at_most(at, count, "of them", MATCHES_MAX)?;
         }
         let hosts = hosts.iter().enumerate();
         let hosts = hosts.map(|(index, host)| HostPattern::parse(index, host));
@@ -171,21 +168,13 @@ fn at_paths(invalid: InvalidSetting) -> InvalidSetting {
     InvalidSetting { at, ..invalid }
 }
 
-fn invalid(at: impl Into<String>, problem: String, instead: String) -> InvalidSetting {
-    InvalidSetting {
-        at: at.into(),
-        problem,
-        instead,
-    }
-}
-
 fn parse_method(index: usize, method: &str) -> Result<Method, InvalidSetting> {
     let parsed = Method::from_bytes(method.as_bytes()).ok();
     let is_upper = !method.contains(|char: char| char.is_ascii_lowercase());
     parsed.filter(|_| is_upper).ok_or_else(|| {
         let problem = format!("\"{method}\" is no method");
         let instead = "write one such as POST, in capital letters".to_owned();
-        invalid(format!("methods[{index}]"), problem, instead)
+        InvalidSetting::new(format!("methods[{index}]"), problem, instead)
     })
 }
 
@@ -195,7 +184,7 @@ fn parse_header(
     value: &str,
 ) -> Result<(HeaderName, Option<HeaderValue>), InvalidSetting> {
     let at = format!("headers.{name}");
-    let wrong = |problem, instead: &str| invalid(at, problem, instead.to_owned());
+    let wrong = |problem, instead: &str| InvalidSetting::new(at, problem, instead.to_owned());
     let Ok(parsed) = name.parse::<HeaderName>() else {
         let problem = format!("\"{name}\" is no name of a header");
         return Err(wrong(problem, "write one such as x-api-version"));
@@ -232,7 +221,7 @@ impl HostPattern {
             let problem = format!("\"{text}\" is no host");
             let instead = "write a name without a port, such as shop.example, or *.shop.example \
                 for all below it";
-            return Err(invalid(
+            return Err(InvalidSetting::new(
                 format!("hosts[{index}]"),
                 problem,
                 instead.to_owned(),

@@ -61,7 +61,7 @@ impl RouteTable {
         ] {
             if timeout < TIMEOUT_MIN || timeout > TIMEOUT_MAX {
                 let problem = format!("{timeout} is outside {TIMEOUT_MIN} to {TIMEOUT_MAX}");
-                return Err(invalid(
+                return Err(InvalidSetting::new(
                     format!("timeouts.{key}"),
                     problem,
                     "write one such as 10s",
@@ -74,11 +74,7 @@ impl RouteTable {
             [] => &everything,
             routes => routes,
         };
-        if routes.len() > ROUTES_MAX {
-            let problem = format!("{} routes", routes.len());
-            let instead = format!("{ROUTES_MAX} is the most");
-            return Err(invalid("routes", problem, instead));
-        }
+        InvalidSetting::check_at_most("routes", routes.len(), "routes", ROUTES_MAX)?;
         let mut table = RouteTable {
             routes: Vec::with_capacity(routes.len()),
             normal_form: settings.identity.path,
@@ -106,7 +102,7 @@ impl RouteTable {
             .position(|one| one.matcher.covers(&route.matcher))
         {
             None => Ok(()),
-            Some(before) => Err(invalid(
+            Some(before) => Err(InvalidSetting::new(
                 format!("routes[{index}].match"),
                 format!("no request reaches this route: routes[{before}] has all of them"),
                 "put it before that route, or remove it",
@@ -149,7 +145,7 @@ fn open_upstreams(
 ) -> Result<Upstreams, InvalidSetting> {
     let count = settings.upstreams.len();
     if !(1..=UPSTREAMS_MAX).contains(&count) {
-        return Err(invalid(
+        return Err(InvalidSetting::new(
             "upstreams",
             format!("{count} upstreams"),
             format!(
@@ -162,7 +158,7 @@ fn open_upstreams(
         let at = format!("upstreams.{name}");
         if !is_name(name) {
             let problem = format!("{name:?} is no name of an upstream");
-            return Err(invalid("upstreams", problem, NAMES));
+            return Err(InvalidSetting::new("upstreams", problem, NAMES));
         }
         let connect = settings.timeouts.connect.into();
         let opened = Upstream::new(name, upstream, connect, metrics.upstream(name));
@@ -180,18 +176,6 @@ fn is_name(name: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_allowed)
 }
 
-fn invalid(
-    at: impl Into<String>,
-    problem: impl Into<String>,
-    instead: impl Into<String>,
-) -> InvalidSetting {
-    InvalidSetting {
-        at: at.into(),
-        problem: problem.into(),
-        instead: instead.into(),
-    }
-}
-
 // === impl Route ===
 
 impl Route {
@@ -207,7 +191,7 @@ impl Route {
         let identity = settings.identity.as_ref().unwrap_or(&gateway.identity);
         let responses = settings.responses.as_ref().unwrap_or(&gateway.responses);
         if identity.client_address.source == AddressSource::ProxyProtocol {
-            return Err(invalid(
+            return Err(InvalidSetting::new(
                 "identity.client_address.source",
                 "the gateway reads no PROXY protocol",
                 "write `peer`, or the header in which your proxy names the client",
@@ -218,7 +202,7 @@ impl Route {
         let name = match &settings.name {
             Some(name) if !is_name(name) => {
                 let problem = format!("{name:?} is no name of a route");
-                return Err(invalid("name", problem, NAMES));
+                return Err(InvalidSetting::new("name", problem, NAMES));
             }
             Some(name) => name.as_str(),
             None => matcher.first_condition().unwrap_or(DEFAULT_NAME),
@@ -244,13 +228,13 @@ fn find_upstream(
     match &settings.upstream {
         Some(name) => upstreams.get(name).map(Arc::clone).ok_or_else(|| {
             let problem = format!("there is no upstream {name:?}");
-            invalid("upstream", problem, format!("write one of `{names}`"))
+            InvalidSetting::new("upstream", problem, format!("write one of `{names}`"))
         }),
         None if upstreams.len() == 1 => {
             let only = upstreams.values().next().map(Arc::clone);
             Ok(only.expect("there is one"))
         }
-        None => Err(invalid(
+        None => Err(InvalidSetting::new(
             "upstream",
             "nothing says which upstream requests go to",
             format!("write routes, each with `upstream:` and one of `{names}`"),
@@ -264,14 +248,14 @@ fn find_domain(
 ) -> Result<String, InvalidSetting> {
     let instead = "write `domain: NAME`, with the domain of a rules file";
     let domain = settings.domain.as_ref().or(gateway.domain.as_ref());
-    let domain =
-        domain.ok_or_else(|| invalid("domain", "nothing says whose rules apply", instead))?;
+    let domain = domain
+        .ok_or_else(|| InvalidSetting::new("domain", "nothing says whose rules apply", instead))?;
     if !(1..=DOMAIN_BYTES_MAX).contains(&domain.len()) {
         let problem = format!(
             "{} bytes, and 1 to {DOMAIN_BYTES_MAX} are possible",
             domain.len()
         );
-        return Err(invalid("domain", problem, instead));
+        return Err(InvalidSetting::new("domain", problem, instead));
     }
     Ok(domain.clone())
 }

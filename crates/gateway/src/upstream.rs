@@ -59,7 +59,7 @@ impl Upstream {
         if !(1..=ADDRESSES_MAX).contains(&addresses.len()) {
             let problem = format!("{} addresses", addresses.len());
             let instead = format!("write 1 to {ADDRESSES_MAX}, each as host:port");
-            return Err(invalid("addresses".to_owned(), problem, instead));
+            return Err(InvalidSetting::new("addresses", problem, instead));
         }
         for (index, address) in addresses.iter().enumerate() {
             check_address(index, address)?;
@@ -67,7 +67,7 @@ impl Upstream {
         if !(1..=REQUESTS_MAX).contains(requests) {
             let problem = format!("{requests} requests at once");
             let instead = format!("write a number from 1 to {REQUESTS_MAX}");
-            return Err(invalid("requests".to_owned(), problem, instead));
+            return Err(InvalidSetting::new("requests", problem, instead));
         }
         let pool = |address: &String| {
             let pool = ConnectionPool::new(address.clone(), *protocol, connect_timeout, *requests);
@@ -220,14 +220,6 @@ async fn answer(
     }
 }
 
-fn invalid(at: String, problem: String, instead: String) -> InvalidSetting {
-    InvalidSetting {
-        at,
-        problem,
-        instead,
-    }
-}
-
 /// Checks that an address has a host and a port.
 fn check_address(index: usize, address: &str) -> Result<(), InvalidSetting> {
     let parsed = address.parse::<Authority>().ok();
@@ -237,7 +229,11 @@ fn check_address(index: usize, address: &str) -> Result<(), InvalidSetting> {
         None => {
             let problem = format!("\"{address}\" is no address with a port");
             let instead = "write host:port, such as 127.0.0.1:3000".to_owned();
-            Err(invalid(format!("addresses[{index}]"), problem, instead))
+            Err(InvalidSetting::new(
+                format!("addresses[{index}]"),
+                problem,
+                instead,
+            ))
         }
     }
 }

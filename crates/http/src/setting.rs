@@ -16,7 +16,8 @@ pub struct InvalidSetting {
 // === impl InvalidSetting ===
 
 impl InvalidSetting {
-    pub(crate) fn new(
+    /// What is wrong at `at`, and what to write instead.
+    pub fn new(
         at: impl Into<String>,
         problem: impl Into<String>,
         instead: impl Into<String>,
@@ -29,7 +30,11 @@ impl InvalidSetting {
     }
 
     /// Checks that `at` has at most so many of what `unit` names.
-    pub(crate) fn check_at_most<T: PartialOrd + fmt::Display>(
+    ///
+    /// # Errors
+    ///
+    /// That it has more.
+    pub fn check_at_most<T: PartialOrd + fmt::Display>(
         at: &str,
         count: T,
         unit: &str,
