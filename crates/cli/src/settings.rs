@@ -48,9 +48,10 @@ impl Service {
     /// Warnings about settings and rules that are valid on their own but do not fit together.
     pub(crate) fn notes(&self) -> Vec<String> {
         let rules = &self.loaded.rules;
+        let has_rules = |domain: &str| rules.domains().any(|known| known == domain);
         let mut notes = Vec::new();
         if let Some(auth) = &self.config.auth
-            && !rules.domains().any(|known| known == auth.domain)
+            && !has_rules(&auth.domain)
         {
             notes.push(format!(
                 "`auth` asks for the domain `{}`, which has no rules, so it allows everything",
@@ -58,7 +59,7 @@ impl Service {
             ));
         }
         let domains = self.config.gateway.iter().flat_map(|one| one.domains());
-        for domain in domains.filter(|domain| !rules.domains().any(|known| known == *domain)) {
+        for domain in domains.filter(|domain| !has_rules(domain)) {
             notes.push(format!(
                 "`gateway` asks for the domain `{domain}`, which has no rules, so it allows \
                  everything"
@@ -66,7 +67,7 @@ impl Service {
         }
         for store in &self.config.stores {
             for domain in &store.domains {
-                if !rules.domains().any(|known| known == domain) {
+                if !has_rules(domain) {
                     let name = &store.name;
                     notes.push(format!(
                         "the store `{name}` serves the domain `{domain}`, which has no rules"

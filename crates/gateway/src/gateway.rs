@@ -99,11 +99,6 @@ impl Gateway {
         }
     }
 
-    /// The domains whose rules apply; some may come more than once.
-    pub fn domains(&self) -> impl Iterator<Item = &str> {
-        self.routes.domains()
-    }
-
     /// Answers a request that came by `connection`. `scheme` is `http` or `https`.
     pub async fn answer(
         &self,

@@ -110,11 +110,6 @@ impl RouteTable {
         }
     }
 
-    /// The domains whose rules apply.
-    pub(crate) fn domains(&self) -> impl Iterator<Item = &str> {
-        self.routes.iter().map(|route| route.domain.as_str())
-    }
-
     /// The first route that fits a request.
     ///
     /// # Errors
@@ -247,8 +242,8 @@ fn find_domain(
     gateway: &GatewaySettings,
 ) -> Result<String, InvalidSetting> {
     let instead = "write `domain: NAME`, with the domain of a rules file";
-    let domain = settings.domain.as_ref().or(gateway.domain.as_ref());
-    let domain = domain
+    let domain = gateway
+        .domain_of(settings)
         .ok_or_else(|| InvalidSetting::new("domain", "nothing says whose rules apply", instead))?;
     if !(1..=DOMAIN_BYTES_MAX).contains(&domain.len()) {
         let problem = format!(
@@ -257,7 +252,7 @@ fn find_domain(
         );
         return Err(InvalidSetting::new("domain", problem, instead));
     }
-    Ok(domain.clone())
+    Ok(domain.to_owned())
 }
 
 #[cfg(test)]

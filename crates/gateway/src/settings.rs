@@ -150,11 +150,18 @@ pub struct ByteSize(pub u64);
 impl GatewaySettings {
     /// The domains whose rules apply to some route.
     pub fn domains(&self) -> BTreeSet<&str> {
-        let default = self.domain.as_deref();
-        let own = self.routes.iter().map(|route| route.domain.as_deref());
-        let all = self.routes.is_empty().then_some(default);
-        let all = all.into_iter().chain(own.map(|own| own.or(default)));
-        all.flatten().collect()
+        match self.routes.as_slice() {
+            [] => self.domain.as_deref().into_iter().collect(),
+            routes => routes
+                .iter()
+                .filter_map(|one| self.domain_of(one))
+                .collect(),
+        }
+    }
+
+    /// The domain whose rules apply to a route.
+    pub(crate) fn domain_of<'a>(&'a self, route: &'a RouteSettings) -> Option<&'a str> {
+        route.domain.as_deref().or(self.domain.as_deref())
     }
 }
 

@@ -1,6 +1,5 @@
 //! Starts the service from its settings, and stops it.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +12,7 @@ use tokio::time::sleep;
 use tollgate_backends::{OpenError, backend_names};
 use tollgate_core::{Clock, Sharing};
 use tollgate_engine::{Engine, ORDERS_MAX, Order, Outcome, Reloader, watch_rules, watch_stores};
-use tollgate_gateway::Gateway;
+use tollgate_gateway::{Gateway, GatewaySettings};
 use tollgate_http::InvalidSetting;
 use tollgate_listen::{
     Budget, InvalidTls, Limits, Shutdown, ShutdownSignal, open_files, shutdown_channel,
@@ -146,9 +145,9 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
     if engine.rules().is_empty() {
         return Err(ServeError::NoRules(diagnostics));
     }
-    gateway
-        .iter()
-        .for_each(|one| warn_of_unlimited(one, &engine));
+    if let (Some(_), Some(settings)) = (&gateway, &config.gateway) {
+        warn_of_unlimited(settings, &engine);
+    }
     let opened = Opened::open(&config.listen, tls).await?;
     let (shutdown, signal) = shutdown_channel();
     let (orders, received) = mpsc::channel(ORDERS_MAX);
@@ -197,13 +196,10 @@ fn open_gateway(
 }
 
 /// Warns that nothing limits the requests of a domain without rules.
-fn warn_of_unlimited(gateway: &Gateway, engine: &Engine) {
+fn warn_of_unlimited(gateway: &GatewaySettings, engine: &Engine) {
     let rules = engine.rules();
-    let unknown: BTreeSet<&str> = gateway
-        .domains()
-        .filter(|domain| !rules.domains().any(|known| known == *domain))
-        .collect();
-    for domain in unknown {
+    let has_rules = |domain: &str| rules.domains().any(|known| known == domain);
+    for domain in gateway.domains().into_iter().filter(|one| !has_rules(one)) {
         warn!(
             domain,
             "no rules file has this domain of the gateway: nothing limits its requests"
