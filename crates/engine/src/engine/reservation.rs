@@ -17,7 +17,7 @@ use tollgate_core::{
 };
 use tollgate_rules::{Attempt, ChargedRule, Resolved};
 
-use super::{ActiveRules, Decided, Engine};
+use super::{ActiveRules, Decided, Engine, charges};
 use crate::reservation_id::{NoRandomness, ReservationId};
 use crate::reservation_table::{Full, OpenReservation};
 use crate::stores::{DomainStore, EngineMemory};
@@ -93,6 +93,18 @@ pub(crate) struct ReservedPart {
 
 /// A decision, and what it charged.
 type Outcome = Result<(Decided, VecDeque<ReservedPart>), ReserveError>;
+
+/// What a request with a reservation is charged.
+fn charges_to_reserve<'r>(
+    resolved: &'r Resolved<'_>,
+    is_current: bool,
+) -> Result<Vec<Charge<'r>>, ReserveError> {
+    let charges = charges(resolved, is_current);
+    match charges.len() {
+        0..=RESERVED_LIMITS_MAX => Ok(charges),
+        limits => Err(ReserveError::TooManyLimits { limits }),
+    }
+}
 
 // === impl Engine ===
 
@@ -182,14 +194,10 @@ impl Engine {
         is_current: bool,
     ) -> Result<Outcome, StoreError> {
         let resolved = active.rules.resolve(request, memory);
-        let mut charges = resolved.charges();
-        if charges.len() > RESERVED_LIMITS_MAX {
-            let limits = charges.len();
-            return Ok(Err(ReserveError::TooManyLimits { limits }));
-        }
-        charges
-            .iter_mut()
-            .for_each(|charge| charge.is_current = is_current);
+        let charges = match charges_to_reserve(&resolved, is_current) {
+            Ok(charges) => charges,
+            Err(error) => return Ok(Err(error)),
+        };
         let (verdict, now) = memory.decide_timed(&charges)?;
         let parts = reserved_parts(&resolved, &charges, &verdict, now);
         let decided = self.conclude(active, request, &resolved, &verdict);

@@ -11,7 +11,7 @@ use tollgate_core::{
 use tollgate_fallback::Fallback;
 use tollgate_rules::{Attempt, ChargedRule, Resolved};
 
-use super::{RESERVED_LIMITS_MAX, ReservationReceipt, ReserveError, SettleError, SettledLimit};
+use super::{ReservationReceipt, ReserveError, SettleError, SettledLimit, charges_to_reserve};
 use crate::any_shared::AnyShared;
 use crate::engine::{ActiveRules, Decided, Engine};
 use crate::reservation_id::ReservationId;
@@ -72,14 +72,10 @@ impl Engine {
         (id, is_current): (ReservationId, bool),
     ) -> Result<Outcome, StoreError> {
         let resolved = active.rules.resolve(request, fallback);
-        let mut charges = resolved.charges();
-        if charges.len() > RESERVED_LIMITS_MAX {
-            let limits = charges.len();
-            return Ok(Err(ReserveError::TooManyLimits { limits }));
-        }
-        charges
-            .iter_mut()
-            .for_each(|charge| charge.is_current = is_current);
+        let charges = match charges_to_reserve(&resolved, is_current) {
+            Ok(charges) => charges,
+            Err(error) => return Ok(Err(error)),
+        };
         let Some(memo) = write_memo(&lines(&resolved, &charges)) else {
             return Ok(Err(ReserveError::unfit(
                 "the names of its rules are too long, or a limit is part of the request",
