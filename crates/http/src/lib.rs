@@ -21,6 +21,8 @@
 
 mod setting;
 
+mod address_text;
+
 mod peer;
 
 mod proxy_protocol;
@@ -62,6 +64,7 @@ mod media_range;
 
 mod responder;
 
+pub use address_text::address_text;
 pub use classifier::{
     Classifier, DescriptorSettings, EntrySettings, FALLBACKS_MAX, Identity, IdentityEntry,
     IdentitySettings, IfMissing,

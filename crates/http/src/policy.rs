@@ -1,5 +1,6 @@
 //! The limits of an answer that its headers name: the draft's quota policies.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use tollgate_core::{Answer, Decision, Enforcement, Limit, Limited, Span, Wait};
@@ -13,7 +14,7 @@ pub const NAME_BYTES_MAX: usize = 128;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Policy<'a> {
     /// Encoded by [`name`].
-    pub(crate) name: String,
+    pub(crate) name: Cow<'a, str>,
     pub(crate) limit: &'a Limit,
     pub(crate) remaining: u32,
     /// How long nothing beyond `remaining` is available: the retry time of a limit that denies, and
@@ -51,16 +52,20 @@ pub(crate) fn policies(answer: &Answer) -> Vec<Policy<'_>> {
 /// Headers are ASCII, so everything but visible ASCII and spaces is percent-encoded, byte by byte
 /// of its UTF-8. `%` itself is encoded too: otherwise the rules `ü` and `%c3%bc` would have the
 /// same name.
-pub(crate) fn name(limited: &Limited) -> String {
-    let mut out = String::new();
-    for byte in display_name(limited).bytes() {
+pub(crate) fn name(limited: &Limited) -> Cow<'_, str> {
+    let name = display_name(limited);
+    let stays = |byte: u8| byte != b'%' && matches!(byte, b' '..=b'~');
+    if name.bytes().all(stays) {
+        return Cow::Borrowed(name);
+    }
+    let mut out = String::with_capacity(3 * name.len());
+    for byte in name.bytes() {
         match byte {
-            b'%' => out.push_str("%25"),
-            b' '..=b'~' => out.push(char::from(byte)),
+            _ if stays(byte) => out.push(char::from(byte)),
             _ => write!(out, "%{byte:02x}").expect("a String takes everything"),
         }
     }
-    out
+    Cow::Owned(out)
 }
 
 /// The name of a limit for people: not encoded.

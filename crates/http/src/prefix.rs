@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv6Net};
 
+use crate::address_text::address_text;
 use crate::setting::InvalidSetting;
 
 /// The most `nat64_prefixes`.
@@ -90,7 +91,7 @@ impl Prefix {
     pub fn key(&self, address: IpAddr) -> String {
         let network = self.network(address);
         match network.prefix_len() == network.max_prefix_len() {
-            true => network.addr().to_string(),
+            true => address_text(network.addr()),
             false => network.to_string(),
         }
     }

@@ -69,8 +69,9 @@ impl Problem {
         let mut violated_policies: Vec<String> = Vec::new();
         for limited in answer.denied_by().into_iter().chain(over) {
             let name = name(limited);
-            if !violated_policies.contains(&name) && violated_policies.len() < POLICIES_MAX {
-                violated_policies.push(name);
+            let is_known = violated_policies.iter().any(|known| *known == name);
+            if !is_known && violated_policies.len() < POLICIES_MAX {
+                violated_policies.push(name.into_owned());
             }
         }
         Some(Problem {
