@@ -3,7 +3,6 @@
 //! Fields that are for one connection alone are removed (RFC 9110, section 7.6.1), and what the
 //! gateway says about the client replaces what the client says about itself.
 
-use std::fmt::Write;
 use std::net::IpAddr;
 
 use http::header::{
@@ -14,7 +13,7 @@ use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
-use tollgate_http::list_members;
+use tollgate_http::{address_text, list_members};
 
 use crate::settings::UpstreamProtocol;
 
@@ -30,7 +29,7 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 /// What a request carries about its way here.
-const FORWARDING: [HeaderName; 5] = [
+static FORWARDING: [HeaderName; 5] = [
     X_FORWARDED_FOR,
     X_FORWARDED_HOST,
     X_FORWARDED_PROTO,
@@ -38,14 +37,14 @@ const FORWARDING: [HeaderName; 5] = [
     FORWARDED,
 ];
 /// The same names to servers that read `_` as `-`, as those of CGI do. No proxy writes them.
-const UNDERSCORED: [HeaderName; 4] = [
+static UNDERSCORED: [HeaderName; 4] = [
     HeaderName::from_static("x_forwarded_for"),
     HeaderName::from_static("x_forwarded_host"),
     HeaderName::from_static("x_forwarded_proto"),
     HeaderName::from_static("x_real_ip"),
 ];
 /// Fields for one connection, whether `Connection` names them or not.
-const HOP_BY_HOP: [HeaderName; 8] = [
+static HOP_BY_HOP: [HeaderName; 8] = [
     CONNECTION,
     KEEP_ALIVE,
     PROXY_AUTHENTICATE,
@@ -57,10 +56,10 @@ const HOP_BY_HOP: [HeaderName; 8] = [
 ];
 /// Fields that stay, although `Connection` may name them, as those of [`FORWARDING`] do: without
 /// them a request is another one, or one of another client.
-const END_TO_END: [HeaderName; 3] = [HOST, CONTENT_LENGTH, VIA];
+static END_TO_END: [HeaderName; 3] = [HOST, CONTENT_LENGTH, VIA];
 /// Fields that are no trailers (RFC 9110, section 6.5.1), beside those for one connection and those
 /// that the gateway writes: servers that add trailers to the head would take them for a part of it.
-const NO_TRAILERS: [HeaderName; 6] = [HOST, CONTENT_LENGTH, AUTHORIZATION, COOKIE, EXPECT, VIA];
+static NO_TRAILERS: [HeaderName; 6] = [HOST, CONTENT_LENGTH, AUTHORIZATION, COOKIE, EXPECT, VIA];
 
 /// Who sent a request.
 #[derive(Clone, Copy, Debug)]
@@ -93,9 +92,13 @@ pub(crate) fn rewrite_request(
     let has_trailers =
         list_members(&head.headers, &TE).any(|coding| coding.eq_ignore_ascii_case("trailers"));
     let received = head.version;
-    remove_hop_by_hop(&mut head.headers);
-    // The gateway itself asks for the body.
-    head.headers.remove(EXPECT);
+    remove_named(&mut head.headers);
+    remove_fields(&mut head.headers, |name| {
+        // The gateway itself asks for the body.
+        let is_ours = HOP_BY_HOP.contains(name) || *name == EXPECT;
+        // A client's own words about itself.
+        is_ours || UNDERSCORED.contains(name) || !sender.is_trusted && FORWARDING.contains(name)
+    });
     if received == Version::HTTP_2 {
         join_cookies(&mut head.headers);
     }
@@ -138,16 +141,17 @@ pub(crate) fn rewrite_response(headers: &mut HeaderMap, version: Version) {
         // The chunks say how long the body is (RFC 9112, section 6.3).
         headers.remove(CONTENT_LENGTH);
     }
-    remove_hop_by_hop(headers);
+    remove_named(headers);
+    remove_fields(headers, |name| HOP_BY_HOP.contains(name));
     append_via(headers, version);
 }
 
 /// Removes the fields at the end of a body that belong into a head.
 pub(crate) fn rewrite_trailers(trailers: &mut HeaderMap) {
     let groups: [&[HeaderName]; 4] = [&HOP_BY_HOP, &FORWARDING, &UNDERSCORED, &NO_TRAILERS];
-    for name in groups.into_iter().flatten() {
-        trailers.remove(name);
-    }
+    remove_fields(trailers, |name| {
+        groups.iter().any(|group| group.contains(name))
+    });
 }
 
 /// Removes the fields that `Connection` names. Those of [`HOP_BY_HOP`] stay for now.
@@ -159,6 +163,8 @@ pub(crate) fn remove_named(headers: &mut HeaderMap) {
         HOP_BY_HOP.contains(name) || END_TO_END.contains(name) || FORWARDING.contains(name)
     };
     let named: Vec<HeaderName> = list_members(headers, &CONNECTION)
+        // Nearly all: they name no field, or one that is removed anyway.
+        .filter(|name| !matches!(*name, "close" | "keep-alive"))
         .filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok())
         .filter(|name| !stays(name))
         .collect();
@@ -167,10 +173,11 @@ pub(crate) fn remove_named(headers: &mut HeaderMap) {
     }
 }
 
-/// Removes the fields that are for one connection, and those that `Connection` names.
-fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    remove_named(headers);
-    for name in HOP_BY_HOP {
+/// Removes the fields whose names are unwanted. Few messages have any, and comparing the names of
+/// those that are there takes less time than looking up those that are not.
+fn remove_fields(headers: &mut HeaderMap, is_unwanted: impl Fn(&HeaderName) -> bool) {
+    // Each turn removes all fields of one of the unwanted names.
+    while let Some(name) = headers.keys().find(|name| is_unwanted(name)).cloned() {
         headers.remove(name);
     }
 }
@@ -190,39 +197,24 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// Says who the client is. A client's own words are removed; a trusted proxy's stay, and its
+/// Says who the client is. A client's own words have been removed; a trusted proxy's stay, and its
 /// address is added.
 fn write_forwarding(headers: &mut HeaderMap, sender: Sender) {
-    for name in UNDERSCORED {
-        headers.remove(name);
-    }
-    if !sender.is_trusted {
-        for name in FORWARDING {
-            headers.remove(name);
-        }
-    }
-    let text = |text: String| HeaderValue::try_from(text).expect("addresses are ASCII");
-    let peer = sender.peer;
-    let mut chain = String::new();
-    for before in headers.get_all(X_FORWARDED_FOR) {
-        // What is not ASCII is no address, and would be unreadable in the list.
-        chain.push_str(before.to_str().unwrap_or("unknown"));
-        chain.push_str(", ");
-    }
-    write!(chain, "{peer}").expect("a String takes everything");
-    // A header that was accepted has visible characters only.
-    if let Ok(chain) = HeaderValue::try_from(chain) {
-        headers.insert(X_FORWARDED_FOR, chain);
-    }
-    if headers.contains_key(FORWARDED) {
-        let peer = match peer {
-            IpAddr::V4(peer) => format!("for={peer}"),
-            IpAddr::V6(peer) => format!("for=\"[{peer}]\""),
-        };
-        headers.append(FORWARDED, text(peer));
-    }
+    let address = |address| {
+        let text = address_text(address);
+        HeaderValue::from_str(&text).expect("addresses are ASCII")
+    };
+    let peer = address(sender.peer);
     if let Some(client) = sender.client {
-        headers.insert(X_REAL_IP, text(client.to_string()));
+        let client = match client == sender.peer {
+            true => peer.clone(),
+            false => address(client),
+        };
+        headers.insert(X_REAL_IP, client);
+    }
+    match sender.is_trusted {
+        true => add_proxy(headers, sender.peer),
+        false => drop(headers.insert(X_FORWARDED_FOR, peer)),
     }
     if !headers.contains_key(X_FORWARDED_PROTO) {
         let scheme = HeaderValue::from_static(sender.scheme);
@@ -232,6 +224,29 @@ fn write_forwarding(headers: &mut HeaderMap, sender: Sender) {
         && let Some(host) = headers.get(HOST).cloned()
     {
         headers.insert(X_FORWARDED_HOST, host);
+    }
+}
+
+/// Adds the address of a proxy to what it says about the client.
+fn add_proxy(headers: &mut HeaderMap, proxy: IpAddr) {
+    let mut chain = String::new();
+    for before in headers.get_all(X_FORWARDED_FOR) {
+        // What is not ASCII is no address, and would be unreadable in the list.
+        chain.push_str(before.to_str().unwrap_or("unknown"));
+        chain.push_str(", ");
+    }
+    chain.push_str(&address_text(proxy));
+    // A header that was accepted has visible characters only.
+    if let Ok(chain) = HeaderValue::try_from(chain) {
+        headers.insert(X_FORWARDED_FOR, chain);
+    }
+    if headers.contains_key(FORWARDED) {
+        let proxy = match proxy {
+            IpAddr::V4(proxy) => format!("for={proxy}"),
+            IpAddr::V6(proxy) => format!("for=\"[{proxy}]\""),
+        };
+        let proxy = HeaderValue::try_from(proxy).expect("addresses are ASCII");
+        headers.append(FORWARDED, proxy);
     }
 }
 
