@@ -225,7 +225,7 @@ impl ConnectionPool {
         let shaken = builder.handshake(stream).await.map_err(io::Error::other);
         let (sender, connection) = shaken?;
         // Its requests report its errors.
-        let task = tokio::spawn(async move { drop(connection.await) });
+        let task = tokio::spawn(async move { drop(connection.with_upgrades().await) });
         let task = task.abort_handle();
         Ok(Http1 { sender, task })
     }

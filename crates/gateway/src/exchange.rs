@@ -4,11 +4,13 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{CONTENT_TYPE, ORIGIN};
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, Version};
+use http::{HeaderMap, Request, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use tollgate_core::{Answer, Clock, Moment, Span, Timeline};
@@ -26,10 +28,14 @@ use crate::request_body::RequestBody;
 use crate::response_body::{InFlight, ResponseBody};
 use crate::route::Route;
 use crate::settings::GatewaySettings;
+use crate::tunnel::{OpenTunnel, Tunnel};
+use crate::upgrade::Switched;
 
 /// What of a request's head a response of our own depends on, if the head has been passed on.
 const ANSWERED_BY: [http::HeaderName; 2] = [CONTENT_TYPE, ORIGIN];
 
+/// The outcome of a request that an upstream has answered.
+const FORWARDED: &str = "forwarded";
 /// The outcome of a request that cannot be identified.
 const NOT_IDENTIFIED: &str = "not_identified";
 
@@ -43,6 +49,7 @@ pub(crate) struct Terms {
     held: Semaphore,
     head_timeout: Duration,
     body_timeout: Duration,
+    tunnel_timeout: Duration,
     body_bytes: u64,
 }
 
@@ -96,7 +103,7 @@ pub(crate) async fn exchange(
     }
     match passage.run(head, body, record).await {
         Ok(response) => {
-            record.set_outcome("forwarded");
+            record.set_outcome(FORWARDED);
             counted.end(RouteMetrics::count_forwarded);
             response
         }
@@ -151,6 +158,7 @@ impl Terms {
             held: Semaphore::new(HELD_MAX),
             head_timeout: settings.timeouts.head.into(),
             body_timeout: settings.timeouts.body.into(),
+            tunnel_timeout: settings.timeouts.tunnel.into(),
             body_bytes: settings.body_bytes.0,
         }
     }
@@ -186,6 +194,7 @@ impl Passage<'_> {
         }
         // Also while the request is held or waits for a connection.
         let in_flight = InFlight::new(self.arrival.connection);
+        let requested = route.protocols.find_requested(&head, &body);
         let allowed = self.allow(&head, record).await?;
         let Allowed {
             answer,
@@ -200,13 +209,18 @@ impl Passage<'_> {
             lease.pool().address(),
             upstream.protocol(),
         );
+        if let Some(requested) = &requested {
+            requested.announce(&mut head.headers);
+        }
         let body = RequestBody::new(body, terms.body_bytes, terms.body_timeout);
         if body.size_hint().exact().is_none() {
             announce_chunks(&mut head);
         }
         let request = Request::from_parts(head, body);
         let sent = upstream.send(lease, request, terms.head_timeout).await;
-        let (response, lease) = sent?;
+        let (mut response, lease) = sent?;
+        let server = hyper::upgrade::on(&mut response);
+        let switched = Switched::of(&response);
         let (mut head, body) = response.into_parts();
         rewrite_response(&mut head.headers, head.version);
         head.version = Version::HTTP_11;
@@ -214,9 +228,32 @@ impl Passage<'_> {
             let now = terms.wall_clock();
             route.responder.decorate(answer, now, &mut head.headers);
         }
+        if let Some(switched) = switched {
+            switched.announce(&mut head.headers);
+            self.begin_tunnel(server, lease, record);
+            let body = ResponseBody::own(Bytes::new(), Arc::clone(self.arrival.connection));
+            return Ok(Response::from_parts(head, body));
+        }
         let metrics = Arc::clone(&upstream.metrics);
         let body = ResponseBody::upstream(body, lease, terms.body_timeout, metrics, in_flight);
         Ok(Response::from_parts(head, body))
+    }
+
+    /// Makes the connection a tunnel to the server, once the response 101 is written. Its end has
+    /// the line in the access log.
+    fn begin_tunnel(&self, server: OnUpgrade, lease: Lease, record: &mut LogRecord) {
+        let mut record = std::mem::take(record);
+        record.set_status(StatusCode::SWITCHING_PROTOCOLS);
+        record.set_outcome(FORWARDED);
+        let tunnel = Tunnel {
+            server,
+            lease,
+            idle: self.terms.tunnel_timeout,
+            record,
+            open: OpenTunnel::new(self.route.metrics.tunnels()),
+        };
+        let tunnel = tollgate_listen::Tunnel::new(|client| tunnel.run(client));
+        self.arrival.connection.switch_protocols(tunnel);
     }
 
     /// Identifies a request, decides on it, and finds a connection for it. What it was charged is

@@ -16,12 +16,15 @@ use hyper::body::Incoming;
 use tollgate_http::{address_text, list_members};
 
 use crate::settings::UpstreamProtocol;
+use crate::upgrade::is_answer_to;
 
 /// What the gateway calls itself in `Via`.
 const PSEUDONYM: &str = "tollgate";
 /// How often a request may have passed through a gateway before: more is a loop.
 const GATEWAYS_MAX: usize = 8;
 
+/// Goes with an upgrade to `h2c`.
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -44,8 +47,9 @@ static UNDERSCORED: [HeaderName; 4] = [
     HeaderName::from_static("x_real_ip"),
 ];
 /// Fields for one connection, whether `Connection` names them or not.
-static HOP_BY_HOP: [HeaderName; 8] = [
+static HOP_BY_HOP: [HeaderName; 9] = [
     CONNECTION,
+    HTTP2_SETTINGS,
     KEEP_ALIVE,
     PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION,
@@ -125,12 +129,13 @@ pub(crate) fn announce_chunks(head: &mut Parts) {
     }
 }
 
-/// Whether a response has no transfer coding but `chunked`, and does not switch protocols. The
-/// coding of others would be lost, because it is not passed on.
-pub(crate) fn can_pass(response: &Response<Incoming>) -> bool {
+/// Whether a response has no transfer coding but `chunked`, and switches protocols only to one that
+/// the request's `Upgrade` asks for. Another coding would be lost, because it is not passed on.
+pub(crate) fn can_pass(response: &Response<Incoming>, asked: Option<&HeaderValue>) -> bool {
     let mut codings = list_members(response.headers(), &TRANSFER_ENCODING);
     let is_chunked = |coding: &str| coding.eq_ignore_ascii_case("chunked");
-    response.status() != StatusCode::SWITCHING_PROTOCOLS
+    let is_switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+    (!is_switching || is_answer_to(response, asked))
         && codings.next().is_none_or(is_chunked)
         && codings.next().is_none()
 }

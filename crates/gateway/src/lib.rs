@@ -33,7 +33,11 @@ mod connection_pool;
 
 mod upstream;
 
+mod tunnel;
+
 mod response_body;
+
+mod upgrade;
 
 mod forwarding;
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
@@ -16,6 +17,7 @@ pub(crate) struct Metrics {
     requests: Requests,
     errors: Errors,
     seconds: Family<UpstreamLabel, Histogram, fn() -> Histogram>,
+    tunnels: Family<RouteLabel, Gauge>,
     dropped_lines: Family<ReasonLabel, Counter>,
 }
 
@@ -23,6 +25,7 @@ type Requests = Family<[(&'static str, String); 2], Counter>;
 type Errors = Family<[(&'static str, String); 2], Counter>;
 type ReasonLabel = [(&'static str, &'static str); 1];
 type UpstreamLabel = [(&'static str, String); 1];
+type RouteLabel = [(&'static str, String); 1];
 
 /// Those of one route.
 #[derive(Debug)]
@@ -32,6 +35,7 @@ pub(crate) struct RouteMetrics {
     forwarded: Counter,
     denied: Counter,
     canceled: Counter,
+    tunnels: Gauge,
 }
 
 /// Those of one upstream.
@@ -50,6 +54,7 @@ impl Metrics {
             requests: Family::default(),
             errors: Family::default(),
             seconds: Family::new_with_constructor(latency_buckets),
+            tunnels: Family::default(),
             dropped_lines: Family::default(),
         }
     }
@@ -72,6 +77,11 @@ impl Metrics {
             self.seconds.clone(),
         );
         registry.register(
+            "gateway_tunnels",
+            "Connections that have switched protocols and are open, by route",
+            self.tunnels.clone(),
+        );
+        registry.register(
             "gateway_access_log_dropped",
             "Lines missing in the access log, by reason: queue_full or write_error",
             self.dropped_lines.clone(),
@@ -92,6 +102,9 @@ impl Metrics {
             forwarded: counter("forwarded"),
             denied: counter("denied"),
             canceled: counter("canceled"),
+            tunnels: self
+                .tunnels
+                .get_or_create_owned(&[("route", name.to_owned())]),
         }
     }
 
@@ -141,6 +154,11 @@ impl RouteMetrics {
     /// The client went away before there was an answer.
     pub(crate) fn count_canceled(&self) {
         self.canceled.inc();
+    }
+
+    /// How many of its connections have switched protocols and are open.
+    pub(crate) const fn tunnels(&self) -> &Gauge {
+        &self.tunnels
     }
 
     /// The gateway has answered, for this reason.

@@ -10,7 +10,10 @@ use tollgate_http::{AddressSource, Classifier, InvalidSetting, PathSettings, Res
 use crate::failure::Failure;
 use crate::matcher::{Matcher, Target, host};
 use crate::metrics::{Metrics, RouteMetrics};
-use crate::settings::{GatewaySettings, ROUTES_MAX, RouteSettings, UPSTREAMS_MAX};
+use crate::settings::{
+    GatewaySettings, ROUTES_MAX, RouteSettings, UPSTREAMS_MAX, UpstreamProtocol,
+};
+use crate::upgrade::Protocols;
 use crate::upstream::Upstream;
 
 /// The longest timeout.
@@ -38,6 +41,8 @@ pub(crate) struct Route {
     pub(crate) domain: String,
     pub(crate) classifier: Classifier,
     pub(crate) responder: Responder,
+    /// What its requests may switch to.
+    pub(crate) protocols: Protocols,
     pub(crate) metrics: RouteMetrics,
 }
 
@@ -58,6 +63,7 @@ impl RouteTable {
             ("connect", timeouts.connect),
             ("head", timeouts.head),
             ("body", timeouts.body),
+            ("tunnel", timeouts.tunnel),
         ] {
             if timeout < TIMEOUT_MIN || timeout > TIMEOUT_MAX {
                 let problem = format!("{timeout} is outside {TIMEOUT_MIN} to {TIMEOUT_MAX}");
@@ -202,8 +208,10 @@ impl Route {
             Some(name) => name.as_str(),
             None => matcher.first_condition().unwrap_or(DEFAULT_NAME),
         };
+        let upstream = find_upstream(settings, upstreams)?;
         Ok(Route {
-            upstream: find_upstream(settings, upstreams)?,
+            protocols: find_protocols(settings, gateway, &upstream)?,
+            upstream,
             domain: find_domain(settings, gateway)?,
             classifier: classifier.map_err(|invalid| invalid.below("identity"))?,
             responder: responder.map_err(|invalid| invalid.below("responses"))?,
@@ -235,6 +243,28 @@ fn find_upstream(
             format!("write routes, each with `upstream:` and one of `{names}`"),
         )),
     }
+}
+
+/// What the requests of a route may switch to. Upstreams of HTTP/2 have no upgrades, so those that
+/// a gateway with several routes allows do not concern them.
+fn find_protocols(
+    settings: &RouteSettings,
+    gateway: &GatewaySettings,
+    upstream: &Upstream,
+) -> Result<Protocols, InvalidSetting> {
+    let names = settings.upgrades.as_ref().unwrap_or(&gateway.upgrades);
+    let protocols = Protocols::new(names)?;
+    if upstream.protocol() == UpstreamProtocol::Http1 || names.is_empty() {
+        return Ok(protocols);
+    }
+    if settings.upgrades.is_none() && !gateway.routes.is_empty() {
+        return Ok(Protocols::default());
+    }
+    Err(InvalidSetting::new(
+        "upgrades",
+        "its upstream speaks HTTP/2, which has no upgrades",
+        "remove it, or write `protocol: http1` for the upstream",
+    ))
 }
 
 fn find_domain(

@@ -36,6 +36,8 @@ pub struct GatewaySettings {
     pub identity: IdentitySettings,
     /// What clients see of their limits, for routes without their own. 429.
     pub responses: ResponseSettings,
+    /// The protocols that requests may switch to, for routes without their own. None.
+    pub upgrades: Vec<String>,
     /// How long upstreams and clients may take.
     pub timeouts: TimeoutSettings,
     /// The largest body of a request. 10 MiB.
@@ -90,6 +92,9 @@ pub struct RouteSettings {
     pub identity: Option<IdentitySettings>,
     /// What clients see of their limits. As for the gateway.
     pub responses: Option<ResponseSettings>,
+    /// The protocols that requests may switch to on their connection: `websocket`. As for the
+    /// gateway.
+    pub upgrades: Option<Vec<String>>,
 }
 
 /// Which requests a route is for: those that fit every list that is not empty.
@@ -117,6 +122,8 @@ pub struct TimeoutSettings {
     pub head: Span,
     /// Between two parts of a body, of a request or a response. 60 s.
     pub body: Span,
+    /// Between two parts of what goes through a connection that has switched protocols. 5 min.
+    pub tunnel: Span,
 }
 
 /// A line for each request.
@@ -173,6 +180,7 @@ impl Default for GatewaySettings {
             routes: Vec::new(),
             identity: IdentitySettings::default(),
             responses: ResponseSettings::default(),
+            upgrades: Vec::new(),
             timeouts: TimeoutSettings::default(),
             body_bytes: ByteSize(10 << 20),
             access_log: None,
@@ -188,6 +196,7 @@ impl Default for TimeoutSettings {
             connect: Span::from_secs(2),
             head: Span::from_secs(30),
             body: Span::from_secs(60),
+            tunnel: Span::from_secs(300),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use http::header::UPGRADE;
 use http::uri::Authority;
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
@@ -133,13 +134,14 @@ impl Upstream {
         head_timeout: Duration,
     ) -> Result<(Response<Incoming>, Lease), Failure> {
         let began = Instant::now();
+        let asked = request.headers().get(UPGRADE).cloned();
         for _send in 1..=SENDS_MAX {
             let pool = Arc::clone(lease.pool());
             let answered = answer(&mut lease, request, head_timeout).await;
             let answered = answered
                 .ok_or_else(|| self.report_failure(Failure::SlowHead(head_timeout), &pool))?;
             let mut error = match answered {
-                Ok(response) if !can_pass(&response) => {
+                Ok(response) if !can_pass(&response, asked.as_ref()) => {
                     return Err(self.report_failure(Failure::Malformed, &pool));
                 }
                 Ok(response) => {

@@ -266,12 +266,17 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
             .max_buf_size(usize::try_from(self.limits.header_bytes).expect("32 bits fit"))
             .serve_connection(TokioIo::new(socket), self.handler.service(known));
         let shut_down = http1::Connection::graceful_shutdown;
-        let Some(Err(error)) = drive(&mut connection, known, shut_down).await else {
+        let Some(ended) = drive(&mut connection, known, shut_down).await else {
+            return;
+        };
+        let parts = connection.into_parts();
+        let mut socket = parts.io.into_inner();
+        let Err(error) = ended else {
+            socket.unread(parts.read_buf);
+            run_tunnel(socket, known).await;
             return;
         };
         debug!(%error, "connection ended");
-        let parts = connection.into_parts();
-        let mut socket = parts.io.into_inner();
         // An idle connection has not begun a request.
         if error.is_timeout() && !parts.read_buf.is_empty() {
             self.handler.failed("timeout");
@@ -326,6 +331,17 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
             self.warnings.log_broken(&reason(&error), known.peer());
         }
     }
+}
+
+/// Runs a connection as the tunnel that it has become, if it has.
+async fn run_tunnel(stream: impl Stream, known: &Connection) {
+    let Some(tunnel) = known.take_tunnel() else {
+        return;
+    };
+    known.begin_request();
+    // A tunnel has no message that would end it early, so it has until the end of the drain.
+    drive(&mut tunnel.begin(stream), known, |_| ()).await;
+    known.end_request(Instant::now());
 }
 
 /// Writes the last bytes of a connection, and ends it so that the peer knows that they are all.

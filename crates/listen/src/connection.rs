@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use crate::budget::Budget;
 use crate::quantum::Quantum;
+use crate::tunnel::Tunnel;
 
 /// Three periods: the present one, the one before, and the next.
 const PERIODS: usize = 3;
@@ -72,6 +73,8 @@ pub struct Connection {
     period: AtomicUsize,
     /// Milliseconds from `opened` to the order to drain, or 0.
     drained: AtomicU64,
+    /// What it becomes after the response that is being written.
+    tunnel: Mutex<Option<Tunnel>>,
 }
 
 // === impl Source ===
@@ -115,6 +118,7 @@ impl Connection {
             unread: [const { AtomicU32::new(0) }; PERIODS],
             period: AtomicUsize::new(1),
             drained: AtomicU64::new(0),
+            tunnel: Mutex::default(),
         }
     }
 
@@ -215,6 +219,19 @@ impl Connection {
     /// From now on responses announce the end of the connection.
     pub(crate) fn end_after_next_response(&self) {
         self.ends.store(true, Ordering::Relaxed);
+    }
+
+    /// Makes a connection of HTTP/1.1 a tunnel after the present response, which must be 101.
+    ///
+    /// A tunnel that keeps the connection alive, such as by an `Arc` of it, is never dropped if the
+    /// response cannot be written.
+    pub fn switch_protocols(&self, tunnel: Tunnel) {
+        *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
+    }
+
+    pub(crate) fn take_tunnel(&self) -> Option<Tunnel> {
+        let mut tunnel = self.tunnel.lock().unwrap_or_else(PoisonError::into_inner);
+        tunnel.take()
     }
 
     /// Records why the connection is closed; the first reason counts.

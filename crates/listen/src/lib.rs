@@ -37,6 +37,8 @@ mod handshake;
 
 mod preface;
 
+mod tunnel;
+
 mod listener;
 
 mod tls;
@@ -55,3 +57,4 @@ pub use permits::ConnectionLimits;
 pub use shutdown::{Shutdown, ShutdownSignal, shutdown_channel};
 pub use throttle::Throttle;
 pub use tls::{Credentials, InvalidTls, PEM_BYTES_MAX, Problem, Tls, TlsFile, TlsFiles, Validity};
+pub use tunnel::Tunnel;

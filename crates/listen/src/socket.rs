@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use hyper::body::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
@@ -22,6 +23,8 @@ pub(crate) struct Socket<S> {
     stream: S,
     /// Bytes that were read from the stream already, and that a reader gets first.
     first: FirstBytes,
+    /// Bytes that the HTTP library has read beyond the last request; a reader gets them next.
+    unused: Bytes,
     connection: Arc<Connection>,
     /// Of HTTP/2.
     frames: Option<Frames>,
@@ -46,12 +49,29 @@ impl<S> Socket<S> {
         Socket {
             stream,
             first,
+            unused: Bytes::new(),
             connection,
             frames,
             write_timeout,
             waiting: None,
             ending: None,
         }
+    }
+
+    /// Returns bytes to the stream that were read already.
+    pub(crate) fn unread(&mut self, bytes: Bytes) {
+        self.unused = bytes;
+    }
+
+    /// Copies bytes that were read already; whether there were any.
+    fn read_again(&mut self, buf: &mut ReadBuf<'_>) -> bool {
+        if !self.first.rest().is_empty() {
+            buf.put_slice(self.first.take(buf.remaining()));
+            return true;
+        }
+        let count = buf.remaining().min(self.unused.len());
+        buf.put_slice(&self.unused.split_to(count));
+        count > 0
     }
 
     fn record_sent(&mut self, written: &Poll<Result<usize>>) {
@@ -95,10 +115,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
         let this = self.get_mut();
         ready!(this.connection.quantum().poll_read(cx));
         let before = buf.filled().len();
-        if this.first.rest().is_empty() {
+        if !this.read_again(buf) {
             ready!(Pin::new(&mut this.stream).poll_read(cx, buf))?;
-        } else {
-            buf.put_slice(this.first.take(buf.remaining()));
         }
         let read = &buf.filled()[before..];
         this.connection.quantum().record_read(read.len());

@@ -101,7 +101,9 @@ impl Service<Request<Incoming>> for GatewayService {
                 gateway.answer(request, &connection, handler.scheme).await
             };
             let ends = connection.ends() || !handler.shutdown.is_ready();
-            if ends && !is_http2 {
+            // The fields of a response that switches protocols say so.
+            let is_tunnel = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+            if ends && !is_http2 && !is_tunnel {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(CONNECTION, close);
             }

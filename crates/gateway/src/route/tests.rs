@@ -127,3 +127,40 @@ fn every_error_says_where_it_is_and_what_to_write() {
     }
     assert_eq!(base.body_bytes, ByteSize(10 << 20));
 }
+
+#[test]
+fn upgrades_that_cannot_be_are_errors() {
+    let base = settings(&["api"], Vec::new());
+    let of = |change: fn(&mut GatewaySettings)| {
+        let mut settings = base.clone();
+        change(&mut settings);
+        wrong(&settings)
+    };
+    for (found, expected) in [
+        (
+            of(|one| one.upgrades = vec!["websocket".to_owned(), "h2c".to_owned()]),
+            "upgrades[1]: requests over `h2c` would go round the limits",
+        ),
+        (
+            of(|one| {
+                one.upgrades = vec!["websocket".to_owned()];
+                let api = one.upstreams.get_mut("api").unwrap();
+                api.protocol = UpstreamProtocol::H2c;
+            }),
+            "upgrades: its upstream speaks HTTP/2, which has no upgrades; remove it, or write",
+        ),
+        (
+            of(|one| one.timeouts.tunnel = Span::ZERO),
+            "timeouts.tunnel: 0s is outside 1ms to 1d;",
+        ),
+    ] {
+        assert!(found.starts_with(expected), "{found}");
+    }
+    // A route to a server of HTTP/2 inherits none, and has none of its own.
+    let mut settings = settings(&["api"], vec![RouteSettings::default()]);
+    settings.upgrades = vec!["websocket".to_owned()];
+    settings.upstreams.get_mut("api").unwrap().protocol = UpstreamProtocol::H2c;
+    assert!(RouteTable::new(&settings, &Metrics::new()).is_ok());
+    settings.routes[0].upgrades = Some(settings.upgrades.clone());
+    assert!(wrong(&settings).starts_with("routes[0].upgrades: its upstream speaks HTTP/2"));
+}

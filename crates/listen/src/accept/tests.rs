@@ -18,6 +18,7 @@ use crate::handshake::Failure;
 use crate::permits::{ConnectionLimits, RESERVED};
 use crate::preface::PREFACE;
 use crate::shutdown::shutdown_channel;
+use crate::tunnel::Tunnel;
 
 /// More than any response here.
 const ROOM: usize = 64 * 1024;
@@ -340,4 +341,32 @@ async fn a_reserved_permit_lasts_until_its_request_was_looked_at() {
     drop(hoarded);
     shutdown.begin_drain();
     serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_tunnel_is_not_idle_until_it_ends() {
+    let budget = Arc::new(Budget::new(&Limits::default()));
+    let peer = "[::1]:1".parse().unwrap();
+    let connection = Arc::new(Connection::new(peer, false, 1000, budget, Instant::now()));
+    let (mut client, stream) = duplex(ROOM);
+    connection.switch_protocols(Tunnel::new(|mut stream| async move {
+        let mut read = Vec::new();
+        stream.read_to_end(&mut read).await.unwrap();
+        stream.write_all(&read).await.unwrap();
+    }));
+    let known = Arc::clone(&connection);
+    let running = tokio::spawn(async move { run_tunnel(stream, &known).await });
+    yield_now().await;
+    let later = Instant::now() + Duration::from_secs(3600);
+    assert_eq!(connection.idle_time(later), Duration::ZERO);
+    // The drain leaves it alone.
+    connection.drain();
+    client.write_all(b"bytes").await.unwrap();
+    client.shutdown().await.unwrap();
+    let mut read = String::new();
+    client.read_to_string(&mut read).await.unwrap();
+    assert_eq!(read, "bytes");
+    running.await.unwrap();
+    assert!(connection.idle_time(later) > Duration::ZERO);
+    assert!(connection.take_tunnel().is_none());
 }

@@ -10,7 +10,10 @@ mod http2;
 mod limits;
 mod settings;
 mod shared_connection;
+mod tunnels;
+mod upgrades;
 mod upstream;
+mod websocket;
 
 use std::net::SocketAddr;
 use std::path::Path;
