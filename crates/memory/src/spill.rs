@@ -115,7 +115,7 @@ pub(crate) fn write(state: KeyState<'_>, limit: &Limit, spares: &mut Spares<'_>)
     let expires_at = state.expires_at(limit);
     match state {
         Account::Bucket(bucket) => bucket.word(),
-        Account::FixedWindow(window) if !is_too_large(limit) => window.word(),
+        Account::FixedWindow(window) if !is_too_large(limit) => limit_to_word(window, limit).word(),
         Account::FixedWindow(window) if window.used() > 0 => {
             let block = spares.take();
             spares
@@ -138,6 +138,13 @@ pub(crate) fn write(state: KeyState<'_>, limit: &Limit, spares: &mut Spares<'_>)
             word(expires_at, head)
         }),
     }
+}
+
+/// A window as far as its units fit a word: a limit that was lowered may have counted more. They
+/// are still at least as many as `limit` allows.
+fn limit_to_word(window: FixedWindow, limit: &Limit) -> FixedWindow {
+    let most = u32::try_from(limit.window().as_nanos() - 1).unwrap_or(u32::MAX);
+    FixedWindow::new(window.end(), window.used().min(most))
 }
 
 /// Frees the state that a spilled slot's word leads to.

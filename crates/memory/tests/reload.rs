@@ -8,8 +8,8 @@ use std::sync::RwLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tollgate_core::{
-    Algorithm, Anchor, Charge, Cost, Key, Limit, LimitHistory, Moment, RESOLUTIONS_MAX, Segments,
-    Span, StoreError,
+    Algorithm, Anchor, Charge, Cost, Key, Limit, LimitHistory, Moment, Now, RESOLUTIONS_MAX,
+    Segments, Span, StoreError, Wait,
 };
 use tollgate_memory::{ManualClock, Memory};
 
@@ -127,4 +127,25 @@ fn a_reload_under_load_loses_nothing() {
         assert!(allowed <= most, "{allowed} of {most}: {from:?} to {to:?}");
         assert!(allowed >= to.count(), "{allowed}: {from:?} to {to:?}");
     }
+}
+
+#[test]
+fn a_window_that_had_more_units_than_nanoseconds_ends_when_it_ends() {
+    let store = Memory::builder().clock(ManualClock::default()).build();
+    let dense = Limit::fixed_window(u32::MAX, Span::SECOND).unwrap();
+    let lowered = Limit::fixed_window(2, Span::SECOND).unwrap();
+    let history = LimitHistory::default().and(dense);
+    let now = Now::at(Moment::from_nanos(1_763_730_000_500_000_000));
+    let key = store.key_of("only");
+    let all = Charge::new(key, &dense, Cost::from(u32::MAX));
+    assert!(store.check_at(now, &all).unwrap().is_allowed());
+    let one = Charge {
+        history: &history,
+        ..Charge::new(key, &lowered, Cost::ONE)
+    };
+    let half = Span::from_millis(500);
+    let denied = store.check_at(now, &one).unwrap();
+    assert_eq!(denied.wait(), Some(Wait::For(half)));
+    let next = Now::at(now.utc + half);
+    assert!(store.check_at(next, &one).unwrap().is_allowed());
 }
