@@ -23,8 +23,11 @@ mod examples;
 
 mod promises;
 
+mod priority;
+
 pub use examples::*;
 pub use model::{Model, Naive};
+pub use priority::*;
 pub use promises::*;
 pub use random::{Random, check};
 pub use ratio::Ratio;

@@ -130,7 +130,7 @@ pub fn a_cost_above_the_capacity_never_fits<S: Subject>(
         let mut subject = fresh();
         let rule = taste.rule(random);
         let rule = Rule::new(rule.limit);
-        let (key, capacity) = (subject.key("only"), rule.limit.capacity());
+        let (key, capacity) = (subject.key("only"), rule.limit.available());
         for units in [u64::from(capacity) + 1, random.between(1 << 32, u64::MAX)] {
             let verdict = subject.decide(taste.start, &[rule.charge(key, Cost::Take(units))]);
             let wait = verdict.denial.map(|denial| denial.wait);
@@ -336,7 +336,7 @@ fn pairs() -> impl Iterator<Item = (Algorithm, Algorithm)> {
     algorithms().into_iter().flat_map(other)
 }
 
-fn limit(algorithm: Algorithm, count: u32) -> Limit {
+pub(crate) fn limit(algorithm: Algorithm, count: u32) -> Limit {
     // An hour divides by every count used here into whole microseconds.
     Limit::new(algorithm, count, Span::HOUR).expect("valid for every algorithm")
 }

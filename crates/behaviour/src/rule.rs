@@ -37,6 +37,8 @@ pub enum Scale {
 pub struct Rule {
     /// Its present limit.
     pub limit: Limit,
+    /// The same limit as requests with priority meet it.
+    pub for_priority: Limit,
     /// Its former limits.
     pub history: LimitHistory,
     /// What its rejection does.
@@ -104,7 +106,7 @@ impl Taste {
             _ => length,
         };
         let limit = Limit::new(algorithm, count, self.grain.times(grains)).ok()?;
-        add_burst_and_soft(limit, random, 12, &[0, 0, 0, 10, 20, 50, 100, 133])
+        add_burst_and_parts(limit, random, 12, &[0, 0, 0, 10, 20, 50, 100, 133])
     }
 
     /// 1 if intervals may end on any nanosecond.
@@ -119,11 +121,9 @@ impl Taste {
     pub fn rule(&self, random: &mut Random) -> Rule {
         let enforce = Enforcement::Enforce;
         Rule {
-            limit: self.limit(random),
-            history: LimitHistory::default(),
             enforcement: random.pick(&[enforce, enforce, Enforcement::Shadow, Enforcement::Quota]),
             charge_denied: random.pick(&ChargeDenied::ALL),
-            sharing: Sharing::default(),
+            ..Rule::new(self.limit(random))
         }
     }
 
@@ -140,7 +140,8 @@ impl Taste {
             false => Ok(near),
         };
         let soft = random.pick(&[limit.soft_percent(), other.soft_percent()]);
-        let near = near.and_then(|near| near.with_soft(soft));
+        let share = random.pick(&[limit.priority_percent(), other.priority_percent()]);
+        let near = near.and_then(|near| near.with_soft(soft)?.with_priority_share(share));
         near.ok().filter(|_| random.chance(70)).unwrap_or(other)
     }
 
@@ -191,11 +192,12 @@ fn extreme(random: &mut Random) -> Option<Limit> {
         window = (window / segments).max(1) * segments;
     }
     let limit = Limit::new(algorithm, count, Span::from_nanos(window)).ok()?;
-    add_burst_and_soft(limit, random, u32::MAX, &[0, 0, 1, 10, 100, u32::MAX])
+    add_burst_and_parts(limit, random, u32::MAX, &[0, 0, 1, 10, 100, u32::MAX])
 }
 
-/// The limit with a burst up to `burst_max` and a soft part, each as often as not.
-fn add_burst_and_soft(
+/// The limit with a burst up to `burst_max`, a soft part, and a share for requests with priority,
+/// each as often as not.
+fn add_burst_and_parts(
     limit: Limit,
     random: &mut Random,
     burst_max: u32,
@@ -208,7 +210,9 @@ fn add_burst_and_soft(
         }
         false => limit,
     };
-    limit.with_soft(random.pick(soft)).ok()
+    let limit = limit.with_soft(random.pick(soft)).ok()?;
+    let share = random.pick(&[0, 0, 0, 0, 1, 20, 50, 100]);
+    limit.with_priority_share(share).ok()
 }
 
 // === impl Rule ===
@@ -218,6 +222,7 @@ impl Rule {
     pub fn new(limit: Limit) -> Rule {
         Rule {
             limit,
+            for_priority: limit.for_priority(),
             history: LimitHistory::default(),
             enforcement: Enforcement::Enforce,
             charge_denied: ChargeDenied::Never,
@@ -227,9 +232,18 @@ impl Rule {
 
     /// `cost` on `key` under this rule.
     pub const fn charge(&self, key: Key, cost: Cost) -> Charge<'_> {
+        self.charge_under(&self.limit, key, cost)
+    }
+
+    /// The same charge of a request with priority.
+    pub const fn charge_with_priority(&self, key: Key, cost: Cost) -> Charge<'_> {
+        self.charge_under(&self.for_priority, key, cost)
+    }
+
+    const fn charge_under<'r>(&'r self, limit: &'r Limit, key: Key, cost: Cost) -> Charge<'r> {
         Charge {
             key,
-            limit: &self.limit,
+            limit,
             history: &self.history,
             cost,
             enforcement: self.enforcement,
@@ -256,6 +270,7 @@ impl Rule {
         if self.limit != limit {
             self.history = self.history.and(self.limit);
             self.limit = limit;
+            self.for_priority = limit.for_priority();
         }
     }
 }

@@ -74,6 +74,10 @@ macro_rules! store_behaves {
                 shadow_and_quota_deny_as_specified,
                 charges_on_one_key_are_added_up,
                 each_limit_on_one_key_judges_by_itself,
+                a_share_is_kept_for_requests_with_priority,
+                a_cost_above_what_is_not_kept_never_fits,
+                a_denied_request_charges_nothing_of_the_share,
+                without_priority_a_cost_is_judged_with_the_share,
                 agrees_with_the_ledger,
             );
         }

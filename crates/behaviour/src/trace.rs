@@ -24,6 +24,7 @@ struct Asked {
     rule: usize,
     value: u64,
     cost: Cost,
+    has_priority: bool,
 }
 
 /// The most keys that one rule has in a trace.
@@ -230,12 +231,14 @@ impl Trace {
     fn question(&self, random: &mut Random) -> Vec<Asked> {
         let last = u64::try_from(self.rules.len()).expect("a few rules") - 1;
         let count = random.pick(&[1, 1, 1, 2, 3]);
+        let has_priority = random.chance(30);
         let asked = (0..count).map(|_| {
             let rule = usize::try_from(random.between(0, last)).expect("a few rules");
             Asked {
                 rule,
                 value: random.between(1, VALUES),
                 cost: self.taste.cost(&self.rules[rule].limit, random),
+                has_priority,
             }
         });
         asked.collect()
@@ -244,7 +247,10 @@ impl Trace {
     fn charges(&self, asked: &[Asked], mut key: impl FnMut(&str) -> Key) -> Vec<Charge<'_>> {
         let charges = asked.iter().map(|one| {
             let key = key(&format!("rule {} value {}", one.rule, one.value));
-            self.rules[one.rule].charge(key, one.cost)
+            match one.has_priority {
+                true => self.rules[one.rule].charge_with_priority(key, one.cost),
+                false => self.rules[one.rule].charge(key, one.cost),
+            }
         });
         charges.collect()
     }

@@ -169,7 +169,7 @@ impl Service {
 
 /// Whether the rule can be decided in this mode.
 fn suits(mode: Mode, view: &RuleView) -> bool {
-    view.limit.is_none_or(|limit| mode.suits(limit.algorithm()))
+    view.limit.is_none_or(|limit| mode.suits(&limit))
 }
 
 // === impl Unread ===

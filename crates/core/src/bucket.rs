@@ -109,9 +109,18 @@ impl Bucket {
         }
     }
 
-    /// The debt of an exhausted `limit`.
+    /// The debt of a `limit` of which all available units are consumed.
     #[inline]
     fn room(self, limit: &Limit) -> Span {
+        match self.terms {
+            Some(terms) => terms.interval.times(u64::from(limit.available())),
+            None => limit.available_refill(),
+        }
+    }
+
+    /// The debt of an exhausted `limit`.
+    #[inline]
+    fn whole_room(self, limit: &Limit) -> Span {
         match self.terms {
             Some(terms) => terms.interval.times(u64::from(limit.capacity())),
             None => limit.refill(),
@@ -287,7 +296,7 @@ impl Usage for Bucket {
             Some(terms) => terms.interval.times(u64::from(limit.nominal())),
             None => limit.nominal_refill(),
         };
-        self.debt(now).min(self.room(limit)) > nominal
+        self.debt(now).min(self.whole_room(limit)) > nominal
     }
 
     #[inline]
@@ -308,7 +317,7 @@ impl Usage for Bucket {
     fn penalise(&mut self, limit: &Limit, now: Moment, units: u32) {
         if units > 0 && self.debt(now) < self.room(limit) {
             let debt = self.debt_at_price_of(limit, now) + limit.price(units);
-            self.full_at = now + debt.min(limit.refill());
+            self.full_at = now + debt.min(limit.available_refill());
             self.terms = Terms::of(limit);
         }
     }

@@ -119,7 +119,7 @@ impl Usage for FixedWindow {
 
     #[inline]
     fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {
-        if limit.capacity() - units >= self.used {
+        if limit.available() - units >= self.used {
             Span::ZERO
         } else {
             self.end.since(now)
@@ -128,7 +128,7 @@ impl Usage for FixedWindow {
 
     #[inline]
     fn remaining(&self, limit: &Limit, _now: Moment) -> u32 {
-        limit.capacity().saturating_sub(self.used)
+        limit.available().saturating_sub(self.used)
     }
 
     #[inline]

@@ -6,6 +6,8 @@ mod literal;
 
 mod parse;
 
+mod priority;
+
 mod text;
 
 use crate::moment::Timeline;
@@ -79,11 +81,19 @@ pub struct Limit {
     soft_percent: u32,
     /// What fits at once: `nominal` and the soft part; 0 if N is 0.
     capacity: u32,
+    /// What of it a request may use: all, or all but the share for requests with priority.
+    available: u32,
     /// The time of one unit in a bucket, zero for windows and for N = 0.
     interval: Span,
     /// The time of a whole bucket, without the soft part and with it.
     nominal_refill: Span,
     refill: Span,
+    /// The time of the available units.
+    available_refill: Span,
+    /// Of `nominal`, what is kept for requests with priority.
+    priority_percent: u8,
+    /// Whether this is what a request with priority meets.
+    has_priority: bool,
 }
 
 // === impl Segments ===
@@ -147,9 +157,13 @@ impl Limit {
             nominal: count,
             soft_percent: 0,
             capacity: count,
+            available: count,
             interval: Span::ZERO,
             nominal_refill: Span::ZERO,
             refill: Span::ZERO,
+            available_refill: Span::ZERO,
+            priority_percent: 0,
+            has_priority: false,
         };
         match algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => bare.fix_interval(),
@@ -244,13 +258,14 @@ impl Limit {
         if refill.as_nanos() > REFILL_MAX.as_nanos() {
             return Err(InvalidLimit::TooSlow { refill });
         }
-        Ok(Limit {
+        let limit = Limit {
             soft_percent: percent,
             capacity,
             nominal_refill,
             refill,
             ..self
-        })
+        };
+        Ok(limit.fix_available())
     }
 
     /// Fixes the interval of a bucket, rounded up: an inexact limit allows less, never more.
@@ -299,7 +314,8 @@ impl Limit {
         self.soft_percent
     }
 
-    /// What fits at once, the soft part included. A larger cost never fits.
+    /// What fits at once, the soft part included. A larger cost never fits, nor does one above
+    /// [`Limit::available`].
     pub const fn capacity(&self) -> u32 {
         self.capacity
     }
@@ -348,14 +364,14 @@ impl Limit {
 
 /// `u64::from`, which is not const.
 #[expect(clippy::as_conversions, reason = "widening; `u64::from` is not const")]
-const fn wide(narrow: u32) -> u64 {
+pub(crate) const fn wide(narrow: u32) -> u64 {
     narrow as u64
 }
 
-/// A number of segments as a divisor.
+/// A number of segments, or of per cent, for calculations.
 #[expect(clippy::as_conversions, reason = "widening; `u64::from` is not const")]
-const fn whole(segments: u8) -> u64 {
-    segments as u64
+const fn whole(number: u8) -> u64 {
+    number as u64
 }
 
 /// Saturates at `u32::MAX`, which units that fit a capacity never exceed.

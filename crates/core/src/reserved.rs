@@ -91,7 +91,8 @@ impl<E: Entries> Account<E> {
     ///
     /// If they are fewer, refunds the difference, as far as its units still count. If they are
     /// more, charges the difference even where the limit would deny it, until the limit is
-    /// exhausted. `charge` says the key and its limit in effect; its cost is not read.
+    /// exhausted: for a request without priority, until none of its available units is left.
+    /// `charge` says the key and its limit in effect; its cost is not read.
     pub fn settle_reserved(
         &mut self,
         charge: &Charge<'_>,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::num::NonZeroU32;
 
-use crate::limit::Algorithm;
+use crate::limit::{Algorithm, Limit};
 
 /// How several instances share one limit. The in-process store ignores it: it is always exact and
 /// always available.
@@ -67,15 +67,16 @@ impl Sharing {
 // === impl Mode ===
 
 impl Mode {
-    /// Whether limits of this algorithm can be shared this way; all others are shared as in
-    /// [`Mode::Strict`].
+    /// Whether this limit can be shared this way; all others are shared as in [`Mode::Strict`].
     ///
     /// A leaky bucket releases one request at a time, and only the shared store can order the
     /// requests of all instances. A sliding log promises an exact count, which a delayed report
-    /// would break.
-    pub const fn suits(self, algorithm: Algorithm) -> bool {
-        match (self, algorithm) {
+    /// would break. Of a limit with a share for requests with priority, what one instance has
+    /// leased or allowed for itself would not be there for the others' requests with priority.
+    pub const fn suits(self, limit: &Limit) -> bool {
+        match (self, limit.algorithm()) {
             (Mode::Strict, _) => true,
+            (Mode::Leased | Mode::WriteBack, _) if limit.priority_percent() != 0 => false,
             (Mode::Leased | Mode::WriteBack, Algorithm::LeakyBucket)
             | (Mode::WriteBack, Algorithm::SlidingLog) => false,
             (Mode::Leased | Mode::WriteBack, _) => true,

@@ -114,7 +114,7 @@ impl<E: Entries> Usage for SlidingLog<E> {
     }
 
     fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {
-        let room = u64::from(limit.capacity() - units);
+        let room = u64::from(limit.available() - units);
         let mut used = self.entries.units();
         for entry in self.entries.iter() {
             if used <= room {
@@ -129,7 +129,7 @@ impl<E: Entries> Usage for SlidingLog<E> {
     }
 
     fn remaining(&self, limit: &Limit, _now: Moment) -> u32 {
-        let free = u64::from(limit.capacity()).saturating_sub(self.entries.units());
+        let free = u64::from(limit.available()).saturating_sub(self.entries.units());
         u32::try_from(free).unwrap_or(u32::MAX)
     }
 

@@ -140,7 +140,7 @@ impl Usage for SlidingWindow {
         let segments = segments(limit);
         let length = segment(limit).as_nanos();
         let into = now.as_nanos() % length;
-        let room = u64::from(limit.capacity() - units);
+        let room = u64::from(limit.available() - units);
         for ahead in 0..=segments {
             let sum = self.sum(segments, ahead);
             let Some(room) = room.checked_sub(sum.inside) else {
@@ -157,7 +157,7 @@ impl Usage for SlidingWindow {
     }
 
     fn remaining(&self, limit: &Limit, now: Moment) -> u32 {
-        let free = u64::from(limit.capacity()).saturating_sub(self.estimate(limit, now));
+        let free = u64::from(limit.available()).saturating_sub(self.estimate(limit, now));
         u32::try_from(free).unwrap_or(u32::MAX)
     }
 

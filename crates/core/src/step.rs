@@ -54,7 +54,7 @@ pub(crate) fn wait_for<U: Usage>(
     units: u64,
 ) -> Option<Wait> {
     let units = units.max(1);
-    if units > u64::from(limit.capacity()) {
+    if units > u64::from(limit.available()) {
         return Some(Wait::Never);
     }
     let wait = usage.wait(limit, now, narrow(units));
@@ -80,10 +80,11 @@ pub(crate) fn denial<U: Usage>(usage: &U, limit: &Limit, now: Moment, wait: Wait
     }
 }
 
-/// The units to charge for a denied request: at most the capacity, which exhausts the limit.
+/// The units to charge for a denied request: at most what is available, which exhausts the limit
+/// for it.
 #[inline]
 pub(crate) fn units_to_exhaust(limit: &Limit, units: u64) -> u32 {
-    narrow(units).min(limit.capacity())
+    narrow(units).min(limit.available())
 }
 
 #[inline]

@@ -27,7 +27,8 @@ pub trait Usage {
         self.not_before(limit) > now
     }
 
-    /// The time until `units` fit; zero if they fit now. `units` must not exceed the capacity.
+    /// The time until `units` fit; zero if they fit now. `units` must not exceed
+    /// [`Limit::available`].
     fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span;
 
     /// The largest cost that fits now, rounded down.
@@ -35,12 +36,13 @@ pub trait Usage {
 
     /// See [`crate::Grant::reset`].
     fn reset(&self, limit: &Limit, now: Moment) -> Span {
-        self.wait(limit, now, limit.capacity())
+        self.wait(limit, now, limit.available())
     }
 
     /// Whether the consumed units exceed the nominal limit.
     fn is_over_nominal(&self, limit: &Limit, now: Moment) -> bool {
-        limit.capacity() - self.remaining(limit, now) > limit.nominal()
+        let whole = limit.for_priority();
+        whole.capacity() - self.remaining(&whole, now) > limit.nominal()
     }
 
     /// How long to hold a request that is allowed now; only a leaky bucket holds requests.

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use crate::charge::{CHARGES_MAX, Charge, Enforcement, OnDenial};
 use crate::cost::Cost;
 use crate::decision::{Decision, Wait};
-use crate::limit::{Limit, narrow};
+use crate::limit::{Limit, narrow, wide};
 use crate::moment::Now;
 use crate::span::Span;
 use crate::step::{denial, grant, units_to_exhaust, wait_for};
@@ -56,8 +56,8 @@ pub struct Bill<'a> {
 /// Everything that a request charges to one counter.
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
-    /// The charge on this counter whose limit has the least capacity (the first of several). Its
-    /// key, limit, history and enforcement apply to the line.
+    /// The charge on this counter whose limit has the least units available (the first of
+    /// several). Its key, limit, history and enforcement apply to the line.
     pub charge: Charge<'a>,
     /// The limit with the largest capacity, which keeps the counter, so that a smaller limit never
     /// erases what a larger one counted.
@@ -326,6 +326,15 @@ impl<'a> Line<'a> {
         }
     }
 
+    /// As [`Line::units_needed`], and the units that must stay for requests with priority: what a
+    /// store that knows nothing of priorities judges the line by.
+    pub const fn units_judged(&self) -> Option<u64> {
+        match self.units_needed() {
+            Some(units) => Some(units.saturating_add(wide(self.charge.limit.unavailable()))),
+            None => None,
+        }
+    }
+
     const fn empty(charge: Charge<'a>) -> Line<'a> {
         Line {
             charge,
@@ -338,11 +347,14 @@ impl<'a> Line<'a> {
         }
     }
 
+    /// Adds a charge on the same counter.
     fn add(&mut self, charge: &Charge<'a>) {
-        if charge.limit.capacity() < self.charge.limit.capacity() {
+        if charge.limit.available() < self.charge.limit.available() {
             self.charge = *charge;
         }
-        if charge.limit.capacity() > self.widest.capacity() {
+        // Of views of one limit, the one that leaves units for requests with priority.
+        let size = |limit: &Limit| (limit.capacity(), limit.unavailable());
+        if size(charge.limit) > size(self.widest) {
             self.widest = charge.limit;
         }
         let cost = charge.cost;

@@ -88,7 +88,7 @@ fn time_that_goes_back_wins_nothing_and_locks_no_longer_than_the_memory() {
                 account.remaining(&limit, now) <= remaining,
                 "{limit:?} wins by {back}"
             );
-            let wait = account.wait(&limit, now, limit.capacity());
+            let wait = account.wait(&limit, now, limit.available());
             assert!(
                 wait <= memory(&limit),
                 "{limit:?} locks for {wait} after {back} back"
@@ -97,7 +97,7 @@ fn time_that_goes_back_wins_nothing_and_locks_no_longer_than_the_memory() {
             let later = account.expires_at(&limit).max(now);
             assert!(later.since(now) <= memory(&limit));
             account.settle(&limit, later);
-            assert_eq!(account.remaining(&limit, later), limit.capacity());
+            assert_eq!(account.remaining(&limit, later), limit.available());
         });
     }
 }
@@ -247,7 +247,7 @@ fn the_word_of_a_window_reads_back_and_passes_once_it_spells_nothing() {
             read.settle(&limit, spelled);
             assert!(window.used() == 0 || read.used() == 0 || spelled == now);
             assert!(window.expires_at(&limit) <= Moment::from_nanos(window.word()));
-            assert_eq!(read.remaining(&limit, spelled), limit.capacity());
+            assert_eq!(read.remaining(&limit, spelled), limit.available());
             now = now + taste.grain.times(random.between(0, 5));
         }
     });

@@ -332,13 +332,18 @@ fn share(limit: &Limit, instances: u32) -> Limit {
         false => Ok(shared),
     });
     // A smaller limit of the same window is valid; otherwise the whole one applies.
-    shared
+    let shared = shared
         .and_then(|shared| shared.with_soft(limit.soft_percent()))
-        .unwrap_or(*limit)
+        .and_then(|shared| shared.with_priority_share(limit.priority_percent()))
+        .unwrap_or(*limit);
+    match limit.has_priority() {
+        true => shared.for_priority(),
+        false => shared,
+    }
 }
 
 fn allow(charge: &Charge<'_>) -> Decision {
-    Decision::Allow(Grant::new(charge.limit.capacity(), Span::ZERO))
+    Decision::Allow(Grant::new(charge.limit.available(), Span::ZERO))
 }
 
 fn unavailable() -> Decision {

@@ -23,6 +23,7 @@ use tollgate_core::{
 use crate::fit::{Fitted, Single};
 use crate::key_map::KeyMap;
 use crate::script_reply::{ScriptReply, coarsen};
+use crate::script_request::units_judged;
 use crate::sharded::Sharded;
 use crate::snapshot::{Snapshot, moment};
 use crate::stats::Stats;
@@ -49,13 +50,14 @@ pub(crate) struct Denials {
 /// The state by which a script denied a key.
 #[derive(Debug)]
 struct Denied {
+    /// As requests with priority meet the limit: the state says what is denied to each priority.
     fitted: Fitted,
     snapshot: Snapshot,
     /// Redis's time, in microseconds, and ours when its reply was here.
     now: u64,
     heard_at: Instant,
     until: Instant,
-    /// Units that had to fit.
+    /// Units that had to fit, those included that were left for requests with priority.
     judged: u64,
     /// How many connections there had been.
     connections: u64,
@@ -107,9 +109,9 @@ impl Denials {
         let judged = units_unless_shadow(charge)?;
         let mut shard = self.shards.of(charge.key);
         let denied = shard.get(&charge.key)?;
-        let holds = denied.connections == connections && denied.fitted == *fitted;
+        let holds = denied.connections == connections && denied.fitted == fitted.for_priority();
         let decision = holds
-            .then(|| denied.decision(charge, judged, here))
+            .then(|| denied.decision(charge, fitted, judged, here))
             .flatten();
         if decision.is_none() && (!holds || denied.until <= here) {
             shard.remove(&charge.key);
@@ -138,7 +140,7 @@ impl Denials {
             return;
         }
         let denied = Denied {
-            fitted: *fitted,
+            fitted: fitted.for_priority(),
             snapshot,
             now,
             heard_at,
@@ -175,8 +177,13 @@ impl Denials {
 
 impl Denied {
     /// What core says now; nothing if the charge may fit, or if nobody knows.
-    fn decision(&self, charge: &Charge<'_>, judged: u64, here: Instant) -> Option<Decision> {
-        let fitted = &self.fitted;
+    fn decision(
+        &self,
+        charge: &Charge<'_>,
+        fitted: &Fitted,
+        judged: u64,
+        here: Instant,
+    ) -> Option<Decision> {
         if self.until <= here {
             return None;
         }
@@ -204,7 +211,7 @@ fn units_unless_shadow(charge: &Charge<'_>) -> Option<u64> {
     if charge.on_denial == OnDenial::Charge || charge.enforcement == Enforcement::Shadow {
         return None;
     }
-    charge.cost.units_needed()
+    units_judged(charge)
 }
 
 const _: () = assert!(DENIALS_MAX == 65_536);
@@ -233,5 +240,40 @@ mod tests {
         assert_eq!(denial.map(|denial| denial.wait), Some(Wait::For(wait)));
         assert_eq!(after(1_000), None);
         assert_eq!(denials.count.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_denial_without_priority_denies_no_request_with_priority() {
+        let limit =
+            Limit::token_bucket(10, Span::DAY).and_then(|limit| limit.with_priority_share(20));
+        let fitted = Fitted::new(&limit.expect("a day is a window")).expect("a day is whole");
+        let for_priority = fitted.for_priority();
+        let (heard_at, now) = (Instant::now(), 1_000_000);
+        let used = |units| {
+            let interval = fitted.limit.interval().expect("a bucket has one");
+            let bucket = Bucket::full_at(moment(now) + interval.times(units));
+            Snapshot::Account(Account::Bucket(bucket))
+        };
+        let is_denied = |denials: &Denials, fitted: &Fitted| {
+            let charge = Charge::new(Key::from_bits(7), &fitted.limit, Cost::ONE);
+            denials.verdict(&charge, fitted, 1, heard_at).is_some()
+        };
+        for (units, denied_by, denies_priority) in [
+            (8, &fitted, false),
+            (10, &fitted, true),
+            (10, &for_priority, true),
+        ] {
+            let denials = Denials::new(true, Arc::default());
+            let charge = Charge::new(Key::from_bits(7), &denied_by.limit, Cost::ONE);
+            let state = (used(units), now);
+            denials.insert(&charge, denied_by, state, Span::SECOND, 1, heard_at);
+            assert!(is_denied(&denials, &fitted), "{units}");
+            assert_eq!(
+                is_denied(&denials, &for_priority),
+                denies_priority,
+                "{units}"
+            );
+            assert!(is_denied(&denials, &fitted), "it is remembered, {units}");
+        }
     }
 }

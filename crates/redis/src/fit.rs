@@ -142,6 +142,14 @@ impl Fitted {
         })
     }
 
+    /// The same, as requests with priority meet it.
+    pub(crate) const fn for_priority(self) -> Fitted {
+        Fitted {
+            limit: self.limit.for_priority(),
+            ..self
+        }
+    }
+
     /// Rounds the interval of a bucket up to whole microseconds. Rejects a limit whose rate would
     /// change too much by that.
     fn bucket(limit: &Limit, kind: Kind) -> Result<Fitted, InvalidForRedis> {
@@ -169,11 +177,17 @@ impl Fitted {
                 allows,
             });
         }
+        let priority = limit.has_priority();
         // One unit per interval is the same bucket, and its interval is whole.
         let limit = Limit::new(limit.algorithm(), 1, GRAIN.times(span))
             .and_then(|one| one.with_burst(limit.nominal()))
             .and_then(|one| one.with_soft(limit.soft_percent()))
+            .and_then(|one| one.with_priority_share(limit.priority_percent()))
             .map_err(InvalidForRedis::Invalid)?;
+        let limit = match priority {
+            true => limit.for_priority(),
+            false => limit,
+        };
         Ok(Fitted {
             limit,
             kind,
@@ -245,6 +259,15 @@ mod tests {
         assert_eq!(fitted.span, 333_334);
         assert_eq!(fitted.limit.interval(), Some(Span::from_nanos(333_334_000)));
         assert_eq!(fitted.limit.capacity(), 7);
+        let shared = third
+            .with_burst(7)
+            .unwrap()
+            .with_priority_share(30)
+            .unwrap();
+        assert_eq!(Fitted::new(&shared).unwrap().limit.available(), 4);
+        let fitted = Fitted::new(&shared.for_priority()).unwrap();
+        assert_eq!(fitted.limit.available(), 7);
+        assert!(fitted.limit.has_priority() && fitted.limit.priority_percent() == 30);
 
         let exact = Limit::token_bucket(1_000_000, Span::SECOND).unwrap();
         assert_eq!(Fitted::new(&exact).unwrap().span, 1);

@@ -196,7 +196,7 @@ impl Leases {
     #[cold]
     fn first(self: &Arc<Leases>, charge: &Charge<'_>, units: u32, here: Moment) -> Spend {
         let limit = charge.limit;
-        let suits = Mode::Leased.suits(limit.algorithm()) && limit.capacity() >= CAPACITY_MIN;
+        let suits = Mode::Leased.suits(limit) && limit.capacity() >= CAPACITY_MIN;
         if !suits || self.is_closed.load(Ordering::Relaxed) {
             return Spend::Cold;
         }
@@ -239,7 +239,11 @@ impl Leases {
             lease.shape = shape;
         }
         lease.least = LEAST.saturating_mul(units);
-        let want = lease.want(here).max(lease.least.into());
+        // A reload may have made it a limit of which nothing is leased.
+        let want = match Mode::Leased.suits(charge.limit) {
+            true => lease.want(here).max(lease.least.into()),
+            false => 0,
+        };
         Spend::Ask(self.ask(charge.key, lease, want, here))
     }
 

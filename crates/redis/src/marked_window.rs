@@ -72,7 +72,7 @@ impl Usage for MarkedWindow {
         if wait.is_zero() {
             return wait;
         }
-        let beyond = self.window.used() - (limit.capacity() - units);
+        let beyond = self.window.used() - (limit.available() - units);
         wait + limit.window().times(self.windows(beyond) - 1)
     }
 

@@ -10,10 +10,11 @@
 //! reserves, confirms or leases the name (8) and how long it lasts (5); of one that
 //! leases the units spent (5), those wanted (5), the least that is worth it (5) and the name of
 //! what is leased (8); of each line
-//! its kind (1), segments (1), role (1), capacity (4), span (6), units that must fit (5), units to
-//! be taken (5), units to be charged for a denial (5) and units to be given back (5); of a step
-//! that reserves or confirms, for how many requests they are taken (4), and how many of those that
-//! are denied are charged (4).
+//! its kind (1), segments (1), role (1), capacity (4), of which units for requests with priority
+//! that this one leaves (4), span (6), units that must fit (5), those that it leaves included,
+//! units to be taken (5), units to be charged for a denial (5) and units to be given back (5); of a
+//! step that reserves or confirms, for how many requests they are taken (4), and how many of those
+//! that are denied are charged (4).
 //!
 //! To `reservation.lua`: see `script_request/reservation.rs`. Of reservations that clients settle:
 //! see `script_request/settlement.rs`.
@@ -157,7 +158,7 @@ impl ScriptRequest {
 
     /// One step with lines of several requests.
     pub(crate) fn of_step(step: Step, lines: &[Counted<'_, '_>]) -> ScriptRequest {
-        let mut packed = Vec::with_capacity(15 + 41 * lines.len());
+        let mut packed = Vec::with_capacity(15 + 45 * lines.len());
         let (number, name, lasts) = match step {
             Step::Decide => (0, 0, 0),
             Step::Reserve { name, lasts } => (1, name, lasts),
@@ -262,6 +263,13 @@ impl ScriptRequest {
     }
 }
 
+/// The units that must fit, those included that the request leaves for others with priority;
+/// `None` if it only refunds.
+pub(crate) fn units_judged(charge: &Charge<'_>) -> Option<u64> {
+    let kept = u64::from(charge.limit.unavailable());
+    Some(charge.cost.units_needed()?.saturating_add(kept))
+}
+
 /// Packs a line as the general script reads it.
 fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &Fitted) {
     let charge = &line.charge;
@@ -273,9 +281,10 @@ fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &Fitted) {
     };
     packed.put_slice(&[fitted.kind.byte(), fitted.segments, role]);
     packed.put_u32(fitted.limit.capacity());
+    packed.put_u32(fitted.limit.unavailable());
     packed.put_uint(fitted.span, 6);
     for units in [
-        line.units_needed().unwrap_or(0),
+        line.units_judged().unwrap_or(0),
         line.take(),
         line.penalty(),
         line.refund(),
@@ -290,8 +299,8 @@ impl Plain {
     /// `None` if the request needs the general script.
     fn new(charge: &Charge<'_>, fitted: &Fitted) -> Option<Plain> {
         let (judged, taken) = match charge.cost {
-            Cost::Take(units) => (charge.cost.units_needed()?, units),
-            Cost::Peek(_) => (charge.cost.units_needed()?, 0),
+            Cost::Take(units) => (units_judged(charge)?, units),
+            Cost::Peek(_) => (units_judged(charge)?, 0),
             // A lease that goes back.
             Cost::Refund(0) => (0, 0),
             Cost::Refund(_) => return None,

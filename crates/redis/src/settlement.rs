@@ -152,7 +152,7 @@ impl Settlements {
 
 fn is_written_back(charge: &Charge<'_>) -> bool {
     let mode = charge.sharing.mode;
-    mode == Mode::WriteBack && mode.suits(charge.limit.algorithm())
+    mode == Mode::WriteBack && mode.suits(charge.limit)
 }
 
 /// The key of a reservation: random, in the slot of the request's first key.

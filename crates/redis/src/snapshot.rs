@@ -150,14 +150,14 @@ impl Usage for Log {
 
     /// Known for the units that the request asks, and for no others.
     fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {
-        if u64::from(limit.capacity() - units) >= self.used {
+        if u64::from(limit.available() - units) >= self.used {
             return Span::ZERO;
         }
         self.fits_at[usize::from(self.is_charged)].since(now)
     }
 
     fn remaining(&self, limit: &Limit, _now: Moment) -> u32 {
-        let free = u64::from(limit.capacity()).saturating_sub(self.used);
+        let free = u64::from(limit.available()).saturating_sub(self.used);
         u32::try_from(free).unwrap_or(u32::MAX)
     }
 

@@ -142,7 +142,7 @@ type Outcome<'t> = ControlFlow<Verdict, Passed<'t>>;
 /// Whether a node can count for itself what this charge takes.
 fn is_counted_here(charge: &Charge<'_>) -> bool {
     charge.sharing.mode == Mode::WriteBack
-        && Mode::WriteBack.suits(charge.limit.algorithm())
+        && Mode::WriteBack.suits(charge.limit)
         && !matches!(charge.cost, Cost::Refund(_))
 }
 

@@ -76,8 +76,7 @@ async fn a_key_lives_until_its_leases_have_recovered() {
     let redis = testbed::Redis::start();
     let watcher = store(&redis);
     let leased = [24, 1_000].into_iter().flat_map(limits);
-    let leased =
-        leased.filter(|limit| Mode::Leased.suits(limit.algorithm()) && limit.capacity() > 1);
+    let leased = leased.filter(|limit| Mode::Leased.suits(limit) && limit.capacity() > 1);
     for limit in leased {
         redis.ask(&["FLUSHALL"]);
         let node = store(&redis);

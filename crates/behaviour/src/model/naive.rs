@@ -48,14 +48,15 @@ impl Naive {
         }
     }
 
-    /// Whether `units` fit at `now`.
+    /// Whether `units` fit at `now`, and with them those that are kept for requests with priority.
     pub fn fits(&self, now: Now, units: u64) -> bool {
-        self.used(self.moment(now)).plus(Ratio::whole(units)) <= Ratio::whole(self.capacity())
+        let judged = Ratio::whole(units).plus(Ratio::whole(self.share()));
+        self.used(self.moment(now)).plus(judged) <= Ratio::whole(self.capacity())
     }
 
     /// How long until `units` fit; `None` if they fit now.
     pub fn wait(&self, now: Now, units: u64) -> Option<Wait> {
-        if units > self.capacity() {
+        if units.saturating_add(self.share()) > self.capacity() {
             return Some(Wait::Never);
         }
         let fits_after = |span| self.fits(after(now, span), units);
@@ -83,7 +84,10 @@ impl Naive {
             (Memory::Begun { .. }, _) if self.used(at) == Ratio::ZERO => 0,
             (Memory::Begun { at: begun, .. }, _) => at - begun,
             (_, Algorithm::FixedWindow(_)) => at % window,
-            _ => return self.first(|span| self.fits(after(now, span), self.capacity())),
+            _ => {
+                let is_unused = |span| self.used(self.moment(after(now, span))) == Ratio::ZERO;
+                return self.first(is_unused);
+            }
         };
         Span::from_nanos(window - into)
     }
@@ -129,9 +133,11 @@ impl Naive {
         }
     }
 
-    /// Consumes `units` of a denied request, up to "exhausted now".
+    /// Consumes `units` of a denied request, up to "exhausted now": what is kept for requests with
+    /// priority stays.
     pub fn exhaust(&mut self, now: Now, units: u64) {
-        let (at, full) = (self.moment(now), Ratio::whole(self.capacity()));
+        let full = Ratio::whole(self.capacity().saturating_sub(self.share()));
+        let at = self.moment(now);
         let used = self.used(at);
         if let Memory::Missing { .. } = self.memory {
             if used < full && units > 0 {
@@ -314,6 +320,15 @@ impl Naive {
         let percent = 100 + u128::from(self.limit.soft_percent());
         let capacity = u128::from(self.limit.nominal()) * percent / 100;
         u64::try_from(capacity).expect("a capacity fits 32 bits")
+    }
+
+    /// R, which any request without priority leaves.
+    fn share(&self) -> u64 {
+        if self.limit.has_priority() || self.limit.count() == 0 {
+            return 0;
+        }
+        let percent = u64::from(self.limit.priority_percent());
+        (u64::from(self.limit.nominal()) * percent).div_ceil(100)
     }
 
     /// T = W/N, rounded up: the nanoseconds in which a bucket wins back a unit.

@@ -43,6 +43,8 @@ pub enum InvalidLimit {
     },
     /// The algorithm has no burst or queue.
     NoBurst,
+    /// A share for requests with priority of more than 100 per cent.
+    PriorityShare(u8),
 }
 
 // === impl InvalidLimit ===
@@ -84,6 +86,12 @@ impl fmt::Display for InvalidLimit {
                 write!(f, "{nominal} and {soft_percent}% more exceed {}", u32::MAX)
             }
             InvalidLimit::NoBurst => f.write_str("only a bucket has a burst or a queue"),
+            InvalidLimit::PriorityShare(percent) => {
+                write!(
+                    f,
+                    "{percent}% of a limit cannot be reserved: 100% is all of it"
+                )
+            }
         }
     }
 }

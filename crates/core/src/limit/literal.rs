@@ -93,8 +93,27 @@ impl Limit {
         valid(self.with_soft(percent))
     }
 
-    /// The same units per window, counted by another algorithm. The soft part and the burst or
-    /// queue are kept.
+    /// The same limit with `percent` of it, rounded up, kept for requests with priority.
+    ///
+    /// # Panics
+    ///
+    /// If that is above 100. [`Limit::with_priority_share`] returns this as an error.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use tollgate_core::Limit;
+    ///
+    /// const API: Limit = Limit::per_second(10).priority_share(25);
+    /// assert_eq!((API.available(), API.for_priority().available()), (7, 10));
+    /// ```
+    #[track_caller]
+    pub const fn priority_share(self, percent: u8) -> Limit {
+        valid(self.with_priority_share(percent))
+    }
+
+    /// The same units per window, counted by another algorithm. The soft part, the share for
+    /// requests with priority, and the burst or queue are kept.
     ///
     /// # Panics
     ///
@@ -107,10 +126,14 @@ impl Limit {
         if self.nominal() != self.count() {
             limit = limit.burst(self.nominal());
         }
-        if self.soft_percent() == 0 {
-            return limit;
+        if self.soft_percent() != 0 {
+            limit = limit.soft(self.soft_percent());
         }
-        limit.soft(self.soft_percent())
+        limit = limit.priority_share(self.priority_percent());
+        if self.has_priority() {
+            return limit.for_priority();
+        }
+        limit
     }
 
     #[track_caller]
@@ -151,6 +174,7 @@ const fn valid(limit: Result<Limit, InvalidLimit>) -> Limit {
         }
         InvalidLimit::TooLarge { .. } => panic!("with its soft part the limit exceeds 2^32 - 1"),
         InvalidLimit::NoBurst => panic!("only a bucket has a burst or a queue"),
+        InvalidLimit::PriorityShare(_) => panic!("a share of a limit is at most 100 %"),
     }
 }
 
@@ -196,6 +220,17 @@ mod tests {
         assert_eq!(leaky.counted_by(Algorithm::TokenBucket), token);
         let log = Limit::per_minute(100).soft(50);
         assert_eq!(log.counted_by(Algorithm::SlidingLog).capacity(), 150);
+        let shared = log.priority_share(10);
+        let log = shared.counted_by(Algorithm::SlidingLog);
+        assert_eq!((log.available(), log.priority_percent()), (140, 10));
+        let with_priority = shared.for_priority().counted_by(Algorithm::SlidingLog);
+        assert_eq!(with_priority, log.for_priority());
+    }
+
+    #[test]
+    #[should_panic(expected = "at most 100 %")]
+    fn a_share_of_more_than_everything_panics() {
+        let _limit = Limit::per_second(1).priority_share(101);
     }
 
     #[test]

@@ -94,7 +94,9 @@ fn read_algorithm<'w, 't>(
     words: &'w [&'t str],
 ) -> Result<(Algorithm, &'w [&'t str]), ParseLimitError> {
     let (name, options) = match words {
-        [] | ["burst" | "soft", ..] => return Ok((Algorithm::TokenBucket, words)),
+        [] | ["burst" | "soft" | "reserved" | "with", ..] => {
+            return Ok((Algorithm::TokenBucket, words));
+        }
         [name, options @ ..] => (*name, options),
     };
     match (name, options) {
@@ -116,7 +118,7 @@ fn read_algorithm<'w, 't>(
     }
 }
 
-/// Applies the burst or queue and the soft part in `options` to `limit`.
+/// Applies the burst or queue, the soft part and the share for priority in `options` to `limit`.
 fn read_options(limit: Limit, options: &[&str]) -> Result<Limit, ParseLimitError> {
     let unknown = || ParseLimitError::Option(options.join(" "));
     let (limit, options) = match (limit.algorithm(), options) {
@@ -128,15 +130,32 @@ fn read_options(limit: Limit, options: &[&str]) -> Result<Limit, ParseLimitError
         }
         _ => (limit, options),
     };
+    let (limit, options) = match options {
+        ["soft", percent, rest @ ..] => {
+            let percent = read_percent(percent).ok_or_else(unknown)?;
+            let limit = limit.with_soft(percent).map_err(ParseLimitError::Invalid)?;
+            (limit, rest)
+        }
+        _ => (limit, options),
+    };
+    let (limit, options) = match options {
+        ["reserved", percent, rest @ ..] => {
+            let percent = read_percent(percent).and_then(|percent| u8::try_from(percent).ok());
+            let limit = limit.with_priority_share(percent.ok_or_else(unknown)?);
+            (limit.map_err(ParseLimitError::Invalid)?, rest)
+        }
+        _ => (limit, options),
+    };
     match options {
         [] => Ok(limit),
-        ["soft", percent] => {
-            let percent = percent.strip_suffix('%').and_then(whole_number);
-            let percent = percent.ok_or_else(unknown)?;
-            limit.with_soft(percent).map_err(ParseLimitError::Invalid)
-        }
+        ["with", "priority"] => Ok(limit.for_priority()),
         _ => Err(unknown()),
     }
+}
+
+/// Parses `20%`.
+fn read_percent(text: &str) -> Option<u32> {
+    text.strip_suffix('%').and_then(whole_number)
 }
 
 /// Parses digits only: `str::parse` would accept a sign as well.
@@ -199,6 +218,9 @@ mod tests {
             "7 per 1h30m fixed_window from the first request",
             "7 per 1ns fixed_window",
             "5 per 15m sliding_log",
+            "100 per 1m fixed_window reserved 20%",
+            "9 per 1m token_bucket burst 3 soft 10% reserved 100%",
+            "0 per 1m token_bucket reserved 20% with priority",
         ];
         for text in texts {
             let limit: Limit = text.parse().unwrap();
@@ -239,6 +261,10 @@ mod tests {
         assert_eq!(of("1/s sliding_log burst 3"), option("burst 3"));
         assert_eq!(of("1/s soft 3"), option("soft 3"));
         assert_eq!(of("1/s soft 3% x"), option("soft 3% x"));
+        assert_eq!(of("1/s reserved 256%"), option("reserved 256%"));
+        assert_eq!(of("1/s reserved 3% soft 3%"), option("reserved 3% soft 3%"));
+        let share = ParseLimitError::Invalid(InvalidLimit::PriorityShare(101));
+        assert_eq!(of("1/s reserved 101%"), share);
         let segments = ParseLimitError::Invalid(InvalidLimit::Segments(61));
         assert_eq!(of("1/h sliding_window in 61 segments"), segments);
         assert!(matches!(

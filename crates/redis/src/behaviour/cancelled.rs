@@ -173,9 +173,7 @@ fn goes_away_blocked(subject: fn() -> Driven, place: usize) {
 
 /// What was decided and what went away is all that is charged in the end, and what was decided is.
 fn is_accounted_for(mode: Mode) {
-    let limits = limits()
-        .into_iter()
-        .filter(|limit| mode.suits(limit.algorithm()));
+    let limits = limits().into_iter().filter(|limit| mode.suits(limit));
     for limit in limits {
         for calls in 0..4 {
             let mut subject = Driven::new(&Config::single(SINGLE.address()));

@@ -227,7 +227,7 @@ impl Planned<'_> {
     fn is(&self, line: &Line<'_>) -> bool {
         let asks = |line: &Line<'_>| {
             let units = [line.take(), line.penalty(), line.refund()];
-            (line.charge.enforcement, line.units_needed(), units)
+            (line.charge.enforcement, line.units_judged(), units)
         };
         asks(&self.line) == asks(line)
     }

@@ -66,7 +66,7 @@ fn pack(step: u8, one: &Counted<'_, '_>, name: u64, lasts: u64) -> Option<Script
 
 /// The units that must fit and those that are taken, of a line that is for the script.
 fn units(one: &Counted<'_, '_>) -> Option<[u32; 2]> {
-    let judged = u32::try_from(one.line.units_needed()?).ok()?;
+    let judged = u32::try_from(one.line.units_judged()?).ok()?;
     let take = u32::try_from(one.line.take()).ok()?;
     let is_short = is_simple(one) && judged <= one.fitted.limit.capacity();
     is_short.then_some([judged, take])

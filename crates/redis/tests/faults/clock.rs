@@ -60,7 +60,7 @@ fn all() -> Vec<Asked> {
         let limit = limit.unwrap();
         let modes = [Mode::Strict, Mode::Leased, Mode::WriteBack];
         let modes = modes.into_iter();
-        let suiting = modes.filter(move |mode| mode.suits(limit.algorithm()));
+        let suiting = modes.filter(move |mode| mode.suits(&limit));
         suiting.map(move |mode| Asked { name, limit, mode })
     });
     modes.collect()

@@ -123,7 +123,7 @@ impl Shared<'_> {
                 "remove `mode`",
             ));
         }
-        if !mode.suits(self.limit.algorithm()) {
+        if !mode.suits(self.limit) {
             return Some(match self.limit.algorithm() {
                 Algorithm::LeakyBucket => (
                     "a leaky_bucket releases one request at a time, and only the store knows which \

@@ -33,10 +33,11 @@ local function take(a, line, units)
 end
 
 -- Beside what others have reserved: if they take it as well, nothing is charged beyond the capacity.
+-- Nor is what the request leaves for others with priority.
 local function charge_denied(a, line, units)
   local charge = ALGORITHMS[a.kind].charge_denied
   if charge then return charge(a, line, units) end
-  take(a, line, min(units, max(remaining(a, line) - a.held, 0)))
+  take(a, line, min(units, max(remaining(a, line) - a.held - line.kept, 0)))
 end
 
 local function refund(a, line, units)

@@ -86,7 +86,7 @@ LOADERS[TOKEN] = function()
 
   -- To the end of the capacity, a part of a unit included.
   local function charge_denied(a, line, units)
-    local cap = line.cap - a.leased - a.held
+    local cap = line.cap - a.leased - a.held - line.kept
     if a.at - now >= cap * a.span then return end
     charge_other(a, units)
     set_terms(a, line)

@@ -6,8 +6,8 @@ local replies = { pack('>I7', now) }
 
 local function next_line()
   local line = {}
-  line.kind, line.segments, line.role, line.cap, line.span, line.units, line.take, line.denied_cost,
-    line.refund, position = read('>BBBI4I6I5I5I5I5', requests, position)
+  line.kind, line.segments, line.role, line.cap, line.kept, line.span, line.units, line.take,
+    line.denied_cost, line.refund, position = read('>BBBI4I4I6I5I5I5I5', requests, position)
   place = place + 1
   line.account = account(KEYS[place], line)
   return line

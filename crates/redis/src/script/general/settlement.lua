@@ -115,8 +115,8 @@ local function load_settlement()
 
   -- Charges as many of `units` as fit; returns how many.
   local function charge_excess(a, line, units)
-    local room = max(remaining(a, line) - a.held, 0)
-    charge_denied(a, line, min(units, line.cap))
+    local room = max(remaining(a, line) - a.held - line.kept, 0)
+    charge_denied(a, line, min(units, line.cap - line.kept))
     return min(room, units)
   end
 
@@ -145,7 +145,7 @@ local function load_settlement()
       elseif part then
         charged = part.units - refund_part(a, line, part, part.units - line.take)
       end
-      states[i] = pack('>I5I5', charged, max(remaining(a, line), 0))
+      states[i] = pack('>I5I5', charged, max(remaining(a, line) - line.kept, 0))
     end
     reply(ALLOWED, states)
   end
