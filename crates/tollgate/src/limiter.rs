@@ -4,6 +4,8 @@ mod builder;
 
 mod not_ready;
 
+mod priority;
+
 pub(crate) mod reservation;
 
 mod terms;
@@ -27,7 +29,7 @@ use crate::queue::Queues;
 
 pub use builder::{BuildError, Builder};
 pub use not_ready::NotReady;
-pub(crate) use terms::{CurrentTerms, LoadedTerms, Terms};
+pub(crate) use terms::{CurrentTerms, LoadedTerms, Priority, Terms};
 
 /// The wait in a denial that was made because the store failed; see [`Limiter::check`].
 pub const FAILURE_WAIT: Duration = Duration::from_secs(1);
@@ -318,10 +320,11 @@ impl<C: Clock> Limiter<C> {
 
     /// Decides under the terms in effect, at `now` or the clock's time.
     fn try_decide(&self, key: Key, cost: Cost, now: Option<Now>) -> Result<Decision, StoreError> {
-        self.terms.decide(key, cost, |charge| match now {
-            Some(now) => self.store.check_at(now, charge),
-            None => self.store.check(charge),
-        })
+        self.terms
+            .decide((Priority::Without, key), cost, |charge| match now {
+                Some(now) => self.store.check_at(now, charge),
+                None => self.store.check(charge),
+            })
     }
 
     /// Turns a failure into a denial. Inlined into the caller: a decision that is passed through

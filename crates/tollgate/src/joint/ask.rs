@@ -4,7 +4,7 @@ use std::fmt;
 
 use tollgate_core::{Charge, ChargeDenied, Cost, Enforcement, Key};
 
-use crate::limiter::{Limiter, Terms};
+use crate::limiter::{Limiter, Priority, Terms};
 
 /// The part of a request that concerns one limit; made by [`Limiter::ask`], or by
 /// that of a limiter over Redis.
@@ -33,6 +33,7 @@ pub struct Ask<'l, L = Limiter> {
     pub(super) cost: Cost,
     pub(super) enforcement: Enforcement,
     pub(super) charge_denied: ChargeDenied,
+    pub(super) priority: Priority,
 }
 
 // === impl Ask ===
@@ -45,7 +46,28 @@ impl<'l, L> Ask<'l, L> {
             cost,
             enforcement: Enforcement::Enforce,
             charge_denied: ChargeDenied::Never,
+            priority: Priority::Without,
         }
+    }
+
+    /// Lets the request use the share of the limit that [`Limit::priority_share`] keeps for
+    /// requests with priority.
+    ///
+    /// [`Limit::priority_share`]: tollgate_core::Limit::priority_share
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use tollgate::{Limit, Limiter, check_all};
+    ///
+    /// let limiter = Limiter::new(Limit::per_hour(10).priority_share(20));
+    /// assert!(!check_all(&[limiter.ask_n("bob", 9)])?.is_allowed());
+    /// assert!(check_all(&[limiter.ask_n("bob", 9).with_priority()])?.is_allowed());
+    /// # Ok::<(), tollgate::JointError>(())
+    /// ```
+    pub const fn with_priority(mut self) -> Ask<'l, L> {
+        self.priority = Priority::With;
+        self
     }
 
     /// Only peeks: charges nothing.
@@ -73,7 +95,7 @@ impl<'l, L> Ask<'l, L> {
             enforcement: self.enforcement,
             on_denial: self.charge_denied.on_denial(self.cost),
             is_current,
-            ..terms.charge(self.key, self.cost)
+            ..terms.charge_as(self.priority, self.key, self.cost)
         }
     }
 

@@ -116,7 +116,8 @@ impl<'l, C: Clock> JointReservation<'l, C> {
         }
         let parts = asks.iter().zip(charged).filter_map(|(ask, part)| {
             let (grant, reserved) = part?;
-            Some(Reservation::of(ask.limiter, ask.key, grant, reserved))
+            let key = (ask.priority, ask.key);
+            Some(Reservation::of(ask.limiter, key, grant, reserved))
         });
         let parts = parts.collect();
         Ok(Ok(JointReservation { decision, parts }))

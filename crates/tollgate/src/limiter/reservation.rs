@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tollgate_core::{Clock, Cost, Decision, Denial, Grant, Key, Reserved, Settlement, StoreError};
 use tollgate_memory::SystemClock;
 
-use super::{Limiter, denial_without_answer};
+use super::{Limiter, Priority, denial_without_answer};
 
 /// Units that are charged as an estimate, until [`Reservation::settle`] says how many were used.
 ///
@@ -35,6 +35,7 @@ use super::{Limiter, denial_without_answer};
 #[must_use = "a reservation that is dropped refunds its units"]
 pub struct Reservation<'l, C: Clock = SystemClock> {
     limiter: Owner<'l, C>,
+    priority: Priority,
     key: Key,
     reserved: Reserved,
     grant: Grant,
@@ -75,7 +76,8 @@ impl<C: Clock> Limiter<C> {
         key: &K,
         units: u64,
     ) -> Result<Reservation<'_, C>, Denial> {
-        Reservation::make(Owner::Borrowed(self), self.keys.of(key), units)
+        let key = (Priority::Without, self.keys.of(key));
+        Reservation::make(Owner::Borrowed(self), key, units)
     }
 
     /// As [`Limiter::reserve`], for a reservation that is stored or moved to another task: it
@@ -106,12 +108,29 @@ impl<C: Clock> Limiter<C> {
         key: &K,
         units: u64,
     ) -> Result<Reservation<'static, C>, Denial> {
-        Reservation::make(Owner::Shared(Arc::clone(self)), self.keys.of(key), units)
+        let key = (Priority::Without, self.keys.of(key));
+        Reservation::make(Owner::Shared(Arc::clone(self)), key, units)
+    }
+
+    /// As [`Limiter::reserve`], for a request with priority: it may use the share that
+    /// [`Limit::priority_share`](tollgate_core::Limit::priority_share) keeps, also when it is
+    /// settled.
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::reserve`].
+    pub fn reserve_with_priority<K: Hash + ?Sized>(
+        &self,
+        key: &K,
+        units: u64,
+    ) -> Result<Reservation<'_, C>, Denial> {
+        let key = (Priority::With, self.keys.of(key));
+        Reservation::make(Owner::Borrowed(self), key, units)
     }
 
     fn try_reserve(
         &self,
-        key: Key,
+        key: (Priority, Key),
         units: u64,
     ) -> Result<Result<(Grant, Reserved), Denial>, StoreError> {
         self.terms.decide(key, Cost::Take(units), |charge| {
@@ -124,12 +143,12 @@ impl<C: Clock> Limiter<C> {
 
     /// Charges `actual` units in place of the reserved ones. If the store fails, the reserved ones
     /// stay charged.
-    fn settle(&self, key: Key, reserved: &Reserved, actual: u64) -> Settlement {
+    fn settle(&self, key: (Priority, Key), reserved: &Reserved, actual: u64) -> Settlement {
         let settled = self.terms.decide(key, Cost::Take(actual), |charge| {
             self.store.settle_reserved(charge, reserved, actual)
         });
         if actual < reserved.units() {
-            self.queues.refund(key);
+            self.queues.refund(key.1);
         }
         settled.unwrap_or_else(|_| {
             self.count_failure();
@@ -142,7 +161,11 @@ impl<C: Clock> Limiter<C> {
 
 impl<'l, C: Clock> Reservation<'l, C> {
     /// Reserves units; a denial also if the store fails.
-    fn make(limiter: Owner<'l, C>, key: Key, units: u64) -> Result<Reservation<'l, C>, Denial> {
+    fn make(
+        limiter: Owner<'l, C>,
+        key: (Priority, Key),
+        units: u64,
+    ) -> Result<Reservation<'l, C>, Denial> {
         let (grant, reserved) = limiter.try_reserve(key, units).unwrap_or_else(|_| {
             limiter.count_failure();
             Err(denial_without_answer())
@@ -152,7 +175,7 @@ impl<'l, C: Clock> Reservation<'l, C> {
 
     pub(crate) const fn of(
         limiter: &'l Limiter<C>,
-        key: Key,
+        key: (Priority, Key),
         grant: Grant,
         reserved: Reserved,
     ) -> Reservation<'l, C> {
@@ -161,12 +184,13 @@ impl<'l, C: Clock> Reservation<'l, C> {
 
     const fn new(
         limiter: Owner<'l, C>,
-        key: Key,
+        (priority, key): (Priority, Key),
         grant: Grant,
         reserved: Reserved,
     ) -> Reservation<'l, C> {
         Reservation {
             limiter,
+            priority,
             key,
             reserved,
             grant,
@@ -201,7 +225,8 @@ impl<'l, C: Clock> Reservation<'l, C> {
     #[expect(clippy::must_use_candidate, reason = "most callers need no answer")]
     pub fn settle(mut self, actual: u64) -> Settlement {
         self.is_settled = true;
-        self.limiter.settle(self.key, &self.reserved, actual)
+        let key = (self.priority, self.key);
+        self.limiter.settle(key, &self.reserved, actual)
     }
 
     /// The units that are charged until the reservation is settled.
@@ -224,7 +249,8 @@ impl<'l, C: Clock> Reservation<'l, C> {
 impl<C: Clock> Drop for Reservation<'_, C> {
     fn drop(&mut self) {
         if !self.is_settled {
-            let _refunded = self.limiter.settle(self.key, &self.reserved, 0);
+            let key = (self.priority, self.key);
+            let _refunded = self.limiter.settle(key, &self.reserved, 0);
         }
     }
 }

@@ -11,6 +11,17 @@ use tollgate_core::{Charge, Cost, Key, Limit, LimitHistory, RESOLUTIONS_MAX, Sto
 pub(crate) struct Terms {
     pub(crate) limit: Limit,
     history: LimitHistory,
+    /// The limit as requests with priority meet it.
+    for_priority: Limit,
+}
+
+/// Whether a request may use the share of a limit that is kept for requests with priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Priority {
+    /// It may not.
+    Without,
+    /// It may.
+    With,
 }
 
 /// The terms in effect.
@@ -34,6 +45,26 @@ pub(crate) enum LoadedTerms<'l> {
 // === impl Terms ===
 
 impl Terms {
+    fn new(limit: Limit, history: LimitHistory) -> Terms {
+        Terms {
+            limit,
+            history,
+            for_priority: limit.for_priority(),
+        }
+    }
+
+    /// A charge of a request that has priority or not.
+    pub(crate) const fn charge_as(&self, priority: Priority, key: Key, cost: Cost) -> Charge<'_> {
+        let limit = match priority {
+            Priority::Without => &self.limit,
+            Priority::With => &self.for_priority,
+        };
+        Charge {
+            limit,
+            ..self.charge(key, cost)
+        }
+    }
+
     #[inline]
     pub(crate) const fn charge(&self, key: Key, cost: Cost) -> Charge<'_> {
         let charge = Charge::new(key, &self.limit, cost);
@@ -49,10 +80,7 @@ impl Terms {
 impl CurrentTerms {
     pub(crate) fn new(limit: Limit) -> CurrentTerms {
         CurrentTerms {
-            first: Terms {
-                limit,
-                history: LimitHistory::default(),
-            },
+            first: Terms::new(limit, LimitHistory::default()),
             replaced: OnceLock::new(),
             replacing: Mutex::new(()),
         }
@@ -79,14 +107,14 @@ impl CurrentTerms {
     /// meanwhile.
     pub(crate) fn decide<T>(
         &self,
-        key: Key,
+        (priority, key): (Priority, Key),
         cost: Cost,
         decide: impl Fn(&Charge<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let mut terms = self.load();
         let mut is_current = false;
         for _ in 0..RESOLUTIONS_MAX {
-            let mut charge = terms.charge(key, cost);
+            let mut charge = terms.charge_as(priority, key, cost);
             charge.is_current = is_current;
             let answer = decide(&charge);
             let Err(StoreError::Superseded) = answer else {
@@ -111,10 +139,7 @@ impl CurrentTerms {
         if current.limit == limit {
             return false;
         }
-        let next = Terms {
-            limit,
-            history: current.history.and(current.limit),
-        };
+        let next = Terms::new(limit, current.history.and(current.limit));
         match self.replaced.get() {
             Some(terms) => terms.store(Arc::new(next)),
             None => {

@@ -208,7 +208,7 @@ impl<C: Clock> Limiter<C> {
 
     #[inline(always)]
     fn take_under(&self, terms: &Terms, key: Key, units: u64) -> Option<Result<Grant, NotReady>> {
-        if units > u64::from(terms.limit.capacity()) {
+        if units > u64::from(terms.limit.available()) {
             return Some(Err(NotReady::NeverFits));
         }
         // What a leaky bucket allows may have to be held, which takes a place.

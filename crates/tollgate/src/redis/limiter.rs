@@ -80,8 +80,8 @@ impl Limiter {
 
     /// Sets how the instances share this limit. Default: as [`super::Builder::mode`] says.
     ///
-    /// A leaky bucket is decided as in [`Mode::Strict`] whatever the mode is, and a sliding log in
-    /// place of [`Mode::WriteBack`].
+    /// A leaky bucket, and a limit with a share for requests with priority, are decided as in
+    /// [`Mode::Strict`] whatever the mode is, and a sliding log in place of [`Mode::WriteBack`].
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Limiter {
         self.sharing.mode = mode;
@@ -137,6 +137,20 @@ impl Limiter {
         units: u64,
     ) -> Result<Decision, StoreError> {
         self.try_decide(self.key_of(key), Cost::Take(units)).await
+    }
+
+    /// Consumes `units` of `key` for a request with priority, which may use the share that
+    /// [`Limit::priority_share`] keeps. Otherwise as [`Limiter::check_n`].
+    pub async fn check_with_priority<K: SharedKey + ?Sized>(
+        &self,
+        key: &K,
+        units: u64,
+    ) -> Decision {
+        let ask = self.ask_n(key, units).with_priority();
+        match decide(&self.redis, &[ask]).await {
+            Ok(verdict) => first_of(&verdict),
+            Err(_) => self.deny_without_answer(),
+        }
     }
 
     /// What [`Limiter::check_n`] would decide; charges nothing.
@@ -227,10 +241,13 @@ impl Limiter {
     }
 
     async fn decide(&self, key: Key, cost: Cost) -> Decision {
-        self.try_decide(key, cost).await.unwrap_or_else(|_| {
-            self.count_failure();
-            Decision::Deny(denial_without_answer())
-        })
+        let decision = self.try_decide(key, cost).await;
+        decision.unwrap_or_else(|_| self.deny_without_answer())
+    }
+
+    fn deny_without_answer(&self) -> Decision {
+        self.count_failure();
+        Decision::Deny(denial_without_answer())
     }
 
     /// Decides on one key, under the limit in effect.
@@ -239,10 +256,14 @@ impl Limiter {
     }
 
     async fn try_decide(&self, key: Key, cost: Cost) -> Result<Decision, StoreError> {
-        let verdict = self.decide_key(key, cost).await?;
-        let decision = verdict.decisions.first().copied();
-        Ok(decision.expect("a verdict has a decision for each charge"))
+        Ok(first_of(&self.decide_key(key, cost).await?))
     }
+}
+
+/// The decision on the only charge.
+fn first_of(verdict: &Verdict) -> Decision {
+    let decision = verdict.decisions.first().copied();
+    decision.expect("a verdict has a decision for each charge")
 }
 
 /// Decides on limits that count in `redis`, under the limits in effect. If a limit is replaced
