@@ -1,12 +1,12 @@
-//! The comparison with other limiters, and the shared store alone.
+//! Comparisons with other limiters and other proxies, and the shared store alone.
 
 use crate::chore::Chore;
-use crate::step::Step;
+use crate::step::{Step, target};
 use crate::tools;
 
 pub(crate) const CHORE: Chore = Chore {
     name: "bench",
-    about: "[redis] [--quick] [--json PATH] ...: the comparison with other limiters, in release",
+    about: "[redis | gateway] [--quick] [--json PATH] ...: comparisons with others, in release",
     run,
 };
 
@@ -18,6 +18,32 @@ fn run(args: &[String]) -> Result<(), String> {
         let run = ["bench", "-p", "tollgate-redis", "--bench", "redis", "--"];
         return Step::cargo("bench redis", &run).args(rest).run();
     }
+    if let [first, rest @ ..] = args
+        && first == "gateway"
+    {
+        return run_gateway(rest);
+    }
     let run = ["run", "--release", "-p", "tollgate-bench", "--"];
     Step::cargo("bench", &run).args(args).run()
+}
+
+/// Builds the gateway, and compares it with the proxies that are there or can be installed.
+fn run_gateway(args: &[String]) -> Result<(), String> {
+    tools::ensure_debian("nginx", "nginx")?;
+    tools::ensure_debian("nghttp2-client", "h2load")?;
+    let envoy = tools::ensure_envoy()?;
+    let bins = ["--bin", "tollgate", "--bin", "tollgate-bench-gateway"];
+    let build = [
+        "build",
+        "--release",
+        "-p",
+        "tollgate-cli",
+        "-p",
+        "tollgate-bench",
+    ];
+    Step::cargo("build", &build).args(bins).run()?;
+    let built = target("release");
+    let step = Step::new("bench gateway", built.join("tollgate-bench-gateway"));
+    let step = step.args(["--tollgate".into(), built.join("tollgate")]);
+    step.args(["--envoy".into(), envoy]).args(args).run()
 }

@@ -26,6 +26,6 @@ pub use cluster::{Cluster, MASTERS, NODES};
 pub use folder::Folder;
 pub use process::Process;
 pub use proxy::{Faults, Proxy};
-pub use redis::{Program, Redis, Setup};
+pub use redis::{Program, Redis, Setup, free_port};
 pub use sentinel::Sentinels;
 pub use tls::{Certificates, PASSWORD, USER};

@@ -239,8 +239,12 @@ pub(crate) fn ask(port: u16, words: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// A port that is free, and that this process has not returned before.
-pub(crate) fn free_port() -> u16 {
+/// A port of 127.0.0.1 that is free, and that this process has not returned before.
+///
+/// # Panics
+///
+/// If no port can be bound.
+pub fn free_port() -> u16 {
     static REPLY: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
     let mut reply = REPLY.lock().expect("nobody panics holding it");
     let reply = reply.get_or_insert_default();

@@ -1,0 +1,103 @@
+//! The program's arguments.
+
+use std::error::Error;
+use std::path::PathBuf;
+
+pub(crate) const USAGE: &str = "\
+Compares the gateway with other reverse proxies.
+
+Usage: cargo xtask bench gateway [options]
+
+  --seconds N    measure each contender for N seconds in each round (4)
+  --rounds N     how many rounds (5)
+  --json PATH    also write the results as JSON
+  --help         print this help
+
+Given by the chore, which builds or installs them:
+  --tollgate PATH, --envoy PATH
+";
+
+/// The most rounds, and the most seconds of a measurement.
+const MOST: u32 = 1000;
+
+/// The parsed arguments.
+#[derive(Debug)]
+pub(crate) struct Arguments {
+    pub(crate) seconds: u32,
+    pub(crate) rounds: u32,
+    pub(crate) help: bool,
+    pub(crate) json: Option<PathBuf>,
+    pub(crate) tollgate: PathBuf,
+    /// `None` to leave Envoy out.
+    pub(crate) envoy: Option<PathBuf>,
+}
+
+// === impl Arguments ===
+
+impl Arguments {
+    /// Parses the command line.
+    pub(crate) fn from_args(
+        mut args: impl Iterator<Item = String>,
+    ) -> Result<Arguments, Box<dyn Error>> {
+        let mut arguments = Arguments {
+            seconds: 4,
+            rounds: 5,
+            help: false,
+            json: None,
+            tollgate: PathBuf::from("target/release/tollgate"),
+            envoy: None,
+        };
+        while let Some(arg) = args.next() {
+            let mut value = || {
+                let value = args.next();
+                value.ok_or(format!("`{arg}` needs a value; see `--help`"))
+            };
+            match arg.as_str() {
+                "--seconds" => arguments.seconds = number(&arg, &value()?)?,
+                "--rounds" => arguments.rounds = number(&arg, &value()?)?,
+                "--json" => arguments.json = Some(value()?.into()),
+                "--tollgate" => arguments.tollgate = value()?.into(),
+                "--envoy" => arguments.envoy = Some(value()?.into()),
+                "--help" => arguments.help = true,
+                unknown => return Err(format!("`{unknown}` is unknown; see `--help`").into()),
+            }
+        }
+        Ok(arguments)
+    }
+}
+
+fn number(option: &str, text: &str) -> Result<u32, String> {
+    let number = text
+        .parse()
+        .ok()
+        .filter(|number| (1..=MOST).contains(number));
+    number.ok_or_else(|| format!("`{option} {text}`: write a number from 1 to {MOST}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Arguments, String> {
+        let args = line.split_whitespace().map(str::to_owned);
+        Arguments::from_args(args).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn options_are_parsed() {
+        let all = parse("--seconds 2 --rounds 3 --json a --tollgate b --envoy c");
+        let all = all.expect("all are known");
+        assert_eq!((all.seconds, all.rounds), (2, 3));
+        assert_eq!(all.json, Some("a".into()));
+        assert_eq!(all.tollgate, PathBuf::from("b"));
+        assert_eq!(all.envoy, Some("c".into()));
+    }
+
+    #[test]
+    fn errors_are_reported() {
+        let error = |line| parse(line).expect_err("it is invalid");
+        assert!(error("--json").contains("needs a value"));
+        assert!(error("--fast").contains("`--fast` is unknown"));
+        assert!(error("--rounds 0").contains("a number from 1 to 1000"));
+    }
+}
