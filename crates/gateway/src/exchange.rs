@@ -18,6 +18,7 @@ use tollgate_engine::Engine;
 use tollgate_http::{Head, Peer};
 use tollgate_listen::Connection;
 
+use crate::concurrency_limit::Permits;
 use crate::connection_pool::Lease;
 use crate::failure::Failure;
 use crate::forwarding::{Sender, announce_chunks, rewrite_request, rewrite_response};
@@ -30,6 +31,8 @@ use crate::route::Route;
 use crate::settings::GatewaySettings;
 use crate::tunnel::{OpenTunnel, Tunnel};
 use crate::upgrade::Switched;
+
+mod precheck;
 
 /// What of a request's head a response of our own depends on, if the head has been passed on.
 const ANSWERED_BY: [http::HeaderName; 2] = [CONTENT_TYPE, ORIGIN];
@@ -64,6 +67,7 @@ pub(crate) struct Arrival<'a> {
 struct Allowed {
     /// `None` if nothing limits it.
     answer: Option<Answer>,
+    permits: Permits,
     sender: Sender,
     lease: Lease,
 }
@@ -71,9 +75,9 @@ struct Allowed {
 /// Why a request is not passed on.
 enum Stop {
     /// A limit denies it.
-    Denied(Response<String>),
-    /// It cannot be identified.
-    Rejected(Response<String>),
+    Denied(Box<Response<String>>),
+    /// It is answered before any limit is asked, with this outcome.
+    Rejected(&'static str, Box<Response<String>>),
     Failed(Failure),
 }
 
@@ -110,12 +114,12 @@ pub(crate) async fn exchange(
         Err(Stop::Denied(response)) => {
             record.set_outcome("denied");
             counted.end(RouteMetrics::count_denial);
-            response.map(own)
+            (*response).map(own)
         }
-        Err(Stop::Rejected(response)) => {
-            record.set_outcome(NOT_IDENTIFIED);
-            counted.end(|metrics| metrics.count_failure(NOT_IDENTIFIED));
-            response.map(own)
+        Err(Stop::Rejected(outcome, response)) => {
+            record.set_outcome(outcome);
+            counted.end(|metrics| metrics.count_failure(outcome));
+            (*response).map(own)
         }
         Err(Stop::Failed(failure)) => {
             record.set_outcome(failure.kind());
@@ -198,6 +202,7 @@ impl Passage<'_> {
         let allowed = self.allow(&head, record).await?;
         let Allowed {
             answer,
+            permits,
             sender,
             lease,
         } = allowed;
@@ -230,24 +235,31 @@ impl Passage<'_> {
         }
         if let Some(switched) = switched {
             switched.announce(&mut head.headers);
-            self.begin_tunnel(server, lease, record);
+            self.begin_tunnel(server, (lease, permits), record);
             let body = ResponseBody::own(Bytes::new(), Arc::clone(self.arrival.connection));
             return Ok(Response::from_parts(head, body));
         }
         let metrics = Arc::clone(&upstream.metrics);
-        let body = ResponseBody::upstream(body, lease, terms.body_timeout, metrics, in_flight);
+        let body =
+            ResponseBody::upstream(body, lease, terms.body_timeout, metrics, in_flight, permits);
         Ok(Response::from_parts(head, body))
     }
 
     /// Makes the connection a tunnel to the server, once the response 101 is written. Its end has
     /// the line in the access log.
-    fn begin_tunnel(&self, server: OnUpgrade, lease: Lease, record: &mut LogRecord) {
+    fn begin_tunnel(
+        &self,
+        server: OnUpgrade,
+        (lease, permits): (Lease, Permits),
+        record: &mut LogRecord,
+    ) {
         let mut record = std::mem::take(record);
         record.set_status(StatusCode::SWITCHING_PROTOCOLS);
         record.set_outcome(FORWARDED);
         let tunnel = Tunnel {
             server,
             lease,
+            permits,
             idle: self.terms.tunnel_timeout,
             record,
             open: OpenTunnel::new(self.route.metrics.tunnels()),
@@ -257,7 +269,8 @@ impl Passage<'_> {
     }
 
     /// Identifies a request, decides on it, and finds a connection for it. What it was charged is
-    /// refunded if there is none, or if the client goes away meanwhile.
+    /// refunded, and its permits are released, if there is none, or if the client goes away
+    /// meanwhile.
     async fn allow(&self, head: &Parts, record: &mut LogRecord) -> Result<Allowed, Stop> {
         let Passage {
             terms,
@@ -271,11 +284,16 @@ impl Passage<'_> {
         } = route;
         let peer = arrival.peer();
         let identity = route.classifier.identify(Head::of(head, peer));
-        let identity = identity
-            .map_err(|rejection| Stop::Rejected(responder.reject(&rejection, &head.headers)))?;
+        let identity = identity.map_err(|rejection| {
+            let response = responder.reject(&rejection, &head.headers);
+            Stop::Rejected(NOT_IDENTIFIED, Box::new(response))
+        })?;
+        // Before the rules, because a permit costs nothing if they deny.
+        let permits = self.acquire_permits(&identity, head, record)?;
         let sender = self.sender(head, peer);
         let allowed = |answer, lease| Allowed {
             answer,
+            permits,
             sender,
             lease,
         };
@@ -287,7 +305,7 @@ impl Passage<'_> {
         let answer = decided.map_err(Failure::Store)?.answer;
         if let Some(denial) = responder.deny(&answer, terms.wall_clock(), &head.headers) {
             record.set_denial(&answer);
-            return Err(Stop::Denied(denial));
+            return Err(Stop::Denied(Box::new(denial)));
         }
         if answer.delay.is_zero()
             && let Some(lease) = upstream.try_lease()

@@ -32,6 +32,8 @@ pub(crate) enum Failure {
     Store(StoreError),
     /// More requests are held for a leaky bucket than may be.
     ManyHeld,
+    /// More keys of concurrency limits have requests in flight than may.
+    ManyKeys,
     /// As many requests are in flight to the upstream as may be.
     Busy,
     /// The upstream accepts no connection.
@@ -80,6 +82,7 @@ impl Failure {
             Self::IncompleteBody => "incomplete_body",
             Self::Store(_) => "store_error",
             Self::ManyHeld => "many_held",
+            Self::ManyKeys => "many_keys",
             Self::Busy => "busy",
             Self::Unreachable => "unreachable",
             Self::SlowConnect => "connect_timeout",
@@ -110,7 +113,9 @@ impl Failure {
             Self::Path(_) | Self::IncompleteBody => StatusCode::BAD_REQUEST,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::IdleBody(_) => StatusCode::REQUEST_TIMEOUT,
-            Self::Store(_) | Self::ManyHeld | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Store(_) | Self::ManyHeld | Self::ManyKeys | Self::Busy => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Unreachable | Self::Closed | Self::Malformed => StatusCode::BAD_GATEWAY,
             Self::SlowConnect | Self::SlowHead(_) => StatusCode::GATEWAY_TIMEOUT,
         }
@@ -134,6 +139,7 @@ impl Failure {
             }
             Self::Store(error) => format!("the rate limit store is unavailable: {error}"),
             Self::ManyHeld => "too many requests wait for their turn; retry later".to_owned(),
+            Self::ManyKeys => "too many clients have requests in flight; retry later".to_owned(),
             Self::Busy => {
                 "the server behind the gateway has as many requests as it may; retry later"
                     .to_owned()

@@ -23,6 +23,10 @@ mod access_log;
 
 mod log_record;
 
+mod permit_table;
+
+mod concurrency_limit;
+
 mod failure;
 
 mod request_body;
@@ -49,6 +53,7 @@ mod exchange;
 
 mod gateway;
 
+pub use concurrency_limit::{IN_FLIGHT_LIMITS_MAX, IN_FLIGHT_REQUESTS_MAX, InFlightSettings};
 pub use gateway::Gateway;
 pub use response_body::{BodyError, ResponseBody};
 pub use settings::{

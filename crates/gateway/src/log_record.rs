@@ -9,7 +9,7 @@ use http::header::{HOST, REFERER, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderName, Method, StatusCode};
 use tokio::time::Instant;
-use tollgate_core::Answer;
+use tollgate_core::{Answer, RuleName};
 
 use crate::access_log::AccessLog;
 use crate::log_line::LogLine;
@@ -94,6 +94,11 @@ impl LogRecord {
             let wait = answer.denial.as_ref().map(|denial| denial.wait);
             line.retry_after = wait.and_then(|wait| wait.as_secs_ceil());
         });
+    }
+
+    /// The rule that denies it, of which there is no answer.
+    pub(crate) fn set_rule(&mut self, rule: impl FnOnce() -> RuleName) {
+        self.update(|line| line.rule = Some(Arc::new(rule())));
     }
 
     pub(crate) fn set_outcome(&mut self, outcome: &'static str) {

@@ -19,11 +19,14 @@ pub(crate) struct Metrics {
     seconds: Family<UpstreamLabel, Histogram, fn() -> Histogram>,
     tunnels: Family<RouteLabel, Gauge>,
     dropped_lines: Family<ReasonLabel, Counter>,
+    in_flight: Family<LimitLabel, Gauge>,
+    in_flight_denied: Family<LimitLabel, Counter>,
 }
 
 type Requests = Family<[(&'static str, String); 2], Counter>;
 type Errors = Family<[(&'static str, String); 2], Counter>;
 type ReasonLabel = [(&'static str, &'static str); 1];
+type LimitLabel = [(&'static str, String); 1];
 type UpstreamLabel = [(&'static str, String); 1];
 type RouteLabel = [(&'static str, String); 1];
 
@@ -56,6 +59,8 @@ impl Metrics {
             seconds: Family::new_with_constructor(latency_buckets),
             tunnels: Family::default(),
             dropped_lines: Family::default(),
+            in_flight: Family::default(),
+            in_flight_denied: Family::default(),
         }
     }
 
@@ -86,12 +91,34 @@ impl Metrics {
             "Lines missing in the access log, by reason: queue_full or write_error",
             self.dropped_lines.clone(),
         );
+        registry.register(
+            "gateway_in_flight",
+            "Requests in flight that a concurrency limit counts",
+            self.in_flight.clone(),
+        );
+        registry.register(
+            "gateway_in_flight_denied",
+            "Requests that a concurrency limit denied",
+            self.in_flight_denied.clone(),
+        );
     }
 
     /// The counter of lines that the access log lacks for this reason.
     pub(crate) fn dropped_lines(&self, reason: &'static str) -> Counter {
         self.dropped_lines
             .get_or_create_owned(&[("reason", reason)])
+    }
+
+    /// The gauge of the requests in flight under a concurrency limit.
+    pub(crate) fn in_flight(&self, limit: &str) -> Gauge {
+        self.in_flight
+            .get_or_create_owned(&[("limit", limit.to_owned())])
+    }
+
+    /// The counter of its denials.
+    pub(crate) fn in_flight_denied(&self, limit: &str) -> Counter {
+        self.in_flight_denied
+            .get_or_create_owned(&[("limit", limit.to_owned())])
     }
 
     pub(crate) fn route(&self, name: &str) -> RouteMetrics {

@@ -12,6 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tollgate_listen::Connection;
 
+use crate::concurrency_limit::Permits;
 use crate::connection_pool::Lease;
 use crate::forwarding::rewrite_trailers;
 use crate::log_record::LogRecord;
@@ -44,6 +45,7 @@ struct Streamed {
     idle: IdleTimer,
     idle_limit: Duration,
     metrics: Arc<UpstreamMetrics>,
+    permits: Permits,
     _in_flight: InFlight,
 }
 
@@ -75,13 +77,15 @@ impl ResponseBody {
         }
     }
 
-    /// An upstream's, each part of which comes within `idle_limit`.
+    /// An upstream's, each part of which comes within `idle_limit`. `permits` are held until it has
+    /// ended.
     pub(crate) fn upstream(
         incoming: Incoming,
         lease: Lease,
         idle_limit: Duration,
         metrics: Arc<UpstreamMetrics>,
         in_flight: InFlight,
+        permits: Permits,
     ) -> ResponseBody {
         let connection = Arc::clone(&in_flight.0);
         let mut streamed = Streamed {
@@ -90,6 +94,7 @@ impl ResponseBody {
             idle: IdleTimer::new(idle_limit),
             idle_limit,
             metrics,
+            permits,
             _in_flight: in_flight,
         };
         streamed.finish_at_end();
@@ -228,6 +233,8 @@ impl Streamed {
     }
 
     fn finish(&mut self) {
+        // Before the client sees the end, so that its next request finds them.
+        self.permits.release();
         if let Some(lease) = self.lease.take() {
             lease.finish();
         }

@@ -7,6 +7,7 @@ use http::request::Parts;
 use tollgate_core::{DOMAIN_BYTES_MAX, Span};
 use tollgate_http::{AddressSource, Classifier, InvalidSetting, PathSettings, Responder};
 
+use crate::concurrency_limit::{ConcurrencyLimitReader, ConcurrencyLimits};
 use crate::failure::Failure;
 use crate::matcher::{Matcher, Target, host};
 use crate::metrics::{Metrics, RouteMetrics};
@@ -43,6 +44,7 @@ pub(crate) struct Route {
     pub(crate) responder: Responder,
     /// What its requests may switch to.
     pub(crate) protocols: Protocols,
+    pub(crate) in_flight: ConcurrencyLimits,
     pub(crate) metrics: RouteMetrics,
 }
 
@@ -75,6 +77,7 @@ impl RouteTable {
             }
         }
         let upstreams = open_upstreams(settings, metrics)?;
+        let mut in_flight = ConcurrencyLimitReader::new(&settings.in_flight, metrics)?;
         let everything = [RouteSettings::default()];
         let routes = match settings.routes.as_slice() {
             [] => &everything,
@@ -87,7 +90,7 @@ impl RouteTable {
             needs_path: false,
         };
         for (index, route) in routes.iter().enumerate() {
-            let made = Route::new(route, settings, &upstreams, metrics);
+            let made = Route::new(route, settings, &upstreams, &mut in_flight, metrics);
             // Without routes in the settings, what is wrong is at the gateway itself.
             let made = made.map_err(|invalid| match settings.routes.is_empty() {
                 true => invalid,
@@ -185,6 +188,7 @@ impl Route {
         settings: &RouteSettings,
         gateway: &GatewaySettings,
         upstreams: &Upstreams,
+        in_flight: &mut ConcurrencyLimitReader<'_>,
         metrics: &Metrics,
     ) -> Result<Route, InvalidSetting> {
         let matcher = Matcher::new(&settings.matches, gateway.identity.path);
@@ -199,6 +203,7 @@ impl Route {
             ));
         }
         let classifier = Classifier::new(identity);
+        let classifier = classifier.map_err(|invalid| invalid.below("identity"))?;
         let responder = Responder::new(responses);
         let name = match &settings.name {
             Some(name) if !is_name(name) => {
@@ -213,7 +218,8 @@ impl Route {
             protocols: find_protocols(settings, gateway, &upstream)?,
             upstream,
             domain: find_domain(settings, gateway)?,
-            classifier: classifier.map_err(|invalid| invalid.below("identity"))?,
+            in_flight: in_flight.of_route(settings.in_flight.as_deref(), &classifier)?,
+            classifier,
             responder: responder.map_err(|invalid| invalid.below("responses"))?,
             metrics: metrics.route(name),
             matcher,

@@ -9,6 +9,8 @@ use serde::de::{Deserializer, Error, Visitor};
 use tollgate_core::Span;
 use tollgate_http::{IdentitySettings, ResponseSettings};
 
+use crate::concurrency_limit::InFlightSettings;
+
 /// The most routes.
 pub const ROUTES_MAX: usize = 1024;
 /// The most upstreams.
@@ -38,6 +40,9 @@ pub struct GatewaySettings {
     pub responses: ResponseSettings,
     /// The protocols that requests may switch to, for routes without their own. None.
     pub upgrades: Vec<String>,
+    /// How many requests of one key may be in flight, over all routes without their own. Any
+    /// number.
+    pub in_flight: Vec<InFlightSettings>,
     /// How long upstreams and clients may take.
     pub timeouts: TimeoutSettings,
     /// The largest body of a request. 10 MiB.
@@ -95,6 +100,9 @@ pub struct RouteSettings {
     /// The protocols that requests may switch to on their connection: `websocket`. As for the
     /// gateway.
     pub upgrades: Option<Vec<String>>,
+    /// How many requests of one key may be in flight on this route. As for the gateway, and counted
+    /// together with its other routes.
+    pub in_flight: Option<Vec<InFlightSettings>>,
 }
 
 /// Which requests a route is for: those that fit every list that is not empty.
@@ -181,6 +189,7 @@ impl Default for GatewaySettings {
             identity: IdentitySettings::default(),
             responses: ResponseSettings::default(),
             upgrades: Vec::new(),
+            in_flight: Vec::new(),
             timeouts: TimeoutSettings::default(),
             body_bytes: ByteSize(10 << 20),
             access_log: None,

@@ -16,6 +16,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional_with_sizes};
 use tokio::time::{Instant, timeout_at};
 
+use crate::concurrency_limit::Permits;
 use crate::connection_pool::Lease;
 use crate::log_record::LogRecord;
 
@@ -28,6 +29,7 @@ pub(crate) struct Tunnel {
     pub(crate) server: OnUpgrade,
     /// The server's connection, which counts as a request in flight.
     pub(crate) lease: Lease,
+    pub(crate) permits: Permits,
     /// How long nothing may move.
     pub(crate) idle: Duration,
     /// Its line in the access log, which is written at the end.
@@ -63,6 +65,7 @@ impl Tunnel {
         let Tunnel {
             server,
             lease: _lease,
+            permits: _permits,
             idle,
             record,
             open: _open,

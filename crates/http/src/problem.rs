@@ -14,6 +14,10 @@ pub const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-type
 pub const REDUCED_CAPACITY: &str =
     "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
+/// The title of [`QUOTA_EXCEEDED`].
+const QUOTA_EXCEEDED_TITLE: &str =
+    "Request cannot be satisfied as assigned quota has been exceeded";
+
 /// A problem document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -76,11 +80,31 @@ impl Problem {
         }
         Some(Problem {
             kind: QUOTA_EXCEEDED,
-            title: "Request cannot be satisfied as assigned quota has been exceeded",
+            title: QUOTA_EXCEEDED_TITLE,
             status: StatusCode::TOO_MANY_REQUESTS,
             detail,
             violated_policies,
         })
+    }
+
+    /// The problem of a request whose key has as many requests in flight as the concurrency limit
+    /// `name` allows. Nobody knows when one of them ends, so there is no retry time.
+    pub fn in_flight(name: &str, most: u32) -> Problem {
+        let requests = if most == 1 {
+            "request is"
+        } else {
+            "requests are"
+        };
+        Problem {
+            kind: QUOTA_EXCEEDED,
+            title: QUOTA_EXCEEDED_TITLE,
+            status: StatusCode::TOO_MANY_REQUESTS,
+            detail: format!(
+                "concurrency limit \"{name}\" is reached: {most} {requests} in flight; send the \
+                 same request again when one has ended"
+            ),
+            violated_policies: vec![name.to_owned()],
+        }
     }
 
     /// A denial for which no limit is the reason.

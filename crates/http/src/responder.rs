@@ -114,6 +114,16 @@ impl Responder {
         Some(response)
     }
 
+    /// The response to a request that is denied without an answer of the rules: the configured
+    /// status and bodies, and no headers about limits.
+    pub fn deny_with(&self, mut problem: Problem, request: &HeaderMap) -> Response<String> {
+        if grpc::is_request(request) {
+            return grpc::respond(&problem);
+        }
+        problem.status = self.status;
+        self.respond(&problem, None, request)
+    }
+
     /// The response to a request that could not be described.
     pub fn reject(&self, rejection: &Rejection, request: &HeaderMap) -> Response<String> {
         self.fail(&rejection.problem(), request)

@@ -180,3 +180,25 @@ fn errors_lead_to_the_entry() {
     let error = classifier(json!({"descriptors": []})).unwrap_err();
     assert!(error.starts_with("descriptors: 0 of them"), "{error}");
 }
+
+#[test]
+fn the_keys_of_its_descriptors_are_known() {
+    let fallback = json!({"use": {"key": "address", "from": "client_address"}});
+    let user = json!({"key": "user", "from": {"header": "x-user"}, "if_missing": fallback});
+    let classifier = entries(json!([{"key": "method", "from": "method"}, user])).unwrap();
+    let describes = |keys: &[&str]| {
+        let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
+        classifier.describes(&keys)
+    };
+    assert!(describes(&["method", "user"]));
+    assert!(describes(&["method", "address"]));
+    for keys in [
+        &["method"][..],
+        &["user", "method"],
+        &["method", "user", "address"],
+        &["method", "other"],
+        &[],
+    ] {
+        assert!(!describes(keys), "{keys:?}");
+    }
+}

@@ -287,3 +287,33 @@ fn a_grpc_request_gets_the_status_of_grpc() {
     assert_eq!(response.headers()[GRPC_STATUS], "13");
     assert_eq!(response.headers()[GRPC_MESSAGE], "no");
 }
+
+#[test]
+fn a_denial_without_an_answer_has_no_retry_time() {
+    let settings = json!({"status": 503, "bodies": [
+        {"media_type": "text/plain", "text": "in {retry_after} s"},
+        {"media_type": "text/html", "text": "<p>{status}"},
+    ]});
+    let responder = responder(settings).unwrap();
+    let deny = |accept: &str| {
+        let request = request(&[(ACCEPT, accept)]);
+        responder.deny_with(Problem::in_flight("per_client", 1), &request)
+    };
+    let response = deny("*/*");
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(response.headers().get(RETRY_AFTER), None);
+    assert_eq!(response.headers().get("ratelimit"), None);
+    let body: Value = serde_json::from_str(response.body()).unwrap();
+    assert_eq!(body["status"], 503);
+    assert_eq!(body["violated-policies"], json!(["per_client"]));
+    let detail = "concurrency limit \"per_client\" is reached: 1 request is in flight; send the \
+                  same request again when one has ended";
+    assert_eq!(body["detail"], detail);
+    assert_eq!(deny("text/html").body(), "<p>503");
+    // That text needs a retry time.
+    assert_eq!(deny("text/plain").headers()[CONTENT_TYPE], MEDIA_TYPE);
+    let grpc = request(&[(CONTENT_TYPE, "application/grpc")]);
+    let response = responder.deny_with(Problem::in_flight("per_client", 2), &grpc);
+    assert_eq!(response.headers()[GRPC_STATUS], "8");
+    assert_eq!(response.headers().get(GRPC_RETRY_PUSHBACK_MS), None);
+}

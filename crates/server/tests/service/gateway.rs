@@ -3,10 +3,12 @@
 mod access_log;
 mod attacks;
 mod bodies;
+mod cancelled;
 mod encrypted;
 mod framing;
 mod going;
 mod http2;
+mod in_flight;
 mod limits;
 mod settings;
 mod shared_connection;

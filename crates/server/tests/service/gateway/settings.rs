@@ -43,9 +43,44 @@ fn a_gateway_needs_a_domain_and_an_upstream() {
     parse(&format!("{alone}gateway: {{domain: api, {UPSTREAM}}}\n")).unwrap();
 }
 
+/// `expected` is a place, and a part of the message there.
+fn check_error(section: &str, expected: &str) {
+    let base = "\n  domain: api\n  upstreams: {api: {addresses: ['h:1']}}\n  ";
+    let section = section.replace("BASE", base);
+    let error = parse(&format!("rules: r\ngateway: {section}\n")).unwrap_err();
+    let (place, message) = expected.split_once(" | ").unwrap();
+    let place = format!(" --> tollgate.yaml:{place}\n");
+    let has_both = error.contains(&place) && error.contains(message);
+    assert!(has_both, "{section}\n{error}");
+}
+
+#[test]
+fn errors_of_concurrency_limits_have_their_place() {
+    for (section, expected) in [
+        (
+            "BASEin_flight: [{per: [user], requests: 1}]",
+            "5:21 | `in_flight[0].per`: no descriptor of `identity` has the keys [user]",
+        ),
+        (
+            "BASEin_flight: [{per: [remote_address], requests: 0}]",
+            "5:49 | `in_flight[0].requests`: 0 requests in flight",
+        ),
+        (
+            "BASEin_flight: [{per: [remote_address]}]",
+            "5:15 | `requests` is missing",
+        ),
+        (
+            "BASEin_flight: [{per: [remote_address], requests: 9}]\n  routes:\n    - identity: \
+             {descriptors: [{entries: [{key: a, from: {constant: b}}]}]}",
+            "7:7 | `routes[0].in_flight[0].per`: no descriptor",
+        ),
+    ] {
+        check_error(section, expected);
+    }
+}
+
 #[test]
 fn every_error_has_its_place() {
-    let base = "\n  domain: api\n  upstreams: {api: {addresses: ['h:1']}}\n  ";
     for (section, expected) in [
         ("{domain: api}", "2:10 | `upstreams`: 0 upstreams"),
         (
@@ -83,12 +118,7 @@ fn every_error_has_its_place() {
             "5:20 | `timeouts.head`: 0s is outside 1ms to 1d",
         ),
     ] {
-        let section = section.replace("BASE", base);
-        let error = parse(&format!("rules: r\ngateway: {section}\n")).unwrap_err();
-        let (place, message) = expected.split_once(" | ").unwrap();
-        let place = format!(" --> tollgate.yaml:{place}\n");
-        let has_both = error.contains(&place) && error.contains(message);
-        assert!(has_both, "{section}\n{error}");
+        check_error(section, expected);
     }
     let off =
         format!("rules: r\nlisten: {{gateway: null}}\ngateway: {{domain: api, {UPSTREAM}}}\n");

@@ -1,0 +1,257 @@
+//! Concurrency limits: how many requests of one key may be in flight at once.
+
+use std::sync::Arc;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use serde::Deserialize;
+use tollgate_http::{Classifier, Identity, IdentityEntry, InvalidSetting};
+
+use crate::metrics::Metrics;
+use crate::permit_table::{KEYS_MAX, NoPermit, Permit, PermitRequest, PermitTable};
+
+/// The most concurrency limits of a route.
+pub const IN_FLIGHT_LIMITS_MAX: usize = 16;
+/// The most requests of one key in flight that a limit may allow.
+pub const IN_FLIGHT_REQUESTS_MAX: u32 = 65_536;
+
+/// A concurrency limit in the settings.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InFlightSettings {
+    /// Its name in answers and metrics. The keys of `per`, with dots between them.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// The keys of a descriptor of `identity`, in its order. Requests whose descriptor has the same
+    /// values count together.
+    pub per: Vec<String>,
+    /// How many of them may be in flight, 1 to 65536.
+    pub requests: u32,
+}
+
+/// Those that apply to the requests of a route.
+#[derive(Clone, Debug)]
+pub(crate) struct ConcurrencyLimits {
+    table: Arc<PermitTable>,
+    limits: Vec<Arc<ConcurrencyLimit>>,
+}
+
+/// Reads those of a gateway, and of its routes one by one.
+#[derive(Debug)]
+pub(crate) struct ConcurrencyLimitReader<'a> {
+    of_gateway: ConcurrencyLimits,
+    /// How many limits were read.
+    count: u32,
+    metrics: &'a Metrics,
+}
+
+/// One of them. Routes without their own share those of the gateway.
+#[derive(Debug)]
+struct ConcurrencyLimit {
+    /// Its place among all limits of the gateway: it keeps the keys of limits apart.
+    number: u32,
+    name: String,
+    per: Vec<String>,
+    most: u32,
+    gauge: Gauge,
+    denied: Counter,
+}
+
+/// What a request in flight holds. Dropping it releases all.
+#[derive(Debug, Default)]
+pub(crate) struct Permits(Vec<Permit>);
+
+/// Why a request may not be in flight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Exceeded {
+    /// The limit of this name has as many requests of a key in flight as it allows.
+    Limit { name: String, most: u32 },
+    /// More keys would have requests in flight than may.
+    Keys,
+}
+
+// === impl ConcurrencyLimitReader ===
+
+impl<'a> ConcurrencyLimitReader<'a> {
+    /// Reads those of the gateway.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSetting`] is the first setting that cannot be used.
+    pub(crate) fn new(
+        settings: &[InFlightSettings],
+        metrics: &'a Metrics,
+    ) -> Result<ConcurrencyLimitReader<'a>, InvalidSetting> {
+        let of_gateway = ConcurrencyLimits {
+            table: PermitTable::new(KEYS_MAX),
+            limits: Vec::new(),
+        };
+        let mut reader = ConcurrencyLimitReader {
+            of_gateway,
+            count: 0,
+            metrics,
+        };
+        reader.of_gateway = reader.read(settings)?;
+        Ok(reader)
+    }
+
+    /// Those of a route, whose requests `classifier` describes: its own, or those of the gateway.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSetting`] is the first setting that cannot be used.
+    pub(crate) fn of_route(
+        &mut self,
+        own: Option<&[InFlightSettings]>,
+        classifier: &Classifier,
+    ) -> Result<ConcurrencyLimits, InvalidSetting> {
+        let limits = match own {
+            Some(own) => self.read(own)?,
+            None => self.of_gateway.clone(),
+        };
+        limits.check(classifier)?;
+        Ok(limits)
+    }
+
+    fn read(&mut self, settings: &[InFlightSettings]) -> Result<ConcurrencyLimits, InvalidSetting> {
+        let (at, found) = ("in_flight", settings.len());
+        InvalidSetting::check_at_most(at, found, "limits", IN_FLIGHT_LIMITS_MAX)?;
+        let mut limits = Vec::with_capacity(found);
+        for (index, one) in settings.iter().enumerate() {
+            let limit = ConcurrencyLimit::new(one, self.count, self.metrics);
+            let limit = limit.map_err(|invalid| invalid.below(&format!("{at}[{index}]")))?;
+            limits.push(Arc::new(limit));
+            self.count += 1;
+        }
+        Ok(ConcurrencyLimits {
+            table: Arc::clone(&self.of_gateway.table),
+            limits,
+        })
+    }
+}
+
+// === impl ConcurrencyLimits ===
+
+impl ConcurrencyLimits {
+    /// Reports a limit that never counts a request, because none has its descriptor.
+    fn check(&self, classifier: &Classifier) -> Result<(), InvalidSetting> {
+        let mut limits = self.limits.iter().enumerate();
+        let Some((index, unused)) = limits.find(|(_, limit)| !classifier.describes(&limit.per))
+        else {
+            return Ok(());
+        };
+        let keys = unused.per.join(", ");
+        Err(InvalidSetting::new(
+            format!("in_flight[{index}].per"),
+            format!("no descriptor of `identity` has the keys [{keys}], so nothing is counted"),
+            "name all keys of a descriptor, in its order, or add such a descriptor; a route with \
+             its own `identity` may need its own `in_flight`",
+        ))
+    }
+
+    /// Takes the permits of a request, or none.
+    ///
+    /// # Errors
+    ///
+    /// [`Exceeded`] if one of them is not to be had.
+    pub(crate) fn acquire(&self, identity: &Identity<'_>) -> Result<Permits, Exceeded> {
+        if self.limits.is_empty() {
+            return Ok(Permits::default());
+        }
+        let mut wanted: Vec<(&ConcurrencyLimit, PermitRequest)> = Vec::new();
+        for limit in &self.limits {
+            for entries in &identity.descriptors {
+                let Some(request) = limit.request(entries) else {
+                    continue;
+                };
+                // Two equal descriptors are one request.
+                if !wanted.iter().any(|(_, other)| other.key == request.key) {
+                    wanted.push((limit, request));
+                }
+            }
+        }
+        let (limits, requests): (Vec<_>, Vec<_>) = wanted.into_iter().unzip();
+        match self.table.acquire(&requests) {
+            Ok(permits) => Ok(Permits(permits)),
+            Err(NoPermit::TableFull) => Err(Exceeded::Keys),
+            Err(NoPermit::Taken(index)) => {
+                let limit = limits[index];
+                limit.denied.inc();
+                Err(Exceeded::Limit {
+                    name: limit.name.clone(),
+                    most: limit.most,
+                })
+            }
+        }
+    }
+}
+
+// === impl Permits ===
+
+impl Permits {
+    /// Ends them now.
+    pub(crate) fn release(&mut self) {
+        self.0.clear();
+    }
+}
+
+// === impl ConcurrencyLimit ===
+
+impl ConcurrencyLimit {
+    /// Checks its settings. `number` is its own.
+    fn new(
+        settings: &InFlightSettings,
+        number: u32,
+        metrics: &Metrics,
+    ) -> Result<ConcurrencyLimit, InvalidSetting> {
+        let InFlightSettings {
+            name,
+            per,
+            requests,
+        } = settings;
+        if per.is_empty() {
+            let instead = "write the keys of a descriptor, such as `[remote_address]`";
+            return Err(InvalidSetting::new("per", "it has no keys", instead));
+        }
+        if !(1..=IN_FLIGHT_REQUESTS_MAX).contains(requests) {
+            return Err(InvalidSetting::new(
+                "requests",
+                format!("{requests} requests in flight"),
+                format!("write 1 to {IN_FLIGHT_REQUESTS_MAX}"),
+            ));
+        }
+        let name = name.clone().unwrap_or_else(|| per.join("."));
+        Ok(ConcurrencyLimit {
+            number,
+            per: per.clone(),
+            most: *requests,
+            gauge: metrics.in_flight(&name),
+            denied: metrics.in_flight_denied(&name),
+            name,
+        })
+    }
+
+    /// The permit that a request with this descriptor needs; `None` if the limit is for others.
+    fn request(&self, entries: &[IdentityEntry<'_>]) -> Option<PermitRequest> {
+        let keys = entries.iter().map(|entry| entry.key);
+        keys.eq(self.per.iter().map(String::as_str))
+            .then(|| PermitRequest {
+                key: self.key(entries),
+                most: self.most,
+                gauge: self.gauge.clone(),
+            })
+    }
+
+    /// Differs for other limits and for other values: each value is behind its length.
+    fn key(&self, entries: &[IdentityEntry<'_>]) -> Arc<[u8]> {
+        let mut key = self.number.to_le_bytes().to_vec();
+        for entry in entries {
+            key.extend(entry.value.len().to_le_bytes());
+            key.extend(&*entry.value);
+        }
+        key.into()
+    }
+}
+
+#[cfg(test)]
+mod tests;
