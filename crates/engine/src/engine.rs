@@ -18,7 +18,8 @@ use crate::stores::{StoreSnapshot, Stores};
 mod reservation;
 
 pub use reservation::{
-    RESERVED_LIMITS_MAX, ReservationReceipt, ReserveError, SettleError, SettledLimit,
+    OwnedReservation, RESERVED_LIMITS_MAX, ReservationReceipt, ReserveError, SettleError,
+    SettledLimit,
 };
 
 /// Rules, and the stores that count under them.

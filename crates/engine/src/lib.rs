@@ -8,7 +8,8 @@
 //! * [`Reloader`] reads rules again and applies them, for each domain completely or not at all;
 //!   [`watch_rules`] does so whenever files change.
 //! * [`Engine::reserve`] charges an estimate, and [`Engine::settle`] the actual cost in its place,
-//!   at most once.
+//!   at most once; [`Engine::reserve_owned`] and [`Engine::settle_owned`] do so descriptor by
+//!   descriptor, for a process that settles what it has reserved.
 //! * [`Engine::visit_decisions`] tells what was decided, by domain, rule and outcome.
 //! * [`watch_stores`] logs when a shared store becomes unavailable and when it is available again.
 //!
@@ -37,8 +38,8 @@ mod store_health;
 pub use any_shared::AnyShared;
 pub use decisions::{DescriptorOutcome, VALUE_SERIES_MAX};
 pub use engine::{
-    Decided, Engine, RESERVED_LIMITS_MAX, ReservationReceipt, ReserveError, SettleError,
-    SettledLimit,
+    Decided, Engine, OwnedReservation, RESERVED_LIMITS_MAX, ReservationReceipt, ReserveError,
+    SettleError, SettledLimit,
 };
 pub use outcome::{Outcome, ReloadCounts};
 pub use reload::{Reloader, RuleSource, Why};

@@ -2,9 +2,14 @@
 //!
 //! Where the reservation is kept follows from where its request was decided. What memory decided is
 //! in a table of this process, because so are its counters: another instance has no such units.
-//! What a shared store decided, that store keeps (`reservation/kept.rs`).
+//! What a shared store decided, that store keeps (`reservation/kept.rs`). What this process settles
+//! itself is a value of its own (`reservation/owned.rs`).
 
 mod kept;
+
+mod owned;
+
+pub use owned::OwnedReservation;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -175,7 +180,10 @@ impl Engine {
         let Some(taken) = self.reservations.take(id, self.stores.now()) else {
             return self.settle_shared(id, actual).await;
         };
-        let settled = taken.settle(|part| self.settle_part(part, actual));
+        let settled = taken.settle(|part| {
+            // Each descriptor that met this counter costs as much.
+            self.settle_part(part, actual.saturating_mul(part.times))
+        });
         settled.map_err(SettleError::Store)
     }
 
@@ -204,9 +212,8 @@ impl Engine {
         Ok(Ok((decided, parts)))
     }
 
-    /// Settles what one limit charged, under the rules in effect.
+    /// Settles what one counter was charged, under the rules in effect.
     fn settle_part(&self, part: &ReservedPart, actual: u64) -> Result<SettledLimit, StoreError> {
-        let actual = actual.saturating_mul(part.times);
         let mut attempt = Attempt::first(self.rules.load());
         loop {
             let (active, is_current) = (attempt.rules(), attempt.is_current());

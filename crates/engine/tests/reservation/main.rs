@@ -4,7 +4,11 @@
 
 mod account;
 
+mod owned;
+
 mod reloaded;
+
+mod slow_store;
 
 use std::sync::Arc;
 

@@ -1,0 +1,279 @@
+//! Reservations that the process which made them settles itself, as a gateway does: it has what is
+//! needed to settle them, so that nothing needs an id, and each descriptor has a cost of its own.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use tollgate_core::{
+    Charge, Cost, Decision, Key, NewReservation, Request, SettledCharge, SharedStore, StoreError,
+    Verdict,
+};
+use tollgate_fallback::Fallback;
+use tollgate_rules::{Attempt, ChargedRule, Resolved};
+
+use super::{ReserveError, ReservedPart, SettledLimit, charges_to_reserve, reserved_parts};
+use crate::any_shared::AnyShared;
+use crate::engine::{ActiveRules, Decided, Engine};
+use crate::reservation_id::ReservationId;
+use crate::stores::{DomainStore, EngineMemory, SharedMemory};
+
+/// A reservation of this process: what a request was charged, descriptor by descriptor.
+///
+/// [`Engine::settle_owned`] consumes it, so it is settled at most once. One that is dropped stays
+/// charged.
+#[derive(Debug)]
+#[must_use = "what is not settled stays charged"]
+pub struct OwnedReservation(Place);
+
+/// Where the units are counted.
+#[derive(Debug)]
+enum Place {
+    Memory(Vec<Counted<ReservedPart>>),
+    Shared {
+        domain: Box<str>,
+        key: Key,
+        lines: Vec<Counted<SharedLine>>,
+    },
+}
+
+/// What one counter was charged, and by which descriptors of the request.
+#[derive(Debug)]
+struct Counted<T> {
+    descriptors: Vec<usize>,
+    charged: T,
+}
+
+/// A line of the request's [`Bill`](tollgate_core::Bill) in a shared store.
+#[derive(Debug)]
+struct SharedLine {
+    index: usize,
+    key: Key,
+    rule: ChargedRule,
+    units: u64,
+}
+
+/// A decision, and what it reserved.
+type Outcome = Result<(Decided, Option<OwnedReservation>), ReserveError>;
+
+// === impl Engine ===
+
+impl Engine {
+    /// Decides on a request as [`Engine::decide`] does; the cost of each descriptor may be an
+    /// estimate. If it is allowed, returns a reservation, unless the store had no answer and the
+    /// limits allow that.
+    ///
+    /// It takes no place among those of [`Engine::reservation_counts`], and a shared store keeps it
+    /// as long as one of [`Engine::reserve`].
+    ///
+    /// # Errors
+    ///
+    /// [`ReserveError`]; nothing was charged. A denial is an answer.
+    pub async fn reserve_owned(&self, request: &Request<'_>) -> Outcome {
+        let store = &self.stores.of(request.domain_name()).store;
+        let mut attempt = Attempt::first(self.rules.load());
+        loop {
+            let (active, is_current) = (attempt.rules(), attempt.is_current());
+            let outcome = match store {
+                DomainStore::Memory(memory) => {
+                    self.own_in_memory(active, memory.memory(), request, is_current)
+                }
+                DomainStore::Shared(fallback) => {
+                    let owned = self.own_shared(active, fallback, request, is_current);
+                    owned.await
+                }
+            };
+            match attempt.next(outcome, || self.rules.load()) {
+                ControlFlow::Break(outcome) => return outcome.map_err(ReserveError::Store)?,
+                ControlFlow::Continue(next) => attempt = next,
+            }
+        }
+    }
+
+    /// Charges each descriptor what `actual` returns for its index in the request, in place of what
+    /// it was reserved: refunds what was reserved too much, as far as it still counts, or charges
+    /// what is missing until the limit is exhausted.
+    ///
+    /// If this is cancelled, the reservation is settled or not, and never again.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`]: what was not settled stays charged.
+    pub async fn settle_owned(
+        &self,
+        reservation: OwnedReservation,
+        actual: impl Fn(usize) -> u64,
+    ) -> Result<Vec<SettledLimit>, StoreError> {
+        match reservation.0 {
+            Place::Memory(parts) => {
+                let settled = parts
+                    .iter()
+                    .map(|part| self.settle_part(&part.charged, part.add(&actual)));
+                settled.collect()
+            }
+            Place::Shared { domain, key, lines } => {
+                let named = self.stores.of(Some(&domain));
+                let DomainStore::Shared(fallback) = &named.store else {
+                    // Stores never change.
+                    return Ok(Vec::new());
+                };
+                self.settle_lines(fallback.shared(), key, &lines, actual)
+                    .await
+            }
+        }
+    }
+
+    /// Decides in memory under these rules, and takes what was charged.
+    fn own_in_memory(
+        &self,
+        active: &ActiveRules,
+        memory: &EngineMemory,
+        request: &Request<'_>,
+        is_current: bool,
+    ) -> Result<Outcome, StoreError> {
+        let resolved = active.rules.resolve(request, memory);
+        let charges = match charges_to_reserve(&resolved, is_current) {
+            Ok(charges) => charges,
+            Err(error) => return Ok(Err(error)),
+        };
+        let (verdict, now) = memory.decide_timed(&charges)?;
+        let parts = reserved_parts(&resolved, &charges, &verdict, now);
+        let parts = parts.into_iter().map(|part| Counted {
+            descriptors: descriptors_of(&resolved, &charges, part.key),
+            charged: part,
+        });
+        let owned = OwnedReservation(Place::Memory(parts.collect()));
+        let decided = self.conclude(active, request, &resolved, &verdict);
+        let owned = decided.answer.is_allowed().then_some(owned);
+        Ok(Ok((decided, owned)))
+    }
+
+    /// Decides in a shared store under these rules, and takes what was charged.
+    async fn own_shared(
+        &self,
+        active: &ActiveRules,
+        fallback: &Fallback<AnyShared, SharedMemory>,
+        request: &Request<'_>,
+        is_current: bool,
+    ) -> Result<Outcome, StoreError> {
+        let resolved = active.rules.resolve(request, fallback);
+        let charges = match charges_to_reserve(&resolved, is_current) {
+            Ok(charges) => charges,
+            Err(error) => return Ok(Err(error)),
+        };
+        if charges.is_empty() {
+            let decided = self.conclude(active, request, &resolved, &Verdict::default());
+            return Ok(Ok((decided, None)));
+        }
+        let Ok(id) = ReservationId::random() else {
+            return Ok(Err(ReserveError::NoRandomness));
+        };
+        let new = NewReservation {
+            secret: id.bits(),
+            lifetime: self.reservations.bounds().lifetime,
+            memo: &[],
+        };
+        let reserved = match fallback.reserve(&charges, &new).await {
+            Err(StoreError::Unfit { source }) => return Ok(Err(ReserveError::unfit(source))),
+            reserved => reserved?,
+        };
+        let verdict = reserved.verdict;
+        let owned = reserved.reservation.map(|key| {
+            let domain = request.domain_name().unwrap_or_default().into();
+            let lines = shared_lines(&resolved, &charges, &verdict);
+            OwnedReservation(Place::Shared { domain, key, lines })
+        });
+        let decided = self.conclude(active, request, &resolved, &verdict);
+        Ok(Ok((decided, owned)))
+    }
+
+    /// Settles what a shared store keeps, under the rules in effect.
+    async fn settle_lines(
+        &self,
+        store: &AnyShared,
+        key: Key,
+        lines: &[Counted<SharedLine>],
+        actual: impl Fn(usize) -> u64,
+    ) -> Result<Vec<SettledLimit>, StoreError> {
+        let active = self.rules.load_full();
+        let charges: Vec<SettledCharge<'_>> = lines
+            .iter()
+            .filter_map(|line| {
+                let SharedLine { rule, key, .. } = &line.charged;
+                let (limit, history) = rule.limit(&active.rules)?;
+                let cost = Cost::Take(line.add(&actual));
+                let charge = Charge {
+                    history,
+                    ..Charge::new(*key, limit, cost)
+                };
+                let line = line.charged.index;
+                Some(SettledCharge { line, charge })
+            })
+            .collect();
+        // `None`: it has expired, and stays charged.
+        let settled = store.settle_reservation(key, &charges).await?;
+        let settlement = |line: &SharedLine| {
+            let at = charges
+                .iter()
+                .position(|charge| charge.line == line.index)?;
+            settled.as_ref()?.get(at).copied()
+        };
+        let limits = lines.iter().map(|line| SettledLimit {
+            rule: Arc::clone(line.charged.rule.name()),
+            reserved: line.charged.units,
+            settlement: settlement(&line.charged),
+        });
+        Ok(limits.collect())
+    }
+}
+
+/// The descriptors whose charges meet this counter.
+fn descriptors_of(resolved: &Resolved<'_>, charges: &[Charge<'_>], key: Key) -> Vec<usize> {
+    let charged = charges.iter().zip(resolved.charged_descriptors());
+    let of_key = charged.filter(|(charge, _)| charge.key == key);
+    of_key.map(|(_, descriptor)| descriptor).collect()
+}
+
+/// The lines of the request's [`Bill`](tollgate_core::Bill) that were charged.
+fn shared_lines(
+    resolved: &Resolved<'_>,
+    charges: &[Charge<'_>],
+    verdict: &Verdict,
+) -> Vec<Counted<SharedLine>> {
+    let (mut lines, mut keys) = (Vec::<Counted<SharedLine>>::new(), Vec::new());
+    let rules = resolved.charged_rules();
+    for ((charge, rule), decision) in charges.iter().zip(rules).zip(&verdict.decisions) {
+        if keys.contains(&charge.key) {
+            let mut known = lines.iter_mut();
+            if let Some(line) = known.find(|line| line.charged.key == charge.key) {
+                let units = &mut line.charged.units;
+                *units = units.saturating_add(charge.cost.units());
+            }
+            continue;
+        }
+        let index = keys.len();
+        keys.push(charge.key);
+        // A shadow limit or a quota that would have denied was not charged.
+        if let Decision::Allow(_) = decision {
+            lines.push(Counted {
+                descriptors: descriptors_of(resolved, charges, charge.key),
+                charged: SharedLine {
+                    index,
+                    key: charge.key,
+                    rule,
+                    units: charge.cost.units(),
+                },
+            });
+        }
+    }
+    lines
+}
+
+// === impl Counted ===
+
+impl<T> Counted<T> {
+    /// What its descriptors cost together.
+    fn add(&self, actual: &impl Fn(usize) -> u64) -> u64 {
+        let costs = self.descriptors.iter().map(|index| actual(*index));
+        costs.fold(0, u64::saturating_add)
+    }
+}
