@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tollgate_core::{Limit, Sharing};
+use tollgate_core::Sharing;
 
-use crate::draft::{DescriptorDraft, DomainDraft};
+use crate::draft::{DescriptorDraft, DomainDraft, RateLimitDraft};
 use crate::findings::{Findings, Mark, quote};
 use crate::pattern::Pattern;
+use crate::written_limit::WrittenLimit;
 
 mod literal;
 mod sharing;
@@ -20,21 +21,44 @@ pub(crate) fn check_domain(draft: &DomainDraft, outer: Sharing, findings: &mut F
     sharing::check(draft, outer, findings);
 }
 
-/// Reports limits that the domain's store cannot keep.
+/// Reports limits that the domain's store cannot keep: those for which `unfit` returns why not.
+/// `outer` is how instances share limits where the domain does not set it.
 pub(crate) fn check_fit(
-    descriptors: &[DescriptorDraft],
-    unfit: &dyn Fn(&Limit) -> Option<String>,
+    draft: &DomainDraft,
+    outer: Sharing,
+    unfit: &dyn Fn(&WrittenLimit<'_>) -> Option<String>,
+    findings: &mut Findings,
+) {
+    let sharing = draft.sharing.within(outer);
+    let mut keys = Vec::new();
+    let fit = |keys: &[&str], rate_limit: &RateLimitDraft| {
+        let limit = rate_limit.limit.as_ref()?;
+        unfit(&WrittenLimit {
+            domain: &draft.name.value,
+            keys,
+            limit,
+            sharing: rate_limit.sharing.within(sharing),
+        })
+    };
+    check_fit_below(&draft.descriptors, &mut keys, &fit, findings);
+}
+
+fn check_fit_below<'d>(
+    descriptors: &'d [DescriptorDraft],
+    keys: &mut Vec<&'d str>,
+    unfit: &dyn Fn(&[&str], &RateLimitDraft) -> Option<String>,
     findings: &mut Findings,
 ) {
     for descriptor in descriptors {
+        keys.push(&descriptor.key.value);
         let rate_limit = descriptor.rate_limit.as_ref();
-        let limit = rate_limit.and_then(|rate_limit| rate_limit.limit.as_ref());
-        if let Some(why) = limit.and_then(unfit) {
+        if let Some(why) = rate_limit.and_then(|rate_limit| unfit(keys, rate_limit)) {
             let help =
                 "change the limit, or serve its domain from memory: `stores` in the settings";
             findings.error(descriptor.key.mark, "unfit-limit", why, help);
         }
-        check_fit(&descriptor.descriptors, unfit, findings);
+        check_fit_below(&descriptor.descriptors, keys, unfit, findings);
+        keys.pop();
     }
 }
 

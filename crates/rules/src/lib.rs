@@ -61,6 +61,8 @@ mod draft;
 
 mod parse;
 
+mod written_limit;
+
 mod check;
 
 mod pattern;
@@ -97,4 +99,5 @@ pub use schema::schema;
 pub use settings::{Settings, settings};
 pub use source::{FILE_BYTES_MAX, FILES_MAX, LOAD_BYTES_MAX, ReadError, Source, read_paths};
 pub use view::RuleView;
+pub use written_limit::WrittenLimit;
 pub use yaml::{DEPTH_MAX, NODES_MAX};

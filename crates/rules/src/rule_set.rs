@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tollgate_core::Limit;
-
 use crate::build::build_domain;
 use crate::check::{check_domain, check_fit};
 use crate::diagnostic::Diagnostic;
@@ -14,6 +12,7 @@ use crate::options::Options;
 use crate::parse::parse_sources;
 use crate::reload::Removed;
 use crate::source::Source;
+use crate::written_limit::WrittenLimit;
 
 /// The rules of any number of domains. Cloning is cheap.
 #[derive(Clone, Debug, Default)]
@@ -42,26 +41,22 @@ impl RuleSet {
     /// A domain with an error is left out; the others are loaded. The caller decides what follows:
     /// a check fails, a first start may fail, a reload keeps the old domain ([`Loaded::succeed`]).
     pub fn parse(sources: &[Source], options: &Options) -> Loaded {
-        RuleSet::parse_for(sources, options, &|_, _| None)
+        RuleSet::parse_for(sources, options, &|_| None)
     }
 
-    /// As [`RuleSet::parse`], for stores that cannot keep every limit. `unfit` gets a domain's name
-    /// and each of its limits, and returns why its store cannot keep it, which is then an error.
+    /// As [`RuleSet::parse`], for stores that cannot keep every limit. `unfit` gets each limit,
+    /// and returns why the store of its domain cannot keep it, which is then an error.
     pub fn parse_for(
         sources: &[Source],
         options: &Options,
-        unfit: &dyn Fn(&str, &Limit) -> Option<String>,
+        unfit: &dyn Fn(&WrittenLimit<'_>) -> Option<String>,
     ) -> Loaded {
         let mut findings = Findings::of(sources);
         let drafts = parse_sources(sources, options, &mut findings);
         for draft in &drafts {
             findings.enter((!draft.is_nameless()).then_some(&draft.name.value));
             check_domain(draft, options.sharing, &mut findings);
-            check_fit(
-                &draft.descriptors,
-                &|limit| unfit(&draft.name.value, limit),
-                &mut findings,
-            );
+            check_fit(draft, options.sharing, unfit, &mut findings);
         }
         let good = drafts
             .iter()

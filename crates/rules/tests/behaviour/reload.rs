@@ -177,7 +177,8 @@ fn sharing_or_not_is_another_counter() {
 fn a_limit_that_its_store_cannot_keep_is_a_error_of_its_domain() {
     let text = format!("{}---\n{}", limit(3, "hour"), limit(3, "hour")).replacen(": d", ": e", 1);
     let asked = std::cell::RefCell::new(Vec::new());
-    let unfit = |domain: &str, limit: &tollgate_core::Limit| {
+    let unfit = |written: &tollgate_rules::WrittenLimit<'_>| {
+        let (domain, limit) = (written.domain, written.limit);
         asked.borrow_mut().push((domain.to_owned(), limit.count()));
         (domain == "e").then(|| "3 is too many".to_owned())
     };
@@ -193,4 +194,22 @@ fn a_limit_that_its_store_cannot_keep_is_a_error_of_its_domain() {
         ("unfit-limit", "3 is too many")
     );
     assert_eq!((found.line, found.domain.as_deref()), (3, Some("e")));
+}
+
+#[test]
+fn what_decides_whether_a_limit_fits_has_its_keys_and_its_mode() {
+    let text = "domain: d\nmode: leased\ndescriptors:\n- key: a\n  rate_limit: 1/s\n  \
+        descriptors:\n  \
+        - {key: b, rate_limit: {unit: second, requests_per_unit: 1, mode: write_back}}\n  \
+        - {key: c, rate_limit: {unlimited: true}}\n- {key: b, value: x, rate_limit: 1/s}\n";
+    let asked = std::cell::RefCell::new(Vec::new());
+    let unfit = |written: &tollgate_rules::WrittenLimit<'_>| {
+        let (keys, mode) = (written.keys.join("."), written.sharing.mode);
+        asked.borrow_mut().push(format!("{keys} {mode}"));
+        None
+    };
+    let source = Source::new("rules.yaml", text);
+    let loaded = RuleSet::parse_for(&[source], &Options::default(), &unfit);
+    assert!(!loaded.has_errors(), "{:?}", loaded.diagnostics);
+    assert_eq!(*asked.borrow(), ["a leased", "a.b write_back", "b leased"]);
 }

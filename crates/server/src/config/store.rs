@@ -61,8 +61,9 @@ impl Config {
             merge_domains: self.merge_domains,
             sharing: self.sharing,
         };
-        RuleSet::parse_for(sources, &options, &|domain, limit| {
-            self.store_of(domain).1.unfit(limit)
+        RuleSet::parse_for(sources, &options, &|written| {
+            let (_, place) = self.store_of(written.domain);
+            place.unfit(written.limit)
         })
     }
 }

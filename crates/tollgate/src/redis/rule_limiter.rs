@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use tollgate_core::{Answer, Limit, Request, Verdict};
-use tollgate_rules::{Attempt, Changes, Loaded, Options, RuleSet, Source};
+use tollgate_core::{Answer, Request, Verdict};
+use tollgate_rules::{Attempt, Changes, Loaded, Options, RuleSet, Source, WrittenLimit};
 
 use super::store::Redis;
 use crate::rule_limiter::active_rules::{ActiveRules, OnUnknownDomain, read, request_of};
@@ -164,8 +164,8 @@ fn parse(redis: &Redis, sources: &[Source]) -> Loaded {
         sharing: redis.sharing(),
         ..Options::default()
     };
-    let unfit = |_domain: &str, limit: &Limit| {
-        let invalid = tollgate_redis::check(limit).err();
+    let unfit = |written: &WrittenLimit<'_>| {
+        let invalid = tollgate_redis::check(written.limit).err();
         invalid.map(|invalid| invalid.to_string())
     };
     RuleSet::parse_for(sources, &options, &unfit)
