@@ -9,7 +9,7 @@ use tollgate_core::Limit;
 use tollgate_engine::AnyShared;
 use tollgate_rules::Settings;
 
-use crate::backend::{Backend, InvalidUrl, OpenError};
+use crate::backend::{Backend, InvalidUrl, OpenError, Reservations};
 use crate::inspector::Inspector;
 
 /// A [`Backend`] of any type.
@@ -39,6 +39,7 @@ trait Erased: Any + fmt::Debug + Send + Sync {
     fn backend(&self) -> AnyBackend;
     fn is_equal(&self, other: &dyn Any) -> bool;
     fn unfit(&self, limit: &Limit) -> Option<String>;
+    fn reservations(&self) -> Reservations;
     fn servers(&self) -> String;
     fn is_encrypted(&self) -> bool;
     fn open(&self) -> Result<AnyShared, OpenError>;
@@ -56,6 +57,10 @@ impl<B: Backend> Erased for B {
 
     fn unfit(&self, limit: &Limit) -> Option<String> {
         Backend::unfit(self, limit)
+    }
+
+    fn reservations(&self) -> Reservations {
+        Backend::reservations(self)
     }
 
     fn servers(&self) -> String {
@@ -137,6 +142,11 @@ impl SharedConfig {
     /// [`Backend::unfit`].
     pub fn unfit(&self, limit: &Limit) -> Option<String> {
         self.0.unfit(limit)
+    }
+
+    /// [`Backend::reservations`].
+    pub fn reservations(&self) -> Reservations {
+        self.0.reservations()
     }
 
     /// [`Backend::servers`].

@@ -44,6 +44,11 @@ pub trait Backend: Clone + Eq + fmt::Debug + Send + Sync + 'static {
     /// Why the store cannot keep a limit, and what to do instead; `None` if it can.
     fn unfit(&self, limit: &Limit) -> Option<String>;
 
+    /// Which requests it keeps reservations of; none, unless this says otherwise.
+    fn reservations(&self) -> Reservations {
+        Reservations::None
+    }
+
     /// The servers, for the log: `localhost:6379`.
     fn servers(&self) -> String;
 
@@ -64,6 +69,18 @@ pub trait Backend: Clone + Eq + fmt::Debug + Send + Sync + 'static {
     ///
     /// As [`Backend::open`].
     fn open_inspector(&self) -> Option<Result<Inspector, OpenError>>;
+}
+
+/// Which requests a shared store keeps reservations of ([`SharedStore::reserve`]). None of them has
+/// a limit in mode `write_back`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reservations {
+    /// None.
+    None,
+    /// Those whose limits are all in one slot. With one descriptor, a request always is.
+    InOneSlot,
+    /// All.
+    All,
 }
 
 /// Why a store cannot be opened with its settings.

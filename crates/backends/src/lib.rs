@@ -12,7 +12,7 @@ mod any_backend;
 mod redis;
 
 pub use any_backend::{AnyBackend, SharedConfig};
-pub use backend::{Backend, InvalidUrl, OpenError};
+pub use backend::{Backend, InvalidUrl, OpenError, Reservations};
 pub use inspector::Inspector;
 
 /// Every backend that a settings file can name.

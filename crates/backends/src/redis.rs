@@ -11,7 +11,7 @@ use tollgate_redis::{
 };
 use tollgate_rules::Settings;
 
-use crate::backend::{Backend, InvalidUrl, OpenError};
+use crate::backend::{Backend, InvalidUrl, OpenError, Reservations};
 use crate::inspector::Inspector;
 use access::{Credentials, encryption, signs_in};
 
@@ -83,6 +83,13 @@ impl Backend for Config {
     fn unfit(&self, limit: &Limit) -> Option<String> {
         let invalid = tollgate_redis::check(limit).err();
         invalid.map(|invalid| invalid.to_string())
+    }
+
+    fn reservations(&self) -> Reservations {
+        match self.servers {
+            Servers::Single(_) | Servers::Sentinel { .. } => Reservations::All,
+            Servers::Cluster(_) => Reservations::InOneSlot,
+        }
     }
 
     fn servers(&self) -> String {

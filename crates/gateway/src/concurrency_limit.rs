@@ -160,8 +160,8 @@ impl ConcurrencyLimits {
         }
         let mut wanted: Vec<(&ConcurrencyLimit, PermitRequest)> = Vec::new();
         for limit in &self.limits {
-            for entries in &identity.descriptors {
-                let Some(request) = limit.request(entries) else {
+            for descriptor in &identity.descriptors {
+                let Some(request) = limit.request(&descriptor.entries) else {
                     continue;
                 };
                 // Two equal descriptors are one request.

@@ -26,12 +26,14 @@ use crate::log_record::LogRecord;
 use crate::metrics::RouteMetrics;
 use crate::refund::Refund;
 use crate::request_body::RequestBody;
+use crate::reservation::{Reservation, Settler};
 use crate::response_body::{InFlight, ResponseBody};
 use crate::route::Route;
 use crate::settings::GatewaySettings;
 use crate::tunnel::{OpenTunnel, Tunnel};
 use crate::upgrade::Switched;
 
+mod decision;
 mod precheck;
 
 /// What of a request's head a response of our own depends on, if the head has been passed on.
@@ -48,6 +50,7 @@ const HELD_MAX: usize = 4096;
 /// What applies to the requests of all routes.
 pub(crate) struct Terms {
     engine: Arc<Engine>,
+    settler: Settler,
     clock: Arc<dyn Clock>,
     held: Semaphore,
     head_timeout: Duration,
@@ -68,6 +71,8 @@ struct Allowed {
     /// `None` if nothing limits it.
     answer: Option<Answer>,
     permits: Permits,
+    /// What its response may release.
+    reservation: Option<Reservation>,
     sender: Sender,
     lease: Lease,
 }
@@ -157,6 +162,7 @@ impl Terms {
         clock: Arc<dyn Clock>,
     ) -> Terms {
         Terms {
+            settler: Settler::new(&engine),
             engine,
             clock,
             held: Semaphore::new(HELD_MAX),
@@ -203,6 +209,7 @@ impl Passage<'_> {
         let Allowed {
             answer,
             permits,
+            mut reservation,
             sender,
             lease,
         } = allowed;
@@ -222,8 +229,14 @@ impl Passage<'_> {
             announce_chunks(&mut head);
         }
         let request = Request::from_parts(head, body);
+        if let Some(reservation) = &mut reservation {
+            reservation.mark_sent();
+        }
         let sent = upstream.send(lease, request, terms.head_timeout).await;
         let (mut response, lease) = sent?;
+        if let Some(reservation) = reservation {
+            reservation.settle(response.status()).await;
+        }
         let server = hyper::upgrade::on(&mut response);
         let switched = Switched::of(&response);
         let (mut head, body) = response.into_parts();
@@ -291,18 +304,18 @@ impl Passage<'_> {
         // Before the rules, because a permit costs nothing if they deny.
         let permits = self.acquire_permits(&identity, head, record)?;
         let sender = self.sender(head, peer);
-        let allowed = |answer, lease| Allowed {
+        let allowed = |answer, reservation, lease| Allowed {
             answer,
             permits,
+            reservation,
             sender,
             lease,
         };
         let Some(request) = identity.request(route.domain.as_bytes()) else {
-            return Ok(allowed(None, upstream.lease().await?));
+            return Ok(allowed(None, None, upstream.lease().await?));
         };
         poll_fn(|cx| arrival.connection.poll_decide(0, cx)).await;
-        let decided = terms.engine.decide(&request).await;
-        let answer = decided.map_err(Failure::Store)?.answer;
+        let (answer, reservation) = self.decide(&request, &identity).await?;
         if let Some(denial) = responder.deny(&answer, terms.wall_clock(), &head.headers) {
             record.set_denial(&answer);
             return Err(Stop::Denied(Box::new(denial)));
@@ -310,13 +323,17 @@ impl Passage<'_> {
         if answer.delay.is_zero()
             && let Some(lease) = upstream.try_lease()
         {
-            return Ok(allowed(Some(answer), lease));
+            return Ok(allowed(Some(answer), reservation, lease));
         }
-        let refund = Refund::new(&terms.engine, &request, &answer);
+        // What is reserved is released when it is dropped.
+        let refund = match reservation {
+            Some(_) => Refund::none(),
+            None => Refund::new(&terms.engine, &request, &answer),
+        };
         self.hold(answer.delay).await?;
         let lease = upstream.lease().await?;
         refund.cancel();
-        Ok(allowed(Some(answer), lease))
+        Ok(allowed(Some(answer), reservation, lease))
     }
 
     fn sender(&self, head: &Parts, peer: Peer) -> Sender {

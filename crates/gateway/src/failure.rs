@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use tollgate_core::StoreError;
+use tollgate_engine::ReserveError;
 use tollgate_http::{InvalidFraming, InvalidPath, Problem};
 
 use crate::request_body::BodyError;
@@ -30,6 +31,8 @@ pub(crate) enum Failure {
     IncompleteBody,
     /// The store has no answer, and the limits leave it to us.
     Store(StoreError),
+    /// The store reserves nothing for the request.
+    Unreserved(ReserveError),
     /// More requests are held for a leaky bucket than may be.
     ManyHeld,
     /// More keys of concurrency limits have requests in flight than may.
@@ -49,6 +52,15 @@ pub(crate) enum Failure {
 }
 
 // === impl Failure ===
+
+impl From<ReserveError> for Failure {
+    fn from(error: ReserveError) -> Failure {
+        match error {
+            ReserveError::Store(error) => Failure::Store(error),
+            error => Failure::Unreserved(error),
+        }
+    }
+}
 
 impl Failure {
     /// What an error of the HTTP library means while a request is sent and answered.
@@ -81,6 +93,7 @@ impl Failure {
             Self::IdleBody(_) => "idle_body",
             Self::IncompleteBody => "incomplete_body",
             Self::Store(_) => "store_error",
+            Self::Unreserved(_) => "unreserved",
             Self::ManyHeld => "many_held",
             Self::ManyKeys => "many_keys",
             Self::Busy => "busy",
@@ -113,7 +126,7 @@ impl Failure {
             Self::Path(_) | Self::IncompleteBody => StatusCode::BAD_REQUEST,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::IdleBody(_) => StatusCode::REQUEST_TIMEOUT,
-            Self::Store(_) | Self::ManyHeld | Self::ManyKeys | Self::Busy => {
+            Self::Store(_) | Self::Unreserved(_) | Self::ManyHeld | Self::ManyKeys | Self::Busy => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::Unreachable | Self::Closed | Self::Malformed => StatusCode::BAD_GATEWAY,
@@ -138,6 +151,7 @@ impl Failure {
                 "the rate limit store is unavailable: it cannot be reached".to_owned()
             }
             Self::Store(error) => format!("the rate limit store is unavailable: {error}"),
+            Self::Unreserved(error) => format!("nothing can be reserved: {error}"),
             Self::ManyHeld => "too many requests wait for their turn; retry later".to_owned(),
             Self::ManyKeys => "too many clients have requests in flight; retry later".to_owned(),
             Self::Busy => {

@@ -45,9 +45,13 @@ mod upgrade;
 
 mod forwarding;
 
+mod pricing;
+
 mod route;
 
 mod refund;
+
+mod reservation;
 
 mod exchange;
 

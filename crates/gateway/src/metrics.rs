@@ -1,5 +1,6 @@
 //! What the gateway counts: requests by route and outcome, errors and times of upstreams.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
@@ -18,6 +19,7 @@ pub(crate) struct Metrics {
     errors: Errors,
     seconds: Family<UpstreamLabel, Histogram, fn() -> Histogram>,
     tunnels: Family<RouteLabel, Gauge>,
+    unsettled: Family<UnsettledLabels, Counter>,
     dropped_lines: Family<ReasonLabel, Counter>,
     in_flight: Family<LimitLabel, Gauge>,
     in_flight_denied: Family<LimitLabel, Counter>,
@@ -25,6 +27,7 @@ pub(crate) struct Metrics {
 
 type Requests = Family<[(&'static str, String); 2], Counter>;
 type Errors = Family<[(&'static str, String); 2], Counter>;
+type UnsettledLabels = [(&'static str, String); 2];
 type ReasonLabel = [(&'static str, &'static str); 1];
 type LimitLabel = [(&'static str, String); 1];
 type UpstreamLabel = [(&'static str, String); 1];
@@ -39,6 +42,15 @@ pub(crate) struct RouteMetrics {
     denied: Counter,
     canceled: Counter,
     tunnels: Gauge,
+    unsettled: Unsettled,
+}
+
+/// Counts requests of a route that were charged what they had reserved, because it is not known
+/// what they cost.
+#[derive(Clone, Debug)]
+pub(crate) struct Unsettled {
+    route: Arc<str>,
+    counters: Family<UnsettledLabels, Counter>,
 }
 
 /// Those of one upstream.
@@ -58,6 +70,7 @@ impl Metrics {
             errors: Family::default(),
             seconds: Family::new_with_constructor(latency_buckets),
             tunnels: Family::default(),
+            unsettled: Family::default(),
             dropped_lines: Family::default(),
             in_flight: Family::default(),
             in_flight_denied: Family::default(),
@@ -85,6 +98,11 @@ impl Metrics {
             "gateway_tunnels",
             "Connections that have switched protocols and are open, by route",
             self.tunnels.clone(),
+        );
+        registry.register(
+            "gateway_unsettled",
+            "Requests that were charged what they had reserved, by route and reason",
+            self.unsettled.clone(),
         );
         registry.register(
             "gateway_access_log_dropped",
@@ -132,6 +150,10 @@ impl Metrics {
             tunnels: self
                 .tunnels
                 .get_or_create_owned(&[("route", name.to_owned())]),
+            unsettled: Unsettled {
+                route: name.into(),
+                counters: self.unsettled.clone(),
+            },
         }
     }
 
@@ -168,6 +190,11 @@ impl RouteMetrics {
         &self.name
     }
 
+    /// What counts reservations that are not settled.
+    pub(crate) fn unsettled_counter(&self) -> Unsettled {
+        self.unsettled.clone()
+    }
+
     /// An upstream has answered.
     pub(crate) fn count_forwarded(&self) {
         self.forwarded.inc();
@@ -191,6 +218,19 @@ impl RouteMetrics {
     /// The gateway has answered, for this reason.
     pub(crate) fn count_failure(&self, kind: &'static str) {
         self.requests.get_or_create(&labels(&self.name, kind)).inc();
+    }
+}
+
+// === impl Unsettled ===
+
+impl Unsettled {
+    /// A request was charged what it had reserved, for this reason.
+    pub(crate) fn count(&self, reason: &'static str) {
+        let labels = [
+            ("route", self.route.as_ref().to_owned()),
+            ("reason", reason.to_owned()),
+        ];
+        self.counters.get_or_create(&labels).inc();
     }
 }
 

@@ -25,6 +25,11 @@ type Entries = Vec<(Box<[u8]>, Box<[u8]>)>;
 // === impl Refund ===
 
 impl Refund {
+    /// For a request that was charged nothing which is to be refunded here.
+    pub(crate) const fn none() -> Refund {
+        Refund(None)
+    }
+
     /// For a request that this answer allows.
     pub(crate) fn new(engine: &Arc<Engine>, request: &Request<'_>, answer: &Answer) -> Refund {
         let descriptors = request.descriptors.iter().zip(&answer.statuses);

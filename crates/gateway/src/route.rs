@@ -11,6 +11,7 @@ use crate::concurrency_limit::{ConcurrencyLimitReader, ConcurrencyLimits};
 use crate::failure::Failure;
 use crate::matcher::{Matcher, Target, host};
 use crate::metrics::{Metrics, RouteMetrics};
+use crate::pricing::Pricing;
 use crate::settings::{
     GatewaySettings, ROUTES_MAX, RouteSettings, UPSTREAMS_MAX, UpstreamProtocol,
 };
@@ -41,6 +42,8 @@ pub(crate) struct Route {
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) domain: String,
     pub(crate) classifier: Classifier,
+    /// `None` if no response changes what its request costs.
+    pub(crate) pricing: Option<Arc<Pricing>>,
     pub(crate) responder: Responder,
     /// What its requests may switch to.
     pub(crate) protocols: Protocols,
@@ -202,8 +205,9 @@ impl Route {
                 "write `peer`, or the header in which your proxy names the client",
             ));
         }
-        let classifier = Classifier::new(identity);
+        let classifier = Classifier::with_responses(identity);
         let classifier = classifier.map_err(|invalid| invalid.below("identity"))?;
+        let pricing = Pricing::new(identity);
         let responder = Responder::new(responses);
         let name = match &settings.name {
             Some(name) if !is_name(name) => {
@@ -220,6 +224,9 @@ impl Route {
             domain: find_domain(settings, gateway)?,
             in_flight: in_flight.of_route(settings.in_flight.as_deref(), &classifier)?,
             classifier,
+            pricing: pricing
+                .map_err(|invalid| invalid.below("identity"))?
+                .map(Arc::new),
             responder: responder.map_err(|invalid| invalid.below("responses"))?,
             metrics: metrics.route(name),
             matcher,

@@ -174,6 +174,29 @@ impl GatewaySettings {
         }
     }
 
+    /// Each identity whose requests reserve units until their response comes: the keys that lead to
+    /// it, the domain whose rules apply, and the identity itself.
+    pub fn reserving_identities(&self) -> impl Iterator<Item = (String, &str, &IdentitySettings)> {
+        let of_gateway = || {
+            Some((
+                "identity".to_owned(),
+                self.domain.as_deref()?,
+                &self.identity,
+            ))
+        };
+        let alone = self.routes.is_empty().then(of_gateway).flatten();
+        let routes = self.routes.iter().enumerate();
+        let routes = routes.filter_map(|(index, route)| {
+            let domain = self.domain_of(route)?;
+            Some(match &route.identity {
+                Some(identity) => (format!("routes[{index}].identity"), domain, identity),
+                None => ("identity".to_owned(), domain, &self.identity),
+            })
+        });
+        let all = alone.into_iter().chain(routes);
+        all.filter(|(_, _, identity)| identity.needs_response())
+    }
+
     /// The domain whose rules apply to a route.
     pub(crate) fn domain_of<'a>(&'a self, route: &'a RouteSettings) -> Option<&'a str> {
         route.domain.as_deref().or(self.domain.as_deref())

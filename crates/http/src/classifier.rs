@@ -14,8 +14,10 @@ use crate::source::{Facts, Source, VALUE_BYTES_MAX, fold_case};
 #[cfg(feature = "jwt")]
 use crate::token::Token;
 
+mod count_when;
 mod settings;
 
+pub use count_when::{CountWhenSettings, STATUS_RANGES_MAX, StatusRange};
 pub use settings::{DescriptorSettings, EntrySettings, IdentitySettings, IfMissing};
 
 /// The most entries in a chain of fallbacks, each used if the value of the one before is missing.
@@ -54,8 +56,17 @@ enum Missing {
 pub struct Identity<'a> {
     /// The client, if a descriptor has its address.
     pub client: Option<Client>,
-    /// The entries of each descriptor that was not skipped.
-    pub descriptors: Vec<Vec<IdentityEntry<'a>>>,
+    /// Each descriptor that was not skipped.
+    pub descriptors: Vec<IdentityDescriptor<'a>>,
+}
+
+/// A descriptor of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdentityDescriptor<'a> {
+    /// The index of its settings: [`IdentitySettings::descriptors`].
+    pub index: usize,
+    /// Its entries, in the order of the settings.
+    pub entries: Vec<IdentityEntry<'a>>,
 }
 
 /// An entry of a descriptor: a key, and its value in a request.
@@ -70,10 +81,29 @@ pub struct IdentityEntry<'a> {
 // === impl Classifier ===
 
 impl Classifier {
+    /// For a program that sees no responses, so that no descriptor may have a `count_when`.
+    ///
     /// # Errors
     ///
     /// [`InvalidSetting`] is the first setting that cannot be used.
     pub fn new(settings: &IdentitySettings) -> Result<Classifier, InvalidSetting> {
+        let mut descriptors = settings.descriptors.iter();
+        if let Some(index) = descriptors.position(DescriptorSettings::needs_response) {
+            return Err(InvalidSetting::new(
+                format!("descriptors[{index}].count_when"),
+                "only the gateway sees responses",
+                "remove it, or send requests through the gateway",
+            ));
+        }
+        Classifier::with_responses(settings)
+    }
+
+    /// For a program that also sees the responses, and settles what they say.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSetting`] is the first setting that cannot be used.
+    pub fn with_responses(settings: &IdentitySettings) -> Result<Classifier, InvalidSetting> {
         let addresses = ClientAddress::new(&settings.client_address)
             .map_err(|error| error.below("client_address"))?;
         let routes = Routes::new(&settings.routes, &settings.path)?;
@@ -88,6 +118,10 @@ impl Classifier {
                     .map_err(|error| error.below(&format!("{at}[{index}]")))
             });
             descriptors.push(rules.collect::<Result<_, _>>()?);
+            let checked = descriptor.count_when.as_ref().map(CountWhenSettings::check);
+            checked
+                .transpose()
+                .map_err(|error| error.below(&format!("descriptors[{index}].count_when")))?;
         }
         Ok(Classifier {
             addresses,
@@ -123,11 +157,11 @@ impl Classifier {
         #[cfg(feature = "jwt")]
         let facts = facts.with_token(self.token.as_ref());
         let mut descriptors = Vec::with_capacity(self.descriptors.len());
-        for rules in &self.descriptors {
+        for (index, rules) in self.descriptors.iter().enumerate() {
             let entries = rules.iter().map(|rule| rule.entry(&facts));
             // An entry that is `None` skips its descriptor.
             if let Some(entries) = entries.collect::<Result<Option<Vec<_>>, _>>()? {
-                descriptors.push(entries);
+                descriptors.push(IdentityDescriptor { index, entries });
             }
         }
         Ok(Identity {
@@ -266,8 +300,9 @@ impl Identity<'_> {
     /// The request to the rules of a domain; `None` if all descriptors were skipped, so that there
     /// is nothing to ask.
     pub fn request<'s>(&'s self, domain: &'s [u8]) -> Option<Request<'s>> {
-        let descriptors = self.descriptors.iter().map(|entries| Descriptor {
-            entries: entries
+        let descriptors = self.descriptors.iter().map(|descriptor| Descriptor {
+            entries: descriptor
+                .entries
                 .iter()
                 .map(|entry| Entry {
                     key: entry.key.as_bytes(),

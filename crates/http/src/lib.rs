@@ -66,8 +66,8 @@ mod responder;
 
 pub use address_text::address_text;
 pub use classifier::{
-    Classifier, DescriptorSettings, EntrySettings, FALLBACKS_MAX, Identity, IdentityEntry,
-    IdentitySettings, IfMissing,
+    Classifier, CountWhenSettings, DescriptorSettings, EntrySettings, FALLBACKS_MAX, Identity,
+    IdentityDescriptor, IdentityEntry, IdentitySettings, IfMissing, STATUS_RANGES_MAX, StatusRange,
 };
 pub use client_address::{
     AddressSource, Client, ClientAddress, ClientAddressSettings, ENTRY_BYTES_MAX, HOPS_MAX, Origin,

@@ -42,7 +42,7 @@ fn keys(classifier: &Classifier, peer: &str, request: Builder) -> Result<Vec<Str
     let peer = Peer::from(peer.parse::<IpAddr>().unwrap());
     let identity = classifier.identify(Head::of(&parts, peer));
     let identity = identity.map_err(|rejection| rejection.flaw)?;
-    let entries = identity.descriptors.iter().flatten();
+    let entries = identity.descriptors.iter().flat_map(|one| &one.entries);
     Ok(entries
         .map(|entry| Escaped(&entry.value).to_string())
         .collect())

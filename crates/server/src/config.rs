@@ -16,6 +16,7 @@ mod gateway;
 mod limits;
 mod listen;
 mod reservations;
+mod reserving;
 mod secret;
 mod store;
 mod tls;
@@ -249,7 +250,7 @@ impl Config {
                 "give `listen.http` an address, or remove `auth`",
             );
         }
-        Config {
+        let config = Config {
             file: None,
             rules: rules
                 .iter()
@@ -268,7 +269,9 @@ impl Config {
             log: top.map("log", Log::take),
             allow_refund: top.flag("allow_refund", false),
             dynamic_metadata: top.flag("dynamic_metadata", false),
-        }
+        };
+        config.check_reserving(top);
+        config
     }
 }
 

@@ -31,6 +31,34 @@ fn check_exits_with_0_for_good_rules_1_for_bad_and_2_for_none() {
 
 const STORE: &str = "rules: rules.yaml\nstore: {redis: {url: 'redis://127.0.0.1:1'}}\n";
 
+/// The exit status and the output of `check --config` for these files.
+fn check(settings: &str, rules: &str) -> (Option<i32>, String) {
+    let files = directory(&[("tollgate.yaml", settings), ("rules.yaml", rules)]);
+    let output = run(files.path(), &["check", "--config", "tollgate.yaml"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    (output.status.code(), text)
+}
+
+#[test]
+fn a_limit_that_the_gateway_cannot_reserve_is_an_error() {
+    let rules = "domain: d
+descriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 5, mode: write_back}}]
+";
+    let gateway = "gateway: {domain: d, upstreams: {u: {addresses: ['h:1']}}, identity: \
+        {descriptors: [{entries: [{key: j, from: host, if_missing: {use: {key: k, from: path}}}], \
+        count_when: {status: [401]}}]}}\n";
+    let (status, text) = check(STORE, rules);
+    assert_eq!(status, Some(0), "{text}");
+    let (status, text) = check(&format!("{STORE}{gateway}"), rules);
+    assert_eq!(status, Some(1), "{text}");
+    let written = "has a `count_when`: write `mode: strict`";
+    for words in ["error[unfit-limit]", "rules.yaml:2:", written] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let (status, text) = check(&format!("rules: rules.yaml\n{gateway}"), rules);
+    assert_eq!(status, Some(0), "{text}");
+}
+
 #[test]
 fn check_reads_settings_and_rules_together() {
     let rules = "domain: d
@@ -40,14 +68,6 @@ descriptors:
   - key: fine
     rate_limit: 5/day
 ";
-    let check = |settings: &str, rules: &str| {
-        let files = directory(&[("tollgate.yaml", settings), ("rules.yaml", rules)]);
-        let output = run(files.path(), &["check", "--config", "tollgate.yaml"]);
-        (
-            output.status.code(),
-            String::from_utf8(output.stdout).unwrap(),
-        )
-    };
     let memory = "rules: rules.yaml\n";
     let (status, text) = check(memory, rules);
     assert_eq!(status, Some(0), "{text}");

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use tollgate_http::IdentitySettings;
+use tollgate_http::{IdentityDescriptor, IdentitySettings};
 
 use super::*;
 
@@ -22,12 +22,15 @@ fn limits(settings: &[InFlightSettings]) -> ConcurrencyLimits {
 }
 
 fn identity(descriptors: &[&[(&'static str, &'static str)]]) -> Identity<'static> {
-    let descriptors = descriptors.iter().map(|entries| {
+    let descriptors = descriptors.iter().enumerate().map(|(index, entries)| {
         let entries = entries.iter().map(|(key, value)| IdentityEntry {
             key,
             value: Cow::Borrowed(value.as_bytes()),
         });
-        entries.collect()
+        IdentityDescriptor {
+            index,
+            entries: entries.collect(),
+        }
     });
     Identity {
         client: None,

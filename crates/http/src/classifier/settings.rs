@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::count_when::CountWhenSettings;
 use crate::client_address::ClientAddressSettings;
 use crate::path::PathSettings;
 use crate::source::SourceSettings;
@@ -32,6 +33,9 @@ pub struct IdentitySettings {
 pub struct DescriptorSettings {
     /// Its entries, in the order in which the rules nest them.
     pub entries: Vec<EntrySettings>,
+    /// Which responses count. All; anything else only where responses are seen, in the gateway.
+    #[serde(default)]
+    pub count_when: Option<CountWhenSettings>,
 }
 
 /// An entry of a descriptor.
@@ -63,7 +67,33 @@ pub enum IfMissing {
     Use(Box<EntrySettings>),
 }
 
+// === impl DescriptorSettings ===
+
+impl DescriptorSettings {
+    /// Whether what it is charged depends on the response.
+    pub fn needs_response(&self) -> bool {
+        self.count_when.is_some()
+    }
+
+    /// Whether a request's descriptor may have entries with these keys.
+    pub fn may_have_keys(&self, keys: &[&str]) -> bool {
+        let mut pairs = self.entries.iter().zip(keys);
+        self.entries.len() == keys.len() && pairs.all(|(entry, key)| entry.may_have_key(key))
+    }
+}
+
 // === impl EntrySettings ===
+
+impl EntrySettings {
+    /// Whether it, or the entry in its place if its value is missing, has this key.
+    fn may_have_key(&self, key: &str) -> bool {
+        let other = match &self.if_missing {
+            Some(IfMissing::Use(other)) => other.may_have_key(key),
+            _ => false,
+        };
+        other || self.key == key
+    }
+}
 
 #[cfg(feature = "jwt")]
 impl EntrySettings {
@@ -78,6 +108,15 @@ impl EntrySettings {
 }
 
 // === impl IdentitySettings ===
+
+impl IdentitySettings {
+    /// Whether what some descriptor is charged depends on the response.
+    pub fn needs_response(&self) -> bool {
+        self.descriptors
+            .iter()
+            .any(DescriptorSettings::needs_response)
+    }
+}
 
 impl Default for IdentitySettings {
     fn default() -> IdentitySettings {
@@ -95,6 +134,7 @@ impl Default for IdentitySettings {
             token: None,
             descriptors: vec![DescriptorSettings {
                 entries: vec![address],
+                count_when: None,
             }],
         }
     }

@@ -24,6 +24,7 @@ fn identify(classifier: &Classifier, request: http::request::Builder) -> Result<
     let mut text = String::new();
     for descriptor in &identity.descriptors {
         let entries = descriptor
+            .entries
             .iter()
             .map(|entry| format!("{}={}", entry.key, tollgate_core::Escaped(&entry.value)));
         text += &format!("[{}]", entries.collect::<Vec<_>>().join(","));
@@ -201,4 +202,31 @@ fn the_keys_of_its_descriptors_are_known() {
     ] {
         assert!(!describes(keys), "{keys:?}");
     }
+}
+
+#[test]
+fn a_descriptor_knows_its_settings_and_what_counts_is_for_who_sees_responses() {
+    let settings = json!({"descriptors": [
+        {"entries": [{"key": "user", "from": {"header": "x-user"}, "if_missing": "skip"}]},
+        {"entries": [{"key": "path", "from": "path"}], "count_when": {"status": [401]}},
+    ]});
+    let error = classifier(settings.clone()).unwrap_err();
+    assert!(
+        error.starts_with("descriptors[1].count_when: only the gateway"),
+        "{error}"
+    );
+    let mut settings: IdentitySettings = serde_json::from_value(settings).unwrap();
+    let classifier = Classifier::with_responses(&settings).unwrap();
+    let (parts, ()) = HttpRequest::get("/a").body(()).unwrap().into_parts();
+    let identity = classifier.identify(Head::of(&parts, Peer::default()));
+    let indices: Vec<usize> = identity
+        .unwrap()
+        .descriptors
+        .iter()
+        .map(|descriptor| descriptor.index)
+        .collect();
+    assert_eq!(indices, [1]);
+    settings.descriptors[1].count_when = Some(CountWhenSettings { status: Vec::new() });
+    let error = Classifier::with_responses(&settings).unwrap_err();
+    assert_eq!(error.at, "descriptors[1].count_when.status");
 }

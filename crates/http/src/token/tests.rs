@@ -299,7 +299,7 @@ fn a_claim_describes_a_request() {
     let identity = classifier
         .identify(Head::of(&parts, Peer::default()))
         .unwrap();
-    assert_eq!(identity.descriptors[0][0].value.as_ref(), b"alice");
+    assert_eq!(identity.descriptors[0].entries[0].value.as_ref(), b"alice");
     let (parts, ()) = Request::get("/").body(()).unwrap().into_parts();
     let rejection = classifier
         .identify(Head::of(&parts, Peer::default()))

@@ -63,7 +63,8 @@ impl Config {
         };
         RuleSet::parse_for(sources, &options, &|written| {
             let (_, place) = self.store_of(written.domain);
-            place.unfit(written.limit)
+            let unfit = place.unfit(written.limit);
+            unfit.or_else(|| self.unreservable(written))
         })
     }
 }

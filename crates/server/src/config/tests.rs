@@ -257,8 +257,9 @@ fn settings_that_the_example_comments_out_are_valid_and_have_the_defaults() {
         ("local", &local[..], true),
     ];
     assert_eq!(named, expected);
-    let gateway = config.gateway.unwrap();
+    let mut gateway = config.gateway.unwrap();
     let default = GatewaySettings::default();
+    assert!(gateway.identity.descriptors[0].count_when.take().is_some());
     assert_eq!(gateway.timeouts, default.timeouts);
     assert_eq!(gateway.body_bytes, default.body_bytes);
     assert_eq!(gateway.identity, default.identity);

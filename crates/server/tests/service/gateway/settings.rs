@@ -130,3 +130,67 @@ fn every_error_has_its_place() {
         "{error}"
     );
 }
+
+/// The section with two descriptors, of which the second counts by its response, over `store`.
+fn counting(store: &str, count_when: &str) -> Result<Config, String> {
+    let descriptors = format!(
+        "[{{entries: [{{key: a, from: client_address}}]}}, {{entries: [{{key: b, from: path}}], \
+         count_when: {count_when}}}]"
+    );
+    let identity = format!("identity: {{descriptors: {descriptors}}}");
+    let gateway = format!("gateway: {{domain: api, {UPSTREAM}, {identity}}}");
+    parse(&format!("rules: r\n{store}\n{gateway}\n"))
+}
+
+#[test]
+fn what_counts_by_its_response_needs_a_store_that_can_reserve_it() {
+    let statuses = "{status: [401, 403, 5xx, 420-429]}";
+    for store in [
+        "",
+        "store: redis://h:1",
+        "store: {redis: {sentinel: {master: m, addresses: ['h:1']}}}",
+    ] {
+        counting(store, statuses).unwrap_or_else(|error| panic!("{store}\n{error}"));
+    }
+    let cluster = "store: {redis: {cluster: ['h:1']}}";
+    let error = counting(cluster, statuses).unwrap_err();
+    for words in [
+        "`identity` has a `count_when`, and the store `default` of the domain `api`",
+        "the limits of its 2 descriptors may be in several slots of a Redis Cluster",
+        "a route of their own",
+        " --> tollgate.yaml:3:",
+    ] {
+        assert!(error.contains(words), "{words}\n{error}");
+    }
+    // Another store serves the domain; and a request with one descriptor has one slot.
+    let other = format!("{cluster}\nstores: {{own: {{memory: true, domains: [api]}}}}");
+    counting(&other, statuses).unwrap();
+    let alone = "identity: {descriptors: [{entries: [{key: b, from: path}], count_when: {status: \
+        [401]}}]}";
+    let routes = format!("routes: [{{match: {{paths: [/login]}}, {alone}}}, {{}}]");
+    let section = format!("gateway: {{domain: api, {UPSTREAM}, {routes}}}");
+    parse(&format!("rules: r\n{cluster}\n{section}\n")).unwrap();
+
+    for (count_when, words) in [
+        (
+            "{status: []}",
+            "no response counts, so nothing would be limited",
+        ),
+        (
+            "{status: [600]}",
+            "\"600\" is no status: write one from 100 to 599",
+        ),
+        ("{status: [4x]}", "\"4x\" is no status"),
+        ("{statuses: [401]}", "unknown key `statuses`"),
+        ("{}", "`status` is missing below `count_when`"),
+        ("[401]", "`count_when` is a map"),
+    ] {
+        let error = counting("", count_when).unwrap_err();
+        assert!(error.contains(words), "{count_when}\n{error}");
+    }
+    let auth = "auth: {domain: api, source: x-original-uri, identity: {client_address: {source: \
+        x-real-ip}, descriptors: [{entries: [{key: b, from: path}], count_when: {status: \
+        [401]}}]}}";
+    let error = parse(&format!("rules: r\n{auth}\n")).unwrap_err();
+    assert!(error.contains("only the gateway sees responses"), "{error}");
+}

@@ -20,7 +20,8 @@ use tokio::time::timeout;
 /// Longer than any test takes.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A real HTTP server: answers 200 with the body of the request.
+/// A real HTTP server: answers with the body of the request and the status 200, or `NNN` for a
+/// target that ends with `status=NNN`.
 pub(super) struct Echo {
     pub(super) address: SocketAddr,
     pub(super) seen: Arc<Mutex<Vec<Seen>>>,
@@ -98,11 +99,14 @@ async fn echo(
         .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
         .collect();
     fields.sort();
+    let target = head.uri.to_string();
     seen.lock().unwrap().push(Seen {
-        target: head.uri.to_string(),
+        target: target.clone(),
         fields,
     });
+    let status = target.rsplit_once("status=").map_or("200", |found| found.1);
     let response = Response::builder()
+        .status(status)
         .header("x-upstream", "echo")
         .header("keep-alive", "timeout=9")
         .header("ratelimit", "the upstream's own");

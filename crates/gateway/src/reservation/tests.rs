@@ -1,0 +1,183 @@
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use http::request::Parts;
+use serde_json::json;
+use tokio::time::sleep;
+use tollgate_behaviour::{Random, check};
+use tollgate_core::{Clock, Descriptor, Status};
+use tollgate_engine::Stores;
+use tollgate_http::{Classifier, Head, IdentitySettings, Peer};
+use tollgate_memory::{ManualClock, Memory};
+use tollgate_rules::{Options, RuleSet, Source};
+
+use super::*;
+use crate::metrics::Metrics;
+
+const TASKS: usize = 40;
+const RULES: &str = "{domain: d, descriptors: [{key: all, rate_limit: 1000/day}, \
+                     {key: failed, rate_limit: 1000/day}]}";
+
+/// A gateway's limits, without its sockets.
+struct Bench {
+    engine: Arc<Engine>,
+    settler: Settler,
+    classifier: Classifier,
+    pricing: Arc<Pricing>,
+    metrics: Metrics,
+}
+
+/// How many requests should have been charged for good.
+#[derive(Default)]
+struct Account {
+    sent: u64,
+    /// Of these, whose responses said that they do not count.
+    released: u64,
+}
+
+/// How a request goes.
+struct Plan {
+    status: StatusCode,
+    panics: bool,
+    pauses: [u64; 3],
+}
+
+// === impl Bench ===
+
+impl Bench {
+    fn new() -> Bench {
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
+        let memory = Memory::builder().max_keys(100).clock(clock).build();
+        let engine = Arc::new(Engine::new(Stores::new(memory)));
+        let loaded = RuleSet::parse(&[Source::new("d.yaml", RULES)], &Options::default());
+        assert!(!loaded.has_errors(), "{:?}", loaded.diagnostics);
+        engine.replace_rules(loaded.rules);
+        let identity: IdentitySettings = serde_json::from_value(json!({"descriptors": [
+            {"entries": [{"key": "all", "from": {"constant": "v"}}]},
+            {"entries": [{"key": "failed", "from": {"constant": "v"}}],
+             "count_when": {"status": ["4xx"]}},
+        ]}))
+        .unwrap();
+        Bench {
+            settler: Settler::new(&engine),
+            engine,
+            classifier: Classifier::with_responses(&identity).unwrap(),
+            pricing: Arc::new(Pricing::new(&identity).unwrap().unwrap()),
+            metrics: Metrics::new(),
+        }
+    }
+
+    /// Takes a request as far as its task lives, with a pause wherever a gateway may wait.
+    async fn take(self: Arc<Self>, plan: Plan, account: Arc<Mutex<Account>>) {
+        let pause = |millis| sleep(Duration::from_millis(millis));
+        let head = head();
+        let identity = self.classifier.identify(Head::of(&head, Peer::default()));
+        let identity = identity.unwrap();
+        let request = identity.request(b"d").unwrap();
+        let unsettled = self.metrics.route("r").unsettled_counter();
+        pause(plan.pauses[0]).await;
+        let reserving = self
+            .settler
+            .reserve(&request, &identity, &self.pricing, unsettled);
+        let (_, reservation) = reserving.await.unwrap();
+        let mut reservation = reservation.unwrap();
+        pause(plan.pauses[1]).await;
+        reservation.mark_sent();
+        account.lock().unwrap().sent += 1;
+        pause(plan.pauses[2]).await;
+        assert!(!plan.panics, "as planned");
+        if !plan.status.is_client_error() {
+            account.lock().unwrap().released += 1;
+        }
+        reservation.settle(plan.status).await;
+    }
+
+    async fn used(&self, key: &str) -> u64 {
+        let request = Request {
+            domain: b"d",
+            descriptors: vec![Descriptor {
+                entries: vec![tollgate_core::Entry {
+                    key: key.as_bytes(),
+                    value: b"v",
+                }],
+                ..Descriptor::default()
+            }],
+            cost: Cost::Peek(1),
+            charge_denied: tollgate_core::ChargeDenied::Never,
+        };
+        let decided = self.engine.decide(&request).await.unwrap();
+        match &decided.answer.statuses[0] {
+            Status::Limited(limited) => 1000 - u64::from(limited.decision.remaining()),
+            status => panic!("{status:?}"),
+        }
+    }
+}
+
+fn head() -> Parts {
+    http::Request::get("/").body(()).unwrap().into_parts().0
+}
+
+fn plan(random: &mut Random) -> Plan {
+    let statuses = [200, 401, 500];
+    let status = statuses[usize::try_from(random.between(0, 2)).unwrap()];
+    Plan {
+        status: StatusCode::from_u16(status).unwrap(),
+        panics: random.chance(10),
+        pauses: [(); 3].map(|()| random.between(0, 5)),
+    }
+}
+
+async fn cancel_some(random: &mut Random) {
+    let (bench, account) = (Arc::new(Bench::new()), Arc::<Mutex<Account>>::default());
+    let mut tasks = Vec::new();
+    for _ in 0..TASKS {
+        let request = Arc::clone(&bench).take(plan(random), Arc::clone(&account));
+        tasks.push(tokio::spawn(request));
+    }
+    for _ in 0..15 {
+        sleep(Duration::from_millis(1)).await;
+        let unlucky = usize::try_from(random.between(0, 99)).unwrap() % TASKS;
+        tasks[unlucky].abort();
+    }
+    for task in tasks {
+        let _cancelled_or_panicked = task.await.is_err();
+    }
+    let used = [bench.used("all").await, bench.used("failed").await];
+    let account = account.lock().unwrap();
+    assert_eq!(used, [account.sent, account.sent - account.released]);
+    assert!(
+        account.released > 0 && account.sent < 40,
+        "nothing was cancelled"
+    );
+}
+
+#[test]
+fn what_is_charged_is_what_was_settled_wherever_requests_are_cancelled_or_panic() {
+    check("cancelled requests", 30, |random| {
+        let builder = &mut tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(cancel_some(random));
+    });
+}
+
+#[tokio::test]
+async fn more_settlements_than_may_wait_leave_units_charged() {
+    let bench = Bench::new();
+    let (settler, metrics) = (&bench.settler, bench.metrics.route("r"));
+    let _all = settler.permits.try_acquire_many(4096).unwrap();
+    let head = head();
+    let identity = bench.classifier.identify(Head::of(&head, Peer::default()));
+    let identity = identity.unwrap();
+    let request = identity.request(b"d").unwrap();
+    let reserving = settler.reserve(
+        &request,
+        &identity,
+        &bench.pricing,
+        metrics.unsettled_counter(),
+    );
+    let (_, reservation) = reserving.await.unwrap();
+    reservation.unwrap().settle(StatusCode::OK).await;
+    assert_eq!(bench.used("failed").await, 1);
+}

@@ -1,0 +1,79 @@
+//! Whether the stores of the gateway's domains can reserve what responses decide about.
+
+use tollgate_backends::Reservations;
+use tollgate_core::Mode;
+use tollgate_rules::{Settings, WrittenLimit};
+
+use super::{Config, Place};
+
+// === impl Config ===
+
+impl Config {
+    /// Reports identities of the gateway whose requests cannot be reserved by their domain's store.
+    pub(super) fn check_reserving(&self, top: &Settings<'_>) {
+        for (at, domain, identity) in self
+            .gateway
+            .iter()
+            .flat_map(|one| one.reserving_identities())
+        {
+            let (name, place) = self.store_of(domain);
+            let Place::Shared(config) = place else {
+                continue;
+            };
+            let backend = config.backend().name;
+            let (problem, help) = match (config.reservations(), identity.descriptors.len()) {
+                (Reservations::All, _) | (Reservations::InOneSlot, ..=1) => continue,
+                (Reservations::None, _) => (
+                    format!("{backend} reserves no units until a response comes"),
+                    "remove `count_when`",
+                ),
+                (Reservations::InOneSlot, count) => (
+                    format!(
+                        "the limits of its {count} descriptors may be in several slots of a \
+                         {backend} Cluster, and one reservation cannot"
+                    ),
+                    "give the requests with `count_when` a route of their own whose `identity` has \
+                     one descriptor",
+                ),
+            };
+            let message = format!(
+                "`{at}` has a `count_when`, and the store `{name}` of the domain `{domain}` cannot \
+                 reserve for it: {problem}"
+            );
+            let help = format!("{help}, or serve the domain from memory or a single Redis");
+            top.report_error_at("gateway", &at, message, &help);
+        }
+    }
+
+    /// Why the store of a limit's domain cannot reserve units of it, although requests of the
+    /// gateway need that.
+    pub(super) fn unreservable(&self, written: &WrittenLimit<'_>) -> Option<String> {
+        let WrittenLimit {
+            domain,
+            keys,
+            limit,
+            sharing,
+        } = written;
+        let is_written_back = sharing.mode == Mode::WriteBack && Mode::WriteBack.suits(limit);
+        let (_, Place::Shared(config)) = self.store_of(domain) else {
+            return None;
+        };
+        if !is_written_back {
+            return None;
+        }
+        let mut reserving = self
+            .gateway
+            .iter()
+            .flat_map(|one| one.reserving_identities());
+        let (at, ..) = reserving.find(|(_, of, identity)| {
+            let mut descriptors = identity.descriptors.iter();
+            of == domain && descriptors.any(|descriptor| descriptor.may_have_keys(keys))
+        })?;
+        let backend = config.backend().name;
+        Some(format!(
+            "a limit in `mode: write_back` cannot be reserved, because {backend} does not know all \
+             of its units, and `gateway.{at}` has a `count_when`: write `mode: strict` or \
+             `mode: leased`"
+        ))
+    }
+}

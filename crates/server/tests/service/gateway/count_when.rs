@@ -1,0 +1,301 @@
+//! Requests that count only if their responses say so: failed logins.
+
+use tokio::task::JoinSet;
+use tollgate_server::Place;
+use tollgate_testbed::Redis;
+
+use super::upstream::{Echo, Stage};
+use super::{gateway_with, section};
+use crate::house::{House, replace};
+use crate::http_client::Client;
+use crate::over_redis::at;
+
+/// Of each address ten requests an hour, and of each account and address three that fail.
+const RULES: &str = "
+domain: api
+mode: MODE
+descriptors:
+  - {key: remote_address, rate_limit: 10/hour}
+  - key: account
+    descriptors: [{key: remote_address, rate_limit: 3/hour}]
+";
+
+const IDENTITY: &str = "identity: {descriptors: [
+    {entries: [{key: remote_address, from: client_address}]},
+    {entries: [{key: account, from: {query: account}, if_missing: skip},
+               {key: remote_address, from: client_address}],
+     count_when: {status: [401, 403, 420-429]}}]}";
+
+/// Where limits are counted, and how.
+enum Counting {
+    Memory,
+    Redis(Redis, &'static str),
+}
+
+// === impl Counting ===
+
+impl Counting {
+    /// Every one that can reserve.
+    fn all() -> [Counting; 3] {
+        [
+            Counting::Memory,
+            Counting::Redis(Redis::start(), "strict"),
+            Counting::Redis(Redis::start(), "leased"),
+        ]
+    }
+
+    async fn gateway(&self, upstream: std::net::SocketAddr, rules: &str) -> House {
+        let (place, mode) = match self {
+            Counting::Memory => (Place::Memory, "strict"),
+            Counting::Redis(redis, mode) => (at(redis), *mode),
+        };
+        let settings = section(upstream, IDENTITY);
+        let rules = rules.replace("MODE", mode);
+        gateway_with(&rules, settings, |config| config.store = place).await
+    }
+
+    /// Waits until Redis keeps no reservation.
+    async fn wait_until_settled(&self) {
+        if let Counting::Redis(redis, _) = self {
+            while Counting::reservations(redis) > 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    fn reservations(redis: &Redis) -> usize {
+        let keys = redis.ask(&["KEYS", "*"]);
+        let keys = keys.split_whitespace().filter(|key| key.starts_with("tg:"));
+        keys.filter(|key| redis.ask(&["GETRANGE", key, "0", "0"]) == "R")
+            .count()
+    }
+}
+
+/// Logs in, and returns the status.
+async fn log_in(house: &House, account: &str, status: u16) -> u16 {
+    let path = format!("/login?account={account}&status={status}");
+    Client::to(house.gateway())
+        .await
+        .post(&path, "")
+        .await
+        .status
+}
+
+/// The units that a descriptor with these members has left.
+async fn remaining(house: &House, descriptor: &str) -> u64 {
+    let body = format!(r#"{{"domain": "api", "descriptors": [{{{descriptor}}}], "peek": true}}"#);
+    let reply = Client::to(house.http())
+        .await
+        .post("/v1/check", &body)
+        .await;
+    reply.json()["limits"][0]["remaining"].as_u64().unwrap()
+}
+
+const ADDRESS: &str = r#""remote_address": "127.0.0.1""#;
+
+async fn failures_left(house: &House, account: &str) -> u64 {
+    let account = format!(r#""account": "{account}", {ADDRESS}"#);
+    remaining(house, &account).await
+}
+
+#[tokio::test]
+async fn three_failed_logins_are_allowed_and_any_number_that_succeed() {
+    for counting in Counting::all() {
+        let upstream = Echo::start().await;
+        let house = counting.gateway(upstream.address, RULES).await;
+        for (account, status, answered) in [
+            ("ann", 200, 200),
+            ("ann", 200, 200),
+            ("ann", 401, 401),
+            ("ann", 200, 200),
+            ("ann", 422, 422),
+            ("ann", 500, 500),
+            ("ann", 403, 403),
+            ("ann", 200, 429),
+            ("bob", 201, 201),
+        ] {
+            let before = upstream.requests().len();
+            assert_eq!(log_in(&house, account, status).await, answered, "{account}");
+            // A client that is limited does not learn whether its password is right.
+            let asked = upstream.requests().len() - before;
+            assert_eq!(asked, usize::from(answered != 429));
+        }
+        assert_eq!(failures_left(&house, "ann").await, 0);
+        assert_eq!(failures_left(&house, "bob").await, 3);
+        // Everything that was allowed counts for the address, whatever was answered.
+        assert_eq!(remaining(&house, ADDRESS).await, 2);
+        assert_eq!(log_in(&house, "eve", 401).await, 401);
+        assert_eq!(Client::to(house.gateway()).await.get("/").await.status, 200);
+        // Denied by the address: nothing is reserved of the account.
+        assert_eq!(log_in(&house, "bob", 401).await, 429);
+        assert_eq!(failures_left(&house, "bob").await, 3);
+        // What is counted is settled in the background.
+        counting.wait_until_settled().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attempts_at_once_do_not_slip_through() {
+    for counting in Counting::all() {
+        let upstream = Echo::start().await;
+        let rules = RULES.replace("10/hour", "1000/hour");
+        let house = counting.gateway(upstream.address, &rules).await;
+        let address = house.gateway();
+        let mut clients = JoinSet::new();
+        for _ in 0..60 {
+            clients.spawn(async move {
+                let mut client = Client::to(address).await;
+                client
+                    .post("/login?account=ann&status=401", "")
+                    .await
+                    .status
+            });
+        }
+        let statuses = clients.join_all().await;
+        let failed = statuses.iter().filter(|status| **status == 401).count();
+        let denied = statuses.iter().filter(|status| **status == 429).count();
+        assert_eq!((failed, denied), (3, 57));
+        assert_eq!(upstream.requests().len(), 3);
+        assert_eq!(remaining(&house, ADDRESS).await, 997);
+    }
+}
+
+/// Otherwise, clients would hang up on responses that they expect to count.
+#[tokio::test]
+async fn a_client_that_goes_away_does_not_take_its_attempt_with_it() {
+    for counting in Counting::all() {
+        let stage = Stage::open().await;
+        let house = counting.gateway(stage.address(), RULES).await;
+        for left in [2, 1, 0] {
+            let mut client = Client::to(house.gateway()).await;
+            client
+                .send(b"GET /login?account=ann HTTP/1.1\r\nhost: h\r\n\r\n")
+                .await;
+            let mut upstream = stage.accept().await;
+            upstream.head().await;
+            assert_eq!(failures_left(&house, "ann").await, left);
+            drop(client);
+            upstream.wait_for_end().await;
+        }
+        assert_eq!(log_in(&house, "ann", 200).await, 429);
+        assert_eq!(failures_left(&house, "ann").await, 0);
+        // The last one is dropped after its upstream has seen the end.
+        while unsettled(&house, "no_response").await < 3 {}
+        counting.wait_until_settled().await;
+        assert_eq!(failures_left(&house, "ann").await, 0);
+    }
+}
+
+async fn unsettled(house: &House, reason: &str) -> u64 {
+    let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
+    let name = format!(r#"tollgate_gateway_unsettled_total{{route="default",reason="{reason}"}} "#);
+    let count = metrics.lines().find_map(|line| line.strip_prefix(&*name));
+    count.map_or(0, |count| count.parse().unwrap())
+}
+
+#[tokio::test]
+async fn an_attempt_without_an_answer_counts_if_the_upstream_may_have_seen_it() {
+    for counting in Counting::all() {
+        let stage = Stage::open().await;
+        let house = counting.gateway(stage.address(), RULES).await;
+        for answer in ["", "HTTP/1.1 401 Unauth"] {
+            let mut client = Client::to(house.gateway()).await;
+            client
+                .send(b"GET /login?account=ann HTTP/1.1\r\nhost: h\r\n\r\n")
+                .await;
+            let mut upstream = stage.accept().await;
+            upstream.head().await;
+            upstream.send(answer).await;
+            drop(upstream);
+            client.reply().await.unwrap().problem(502);
+        }
+        assert_eq!(failures_left(&house, "ann").await, 1);
+        assert_eq!(unsettled(&house, "no_response").await, 2);
+        drop(stage);
+        for _ in 0..5 {
+            let reply = Client::to(house.gateway())
+                .await
+                .get("/login?account=ann")
+                .await;
+            reply.problem(502);
+        }
+        while failures_left(&house, "ann").await < 1 {}
+        assert_eq!(remaining(&house, ADDRESS).await, 8);
+        assert_eq!(unsettled(&house, "no_response").await, 2);
+        counting.wait_until_settled().await;
+    }
+}
+
+#[tokio::test]
+async fn a_response_does_not_wait_for_what_it_only_counts() {
+    let upstream = Stage::open().await;
+    let counting = Counting::Redis(Redis::start(), "strict");
+    let Counting::Redis(redis, _) = &counting else {
+        panic!("it is over Redis");
+    };
+    let house = counting.gateway(upstream.address(), RULES).await;
+    let mut client = Client::to(house.gateway()).await;
+    client
+        .send(b"GET /login?account=ann HTTP/1.1\r\nhost: h\r\n\r\n")
+        .await;
+    let mut actor = upstream.accept().await;
+    actor.head().await;
+    redis.pause();
+    actor
+        .send("HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n")
+        .await;
+    // Redis would answer within ten seconds, or not at all.
+    assert_eq!(client.reply().await.unwrap().status, 401);
+    redis.go_on();
+    counting.wait_until_settled().await;
+    assert_eq!(failures_left(&house, "ann").await, 2);
+}
+
+#[tokio::test]
+async fn what_a_store_does_not_release_stays_charged_and_is_counted() {
+    let upstream = Stage::open().await;
+    let redis = Redis::start();
+    let counting = Counting::Redis(redis, "strict");
+    let Counting::Redis(redis, _) = &counting else {
+        panic!("it is over Redis");
+    };
+    let rules = RULES.replace("mode: MODE", "on_store_error: deny");
+    let house = counting.gateway(upstream.address(), &rules).await;
+    let mut client = Client::to(house.gateway()).await;
+    client
+        .send(b"GET /login?account=ann HTTP/1.1\r\nhost: h\r\n\r\n")
+        .await;
+    let mut actor = upstream.accept().await;
+    actor.head().await;
+    redis.kill();
+    actor
+        .send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi")
+        .await;
+    let reply = client.reply().await.unwrap();
+    assert_eq!((reply.status, &*reply.body), (200, "hi"));
+    assert_eq!(unsettled(&house, "store_error").await, 1);
+}
+
+#[tokio::test]
+async fn a_reload_to_a_mode_that_reserves_nothing_is_rejected() {
+    let upstream = Echo::start().await;
+    let counting = Counting::Redis(Redis::start(), "leased");
+    let house = counting.gateway(upstream.address, RULES).await;
+    assert_eq!(log_in(&house, "ann", 401).await, 401);
+    replace(
+        &house.path("rules.yaml"),
+        &RULES.replace("MODE", "write_back"),
+    );
+    house.running.reload().await;
+    assert_eq!(log_in(&house, "ann", 401).await, 401);
+    assert_eq!(failures_left(&house, "ann").await, 1);
+    // What no descriptor of the gateway meets may be written back.
+    let other = RULES.replace("MODE", "leased")
+        + "  - {key: other, rate_limit: {unit: hour, requests_per_unit: 5, mode: write_back}}\n";
+    replace(
+        &house.path("rules.yaml"),
+        &other.replace("3/hour", "9/hour"),
+    );
+    house.running.reload().await;
+    assert_eq!(failures_left(&house, "ann").await, 7);
+}
