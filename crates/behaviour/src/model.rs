@@ -21,7 +21,7 @@ pub struct Model {
 }
 
 /// The total of one request's charges on one key.
-struct Asked<'a> {
+struct KeyTotal<'a> {
     charge: Charge<'a>,
     take: u64,
     /// Of these, what is charged if the request is denied.
@@ -85,12 +85,19 @@ impl Model {
         self.keys.get_mut(&key).expect("entered by `decide`")
     }
 
-    fn wait(&self, one: &Asked<'_>, now: Now) -> Option<Wait> {
+    fn wait(&self, one: &KeyTotal<'_>, now: Now) -> Option<Wait> {
         let naive = self.of(one.charge.key);
         one.judged.then(|| naive.wait(now, one.units())).flatten()
     }
 
-    fn decision(&self, one: &Asked<'_>, before: Option<Wait>, delay: Span, now: Now) -> Decision {
+    /// What is decided about one key, if the whole request must wait as long as `before`.
+    fn decision(
+        &self,
+        one: &KeyTotal<'_>,
+        before: Option<Wait>,
+        delay: Span,
+        now: Now,
+    ) -> Decision {
         let naive = self.of(one.charge.key);
         let (remaining, reset) = (naive.remaining(now), naive.reset(now));
         match before {
@@ -108,8 +115,8 @@ impl Model {
     }
 
     /// The first moment at which the same request would be allowed as a whole.
-    fn whole_wait(&self, asked: &[Asked<'_>], now: Now) -> Wait {
-        let fits = |one: &Asked<'_>, wait: Span| {
+    fn whole_wait(&self, asked: &[KeyTotal<'_>], now: Now) -> Wait {
+        let fits = |one: &KeyTotal<'_>, wait: Span| {
             let then = Now {
                 monotonic: now.monotonic + wait,
                 utc: now.utc + wait,
@@ -138,11 +145,11 @@ impl Model {
 }
 
 /// Adds up the charges on each key.
-fn add_up<'a>(charges: &[Charge<'a>]) -> Vec<Asked<'a>> {
-    let mut asked: Vec<Asked<'a>> = Vec::new();
+fn add_up<'a>(charges: &[Charge<'a>]) -> Vec<KeyTotal<'a>> {
+    let mut asked: Vec<KeyTotal<'a>> = Vec::new();
     for charge in charges {
         if asked.iter().all(|one| one.charge.key != charge.key) {
-            asked.push(Asked {
+            asked.push(KeyTotal {
                 charge: *charge,
                 take: 0,
                 penalty: 0,
@@ -169,15 +176,15 @@ fn add_up<'a>(charges: &[Charge<'a>]) -> Vec<Asked<'a>> {
 
 /// The charges with this enforcement that are decided, with their indices.
 fn of<'s, 'a>(
-    asked: &'s [Asked<'a>],
+    asked: &'s [KeyTotal<'a>],
     enforcement: Enforcement,
-) -> impl Iterator<Item = (usize, &'s Asked<'a>)> {
+) -> impl Iterator<Item = (usize, &'s KeyTotal<'a>)> {
     let places = asked.iter().enumerate();
     places.filter(move |(_, one)| one.judged && one.charge.enforcement == enforcement)
 }
 
 /// Which charge denies the request: the first with the longest wait.
-fn denying_charge(asked: &[Asked<'_>], waits: &[Option<Wait>]) -> Option<usize> {
+fn denying_charge(asked: &[KeyTotal<'_>], waits: &[Option<Wait>]) -> Option<usize> {
     let enforced = of(asked, Enforcement::Enforce).map(|(index, _)| index);
     let mut denying: Vec<usize> = enforced.filter(|index| waits[*index].is_some()).collect();
     let quotas: Vec<usize> = of(asked, Enforcement::Quota)
@@ -197,9 +204,9 @@ fn first_charge(charges: &[Charge<'_>], key: Key) -> usize {
     first.expect("the key is of these charges")
 }
 
-// === impl Asked ===
+// === impl KeyTotal ===
 
-impl Asked<'_> {
+impl KeyTotal<'_> {
     fn units(&self) -> u64 {
         self.take.saturating_add(self.peek).max(1)
     }

@@ -20,7 +20,7 @@ pub struct Trace {
 
 /// One charge of a request: which rule, which of its keys.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct TraceCharge {
     rule: usize,
     value: u64,
     cost: Cost,
@@ -228,13 +228,13 @@ impl Trace {
         self.rules[index].change(limit);
     }
 
-    fn question(&self, random: &mut Random) -> Vec<Asked> {
+    fn question(&self, random: &mut Random) -> Vec<TraceCharge> {
         let last = u64::try_from(self.rules.len()).expect("a few rules") - 1;
         let count = random.pick(&[1, 1, 1, 2, 3]);
         let has_priority = random.chance(30);
         let asked = (0..count).map(|_| {
             let rule = usize::try_from(random.between(0, last)).expect("a few rules");
-            Asked {
+            TraceCharge {
                 rule,
                 value: random.between(1, VALUES),
                 cost: self.taste.cost(&self.rules[rule].limit, random),
@@ -244,7 +244,7 @@ impl Trace {
         asked.collect()
     }
 
-    fn charges(&self, asked: &[Asked], mut key: impl FnMut(&str) -> Key) -> Vec<Charge<'_>> {
+    fn charges(&self, asked: &[TraceCharge], mut key: impl FnMut(&str) -> Key) -> Vec<Charge<'_>> {
         let charges = asked.iter().map(|one| {
             let key = key(&format!("rule {} value {}", one.rule, one.value));
             match one.has_priority {

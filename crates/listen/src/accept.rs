@@ -82,14 +82,14 @@ fn is_aborted_by_peer(error: &io::Error) -> bool {
 
 impl<H: Handler> Counted<H> {
     fn new(handler: H) -> Counted<H> {
-        handler.opened();
+        handler.count_open();
         Counted(handler)
     }
 }
 
 impl<H: Handler> Drop for Counted<H> {
     fn drop(&mut self) {
-        self.0.ended();
+        self.0.count_end();
     }
 }
 
@@ -191,7 +191,7 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
         match self.shake_hands(socket, &connection).await {
             Some(Ok(stream)) => self.serve_stream(stream, &connection).await,
             Some(Err(error)) => {
-                self.handler.closed(error.failure.reason());
+                self.handler.count_close(error.failure.reason());
                 self.warnings.log_handshake(&error, connection.peer());
             }
             None => {}
@@ -199,7 +199,7 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
         let Some(close) = connection.close_reason() else {
             return;
         };
-        self.handler.closed(close.reason());
+        self.handler.count_close(close.reason());
         self.warnings.log_closed(close, connection.peer());
     }
 
@@ -279,13 +279,13 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
         debug!(%error, "connection ended");
         // An idle connection has not begun a request.
         if error.is_timeout() && !parts.read_buf.is_empty() {
-            self.handler.failed("timeout");
+            self.handler.count_error("timeout");
             write_last(&mut socket, LATE).await;
         }
         let Some(kind) = kind(&error) else {
             return;
         };
-        self.handler.failed(kind);
+        self.handler.count_error(kind);
         if error.is_parse_version_h2() {
             write_last(&mut socket, NOT_HTTP1).await;
         }
@@ -327,7 +327,7 @@ impl<H: Handler, T: Handshake> Acceptor<H, T> {
         };
         debug!(%error, "connection ended");
         if known.close_reason().is_none() && is_protocol_error(&error) {
-            self.handler.closed("protocol");
+            self.handler.count_close("protocol");
             self.warnings.log_broken(&reason(&error), known.peer());
         }
     }

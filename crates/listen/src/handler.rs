@@ -27,14 +27,14 @@ pub trait Handler: Clone + Send + Sync + 'static {
     fn service(&self, connection: &Arc<Connection>) -> Self::Service;
 
     /// A connection was opened.
-    fn opened(&self);
+    fn count_open(&self);
 
     /// A connection has ended.
-    fn ended(&self);
+    fn count_end(&self);
 
     /// The listener closed a connection, for this reason: a label of a metric.
-    fn closed(&self, reason: &'static str);
+    fn count_close(&self, reason: &'static str);
 
     /// A request got an error before the service saw it, of this kind: a label of a metric.
-    fn failed(&self, kind: &'static str);
+    fn count_error(&self, kind: &'static str);
 }

@@ -33,10 +33,10 @@ use tollgate_core::{Bill, Charge, Cost, Key, KeyHasher, Ledger, Limit, Now, Span
 use tollgate_testbed as testbed;
 
 use crate::config::{Config, InvalidConfig};
-use crate::fit::{Fitted, GRAIN};
+use crate::fit::{FittedLimit, GRAIN};
 use crate::names::reservation_name;
 use crate::script_reply::{ScriptReply, Status};
-use crate::script_request::{Counted, ScriptRequest, Step};
+use crate::script_request::{ScriptRequest, Step, StepLine};
 use crate::store::under_test::TimedRedis;
 
 /// A store under test, and the runtime that drives its connections.
@@ -147,10 +147,10 @@ impl Driven {
 }
 
 /// Uses a charge as the one line of a step, for so many requests.
-fn on_one_line<T>(charge: Charge<'_>, times: u32, with: impl FnOnce(Counted<'_, '_>) -> T) -> T {
+fn on_one_line<T>(charge: Charge<'_>, times: u32, with: impl FnOnce(StepLine<'_, '_>) -> T) -> T {
     let bill = Bill::new(&[charge]).expect("one charge");
-    let fitted = Fitted::new(charge.limit).expect("the limit is whole");
-    with(Counted {
+    let fitted = FittedLimit::new(charge.limit).expect("the limit is whole");
+    with(StepLine {
         line: &bill.lines()[0],
         fitted: &fitted,
         times,
@@ -261,7 +261,7 @@ fn writes(charges: &[Charge<'_>]) -> bool {
 
 fn is_plain(charges: &[Charge<'_>]) -> bool {
     let [charge] = charges else { return false };
-    let fitted = Fitted::new(charge.limit).expect("the taste's limits are whole");
+    let fitted = FittedLimit::new(charge.limit).expect("the taste's limits are whole");
     let request = ScriptRequest::of_one(charge, &fitted);
     matches!(request, ScriptRequest::Plain(_))
 }

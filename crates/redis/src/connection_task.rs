@@ -9,7 +9,7 @@ use tokio::time::{Duration, Instant, sleep, sleep_until, timeout_at};
 use crate::connection::{Connection, Hello, Kind, Opener, Role};
 use crate::request_queue::Shared;
 use crate::script::Caller;
-use crate::sentinel::Named;
+use crate::sentinel::NamedPrimary;
 use crate::session::{End, Session};
 
 /// How long connecting, signing in and loading the scripts may take.
@@ -26,7 +26,10 @@ pub(crate) enum Place {
     /// A node of a Cluster, at `host:port`.
     Member(Arc<str>),
     /// Whatever server the sentinels call the primary.
-    Watched { named: Named, master: Arc<str> },
+    Watched {
+        named: NamedPrimary,
+        master: Arc<str>,
+    },
 }
 
 /// Drives one request queue.

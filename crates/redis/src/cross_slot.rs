@@ -51,9 +51,9 @@ use std::sync::Arc;
 use tokio::time::Duration;
 use tollgate_core::{Bill, StoreError, Verdict};
 
-use queue::{Entered, Member, Queues};
+use queue::{Entry, Member, Queues};
 pub(crate) use request::Refunds;
-use request::{Request, Waited};
+use request::{Request, WaitOutcome};
 use round::Rounds;
 
 use crate::environment::Environment;
@@ -110,8 +110,8 @@ impl CrossSlot {
         let (caller, waiting) = request::caller();
         let member = Member { request, caller };
         match self.queues.enter(nodes, member, router.reply_timeout()) {
-            Entered::Waits => {}
-            Entered::First(turn) => {
+            Entry::Waits => {}
+            Entry::First(turn) => {
                 let rounds = Rounds {
                     router: Arc::clone(router),
                     timeout: router.timeout(),
@@ -119,17 +119,17 @@ impl CrossSlot {
                 };
                 tokio::spawn(rounds.run(turn));
             }
-            Entered::Full => return Err(router.busy()),
+            Entry::Full => return Err(router.busy()),
         }
         let after = router.timeout();
         // The task may be releasing, or taking back what some slots have charged, which has time of
         // its own; its caller has not.
         let times = (router.reply_timeout(), Duration::from(after));
         match waiting.wait(since, times).await {
-            Waited::ScriptReply(verdict) => verdict,
-            Waited::Withdrawn { is_blocked: true } => Err(StoreError::Contended),
-            Waited::Withdrawn { is_blocked: false } => Err(router.busy()),
-            Waited::Unknown => Err(router.timeout_error()),
+            WaitOutcome::ScriptReply(verdict) => verdict,
+            WaitOutcome::Withdrawn { is_blocked: true } => Err(StoreError::Contended),
+            WaitOutcome::Withdrawn { is_blocked: false } => Err(router.busy()),
+            WaitOutcome::Unknown => Err(router.timeout_error()),
         }
     }
 }

@@ -20,7 +20,7 @@ use tollgate_core::{
     Algorithm, Charge, Decision, Enforcement, Key, OnDenial, Span, Verdict, Wait, step,
 };
 
-use crate::fit::{Fitted, Single};
+use crate::fit::{FittedLimit, Single};
 use crate::key_map::KeyMap;
 use crate::script_reply::{ScriptReply, coarsen};
 use crate::script_request::units_judged;
@@ -51,7 +51,7 @@ pub(crate) struct Denials {
 #[derive(Debug)]
 struct Denied {
     /// As requests with priority meet the limit: the state says what is denied to each priority.
-    fitted: Fitted,
+    fitted: FittedLimit,
     snapshot: Snapshot,
     /// Redis's time, in microseconds, and ours when its reply was here.
     now: u64,
@@ -98,7 +98,7 @@ impl Denials {
     fn verdict(
         &self,
         charge: &Charge<'_>,
-        fitted: &Fitted,
+        fitted: &FittedLimit,
         connections: u64,
         here: Instant,
     ) -> Option<Verdict> {
@@ -127,7 +127,7 @@ impl Denials {
     fn insert(
         &self,
         charge: &Charge<'_>,
-        fitted: &Fitted,
+        fitted: &FittedLimit,
         (snapshot, now): (Snapshot, u64),
         wait: Span,
         connections: u64,
@@ -180,7 +180,7 @@ impl Denied {
     fn decision(
         &self,
         charge: &Charge<'_>,
-        fitted: &Fitted,
+        fitted: &FittedLimit,
         judged: u64,
         here: Instant,
     ) -> Option<Decision> {
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_denial_is_remembered_for_a_second_however_long_its_wait() {
         let limit = Limit::token_bucket(1, Span::DAY).expect("a day is a window");
-        let fitted = Fitted::new(&limit).expect("a day is whole");
+        let fitted = FittedLimit::new(&limit).expect("a day is whole");
         let charge = Charge::new(Key::from_bits(7), &fitted.limit, Cost::ONE);
         let (heard_at, now) = (Instant::now(), 1_000_000);
         let full_at = moment(now) + Span::DAY;
@@ -246,7 +246,7 @@ mod tests {
     fn a_denial_without_priority_denies_no_request_with_priority() {
         let limit =
             Limit::token_bucket(10, Span::DAY).and_then(|limit| limit.with_priority_share(20));
-        let fitted = Fitted::new(&limit.expect("a day is a window")).expect("a day is whole");
+        let fitted = FittedLimit::new(&limit.expect("a day is a window")).expect("a day is whole");
         let for_priority = fitted.for_priority();
         let (heard_at, now) = (Instant::now(), 1_000_000);
         let used = |units| {
@@ -254,7 +254,7 @@ mod tests {
             let bucket = Bucket::full_at(moment(now) + interval.times(units));
             Snapshot::Account(Account::Bucket(bucket))
         };
-        let is_denied = |denials: &Denials, fitted: &Fitted| {
+        let is_denied = |denials: &Denials, fitted: &FittedLimit| {
             let charge = Charge::new(Key::from_bits(7), &fitted.limit, Cost::ONE);
             denials.verdict(&charge, fitted, 1, heard_at).is_some()
         };

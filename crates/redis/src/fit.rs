@@ -49,7 +49,7 @@ pub enum InvalidForRedis {
 
 /// A limit as the scripts read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fitted {
+pub(crate) struct FittedLimit {
     /// The same limit, all of whose moments are whole microseconds.
     pub(crate) limit: Limit,
     pub(crate) kind: Kind,
@@ -63,7 +63,7 @@ pub(crate) struct Fitted {
 #[derive(Clone, Copy)]
 pub(crate) struct Single<'r> {
     pub(crate) charge: &'r Charge<'r>,
-    pub(crate) fitted: Fitted,
+    pub(crate) fitted: FittedLimit,
 }
 
 /// The first byte of what Redis remembers.
@@ -99,7 +99,7 @@ pub(crate) enum Kind {
 /// # Ok::<(), tollgate_core::InvalidLimit>(())
 /// ```
 pub fn check(limit: &Limit) -> Result<(), InvalidForRedis> {
-    Fitted::new(limit).map(|_| ())
+    FittedLimit::new(limit).map(|_| ())
 }
 
 /// The error for a limit that Redis cannot keep.
@@ -109,18 +109,18 @@ pub(crate) fn unfit(invalid: InvalidForRedis) -> StoreError {
     }
 }
 
-// === impl Fitted ===
+// === impl FittedLimit ===
 
-impl Fitted {
+impl FittedLimit {
     /// Converts a limit to Redis's resolution of a microsecond, or says why Redis cannot count it.
-    pub(crate) fn new(limit: &Limit) -> Result<Fitted, InvalidForRedis> {
+    pub(crate) fn new(limit: &Limit) -> Result<FittedLimit, InvalidForRedis> {
         let (kind, segments) = match limit.algorithm() {
             Algorithm::FixedWindow(Anchor::Clock) => (Kind::FixedClock, 0),
             Algorithm::FixedWindow(Anchor::FirstRequest) => (Kind::FixedFirst, 0),
             Algorithm::SlidingLog => (Kind::Log, 0),
             Algorithm::SlidingWindow(segments) => (Kind::Sliding, segments.get()),
-            Algorithm::TokenBucket => return Fitted::bucket(limit, Kind::Token),
-            Algorithm::LeakyBucket => return Fitted::bucket(limit, Kind::Leaky),
+            Algorithm::TokenBucket => return FittedLimit::bucket(limit, Kind::Token),
+            Algorithm::LeakyBucket => return FittedLimit::bucket(limit, Kind::Leaky),
             other => return Err(InvalidForRedis::NoScript(other)),
         };
         if kind == Kind::Log && limit.capacity() > LOG_UNITS_MAX {
@@ -134,7 +134,7 @@ impl Fitted {
                 span: Span::from_nanos(nanos),
             });
         }
-        Ok(Fitted {
+        Ok(FittedLimit {
             limit: *limit,
             kind,
             segments,
@@ -143,8 +143,8 @@ impl Fitted {
     }
 
     /// The same, as requests with priority meet it.
-    pub(crate) const fn for_priority(self) -> Fitted {
-        Fitted {
+    pub(crate) const fn for_priority(self) -> FittedLimit {
+        FittedLimit {
             limit: self.limit.for_priority(),
             ..self
         }
@@ -152,10 +152,10 @@ impl Fitted {
 
     /// Rounds the interval of a bucket up to whole microseconds. Rejects a limit whose rate would
     /// change too much by that.
-    fn bucket(limit: &Limit, kind: Kind) -> Result<Fitted, InvalidForRedis> {
+    fn bucket(limit: &Limit, kind: Kind) -> Result<FittedLimit, InvalidForRedis> {
         let Some(interval) = limit.interval() else {
             // N = 0: nothing is ever charged.
-            return Ok(Fitted {
+            return Ok(FittedLimit {
                 limit: *limit,
                 kind,
                 segments: 0,
@@ -188,7 +188,7 @@ impl Fitted {
             true => limit.for_priority(),
             false => limit,
         };
-        Ok(Fitted {
+        Ok(FittedLimit {
             limit,
             kind,
             segments: 0,
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn an_interval_rounds_up_by_at_most_one_per_cent() {
         let third = Limit::token_bucket(3, Span::SECOND).unwrap();
-        let fitted = Fitted::new(&third.with_burst(7).unwrap()).unwrap();
+        let fitted = FittedLimit::new(&third.with_burst(7).unwrap()).unwrap();
         assert_eq!(fitted.span, 333_334);
         assert_eq!(fitted.limit.interval(), Some(Span::from_nanos(333_334_000)));
         assert_eq!(fitted.limit.capacity(), 7);
@@ -264,13 +264,13 @@ mod tests {
             .unwrap()
             .with_priority_share(30)
             .unwrap();
-        assert_eq!(Fitted::new(&shared).unwrap().limit.available(), 4);
-        let fitted = Fitted::new(&shared.for_priority()).unwrap();
+        assert_eq!(FittedLimit::new(&shared).unwrap().limit.available(), 4);
+        let fitted = FittedLimit::new(&shared.for_priority()).unwrap();
         assert_eq!(fitted.limit.available(), 7);
         assert!(fitted.limit.has_priority() && fitted.limit.priority_percent() == 30);
 
         let exact = Limit::token_bucket(1_000_000, Span::SECOND).unwrap();
-        assert_eq!(Fitted::new(&exact).unwrap().span, 1);
+        assert_eq!(FittedLimit::new(&exact).unwrap().span, 1);
         let faster = Limit::token_bucket(1_100_000, Span::SECOND).unwrap();
         assert!(matches!(
             check(&faster),
@@ -301,7 +301,7 @@ mod tests {
             }
         );
         let segments = Limit::sliding_window(1, Span::from_millis(1), 10).unwrap();
-        assert_eq!(Fitted::new(&segments).unwrap().span, 100);
+        assert_eq!(FittedLimit::new(&segments).unwrap().span, 100);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tollgate_core::{Cost, Decision, Limit, OnDenial, step};
 
 use crate::cluster;
 use crate::failure::Rejection;
-use crate::fit::Fitted;
+use crate::fit::FittedLimit;
 use crate::resp::{self, Malformed};
 use crate::script_reply::ScriptReply;
 use crate::snapshot::moment;
@@ -50,7 +50,7 @@ pub fn is_retried(text: &[u8]) -> bool {
 /// Reads an answer of the general script to one request about `limit`, and decides on one unit by
 /// it; `None` if it makes no sense, or Redis cannot keep the limit.
 pub fn decision(answer: &[u8], limit: &Limit) -> Option<Decision> {
-    let fitted = Fitted::new(limit).ok()?;
+    let fitted = FittedLimit::new(limit).ok()?;
     let answer = Bytes::copy_from_slice(answer);
     let reply = ScriptReply::general(answer, std::iter::once(1)).ok()?;
     let (mut snapshot, now) = reply.first()?.snapshot(&fitted).ok()?;

@@ -9,7 +9,7 @@ use tollgate_core::{
     Bill, Charge, Cost, HeldUnits, Key, KeyState, OnDenial, Span, StoreError, step,
 };
 
-use crate::fit::{Fitted, GRAIN, unfit};
+use crate::fit::{FittedLimit, GRAIN, unfit};
 use crate::keys;
 use crate::resp::{Malformed, Reply, bad_reply};
 use crate::router::Router;
@@ -34,7 +34,7 @@ pub(crate) fn name_of(router: &Router, key: Key) -> String {
 
 /// What Redis holds for the charge's key under its limit.
 pub(crate) async fn inspect(router: &Router, charge: &Charge<'_>) -> Result<KeyState, StoreError> {
-    let fitted = Fitted::new(charge.limit).map_err(unfit)?;
+    let fitted = FittedLimit::new(charge.limit).map_err(unfit)?;
     let peek = Charge::new(charge.key, &fitted.limit, Cost::Peek(1));
     let bill = Bill::new(&[peek])?;
     let ScriptRequest::General(request) = ScriptRequest::of(&bill, &[fitted]) else {
@@ -52,7 +52,7 @@ pub(crate) async fn inspect(router: &Router, charge: &Charge<'_>) -> Result<KeyS
     ];
     let reply = router.command(charge.key, &words, Instant::now()).await;
     let reply = reply.map_err(|asked| router.error(asked))?;
-    let looked = Looked::read(&reply, request.states).map_err(bad_reply)?;
+    let looked = Inspection::read(&reply, request.states).map_err(bad_reply)?;
     if looked.bytes == 0 {
         // Nothing is held where nothing could be written, too.
         try_to_decide(router, charge.key).await?;
@@ -90,7 +90,7 @@ pub(crate) async fn delete(router: &Router, key: Key) -> Result<bool, StoreError
 }
 
 /// What the script has seen.
-struct Looked {
+struct Inspection {
     reply: ScriptReply,
     bytes: u64,
     expires: Option<Span>,
@@ -98,11 +98,11 @@ struct Looked {
     begins: Bytes,
 }
 
-// === impl Looked ===
+// === impl Inspection ===
 
-impl Looked {
+impl Inspection {
     /// Reads the reply to a look that returns so many states.
-    fn read(reply: &Reply, states: usize) -> Result<Looked, Malformed> {
+    fn read(reply: &Reply, states: usize) -> Result<Inspection, Malformed> {
         let other = Malformed("something else than was looked for");
         let [
             Reply::Bulk(answer),
@@ -114,7 +114,7 @@ impl Looked {
             return Err(other);
         };
         let reply = ScriptReply::general(answer.clone(), std::iter::once(states))?;
-        Ok(Looked {
+        Ok(Inspection {
             reply: reply.into_iter().next().ok_or(other)?,
             bytes: u64::try_from(*bytes).map_err(|_| other)?,
             // Negative, if there is no such key.
@@ -159,8 +159,8 @@ impl Looked {
 mod tests {
     use super::*;
 
-    fn looked(begins: Vec<u8>) -> Looked {
-        Looked {
+    fn looked(begins: Vec<u8>) -> Inspection {
+        Inspection {
             reply: ScriptReply::Changed,
             bytes: 0,
             expires: None,

@@ -9,12 +9,12 @@ use tollgate_core::{Charge, Cost, Enforcement, Key, Mode, OnDenial, StoreError, 
 
 use crate::environment::Environment;
 use crate::failure::Failure;
-use crate::fit::{Fitted, Single};
+use crate::fit::{FittedLimit, Single};
 use crate::join::join_all;
-use crate::leases::{Ask, Estimates, Granted, LASTS, LOOK_EVERY, Leases, Renewal, Spend};
+use crate::leases::{Ask, Estimates, GrantedLease, LASTS, LOOK_EVERY, Leases, Renewal, Spend};
 use crate::monotonic::MonotonicClock;
 use crate::resp::bad_reply;
-use crate::router::{Asked, Router};
+use crate::router::{NodeFailure, Router};
 use crate::script_reply::ScriptReply;
 use crate::script_request::{Leasing, ScriptRequest};
 use crate::stage::Request;
@@ -231,7 +231,7 @@ async fn renew(
     router: &Router,
     stats: &Stats,
     since: Instant,
-) -> Result<ScriptReply, Asked> {
+) -> Result<ScriptReply, NodeFailure> {
     let fitted = *renewal.fitted_limit();
     let charge = caller.charge(renewal.key, &fitted);
     let reply = match ask(router, &renewal, &charge, since).await {
@@ -243,7 +243,9 @@ async fn renew(
             return Err(asked);
         }
     };
-    let (reply, units, lasts) = reply.lease().map_err(|_| Asked::bad_reply(renewal.key))?;
+    let (reply, units, lasts) = reply
+        .lease()
+        .map_err(|_| NodeFailure::bad_reply(renewal.key))?;
     stats.count_settled_units(renewal.spent, renewal.left);
     if units == 0 {
         if renewal.want == 0 {
@@ -255,7 +257,7 @@ async fn renew(
     if let Ok((mut snapshot, now)) = reply.snapshot(&fitted) {
         snapshot.charge(&charge, &fitted, now);
         stats.count_lease(units);
-        renewal.confirm_grant(Granted {
+        renewal.confirm_grant(GrantedLease {
             units,
             lasts,
             snapshot,
@@ -271,11 +273,11 @@ async fn ask(
     renewal: &Renewal,
     charge: &Charge<'_>,
     since: Instant,
-) -> Result<ScriptReply, Asked> {
+) -> Result<ScriptReply, NodeFailure> {
     let (fitted, leasing) = (renewal.fitted_limit(), renewal.terms());
     let request = || ScriptRequest::with_lease(charge, fitted, leasing);
     let reply = router.ask(request, since).await;
-    let is_changed = |asked: &Asked| matches!(asked.failure, Failure::Changed);
+    let is_changed = |asked: &NodeFailure| matches!(asked.failure, Failure::Changed);
     if !reply.as_ref().is_err_and(is_changed) {
         return reply;
     }
@@ -307,7 +309,7 @@ impl Caller {
         }
     }
 
-    fn charge<'f>(&self, key: Key, fitted: &'f Fitted) -> Charge<'f> {
+    fn charge<'f>(&self, key: Key, fitted: &'f FittedLimit) -> Charge<'f> {
         Charge {
             enforcement: self.enforcement,
             on_denial: self.on_denial,

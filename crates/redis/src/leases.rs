@@ -84,12 +84,12 @@ use tollgate_core::{Charge, Cost, Decision, Key, Limit, Mode, Moment, Span};
 
 pub(crate) use estimates::{Ask, Estimates};
 use heat::Heat;
-pub(crate) use lease::Granted;
+pub(crate) use lease::GrantedLease;
 pub use lease::{CAPACITY_MIN, LASTS};
 use lease::{LEAST, Lease, Shape, first_want};
 pub(crate) use renewal::Renewal;
 
-use crate::fit::Fitted;
+use crate::fit::FittedLimit;
 use crate::key_map::KeyMap;
 use crate::monotonic::MonotonicClock;
 use crate::sharded::{Sharded, lock};
@@ -352,7 +352,7 @@ impl Leases {
         }
         let shape = Arc::new(Shape {
             limit: *limit,
-            fitted: Fitted::new(limit).ok()?,
+            fitted: FittedLimit::new(limit).ok()?,
         });
         if shapes.len() >= SHAPES_MAX {
             // Rules that were changed often: begin again with those that are used.

@@ -21,7 +21,7 @@ use tollgate_core::Span;
 use crate::keys;
 use crate::names::unique_name;
 use crate::resp::Reply;
-use crate::router::{Asked, Router};
+use crate::router::{NodeFailure, Router};
 
 /// How often a node says that it is there.
 pub const HEARTBEAT: Span = Span::SECOND;
@@ -109,7 +109,7 @@ impl Member {
     }
 
     /// Says that this node is there for so long, or, for no time at all, that it leaves.
-    async fn beat(&self, router: &Router, lasts: Span) -> Result<(), Asked> {
+    async fn beat(&self, router: &Router, lasts: Span) -> Result<(), NodeFailure> {
         let lasts = (lasts.as_nanos() / 1_000_000).to_string();
         let words: [&[u8]; 6] = [
             b"EVAL",
@@ -150,7 +150,7 @@ mod tests {
     use crate::config::Config;
     use crate::store::Redis;
 
-    async fn try_to_beat(store: &Redis, lasts: Span) -> Result<(), Asked> {
+    async fn try_to_beat(store: &Redis, lasts: Span) -> Result<(), NodeFailure> {
         let Membership { member, router, .. } = store.membership();
         member.beat(router, lasts).await
     }

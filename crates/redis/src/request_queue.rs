@@ -60,7 +60,7 @@ pub(crate) type Answer = oneshot::Receiver<Result<ScriptReply, Failure>>;
 
 /// A request and the caller that waits for its answer.
 #[derive(Debug)]
-pub(crate) enum Asked {
+pub(crate) enum QueueEntry {
     /// To be decided by a script.
     ScriptRequest(Pending),
     /// Any command.
@@ -134,7 +134,7 @@ impl RequestQueue {
             since,
             reply: Some(reply),
         };
-        self.shared.push(Asked::ScriptRequest(pending))?;
+        self.shared.push(QueueEntry::ScriptRequest(pending))?;
         // A driver that goes takes the request along: nobody can say whether it was sent.
         answer.await.unwrap_or(Err(Failure::Lost))
     }
@@ -151,7 +151,7 @@ impl RequestQueue {
         let all = requests.map(|(request, slot)| {
             let (reply, answer) = oneshot::channel();
             answers.push(answer);
-            Asked::ScriptRequest(Pending {
+            QueueEntry::ScriptRequest(Pending {
                 request,
                 slot,
                 is_asking: false,
@@ -159,7 +159,7 @@ impl RequestQueue {
                 reply: Some(reply),
             })
         });
-        let all: Vec<Asked> = all.collect();
+        let all: Vec<QueueEntry> = all.collect();
         self.shared.push_all(all)?;
         Ok(answers)
     }
@@ -168,7 +168,7 @@ impl RequestQueue {
     pub(crate) async fn command(&self, words: &[&[u8]]) -> Result<Reply, Failure> {
         let (reply, answer) = oneshot::channel();
         let words = words.iter().map(|word| word.to_vec()).collect();
-        self.shared.push(Asked::Command { words, reply })?;
+        self.shared.push(QueueEntry::Command { words, reply })?;
         answer.await.unwrap_or(Err(Failure::Lost))
     }
 }
@@ -228,7 +228,7 @@ impl Shared {
     }
 
     /// Takes what waits, up to `most`.
-    pub(crate) fn take(&self, most: usize, into: &mut Vec<Asked>) {
+    pub(crate) fn take(&self, most: usize, into: &mut Vec<QueueEntry>) {
         self.queue().take(most, into);
     }
 
@@ -252,14 +252,14 @@ impl Shared {
         self.queue().expire(now, self.reply_timeout, &failure);
     }
 
-    fn push(&self, asked: Asked) -> Result<(), Failure> {
-        self.push_all([asked])
+    fn push(&self, entry: QueueEntry) -> Result<(), Failure> {
+        self.push_all([entry])
     }
 
     /// Puts all of these into the queue, or none; wakes the driver if it sleeps for too long now.
     fn push_all(
         &self,
-        all: impl AsRef<[Asked]> + IntoIterator<Item = Asked>,
+        all: impl AsRef<[QueueEntry]> + IntoIterator<Item = QueueEntry>,
     ) -> Result<(), Failure> {
         let mut queue = self.queue();
         if queue.is_closed() {
@@ -272,13 +272,13 @@ impl Shared {
         // and for what it can send at once. A report is due later than a request that came after
         // it, and commands have no deadline here.
         let oldest = queue.oldest();
-        let first = all.as_ref().iter().filter_map(Asked::since).min();
+        let first = all.as_ref().iter().filter_map(QueueEntry::since).min();
         let is_due_earlier = match (oldest, first) {
             (Some(oldest), Some(first)) => first < oldest,
             (None, _) => true,
             (Some(_), None) => false,
         };
-        all.into_iter().for_each(|asked| queue.push(asked));
+        all.into_iter().for_each(|entry| queue.push(entry));
         drop(queue);
         if is_due_earlier {
             self.filled.notify_one();
@@ -299,14 +299,14 @@ impl Drop for CloseAtEnd {
     }
 }
 
-// === impl Asked ===
+// === impl QueueEntry ===
 
-impl Asked {
+impl QueueEntry {
     /// The moment that a caller's timeout is counted from; nothing, if it has no deadline here.
     const fn since(&self) -> Option<Instant> {
         match self {
-            Asked::ScriptRequest(pending) => Some(pending.since),
-            Asked::Command { .. } => None,
+            QueueEntry::ScriptRequest(pending) => Some(pending.since),
+            QueueEntry::Command { .. } => None,
         }
     }
 
@@ -314,8 +314,8 @@ impl Asked {
     /// other calls have begun, which would have been for nothing.
     const fn is_urgent(&self) -> bool {
         match self {
-            Asked::ScriptRequest(pending) => pending.request.is_last_step(),
-            Asked::Command { .. } => true,
+            QueueEntry::ScriptRequest(pending) => pending.request.is_last_step(),
+            QueueEntry::Command { .. } => true,
         }
     }
 }

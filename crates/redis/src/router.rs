@@ -1,8 +1,8 @@
 //! The way from a request to the node that answers it.
 
 mod alone;
-mod asked;
 mod message;
+mod node_failure;
 mod redirections;
 mod single;
 
@@ -13,7 +13,7 @@ use tokio::time::{Duration, Instant, timeout_at};
 use tollgate_core::{Key, Span, StoreError};
 
 use alone::Alone;
-pub(crate) use asked::Asked;
+pub(crate) use node_failure::NodeFailure;
 use redirections::Redirections;
 
 use crate::cluster::{Cluster, Node};
@@ -143,8 +143,8 @@ impl Router {
     }
 
     /// Redis has no answer, which is an error of the store.
-    pub(crate) fn error(&self, asked: Asked) -> StoreError {
-        asked.into_error(self.timeout())
+    pub(crate) fn error(&self, failure: NodeFailure) -> StoreError {
+        failure.into_error(self.timeout())
     }
 
     /// A decision is not made within its time.
@@ -180,7 +180,7 @@ impl Router {
         &self,
         request: impl Fn() -> ScriptRequest,
         since: Instant,
-    ) -> Result<ScriptReply, Asked> {
+    ) -> Result<ScriptReply, NodeFailure> {
         let first = request();
         let key = first.keys()[0];
         let (cluster, stats) = match &self.nodes {
@@ -211,7 +211,7 @@ impl Router {
         key: Key,
         words: &[&[u8]],
         since: Instant,
-    ) -> Result<Reply, Asked> {
+    ) -> Result<Reply, NodeFailure> {
         self.command_at(keys::slot(key), words, since).await
     }
 
@@ -221,7 +221,7 @@ impl Router {
         slot: u16,
         words: &[&[u8]],
         since: Instant,
-    ) -> Result<Reply, Asked> {
+    ) -> Result<Reply, NodeFailure> {
         let deadline = since + self.timeout;
         let (cluster, stats) = match &self.nodes {
             Nodes::One(alone) => return alone.command(words, deadline).await,
@@ -265,13 +265,13 @@ impl Node {
         slot: u16,
         is_asking: bool,
         since: Instant,
-    ) -> Result<ScriptReply, Asked> {
+    ) -> Result<ScriptReply, NodeFailure> {
         let bits = usize::try_from(key.bits() & 0xFFFF_FFFF).unwrap_or(0);
         let queue = &self.queues[bits % self.queues.len()];
         queue
             .ask(request, slot, is_asking, since)
             .await
-            .map_err(|failure| Asked {
+            .map_err(|failure| NodeFailure {
                 failure,
                 address: self.address.clone(),
             })
@@ -280,13 +280,13 @@ impl Node {
 
 impl Node {
     /// Any command, on the first request queue.
-    async fn command(&self, words: &[&[u8]], deadline: Instant) -> Result<Reply, Asked> {
-        let failed = |failure| Asked {
+    async fn command(&self, words: &[&[u8]], deadline: Instant) -> Result<Reply, NodeFailure> {
+        let failed = |failure| NodeFailure {
             failure,
             address: self.address.clone(),
         };
-        let asked = timeout_at(deadline, self.queues[0].command(words)).await;
-        let reply = asked.unwrap_or(Err(Failure::Lost)).map_err(failed)?;
+        let reply = timeout_at(deadline, self.queues[0].command(words)).await;
+        let reply = reply.unwrap_or(Err(Failure::Lost)).map_err(failed)?;
         let Reply::Error(text) = &reply else {
             return Ok(reply);
         };

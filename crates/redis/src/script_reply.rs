@@ -3,7 +3,7 @@
 use bytes::{Buf, Bytes};
 use tollgate_core::{Bill, Charge, Decision, Now, Span, TooManyCharges, Verdict, Wait, step};
 
-use crate::fit::{Fitted, GRAIN};
+use crate::fit::{FittedLimit, GRAIN};
 use crate::resp::Malformed;
 use crate::snapshot::{Snapshot, moment};
 
@@ -132,7 +132,7 @@ impl ScriptReply {
     }
 
     /// What was remembered of the only line, and when.
-    pub(crate) fn snapshot(&self, fitted: &Fitted) -> Result<(Snapshot, u64), Malformed> {
+    pub(crate) fn snapshot(&self, fitted: &FittedLimit) -> Result<(Snapshot, u64), Malformed> {
         match self {
             ScriptReply::Plain { now, word, .. } => {
                 Ok((Snapshot::plain(fitted, *now, *word), *now))
@@ -149,7 +149,7 @@ impl ScriptReply {
     pub(crate) fn of_one(
         &self,
         charge: &Charge<'_>,
-        fitted: &Fitted,
+        fitted: &FittedLimit,
     ) -> Result<Verdict, Malformed> {
         let (mut snapshot, now) = self.snapshot(fitted)?;
         let status = match self {
@@ -170,7 +170,7 @@ impl ScriptReply {
     }
 
     /// The verdict on a bill whose lines' limits read as `fitted`.
-    pub(crate) fn of(&self, bill: &Bill<'_>, fitted: &[Fitted]) -> Result<Verdict, Malformed> {
+    pub(crate) fn of(&self, bill: &Bill<'_>, fitted: &[FittedLimit]) -> Result<Verdict, Malformed> {
         let ScriptReply::General(reply) = self else {
             return Err(Malformed("an answer to another question"));
         };
@@ -187,7 +187,7 @@ impl ScriptReply {
 /// The charges under limits of whole microseconds, which hold in Redis.
 pub(crate) fn charges_in_micros<'f>(
     charges: &[Charge<'_>],
-    fitted: &'f [Fitted],
+    fitted: &'f [FittedLimit],
 ) -> Vec<Charge<'f>> {
     let pairs = charges.iter().zip(fitted);
     let charges = pairs.map(|(charge, fitted)| Charge {
@@ -202,8 +202,8 @@ pub(crate) fn charges_in_micros<'f>(
 /// The bill of such charges, and how the limits of its lines read.
 pub(crate) fn bill<'f>(
     charges: &[Charge<'f>],
-    fitted: &[Fitted],
-) -> Result<(Bill<'f>, Vec<Fitted>), TooManyCharges> {
+    fitted: &[FittedLimit],
+) -> Result<(Bill<'f>, Vec<FittedLimit>), TooManyCharges> {
     let bill = Bill::new(charges)?;
     let first = |line: &tollgate_core::Line<'_>| {
         let same = |charge: &Charge<'_>| {

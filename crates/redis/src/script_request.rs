@@ -25,7 +25,7 @@ mod settlement;
 use bytes::{BufMut, BytesMut};
 use tollgate_core::{Bill, Charge, Cost, Enforcement, Key, Limit, Line, OnDenial, Span};
 
-use crate::fit::{Fitted, InvalidForRedis, Kind};
+use crate::fit::{FittedLimit, InvalidForRedis, Kind};
 use crate::keys;
 pub(crate) use settlement::{MEMO_BYTES_MAX, SettledLine};
 
@@ -119,9 +119,9 @@ pub(crate) enum Step {
 
 /// One line of a step, and for how many requests it stands.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Counted<'l, 'c> {
+pub(crate) struct StepLine<'l, 'c> {
     pub(crate) line: &'l Line<'c>,
-    pub(crate) fitted: &'l Fitted,
+    pub(crate) fitted: &'l FittedLimit,
     /// Requests whose units are reserved, or confirmed.
     pub(crate) times: u32,
     /// Requests that are denied, and charged for it.
@@ -132,7 +132,7 @@ pub(crate) struct Counted<'l, 'c> {
 
 impl ScriptRequest {
     /// One charge.
-    pub(crate) fn of_one(charge: &Charge<'_>, fitted: &Fitted) -> ScriptRequest {
+    pub(crate) fn of_one(charge: &Charge<'_>, fitted: &FittedLimit) -> ScriptRequest {
         Plain::new(charge, fitted).map_or_else(
             || Plain::general_request(charge, fitted),
             ScriptRequest::Plain,
@@ -140,14 +140,14 @@ impl ScriptRequest {
     }
 
     /// All lines of a bill, whose limits read as `fitted`.
-    pub(crate) fn of(bill: &Bill<'_>, fitted: &[Fitted]) -> ScriptRequest {
+    pub(crate) fn of(bill: &Bill<'_>, fitted: &[FittedLimit]) -> ScriptRequest {
         let lines: Vec<_> = bill.lines().iter().zip(fitted).collect();
         ScriptRequest::step(Step::Decide, &lines)
     }
 
     /// One step with lines of one request.
-    pub(crate) fn step(step: Step, lines: &[(&Line<'_>, &Fitted)]) -> ScriptRequest {
-        let counted = lines.iter().map(|(line, fitted)| Counted {
+    pub(crate) fn step(step: Step, lines: &[(&Line<'_>, &FittedLimit)]) -> ScriptRequest {
+        let counted = lines.iter().map(|(line, fitted)| StepLine {
             line,
             fitted,
             times: 1,
@@ -157,7 +157,7 @@ impl ScriptRequest {
     }
 
     /// One step with lines of several requests.
-    pub(crate) fn of_step(step: Step, lines: &[Counted<'_, '_>]) -> ScriptRequest {
+    pub(crate) fn of_step(step: Step, lines: &[StepLine<'_, '_>]) -> ScriptRequest {
         let mut packed = Vec::with_capacity(15 + 45 * lines.len());
         let (number, name, lasts) = match step {
             Step::Decide => (0, 0, 0),
@@ -187,7 +187,7 @@ impl ScriptRequest {
             // And the lease.
             Step::Lease(_) => 2,
         };
-        let changes = |one: &Counted<'_, '_>| one.line.take() > 0 || one.line.refund() > 0;
+        let changes = |one: &StepLine<'_, '_>| one.line.take() > 0 || one.line.refund() > 0;
         ScriptRequest::General(General {
             script: Which::General,
             keys: lines.iter().map(|one| one.line.charge.key).collect(),
@@ -201,7 +201,7 @@ impl ScriptRequest {
     /// One charge, and units leased beside it.
     pub(crate) fn with_lease(
         charge: &Charge<'_>,
-        fitted: &Fitted,
+        fitted: &FittedLimit,
         leasing: Leasing,
     ) -> ScriptRequest {
         match Plain::new(charge, fitted) {
@@ -216,7 +216,7 @@ impl ScriptRequest {
     /// The same request for the general script.
     pub(crate) fn general_with_lease(
         charge: &Charge<'_>,
-        fitted: &Fitted,
+        fitted: &FittedLimit,
         leasing: Leasing,
     ) -> ScriptRequest {
         let bill = Bill::new(&[*charge]).expect("one charge is not too many");
@@ -271,7 +271,7 @@ pub(crate) fn units_judged(charge: &Charge<'_>) -> Option<u64> {
 }
 
 /// Packs a line as the general script reads it.
-fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &Fitted) {
+fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &FittedLimit) {
     let charge = &line.charge;
     let role = match (line.units_needed(), charge.enforcement) {
         (None, _) => UNJUDGED,
@@ -297,7 +297,7 @@ fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &Fitted) {
 
 impl Plain {
     /// `None` if the request needs the general script.
-    fn new(charge: &Charge<'_>, fitted: &Fitted) -> Option<Plain> {
+    fn new(charge: &Charge<'_>, fitted: &FittedLimit) -> Option<Plain> {
         let (judged, taken) = match charge.cost {
             Cost::Take(units) => (units_judged(charge)?, units),
             Cost::Peek(_) => (units_judged(charge)?, 0),
@@ -331,13 +331,13 @@ impl Plain {
     /// a server decides.
     pub(crate) fn trial(key: Key) -> Plain {
         let limit = Limit::fixed_window(u32::MAX, Span::SECOND).expect("a valid limit");
-        let fitted = Fitted::new(&limit).expect("a second is whole microseconds");
+        let fitted = FittedLimit::new(&limit).expect("a second is whole microseconds");
         let charge = Charge::new(keys::beside(key), &limit, Cost::ONE);
         Plain::new(&charge, &fitted).expect("a window aligned to the clock is plain")
     }
 
     /// The same request for the general script.
-    pub(crate) fn general_request(charge: &Charge<'_>, fitted: &Fitted) -> ScriptRequest {
+    pub(crate) fn general_request(charge: &Charge<'_>, fitted: &FittedLimit) -> ScriptRequest {
         let bill = Bill::new(&[*charge]).expect("one charge is not too many");
         ScriptRequest::of(&bill, &[*fitted])
     }
@@ -381,9 +381,9 @@ impl Rate {
 }
 
 /// How the limits of `charges` read in whole microseconds.
-pub(crate) fn fit_all(charges: &[Charge<'_>]) -> Result<Vec<Fitted>, InvalidForRedis> {
+pub(crate) fn fit_all(charges: &[Charge<'_>]) -> Result<Vec<FittedLimit>, InvalidForRedis> {
     charges
         .iter()
-        .map(|charge| Fitted::new(charge.limit))
+        .map(|charge| FittedLimit::new(charge.limit))
         .collect()
 }

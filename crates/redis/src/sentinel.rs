@@ -38,7 +38,7 @@ const EVENTS: [&[u8]; 3] = [
 
 /// The primary that the sentinels name; cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Named(Arc<Watched<View>>);
+pub(crate) struct NamedPrimary(Arc<Watched<View>>);
 
 /// What the sentinels say, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ struct Sentinel {
     opener: Opener,
     address: String,
     master: Arc<str>,
-    named: Named,
+    named: NamedPrimary,
     stats: Arc<Stats>,
 }
 
@@ -63,8 +63,8 @@ pub(crate) fn watch(
     addresses: &[String],
     master: &Arc<str>,
     stats: &Arc<Stats>,
-) -> (Named, JoinSet<()>) {
-    let named = Named(Arc::default());
+) -> (NamedPrimary, JoinSet<()>) {
+    let named = NamedPrimary(Arc::default());
     let mut tasks = JoinSet::new();
     for address in addresses.iter().take(SENTINELS_MAX) {
         let sentinel = Sentinel {
@@ -79,9 +79,9 @@ pub(crate) fn watch(
     (named, tasks)
 }
 
-// === impl Named ===
+// === impl NamedPrimary ===
 
-impl Named {
+impl NamedPrimary {
     /// The primary's address; waits until a sentinel has named one.
     pub(crate) async fn address(&self) -> Arc<str> {
         self.0.wait_for(|view| view.address.clone()).await
@@ -215,8 +215,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn named() -> Named {
-        Named(Arc::default())
+    fn named() -> NamedPrimary {
+        NamedPrimary(Arc::default())
     }
 
     #[tokio::test]

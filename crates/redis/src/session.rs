@@ -38,7 +38,7 @@ use crate::connection::Connection;
 use crate::connection_task::ConnectionTask;
 use crate::environment::Stream;
 use crate::failure::Failure;
-use crate::request_queue::{Asked, Pending, Shared};
+use crate::request_queue::{Pending, QueueEntry, Shared};
 use crate::resp::Reply;
 use crate::script_request::ScriptRequest;
 use crate::window::{Bounds, Window};
@@ -75,7 +75,7 @@ pub(crate) struct Session<'d> {
     /// Requests that are on their way, and how many may be.
     requests: usize,
     window: Window,
-    taken: Vec<Asked>,
+    taken: Vec<QueueEntry>,
     timer: Pin<Box<Sleep>>,
     /// When the timer rings: no later than when the first that waits times out.
     rings_at: Option<Instant>,
@@ -218,11 +218,11 @@ impl<'d> Session<'d> {
                 }
                 pushed = push(&mut self.write, &mut self.out), if self.has_output() => {
                     match pushed? {
-                        Pushed::Written => {
+                        Push::Written => {
                             self.shared.stats.count_write();
                             self.needs_flush = true;
                         }
-                        Pushed::Flushed => self.needs_flush = false,
+                        Push::Flushed => self.needs_flush = false,
                     }
                 }
                 () = self.task.place.wait_until_superseded(&self.address) => return Ok(()),
@@ -261,12 +261,12 @@ impl<'d> Session<'d> {
         let mut taken = std::mem::take(&mut self.taken);
         self.shared.take(room, &mut taken);
         let (mut plain, mut general) = (Vec::new(), Vec::new());
-        for asked in taken.drain(..) {
-            match asked {
-                Asked::Command { words, reply } => self.send_command(&words, reply),
+        for entry in taken.drain(..) {
+            match entry {
+                QueueEntry::Command { words, reply } => self.send_command(&words, reply),
                 // No caller waits any more: what is not sent is not charged.
-                Asked::ScriptRequest(pending) if !pending.is_wanted() => {}
-                Asked::ScriptRequest(pending) => match pending.request {
+                QueueEntry::ScriptRequest(pending) if !pending.is_wanted() => {}
+                QueueEntry::ScriptRequest(pending) => match pending.request {
                     ScriptRequest::Plain(_) => plain.push(pending),
                     ScriptRequest::General(_) => general.push(pending),
                 },
@@ -282,17 +282,17 @@ impl<'d> Session<'d> {
 }
 
 /// What was done with output.
-enum Pushed {
+enum Push {
     Written,
     Flushed,
 }
 
 /// Writes some of `out`, or flushes what was written of it. Nothing is lost if it is given up.
-async fn push(write: &mut WriteHalf<Box<dyn Stream>>, out: &mut BytesMut) -> io::Result<Pushed> {
+async fn push(write: &mut WriteHalf<Box<dyn Stream>>, out: &mut BytesMut) -> io::Result<Push> {
     if out.is_empty() {
-        return write.flush().await.map(|()| Pushed::Flushed);
+        return write.flush().await.map(|()| Push::Flushed);
     }
-    write.write_buf(out).await.map(|_| Pushed::Written)
+    write.write_buf(out).await.map(|_| Push::Written)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use tollgate_core::{
     Span, Usage, step,
 };
 
-use crate::fit::{Fitted, GRAIN, Kind};
+use crate::fit::{FittedLimit, GRAIN, Kind};
 use crate::marked_window::MarkedWindow;
 use crate::resp::Malformed;
 
@@ -44,7 +44,7 @@ pub(crate) fn moment(micros: u64) -> Moment {
 
 impl Snapshot {
     /// Reads one line's part of an answer: nothing, if the key was never seen.
-    pub(crate) fn read(state: &Bytes, fitted: &Fitted) -> Result<Snapshot, Malformed> {
+    pub(crate) fn read(state: &Bytes, fitted: &FittedLimit) -> Result<Snapshot, Malformed> {
         let mut rest = state.clone();
         if rest.is_empty() {
             return Ok(Snapshot::fresh(fitted));
@@ -90,7 +90,7 @@ impl Snapshot {
 
     /// What the plain script tells at `now`: when the bucket is full again, or the units used in
     /// the window that `now` lies in.
-    pub(crate) fn plain(fitted: &Fitted, now: u64, word: u64) -> Snapshot {
+    pub(crate) fn plain(fitted: &FittedLimit, now: u64, word: u64) -> Snapshot {
         if fitted.kind != Kind::FixedClock {
             return Snapshot::bucket(word);
         }
@@ -105,13 +105,13 @@ impl Snapshot {
     }
 
     /// Charges what fits.
-    pub(crate) fn charge(&mut self, charge: &Charge<'_>, fitted: &Fitted, now: u64) {
+    pub(crate) fn charge(&mut self, charge: &Charge<'_>, fitted: &FittedLimit, now: u64) {
         let now = moment(now);
         let _known = step(self, &fitted.limit, now, charge.cost, OnDenial::Keep);
     }
 
     /// A key never seen.
-    pub(crate) fn fresh(fitted: &Fitted) -> Snapshot {
+    pub(crate) fn fresh(fitted: &FittedLimit) -> Snapshot {
         match fitted.kind {
             Kind::Log => Snapshot::Log(Log::default()),
             _ => Snapshot::Account(Account::fresh(&fitted.limit)),

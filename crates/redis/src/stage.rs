@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tollgate_core::{Charge, Cost, StoreError, Verdict};
 
 use crate::denials::Denials;
-use crate::fit::{Fitted, Single, unfit};
+use crate::fit::{FittedLimit, Single, unfit};
 use crate::leases::Estimates;
 
 /// What a stage does with a request: it decides it or fails, which ends the request; or it passes
@@ -66,7 +66,7 @@ impl<'r> Request<'r> {
         caches: Caches<'r>,
     ) -> Stage<Request<'r>> {
         let only = match charges {
-            [charge] => match Fitted::new(charge.limit) {
+            [charge] => match FittedLimit::new(charge.limit) {
                 Ok(fitted) => Some(Single { charge, fitted }),
                 Err(invalid) => return Break(Err(unfit(invalid))),
             },

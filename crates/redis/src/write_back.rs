@@ -104,7 +104,7 @@ use table::{SetAside, Table};
 
 use crate::config::Config;
 use crate::environment::Environment;
-use crate::fit::Fitted;
+use crate::fit::FittedLimit;
 use crate::monotonic::MonotonicClock;
 use crate::resp::bad_reply;
 use crate::router::Router;
@@ -130,14 +130,14 @@ pub(crate) struct WriteBack {
 
 /// A request that Redis is to decide.
 #[derive(Default)]
-pub(crate) struct Passed<'t> {
+pub(crate) struct RemoteRequest<'t> {
     /// Until this is dropped, its keys are not counted here.
     _aside: Option<SetAside<'t>>,
     /// Redis was asked, and a reservation was in the way.
     pub(crate) is_blocked: bool,
 }
 
-type Outcome<'t> = ControlFlow<Verdict, Passed<'t>>;
+type Outcome<'t> = ControlFlow<Verdict, RemoteRequest<'t>>;
 
 /// Whether a node can count for itself what this charge takes.
 fn is_counted_here(charge: &Charge<'_>) -> bool {
@@ -217,7 +217,7 @@ impl WriteBack {
     ) -> Result<Outcome<'_>, StoreError> {
         let keys = charges.iter().map(|charge| charge.key);
         if !self.is_used.load(Ordering::Relaxed) || self.table.counts_none(keys) {
-            return Ok(ControlFlow::Continue(Passed::default()));
+            return Ok(ControlFlow::Continue(RemoteRequest::default()));
         }
         self.give_up(charges, true, since).await
     }
@@ -226,7 +226,7 @@ impl WriteBack {
     async fn decide_and_learn(
         &self,
         charge: &Charge<'_>,
-        fitted: &Fitted,
+        fitted: &FittedLimit,
         since: Instant,
     ) -> Result<Outcome<'_>, StoreError> {
         let learning = self.table.learn(charge.key);
@@ -235,7 +235,7 @@ impl WriteBack {
             let keys = std::iter::once(charge.key);
             let aside = self.table.set_aside(keys, false);
             drop(learning);
-            return Ok(ControlFlow::Continue(Passed {
+            return Ok(ControlFlow::Continue(RemoteRequest {
                 _aside: Some(aside),
                 is_blocked: true,
             }));
@@ -299,7 +299,7 @@ impl WriteBack {
         let aside = self.table.set_aside(keys(), is_foreign);
         for _ in 0..ASKS_MAX * charges.len() {
             let Some(next) = self.table.give_up(keys()) else {
-                return Ok(ControlFlow::Continue(Passed {
+                return Ok(ControlFlow::Continue(RemoteRequest {
                     _aside: Some(aside),
                     is_blocked: false,
                 }));

@@ -64,7 +64,7 @@ mod timestamp;
 
 mod replay;
 
-mod met;
+mod rule_cache;
 
 mod tally;
 

@@ -10,8 +10,8 @@ use tollgate_rules::RuleSet;
 
 use crate::decision_line::{Decided, DecisionLines};
 use crate::error::Error;
-use crate::met::Cache;
 use crate::report::Report;
+use crate::rule_cache::Cache;
 use crate::tally::Tally;
 use crate::traffic::Traffic;
 
@@ -86,12 +86,12 @@ pub fn replay(
             }
             return Err(Error::Stopped { decided });
         }
-        let met = cache.get_or_resolve(event.request, || {
+        let cached = cache.get_or_resolve(event.request, || {
             traffic.request(event.request, |request| rules.resolve(request, &keys))
         });
-        let charges = met.charges();
+        let charges = cached.charges();
         let verdict = store.decide(event.at, &charges).map_err(Error::Store)?;
-        tally.add(event, met, &charges, &verdict);
+        tally.add(event, cached, &charges, &verdict);
         if let Some(lines) = &mut lines {
             let written = traffic.request(event.request, |request| {
                 lines.add(&Decided {
@@ -99,7 +99,7 @@ pub fn replay(
                     at: event.at,
                     client: traffic.client(event.line),
                     request,
-                    answer: &met.answer(&verdict),
+                    answer: &cached.answer(&verdict),
                 })
             });
             written.map_err(|source| Error::Write { decided, source })?;

@@ -7,8 +7,8 @@ use tollgate_core::{Charge, Decision, Enforcement, Escaped, Key, RuleName, Verdi
 use tollgate_rules::RuleSet;
 
 use crate::concentration::Concentration;
-use crate::met::Met;
 use crate::report::{DeniedKey, Report, RuleTotals, TopKeys};
+use crate::rule_cache::CachedRules;
 use crate::traffic::{Event, Traffic};
 use crate::warning::Warning;
 
@@ -56,7 +56,7 @@ impl Tally {
     pub(crate) fn add(
         &mut self,
         event: &Event,
-        met: &Met<'_>,
+        cached: &CachedRules<'_>,
         charges: &[Charge<'_>],
         verdict: &Verdict,
     ) {
@@ -68,7 +68,7 @@ impl Tally {
         let mut over_soft = false;
         let judged = charges
             .iter()
-            .zip(met.rules_by_charge())
+            .zip(cached.rules_by_charge())
             .zip(&verdict.decisions);
         for (index, ((charge, (descriptor, rule)), decision)) in judged.enumerate() {
             let rule = self.rule(rule, charge);

@@ -105,19 +105,19 @@ impl Handler for ExchangeHandler {
         }
     }
 
-    fn opened(&self) {
+    fn count_open(&self) {
         self.metrics.connections(self.listener).inc();
     }
 
-    fn ended(&self) {
+    fn count_end(&self) {
         self.metrics.connections(self.listener).dec();
     }
 
-    fn closed(&self, reason: &'static str) {
+    fn count_close(&self, reason: &'static str) {
         self.metrics.count_close(self.listener, reason);
     }
 
-    fn failed(&self, kind: &'static str) {
+    fn count_error(&self, kind: &'static str) {
         self.metrics.count_error(self.listener, kind);
     }
 }

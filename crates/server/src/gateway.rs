@@ -66,19 +66,19 @@ impl Handler for GatewayHandler {
         }
     }
 
-    fn opened(&self) {
+    fn count_open(&self) {
         self.metrics.connections(NAME).inc();
     }
 
-    fn ended(&self) {
+    fn count_end(&self) {
         self.metrics.connections(NAME).dec();
     }
 
-    fn closed(&self, reason: &'static str) {
+    fn count_close(&self, reason: &'static str) {
         self.metrics.count_close(NAME, reason);
     }
 
-    fn failed(&self, kind: &'static str) {
+    fn count_error(&self, kind: &'static str) {
         self.metrics.count_error(NAME, kind);
     }
 }

@@ -14,7 +14,7 @@ const USAGE: &str = "Usage: simulate-faults [--seeds N] [--from SEED] [--threads
                      [--history]";
 
 /// What to run.
-struct Wanted {
+struct Arguments {
     seeds: u64,
     from: u64,
     threads: usize,
@@ -87,9 +87,9 @@ fn print(report: &Report) {
 }
 
 /// Parses the command line, which [`USAGE`] describes.
-fn parse_arguments(mut args: impl Iterator<Item = String>) -> Result<Wanted, String> {
+fn parse_arguments(mut args: impl Iterator<Item = String>) -> Result<Arguments, String> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut wanted = Wanted {
+    let mut wanted = Arguments {
         seeds: 2_000,
         from: 0,
         threads,

@@ -257,7 +257,7 @@ impl Runner {
         }
         let number = self.numbers;
         self.numbers += 1;
-        let asked = Asked {
+        let asked = RequestInFlight {
             number,
             parts,
             polls: request.polls,
@@ -286,14 +286,14 @@ impl Runner {
 }
 
 /// A request in flight.
-struct Asked {
+struct RequestInFlight {
     number: u64,
     parts: Vec<Part>,
     polls: Option<u32>,
     plan: Arc<Plan>,
 }
 
-impl Asked {
+impl RequestInFlight {
     /// Decides on the request, and tells the account when it began, when it ended and how.
     async fn decide(self, world: Arc<World>, instance: Instance) {
         let request = rules_file::request(&self.plan, &self.parts);

@@ -63,7 +63,7 @@ pub(crate) struct HeldPlace<'q> {
 struct Seat<'q>(&'q Queues);
 
 /// The result of entering a line.
-pub(crate) enum Entered<'q, T> {
+pub(crate) enum Entry<'q, T> {
     /// The line was empty, and the first attempt settled it.
     Done(T),
     /// The line was empty, and the first attempt was allowed, to be held until its turn.
@@ -102,7 +102,7 @@ impl Queues {
         key: Key,
         arrived: Moment,
         attempt: impl FnOnce() -> Attempt<T>,
-    ) -> Entered<'_, T> {
+    ) -> Entry<'_, T> {
         // Taken before the attempt: see `refund`.
         let seat = self.seat();
         let mut lines = self.lines(key);
@@ -111,24 +111,24 @@ impl Queues {
         let turn = match line.is_some_and(Line::has_waiters) {
             true => None,
             false => match attempt() {
-                Attempt::Done(done) => return Entered::Done(done),
+                Attempt::Done(done) => return Entry::Done(done),
                 Attempt::Held(held, turn) => Some((held, turn)),
                 Attempt::Denied(_) => None,
             },
         };
         let seat = match self.seat_behind(seat, before) {
             Ok(seat) => seat,
-            Err(max) => return Entered::Full(max, turn.map(|(_, turn)| turn)),
+            Err(max) => return Entry::Full(max, turn.map(|(_, turn)| turn)),
         };
         let line = lines.entry(key).or_default();
         match turn {
             Some((held, turn)) => {
                 let ticket = line.hold(turn);
-                Entered::Held(held, HeldPlace { seat, key, ticket })
+                Entry::Held(held, HeldPlace { seat, key, ticket })
             }
             None => {
                 let (ticket, seat) = (line.join(arrived), Some(seat));
-                Entered::Behind(Place { seat, key, ticket })
+                Entry::Behind(Place { seat, key, ticket })
             }
         }
     }

@@ -46,11 +46,11 @@ impl Handler for Served {
         Answering
     }
 
-    fn opened(&self) {}
+    fn count_open(&self) {}
 
-    fn ended(&self) {}
+    fn count_end(&self) {}
 
-    fn closed(&self, reason: &'static str) {
+    fn count_close(&self, reason: &'static str) {
         match reason {
             "handshake_broken" => {
                 self.failed_handshakes.fetch_add(1, Ordering::Relaxed);
@@ -59,7 +59,7 @@ impl Handler for Served {
         }
     }
 
-    fn failed(&self, kind: &'static str) {
+    fn count_error(&self, kind: &'static str) {
         panic!("{kind}");
     }
 }

@@ -9,7 +9,7 @@ use tollgate_core::{
 
 use super::{Driven, SINGLE};
 use crate::config::{Config, SYNC_INTERVAL_MAX};
-use crate::fit::{Fitted, GRAIN};
+use crate::fit::{FittedLimit, GRAIN};
 use crate::names::reservation_name;
 use crate::script_reply::Status;
 use crate::script_request::Step;
@@ -317,7 +317,7 @@ fn changed_limits_keep_what_core_keeps() {
         for step in 0..60 {
             if random.chance(15) {
                 let limit = taste.changed_limit(&rule.limit, random);
-                let is_exact = Fitted::new(&limit)
+                let is_exact = FittedLimit::new(&limit)
                     .is_ok_and(|fitted| fitted.limit.interval() == limit.interval());
                 let new = shape(&limit);
                 let is_back = new != shape(&rule.limit) && shapes.contains(&new);

@@ -12,7 +12,7 @@ use super::expiry::ORIGIN;
 use super::{Driven, SINGLE, on_one_line};
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::fit::{Fitted, GRAIN};
+use crate::fit::{FittedLimit, GRAIN};
 use crate::names::{reservation_name, unique_name};
 use crate::script_reply::{General, ScriptReply, Status};
 use crate::script_request::{Leasing, Plain, ScriptRequest, Step};
@@ -65,7 +65,7 @@ impl Pair {
 
     /// Asks a step of one line on both keys.
     fn step(&mut self, step: Step, charge: Charge<'_>, times: u32) {
-        let fitted = Fitted::new(charge.limit).expect("the limit is whole");
+        let fitted = FittedLimit::new(charge.limit).expect("the limit is whole");
         let said = [0, 1].map(|place| {
             let key = self.keys[place];
             let (short, general) = on_one_line(Charge { key, ..charge }, times, |line| {
@@ -95,7 +95,7 @@ impl Pair {
                 self.answered[usize::from(reply.is_none())] += 1;
                 reply
             });
-            let fitted = Fitted::new(charge.limit).expect("the limit is whole");
+            let fitted = FittedLimit::new(charge.limit).expect("the limit is whole");
             match reply {
                 Some(reply) => summarize(&reply, &fitted),
                 None => self.reserve_and_confirm(charge, times, &fitted),
@@ -105,7 +105,7 @@ impl Pair {
     }
 
     /// Reserves units and confirms what is reserved, with the general script.
-    fn reserve_and_confirm(&self, charge: Charge<'_>, times: u32, fitted: &Fitted) -> Said {
+    fn reserve_and_confirm(&self, charge: Charge<'_>, times: u32, fitted: &FittedLimit) -> Said {
         let (lasts, name) = (20_000, reservation_name(20_000));
         let ask = |step, times| {
             let request = on_one_line(charge, times, |line| ScriptRequest::of_step(step, &[line]));
@@ -131,7 +131,7 @@ impl Pair {
         };
         for key in self.keys {
             let charge = Charge { key, ..charge };
-            let fitted = Fitted::new(charge.limit).expect("the limit is whole");
+            let fitted = FittedLimit::new(charge.limit).expect("the limit is whole");
             let request = ScriptRequest::general_with_lease(&charge, &fitted, leasing);
             let _granted = self.ask(&request);
         }
@@ -139,7 +139,7 @@ impl Pair {
 
     /// A decision about one key, on both.
     fn decide(&self, charge: Charge<'_>) {
-        let fitted = Fitted::new(charge.limit).expect("the limit is whole");
+        let fitted = FittedLimit::new(charge.limit).expect("the limit is whole");
         let status = self.keys.map(|key| {
             let charge = Charge { key, ..charge };
             let reply = self.ask(&Plain::general_request(&charge, &fitted));
@@ -166,7 +166,7 @@ impl Pair {
     }
 }
 
-fn summarize(reply: &General, fitted: &Fitted) -> Said {
+fn summarize(reply: &General, fitted: &FittedLimit) -> Said {
     let reserved = reply.states.first().map(|state| {
         let count = u32::from_be_bytes(state[..4].try_into().expect("four bytes"));
         let snapshot = Snapshot::read(&state.slice(4..), fitted);

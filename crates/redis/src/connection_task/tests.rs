@@ -6,7 +6,7 @@ use super::*;
 use crate::config::Config;
 use crate::environment::{Connecting, Environment, Transport};
 use crate::failure::Failure;
-use crate::fit::Fitted;
+use crate::fit::FittedLimit;
 use crate::request_queue::RequestQueue;
 use crate::script_request::ScriptRequest;
 use crate::stats::Stats;
@@ -28,7 +28,7 @@ impl Transport for Silent {
 fn request() -> ScriptRequest {
     let limit = Limit::fixed_window(9, Span::DAY).unwrap();
     let charge = Charge::new(Key::from_bits(1), &limit, Cost::ONE);
-    ScriptRequest::of_one(&charge, &Fitted::new(&limit).unwrap())
+    ScriptRequest::of_one(&charge, &FittedLimit::new(&limit).unwrap())
 }
 
 #[tokio::test(start_paused = true)]

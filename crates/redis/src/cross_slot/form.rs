@@ -9,7 +9,7 @@
 use tokio::time::Instant;
 
 use crate::failure::Failure;
-use crate::router::{Asked, Router};
+use crate::router::{NodeFailure, Router};
 use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
 
@@ -26,12 +26,12 @@ pub(super) async fn ask(
     router: &Router,
     request: impl Fn(Form) -> ScriptRequest,
     since: Instant,
-) -> Result<ScriptReply, Asked> {
+) -> Result<ScriptReply, NodeFailure> {
     match router.ask(|| request(Form::Short), since).await {
-        Err(Asked {
+        Err(NodeFailure {
             failure: Failure::Changed,
             ..
         }) => router.ask(|| request(Form::General), since).await,
-        asked => asked,
+        reply => reply,
     }
 }

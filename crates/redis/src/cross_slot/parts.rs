@@ -9,7 +9,7 @@ use tollgate_core::{
 };
 
 use super::request::Request;
-use crate::fit::Fitted;
+use crate::fit::FittedLimit;
 use crate::keys;
 use crate::resp::Malformed;
 use crate::script_reply;
@@ -20,7 +20,7 @@ pub(super) struct Apart<'a> {
     charges: Vec<Charge<'a>>,
     pub(super) bill: Bill<'a>,
     /// How the limits of the lines read.
-    pub(super) fitted: Vec<Fitted>,
+    pub(super) fitted: Vec<FittedLimit>,
     /// The lines of each slot.
     parts: Vec<Vec<usize>>,
 }
@@ -33,7 +33,7 @@ pub(super) struct Memory {
 }
 
 /// The verdict as far as one part knows it.
-struct Settled {
+struct PartVerdict {
     decisions: Vec<(usize, Decision)>,
     waits: Vec<(usize, Option<Wait>)>,
 }
@@ -127,7 +127,7 @@ impl<'a> Apart<'a> {
         lines: &[usize],
         memories: &mut [Memory],
         is_denied: bool,
-    ) -> Result<Settled, Malformed> {
+    ) -> Result<PartVerdict, Malformed> {
         const OURS: Key = Key::from_bits(0);
         let limit = Limit::fixed_window(u32::from(!is_denied), Span::SECOND);
         let limit = limit.expect("a second is a window");
@@ -152,7 +152,7 @@ impl<'a> Apart<'a> {
         let of_lines = lines.iter().map(|line| memories[*line].snapshot.clone());
         let mut snapshot: Vec<Snapshot> = of_lines.collect();
         snapshot.push(Snapshot::fresh(
-            &Fitted::new(&limit).map_err(|_| Malformed("no limit"))?,
+            &FittedLimit::new(&limit).map_err(|_| Malformed("no limit"))?,
         ));
         // One reply has all lines of a slot.
         let now = moment(memories[lines[0]].now);
@@ -162,7 +162,7 @@ impl<'a> Apart<'a> {
             waits.push((*line, wait(self.line(*line), &snapshot, now)));
             memories[*line].snapshot = snapshot;
         }
-        Ok(Settled {
+        Ok(PartVerdict {
             waits,
             decisions: here.into_iter().zip(verdict.decisions).collect(),
         })

@@ -11,12 +11,12 @@ use super::fate::{Commitment, Fate};
 use super::form::Form;
 use super::parts::{Apart, Memory};
 use crate::failure::Failure;
-use crate::fit::Fitted;
+use crate::fit::FittedLimit;
 use crate::keys;
 use crate::resp::Malformed;
-use crate::router::Asked;
+use crate::router::NodeFailure;
 use crate::script_reply::General;
-use crate::script_request::{Counted, ScriptRequest, Step};
+use crate::script_request::{ScriptRequest, Step, StepLine};
 use crate::snapshot::Snapshot;
 
 /// All lines of a round. Requests that ask the same of a key share a line.
@@ -29,7 +29,7 @@ pub(super) struct Plan<'a> {
 
 struct Planned<'a> {
     line: Line<'a>,
-    fitted: Fitted,
+    fitted: FittedLimit,
     part: usize,
     /// The first line on the same key.
     first: usize,
@@ -53,7 +53,7 @@ pub(super) struct Counts {
 pub(super) struct Ledger {
     lines: Vec<Option<ScriptReply>>,
     /// By part, why there is no reply.
-    failures: Vec<Option<Asked>>,
+    failures: Vec<Option<NodeFailure>>,
     /// How long a decision may take.
     timeout: Span,
 }
@@ -104,7 +104,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The place of a line, which is new if it is none of those of its key.
-    fn place(&mut self, line: &Line<'a>, fitted: &Fitted, of_key: &mut Vec<usize>) -> usize {
+    fn place(&mut self, line: &Line<'a>, fitted: &FittedLimit, of_key: &mut Vec<usize>) -> usize {
         let known = of_key.iter().find(|place| self.lines[**place].is(line));
         let place = known.copied().unwrap_or(self.lines.len());
         if place == self.lines.len() {
@@ -157,7 +157,7 @@ impl<'a> Plan<'a> {
         let counted = self.parts[part].lines.iter().map(|place| {
             let planned = &self.lines[*place];
             let (times, denied) = counts(*place);
-            Counted {
+            StepLine {
                 line: &planned.line,
                 fitted: &planned.fitted,
                 times,
@@ -248,18 +248,18 @@ impl Ledger {
     pub(super) fn read(
         &mut self,
         plan: &Plan<'_>,
-        reply: impl Iterator<Item = (usize, Result<General, Asked>)>,
+        reply: impl Iterator<Item = (usize, Result<General, NodeFailure>)>,
     ) {
         for (place, reply) in reply {
             let part = &plan.parts[place];
             let read = reply.and_then(|reply| {
                 let read = self.read_part(plan, part, &reply);
-                read.map_err(|_| Asked::bad_reply(part.key))
+                read.map_err(|_| NodeFailure::bad_reply(part.key))
             });
             // Nothing was done if the key needs the general script: the next round asks that.
             let failure = read.err();
             self.failures[place] =
-                failure.filter(|asked| !matches!(asked.failure, Failure::Changed));
+                failure.filter(|failed| !matches!(failed.failure, Failure::Changed));
         }
     }
 
@@ -303,7 +303,7 @@ impl Ledger {
     /// Whether a part's answer to the reservation was lost.
     pub(super) fn is_unknown(&self, part: usize) -> bool {
         let failure = self.failures[part].as_ref();
-        failure.is_some_and(|asked| asked.failure.is_unknown())
+        failure.is_some_and(|failed| failed.failure.is_unknown())
     }
 
     /// Says what becomes of a request, after those that were judged before it.
@@ -315,14 +315,14 @@ impl Ledger {
     ) -> Fate {
         let lines = &plan.of_requests[place];
         let failed = |line: &usize| self.failures[plan.part(*line)].as_ref();
-        if let Some(asked) = lines.iter().find_map(failed) {
-            let asked = match commitment {
+        if let Some(failed) = lines.iter().find_map(failed) {
+            let failed = match commitment {
                 // Everything else was reserved: this was to be charged at once.
-                Commitment::Committed => asked.clone(),
+                Commitment::Committed => failed.clone(),
                 // Whatever was lost was a reservation, which expires, or was charged for others.
-                Commitment::Open | Commitment::Excluded => asked.clone().into_unsent(),
+                Commitment::Open | Commitment::Excluded => failed.clone().into_unsent(),
             };
-            return Fate::Failed(asked.into_error(self.timeout));
+            return Fate::Failed(failed.into_error(self.timeout));
         }
         let reply: Option<Vec<&ScriptReply>> = lines
             .iter()

@@ -16,7 +16,7 @@ use tollgate_core::Key;
 
 use super::load::Load;
 use super::request::{Caller, Demand, Request};
-use crate::fit::Fitted;
+use crate::fit::FittedLimit;
 use crate::keys;
 use crate::sharded::lock;
 
@@ -64,7 +64,7 @@ pub(super) struct Member {
 }
 
 /// What became of a request that came.
-pub(super) enum Entered {
+pub(super) enum Entry {
     /// It waits for the next round of others.
     Waits,
     /// Its queue is new: the caller has to start a task that runs its rounds.
@@ -83,7 +83,7 @@ pub(super) struct Turn {
 /// The lines of a round that is put together, by key: all on one key have the same limit.
 struct Selection {
     most: usize,
-    keys: BTreeMap<Key, (Fitted, Vec<Demand>)>,
+    keys: BTreeMap<Key, (FittedLimit, Vec<Demand>)>,
     /// How many lines lie in each slot, beside those of the first request.
     lines: BTreeMap<u16, usize>,
     requests: usize,
@@ -99,10 +99,10 @@ impl Queues {
         nodes: Nodes,
         member: Member,
         reply_timeout: Duration,
-    ) -> Entered {
+    ) -> Entry {
         let mut inner = self.inner();
         if inner.waiting >= WAITING_MAX {
-            return Entered::Full;
+            return Entry::Full;
         }
         let owner = match member.request.is_shareable() {
             true => inner.owner(nodes, &member.request),
@@ -126,8 +126,8 @@ impl Queues {
         queue.waiting.push_back(member);
         drop(inner);
         match owner {
-            Some(_) => Entered::Waits,
-            None => Entered::First(Turn {
+            Some(_) => Entry::Waits,
+            None => Entry::First(Turn {
                 queues: Arc::clone(self),
                 id,
                 nodes,
@@ -361,7 +361,7 @@ impl Selection {
     fn may_share(&self, request: &Request) -> bool {
         // As if all its lines were new, and lay in one slot.
         let count = request.demands().count();
-        let fits = |(demand, fitted): (&Demand, &Fitted)| {
+        let fits = |(demand, fitted): (&Demand, &FittedLimit)| {
             let of_slot = self.lines.get(&keys::slot(demand.key)).unwrap_or(&0);
             let limit = self.keys.get(&demand.key).map(|(limit, _)| limit);
             limit.is_none_or(|limit| limit == fitted) && of_slot + count <= LINES_MAX

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Duration, Instant, timeout_at};
 use tollgate_core::{Bill, Charge, Cost, Enforcement, Key, OnDenial, Sharing, StoreError, Verdict};
 
-use crate::fit::{Fitted, unfit};
+use crate::fit::{FittedLimit, unfit};
 
 /// Whether what a request gives back was given back already: by an attempt that was blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +19,8 @@ pub(crate) enum Refunds {
 
 /// A request that outlives its caller.
 pub(super) struct Request {
-    pub(super) fitted: Vec<Fitted>,
-    asked: Vec<Demand>,
+    pub(super) fitted: Vec<FittedLimit>,
+    demands: Vec<Demand>,
     refunds: Refunds,
     is_shareable: bool,
     pub(super) since: Instant,
@@ -62,7 +62,7 @@ const COMMITS: u8 = 1;
 const WITHDRAWN: u8 = 2;
 
 /// What came of waiting.
-pub(super) enum Waited {
+pub(super) enum WaitOutcome {
     ScriptReply(Result<Verdict, StoreError>),
     /// Nothing was charged, and nothing will be.
     Withdrawn {
@@ -84,17 +84,17 @@ impl Request {
     ) -> Result<Request, StoreError> {
         let fitted = crate::script_request::fit_all(charges).map_err(unfit)?;
         Bill::new(charges).map_err(StoreError::TooManyCharges)?;
-        let asked = charges.iter().map(|charge| Demand {
+        let demands = charges.iter().map(|charge| Demand {
             key: charge.key,
             cost: charge.cost,
             enforcement: charge.enforcement,
             on_denial: charge.on_denial,
             sharing: charge.sharing,
         });
-        let asked: Vec<Demand> = asked.collect();
+        let demands: Vec<Demand> = demands.collect();
         Ok(Request {
-            is_shareable: is_shareable(&asked),
-            asked,
+            is_shareable: is_shareable(&demands),
+            demands,
             fitted,
             refunds,
             since,
@@ -102,19 +102,19 @@ impl Request {
     }
 
     pub(super) fn charges(&self) -> Vec<Charge<'_>> {
-        let pairs = self.asked.iter().zip(&self.fitted);
-        let charges = pairs.map(|(asked, fitted)| Charge {
-            enforcement: asked.enforcement,
-            on_denial: asked.on_denial,
-            sharing: asked.sharing,
-            ..Charge::new(asked.key, &fitted.limit, asked.cost_to_do(self.refunds))
+        let pairs = self.demands.iter().zip(&self.fitted);
+        let charges = pairs.map(|(demand, fitted)| Charge {
+            enforcement: demand.enforcement,
+            on_denial: demand.on_denial,
+            sharing: demand.sharing,
+            ..Charge::new(demand.key, &fitted.limit, demand.cost_to_do(self.refunds))
         });
         charges.collect()
     }
 
     /// What it asks of its keys, and how the limits read.
-    pub(super) fn demands(&self) -> impl Iterator<Item = (&Demand, &Fitted)> {
-        self.asked.iter().zip(&self.fitted)
+    pub(super) fn demands(&self) -> impl Iterator<Item = (&Demand, &FittedLimit)> {
+        self.demands.iter().zip(&self.fitted)
     }
 
     /// Whether it may share a round with others: it gives nothing back, which would be judged with
@@ -130,10 +130,10 @@ impl Request {
 }
 
 /// Whether a request for these may share a round.
-fn is_shareable(asked: &[Demand]) -> bool {
+fn is_shareable(demands: &[Demand]) -> bool {
     let gives_back = |demand: &Demand| matches!(demand.cost, Cost::Refund(_));
-    let keys: BTreeSet<Key> = asked.iter().map(|demand| demand.key).collect();
-    keys.len() == asked.len() && !asked.iter().any(gives_back)
+    let keys: BTreeSet<Key> = demands.iter().map(|demand| demand.key).collect();
+    keys.len() == demands.len() && !demands.iter().any(gives_back)
 }
 
 // === impl Demand ===
@@ -204,20 +204,20 @@ impl Waiting {
         mut self,
         since: Instant,
         (reply_timeout, timeout): (Duration, Duration),
-    ) -> Waited {
+    ) -> WaitOutcome {
         if let Ok(reply) = timeout_at(since + reply_timeout, &mut self.verdict).await {
             // A task that does not tell was stopped with the runtime.
-            return reply.map_or(Waited::Unknown, Waited::ScriptReply);
+            return reply.map_or(WaitOutcome::Unknown, WaitOutcome::ScriptReply);
         }
         if self.state.leave_waiting(WITHDRAWN) {
             let is_blocked = self.state.is_blocked.load(Ordering::Relaxed);
-            return Waited::Withdrawn { is_blocked };
+            return WaitOutcome::Withdrawn { is_blocked };
         }
         let reply = timeout_at(since + timeout, self.verdict).await;
         reply
             .ok()
             .and_then(Result::ok)
-            .map_or(Waited::Unknown, Waited::ScriptReply)
+            .map_or(WaitOutcome::Unknown, WaitOutcome::ScriptReply)
     }
 }
 

@@ -18,7 +18,7 @@ use super::request::{Caller, Request};
 use crate::join::join_all;
 use crate::names::reservation_name;
 use crate::random::random_word;
-use crate::router::{Asked, Router};
+use crate::router::{NodeFailure, Router};
 use crate::script_reply::{General, ScriptReply, Status};
 use crate::script_request::{ScriptRequest, Step};
 
@@ -49,15 +49,15 @@ struct Way {
 }
 
 /// What a round has come to.
-struct Ended {
+struct RoundEnd {
     /// Those who do not know yet.
     blocked: Vec<Member>,
-    settled: Settled,
+    settled: SlotReplies,
 }
 
 /// What the slots have said to a round.
 #[derive(Default)]
-struct Settled {
+struct SlotReplies {
     /// By request, whether another instance is in its way.
     is_blocked: Vec<bool>,
     is_charged: bool,
@@ -78,7 +78,7 @@ struct Round<'r, 'a> {
 }
 
 /// A request whose caller gets the verdict once the round is settled.
-struct Decided {
+struct Judgment {
     place: usize,
     verdict: Verdict,
     /// The lines that it is charged to.
@@ -86,7 +86,7 @@ struct Decided {
 }
 
 /// What came of confirming one part; nothing if it had nothing to confirm.
-type Confirmed = Option<Result<General, Asked>>;
+type Receipt = Option<Result<General, NodeFailure>>;
 
 // === impl Rounds ===
 
@@ -118,7 +118,7 @@ impl Rounds {
         }
     }
 
-    async fn round(&self, members: Vec<Member>, way: Way) -> Ended {
+    async fn round(&self, members: Vec<Member>, way: Way) -> RoundEnd {
         let pairs = members.into_iter().map(|one| (one.request, one.caller));
         let (mut requests, mut callers): (Vec<Request>, Vec<Caller>) = pairs.unzip();
         let settled = self.decide(&requests, &mut callers, way).await;
@@ -126,14 +126,14 @@ impl Rounds {
         let members = requests.into_iter().zip(callers).zip(&settled.is_blocked);
         let blocked = members.filter(|(_, is_blocked)| **is_blocked);
         let blocked = blocked.map(|((request, caller), _)| Member { request, caller });
-        Ended {
+        RoundEnd {
             blocked: blocked.collect(),
             settled,
         }
     }
 
     /// Decides what can be decided, and answers it.
-    async fn decide(&self, requests: &[Request], callers: &mut [Caller], way: Way) -> Settled {
+    async fn decide(&self, requests: &[Request], callers: &mut [Caller], way: Way) -> SlotReplies {
         let since = requests.iter().map(|request| request.since).max();
         let apart = |request| Apart::new(request).expect("no request has too many charges");
         let requests: Vec<Apart<'_>> = requests.iter().map(apart).collect();
@@ -173,7 +173,7 @@ impl Round<'_, '_> {
     }
 
     /// Reserves in every slot that reserves, all together.
-    async fn reserve(&self, reserve: Step) -> Vec<Result<General, Asked>> {
+    async fn reserve(&self, reserve: Step) -> Vec<Result<General, NodeFailure>> {
         let ask = |part| async move {
             let request = |form| self.plan.reserve(reserve, part, form);
             self.ask(part, request, self.since).await
@@ -187,7 +187,7 @@ impl Round<'_, '_> {
         &self,
         reserve: Step,
         callers: &[Caller],
-    ) -> Vec<Result<General, Asked>> {
+    ) -> Vec<Result<General, NodeFailure>> {
         let reply_timeout = self.rounds.router.reply_timeout();
         let mut all = Vec::with_capacity(self.plan.parts.len());
         for part in 0..self.plan.parts.len() {
@@ -219,16 +219,16 @@ impl Round<'_, '_> {
         requests: Vec<(Apart<'_>, Commitment)>,
         callers: &mut [Caller],
         mut ledger: Ledger,
-    ) -> Settled {
+    ) -> SlotReplies {
         let plan = self.plan;
         let holds = |part: usize| !self.at_once[part] && ledger.may_hold(plan, part);
         let holds: Vec<bool> = (0..plan.parts.len()).map(holds).collect();
         let unknown = self.parts(false).filter(|part| ledger.is_unknown(*part));
         let unknown = unknown.collect();
         let mut decided = Vec::new();
-        let mut settled = Settled {
+        let mut settled = SlotReplies {
             is_blocked: vec![false; requests.len()],
-            ..Settled::default()
+            ..SlotReplies::default()
         };
         let mut counts = plan.no_counts();
         for (place, (request, commitment)) in requests.iter().enumerate() {
@@ -263,7 +263,7 @@ impl Round<'_, '_> {
                 Some(lines) => lines.iter().for_each(|line| counts.allowed[*line] += 1),
                 None => plan.penalise(place, &mut counts),
             }
-            decided.push(Decided {
+            decided.push(Judgment {
                 place,
                 verdict,
                 charged: charged.unwrap_or_default(),
@@ -280,7 +280,7 @@ impl Round<'_, '_> {
 
     /// Has every slot charge what it holds for the requests that are allowed, and let go of the
     /// rest.
-    async fn confirm(&self, counts: &Counts, holds: &[bool]) -> Vec<Confirmed> {
+    async fn confirm(&self, counts: &Counts, holds: &[bool]) -> Vec<Receipt> {
         let confirm = |part: usize| async move {
             if self.at_once[part] {
                 return None;
@@ -303,9 +303,9 @@ impl Round<'_, '_> {
     /// are charged, and tells them.
     async fn answer_all(
         &self,
-        decided: Vec<Decided>,
+        decided: Vec<Judgment>,
         callers: &mut [Caller],
-        confirmed: &[Confirmed],
+        confirmed: &[Receipt],
         counts: &Counts,
     ) {
         let is_confirmed = |line: &usize| {
@@ -350,7 +350,7 @@ impl Round<'_, '_> {
     }
 
     /// Why a request that was confirmed in some slots at most has no verdict.
-    fn error(&self, one: &Decided, confirmed: &[Confirmed], has_gone_back: bool) -> StoreError {
+    fn error(&self, one: &Judgment, confirmed: &[Receipt], has_gone_back: bool) -> StoreError {
         let after = self.rounds.timeout;
         if !has_gone_back {
             return StoreError::TimedOut { after };
@@ -374,16 +374,16 @@ impl Round<'_, '_> {
         part: usize,
         request: impl Fn(Form) -> ScriptRequest,
         since: Instant,
-    ) -> Result<General, Asked> {
+    ) -> Result<General, NodeFailure> {
         let reply = ask(&self.rounds.router, request, since).await?;
         self.general(part, reply)
     }
 
-    fn general(&self, part: usize, reply: ScriptReply) -> Result<General, Asked> {
+    fn general(&self, part: usize, reply: ScriptReply) -> Result<General, NodeFailure> {
         match reply {
             ScriptReply::General(reply) => Ok(reply),
             ScriptReply::Plain { .. } | ScriptReply::Changed => {
-                Err(Asked::bad_reply(self.plan.parts[part].key))
+                Err(NodeFailure::bad_reply(self.plan.parts[part].key))
             }
         }
     }

@@ -25,7 +25,7 @@ use tollgate_core::{
 };
 
 use super::lease::{CAPACITY_MIN, LEAST};
-use crate::fit::{Fitted, Single};
+use crate::fit::{FittedLimit, Single};
 use crate::key_map::KeyMap;
 use crate::script_reply::{ScriptReply, coarsen};
 use crate::sharded::Sharded;
@@ -50,7 +50,7 @@ pub(crate) struct Estimates {
 /// One key.
 #[derive(Debug)]
 struct Estimate {
-    fitted: Fitted,
+    fitted: FittedLimit,
     account: Box<Account>,
     /// The largest cost of the asks that were charged here since the last answer.
     largest: u64,
@@ -84,7 +84,7 @@ impl Estimates {
     pub(crate) fn ask(
         &self,
         charge: &Charge<'_>,
-        fitted: &Fitted,
+        fitted: &FittedLimit,
         connections: u64,
         at: Instant,
     ) -> Result<Ask<'_>, Verdict> {
@@ -141,7 +141,7 @@ impl Estimates {
     fn update(
         &self,
         charge: &Charge<'_>,
-        fitted: &Fitted,
+        fitted: &FittedLimit,
         (account, now): (Account, u64),
         connections: u64,
     ) {
@@ -235,7 +235,7 @@ impl Drop for Ask<'_> {
 /// What is left of a key, and when, after the charge was decided; nothing of a log.
 fn account_after(
     charge: &Charge<'_>,
-    fitted: &Fitted,
+    fitted: &FittedLimit,
     reply: &ScriptReply,
 ) -> Option<(Account, u64)> {
     let (mut snapshot, now) = reply.snapshot(fitted).ok()?;
@@ -293,7 +293,7 @@ mod tests {
 
     fn heard(estimates: &Estimates, limit: &Limit, units: u64) -> Instant {
         let charge = Charge::new(KEY, limit, Cost::ONE);
-        let fitted = Fitted::new(limit).unwrap();
+        let fitted = FittedLimit::new(limit).unwrap();
         let before = Instant::now();
         estimates.update(&charge, &fitted, left(units), 1);
         let mut shard = estimates.shards.of(KEY);
@@ -306,7 +306,7 @@ mod tests {
     /// Whether Redis is asked for so many units, whose answer then takes its time.
     fn is_asked(estimates: &Estimates, limit: &Limit, units: u64, at: Instant) -> bool {
         let charge = Charge::new(KEY, limit, Cost::Take(units));
-        let fitted = Fitted::new(limit).unwrap();
+        let fitted = FittedLimit::new(limit).unwrap();
         match estimates.ask(&charge, &fitted, 1, at) {
             Ok(ask) => {
                 drop(ask.end());
@@ -337,7 +337,7 @@ mod tests {
         let (estimates, limit) = (Estimates::default(), limit());
         let at = heard(&estimates, &limit, 1);
         let charge = Charge::new(KEY, &limit, Cost::ONE);
-        let fitted = Fitted::new(&limit).unwrap();
+        let fitted = FittedLimit::new(&limit).unwrap();
         let ask = estimates.ask(&charge, &fitted, 1, at).unwrap();
         assert!(!is_asked(&estimates, &limit, 1, at));
         drop(ask);
@@ -364,7 +364,7 @@ mod tests {
             let estimates = Estimates::default();
             let at = heard(&estimates, &self::limit(), 0) + after;
             let charge = Charge::new(KEY, &limit, Cost::ONE);
-            let fitted = Fitted::new(&limit).unwrap();
+            let fitted = FittedLimit::new(&limit).unwrap();
             assert!(estimates.ask(&charge, &fitted, connections, at).is_ok());
         }
     }

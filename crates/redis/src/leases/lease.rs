@@ -7,7 +7,7 @@ use tollgate_core::{
     Account, Bucket, Charge, Cost, Decision, FixedWindow, Limit, Moment, OnDenial, Span, step,
 };
 
-use crate::fit::Fitted;
+use crate::fit::FittedLimit;
 use crate::snapshot::{Snapshot, moment};
 
 /// How long a lease lasts.
@@ -29,7 +29,7 @@ const FEW: u64 = 64;
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) limit: Limit,
-    pub(crate) fitted: Fitted,
+    pub(crate) fitted: FittedLimit,
 }
 
 /// Units of one key.
@@ -71,7 +71,7 @@ enum Mirror {
 
 /// What Redis has leased.
 #[derive(Debug)]
-pub(crate) struct Granted {
+pub(crate) struct GrantedLease {
     pub(crate) units: u64,
     /// How long, in microseconds.
     pub(crate) lasts: u64,
@@ -159,7 +159,7 @@ impl Lease {
     }
 
     /// Begins again, with what Redis has leased.
-    pub(crate) fn grant(&mut self, granted: Granted, asked_at: Moment, here: Moment) {
+    pub(crate) fn grant(&mut self, granted: GrantedLease, asked_at: Moment, here: Moment) {
         let units = u32::try_from(granted.units).unwrap_or(u32::MAX);
         let margin = granted.lasts / 100 + 1_000;
         let micros = |micros: u64| Span::from_nanos(micros.saturating_mul(1_000));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tollgate_core::{Key, Moment};
 
 use super::Leases;
-use super::lease::{Granted, Lease, Shape, WANT_MAX};
-use crate::fit::Fitted;
+use super::lease::{GrantedLease, Lease, Shape, WANT_MAX};
+use crate::fit::FittedLimit;
 
 /// What to ask Redis for. If there is no reply, nothing of the lease is spent any more, and it is
 /// given back later: what was charged of it, or granted again, is found by name.
@@ -67,7 +67,7 @@ impl Renewal {
         }
     }
 
-    pub(crate) fn fitted_limit(&self) -> &Fitted {
+    pub(crate) fn fitted_limit(&self) -> &FittedLimit {
         &self.shape.fitted
     }
 
@@ -82,7 +82,7 @@ impl Renewal {
     }
 
     /// Redis has leased some.
-    pub(crate) fn confirm_grant(mut self, granted: Granted) {
+    pub(crate) fn confirm_grant(mut self, granted: GrantedLease) {
         self.outcome = Outcome::Granted;
         let mut shard = self.leases.shards.of(self.key);
         if let Some(lease) = shard.leases.get_mut(&self.key)

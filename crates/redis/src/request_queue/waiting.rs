@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tokio::time::{Duration, Instant};
 
-use super::{Asked, Pending};
+use super::{Pending, QueueEntry};
 use crate::failure::Failure;
 
 /// Requests and commands that are not sent yet.
@@ -15,8 +15,8 @@ use crate::failure::Failure;
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     /// Commands, and the last step of requests that other calls have begun.
-    first: VecDeque<Asked>,
-    requests: VecDeque<Asked>,
+    first: VecDeque<QueueEntry>,
+    requests: VecDeque<QueueEntry>,
     /// No caller waits since longer than this; exact after [`Waiting::expire`] only, so that it
     /// costs no search.
     oldest: Option<Instant>,
@@ -31,7 +31,7 @@ impl Waiting {
         self.first.len() + self.requests.len()
     }
 
-    pub(super) fn push(&mut self, asked: Asked) {
+    pub(super) fn push(&mut self, asked: QueueEntry) {
         self.oldest = [self.oldest, asked.since()].into_iter().flatten().min();
         match asked.is_urgent() {
             true => self.first.push_back(asked),
@@ -43,11 +43,11 @@ impl Waiting {
     pub(super) fn put_back(&mut self, pending: Pending) {
         let since = Some(pending.since);
         self.oldest = [self.oldest, since].into_iter().flatten().min();
-        self.first.push_front(Asked::ScriptRequest(pending));
+        self.first.push_front(QueueEntry::ScriptRequest(pending));
     }
 
     /// Takes out at most so many.
-    pub(super) fn take(&mut self, most: usize, into: &mut Vec<Asked>) {
+    pub(super) fn take(&mut self, most: usize, into: &mut Vec<QueueEntry>) {
         let urgent = self.first.len().min(most);
         into.extend(self.first.drain(..urgent));
         let newest = self.requests.len().saturating_sub(most - urgent);
@@ -58,8 +58,8 @@ impl Waiting {
     pub(super) fn fail_all(&mut self, failure: &Failure) {
         for asked in self.first.drain(..).chain(self.requests.drain(..)) {
             match asked {
-                Asked::ScriptRequest(mut pending) => pending.fail(failure),
-                Asked::Command { reply, .. } => {
+                QueueEntry::ScriptRequest(mut pending) => pending.fail(failure),
+                QueueEntry::Command { reply, .. } => {
                     let _nobody_waits_any_more = reply.send(Err(failure.clone()));
                 }
             }
@@ -83,7 +83,7 @@ impl Waiting {
     pub(super) fn expire(&mut self, now: Instant, reply_timeout: Duration, failure: &Failure) {
         for queue in [&mut self.first, &mut self.requests] {
             queue.retain_mut(|asked| match asked {
-                Asked::ScriptRequest(pending) if pending.since + reply_timeout <= now => {
+                QueueEntry::ScriptRequest(pending) if pending.since + reply_timeout <= now => {
                     pending.fail(failure);
                     false
                 }
@@ -91,7 +91,7 @@ impl Waiting {
             });
         }
         let all = self.first.iter().chain(&self.requests);
-        self.oldest = all.filter_map(Asked::since).min();
+        self.oldest = all.filter_map(QueueEntry::since).min();
     }
 }
 
@@ -101,17 +101,17 @@ mod tests {
     use tollgate_core::{Bill, Charge, Cost, Key, Limit, Span};
 
     use super::*;
-    use crate::fit::Fitted;
+    use crate::fit::FittedLimit;
     use crate::script_request::{ScriptRequest, Step};
 
     const TIMEOUT: Duration = Duration::from_millis(12);
 
-    fn pending(number: u64, step: Step, since: Instant) -> Asked {
+    fn pending(number: u64, step: Step, since: Instant) -> QueueEntry {
         let limit = Limit::fixed_window(9, Span::DAY).expect("a day is a window");
-        let fitted = Fitted::new(&limit).expect("a day is whole microseconds");
+        let fitted = FittedLimit::new(&limit).expect("a day is whole microseconds");
         let charge = Charge::new(Key::from_bits(u128::from(number)), &limit, Cost::ONE);
         let bill = Bill::new(&[charge]).expect("one charge is not too many");
-        Asked::ScriptRequest(Pending {
+        QueueEntry::ScriptRequest(Pending {
             request: ScriptRequest::step(step, &[(&bill.lines()[0], &fitted)]),
             slot: 0,
             is_asking: false,
@@ -125,8 +125,8 @@ mod tests {
         let mut taken = Vec::new();
         waiting.take(most, &mut taken);
         let keys = taken.iter().map(|asked| match asked {
-            Asked::ScriptRequest(pending) => pending.request.keys()[0],
-            Asked::Command { .. } => Key::from_bits(0),
+            QueueEntry::ScriptRequest(pending) => pending.request.keys()[0],
+            QueueEntry::Command { .. } => Key::from_bits(0),
         });
         keys.collect()
     }

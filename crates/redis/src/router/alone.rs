@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::Instant;
 use tollgate_core::Key;
 
-use super::asked::Asked;
+use super::node_failure::NodeFailure;
 use crate::cluster::Node;
 use crate::failure::Failure;
 use crate::resp::Reply;
@@ -50,9 +50,9 @@ impl Alone {
         request: ScriptRequest,
         key: Key,
         since: Instant,
-    ) -> Result<ScriptReply, Asked> {
-        let asked = self.node.ask(request, key, 0, false, since).await;
-        asked.map_err(|asked| self.explain(asked))
+    ) -> Result<ScriptReply, NodeFailure> {
+        let reply = self.node.ask(request, key, 0, false, since).await;
+        reply.map_err(|failure| self.explain(failure))
     }
 
     /// Asks all of these with one message.
@@ -60,35 +60,39 @@ impl Alone {
         &self,
         requests: Vec<ScriptRequest>,
         since: Instant,
-    ) -> Vec<Result<ScriptReply, Asked>> {
+    ) -> Vec<Result<ScriptReply, NodeFailure>> {
         let requests = requests.into_iter().map(|one| (one, 0));
         let reply = self.node.ask_all(requests, since).await.into_iter();
         reply
-            .map(|reply| reply.map_err(|asked| self.explain(asked)))
+            .map(|reply| reply.map_err(|failure| self.explain(failure)))
             .collect()
     }
 
-    pub(super) async fn command(&self, words: &[&[u8]], deadline: Instant) -> Result<Reply, Asked> {
-        let asked = self.node.command(words, deadline).await;
-        asked.map_err(|asked| self.explain(asked))
+    pub(super) async fn command(
+        &self,
+        words: &[&[u8]],
+        deadline: Instant,
+    ) -> Result<Reply, NodeFailure> {
+        let reply = self.node.command(words, deadline).await;
+        reply.map_err(|failure| self.explain(failure))
     }
 
     /// A server that redirects is one of several: it must not be configured alone.
-    fn explain(&self, asked: Asked) -> Asked {
+    fn explain(&self, failed: NodeFailure) -> NodeFailure {
         let redirects = matches!(
-            asked.failure,
+            failed.failure,
             Failure::Moved { .. } | Failure::Ask { .. } | Failure::TryAgain
         );
         if !redirects {
-            return asked;
+            return failed;
         }
         self.is_of_cluster.store(true, Ordering::Relaxed);
         self.stats
             .trouble
             .record_failure(&self.node.address, &OF_CLUSTER);
-        Asked {
+        NodeFailure {
             failure: Failure::unreachable(OF_CLUSTER),
-            ..asked
+            ..failed
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Asked, Nodes, Router};
+use super::{NodeFailure, Nodes, Router};
 use crate::cluster::{Cluster, Node};
 use crate::failure::Failure;
 use crate::join::join_all;
@@ -24,7 +24,7 @@ impl Router {
         count: usize,
         request: impl Fn(usize) -> ScriptRequest,
         since: Instant,
-    ) -> (Vec<Result<ScriptReply, Asked>>, usize) {
+    ) -> (Vec<Result<ScriptReply, NodeFailure>>, usize) {
         let requests = (0..count).map(&request);
         let cluster = match &self.nodes {
             Nodes::One(alone) => return (alone.ask_all(requests.collect(), since).await, 1),
@@ -32,9 +32,9 @@ impl Router {
         };
         let parts = by_node(requests, cluster);
         let messages = parts.len();
-        let asked = parts.into_iter().map(|part| ask_part(part, since));
-        let replies = join_all(asked.collect()).await.into_iter().flatten();
-        let mut replies: Vec<(usize, Result<ScriptReply, Asked>)> = replies.collect();
+        let replies = parts.into_iter().map(|part| ask_part(part, since));
+        let replies = join_all(replies.collect()).await.into_iter().flatten();
+        let mut replies: Vec<(usize, Result<ScriptReply, NodeFailure>)> = replies.collect();
         replies.sort_by_key(|(place, _)| *place);
         let request = &request;
         let settled = replies
@@ -46,12 +46,12 @@ impl Router {
     /// Asks the node that serves a request's keys by now, if it was redirected.
     async fn follow_redirection(
         &self,
-        reply: Result<ScriptReply, Asked>,
+        reply: Result<ScriptReply, NodeFailure>,
         request: impl Fn() -> ScriptRequest,
         since: Instant,
-    ) -> Result<ScriptReply, Asked> {
+    ) -> Result<ScriptReply, NodeFailure> {
         match reply {
-            Err(Asked {
+            Err(NodeFailure {
                 failure: Failure::Moved { .. } | Failure::Ask { .. } | Failure::TryAgain,
                 ..
             }) => self.ask(request, since).await,
@@ -76,7 +76,10 @@ fn by_node(requests: impl Iterator<Item = ScriptRequest>, cluster: &Cluster) -> 
 }
 
 /// Asks one node, and returns its replies with their places.
-async fn ask_part((node, part): Part, since: Instant) -> Vec<(usize, Result<ScriptReply, Asked>)> {
+async fn ask_part(
+    (node, part): Part,
+    since: Instant,
+) -> Vec<(usize, Result<ScriptReply, NodeFailure>)> {
     let places: Vec<usize> = part.iter().map(|(place, _)| *place).collect();
     let requests = part.into_iter().map(|(_, request)| {
         let slot = keys::slot(request.keys()[0]);
@@ -84,7 +87,7 @@ async fn ask_part((node, part): Part, since: Instant) -> Vec<(usize, Result<Scri
     });
     let replies = match node {
         Some(node) => node.ask_all(requests, since).await,
-        None => requests.map(|_| Err(Asked::nowhere(None))).collect(),
+        None => requests.map(|_| Err(NodeFailure::nowhere(None))).collect(),
     };
     places.into_iter().zip(replies).collect()
 }
@@ -95,8 +98,8 @@ impl Node {
         &self,
         requests: impl ExactSizeIterator<Item = (ScriptRequest, u16)>,
         since: Instant,
-    ) -> Vec<Result<ScriptReply, Asked>> {
-        let failed = |failure| Asked {
+    ) -> Vec<Result<ScriptReply, NodeFailure>> {
+        let failed = |failure| NodeFailure {
             failure,
             address: self.address.clone(),
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::{Duration, Instant, sleep};
 
-use super::asked::Asked;
+use super::node_failure::NodeFailure;
 use crate::cluster::{Cluster, Node};
 use crate::failure::Failure;
 use crate::stats::Stats;
@@ -31,17 +31,17 @@ impl Redirections<'_> {
     pub(super) async fn follow<T, F>(
         &self,
         mut send: impl FnMut(Arc<Node>, bool) -> F,
-    ) -> Result<T, Asked>
+    ) -> Result<T, NodeFailure>
     where
-        F: Future<Output = Result<T, Asked>>,
+        F: Future<Output = Result<T, NodeFailure>>,
     {
         let mut is_asking = false;
         let mut node = self.cluster.node_of_slot(self.slot);
         for _ in 0..REDIRECTIONS_MAX {
             let Some(serving) = &node else { break };
-            let asked = send(Arc::clone(serving), is_asking).await;
-            let Err(Asked { failure, .. }) = &asked else {
-                return asked;
+            let reply = send(Arc::clone(serving), is_asking).await;
+            let Err(NodeFailure { failure, .. }) = &reply else {
+                return reply;
             };
             is_asking = matches!(failure, Failure::Ask { .. });
             node = match failure {
@@ -62,15 +62,15 @@ impl Redirections<'_> {
                 }
                 Failure::Unreachable(_) => {
                     self.cluster.stale.notify_one();
-                    return asked;
+                    return reply;
                 }
-                _ => return asked,
+                _ => return reply,
             };
             self.stats.count_redirection();
             if Instant::now() >= self.deadline {
                 break;
             }
         }
-        Err(Asked::nowhere(node.as_deref()))
+        Err(NodeFailure::nowhere(node.as_deref()))
     }
 }

@@ -4,9 +4,9 @@ use tokio::time::Instant;
 use tollgate_core::{Charge, StoreError};
 
 use super::Router;
-use super::asked::Asked;
+use super::node_failure::NodeFailure;
 use crate::failure::Failure;
-use crate::fit::Fitted;
+use crate::fit::FittedLimit;
 use crate::script_reply::ScriptReply;
 use crate::script_request::{Plain, ScriptRequest};
 
@@ -16,22 +16,22 @@ impl Router {
     pub(crate) async fn ask_one(
         &self,
         charge: &Charge<'_>,
-        fitted: &Fitted,
+        fitted: &FittedLimit,
         since: Instant,
     ) -> Result<ScriptReply, StoreError> {
-        let asked = self
+        let reply = self
             .ask(|| ScriptRequest::of_one(charge, fitted), since)
             .await;
-        let reply = match asked {
-            Err(Asked {
+        let reply = match reply {
+            Err(NodeFailure {
                 failure: Failure::Changed,
                 ..
             }) => {
                 self.ask(|| Plain::general_request(charge, fitted), since)
                     .await
             }
-            asked => asked,
+            reply => reply,
         };
-        reply.map_err(|asked| self.error(asked))
+        reply.map_err(|failure| self.error(failure))
     }
 }

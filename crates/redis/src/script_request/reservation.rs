@@ -8,7 +8,7 @@
 use bytes::BufMut;
 use tollgate_core::Enforcement;
 
-use super::{Counted, General, ScriptRequest, Step, UNITS_MAX, Which};
+use super::{General, ScriptRequest, Step, StepLine, UNITS_MAX, Which};
 use crate::fit::Kind;
 
 /// The steps, as the script counts them.
@@ -18,7 +18,7 @@ const CHARGE: u8 = 3;
 
 impl ScriptRequest {
     /// One step with one line, for `reservation.lua`; nothing if that is for the general script.
-    pub(crate) fn reservation(step: Step, lines: &[Counted<'_, '_>]) -> Option<ScriptRequest> {
+    pub(crate) fn reservation(step: Step, lines: &[StepLine<'_, '_>]) -> Option<ScriptRequest> {
         let [one] = lines else { return None };
         match step {
             Step::Reserve { name, lasts } => pack(RESERVE, one, name, lasts),
@@ -29,17 +29,17 @@ impl ScriptRequest {
 
     /// Charges at once what would be reserved and confirmed; nothing if that is not for
     /// `reservation.lua`.
-    pub(crate) fn charge_at_once(one: &Counted<'_, '_>) -> Option<ScriptRequest> {
+    pub(crate) fn charge_at_once(one: &StepLine<'_, '_>) -> Option<ScriptRequest> {
         pack(CHARGE, one, 0, 0)
     }
 
-    pub(crate) fn may_charge_at_once(one: &Counted<'_, '_>) -> bool {
+    pub(crate) fn may_charge_at_once(one: &StepLine<'_, '_>) -> bool {
         units(one).is_some()
     }
 }
 
 /// Packs one step of one line.
-fn pack(step: u8, one: &Counted<'_, '_>, name: u64, lasts: u64) -> Option<ScriptRequest> {
+fn pack(step: u8, one: &StepLine<'_, '_>, name: u64, lasts: u64) -> Option<ScriptRequest> {
     let [judged, take] = units(one)?;
     let capacity = one.fitted.limit.capacity();
     let mut packed = Vec::with_capacity(42);
@@ -65,7 +65,7 @@ fn pack(step: u8, one: &Counted<'_, '_>, name: u64, lasts: u64) -> Option<Script
 }
 
 /// The units that must fit and those that are taken, of a line that is for the script.
-fn units(one: &Counted<'_, '_>) -> Option<[u32; 2]> {
+fn units(one: &StepLine<'_, '_>) -> Option<[u32; 2]> {
     let judged = u32::try_from(one.line.units_judged()?).ok()?;
     let take = u32::try_from(one.line.take()).ok()?;
     let is_short = is_simple(one) && judged <= one.fitted.limit.capacity();
@@ -73,7 +73,7 @@ fn units(one: &Counted<'_, '_>) -> Option<[u32; 2]> {
 }
 
 /// Whether a line charges only what is allowed, of a bucket or of a window aligned to the clock.
-fn is_simple(one: &Counted<'_, '_>) -> bool {
+fn is_simple(one: &StepLine<'_, '_>) -> bool {
     let kind = one.fitted.kind;
     (kind == Kind::FixedClock || kind.is_bucket()) && one.line.refund() == 0 && one.denied == 0
 }

@@ -9,7 +9,7 @@ use bytes::BufMut;
 use tollgate_core::{Key, Line};
 
 use super::{General, ScriptRequest, UNITS_MAX, Which, put_line};
-use crate::fit::Fitted;
+use crate::fit::FittedLimit;
 
 /// The steps, as the script counts them.
 const REMEMBER: u8 = 6;
@@ -23,14 +23,14 @@ pub(crate) struct SettledLine<'l, 'c> {
     /// Its place in the request that was remembered, from 1.
     pub(crate) place: u8,
     pub(crate) line: &'l Line<'c>,
-    pub(crate) fitted: &'l Fitted,
+    pub(crate) fitted: &'l FittedLimit,
 }
 
 impl ScriptRequest {
     /// Decides lines; if they are allowed, remembers under `record` what they were charged, for so
     /// many microseconds. The memo is at most [`MEMO_BYTES_MAX`] long.
     pub(crate) fn remember(
-        lines: &[(&Line<'_>, &Fitted)],
+        lines: &[(&Line<'_>, &FittedLimit)],
         record: Key,
         lasts: u64,
         memo: &[u8],

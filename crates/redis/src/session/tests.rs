@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::connection::{Hello, Opener};
 use crate::connection_task::Place;
 use crate::environment::Environment;
-use crate::fit::Fitted;
+use crate::fit::FittedLimit;
 use crate::request_queue::RequestQueue;
 use crate::script::Caller;
 use crate::stats::Stats;
@@ -101,7 +101,7 @@ impl AsyncWrite for Unread {
 fn request() -> ScriptRequest {
     let limit = Limit::fixed_window(9, Span::DAY).unwrap();
     let charge = Charge::new(Key::from_bits(1), &limit, Cost::ONE);
-    ScriptRequest::of_one(&charge, &Fitted::new(&limit).unwrap())
+    ScriptRequest::of_one(&charge, &FittedLimit::new(&limit).unwrap())
 }
 
 /// A request queue with one session on a connection that is stuck; the receiver tells how it ended.

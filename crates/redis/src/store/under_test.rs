@@ -11,7 +11,7 @@ use super::Redis;
 use crate::config::{Config, InvalidConfig};
 use crate::environment::{Environment, RedisTime};
 use crate::membership::Membership;
-use crate::router::Asked;
+use crate::router::NodeFailure;
 use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
 
@@ -71,7 +71,7 @@ impl Redis {
         &self,
         request: impl Fn() -> ScriptRequest,
         since: Instant,
-    ) -> Result<ScriptReply, Asked> {
+    ) -> Result<ScriptReply, NodeFailure> {
         self.router.ask(request, since).await
     }
 }

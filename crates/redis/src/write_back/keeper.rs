@@ -10,7 +10,7 @@ use super::table::Table;
 use crate::failure::Failure;
 use crate::join::join_all;
 use crate::resp::Malformed;
-use crate::router::{Asked, Router};
+use crate::router::{NodeFailure, Router};
 use crate::script_reply::ScriptReply;
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
@@ -86,7 +86,7 @@ pub(crate) struct Sent {
     /// Lines for which Redis has replied with the count.
     heard: usize,
     /// Why it has not for the others: the first reason.
-    pub(crate) failure: Option<Asked>,
+    pub(crate) failure: Option<NodeFailure>,
 }
 
 /// Reports, and tells the table what came back.
@@ -119,9 +119,9 @@ pub(crate) async fn send(report: Report, table: &Table, router: &Router, stats: 
     sent
 }
 
-fn apply_replies(reply: &ScriptReply, lines: &[Line], table: &Table) -> Result<(), Asked> {
+fn apply_replies(reply: &ScriptReply, lines: &[Line], table: &Table) -> Result<(), NodeFailure> {
     let ScriptReply::General(general) = reply else {
-        return Err(Asked::bad_reply(lines[0].key));
+        return Err(NodeFailure::bad_reply(lines[0].key));
     };
     let read = |(line, state): (&Line, _)| match Snapshot::read(state, &line.fitted)? {
         Snapshot::Log(_) => Err(Malformed("a state of another algorithm")),
@@ -129,9 +129,9 @@ fn apply_replies(reply: &ScriptReply, lines: &[Line], table: &Table) -> Result<(
     };
     let pairs = lines.iter().zip(&general.states);
     let snapshots: Result<Vec<_>, Malformed> = pairs.map(read).collect();
-    let snapshots = snapshots.map_err(|_| Asked::bad_reply(lines[0].key))?;
+    let snapshots = snapshots.map_err(|_| NodeFailure::bad_reply(lines[0].key))?;
     if snapshots.len() != lines.len() {
-        return Err(Asked::bad_reply(lines[0].key));
+        return Err(NodeFailure::bad_reply(lines[0].key));
     }
     for (line, snapshot) in lines.iter().zip(snapshots) {
         table.apply_reply(line, snapshot, general.now);

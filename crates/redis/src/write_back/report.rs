@@ -9,7 +9,7 @@ use bytes::BufMut;
 use tollgate_core::{Key, Moment};
 
 use super::tally::Part;
-use crate::fit::Fitted;
+use crate::fit::FittedLimit;
 use crate::keys;
 use crate::script_request::{General, ScriptRequest, Which};
 
@@ -32,7 +32,7 @@ pub(crate) struct Report {
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) key: Key,
-    pub(crate) fitted: Fitted,
+    pub(crate) fitted: FittedLimit,
     pub(crate) base: u64,
     pub(crate) parts: Vec<Part>,
     /// When the first of these units was allowed.

@@ -23,7 +23,7 @@ use super::report::{Line, Report};
 use super::skewed::Skewed;
 use super::tally::{Counting, Tally};
 use crate::environment::RedisTime;
-use crate::fit::{Fitted, unfit};
+use crate::fit::{FittedLimit, unfit};
 use crate::monotonic::MonotonicClock;
 use crate::script_reply::{self, coarsen};
 use crate::script_request;
@@ -59,7 +59,7 @@ pub(crate) enum Next {
     /// Report this, then try again.
     Ask(Report),
     /// Have Redis decide, whose answer tells the count: see [`Table::learn`].
-    Redis(Fitted),
+    Redis(FittedLimit),
     /// A script call that concerns a key is on its way: try again then.
     Wait(OwnedNotified),
     /// Have Redis decide: no more keys can be counted here, or Redis is deciding on one of these
@@ -123,7 +123,7 @@ impl Table {
         let now = self.clock.now();
         let mut shard = self.shards.of(charge.key);
         if !shard.entries.contains_key(&charge.key) {
-            let fitted = Fitted::new(charge.limit).map_err(unfit)?;
+            let fitted = FittedLimit::new(charge.limit).map_err(unfit)?;
             if !shard.insert(charge.key, charge.limit, fitted, now) {
                 return Ok(Next::NotHere);
             }
@@ -216,7 +216,7 @@ impl Table {
     fn settle(
         &self,
         bill: &Bill<'_>,
-        fitted: &[Fitted],
+        fitted: &[FittedLimit],
         shards: &mut Shards<'_>,
         now: Moment,
     ) -> Verdict {

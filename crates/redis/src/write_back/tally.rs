@@ -6,7 +6,7 @@
 
 use tollgate_core::{Account, Bucket, Limit, Moment, SlidingWindow, Span, Usage};
 
-use crate::fit::{Fitted, GRAIN};
+use crate::fit::{FittedLimit, GRAIN};
 use crate::marked_window::MarkedWindow;
 use crate::snapshot::{Snapshot, moment};
 
@@ -58,7 +58,7 @@ impl Tally {
     }
 
     /// Parts that were gathered and are known not to be charged.
-    pub(crate) fn put_back(&mut self, fitted: &Fitted, parts: Vec<Part>) {
+    pub(crate) fn put_back(&mut self, fitted: &FittedLimit, parts: Vec<Part>) {
         let later = std::mem::replace(&mut self.parts, parts);
         for part in later {
             self.note(fitted, part);
@@ -67,7 +67,12 @@ impl Tally {
 
     /// Redis has replied with its count at `now`, which includes what was gathered. What was
     /// allowed here since is added.
-    pub(crate) fn apply_reply(&mut self, mut snapshot: Snapshot, fitted: &Fitted, now: Moment) {
+    pub(crate) fn apply_reply(
+        &mut self,
+        mut snapshot: Snapshot,
+        fitted: &FittedLimit,
+        now: Moment,
+    ) {
         if let Snapshot::Account(Account::Bucket(bucket)) = &mut snapshot {
             // What another version of the rule has counted keeps its time, as it does in Redis.
             if bucket.is_priced_by(&fitted.limit) {
@@ -82,7 +87,7 @@ impl Tally {
     }
 
     /// Units were allowed.
-    fn note(&mut self, fitted: &Fitted, part: Part) {
+    fn note(&mut self, fitted: &FittedLimit, part: Part) {
         let Some(last) = self.parts.last_mut() else {
             self.parts.push(part);
             return;
@@ -130,7 +135,7 @@ impl Tally {
 #[derive(Debug)]
 pub(crate) struct Counting<'t> {
     pub(crate) tally: &'t mut Tally,
-    pub(crate) fitted: &'t Fitted,
+    pub(crate) fitted: &'t FittedLimit,
 }
 
 impl Usage for Counting<'_> {
@@ -243,7 +248,7 @@ impl Count {
     }
 
     /// Adds what was allowed here to what Redis replied at `now`, whether it fits or not.
-    fn add(&mut self, fitted: &Fitted, part: &mut Part, now: Moment) {
+    fn add(&mut self, fitted: &FittedLimit, part: &mut Part, now: Moment) {
         match self {
             Count::Bucket(bucket) => {
                 bucket.take_unjudged(&fitted.limit, now, part.units, moment(part.at));

@@ -30,7 +30,7 @@ use tollgate_core::{
 };
 
 use super::{Limiter, NotReady, Terms};
-use crate::queue::{Attempt, Entered, HeldPlace, Place, Turn};
+use crate::queue::{Attempt, Entry, HeldPlace, Place, Turn};
 
 /// The maximum by which a decision is backdated to the moment at which its units were due: several
 /// timer ticks.
@@ -175,13 +175,13 @@ impl<C: Clock> Limiter<C> {
         let arrived = self.store.clock().now().monotonic;
         let first_attempt = || self.attempt(key, units, None);
         match self.queues.enter(key, arrived, first_attempt) {
-            Entered::Done(done) => done,
-            Entered::Held(allowed, place) => {
+            Entry::Done(done) => done,
+            Entry::Held(allowed, place) => {
                 self.hold(key, place, &sleep).await;
                 allowed
             }
-            Entered::Behind(place) => self.wait_in_line(key, units, place, &sleep).await,
-            Entered::Full(max, turn) => {
+            Entry::Behind(place) => self.wait_in_line(key, units, place, &sleep).await,
+            Entry::Full(max, turn) => {
                 turn.into_iter().for_each(|turn| self.give_back(key, turn));
                 Err(NotReady::TooManyWaiting { max })
             }

@@ -9,7 +9,7 @@ use tollgate_memory::{ManualClock, Memory};
 use super::MEMO;
 use crate::behaviour::{CLUSTER, Driven, SINGLE, VALKEY};
 use crate::config::Config;
-use crate::fit::{Fitted, GRAIN};
+use crate::fit::{FittedLimit, GRAIN};
 
 /// A reservation in both stores.
 struct Twin {
@@ -34,7 +34,9 @@ impl Pair {
     fn new(mut redis: Driven, random: &mut Random) -> Pair {
         let taste = Taste::MICROSECONDS;
         let limit = taste.rule(random).limit;
-        let limit = Fitted::new(&limit).expect("the taste's limits fit").limit;
+        let limit = FittedLimit::new(&limit)
+            .expect("the taste's limits fit")
+            .limit;
         let clock = Arc::new(ManualClock::at(taste.start.utc));
         let memory = Memory::builder().max_keys(10).clock(Arc::clone(&clock));
         let memory = memory.limits(&[limit]).build();

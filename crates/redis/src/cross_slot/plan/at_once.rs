@@ -9,7 +9,7 @@ use tollgate_core::Enforcement;
 
 use super::super::fate::Commitment;
 use super::{Ledger, Plan};
-use crate::script_request::{Counted, ScriptRequest};
+use crate::script_request::{ScriptRequest, StepLine};
 
 /// The fewest such parts that are worth it: they save as many calls, and cost a round trip.
 const PARTS_MIN: usize = 4;
@@ -88,9 +88,9 @@ impl<'a> Plan<'a> {
         is_kept && ScriptRequest::may_charge_at_once(&self.line_for(*line, 1))
     }
 
-    fn line_for(&self, line: usize, times: u32) -> Counted<'_, 'a> {
+    fn line_for(&self, line: usize, times: u32) -> StepLine<'_, 'a> {
         let planned = &self.lines[line];
-        Counted {
+        StepLine {
             line: &planned.line,
             fitted: &planned.fitted,
             times,

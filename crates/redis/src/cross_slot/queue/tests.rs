@@ -18,8 +18,8 @@ fn member(keys: &[u64]) -> (Member, Waiting) {
 
 fn first(queues: &Arc<Queues>, member: Member) -> Turn {
     match queues.enter(NODES, member, TIMEOUT) {
-        Entered::First(turn) => turn,
-        Entered::Waits | Entered::Full => panic!("it has no queue of its own"),
+        Entry::First(turn) => turn,
+        Entry::Waits | Entry::Full => panic!("it has no queue of its own"),
     }
 }
 
@@ -29,12 +29,12 @@ fn a_request_for_keys_of_two_queues_makes_one_of_them() {
     let ((one, _one), (other, _other)) = (member(&[1, 2]), member(&[3, 4]));
     let (turn, emptied) = (first(&queues, one), first(&queues, other));
     let (both, _both) = member(&[2, 3]);
-    assert!(matches!(queues.enter(NODES, both, TIMEOUT), Entered::Waits));
+    assert!(matches!(queues.enter(NODES, both, TIMEOUT), Entry::Waits));
     assert!(emptied.next(Vec::new(), false).is_empty());
     drop(emptied);
     assert_eq!(turn.next(Vec::new(), false).len(), 3);
     let (late, _late) = member(&[4, 5]);
-    assert!(matches!(queues.enter(NODES, late, TIMEOUT), Entered::Waits));
+    assert!(matches!(queues.enter(NODES, late, TIMEOUT), Entry::Waits));
 }
 
 /// Requests that share no key have queues of their own, until too many are in rounds.
@@ -47,17 +47,17 @@ fn while_too_many_are_in_rounds_others_wait_with_them() {
         let (member, caller) = member(&[2 * key, 2 * key + 1]);
         waiting.push(caller);
         match queues.enter(NODES, member, TIMEOUT) {
-            Entered::First(turn) => {
+            Entry::First(turn) => {
                 assert_eq!(turn.next(Vec::new(), false).len(), 1);
                 turns.push(turn);
             }
-            Entered::Waits | Entered::Full => break,
+            Entry::Waits | Entry::Full => break,
         }
     }
     assert_eq!(turns.len(), 16);
     let (elsewhere, _waiting) = member(&[1, 2]);
     let elsewhere = queues.enter(NODES + 1, elsewhere, TIMEOUT);
-    assert!(matches!(elsewhere, Entered::First(_)), "other nodes");
+    assert!(matches!(elsewhere, Entry::First(_)), "other nodes");
 }
 
 #[test]
@@ -70,10 +70,7 @@ fn requests_that_would_wait_too_long_are_turned_away() {
         for _ in 0..count {
             let (member, caller) = member(&[1, 2]);
             callers.push(caller);
-            assert!(matches!(
-                queues.enter(NODES, member, TIMEOUT),
-                Entered::Waits
-            ));
+            assert!(matches!(queues.enter(NODES, member, TIMEOUT), Entry::Waits));
         }
     };
     enter(&queues, 99);

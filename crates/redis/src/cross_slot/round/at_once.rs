@@ -5,7 +5,7 @@ use super::super::plan::Ledger;
 use super::super::request::Caller;
 use super::Round;
 use crate::join::join_all;
-use crate::router::Asked;
+use crate::router::NodeFailure;
 use crate::script_reply::General;
 
 impl Round<'_, '_> {
@@ -29,7 +29,7 @@ impl Round<'_, '_> {
         commitments
     }
 
-    async fn charge_part(&self, part: usize, times: u32) -> Result<General, Asked> {
+    async fn charge_part(&self, part: usize, times: u32) -> Result<General, NodeFailure> {
         let request = || self.plan.charge_at_once(part, times);
         let asked = self.rounds.router.ask(request, self.since).await;
         self.general(part, asked?)

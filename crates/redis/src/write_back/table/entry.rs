@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 use tollgate_core::{Charge, Decision, Key, Limit, Moment, Span, StoreError, Usage, step};
 
-use crate::fit::Fitted;
+use crate::fit::FittedLimit;
 use crate::fit::unfit;
 use crate::snapshot::{Snapshot, moment};
 use crate::write_back::report::Line;
@@ -23,7 +23,7 @@ const STEADY_MICROS: u64 = 1_000_000;
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) limit: Limit,
-    pub(super) fitted: Fitted,
+    pub(super) fitted: FittedLimit,
     pub(super) tally: Tally,
     /// Redis has replied with its count, and has charged ours since whenever we asked.
     pub(super) is_known: bool,
@@ -59,7 +59,7 @@ pub(super) enum Readiness {
 // === impl Entry ===
 
 impl Entry {
-    pub(super) fn new(limit: &Limit, fitted: Fitted, now: Moment) -> Entry {
+    pub(super) fn new(limit: &Limit, fitted: FittedLimit, now: Moment) -> Entry {
         Entry {
             limit: *limit,
             tally: Tally::fresh(&fitted.limit),
@@ -105,7 +105,7 @@ impl Entry {
 
     /// Redis is about to decide on this key, of which there is nothing to report: nobody else
     /// decides or asks until its answer is here.
-    pub(super) fn begin(&mut self, limit: &Limit) -> Result<Fitted, StoreError> {
+    pub(super) fn begin(&mut self, limit: &Limit) -> Result<FittedLimit, StoreError> {
         self.adopt(limit)?;
         self.is_asking = true;
         Ok(self.fitted)
@@ -114,7 +114,7 @@ impl Entry {
     /// If the rule has changed, Redis converts what it holds.
     fn adopt(&mut self, limit: &Limit) -> Result<(), StoreError> {
         if self.limit != *limit && self.tally.is_reported() {
-            self.fitted = Fitted::new(limit).map_err(unfit)?;
+            self.fitted = FittedLimit::new(limit).map_err(unfit)?;
             self.limit = *limit;
             self.tally = Tally::fresh(&self.fitted.limit);
             self.is_known = false;

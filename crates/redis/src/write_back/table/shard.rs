@@ -6,7 +6,7 @@ use tollgate_core::{Key, Limit, Moment};
 
 use super::aside::Aside;
 use super::entry::Entry;
-use crate::fit::Fitted;
+use crate::fit::FittedLimit;
 use crate::key_map::KeyMap;
 use crate::write_back::report::Line;
 
@@ -38,7 +38,13 @@ pub(super) struct Shard {
 
 impl Shard {
     /// Makes an entry, if there is room.
-    pub(super) fn insert(&mut self, key: Key, limit: &Limit, fitted: Fitted, now: Moment) -> bool {
+    pub(super) fn insert(
+        &mut self,
+        key: Key,
+        limit: &Limit,
+        fitted: FittedLimit,
+        now: Moment,
+    ) -> bool {
         if self.entries.len() >= KEYS_MAX {
             self.forget_idle(LOOKED_AT_FOR_ROOM, now, |entry| entry.now);
             if self.entries.len() >= KEYS_MAX {

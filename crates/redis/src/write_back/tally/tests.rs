@@ -15,7 +15,7 @@ fn a_bucket_s_parts_are_what_was_done() {
     check("a_bucket_s_parts_are_what_was_done", 2_000, |random| {
         let limit = Limit::token_bucket(1, Span::from_nanos(5_000)).unwrap();
         let limit = limit.with_burst(8).unwrap();
-        let fitted = Fitted::new(&limit).unwrap();
+        let fitted = FittedLimit::new(&limit).unwrap();
         let mut tally = Tally::fresh(&limit);
         let reply = Bucket::full_at(at(random.between(0, 40)));
         tally.apply_reply(Snapshot::Account(Account::Bucket(reply)), &fitted, at(0));
@@ -49,7 +49,7 @@ fn a_bucket_s_parts_are_what_was_done() {
 fn what_was_not_sent_is_one_report_with_what_came_later() {
     let limit = Limit::token_bucket(1, Span::from_nanos(5_000)).unwrap();
     let limit = limit.with_burst(100).unwrap();
-    let fitted = Fitted::new(&limit).unwrap();
+    let fitted = FittedLimit::new(&limit).unwrap();
     let take = |tally: &mut Tally, micros: u64, units: u64| {
         let mut counting = Counting {
             tally,
@@ -80,7 +80,7 @@ fn what_was_not_sent_is_one_report_with_what_came_later() {
 #[test]
 fn a_window_that_owes_is_begun_with_what_is_left() {
     let limit = Limit::fixed_window(10, Span::SECOND).unwrap();
-    let fitted = Fitted::new(&limit).unwrap();
+    let fitted = FittedLimit::new(&limit).unwrap();
     let second = |seconds: u64| Moment::ZERO + Span::from_secs(seconds);
     let mut tally = Tally::fresh(&limit);
     let reply = MarkedWindow::new(FixedWindow::new(second(5), 37), 10);
@@ -111,7 +111,7 @@ fn a_window_that_owes_is_begun_with_what_is_left() {
 #[test]
 fn parts_of_windows_long_over_are_dropped() {
     let limit = Limit::sliding_window(100, Span::SECOND, 10).unwrap();
-    let fitted = Fitted::new(&limit).unwrap();
+    let fitted = FittedLimit::new(&limit).unwrap();
     let mut tally = Tally::fresh(&limit);
     for tenth in 0..100 {
         let now = Moment::ZERO + Span::from_millis(100 * tenth);

@@ -12,11 +12,11 @@ const KEPT_MAX: usize = 1 << 14;
 /// shares with others.
 #[derive(Default)]
 pub(crate) struct Cache<'r> {
-    kept: Vec<Option<(u32, Met<'r>)>>,
+    kept: Vec<Option<(u32, CachedRules<'r>)>>,
 }
 
 /// The charges and rules of a request.
-pub(crate) struct Met<'r> {
+pub(crate) struct CachedRules<'r> {
     resolved: Resolved<'r>,
     /// For each charge, in their order, its descriptor and its rule.
     limited: Vec<(usize, Arc<RuleName>)>,
@@ -30,7 +30,7 @@ impl<'r> Cache<'r> {
         &mut self,
         request: u32,
         resolve: impl FnOnce() -> Resolved<'r>,
-    ) -> &Met<'r> {
+    ) -> &CachedRules<'r> {
         let number = usize::try_from(request).unwrap_or_default();
         let place = number % KEPT_MAX;
         if self.kept.len() <= place {
@@ -40,15 +40,15 @@ impl<'r> Cache<'r> {
         if kept.as_ref().is_none_or(|(known, _)| *known != request) {
             *kept = None;
         }
-        let (_, met) = kept.get_or_insert_with(|| (request, Met::of(resolve())));
-        met
+        let (_, cached) = kept.get_or_insert_with(|| (request, CachedRules::of(resolve())));
+        cached
     }
 }
 
-// === impl Met ===
+// === impl CachedRules ===
 
-impl<'r> Met<'r> {
-    fn of(resolved: Resolved<'r>) -> Met<'r> {
+impl<'r> CachedRules<'r> {
+    fn of(resolved: Resolved<'r>) -> CachedRules<'r> {
         let charges = resolved.charges().len();
         let all_passes = Verdict {
             decisions: vec![Decision::Allow(Grant::default()); charges],
@@ -60,7 +60,7 @@ impl<'r> Met<'r> {
             Status::Limited(limited) => Some((index, limited.rule)),
             _ => None,
         });
-        Met {
+        CachedRules {
             limited: limited.collect(),
             resolved,
         }

@@ -9,35 +9,35 @@ use crate::resp::Malformed;
 
 /// A failure and where it happened.
 #[derive(Clone)]
-pub(crate) struct Asked {
+pub(crate) struct NodeFailure {
     pub(crate) failure: Failure,
     pub(super) address: String,
 }
 
-// === impl Asked ===
+// === impl NodeFailure ===
 
-impl Asked {
+impl NodeFailure {
     /// An answer that makes no sense.
-    pub(crate) fn bad_reply(key: Key) -> Asked {
-        Asked {
+    pub(crate) fn bad_reply(key: Key) -> NodeFailure {
+        NodeFailure {
             failure: Failure::Malformed(Malformed("an answer to another question")),
             address: String::from_utf8_lossy(&keys::name(key)).into_owned(),
         }
     }
 
     /// Nobody answers for a slot; the last that was asked is `node`.
-    pub(super) fn nowhere(node: Option<&Node>) -> Asked {
+    pub(super) fn nowhere(node: Option<&Node>) -> NodeFailure {
         let address = node.map_or("the cluster", |node| &node.address);
-        Asked {
+        NodeFailure {
             failure: Failure::unreachable("no node serves the slot"),
             address: address.to_owned(),
         }
     }
 
     /// The same, where it does not matter whether the request was answered.
-    pub(crate) fn into_unsent(self) -> Asked {
+    pub(crate) fn into_unsent(self) -> NodeFailure {
         match self.failure {
-            Failure::Lost => Asked {
+            Failure::Lost => NodeFailure {
                 failure: Failure::unreachable(NO_ANSWER),
                 ..self
             },
