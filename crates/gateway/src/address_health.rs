@@ -1,9 +1,9 @@
-//! Whether an address of an upstream has answered lately.
+//! Whether an address of an upstream has answered lately, and whether it passes its health checks.
 //!
 //! An address that failed several times in a row is avoided for a while: requests go to the others
-//! first. It is still used if all others fail, so an upstream never has no address at all.
+//! first. It is still used if all others fail. One that fails its health checks is not used at all.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -20,6 +20,7 @@ pub(crate) struct AddressHealth {
     failures: AtomicU32,
     /// Milliseconds from `began`.
     avoided_until: AtomicU64,
+    fails_checks: AtomicBool,
 }
 
 // === impl AddressHealth ===
@@ -30,6 +31,7 @@ impl AddressHealth {
             began: Instant::now(),
             failures: AtomicU32::new(0),
             avoided_until: AtomicU64::new(0),
+            fails_checks: AtomicBool::new(false),
         }
     }
 
@@ -56,6 +58,20 @@ impl AddressHealth {
         let until = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
         self.avoided_until.store(until, Ordering::Relaxed);
         (!was_avoided).then_some(AVOIDED_FOR)
+    }
+
+    /// It passes its health checks again, or does not any more. What its answers said before no
+    /// longer matters if it does.
+    pub(crate) fn set_passes_checks(&self, passes: bool) {
+        if passes {
+            self.record_answer();
+        }
+        self.fails_checks.store(!passes, Ordering::Relaxed);
+    }
+
+    /// Whether requests may go there: it passes its health checks, or has none.
+    pub(crate) fn passes_checks(&self) -> bool {
+        !self.fails_checks.load(Ordering::Relaxed)
     }
 
     /// Whether requests go to other addresses first.
@@ -93,5 +109,18 @@ mod tests {
         health.record_answer();
         assert!(!health.is_avoided());
         assert_eq!(health.record_failure(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_passes_its_checks_again_is_no_longer_avoided() {
+        let health = AddressHealth::new();
+        assert!(health.passes_checks());
+        for _ in 0..FAILURES_MAX {
+            health.record_failure();
+        }
+        health.set_passes_checks(false);
+        assert!(!health.passes_checks() && health.is_avoided());
+        health.set_passes_checks(true);
+        assert!(health.passes_checks() && !health.is_avoided());
     }
 }

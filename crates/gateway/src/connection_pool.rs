@@ -6,15 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::client::conn::{TrySendError, http1, http2};
+use hyper::client::conn::{TrySendError, http2};
 use hyper::{Request, Response};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::net::TcpStream;
 use tokio::sync::Mutex as AsyncMutex;
-use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::address_health::AddressHealth;
+use crate::connector::{Connector, Http1};
 use crate::request_body::RequestBody;
 use crate::settings::UpstreamProtocol;
 
@@ -22,24 +20,10 @@ use crate::settings::UpstreamProtocol;
 const IDLE_MAX: usize = 256;
 /// How long a connection may wait for its next request. Servers close theirs after 5 s and more.
 const IDLE_TIME: Duration = Duration::from_secs(15);
-/// The most bytes of a response's head.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// The most bytes of one response over HTTP/2 that wait for a client to read them.
-const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
-/// The same of all responses of a connection: the most that the protocol has. The windows of the
-/// streams bound memory; a lower bound for all of them together would let a few clients that read
-/// nothing stop the responses to all others.
-const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
-/// How often the server of a connection of HTTP/2 is sent a PING, and how long it may take.
-const PING_INTERVAL: Duration = Duration::from_secs(20);
-const PING_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// An address, and the connections to it.
 #[derive(Debug)]
 pub(crate) struct ConnectionPool {
-    address: String,
-    protocol: UpstreamProtocol,
-    connect_timeout: Duration,
+    connector: Connector,
     /// The most requests in flight, and so of connections that serve one.
     requests_max: usize,
     in_flight: AtomicUsize,
@@ -54,20 +38,13 @@ pub(crate) struct ConnectionPool {
 
 #[derive(Debug)]
 struct Idle {
-    connection: Http1,
+    connection: Http1<RequestBody>,
     since: Instant,
-}
-
-/// A connection of HTTP/1.1. Dropping it closes it, also if its server reads nothing of a request.
-#[derive(Debug)]
-struct Http1 {
-    sender: http1::SendRequest<RequestBody>,
-    task: AbortHandle,
 }
 
 #[derive(Debug)]
 enum Sender {
-    Http1(Http1),
+    Http1(Http1<RequestBody>),
     Http2(http2::SendRequest<RequestBody>),
 }
 
@@ -87,16 +64,9 @@ struct Counted(Arc<ConnectionPool>);
 // === impl ConnectionPool ===
 
 impl ConnectionPool {
-    pub(crate) fn new(
-        address: String,
-        protocol: UpstreamProtocol,
-        connect_timeout: Duration,
-        requests_max: usize,
-    ) -> ConnectionPool {
+    pub(crate) fn new(connector: Connector, requests_max: usize) -> ConnectionPool {
         ConnectionPool {
-            address,
-            protocol,
-            connect_timeout,
+            connector,
             requests_max,
             in_flight: AtomicUsize::new(0),
             health: AddressHealth::new(),
@@ -107,11 +77,15 @@ impl ConnectionPool {
     }
 
     pub(crate) fn address(&self) -> &str {
-        &self.address
+        self.connector.address()
+    }
+
+    pub(crate) const fn connector(&self) -> &Connector {
+        &self.connector
     }
 
     pub(crate) const fn protocol(&self) -> UpstreamProtocol {
-        self.protocol
+        self.connector.protocol()
     }
 
     pub(crate) fn in_flight(&self) -> usize {
@@ -138,15 +112,15 @@ impl ConnectionPool {
     pub(crate) async fn lease(self: &Arc<ConnectionPool>) -> io::Result<Lease> {
         let busy = || io::Error::from(io::ErrorKind::ResourceBusy);
         let counted = Counted::new(self).ok_or_else(busy)?;
-        let (sender, is_reused) = match self.protocol {
+        let (sender, is_reused) = match self.protocol() {
             UpstreamProtocol::Http1 => match self.take_idle() {
                 Some(connection) => (Sender::Http1(connection), true),
-                None => (Sender::Http1(self.connect_http1().await?), false),
+                None => (Sender::Http1(self.connector.connect_http1().await?), false),
             },
             UpstreamProtocol::H2c => {
                 // Over all, because many may wait while one of them connects: each would take as
                 // long again for a server that does not answer.
-                let shared = timeout(self.connect_timeout, self.share()).await;
+                let shared = timeout(self.connector.timeout(), self.share()).await;
                 let (sender, is_reused) =
                     shared.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
                 (Sender::Http2(sender), is_reused)
@@ -173,7 +147,7 @@ impl ConnectionPool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_idle(&self) -> Option<Http1> {
+    fn take_idle(&self) -> Option<Http1<RequestBody>> {
         let mut idle = self.lock_idle();
         while let Some(Idle { connection, since }) = idle.pop() {
             if since.elapsed() > IDLE_TIME {
@@ -188,7 +162,7 @@ impl ConnectionPool {
         None
     }
 
-    fn put_idle(self: &Arc<ConnectionPool>, connection: Http1) {
+    fn put_idle(self: &Arc<ConnectionPool>, connection: Http1<RequestBody>) {
         let since = Instant::now();
         let mut idle = self.lock_idle();
         if idle.len() < IDLE_MAX {
@@ -211,43 +185,13 @@ impl ConnectionPool {
         !idle.is_empty()
     }
 
-    async fn connect(&self) -> io::Result<TokioIo<TcpStream>> {
-        let connected = timeout(self.connect_timeout, TcpStream::connect(&self.address)).await;
-        let stream = connected.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-        let _ = stream.set_nodelay(true);
-        Ok(TokioIo::new(stream))
-    }
-
-    async fn connect_http1(&self) -> io::Result<Http1> {
-        let stream = self.connect().await?;
-        let mut builder = http1::Builder::new();
-        builder.max_buf_size(HEAD_BYTES_MAX);
-        let shaken = builder.handshake(stream).await.map_err(io::Error::other);
-        let (sender, connection) = shaken?;
-        // Its requests report its errors.
-        let task = tokio::spawn(async move { drop(connection.with_upgrades().await) });
-        let task = task.abort_handle();
-        Ok(Http1 { sender, task })
-    }
-
     /// The connection of HTTP/2, and whether it is an old one.
     async fn share(&self) -> io::Result<(http2::SendRequest<RequestBody>, bool)> {
         let mut shared = self.shared.lock().await;
         if let Some(sender) = shared.as_ref().filter(|sender| !sender.is_closed()) {
             return Ok((sender.clone(), true));
         }
-        let stream = self.connect().await?;
-        let mut builder = http2::Builder::new(TokioExecutor::new());
-        builder
-            .timer(TokioTimer::new())
-            .keep_alive_interval(PING_INTERVAL)
-            .keep_alive_timeout(PING_TIMEOUT)
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).expect("it is small"));
-        let shaken = builder.handshake(stream).await.map_err(io::Error::other);
-        let (sender, connection) = shaken?;
-        tokio::spawn(async move { drop(connection.await) });
+        let (sender, _task) = self.connector.connect_http2().await?;
         *shared = Some(sender.clone());
         Ok((sender, false))
     }
@@ -311,14 +255,6 @@ impl Lease {
     }
 }
 
-// === impl Http1 ===
-
-impl Drop for Http1 {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 // === impl Counted ===
 
 impl Counted {
@@ -354,8 +290,11 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let protocol = UpstreamProtocol::Http1;
-        let pool = ConnectionPool::new(address, protocol, CONNECT, requests_max);
-        (Arc::new(pool), listener)
+        let connector = Connector::new(address, protocol, CONNECT);
+        (
+            Arc::new(ConnectionPool::new(connector, requests_max)),
+            listener,
+        )
     }
 
     #[tokio::test]
@@ -375,7 +314,7 @@ mod tests {
     #[tokio::test]
     async fn connections_that_wait_too_long_are_closed_without_another_request() {
         let (pool, _listener) = pool(8).await;
-        let connection = pool.connect_http1().await.unwrap();
+        let connection = pool.connector.connect_http1().await.unwrap();
         pause();
         pool.put_idle(connection);
         // The task that closes it begins to wait.

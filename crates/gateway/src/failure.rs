@@ -39,6 +39,8 @@ pub(crate) enum Failure {
     ManyKeys,
     /// As many requests are in flight to the upstream as may be.
     Busy,
+    /// No address of the upstream passes its health checks.
+    NoHealthyAddress,
     /// The upstream accepts no connection.
     Unreachable,
     /// The upstream took too long to accept a connection.
@@ -97,6 +99,7 @@ impl Failure {
             Self::ManyHeld => "many_held",
             Self::ManyKeys => "many_keys",
             Self::Busy => "busy",
+            Self::NoHealthyAddress => "no_healthy_address",
             Self::Unreachable => "unreachable",
             Self::SlowConnect => "connect_timeout",
             Self::SlowHead(_) => "head_timeout",
@@ -126,9 +129,12 @@ impl Failure {
             Self::Path(_) | Self::IncompleteBody => StatusCode::BAD_REQUEST,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::IdleBody(_) => StatusCode::REQUEST_TIMEOUT,
-            Self::Store(_) | Self::Unreserved(_) | Self::ManyHeld | Self::ManyKeys | Self::Busy => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::Store(_)
+            | Self::Unreserved(_)
+            | Self::ManyHeld
+            | Self::ManyKeys
+            | Self::Busy
+            | Self::NoHealthyAddress => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unreachable | Self::Closed | Self::Malformed => StatusCode::BAD_GATEWAY,
             Self::SlowConnect | Self::SlowHead(_) => StatusCode::GATEWAY_TIMEOUT,
         }
@@ -157,6 +163,9 @@ impl Failure {
             Self::Busy => {
                 "the server behind the gateway has as many requests as it may; retry later"
                     .to_owned()
+            }
+            Self::NoHealthyAddress => {
+                "no server behind the gateway passes its health checks; retry later".to_owned()
             }
             Self::Unreachable => "the server behind the gateway accepts no connection".to_owned(),
             Self::SlowConnect => {

@@ -1,7 +1,7 @@
 //! The gateway: requests in, responses out.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use http::header::{CONNECTION, TRANSFER_ENCODING};
@@ -9,6 +9,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, Version};
 use hyper::body::Incoming;
 use prometheus_client::registry::Registry;
+use tokio::task::JoinSet;
 use tollgate_core::Clock;
 use tollgate_engine::Engine;
 use tollgate_http::{InvalidSetting, Responder, check_framing};
@@ -32,6 +33,8 @@ pub struct Gateway {
     log: Option<Arc<AccessLog>>,
     /// Answers requests that no route is for.
     responder: Responder,
+    /// The tasks that check the health of addresses, once they run.
+    checks: OnceLock<JoinSet<()>>,
 }
 
 // === impl Gateway ===
@@ -52,6 +55,7 @@ impl Gateway {
         let log = log.map(|log| AccessLog::open(log, &metrics).map(Arc::new));
         Ok(Gateway {
             log: log.transpose()?,
+            checks: OnceLock::new(),
             routes,
             metrics,
             terms: Terms::new(settings, engine, clock),
@@ -78,6 +82,21 @@ impl Gateway {
         let responder = Responder::new(&settings.responses);
         responder.map_err(|invalid| invalid.below("responses"))?;
         Ok(())
+    }
+
+    /// Checks the health of addresses from now on, until the gateway is dropped.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a runtime of tokio.
+    pub fn start_health_checks(&self) {
+        self.checks.get_or_init(|| {
+            let mut tasks = JoinSet::new();
+            for upstream in self.routes.upstreams() {
+                upstream.start_checks(&mut tasks);
+            }
+            tasks
+        });
     }
 
     /// Registers the metrics, whose names begin with `gateway`.

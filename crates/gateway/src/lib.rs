@@ -33,7 +33,11 @@ mod request_body;
 
 mod address_health;
 
+mod connector;
+
 mod connection_pool;
+
+mod health_check;
 
 mod upstream;
 
@@ -61,7 +65,7 @@ pub use concurrency_limit::{IN_FLIGHT_LIMITS_MAX, IN_FLIGHT_REQUESTS_MAX, InFlig
 pub use gateway::Gateway;
 pub use response_body::{BodyError, ResponseBody};
 pub use settings::{
-    ADDRESSES_MAX, AccessLogFormat, AccessLogSettings, ByteSize, GatewaySettings, MATCHES_MAX,
-    MatchSettings, ROUTES_MAX, RouteSettings, TimeoutSettings, UPSTREAMS_MAX, UpstreamProtocol,
-    UpstreamSettings,
+    ADDRESSES_MAX, AccessLogFormat, AccessLogSettings, ByteSize, GatewaySettings,
+    HealthCheckSettings, MATCHES_MAX, MatchSettings, ROUTES_MAX, RouteSettings, TimeoutSettings,
+    UPSTREAMS_MAX, UpstreamProtocol, UpstreamSettings,
 };

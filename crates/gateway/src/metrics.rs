@@ -20,6 +20,7 @@ pub(crate) struct Metrics {
     seconds: Family<UpstreamLabel, Histogram, fn() -> Histogram>,
     tunnels: Family<RouteLabel, Gauge>,
     unsettled: Family<UnsettledLabels, Counter>,
+    checks: Checks,
     dropped_lines: Family<ReasonLabel, Counter>,
     in_flight: Family<LimitLabel, Gauge>,
     in_flight_denied: Family<LimitLabel, Counter>,
@@ -28,10 +29,27 @@ pub(crate) struct Metrics {
 type Requests = Family<[(&'static str, String); 2], Counter>;
 type Errors = Family<[(&'static str, String); 2], Counter>;
 type UnsettledLabels = [(&'static str, String); 2];
+type AddressLabels = [(&'static str, String); 2];
+type CheckLabels = [(&'static str, String); 3];
 type ReasonLabel = [(&'static str, &'static str); 1];
 type LimitLabel = [(&'static str, String); 1];
 type UpstreamLabel = [(&'static str, String); 1];
 type RouteLabel = [(&'static str, String); 1];
+
+/// Those of all health checks.
+#[derive(Clone, Debug, Default)]
+struct Checks {
+    healthy: Family<AddressLabels, Gauge>,
+    done: Family<CheckLabels, Counter>,
+}
+
+/// Those of one address's health checks.
+#[derive(Debug)]
+pub(crate) struct CheckMetrics {
+    healthy: Gauge,
+    passed: Counter,
+    failed: Counter,
+}
 
 /// Those of one route.
 #[derive(Debug)]
@@ -59,6 +77,7 @@ pub(crate) struct UpstreamMetrics {
     name: String,
     errors: Errors,
     seconds: Histogram,
+    checks: Checks,
 }
 
 // === impl Metrics ===
@@ -71,6 +90,7 @@ impl Metrics {
             seconds: Family::new_with_constructor(latency_buckets),
             tunnels: Family::default(),
             unsettled: Family::default(),
+            checks: Checks::default(),
             dropped_lines: Family::default(),
             in_flight: Family::default(),
             in_flight_denied: Family::default(),
@@ -103,6 +123,16 @@ impl Metrics {
             "gateway_unsettled",
             "Requests that were charged what they had reserved, by route and reason",
             self.unsettled.clone(),
+        );
+        registry.register(
+            "gateway_upstream_healthy",
+            "Whether requests go to an address whose health is checked: 1 or 0",
+            self.checks.healthy.clone(),
+        );
+        registry.register(
+            "gateway_health_checks",
+            "Health checks, by address and outcome: passed or failed",
+            self.checks.done.clone(),
         );
         registry.register(
             "gateway_access_log_dropped",
@@ -161,6 +191,7 @@ impl Metrics {
         UpstreamMetrics {
             name: name.to_owned(),
             errors: self.errors.clone(),
+            checks: self.checks.clone(),
             seconds: self
                 .seconds
                 .get_or_create_owned(&[("upstream", name.to_owned())]),
@@ -242,9 +273,50 @@ impl UpstreamMetrics {
         self.seconds.observe(took.as_secs_f64());
     }
 
+    /// Those of the health checks of one of its addresses.
+    pub(crate) fn checks(&self, address: &str) -> CheckMetrics {
+        let place = || {
+            [
+                ("upstream", self.name.clone()),
+                ("address", address.to_owned()),
+            ]
+        };
+        let counter = |outcome: &str| {
+            let [upstream, address] = place();
+            let labels = [upstream, address, ("outcome", outcome.to_owned())];
+            self.checks.done.get_or_create_owned(&labels)
+        };
+        let (passed, failed) = (counter("passed"), counter("failed"));
+        let healthy = self.checks.healthy.get_or_create_owned(&place());
+        // Requests go there until a check has failed.
+        healthy.set(1);
+        CheckMetrics {
+            healthy,
+            passed,
+            failed,
+        }
+    }
+
     /// An upstream has not answered, or not completely.
     pub(crate) fn count_failure(&self, kind: &'static str) {
         let labels = [("upstream", self.name.clone()), ("kind", kind.to_owned())];
         self.errors.get_or_create(&labels).inc();
+    }
+}
+
+// === impl CheckMetrics ===
+
+impl CheckMetrics {
+    /// A check has ended.
+    pub(crate) fn record(&self, passed: bool) {
+        match passed {
+            true => self.passed.inc(),
+            false => self.failed.inc(),
+        };
+    }
+
+    /// Requests go to the address from now on, or not any more.
+    pub(crate) fn set_healthy(&self, is_healthy: bool) {
+        self.healthy.set(i64::from(is_healthy));
     }
 }

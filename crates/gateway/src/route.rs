@@ -31,6 +31,7 @@ const DEFAULT_NAME: &str = "default";
 #[derive(Debug)]
 pub(crate) struct RouteTable {
     routes: Vec<Route>,
+    upstreams: Upstreams,
     normal_form: PathSettings,
     needs_path: bool,
 }
@@ -91,9 +92,10 @@ impl RouteTable {
             routes: Vec::with_capacity(routes.len()),
             normal_form: settings.identity.path,
             needs_path: false,
+            upstreams,
         };
         for (index, route) in routes.iter().enumerate() {
-            let made = Route::new(route, settings, &upstreams, &mut in_flight, metrics);
+            let made = Route::new(route, settings, &table.upstreams, &mut in_flight, metrics);
             // Without routes in the settings, what is wrong is at the gateway itself.
             let made = made.map_err(|invalid| match settings.routes.is_empty() {
                 true => invalid,
@@ -120,6 +122,11 @@ impl RouteTable {
                 "put it before that route, or remove it",
             )),
         }
+    }
+
+    /// All upstreams.
+    pub(crate) fn upstreams(&self) -> impl Iterator<Item = &Upstream> {
+        self.upstreams.values().map(|upstream| &**upstream)
     }
 
     /// The first route that fits a request.

@@ -11,15 +11,17 @@ use tollgate_http::{IdentitySettings, ResponseSettings};
 
 use crate::concurrency_limit::InFlightSettings;
 
+mod upstream;
+
+pub(crate) use upstream::REQUESTS_MAX;
+pub use upstream::{HealthCheckSettings, UpstreamProtocol, UpstreamSettings};
+
 /// The most routes.
 pub const ROUTES_MAX: usize = 1024;
 /// The most upstreams.
 pub const UPSTREAMS_MAX: usize = 1024;
 /// The most addresses of one upstream.
 pub const ADDRESSES_MAX: usize = 256;
-/// The most requests at once to one address, unless the settings say otherwise, and at most.
-const REQUESTS: usize = 1024;
-pub(crate) const REQUESTS_MAX: usize = 65_536;
 /// The most hosts, paths, methods or headers of one `match`.
 pub const MATCHES_MAX: usize = 256;
 
@@ -49,35 +51,6 @@ pub struct GatewaySettings {
     pub body_bytes: ByteSize,
     /// What is written about each request. Nothing.
     pub access_log: Option<AccessLogSettings>,
-}
-
-/// The servers that answer some requests.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct UpstreamSettings {
-    /// Where they are, each as `host:port`. A request goes to the one with the fewest requests.
-    pub addresses: Vec<String>,
-    /// What they speak. `http1`.
-    #[serde(default)]
-    pub protocol: UpstreamProtocol,
-    /// The most requests in flight to one address, 1 to 65536. Default: 1024.
-    #[serde(default = "default_requests")]
-    pub requests: usize,
-}
-
-fn default_requests() -> usize {
-    REQUESTS
-}
-
-/// What the servers of an upstream speak.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum UpstreamProtocol {
-    /// HTTP/1.1.
-    #[default]
-    Http1,
-    /// HTTP/2 without TLS, with prior knowledge, as servers of gRPC do.
-    H2c,
 }
 
 /// A route: which requests it is for, and what happens to them.

@@ -11,15 +11,18 @@ use http::uri::Authority;
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::{Request, Response};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tollgate_http::InvalidSetting;
 use tollgate_listen::Throttle;
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::connection_pool::{ConnectionPool, Lease};
+use crate::connector::Connector;
 use crate::failure::Failure;
 use crate::forwarding::can_pass;
-use crate::metrics::UpstreamMetrics;
+use crate::health_check::{CheckError, HealthCheck, Observer};
+use crate::metrics::{CheckMetrics, UpstreamMetrics};
 use crate::request_body::RequestBody;
 use crate::settings::{ADDRESSES_MAX, REQUESTS_MAX, UpstreamProtocol, UpstreamSettings};
 
@@ -36,8 +39,17 @@ pub(crate) struct Upstream {
     pools: Vec<Arc<ConnectionPool>>,
     /// Where the next search begins, so that requests spread over idle servers.
     next: AtomicUsize,
+    health_check: Option<HealthCheck>,
     pub(crate) metrics: Arc<UpstreamMetrics>,
     warnings: Throttle,
+}
+
+/// An address whose health is checked.
+#[derive(Debug)]
+struct Checked {
+    upstream: String,
+    metrics: CheckMetrics,
+    pool: Arc<ConnectionPool>,
 }
 
 // === impl Upstream ===
@@ -56,6 +68,7 @@ impl Upstream {
             addresses,
             protocol,
             requests,
+            health_check,
         } = settings;
         if !(1..=ADDRESSES_MAX).contains(&addresses.len()) {
             let problem = format!("{} addresses", addresses.len());
@@ -70,14 +83,19 @@ impl Upstream {
             let instead = format!("write a number from 1 to {REQUESTS_MAX}");
             return Err(InvalidSetting::new("requests", problem, instead));
         }
+        let health_check = health_check.as_ref().map(|settings| {
+            let made = HealthCheck::new(settings);
+            made.map_err(|invalid| invalid.below("health_check"))
+        });
         let pool = |address: &String| {
-            let pool = ConnectionPool::new(address.clone(), *protocol, connect_timeout, *requests);
-            Arc::new(pool)
+            let connector = Connector::new(address.clone(), *protocol, connect_timeout);
+            Arc::new(ConnectionPool::new(connector, *requests))
         };
         Ok(Upstream {
             name: name.to_owned(),
             pools: addresses.iter().map(pool).collect(),
             next: AtomicUsize::new(0),
+            health_check: health_check.transpose()?,
             metrics: Arc::new(metrics),
             warnings: Throttle::default(),
         })
@@ -90,25 +108,46 @@ impl Upstream {
     /// A connection that waits for a request, if all requests go to one address.
     pub(crate) fn try_lease(&self) -> Option<Lease> {
         match self.pools.as_slice() {
-            [only] => only.try_lease(),
+            [only] if only.health.passes_checks() => only.try_lease(),
             _ => None,
         }
     }
 
+    /// Checks the health of each address for ever, if the settings say how.
+    pub(crate) fn start_checks(&self, tasks: &mut JoinSet<()>) {
+        let Some(check) = &self.health_check else {
+            return;
+        };
+        for pool in &self.pools {
+            let (check, pool) = (check.clone(), Arc::clone(pool));
+            let checked = Checked {
+                upstream: self.name.clone(),
+                metrics: self.metrics.checks(pool.address()),
+                pool,
+            };
+            tasks.spawn(async move { check.run(checked.pool.connector(), &checked).await });
+        }
+    }
+
     /// A connection to the address with the fewest requests; to one that has failed lately only if
-    /// no other accepts any. Each is tried once.
+    /// no other accepts any. Each is tried once, but for those that fail their health checks.
     ///
     /// # Errors
     ///
     /// [`Failure`] if there is no connection, so that nothing has reached the upstream.
     pub(crate) async fn lease(&self) -> Result<Lease, Failure> {
+        let healthy = self.pools.iter().filter(|pool| pool.health.passes_checks());
+        if healthy.clone().next().is_none() {
+            self.metrics.count_failure(Failure::NoHealthyAddress.kind());
+            return Err(Failure::NoHealthyAddress);
+        }
         if let [only] = self.pools.as_slice() {
             let leased = only.lease().await;
             return leased.map_err(|error| self.report_unconnected(only, &error));
         }
-        let first = self.next.fetch_add(1, Ordering::Relaxed) % self.pools.len();
-        let (before, from) = self.pools.split_at(first);
-        let mut pools: Vec<&Arc<ConnectionPool>> = from.iter().chain(before).collect();
+        let mut pools: Vec<&Arc<ConnectionPool>> = healthy.collect();
+        let first = self.next.fetch_add(1, Ordering::Relaxed) % pools.len();
+        pools.rotate_left(first);
         // Stable, so that equal ones keep their order.
         pools.sort_by_key(|pool| (pool.health.is_avoided(), pool.in_flight()));
         let mut failure = Failure::Unreachable;
@@ -198,6 +237,29 @@ impl Upstream {
                 upstream,
                 address, kind, withheld, "no answer from an upstream"
             );
+        }
+    }
+}
+
+// === impl Checked ===
+
+impl Observer for Checked {
+    fn record(&self, checked: &Result<(), CheckError>) {
+        self.metrics.record(checked.is_ok());
+    }
+
+    fn set_passes(&self, passes: bool, last: &Result<(), CheckError>) {
+        self.pool.health.set_passes_checks(passes);
+        self.metrics.set_healthy(passes);
+        let (upstream, address) = (self.upstream.as_str(), self.pool.address());
+        match last {
+            Ok(()) => info!(upstream, address, "an address passes its health checks"),
+            Err(reason) => warn!(
+                upstream,
+                address,
+                %reason,
+                "an address fails its health checks, so no requests go there"
+            ),
         }
     }
 }

@@ -149,6 +149,9 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
         warn_of_unlimited(settings, &engine);
     }
     let opened = Opened::open(&config.listen, tls).await?;
+    if let Some(gateway) = &gateway {
+        gateway.start_health_checks();
+    }
     let (shutdown, signal) = shutdown_channel();
     let (orders, received) = mpsc::channel(ORDERS_MAX);
     let rule_watch = tokio::spawn(watch_rules(reloader, received, until(&signal)));

@@ -8,6 +8,7 @@ fn upstream(address: &str) -> UpstreamSettings {
         addresses: vec![address.to_owned()],
         protocol: UpstreamProtocol::Http1,
         requests: 8,
+        health_check: None,
     }
 }
 

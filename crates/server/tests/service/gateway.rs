@@ -8,6 +8,7 @@ mod count_when;
 mod encrypted;
 mod framing;
 mod going;
+mod health_checks;
 mod http2;
 mod in_flight;
 mod limits;

@@ -1,0 +1,147 @@
+//! Opens connections to one address of an upstream.
+
+use std::io;
+use std::time::Duration;
+
+use hyper::body::Body;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use crate::settings::UpstreamProtocol;
+
+/// The most bytes of a response's head.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// The most bytes of one response over HTTP/2 that wait for a client to read them.
+const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+/// The same of all responses of a connection: the most that the protocol has. The windows of the
+/// streams bound memory; a lower bound for all of them together would let a few clients that read
+/// nothing stop the responses to all others.
+const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
+/// How often the server of a connection of HTTP/2 is sent a PING, and how long it may take.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How an address is connected to.
+#[derive(Debug)]
+pub(crate) struct Connector {
+    address: String,
+    protocol: UpstreamProtocol,
+    timeout: Duration,
+}
+
+/// A connection of HTTP/1.1, for requests with bodies of this type. Dropping it closes it, also if
+/// its server reads nothing of a request.
+#[derive(Debug)]
+pub(crate) struct Http1<B> {
+    pub(crate) sender: http1::SendRequest<B>,
+    _task: Task,
+}
+
+/// Ends a task when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Task(AbortHandle);
+
+/// The body of a request.
+pub(crate) trait Sent:
+    Body<Data: Send, Error: Into<Cause>> + Unpin + Send + 'static
+{
+}
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+impl<B: Body<Data: Send, Error: Into<Cause>> + Unpin + Send + 'static> Sent for B {}
+
+// === impl Connector ===
+
+impl Connector {
+    /// For connections that take at most this time.
+    pub(crate) const fn new(
+        address: String,
+        protocol: UpstreamProtocol,
+        timeout: Duration,
+    ) -> Connector {
+        Connector {
+            address,
+            protocol,
+            timeout,
+        }
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) const fn protocol(&self) -> UpstreamProtocol {
+        self.protocol
+    }
+
+    /// How long a connection may take.
+    pub(crate) const fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Opens a connection of HTTP/1.1.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none; `TimedOut` if it took too long.
+    pub(crate) async fn connect_http1<B: Sent>(&self) -> io::Result<Http1<B>> {
+        let stream = self.connect().await?;
+        let mut builder = http1::Builder::new();
+        builder.max_buf_size(HEAD_BYTES_MAX);
+        let shaken = builder.handshake(stream).await.map_err(io::Error::other);
+        let (sender, connection) = shaken?;
+        // Its requests report its errors.
+        let task = tokio::spawn(async move { drop(connection.with_upgrades().await) });
+        let _task = Task(task.abort_handle());
+        Ok(Http1 { sender, _task })
+    }
+
+    /// Opens a connection of HTTP/2, and returns the task that drives it until all its senders are
+    /// gone.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connector::connect_http1`].
+    pub(crate) async fn connect_http2<B: Sent>(
+        &self,
+    ) -> io::Result<(http2::SendRequest<B>, AbortHandle)> {
+        let stream = self.connect().await?;
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).expect("it is small"));
+        let shaken = builder.handshake(stream).await.map_err(io::Error::other);
+        let (sender, connection) = shaken?;
+        let task = tokio::spawn(async move { drop(connection.await) });
+        Ok((sender, task.abort_handle()))
+    }
+
+    async fn connect(&self) -> io::Result<TokioIo<TcpStream>> {
+        let connected = timeout(self.timeout, TcpStream::connect(&self.address)).await;
+        let stream = connected.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        let _ = stream.set_nodelay(true);
+        Ok(TokioIo::new(stream))
+    }
+}
+
+// === impl Task ===
+
+impl Task {
+    pub(crate) const fn new(task: AbortHandle) -> Task {
+        Task(task)
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

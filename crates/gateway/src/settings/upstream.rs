@@ -1,0 +1,82 @@
+//! `gateway.upstreams` in a file of settings.
+
+use serde::Deserialize;
+use tollgate_core::Span;
+
+/// The most requests at once to one address, unless the settings say otherwise, and at most.
+const REQUESTS: usize = 1024;
+pub(crate) const REQUESTS_MAX: usize = 65_536;
+
+/// The servers that answer some requests.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpstreamSettings {
+    /// Where they are, each as `host:port`. A request goes to the one with the fewest requests.
+    pub addresses: Vec<String>,
+    /// What they speak. `http1`.
+    #[serde(default)]
+    pub protocol: UpstreamProtocol,
+    /// The most requests in flight to one address, 1 to 65536. Default: 1024.
+    #[serde(default = "default_requests")]
+    pub requests: usize,
+    /// How the gateway finds out whether an address can be used. Without it, from its answers.
+    #[serde(default)]
+    pub health_check: Option<HealthCheckSettings>,
+}
+
+fn default_requests() -> usize {
+    REQUESTS
+}
+
+/// What the servers of an upstream speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpstreamProtocol {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2 without TLS, with prior knowledge, as servers of gRPC do.
+    H2c,
+}
+
+/// A request of the gateway's own to each address, again and again.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HealthCheckSettings {
+    /// What is requested, such as `/healthz`.
+    pub path: String,
+    /// The host in the request. The address.
+    #[serde(default)]
+    pub host: Option<String>,
+    /// The time between two checks of an address. 5 s.
+    #[serde(default = "default_interval")]
+    pub interval: Span,
+    /// How long a check may take, from connecting to the head of the response. 2 s.
+    #[serde(default = "default_timeout")]
+    pub timeout: Span,
+    /// How many checks in a row must pass until the address is used again. 2.
+    #[serde(default = "default_healthy")]
+    pub healthy: u32,
+    /// How many checks in a row must fail until the address is not used any more. 3.
+    #[serde(default = "default_unhealthy")]
+    pub unhealthy: u32,
+    /// The statuses with which a check passes. 200 to 299.
+    #[serde(default)]
+    pub statuses: Vec<u16>,
+}
+
+fn default_interval() -> Span {
+    Span::from_secs(5)
+}
+
+fn default_timeout() -> Span {
+    Span::from_secs(2)
+}
+
+fn default_healthy() -> u32 {
+    2
+}
+
+fn default_unhealthy() -> u32 {
+    3
+}
