@@ -110,13 +110,13 @@ impl Handler for Ending {
         Answering(self.clone(), Arc::clone(connection))
     }
 
-    fn opened(&self) {}
+    fn count_open(&self) {}
 
-    fn ended(&self) {}
+    fn count_end(&self) {}
 
-    fn closed(&self, _reason: &'static str) {}
+    fn count_close(&self, _reason: &'static str) {}
 
-    fn failed(&self, _kind: &'static str) {}
+    fn count_error(&self, _kind: &'static str) {}
 }
 
 impl Service<Request<Incoming>> for Answering {
