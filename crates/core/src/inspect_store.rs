@@ -49,7 +49,8 @@ pub struct KeyState {
     pub bytes: u64,
     /// How long until the store deletes the key; `None` if it holds nothing.
     pub expires: Option<Span>,
-    /// The decision on one unit now, and what remains. Nothing is charged.
+    /// The decision on the charge's cost now, and what remains. Nothing is charged. A cost of 0 and
+    /// a refund are decided as one unit.
     pub decision: Decision,
     /// What instances have leased: charged already, and not yet spent or returned.
     pub leased: HeldUnits,

@@ -11,6 +11,8 @@ use crate::span::Span;
 use crate::step::{denial, grant, units_to_exhaust, wait_for};
 use crate::usage::Usage;
 
+mod combine;
+
 /// The answer to one request: the decision of each limit, and what follows for the request.
 #[must_use = "a verdict that is not read enforces nothing"]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

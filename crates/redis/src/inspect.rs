@@ -35,7 +35,8 @@ pub(crate) fn name_of(router: &Router, key: Key) -> String {
 /// What Redis holds for the charge's key under its limit.
 pub(crate) async fn inspect(router: &Router, charge: &Charge<'_>) -> Result<KeyState, StoreError> {
     let fitted = FittedLimit::new(charge.limit).map_err(unfit)?;
-    let peek = Charge::new(charge.key, &fitted.limit, Cost::Peek(1));
+    let units = charge.cost.units_needed().unwrap_or(1);
+    let peek = Charge::new(charge.key, &fitted.limit, Cost::Peek(units));
     let bill = Bill::new(&[peek])?;
     let ScriptRequest::General(request) = ScriptRequest::of(&bill, &[fitted]) else {
         return Err(bad_reply(Malformed(

@@ -56,7 +56,12 @@ async fn seen_charged_and_reset(store: &Redis) {
                 3,
                 "{limit}: looking charges nothing"
             );
-            assert!(held.decision.is_allowed(), "{limit}");
+            assert!(
+                !held.decision.is_allowed(),
+                "{limit}: seven more do not fit"
+            );
+            let one = store.inspect(&peek).await.unwrap();
+            assert!(one.decision.is_allowed(), "{limit}: one more does");
             assert_eq!(
                 (held.leased, held.reserved),
                 (HeldUnits::default(), HeldUnits::default())

@@ -1,0 +1,28 @@
+//! A verdict of decisions that were not made at one moment.
+
+use super::{Bill, DenialReason, RequestDenial, Verdict};
+use crate::decision::{Decision, Wait};
+
+// === impl Bill ===
+
+impl Bill<'_> {
+    /// The verdict on lines that were decided one by one, without charging anything. `decisions`
+    /// are those of the lines, in order.
+    ///
+    /// For callers that only look, because the lines were not decided at one moment.
+    pub fn combine(&self, decisions: &[Decision]) -> Verdict {
+        let waits: Vec<Option<Wait>> = decisions.iter().map(Decision::wait).collect();
+        let denied = self.denied_by(&waits);
+        let of_charges = self.judges.iter().map(|(line, _)| decisions[*line]);
+        Verdict {
+            decisions: of_charges.collect(),
+            denial: denied.and_then(|line| {
+                Some(RequestDenial {
+                    by: self.judges.iter().position(|(of, _)| *of == line)?,
+                    wait: waits[line]?,
+                    reason: DenialReason::Exceeded,
+                })
+            }),
+        }
+    }
+}
