@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use tollgate_core::{ChargeDenied, Enforcement, LimitHistory, RuleName, Sharing};
 
-use crate::domain::{Branch, Domain, Level, Rule, RuleLimit, Step, StepMetric, push_step};
+use crate::domain::{
+    Branch, Domain, Level, Rule, RuleDescriptor, RuleLimit, Step, StepMetric, push_step,
+};
 use crate::draft::{DescriptorDraft, DomainDraft, RateLimitDraft};
 
 /// The path of limits that are part of a request, in place of a rule's path.
@@ -62,6 +64,7 @@ impl<'d> Builder<'d> {
             self.path.push(step(descriptor));
             let rate_limit = descriptor.rate_limit.as_ref();
             let branch = Branch {
+                written: Arc::new(self.written(descriptor)),
                 rule: rate_limit.map(|rate_limit| self.rule(descriptor, rate_limit)),
                 below: self.level(&descriptor.descriptors),
             };
@@ -70,6 +73,16 @@ impl<'d> Builder<'d> {
             level.insert(&descriptor.key.value, value, branch);
         }
         level
+    }
+
+    fn written(&self, descriptor: &DescriptorDraft) -> RuleDescriptor {
+        let value = descriptor.value.as_ref();
+        RuleDescriptor {
+            key: descriptor.key.value.as_str().into(),
+            value: value.map(|value| value.value.as_str().into()),
+            file: Arc::clone(&self.files[descriptor.key.mark.file]),
+            line: descriptor.key.mark.line,
+        }
     }
 
     /// Adds the rule of a descriptor; returns its index.

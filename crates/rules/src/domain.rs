@@ -9,6 +9,7 @@ use tollgate_core::{
     ChargeDenied, Enforcement, Entry, Escaped, Limit, LimitHistory, RuleName, Sharing,
 };
 
+use crate::observer::Observer;
 use crate::pattern::Pattern;
 
 /// All rules of a domain. Shared by every rule set that has it unchanged.
@@ -48,11 +49,26 @@ pub(crate) struct Branches {
 }
 
 /// One descriptor of the file.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Branch {
+    /// How the file writes it, for people to read.
+    pub(crate) written: Arc<RuleDescriptor>,
     /// Index into the domain's rules; `None` for a descriptor without `rate_limit`.
     pub(crate) rule: Option<usize>,
     pub(crate) below: Level,
+}
+
+/// A descriptor as a rules file writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleDescriptor {
+    /// Its key.
+    pub key: Box<str>,
+    /// Its value; `None` for a key without a value, which every value matches.
+    pub value: Option<Box<str>>,
+    /// The file: [`crate::Source::name`].
+    pub file: Arc<str>,
+    /// The line of its key, from 1.
+    pub line: u32,
 }
 
 /// A descriptor with a `rate_limit`.
@@ -123,29 +139,37 @@ pub(crate) enum StepMetric {
 impl Domain {
     /// The rule for a descriptor: the one at the end of its entries, each of which goes down one
     /// level. Once an entry has chosen its branch, the others at that level are not tried.
-    pub(crate) fn find(&self, entries: &[Entry<'_>]) -> Option<&Rule> {
+    pub(crate) fn find<'s>(
+        &'s self,
+        entries: &[Entry<'_>],
+        observer: &mut impl Observer<'s>,
+    ) -> Option<&'s Rule> {
         let mut level = &self.top;
         let mut found = None;
         for entry in entries {
-            let branch = level.branch(entry)?;
-            found = branch.rule;
+            let branch = level.branch(entry, observer)?;
+            observer.descend();
+            found = Some(branch);
             level = &branch.below;
         }
-        found.map(|index| &self.rules[index])
+        let branch = found?;
+        observer.arrive(branch);
+        branch.rule.map(|index| &self.rules[index])
     }
 
     /// The rule for entries in whichever order rules nest, the first in the order of the files, and
     /// the entries in its order.
-    pub(crate) fn find_in_any_order<'e>(
-        &self,
+    pub(crate) fn find_in_any_order<'s, 'e>(
+        &'s self,
         entries: &[Entry<'e>],
-    ) -> Option<(&Rule, Vec<Entry<'e>>)> {
+        observer: &mut impl Observer<'s>,
+    ) -> Option<(&'s Rule, Vec<Entry<'e>>)> {
         let mut search = Search {
             left: entries.to_vec(),
             path: Vec::with_capacity(entries.len()),
             found: None,
         };
-        search.descend(&self.top);
+        search.descend(&self.top, observer);
         let (rule, path) = search.found?;
         Some((&self.rules[rule], path))
     }
@@ -166,18 +190,21 @@ struct Search<'e> {
 impl Search<'_> {
     /// Looks at every descriptor of the file that some of the entries lead to, each at most once:
     /// no two entries have the same key.
-    fn descend(&mut self, level: &Level) {
+    fn descend<'s>(&mut self, level: &'s Level, observer: &mut impl Observer<'s>) {
         for index in 0..self.left.len() {
-            let Some(branch) = level.branch(&self.left[index]) else {
+            let Some(branch) = level.branch(&self.left[index], observer) else {
                 continue;
             };
             let entry = self.left.swap_remove(index);
             self.path.push(entry);
+            observer.descend();
             if self.left.is_empty() {
+                observer.arrive(branch);
                 self.meet(branch.rule);
             } else {
-                self.descend(&branch.below);
+                self.descend(&branch.below, observer);
             }
+            observer.ascend();
             self.path.pop();
             self.left.push(entry);
             let last = self.left.len() - 1;
@@ -198,16 +225,40 @@ impl Search<'_> {
 // === impl Level ===
 
 impl Level {
-    fn branch(&self, entry: &Entry<'_>) -> Option<&Branch> {
-        let branches = self.0.get(entry.key)?;
-        if let Some(branch) = branches.exact.get(entry.value) {
-            return Some(branch);
+    /// The branch of an entry: the first that matches, in the order of comparison.
+    fn branch<'s>(
+        &'s self,
+        entry: &Entry<'_>,
+        observer: &mut impl Observer<'s>,
+    ) -> Option<&'s Branch> {
+        let branches = self.0.get(entry.key);
+        observer.look_up(self, branches, entry);
+        let branches = branches?;
+        let exact = branches.exact.get(entry.value);
+        observer.compare_exact(exact);
+        if exact.is_some() {
+            return exact;
         }
-        let mut patterns = branches.patterns.iter();
-        match patterns.find(|(pattern, _)| pattern.matches(entry.value)) {
-            Some((_, branch)) => Some(branch),
-            None => branches.bare.as_deref(),
+        for (pattern, branch) in &branches.patterns {
+            let matches = pattern.matches(entry.value);
+            observer.compare(branch, matches);
+            if matches {
+                return Some(branch);
+            }
         }
+        let bare = branches.bare.as_deref();
+        if let Some(branch) = bare {
+            observer.compare(branch, true);
+        }
+        bare
+    }
+
+    /// All descriptors of this level, in the order of the files.
+    pub(crate) fn written(&self) -> Vec<&Arc<RuleDescriptor>> {
+        let branches = self.0.values();
+        let mut all: Vec<_> = branches.flat_map(Branches::written).collect();
+        all.sort_by(|one, other| (&one.file, one.line).cmp(&(&other.file, other.line)));
+        all
     }
 
     /// Adds a descriptor, whose key and value must be new.
@@ -222,6 +273,23 @@ impl Level {
                 }
             },
         }
+    }
+}
+
+// === impl Branches ===
+
+impl Branches {
+    /// All of them in the order in which they are compared with a value: values without stars in
+    /// the order of the files, values with stars, the key without a value.
+    pub(crate) fn written(&self) -> impl Iterator<Item = &Arc<RuleDescriptor>> {
+        let mut exact: Vec<&Branch> = self.exact.values().collect();
+        exact.sort_by_key(|branch| (&branch.written.file, branch.written.line));
+        let patterns = self.patterns.iter().map(|(_, branch)| branch);
+        let branches = exact
+            .into_iter()
+            .chain(patterns)
+            .chain(self.bare.as_deref());
+        branches.map(|branch| &branch.written)
     }
 }
 

@@ -69,6 +69,10 @@ mod pattern;
 
 mod domain;
 
+mod observer;
+
+mod walk;
+
 mod build;
 
 mod options;
@@ -89,15 +93,17 @@ mod settings;
 
 pub use attempt::Attempt;
 pub use diagnostic::{Diagnostic, Severity, escape};
+pub use domain::RuleDescriptor;
 pub use findings::DIAGNOSTICS_MAX;
 pub use options::Options;
 pub use parse::RULES_MAX;
 pub use reload::{Changed, Changes, REMOVED_RULES_MAX};
-pub use resolve::{ChargedRule, Resolved};
+pub use resolve::{ChargedRule, Explained, Finding, Resolved};
 pub use rule_set::{Loaded, RuleSet};
 pub use schema::schema;
 pub use settings::{Settings, settings};
 pub use source::{FILE_BYTES_MAX, FILES_MAX, LOAD_BYTES_MAX, ReadError, Source, read_paths};
 pub use view::RuleView;
+pub use walk::{Arrival, Candidate, CandidateOutcome, LOOK_UPS_SHOWN_MAX, LookUp, SHOWN_MAX, Walk};
 pub use written_limit::WrittenLimit;
 pub use yaml::{DEPTH_MAX, NODES_MAX};

@@ -11,27 +11,26 @@ use crate::domain::Rule;
 /// that they still limit.
 const REPLACING_MAX: usize = 128;
 
-/// The indexes of the descriptors whose rule another one replaces.
-pub(crate) fn find_replaced(matched: &[Option<&Rule>]) -> Vec<usize> {
+/// The indexes of the descriptors whose rule another one replaces, each with that other rule.
+pub(crate) fn find_replaced<'r>(matched: &[Option<&'r Rule>]) -> Vec<(usize, &'r Rule)> {
     let rules = distinct(matched);
     let reached: Vec<Vec<bool>> = (0..rules.len())
         .map(|at| find_reachable(&rules, at))
         .collect();
     let in_cycle = |one: usize, other: usize| reached[one][other] && reached[other][one];
-    let is_removed_at = |index: usize| {
+    let find_remover = |index: usize| {
         let is_first = !(0..index).any(|earlier| in_cycle(index, earlier));
         let mut removing = (0..rules.len()).filter(|by| replaces(rules[*by], rules[index]));
-        removing.any(|by| !(is_first && in_cycle(index, by)))
+        removing.find(|by| !(is_first && in_cycle(index, *by)))
     };
-    let removed: Vec<bool> = (0..rules.len()).map(is_removed_at).collect();
-    let is_removed = |rule: &Rule| {
+    let removers: Vec<Option<usize>> = (0..rules.len()).map(find_remover).collect();
+    let remover_of = |rule: &Rule| {
         let index = rules.iter().position(|other| std::ptr::eq(*other, rule));
-        index.is_some_and(|index| removed[index])
+        index.and_then(|index| removers[index]).map(|by| rules[by])
     };
-    let indexes = matched.iter().enumerate();
-    indexes
-        .filter(|(_, rule)| rule.is_some_and(is_removed))
-        .map(|(index, _)| index)
+    let matched = matched.iter().enumerate();
+    matched
+        .filter_map(|(index, rule)| Some((index, remover_of((*rule)?)?)))
         .collect()
 }
 

@@ -10,12 +10,15 @@ use tollgate_core::{
 };
 
 use crate::domain::{Domain, Rule, RuleLimit};
+use crate::observer::Observer;
 use crate::replaces::find_replaced;
 use crate::rule_set::RuleSet;
 
 mod charged_rule;
+mod explained;
 
 pub use charged_rule::ChargedRule;
+pub use explained::{Explained, Finding};
 
 /// Kinds of keys, with a version: a change of what a key is made of needs a new version.
 const RULE_KEY: &[u8] = b"rule/1";
@@ -71,6 +74,16 @@ impl RuleSet {
     /// limit that is part of a descriptor replaces the rule's own if the domain is known, and is
     /// shared as the domain says; if it is invalid, the rule's own limit applies.
     pub fn resolve<'s, H: KeyHasher>(&'s self, request: &Request<'_>, hasher: &H) -> Resolved<'s> {
+        self.resolve_observed(request, hasher, &mut ())
+    }
+
+    /// As [`RuleSet::resolve`], while `observer` sees each step.
+    pub(crate) fn resolve_observed<'s, H: KeyHasher>(
+        &'s self,
+        request: &Request<'_>,
+        hasher: &H,
+        observer: &mut impl Observer<'s>,
+    ) -> Resolved<'s> {
         let Some(domain) = request.domain_name().and_then(|name| self.domain(name)) else {
             let parts = request.descriptors.iter().map(|_| Part::Nothing).collect();
             return Resolved {
@@ -80,18 +93,20 @@ impl RuleSet {
             };
         };
         let parts = request.descriptors.iter().map(|descriptor| {
+            observer.begin();
             let cost = descriptor.cost.unwrap_or(request.cost);
             let overridden = descriptor
                 .limit
                 .and_then(|limit| resolve_override(domain, descriptor, limit, cost, hasher));
-            overridden.unwrap_or_else(|| match_descriptor(domain, descriptor, cost, hasher))
+            overridden
+                .unwrap_or_else(|| match_descriptor(domain, descriptor, cost, hasher, observer))
         });
         let mut resolved = Resolved {
             domain: Some(domain),
             charge_denied: request.charge_denied,
             parts: parts.collect(),
         };
-        resolved.drop_replaced();
+        resolved.drop_replaced(observer);
         resolved
     }
 }
@@ -102,12 +117,13 @@ fn match_descriptor<'s, H: KeyHasher>(
     descriptor: &Descriptor<'_>,
     cost: Cost,
     hasher: &H,
+    observer: &mut impl Observer<'s>,
 ) -> Part<'s> {
     let found = if descriptor.is_unordered {
-        let found = domain.find_in_any_order(&descriptor.entries);
+        let found = domain.find_in_any_order(&descriptor.entries, observer);
         found.map(|(rule, entries)| (rule, Cow::Owned(entries)))
     } else {
-        let found = domain.find(&descriptor.entries);
+        let found = domain.find(&descriptor.entries, observer);
         found.map(|rule| (rule, Cow::Borrowed(&descriptor.entries[..])))
     };
     let Some((rule, entries)) = found else {
@@ -239,13 +255,16 @@ impl<'s> Resolved<'s> {
         merged
     }
 
-    fn drop_replaced(&mut self) {
+    fn drop_replaced(&mut self, observer: &mut impl Observer<'s>) {
         let replaces = |rule: &Rule| !rule.replaces.is_empty();
         if !self.parts.iter().filter_map(Part::rule).any(replaces) {
             return;
         }
-        let rules: Vec<Option<&Rule>> = self.parts.iter().map(Part::rule).collect();
-        for index in find_replaced(&rules) {
+        let rules: Vec<Option<&'s Rule>> = self.parts.iter().map(Part::rule).collect();
+        for (index, by) in find_replaced(&rules) {
+            if let Some(rule) = rules[index] {
+                observer.replace(index, rule, by);
+            }
             self.parts[index] = Part::Nothing;
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tollgate_core::{ChargeDenied, Enforcement, Limit, RuleName, Sharing};
 
-use crate::domain::RuleLimit;
+use crate::domain::{Rule, RuleLimit};
 use crate::rule_set::RuleSet;
 
 /// One rule in effect.
@@ -37,29 +37,35 @@ pub struct RuleView {
 impl RuleSet {
     /// Every rule, by domain and in the order of the files.
     pub fn rules(&self) -> impl Iterator<Item = RuleView> {
-        self.domains.values().flat_map(|domain| {
-            domain.rules.iter().map(|rule| {
-                let (limit, text, changes) = match &rule.limit {
-                    RuleLimit::Unlimited => (None, "unlimited".to_owned(), 0),
-                    RuleLimit::Limited { limit, history } => (
-                        Some(*limit),
-                        limit.to_string(),
-                        usize::from(history.revision()),
-                    ),
-                };
-                RuleView {
-                    rule: Arc::clone(&rule.name),
-                    file: Arc::clone(&rule.file),
-                    line: rule.line,
-                    limit,
-                    text,
-                    distinguishes: rule.path.iter().any(|step| step.distinguishes),
-                    enforcement: rule.enforcement,
-                    charge_denied: rule.charge_denied,
-                    sharing: rule.sharing,
-                    changes,
-                }
-            })
-        })
+        let domains = self.domains.values();
+        domains.flat_map(|domain| domain.rules.iter().map(RuleView::of))
+    }
+}
+
+// === impl RuleView ===
+
+impl RuleView {
+    /// What people read of a rule.
+    pub(crate) fn of(rule: &Rule) -> RuleView {
+        let (limit, text, changes) = match &rule.limit {
+            RuleLimit::Unlimited => (None, "unlimited".to_owned(), 0),
+            RuleLimit::Limited { limit, history } => (
+                Some(*limit),
+                limit.to_string(),
+                usize::from(history.revision()),
+            ),
+        };
+        RuleView {
+            rule: Arc::clone(&rule.name),
+            file: Arc::clone(&rule.file),
+            line: rule.line,
+            limit,
+            text,
+            distinguishes: rule.path.iter().any(|step| step.distinguishes),
+            enforcement: rule.enforcement,
+            charge_denied: rule.charge_denied,
+            sharing: rule.sharing,
+            changes,
+        }
     }
 }

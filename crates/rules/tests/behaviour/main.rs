@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod diagnostics;
+mod explaining;
 mod files;
 mod fixture;
 mod matching;
