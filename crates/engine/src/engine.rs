@@ -15,8 +15,11 @@ use crate::outcome::{Outcome, ReloadCounts, Reloads};
 use crate::reservation_table::{ReservationBounds, ReservationTable};
 use crate::stores::{StoreSnapshot, Stores};
 
+mod explanation;
+
 mod reservation;
 
+pub use explanation::{Explanation, peek};
 pub use reservation::{
     OwnedReservation, RESERVED_LIMITS_MAX, ReservationReceipt, ReserveError, SettleError,
     SettledLimit,

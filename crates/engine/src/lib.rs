@@ -10,6 +10,7 @@
 //! * [`Engine::reserve`] charges an estimate, and [`Engine::settle`] the actual cost in its place,
 //!   at most once; [`Engine::reserve_owned`] and [`Engine::settle_owned`] do so descriptor by
 //!   descriptor, for a process that settles what it has reserved.
+//! * [`Engine::explain`] says how a request finds its rules and what would be decided now.
 //! * [`Engine::visit_decisions`] tells what was decided, by domain, rule and outcome.
 //! * [`watch_stores`] logs when a shared store becomes unavailable and when it is available again.
 //!
@@ -38,8 +39,8 @@ mod store_health;
 pub use any_shared::AnyShared;
 pub use decisions::{DescriptorOutcome, VALUE_SERIES_MAX};
 pub use engine::{
-    Decided, Engine, OwnedReservation, RESERVED_LIMITS_MAX, ReservationReceipt, ReserveError,
-    SettleError, SettledLimit,
+    Decided, Engine, Explanation, OwnedReservation, RESERVED_LIMITS_MAX, ReservationReceipt,
+    ReserveError, SettleError, SettledLimit, peek,
 };
 pub use outcome::{Outcome, ReloadCounts};
 pub use reload::{Reloader, RuleSource, Why};
