@@ -8,16 +8,14 @@ use clap::Subcommand;
 use tollgate_backends::{Inspector, OpenError, SharedConfig, backend_names};
 use tollgate_core::{ChargeDenied, Cost, DESCRIPTORS_MAX, Descriptor, KeyState, Request, Verdict};
 use tollgate_rules::escape;
-use tollgate_server::Place;
+use tollgate_server::{DescriptorText, Place};
 
 use crate::keys::report::{Key, Report};
-use crate::keys::wanted::Wanted;
 use crate::message::{Reason, with_causes};
 use crate::output::Output;
 use crate::settings::{Service, Unread};
 
 mod report;
-mod wanted;
 
 #[derive(Debug, clap::Args)]
 #[command(about = about(), long_about = long_about())]
@@ -52,7 +50,7 @@ struct Target {
     /// A descriptor of the request: its entries, in order. Write `\,` for a comma and `\\` for a
     /// backslash in a key or value.
     #[arg(required = true, value_name = "KEY=VALUE[,KEY=VALUE...]")]
-    descriptors: Vec<Wanted>,
+    descriptors: Vec<DescriptorText>,
 }
 
 // The help names the backends, so it is made from their list.
@@ -225,7 +223,7 @@ async fn report(
     Ok(Report::new(target, &resolved.answer(&verdict), &mut keys))
 }
 
-fn descriptor(wanted: &Wanted) -> Descriptor<'_> {
+fn descriptor(wanted: &DescriptorText) -> Descriptor<'_> {
     Descriptor {
         entries: wanted.entries(),
         ..Descriptor::default()

@@ -1,6 +1,7 @@
 //! The `tollgate` command.
 
 mod check;
+mod explain;
 mod keys;
 mod message;
 mod output;
@@ -25,6 +26,7 @@ struct Tollgate {
 enum Command {
     Serve(serve::Args),
     Check(check::Args),
+    Explain(explain::Args),
     Keys(keys::Args),
     Replay(replay::Args),
     Schema(schema::Args),
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
     match Tollgate::parse().command {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Keys(args) => keys::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Schema(args) => schema::run(&args),

@@ -1,4 +1,4 @@
-//! The admin listener: metrics, and the rules in effect.
+//! The admin listener: metrics, the rules in effect, and explanations.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
 use http::header::ACCEPT;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, StatusCode, Uri};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use tollgate_engine::Engine;
@@ -16,7 +16,8 @@ use tollgate_listen::ShutdownSignal;
 use tollgate_rules::RuleView;
 
 use crate::config::ListenerKind;
-use crate::http::{healthz, readiness, with_fallback_routes};
+use crate::explain;
+use crate::http::{count_and_respond, healthz, readiness, with_fallback_routes};
 use crate::metrics::Metrics;
 use crate::reply;
 
@@ -51,6 +52,7 @@ pub(crate) fn routes(
         .route("/readyz", get(readyz))
         .route("/metrics", get(scrape))
         .route("/v1/rules", get(rules))
+        .route("/v1/explain", get(explain))
         .with_state(Arc::new(state));
     with_fallback_routes(routes, NAME, metrics)
 }
@@ -81,6 +83,12 @@ async fn scrape(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Res
             reply::problem(&Problem::new(status, detail))
         }
     }
+}
+
+async fn explain(State(state): State<Arc<AdminState>>, uri: Uri, headers: HeaderMap) -> Response {
+    let query = uri.query().unwrap_or_default();
+    let explained = explain::explain(&state.engine, query, &headers).await;
+    explained.unwrap_or_else(|failure| count_and_respond(&state.metrics, NAME, &failure))
 }
 
 async fn rules(State(state): State<Arc<AdminState>>) -> Response {

@@ -83,7 +83,11 @@ pub(crate) fn with_fallback_routes(
         })
 }
 
-fn count_and_respond(metrics: &Metrics, listener: ListenerName, failure: &Failure) -> Response {
+pub(crate) fn count_and_respond(
+    metrics: &Metrics,
+    listener: ListenerName,
+    failure: &Failure,
+) -> Response {
     metrics.count_error(listener, failure.kind);
     problem(&failure.problem)
 }

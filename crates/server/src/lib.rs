@@ -8,7 +8,7 @@
 //! * HTTP: `/json` as Envoy's service has it, `/v1/check`, `/v1/settle`, `/v1/auth`, health, and
 //!   `/openapi.json`.
 //! * gateway: passes on requests that are allowed.
-//! * admin: `/metrics`, `/v1/rules` and `/healthz`.
+//! * admin: `/metrics`, `/v1/rules`, `/v1/explain` and `/healthz`.
 //!
 //! Knows nothing about YAML, and nothing about sockets and TLS: those are `tollgate-listen`'s.
 
@@ -51,6 +51,12 @@ mod http;
 
 mod gateway;
 
+mod descriptor_text;
+
+mod explanation;
+
+mod explain;
+
 mod admin;
 
 mod certificates;
@@ -65,6 +71,8 @@ pub use config::{
     Auth, Config, ConfigError, Listen, ListenerKind, Log, LogFormat, LogLevel, Memory, OtherStore,
     Place, STORES_MAX,
 };
+pub use descriptor_text::{DescriptorText, InvalidDescriptorText};
+pub use explanation::{EXPLANATION_VERSION, ExplanationReport, Values};
 pub use log::{init as init_log, log_start_error};
 pub use reclaim::tune_allocator;
 pub use server::{Running, ServeError, serve, start};

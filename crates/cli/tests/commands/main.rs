@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod checking;
+mod explaining;
 mod house;
 mod keys;
 mod serving;

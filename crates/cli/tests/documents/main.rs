@@ -51,6 +51,11 @@ fn operating() {
 }
 
 #[test]
+fn explain() {
+    try_page("docs/explain.md");
+}
+
+#[test]
 fn reservations() {
     try_page("docs/reservations.md");
 }

@@ -1,17 +1,19 @@
-//! A descriptor on the command line: `user=ann,path=/x`.
+//! A descriptor as text, on the command line and in a query: `user=ann,path=/x`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use tollgate_core::Entry;
 
-/// The entries of a descriptor, in their order.
+/// The entries of a descriptor, in their order: `user=ann,path=/x`. A backslash before a comma, an
+/// equals sign or a backslash makes it a part of a key or value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted(Vec<(String, String)>);
+pub struct DescriptorText(Vec<(String, String)>);
 
-/// Why a text is no [`Wanted`].
+/// Why a text is no [`DescriptorText`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum InvalidWanted {
+#[non_exhaustive]
+pub enum InvalidDescriptorText {
     /// An entry without `=`.
     NoValue(String),
     /// An entry that begins with `=`.
@@ -20,14 +22,16 @@ pub(crate) enum InvalidWanted {
     Escape(String),
 }
 
-// === impl Wanted ===
+// === impl DescriptorText ===
 
-impl Wanted {
-    pub(crate) fn pairs(&self) -> &[(String, String)] {
+impl DescriptorText {
+    /// The keys and values.
+    pub fn pairs(&self) -> &[(String, String)] {
         &self.0
     }
 
-    pub(crate) fn entries(&self) -> Vec<Entry<'_>> {
+    /// The entries of a request's descriptor.
+    pub fn entries(&self) -> Vec<Entry<'_>> {
         let entries = self.0.iter().map(|(key, value)| Entry {
             key: key.as_bytes(),
             value: value.as_bytes(),
@@ -36,28 +40,30 @@ impl Wanted {
     }
 }
 
-impl FromStr for Wanted {
-    type Err = InvalidWanted;
+impl FromStr for DescriptorText {
+    type Err = InvalidDescriptorText;
 
-    fn from_str(text: &str) -> Result<Wanted, InvalidWanted> {
+    fn from_str(text: &str) -> Result<DescriptorText, InvalidDescriptorText> {
         let (mut entries, mut entry, mut key) = (Vec::new(), String::new(), None);
         let mut characters = text.chars();
         loop {
             match characters.next() {
                 Some('\\') => match characters.next() {
                     Some(plain @ ('\\' | ',' | '=')) => entry.push(plain),
-                    _ => return Err(InvalidWanted::Escape(text.to_owned())),
+                    _ => return Err(InvalidDescriptorText::Escape(text.to_owned())),
                 },
                 Some('=') if key.is_none() => key = Some(std::mem::take(&mut entry)),
                 end @ (Some(',') | None) => {
                     let value = std::mem::take(&mut entry);
                     match key.take() {
-                        None => return Err(InvalidWanted::NoValue(value)),
-                        Some(key) if key.is_empty() => return Err(InvalidWanted::NoKey(value)),
+                        None => return Err(InvalidDescriptorText::NoValue(value)),
+                        Some(key) if key.is_empty() => {
+                            return Err(InvalidDescriptorText::NoKey(value));
+                        }
                         Some(key) => entries.push((key, value)),
                     }
                     if end.is_none() {
-                        return Ok(Wanted(entries));
+                        return Ok(DescriptorText(entries));
                     }
                 }
                 Some(other) => entry.push(other),
@@ -66,7 +72,7 @@ impl FromStr for Wanted {
     }
 }
 
-impl fmt::Display for Wanted {
+impl fmt::Display for DescriptorText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (key, value)) in self.0.iter().enumerate() {
             let comma = if index > 0 { "," } else { "" };
@@ -76,19 +82,21 @@ impl fmt::Display for Wanted {
     }
 }
 
-// === impl InvalidWanted ===
+// === impl InvalidDescriptorText ===
 
-impl std::error::Error for InvalidWanted {}
+impl std::error::Error for InvalidDescriptorText {}
 
-impl fmt::Display for InvalidWanted {
+impl fmt::Display for InvalidDescriptorText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            InvalidWanted::NoValue(entry) => write!(
+            InvalidDescriptorText::NoValue(entry) => write!(
                 f,
                 "`{entry}` is no entry: write KEY=VALUE, and `\\,` for a comma in a value"
             ),
-            InvalidWanted::NoKey(value) => write!(f, "`={value}` has no key: write KEY=VALUE"),
-            InvalidWanted::Escape(text) => write!(
+            InvalidDescriptorText::NoKey(value) => {
+                write!(f, "`={value}` has no key: write KEY=VALUE")
+            }
+            InvalidDescriptorText::Escape(text) => write!(
                 f,
                 "in `{text}` a backslash stands before something else than `\\`, `,` or `=`: write \
                  `\\\\` for a backslash"
@@ -103,8 +111,8 @@ mod tests {
 
     use super::*;
 
-    fn read(text: &str) -> Result<Vec<(String, String)>, InvalidWanted> {
-        text.parse().map(|Wanted(entries)| entries)
+    fn read(text: &str) -> Result<Vec<(String, String)>, InvalidDescriptorText> {
+        text.parse().map(|DescriptorText(entries)| entries)
     }
 
     fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -132,13 +140,19 @@ mod tests {
 
     #[test]
     fn what_is_no_entry_is_said_to_be_none() {
-        let no_value = |text: &str| Err(InvalidWanted::NoValue(text.to_owned()));
+        let no_value = |text: &str| Err(InvalidDescriptorText::NoValue(text.to_owned()));
         assert_eq!(read("user"), no_value("user"));
         assert_eq!(read(""), no_value(""));
         assert_eq!(read("user=ann,"), no_value(""));
-        assert_eq!(read("=ann"), Err(InvalidWanted::NoKey("ann".to_owned())));
+        assert_eq!(
+            read("=ann"),
+            Err(InvalidDescriptorText::NoKey("ann".to_owned()))
+        );
         for text in [r"user=a\", r"user=\n"] {
-            assert_eq!(read(text), Err(InvalidWanted::Escape(text.to_owned())));
+            assert_eq!(
+                read(text),
+                Err(InvalidDescriptorText::Escape(text.to_owned()))
+            );
         }
     }
 }

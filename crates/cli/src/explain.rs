@@ -1,0 +1,264 @@
+//! `tollgate explain`: why a request would be allowed or denied.
+
+use std::io::{self, ErrorKind, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use tollgate_backends::{Inspector, OpenError, SharedConfig};
+use tollgate_core::{Bill, ChargeDenied, Clock, Cost, Descriptor, Request, StoreError, Verdict};
+use tollgate_engine::{Engine, Explanation, Stores, peek};
+use tollgate_memory::{Memory, SystemClock};
+use tollgate_rules::{Loaded, Options, RuleSet, escape, read_paths};
+use tollgate_server::{DescriptorText, ExplanationReport, Place, Values};
+
+use crate::explain::note::notes;
+use crate::message::{Reason, with_causes};
+use crate::output::Output;
+use crate::settings::{Service, Unread};
+
+mod note;
+
+/// Explain why a request would be allowed or denied.
+///
+/// Shows for each descriptor of a request how its rule is found, with file and line of everything
+/// that was compared, the limit, what remains of it, and when the request would be allowed. Charges
+/// nothing.
+///
+/// With --config, keys in Redis are read there. Keys in memory are in the process that serves: ask
+/// its admin listener, GET /v1/explain. With --rules, keys are as if they were never used.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// A rules file, or a directory of `*.yaml` and `*.yml` files; may be repeated.
+    #[arg(long, value_name = "PATH", required_unless_present = "config")]
+    rules: Vec<PathBuf>,
+    /// Allow several documents to add descriptors to one domain.
+    #[arg(long, requires = "rules")]
+    merge_domains: bool,
+    /// The settings file of the service, in place of --rules.
+    #[arg(long, value_name = "PATH", conflicts_with = "rules")]
+    config: Option<PathBuf>,
+    /// The domain of the rules. Not needed if there is only one.
+    #[arg(long, value_name = "NAME")]
+    domain: Option<String>,
+    /// What the request costs.
+    #[arg(long, value_name = "UNITS", default_value_t = 1)]
+    cost: u64,
+    /// Entries match nested rules in any order, as in the short form of /v1/check.
+    #[arg(long)]
+    any_order: bool,
+    /// Report format.
+    #[arg(long, value_enum, default_value_t = Output::Human)]
+    output: Output,
+    /// A descriptor of the request: its entries, in order. Write `\,` for a comma and `\\` for a
+    /// backslash in a key or value.
+    #[arg(required = true, value_name = "KEY=VALUE[,KEY=VALUE...]")]
+    descriptors: Vec<DescriptorText>,
+}
+
+const AFTER_HELP: &str = "\
+Exit status: 0 if the request was explained, whether it would be allowed or denied; 1 if the rules \
+have errors or have no such domain, or the store does not answer; 2 if the command line or the \
+settings are wrong, or a file cannot be read.";
+
+/// The exit status, and why there is no report.
+struct Failure(u8, Reason);
+
+/// Rules, and where the states of their keys are.
+struct Subject {
+    loaded: Loaded,
+    service: Option<Service>,
+}
+
+pub(crate) fn run(args: &Args) -> ExitCode {
+    match execute(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure(status, reason)) => {
+            reason.print();
+            ExitCode::from(status)
+        }
+    }
+}
+
+/// Reads the rules, explains the request by the states that can be read, and prints the report.
+fn execute(args: &Args) -> Result<(), Failure> {
+    let subject = Subject::read(args)?;
+    let domain = subject.domain(args.domain.as_deref())?;
+    let descriptors = args.descriptors.iter().map(|text| Descriptor {
+        entries: text.entries(),
+        is_unordered: args.any_order,
+        ..Descriptor::default()
+    });
+    let request = Request {
+        domain: domain.as_bytes(),
+        descriptors: descriptors.collect(),
+        cost: Cost::Peek(args.cost),
+        charge_denied: ChargeDenied::Never,
+    };
+    let bounds = request.check_bounds();
+    bounds.map_err(|invalid| Failure::new(2, invalid.to_string()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(1, with_causes(&error)))?;
+    let (explanation, notes) = match subject.shared(&domain) {
+        Some((name, config)) => runtime.block_on(inspect(&subject, name, config, &request))?,
+        None => (runtime.block_on(explain_unused(&subject, &request))?, None),
+    };
+    let report = ExplanationReport {
+        request: &request,
+        explanation: &explanation,
+        values: Values::Show,
+        has_states: notes.is_some(),
+    };
+    let mut out = io::stdout().lock();
+    let printed = match args.output {
+        Output::Human => {
+            let notes = notes.unwrap_or_default().concat();
+            write!(out, "{report}{notes}")
+        }
+        Output::Json => writeln!(out, "{:#}", report.to_json()),
+    };
+    match printed {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::new(1, with_causes(&error)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Explains by keys that were never used.
+async fn explain_unused(subject: &Subject, request: &Request<'_>) -> Result<Explanation, Failure> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let engine = Engine::new(Stores::new(
+        Memory::builder().max_keys(1).clock(clock).build(),
+    ));
+    engine.replace_rules(subject.loaded.rules.clone());
+    let explained = engine.explain(request).await;
+    let mut explanation = explained.map_err(|error| Failure::new(1, with_causes(&error)))?;
+    if let Some(service) = &subject.service {
+        let domain = request.domain_name().unwrap_or_default();
+        service
+            .config
+            .store_of(domain)
+            .0
+            .clone_into(&mut explanation.store);
+    }
+    Ok(explanation)
+}
+
+/// Explains by the states in a shared store, and adds notes about what is not in it.
+async fn inspect(
+    subject: &Subject,
+    name: &str,
+    config: &SharedConfig,
+    request: &Request<'_>,
+) -> Result<(Explanation, Option<Vec<String>>), Failure> {
+    let backend = config.backend().name;
+    let opened = config.open_inspector().ok_or_else(|| {
+        let message = format!("the keys of {backend} cannot be read by this command");
+        Failure::new(1, message)
+    })?;
+    let store = opened.map_err(|error: OpenError| Failure::new(2, with_causes(&*error)))?;
+    let explained = subject.loaded.rules.explain(request, &store);
+    let mut charges = explained.resolved.charges();
+    charges.iter_mut().for_each(peek);
+    let bill = Bill::new(&charges).map_err(|error| Failure::new(2, error.to_string()))?;
+    let (mut decisions, mut states) = (Vec::new(), Vec::new());
+    for line in bill.lines() {
+        let mut charge = line.charge;
+        charge.cost = Cost::Peek(line.units_needed().unwrap_or(1));
+        let state = store.inspect(&charge).await;
+        let state = state.map_err(|error| no_answer(&store, &error))?;
+        decisions.push(state.decision);
+        states.push((charge.sharing.mode, state));
+    }
+    let verdict = match decisions.is_empty() {
+        true => Verdict::default(),
+        false => bill.combine(&decisions),
+    };
+    let explanation = Explanation {
+        answer: explained.resolved.answer(&verdict),
+        findings: explained.findings,
+        store: name.to_owned(),
+        is_shared: true,
+    };
+    Ok((explanation, Some(notes(&states))))
+}
+
+/// The store's failure, with the reason that it has noted.
+fn no_answer(store: &Inspector, error: &StoreError) -> Failure {
+    let message = with_causes(error);
+    let trouble = store.trouble().filter(|why| !message.contains(why));
+    let trouble = trouble.map(|why| format!(" ({why})"));
+    Failure::new(1, message + &trouble.unwrap_or_default())
+}
+
+// === impl Subject ===
+
+impl Subject {
+    /// Reads the rules, and the settings if they are named.
+    fn read(args: &Args) -> Result<Subject, Failure> {
+        if let Some(path) = &args.config {
+            let service = Service::read(path)?;
+            let loaded = service.loaded.clone();
+            return Ok(Subject {
+                loaded,
+                service: Some(service),
+            });
+        }
+        let sources = read_paths(&args.rules);
+        let sources = sources.map_err(|error| Failure::new(2, with_causes(&error)))?;
+        let options = Options {
+            merge_domains: args.merge_domains,
+            ..Options::default()
+        };
+        Ok(Subject {
+            loaded: RuleSet::parse(&sources, &options),
+            service: None,
+        })
+    }
+
+    /// The domain to explain: the one that is named, or the only one.
+    fn domain(&self, named: Option<&str>) -> Result<String, Failure> {
+        let known: Vec<&str> = self.loaded.rules.domains().collect();
+        let shown = escape(&known.join("`, `"));
+        let found = match (named, &known[..]) {
+            (Some(name), _) if known.contains(&name) => return Ok(name.to_owned()),
+            (None, [only]) if !self.loaded.has_errors() => return Ok((*only).to_owned()),
+            (Some(name), _) => format!("there are no valid rules for the domain `{name}`"),
+            (None, _) => "name the domain with --domain".to_owned(),
+        };
+        let diagnostics = self.loaded.diagnostics.iter();
+        let errors = diagnostics.filter(|one| one.is_error());
+        let errors: Vec<String> = errors.map(|error| format!("\n{error}")).collect();
+        let message = match errors.is_empty() {
+            true => format!("{found}; the rules have `{shown}`"),
+            false => format!("{found}; the rules have errors:{}", errors.concat()),
+        };
+        Err(Failure::new(1, message))
+    }
+
+    /// The shared store of a domain, if it has one.
+    fn shared(&self, domain: &str) -> Option<(&str, &SharedConfig)> {
+        match self.service.as_ref()?.config.store_of(domain) {
+            (name, Place::Shared(config)) => Some((name, config)),
+            (_, Place::Memory) => None,
+        }
+    }
+}
+
+// === impl Failure ===
+
+impl Failure {
+    const fn new(status: u8, message: String) -> Failure {
+        Failure(status, Reason::Message(message))
+    }
+}
+
+impl From<Unread> for Failure {
+    fn from(unread: Unread) -> Failure {
+        Failure(2, unread.reason())
+    }
+}

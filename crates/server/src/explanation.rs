@@ -1,0 +1,86 @@
+//! Explanations as people and programs read them: why a request is allowed or denied.
+
+use tollgate_core::{Escaped, Request, Status};
+use tollgate_engine::Explanation;
+use tollgate_rules::{Finding, RuleDescriptor, Walk};
+
+mod json;
+mod reason;
+mod text;
+
+/// The version of [`ExplanationReport::to_json`]. It changes when a member changes its meaning or
+/// is removed; new members keep it.
+pub const EXPLANATION_VERSION: u32 = 1;
+
+/// Whether the values of a request are shown. They may be secrets, such as API keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// As they are, escaped.
+    Show,
+    /// Only the keys. Values of the rules file are shown: they are the operator's.
+    Hide,
+}
+
+/// The explanation of a request. `Display` writes it for people.
+#[derive(Clone, Copy, Debug)]
+pub struct ExplanationReport<'a> {
+    /// What was asked.
+    pub request: &'a Request<'a>,
+    /// What would be decided now, and why.
+    pub explanation: &'a Explanation,
+    /// Whether the values of the request are shown.
+    pub values: Values,
+    /// Whether the keys' states are those of the service. If not, each key is as if it was never
+    /// used.
+    pub has_states: bool,
+}
+
+/// One descriptor of a report.
+struct Part<'a> {
+    descriptor: &'a tollgate_core::Descriptor<'a>,
+    walk: &'a Walk,
+    finding: &'a Finding,
+    status: &'a Status,
+}
+
+// === impl ExplanationReport ===
+
+impl<'a> ExplanationReport<'a> {
+    fn parts(&self) -> impl Iterator<Item = Part<'a>> {
+        let Explanation {
+            findings, answer, ..
+        } = self.explanation;
+        let descriptors = self.request.descriptors.iter();
+        let parts = descriptors.zip(findings).zip(&answer.statuses);
+        parts.map(|((descriptor, (walk, finding)), status)| Part {
+            descriptor,
+            walk,
+            finding,
+            status,
+        })
+    }
+}
+
+// === impl Values ===
+
+impl Values {
+    /// A value of the request, if it may be shown.
+    fn show(self, value: &[u8]) -> Option<String> {
+        (self == Values::Show).then(|| Escaped(value).to_string())
+    }
+}
+
+/// A descriptor of the rules: `user: a*`, or `user`.
+fn written(descriptor: &RuleDescriptor) -> String {
+    match &descriptor.value {
+        Some(value) => format!("{}: {value}", descriptor.key),
+        None => descriptor.key.to_string(),
+    }
+}
+
+fn place(descriptor: &RuleDescriptor) -> String {
+    format!("{}:{}", descriptor.file, descriptor.line)
+}
+
+#[cfg(test)]
+mod tests;
