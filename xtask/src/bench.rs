@@ -1,4 +1,4 @@
-//! Comparisons with other limiters and other proxies, and the shared store alone.
+//! Comparisons with other limiters and other proxies; the shared store and the lists alone.
 
 use crate::chore::Chore;
 use crate::step::{Step, target};
@@ -6,10 +6,11 @@ use crate::tools;
 
 pub(crate) const CHORE: Chore = Chore {
     name: "bench",
-    about: "[redis | gateway] [--quick] [--json PATH] ...: comparisons with others, in release",
+    about: "[redis | gateway | lists] [--quick] [--json PATH] ...: comparisons, in release",
     run,
 };
 
+/// Runs the comparison that the first word names.
 fn run(args: &[String]) -> Result<(), String> {
     if let [first, rest @ ..] = args
         && first == "redis"
@@ -17,6 +18,19 @@ fn run(args: &[String]) -> Result<(), String> {
         tools::ensure_debian("redis-server", "redis-server")?;
         let run = ["bench", "-p", "tollgate-redis", "--bench", "redis", "--"];
         return Step::cargo("bench redis", &run).args(rest).run();
+    }
+    if let [first, rest @ ..] = args
+        && first == "lists"
+    {
+        let run = [
+            "bench",
+            "-p",
+            "tollgate-http",
+            "--bench",
+            "access_list",
+            "--",
+        ];
+        return Step::cargo("bench lists", &run).args(rest).run();
     }
     if let [first, rest @ ..] = args
         && first == "gateway"

@@ -15,13 +15,14 @@ use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use tollgate_core::{Answer, Clock, Moment, Span, Timeline};
 use tollgate_engine::Engine;
-use tollgate_http::{Head, Peer};
+use tollgate_http::{Head, Listing, Peer};
 use tollgate_listen::Connection;
 
 use crate::concurrency_limit::Permits;
 use crate::connection_pool::Lease;
 use crate::failure::Failure;
 use crate::forwarding::{Sender, announce_chunks, rewrite_request, rewrite_response};
+use crate::lists::Lists;
 use crate::log_record::LogRecord;
 use crate::metrics::RouteMetrics;
 use crate::refund::Refund;
@@ -33,8 +34,11 @@ use crate::settings::GatewaySettings;
 use crate::tunnel::{OpenTunnel, Tunnel};
 use crate::upgrade::Switched;
 
+mod counted;
 mod decision;
 mod precheck;
+
+use counted::Counted;
 
 /// What of a request's head a response of our own depends on, if the head has been passed on.
 const ANSWERED_BY: [http::HeaderName; 2] = [CONTENT_TYPE, ORIGIN];
@@ -51,6 +55,7 @@ const HELD_MAX: usize = 4096;
 pub(crate) struct Terms {
     engine: Arc<Engine>,
     settler: Settler,
+    lists: Option<Lists>,
     clock: Arc<dyn Clock>,
     held: Semaphore,
     head_timeout: Duration,
@@ -86,9 +91,6 @@ enum Stop {
     Failed(Failure),
 }
 
-/// Counts a request as canceled, unless it has another outcome before this is dropped.
-struct Counted<'a>(Option<&'a RouteMetrics>);
-
 /// Answers a request that a route is for.
 pub(crate) async fn exchange(
     terms: &Terms,
@@ -97,7 +99,7 @@ pub(crate) async fn exchange(
     (head, body): (Parts, Incoming),
     record: &mut LogRecord,
 ) -> Response<ResponseBody> {
-    let counted = Counted(Some(&route.metrics));
+    let counted = Counted::new(&route.metrics);
     let seen = copy_answered_by(&head.headers);
     let passage = Passage {
         terms,
@@ -159,11 +161,13 @@ impl Terms {
     pub(crate) fn new(
         settings: &GatewaySettings,
         engine: Arc<Engine>,
+        lists: Option<Lists>,
         clock: Arc<dyn Clock>,
     ) -> Terms {
         Terms {
             settler: Settler::new(&engine),
             engine,
+            lists,
             clock,
             held: Semaphore::new(HELD_MAX),
             head_timeout: settings.timeouts.head.into(),
@@ -171,6 +175,11 @@ impl Terms {
             tunnel_timeout: settings.timeouts.tunnel.into(),
             body_bytes: settings.body_bytes.0,
         }
+    }
+
+    /// The allow and deny lists.
+    pub(crate) const fn lists(&self) -> Option<&Lists> {
+        self.lists.as_ref()
     }
 
     /// The time since 1970.
@@ -296,13 +305,19 @@ impl Passage<'_> {
             ..
         } = route;
         let peer = arrival.peer();
+        let listing = self.check_address(head, record)?;
         let identity = route.classifier.identify(Head::of(head, peer));
         let identity = identity.map_err(|rejection| {
             let response = responder.reject(&rejection, &head.headers);
             Stop::Rejected(NOT_IDENTIFIED, Box::new(response))
         })?;
+        let listing = self.check_descriptors(listing, &identity, head, record)?;
+        let is_limited = listing != Some(Listing::Allow);
         // Before the rules, because a permit costs nothing if they deny.
-        let permits = self.acquire_permits(&identity, head, record)?;
+        let permits = match is_limited {
+            true => self.acquire_permits(&identity, head, record)?,
+            false => Permits::default(),
+        };
         let sender = self.sender(head, peer);
         let allowed = |answer, reservation, lease| Allowed {
             answer,
@@ -311,7 +326,8 @@ impl Passage<'_> {
             sender,
             lease,
         };
-        let Some(request) = identity.request(route.domain.as_bytes()) else {
+        let request = identity.request(route.domain.as_bytes());
+        let Some(request) = request.filter(|_| is_limited) else {
             return Ok(allowed(None, None, upstream.lease().await?));
         };
         poll_fn(|cx| arrival.connection.poll_decide(0, cx)).await;
@@ -371,23 +387,5 @@ impl Passage<'_> {
 impl From<Failure> for Stop {
     fn from(failure: Failure) -> Stop {
         Stop::Failed(failure)
-    }
-}
-
-// === impl Counted ===
-
-impl Counted<'_> {
-    fn end(mut self, count: impl FnOnce(&RouteMetrics)) {
-        if let Some(metrics) = self.0.take() {
-            count(metrics);
-        }
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        if let Some(metrics) = self.0 {
-            metrics.count_canceled();
-        }
     }
 }

@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use prometheus_client::registry::Registry;
 use tokio::task::JoinSet;
 use tollgate_core::Clock;
-use tollgate_engine::Engine;
+use tollgate_engine::{Engine, Why};
 use tollgate_http::{InvalidSetting, Responder, check_framing};
 use tollgate_listen::Connection;
 
@@ -19,6 +19,7 @@ use crate::access_log::AccessLog;
 use crate::exchange::{Arrival, Terms, exchange};
 use crate::failure::Failure;
 use crate::forwarding::{is_loop, remove_named};
+use crate::lists::Lists;
 use crate::log_record::LogRecord;
 use crate::metrics::Metrics;
 use crate::response_body::ResponseBody;
@@ -53,23 +54,25 @@ impl Gateway {
         let responder = Responder::new(&settings.responses);
         let log = settings.access_log.as_ref();
         let log = log.map(|log| AccessLog::open(log, &metrics).map(Arc::new));
+        let lists = Lists::open(&settings.lists, metrics.lists())?;
         Ok(Gateway {
             log: log.transpose()?,
             checks: OnceLock::new(),
             routes,
             metrics,
-            terms: Terms::new(settings, engine, clock),
+            terms: Terms::new(settings, engine, lists, clock),
             responder: responder.map_err(|invalid| invalid.below("responses"))?,
         })
     }
 
-    /// Checks settings without using them.
+    /// Checks settings without using them, and without reading files.
     ///
     /// # Errors
     ///
     /// As [`Gateway::new`].
     pub fn check(settings: &GatewaySettings) -> Result<(), InvalidSetting> {
         RouteTable::new(settings, &Metrics::new())?;
+        settings.lists.check_paths()?;
         let log = settings.access_log.as_ref();
         if log.is_some_and(|log| log.path.as_os_str().is_empty()) {
             let instead = "name a file, or '-' for standard output";
@@ -108,6 +111,14 @@ impl Gateway {
     pub fn reopen_access_log(&self) {
         if let Some(log) = &self.log {
             log.reopen();
+        }
+    }
+
+    /// Reads the allow and deny lists again, if they have changed or an operator asked for it.
+    /// Those in effect stay if one of them cannot be used.
+    pub fn reload_lists(&self, why: Why) {
+        if let Some(lists) = self.terms.lists() {
+            lists.reload(why);
         }
     }
 

@@ -23,6 +23,8 @@ mod access_log;
 
 mod log_record;
 
+mod lists;
+
 mod permit_table;
 
 mod concurrency_limit;
@@ -63,6 +65,7 @@ mod gateway;
 
 pub use concurrency_limit::{IN_FLIGHT_LIMITS_MAX, IN_FLIGHT_REQUESTS_MAX, InFlightSettings};
 pub use gateway::Gateway;
+pub use lists::{InvalidList, LIST_BYTES_MAX, LIST_FILES_MAX, ListSettings};
 pub use response_body::{BodyError, ResponseBody};
 pub use settings::{
     ADDRESSES_MAX, AccessLogFormat, AccessLogSettings, ByteSize, GatewaySettings,

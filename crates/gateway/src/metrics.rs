@@ -12,6 +12,10 @@ use prometheus_client::registry::Registry;
 /// The label `route` of requests that no route is for.
 const NO_ROUTE: &str = "";
 
+mod lists;
+
+pub(crate) use lists::ListMetrics;
+
 /// All metrics of a gateway.
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -23,6 +27,7 @@ pub(crate) struct Metrics {
     checks: Checks,
     dropped_lines: Family<ReasonLabel, Counter>,
     in_flight: Family<LimitLabel, Gauge>,
+    lists: ListMetrics,
     in_flight_denied: Family<LimitLabel, Counter>,
 }
 
@@ -93,6 +98,7 @@ impl Metrics {
             checks: Checks::default(),
             dropped_lines: Family::default(),
             in_flight: Family::default(),
+            lists: ListMetrics::default(),
             in_flight_denied: Family::default(),
         }
     }
@@ -139,6 +145,7 @@ impl Metrics {
             "Lines missing in the access log, by reason: queue_full or write_error",
             self.dropped_lines.clone(),
         );
+        self.lists.register(registry);
         registry.register(
             "gateway_in_flight",
             "Requests in flight that a concurrency limit counts",
@@ -155,6 +162,11 @@ impl Metrics {
     pub(crate) fn dropped_lines(&self, reason: &'static str) -> Counter {
         self.dropped_lines
             .get_or_create_owned(&[("reason", reason)])
+    }
+
+    /// Those of the allow and deny lists.
+    pub(crate) fn lists(&self) -> ListMetrics {
+        self.lists.clone()
     }
 
     /// The gauge of the requests in flight under a concurrency limit.

@@ -10,6 +10,7 @@ use tollgate_core::Span;
 use tollgate_http::{IdentitySettings, ResponseSettings};
 
 use crate::concurrency_limit::InFlightSettings;
+use crate::lists::ListSettings;
 
 mod upstream;
 
@@ -42,6 +43,8 @@ pub struct GatewaySettings {
     pub responses: ResponseSettings,
     /// The protocols that requests may switch to, for routes without their own. None.
     pub upgrades: Vec<String>,
+    /// Clients that no limit applies to, and clients that are always denied. None.
+    pub lists: ListSettings,
     /// How many requests of one key may be in flight, over all routes without their own. Any
     /// number.
     pub in_flight: Vec<InFlightSettings>,
@@ -185,6 +188,7 @@ impl Default for GatewaySettings {
             identity: IdentitySettings::default(),
             responses: ResponseSettings::default(),
             upgrades: Vec::new(),
+            lists: ListSettings::default(),
             in_flight: Vec::new(),
             timeouts: TimeoutSettings::default(),
             body_bytes: ByteSize(10 << 20),

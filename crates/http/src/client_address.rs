@@ -110,6 +110,12 @@ impl ClientAddress {
         &self.prefix
     }
 
+    /// The IPv4 address that an IPv6 address stands for (mapped, NAT64, 6to4), or else the address
+    /// itself.
+    pub fn unmap(&self, address: IpAddr) -> IpAddr {
+        self.prefix.embedded_address(address)
+    }
+
     /// The client of a request with these headers from this peer.
     pub fn resolve(&self, peer: Peer, headers: &HeaderMap) -> Client {
         let socket = peer.socket.map(|address| address.to_canonical());

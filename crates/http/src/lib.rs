@@ -8,6 +8,7 @@
 //! * [`PathSettings`] normalise paths; [`Routes`] find the template of a path.
 //! * [`OriginalSource`]: the request that a proxy asks about: nginx's `auth_request`, forward auth
 //!   of others.
+//! * [`AccessList`]: clients that no limit applies to, and clients that are always denied.
 //! * [`check_framing`]: whether all servers and proxies read a request in the same way.
 //! * [`status`]: 200 or 429.
 //! * [`headers`]: `RateLimit` and `RateLimit-Policy` as in draft-ietf-httpapi-ratelimit-headers-11,
@@ -41,6 +42,8 @@ mod framing;
 
 mod original_request;
 
+mod access_list;
+
 mod rejection;
 
 mod source;
@@ -64,6 +67,9 @@ mod media_range;
 
 mod responder;
 
+pub use access_list::{
+    AccessList, InvalidEntry, LIST_ENTRIES_MAX, LIST_ERRORS_MAX, LIST_LINE_BYTES_MAX, Listing,
+};
 pub use address_text::address_text;
 pub use classifier::{
     Classifier, CountWhenSettings, DescriptorSettings, EntrySettings, FALLBACKS_MAX, Identity,

@@ -97,7 +97,7 @@ impl Prefix {
     }
 
     /// The IPv4 address that an IPv6 address stands for, or else the address itself.
-    fn embedded_address(&self, address: IpAddr) -> IpAddr {
+    pub(crate) fn embedded_address(&self, address: IpAddr) -> IpAddr {
         let IpAddr::V6(ipv6) = address.to_canonical() else {
             return address.to_canonical();
         };

@@ -1,9 +1,12 @@
-//! The source of reloads: the rules and certificates that the settings name, and the settings file.
+//! The source of reloads: the rules, certificates and lists that the settings name, and the
+//! settings file.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use tollgate_core::{Limit, Mode};
 use tollgate_engine::{RuleSource, Why};
+use tollgate_gateway::Gateway;
 use tollgate_rules::{Loaded, Source, read_paths};
 
 use crate::certificates::Certificates;
@@ -12,11 +15,12 @@ use settings::SettingsFile;
 
 mod settings;
 
-/// The rules and certificates that the settings name, and the settings' own file.
+/// The rules, certificates and lists that the settings name, and the settings' own file.
 pub(crate) struct ConfiguredRules {
     config: Config,
     settings: SettingsFile,
     certificates: Certificates,
+    gateway: Option<Arc<Gateway>>,
     /// The files beside the rules.
     others: Vec<PathBuf>,
 }
@@ -24,13 +28,19 @@ pub(crate) struct ConfiguredRules {
 // === impl ConfiguredRules ===
 
 impl ConfiguredRules {
-    pub(crate) fn new(config: Config, certificates: Certificates) -> ConfiguredRules {
-        let others = config.file.iter().chain(certificates.paths());
+    pub(crate) fn new(
+        config: Config,
+        certificates: Certificates,
+        gateway: Option<Arc<Gateway>>,
+    ) -> ConfiguredRules {
+        let lists = config.gateway.iter().flat_map(|one| one.lists.paths());
+        let others = config.file.iter().chain(certificates.paths()).chain(lists);
         ConfiguredRules {
             others: others.cloned().collect(),
             config,
             settings: SettingsFile::new(),
             certificates,
+            gateway,
         }
     }
 }
@@ -54,6 +64,9 @@ impl RuleSource for ConfiguredRules {
 
     fn check_others(&mut self, why: Why) {
         self.certificates.reload(why);
+        if let Some(gateway) = &self.gateway {
+            gateway.reload_lists(why);
+        }
         if let Some(file) = &self.config.file {
             self.settings.check(file, &self.config, why);
         }

@@ -139,7 +139,7 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
     let metrics = Arc::new(Metrics::new(&engine, &budget, &limits, gateway.as_deref()));
     let certificates = load_certificates(config, clock, &metrics)?;
     let tls = certificates.handshakes();
-    let source = ConfiguredRules::new(config.clone(), certificates);
+    let source = ConfiguredRules::new(config.clone(), certificates, gateway.clone());
     let mut reloader = Reloader::new(Arc::clone(&engine), source);
     let diagnostics = reloader.load().map_err(ServeError::Unreadable)?;
     if engine.rules().is_empty() {

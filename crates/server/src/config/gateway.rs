@@ -23,6 +23,11 @@ pub(super) fn take(
     if let Some(log) = log.filter(|log| !log.is_stdout() && !log.path.as_os_str().is_empty()) {
         log.path = directory.join(&log.path);
     }
+    gateway.lists.resolve(directory);
+    for invalid in gateway.lists.check().err().unwrap_or_default() {
+        let message = format!("{}: {}", invalid.place(), invalid.problem);
+        top.report_error_at("gateway", "lists", message, &invalid.instead);
+    }
     if !listen.iter().any(|one| one.kind == ListenerKind::Gateway) {
         let message = "`gateway` has no effect, because `listen.gateway` is off".to_owned();
         let help = "give `listen.gateway` an address, or remove `gateway`";

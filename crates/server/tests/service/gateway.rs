@@ -12,6 +12,7 @@ mod health_checks;
 mod http2;
 mod in_flight;
 mod limits;
+mod lists;
 mod settings;
 mod shared_connection;
 mod tunnels;

@@ -1,0 +1,260 @@
+//! The files of allow and deny lists: read at the start, and again when they change.
+
+use std::fmt;
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use serde::Deserialize;
+use tollgate_engine::Why;
+use tollgate_http::{AccessList, InvalidEntry, InvalidSetting, Listing};
+use tracing::{error, info};
+
+use crate::metrics::ListMetrics;
+
+/// The most files of the lists together.
+pub const LIST_FILES_MAX: usize = 64;
+/// The most bytes of a file.
+pub const LIST_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// The section `lists`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ListSettings {
+    /// Files of clients to which no limit applies.
+    pub allow: Vec<PathBuf>,
+    /// Files of clients that are always denied.
+    pub deny: Vec<PathBuf>,
+}
+
+/// What is wrong with a list.
+#[derive(Debug)]
+pub struct InvalidList {
+    /// Its file.
+    pub file: PathBuf,
+    /// The line; `None` if the file as a whole is wrong.
+    pub line: Option<usize>,
+    /// What is wrong.
+    pub problem: String,
+    /// What to do.
+    pub instead: String,
+}
+
+/// The lists in effect.
+#[derive(Debug)]
+pub(crate) struct Lists {
+    settings: ListSettings,
+    current: ArcSwap<AccessList>,
+    /// A hash of what was read last, valid or not.
+    last: Mutex<u64>,
+    metrics: ListMetrics,
+}
+
+type Texts = Vec<(Listing, PathBuf, Result<Vec<u8>, String>)>;
+
+// === impl ListSettings ===
+
+impl ListSettings {
+    /// All files.
+    pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.allow.iter().chain(&self.deny)
+    }
+
+    /// Makes relative paths those below `directory`.
+    pub fn resolve(&mut self, directory: &Path) {
+        for path in self.allow.iter_mut().chain(&mut self.deny) {
+            *path = directory.join(&path);
+        }
+    }
+
+    /// Reads the files without using them.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them.
+    pub fn check(&self) -> Result<(), Vec<InvalidList>> {
+        build(&self.read()).map(drop)
+    }
+
+    /// Checks the number and the names of the files.
+    pub(crate) fn check_paths(&self) -> Result<(), InvalidSetting> {
+        let count = self.paths().count();
+        InvalidSetting::check_at_most("lists", count, "files", LIST_FILES_MAX)?;
+        for (at, paths) in [("allow", &self.allow), ("deny", &self.deny)] {
+            if let Some(index) = paths.iter().position(|path| path.as_os_str().is_empty()) {
+                let at = format!("lists.{at}[{index}]");
+                return Err(InvalidSetting::new(at, "it is empty", "name a file"));
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self) -> Texts {
+        let allow = self.allow.iter().map(|path| (Listing::Allow, path));
+        let deny = self.deny.iter().map(|path| (Listing::Deny, path));
+        let files = allow.chain(deny);
+        let read = files.map(|(listing, path)| {
+            let text = read_file(path).map_err(|error| error.to_string());
+            (listing, path.clone(), text)
+        });
+        read.collect()
+    }
+}
+
+/// Reads a file up to [`LIST_BYTES_MAX`].
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    // Opening a pipe would wait for its other end.
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let mut text = Vec::new();
+    let mut file = File::open(path)?.take(LIST_BYTES_MAX + 1);
+    file.read_to_end(&mut text)?;
+    match u64::try_from(text.len()) {
+        Ok(..=LIST_BYTES_MAX) => Ok(text),
+        _ => {
+            let error = format!("it has more than {LIST_BYTES_MAX} bytes");
+            Err(io::Error::other(error))
+        }
+    }
+}
+
+/// The lists of these files, or everything that is wrong with them.
+fn build(texts: &Texts) -> Result<AccessList, Vec<InvalidList>> {
+    let mut list = AccessList::default();
+    let mut errors = Vec::new();
+    for (listing, path, text) in texts {
+        match text {
+            Ok(text) => {
+                let added = list.add(*listing, text);
+                let invalid = added.err().into_iter().flatten();
+                errors.extend(invalid.map(|entry| InvalidList::at(path, entry)));
+            }
+            Err(error) => errors.push(InvalidList {
+                file: path.clone(),
+                line: None,
+                problem: format!("it cannot be read: {error}"),
+                instead: "write the file, or remove it from `gateway.lists`".to_owned(),
+            }),
+        }
+    }
+    match errors.is_empty() {
+        true => Ok(list),
+        false => Err(errors),
+    }
+}
+
+fn hash(texts: &Texts) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for (_, _, text) in texts {
+        text.hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+// === impl Lists ===
+
+impl Lists {
+    /// Reads the lists for the first time; `None` if there are none.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSetting`] names the first file and line that cannot be used.
+    pub(crate) fn open(
+        settings: &ListSettings,
+        metrics: ListMetrics,
+    ) -> Result<Option<Lists>, InvalidSetting> {
+        settings.check_paths()?;
+        if settings.paths().next().is_none() {
+            return Ok(None);
+        }
+        let texts = settings.read();
+        let list = build(&texts).map_err(|errors| {
+            let first = errors.into_iter().next();
+            let first = first.expect("an invalid list has an error");
+            let problem = format!("{}: {}", first.place(), first.problem);
+            InvalidSetting::new("lists", problem, first.instead)
+        })?;
+        metrics.record_load(&list);
+        Ok(Some(Lists {
+            settings: settings.clone(),
+            current: ArcSwap::from_pointee(list),
+            last: Mutex::new(hash(&texts)),
+            metrics,
+        }))
+    }
+
+    pub(crate) fn current(&self) -> arc_swap::Guard<std::sync::Arc<AccessList>> {
+        self.current.load()
+    }
+
+    pub(crate) const fn metrics(&self) -> &ListMetrics {
+        &self.metrics
+    }
+
+    /// Reads the files again. All of them take effect, or none: those in effect stay if a line is
+    /// invalid. Logs what is new, or everything if an operator asked for it.
+    pub(crate) fn reload(&self, why: Why) {
+        let texts = self.settings.read();
+        let hash = hash(&texts);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if *last == hash && why == Why::Noticed {
+            return;
+        }
+        *last = hash;
+        match build(&texts) {
+            Ok(list) => {
+                self.metrics.record_load(&list);
+                let (allow, deny) = (list.count(Listing::Allow), list.count(Listing::Deny));
+                self.current.store(list.into());
+                info!(allow, deny, "lists in effect");
+            }
+            Err(errors) => {
+                self.metrics.count_failure();
+                for InvalidList {
+                    file,
+                    line,
+                    problem,
+                    instead,
+                } in errors
+                {
+                    let file = file.display();
+                    error!(
+                        %file, line, problem, help = instead,
+                        "the list cannot be used; the previous lists stay in effect"
+                    );
+                }
+            }
+        }
+    }
+}
+
+// === impl InvalidList ===
+
+impl InvalidList {
+    fn at(file: &Path, entry: InvalidEntry) -> InvalidList {
+        InvalidList {
+            file: file.to_owned(),
+            line: Some(entry.line),
+            problem: entry.problem,
+            instead: entry.instead,
+        }
+    }
+
+    /// The file, and the line if there is one.
+    pub fn place(&self) -> String {
+        match self.line {
+            Some(line) => format!("{}:{line}", self.file.display()),
+            None => self.file.display().to_string(),
+        }
+    }
+}
+
+impl fmt::Display for InvalidList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}; {}", self.place(), self.problem, self.instead)
+    }
+}
