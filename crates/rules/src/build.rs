@@ -6,9 +6,11 @@ use std::sync::Arc;
 use tollgate_core::{ChargeDenied, Enforcement, LimitHistory, RuleName, Sharing};
 
 use crate::domain::{
-    Branch, Domain, Level, Rule, RuleDescriptor, RuleLimit, Step, StepMetric, push_step,
+    Branch, Domain, Level, PriorityLimit, Rule, RuleDescriptor, RuleLimit, Step, StepMetric,
+    push_step,
 };
 use crate::draft::{DescriptorDraft, DomainDraft, RateLimitDraft};
+use crate::section::PRIORITY_KEY;
 
 /// The path of limits that are part of a request, in place of a rule's path.
 const OVERRIDDEN: &str = "(override)";
@@ -17,6 +19,8 @@ const OVERRIDDEN: &str = "(override)";
 /// does not. `files` are the names of all files.
 pub(crate) fn build_domain(draft: &DomainDraft, sharing: Sharing, files: &[Arc<str>]) -> Domain {
     let charge_denied = draft.charge_denied.map(|setting| setting.value);
+    let priority_key = draft.priority_key.as_ref();
+    let priority_key = priority_key.map_or(PRIORITY_KEY, |key| &key.value);
     let sharing = draft.sharing.within(sharing);
     let mut builder = Builder {
         domain: &draft.name.value,
@@ -33,6 +37,7 @@ pub(crate) fn build_domain(draft: &DomainDraft, sharing: Sharing, files: &[Arc<s
         files: draft.files.clone(),
         charge_denied,
         sharing,
+        priority_key: draft.has_reserved().then(|| priority_key.as_bytes().into()),
         top,
         rules: builder.rules,
         overridden: Arc::new(RuleName {
@@ -101,6 +106,14 @@ impl<'d> Builder<'d> {
                 None => RuleLimit::Unlimited,
                 Some(limit) => RuleLimit::Limited {
                     limit,
+                    for_priority: rate_limit.reserved.as_ref().map(|reserved| {
+                        let priorities = reserved.value.iter();
+                        let priorities = priorities.map(|text| text.as_bytes().into());
+                        Box::new(PriorityLimit {
+                            limit: limit.for_priority(),
+                            priorities: priorities.collect(),
+                        })
+                    }),
                     history: LimitHistory::default(),
                 },
             },

@@ -10,6 +10,7 @@ use crate::pattern::Pattern;
 use crate::written_limit::WrittenLimit;
 
 mod literal;
+mod priority;
 mod sharing;
 
 /// Warns about everything in a domain that has no effect. `outer` is how instances share limits
@@ -19,6 +20,7 @@ pub(crate) fn check_domain(draft: &DomainDraft, outer: Sharing, findings: &mut F
     collect_names(&draft.descriptors, &mut names);
     level(&draft.descriptors, &names, findings);
     sharing::check(draft, outer, findings);
+    priority::check(draft, findings);
 }
 
 /// Reports limits that the domain's store cannot keep: those for which `unfit` returns why not.

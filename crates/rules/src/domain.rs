@@ -22,6 +22,8 @@ pub(crate) struct Domain {
     pub(crate) charge_denied: Option<ChargeDenied>,
     /// For limits that are part of a request.
     pub(crate) sharing: Sharing,
+    /// The key of the descriptor that states a request's priority; `None` if no rule asks for it.
+    pub(crate) priority_key: Option<Box<[u8]>>,
     pub(crate) top: Level,
     /// In the order of the files.
     pub(crate) rules: Vec<Rule>,
@@ -107,9 +109,20 @@ pub(crate) enum RuleLimit {
     /// Counts.
     Limited {
         limit: Limit,
+        /// The limit as requests with priority meet it, and which priorities these are; `None` if
+        /// it keeps no share for them.
+        for_priority: Option<Box<PriorityLimit>>,
         /// The limits that it had before.
         history: LimitHistory,
     },
+}
+
+/// A limit as requests with priority meet it.
+#[derive(Clone, Debug)]
+pub(crate) struct PriorityLimit {
+    pub(crate) limit: Limit,
+    /// The priorities that can use the limit's share.
+    pub(crate) priorities: Box<[Box<[u8]>]>,
 }
 
 /// One descriptor on the way to a rule.

@@ -22,6 +22,8 @@ pub(crate) struct DomainDraft {
     pub(crate) files: Vec<String>,
     pub(crate) charge_denied: Option<Spanned<ChargeDenied>>,
     pub(crate) sharing: SharingDraft,
+    /// What the priority of a request is called.
+    pub(crate) priority_key: Option<Spanned<String>>,
     pub(crate) descriptors: Vec<DescriptorDraft>,
 }
 
@@ -54,6 +56,8 @@ pub(crate) struct Flags {
 pub(crate) struct RateLimitDraft {
     /// `None` if it is unlimited.
     pub(crate) limit: Option<Limit>,
+    /// The priorities that can use the limit's share.
+    pub(crate) reserved: Option<Spanned<Vec<String>>>,
     pub(crate) name: Option<Spanned<String>>,
     pub(crate) replaces: Vec<Spanned<String>>,
     pub(crate) charge_denied: Option<Spanned<ChargeDenied>>,
@@ -67,11 +71,23 @@ impl DomainDraft {
     pub(crate) fn is_nameless(&self) -> bool {
         self.name.value.is_empty()
     }
+
+    /// Whether one of its limits keeps a share for requests with priority.
+    pub(crate) fn has_reserved(&self) -> bool {
+        self.descriptors.iter().any(DescriptorDraft::has_reserved)
+    }
 }
 
 // === impl DescriptorDraft ===
 
 impl DescriptorDraft {
+    /// Whether a limit here or below keeps a share for requests with priority.
+    pub(crate) fn has_reserved(&self) -> bool {
+        let rate_limit = self.rate_limit.as_ref();
+        rate_limit.is_some_and(|rate_limit| rate_limit.reserved.is_some())
+            || self.descriptors.iter().any(DescriptorDraft::has_reserved)
+    }
+
     /// The value, if it has a star in it.
     pub(crate) fn pattern(&self) -> Option<&str> {
         let value = self.value.as_ref()?;

@@ -14,6 +14,7 @@ use table::Table;
 
 mod descriptor;
 mod metadata;
+mod priority_share;
 mod rate_limit;
 mod sharing;
 mod table;
@@ -119,6 +120,7 @@ impl Reader<'_> {
         let is_reported = table.misspells("domain") || (node.is_some() && name.is_none());
         let charge_denied = self.charge_denied(&table);
         let sharing = self.sharing(&table);
+        let priority_key = self.priority_key(&table);
         let descriptors = self.descriptors(table.get("descriptors"));
         let name = name.filter(|name| !name.value.is_empty());
         if name.is_none() && !is_reported {
@@ -138,6 +140,7 @@ impl Reader<'_> {
             files: vec![file.to_owned()],
             charge_denied,
             sharing,
+            priority_key,
             descriptors,
         })
     }

@@ -124,7 +124,7 @@ impl<'r> FormerLimits<'r> {
     /// Sets a rule's history, and returns the change if its limit has changed.
     fn migrate(&self, rule: &mut Rule) -> Option<Changed> {
         let (former, former_history) = *self.0.get(&*rule.identity)?;
-        let RuleLimit::Limited { limit, history } = &mut rule.limit else {
+        let RuleLimit::Limited { limit, history, .. } = &mut rule.limit else {
             return None;
         };
         if limit == former {
@@ -145,7 +145,7 @@ fn limited_rules<'r>(
 ) -> impl Iterator<Item = (&'r Rule, &'r Limit, &'r LimitHistory)> {
     let rules = domains.flat_map(|domain| &domain.rules);
     rules.filter_map(|rule| match &rule.limit {
-        RuleLimit::Limited { limit, history } => Some((rule, limit, history)),
+        RuleLimit::Limited { limit, history, .. } => Some((rule, limit, history)),
         RuleLimit::Unlimited => None,
     })
 }

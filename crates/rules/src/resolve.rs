@@ -16,6 +16,7 @@ use crate::rule_set::RuleSet;
 
 mod charged_rule;
 mod explained;
+mod priority;
 
 pub use charged_rule::ChargedRule;
 pub use explained::{Explained, Finding};
@@ -46,6 +47,8 @@ enum Part<'s> {
     Limited {
         rule: &'s Rule,
         limit: &'s Limit,
+        /// The limit as the request meets it, if it has one of the rule's priorities.
+        for_priority: Option<&'s Limit>,
         history: &'s LimitHistory,
         key: Key,
         cost: Cost,
@@ -92,14 +95,19 @@ impl RuleSet {
                 parts,
             };
         };
+        let priority = priority::of(request, domain);
         let parts = request.descriptors.iter().map(|descriptor| {
             observer.begin();
+            if domain.states_priority(descriptor) {
+                return Part::Nothing;
+            }
             let cost = descriptor.cost.unwrap_or(request.cost);
             let overridden = descriptor
                 .limit
                 .and_then(|limit| resolve_override(domain, descriptor, limit, cost, hasher));
-            overridden
-                .unwrap_or_else(|| match_descriptor(domain, descriptor, cost, hasher, observer))
+            overridden.unwrap_or_else(|| {
+                match_descriptor(domain, descriptor, (cost, priority), hasher, observer)
+            })
         });
         let mut resolved = Resolved {
             domain: Some(domain),
@@ -115,7 +123,7 @@ impl RuleSet {
 fn match_descriptor<'s, H: KeyHasher>(
     domain: &'s Domain,
     descriptor: &Descriptor<'_>,
-    cost: Cost,
+    (cost, priority): (Cost, Option<&[u8]>),
     hasher: &H,
     observer: &mut impl Observer<'s>,
 ) -> Part<'s> {
@@ -129,7 +137,12 @@ fn match_descriptor<'s, H: KeyHasher>(
     let Some((rule, entries)) = found else {
         return Part::Nothing;
     };
-    let RuleLimit::Limited { limit, history } = &rule.limit else {
+    let RuleLimit::Limited {
+        limit,
+        for_priority,
+        history,
+    } = &rule.limit
+    else {
         return Part::Unlimited(rule);
     };
     let steps = rule.path.iter().zip(&*entries);
@@ -141,6 +154,9 @@ fn match_descriptor<'s, H: KeyHasher>(
     Part::Limited {
         rule,
         limit,
+        for_priority: for_priority
+            .as_deref()
+            .and_then(|share| share.limit_for(priority)),
         history,
         key: hasher.key(parts),
         cost,
@@ -287,6 +303,7 @@ impl<'s> Part<'s> {
             Part::Limited {
                 rule,
                 limit,
+                for_priority,
                 history,
                 key,
                 cost,
@@ -296,7 +313,7 @@ impl<'s> Part<'s> {
                 enforcement: rule.enforcement,
                 on_denial: rule.charge_denied.unwrap_or(default).on_denial(*cost),
                 sharing: rule.sharing,
-                ..Charge::new(*key, limit, *cost)
+                ..Charge::new(*key, for_priority.unwrap_or(limit), *cost)
             }),
             Part::Overridden {
                 domain,

@@ -1,7 +1,7 @@
 //! Scalars with a type: text, flags, whole numbers.
 
 use crate::draft::Spanned;
-use crate::findings::Findings;
+use crate::findings::{Findings, quote};
 use crate::yaml::{Looks, Node, Scalar};
 
 /// How to write a rate that is not a whole number of units.
@@ -88,6 +88,36 @@ fn yaml_1_1_flag(scalar: &Scalar) -> Option<bool> {
         "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => Some(false),
         _ => None,
     }
+}
+
+/// A whole number of per cent: `10%`. `example` is shown to an author who wrote none.
+pub(crate) fn percent(
+    node: &Node,
+    key: &str,
+    example: &str,
+    findings: &mut Findings,
+) -> Option<u32> {
+    let text = node.scalar().map_or("", |scalar| scalar.text.as_str());
+    let digits = text.strip_suffix('%').unwrap_or(text);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if text.ends_with('%')
+        && is_number
+        && let Ok(percent) = digits.parse()
+    {
+        return Some(percent);
+    }
+    let message = match node.scalar() {
+        Some(_) => format!("{} is no percentage", quote(text)),
+        None => format!("`{key}` is a percentage, and this is {}", node.kind()),
+    };
+    let help = if is_number && !text.ends_with('%') {
+        format!("write `{key}: {}%`", findings.short(digits))
+    } else {
+        format!("write a whole number and `%`: `{key}: {example}`")
+    };
+    let code = if key == "soft" { "soft" } else { "percent" };
+    findings.error(node.mark, code, message, help);
+    None
 }
 
 /// A whole number from `min` to `max`.

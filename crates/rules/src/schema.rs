@@ -50,6 +50,7 @@ fn map(section: Section) -> Value {
         Section::Domain => map["required"] = json!(["domain"]),
         Section::Descriptor => map["required"] = json!(["key"]),
         Section::Replaces => map["required"] = json!(["name"]),
+        Section::PriorityShare => map["required"] = json!(["share", "for"]),
         Section::RateLimit => rate_limit(&mut map),
     }
     map
@@ -91,8 +92,9 @@ fn belongs_to(algorithm: &str) -> Value {
 
 /// The schema of a key's value.
 fn form(form: Form) -> Value {
+    let text = json!({ "type": ["string", "integer", "boolean"] });
     match form {
-        Form::Text => json!({ "type": ["string", "integer", "boolean"] }),
+        Form::Text => text,
         Form::Flag => json!({ "type": "boolean" }),
         Form::Count(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
         // The names are listed for editors that complete them.
@@ -109,6 +111,13 @@ fn form(form: Form) -> Value {
         Form::Window => json!({ "type": "string", "pattern": format!("^{WINDOW}$") }),
         Form::Percent => json!({ "type": "string", "pattern": "^[0-9]{1,10}%$" }),
         Form::List(section) => json!({ "type": "array", "items": reference(section) }),
+        Form::Texts(most) => json!({
+            "type": "array",
+            "items": text,
+            "minItems": 1,
+            "maxItems": most,
+        }),
+        Form::Map(section) => reference(section),
         Form::RateLimit => json!({
             "type": ["string", "object"],
             "if": { "type": "string" },
@@ -171,6 +180,7 @@ const fn name(section: Section) -> &'static str {
         Section::Descriptor => "descriptor",
         Section::RateLimit => "rate_limit",
         Section::Replaces => "replaces",
+        Section::PriorityShare => "reserved",
     }
 }
 

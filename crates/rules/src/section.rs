@@ -13,6 +13,8 @@ pub(crate) enum Section {
     RateLimit,
     /// An item of `replaces`.
     Replaces,
+    /// The map below `reserved`.
+    PriorityShare,
 }
 
 /// A key and what it takes.
@@ -44,6 +46,10 @@ pub(crate) enum Form {
     ChargeDenied,
     /// A list of maps.
     List(Section),
+    /// A list of at most so many texts.
+    Texts(usize),
+    /// A map.
+    Map(Section),
     /// A map, or the short form `100/minute`.
     RateLimit,
     /// Any map.
@@ -80,7 +86,7 @@ pub(crate) const BELONGS: [(&str, &str); 4] = [
     ("anchor", "fixed_window"),
 ];
 /// The keys that an unlimited rule does not have.
-pub(crate) const NOT_IF_UNLIMITED: [&str; 8] = [
+pub(crate) const NOT_IF_UNLIMITED: [&str; 9] = [
     "unit",
     "window",
     "algorithm",
@@ -89,7 +95,13 @@ pub(crate) const NOT_IF_UNLIMITED: [&str; 8] = [
     "segments",
     "anchor",
     "soft",
+    "reserved",
 ];
+/// The most priorities that one rule names, and the longest one.
+pub(crate) const PRIORITIES_MAX: usize = 16;
+pub(crate) const PRIORITY_BYTES_MAX: usize = 256;
+/// What the priority of a request is called where its domain does not say so.
+pub(crate) const PRIORITY_KEY: &str = "priority";
 pub(crate) const CHARGE_DENIED: [&str; 3] = ["never", "excess", "always"];
 pub(crate) const ANCHORS: [&str; 2] = ["clock", "first_request"];
 
@@ -130,12 +142,18 @@ const CHARGE_DENIED_FIELD: Field = field(
      protocol, never for all others.",
 );
 
-const DOMAIN: [Field; 6] = [
+const DOMAIN: [Field; 7] = [
     field("domain", Form::Text, "Which requests these rules are for."),
     field(
         "descriptors",
         Form::List(Section::Descriptor),
         "The rules for the first entry of a request's descriptors.",
+    ),
+    field(
+        "priority_key",
+        Form::Text,
+        "The key of the descriptor that states a request's priority, for rules with `reserved`. \
+         Such a descriptor has no other entry, and matches no rule. Default: priority.",
     ),
     CHARGE_DENIED_FIELD,
     MODE_FIELD,
@@ -246,22 +264,40 @@ const RATE_LIMIT: [Field; 18] = [
         Form::Percent,
         "How much above the limit is allowed and marked: `10%`.",
     ),
+    field(
+        "reserved",
+        Form::Map(Section::PriorityShare),
+        "A share of the limit that only requests with certain priorities can use.",
+    ),
     field("elastic", Form::Reserved, ""),
-    field("priority", Form::Reserved, ""),
     CHARGE_DENIED_FIELD,
     MODE_FIELD,
     ON_STORE_ERROR_FIELD,
     NODES_FIELD,
 ];
 
+const PRIORITY_SHARE: [Field; 2] = [
+    field(
+        "share",
+        Form::Percent,
+        "How much of the limit (of `burst` or `queue`, for a bucket) is kept, rounded up: `20%`.",
+    ),
+    field(
+        "for",
+        Form::Texts(PRIORITIES_MAX),
+        "The priorities that can use it: `[critical]`.",
+    ),
+];
+
 const REPLACES: [Field; 1] = [field("name", Form::Text, "The name of a limit.")];
 
 /// Every section, from the top down.
-pub(crate) const SECTIONS: [Section; 4] = [
+pub(crate) const SECTIONS: [Section; 5] = [
     Section::Domain,
     Section::Descriptor,
     Section::RateLimit,
     Section::Replaces,
+    Section::PriorityShare,
 ];
 
 // === impl Section ===
@@ -274,6 +310,7 @@ impl Section {
             Section::Descriptor => &DESCRIPTOR,
             Section::RateLimit => &RATE_LIMIT,
             Section::Replaces => &REPLACES,
+            Section::PriorityShare => &PRIORITY_SHARE,
         };
         fields.iter()
     }
@@ -290,6 +327,7 @@ impl Section {
             Section::Descriptor => "in a descriptor, beside `key`",
             Section::RateLimit => "inside `rate_limit`",
             Section::Replaces => "in an item of `replaces`",
+            Section::PriorityShare => "inside `reserved`",
         }
     }
 
@@ -300,6 +338,7 @@ impl Section {
             Section::Descriptor => "a descriptor",
             Section::RateLimit => "`rate_limit`",
             Section::Replaces => "an item of `replaces`",
+            Section::PriorityShare => "`reserved`",
         }
     }
 }

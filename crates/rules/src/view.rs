@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{ChargeDenied, Enforcement, Limit, RuleName, Sharing};
+use tollgate_core::{ChargeDenied, Enforcement, Escaped, Limit, RuleName, Sharing};
 
-use crate::domain::{Rule, RuleLimit};
+use crate::domain::{PriorityLimit, Rule, RuleLimit};
 use crate::rule_set::RuleSet;
 
 /// One rule in effect.
@@ -32,6 +32,16 @@ pub struct RuleView {
     pub changes: usize,
 }
 
+/// The limit, and which requests can use its share.
+fn describe(limit: &Limit, for_priority: Option<&PriorityLimit>) -> String {
+    let Some(PriorityLimit { priorities, .. }) = for_priority else {
+        return limit.to_string();
+    };
+    let priorities = priorities.iter().map(|bytes| Escaped(bytes).to_string());
+    let priorities: Vec<String> = priorities.collect();
+    format!("{limit} for {}", priorities.join(", "))
+}
+
 // === impl RuleSet ===
 
 impl RuleSet {
@@ -49,9 +59,13 @@ impl RuleView {
     pub(crate) fn of(rule: &Rule) -> RuleView {
         let (limit, text, changes) = match &rule.limit {
             RuleLimit::Unlimited => (None, "unlimited".to_owned(), 0),
-            RuleLimit::Limited { limit, history } => (
+            RuleLimit::Limited {
+                limit,
+                for_priority,
+                history,
+            } => (
                 Some(*limit),
-                limit.to_string(),
+                describe(limit, for_priority.as_deref()),
                 usize::from(history.revision()),
             ),
         };

@@ -125,6 +125,11 @@ impl Shared<'_> {
         }
         if !mode.suits(self.limit) {
             return Some(match self.limit.algorithm() {
+                _ if self.limit.priority_percent() != 0 => (
+                    "units that an instance has for itself are not there for requests with \
+                     priority on the others",
+                    "remove `reserved`",
+                ),
                 Algorithm::LeakyBucket => (
                     "a leaky_bucket releases one request at a time, and only the store knows which \
                      is next",

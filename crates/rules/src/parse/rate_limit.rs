@@ -28,6 +28,7 @@ impl Reader<'_> {
     pub(super) fn rate_limit(&mut self, key: Mark, node: &Node) -> RateLimitDraft {
         let mut draft = RateLimitDraft {
             limit: None,
+            reserved: None,
             name: None,
             replaces: Vec::new(),
             charge_denied: None,
@@ -51,6 +52,7 @@ impl Reader<'_> {
             self.check_unlimited(&table);
         } else {
             draft.limit = self.limit(key, &table);
+            self.reserve_share(&table, &mut draft);
         }
         draft
     }
@@ -341,26 +343,8 @@ impl Reader<'_> {
         let Some(node) = table.get("soft") else {
             return Some(None);
         };
-        let text = node.scalar().map_or("", |scalar| scalar.text.as_str());
-        let digits = text.strip_suffix('%').unwrap_or(text);
-        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        if text.ends_with('%')
-            && is_number
-            && let Ok(percent) = digits.parse()
-        {
-            return Some(Some((node.mark, percent)));
-        }
-        let message = match node.scalar() {
-            Some(_) => format!("{} is no percentage", quote(text)),
-            None => format!("`soft` is a percentage, and this is {}", node.kind()),
-        };
-        let help = if is_number && !text.ends_with('%') {
-            format!("write `soft: {}%`", self.findings.short(digits))
-        } else {
-            "write a whole number and `%`: `soft: 10%`".to_owned()
-        };
-        self.findings.error(node.mark, "soft", message, help);
-        None
+        let percent = scalar::percent(node, "soft", "10%", self.findings)?;
+        Some(Some((node.mark, percent)))
     }
 
     fn warn_zero(&mut self, count: u32, mark: Mark) {
@@ -371,7 +355,11 @@ impl Reader<'_> {
         }
     }
 
-    fn validate(&mut self, limit: Result<Limit, InvalidLimit>, mark: Mark) -> Option<Limit> {
+    pub(super) fn validate(
+        &mut self,
+        limit: Result<Limit, InvalidLimit>,
+        mark: Mark,
+    ) -> Option<Limit> {
         match limit {
             Ok(limit) => Some(limit),
             Err(invalid) => {
@@ -395,6 +383,7 @@ fn help(invalid: &InvalidLimit) -> String {
             "use a number of segments that divides the window".to_owned()
         }
         InvalidLimit::TooLarge { .. } => "use a smaller limit or a smaller `soft`".to_owned(),
+        InvalidLimit::PriorityShare(_) => "write a share from 1% to 100%".to_owned(),
         _ => String::new(),
     }
 }

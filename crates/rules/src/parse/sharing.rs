@@ -77,6 +77,12 @@ pub(super) fn join(into: &mut DomainDraft, other: &DomainDraft, findings: &mut F
         "charge_denied",
         findings,
     );
+    join_word(
+        &mut into.priority_key,
+        other.priority_key.clone(),
+        "priority_key",
+        findings,
+    );
     let (all, more) = (&mut into.sharing, &other.sharing);
     join_word(&mut all.mode, more.mode, "mode", findings);
     join_word(

@@ -13,6 +13,8 @@ use crate::rule_set::RuleSet;
 pub struct ChargedRule {
     name: Arc<RuleName>,
     origin: Origin,
+    /// Whether the request had a priority that could use the rule's share.
+    has_priority: bool,
 }
 
 /// Where the limit is written.
@@ -31,13 +33,17 @@ impl Resolved<'_> {
     pub fn charged_rules(&self) -> impl Iterator<Item = ChargedRule> {
         self.parts.iter().filter_map(|part| match part {
             Part::Nothing | Part::Unlimited(_) => None,
-            Part::Limited { rule, .. } => Some(ChargedRule {
+            Part::Limited {
+                rule, for_priority, ..
+            } => Some(ChargedRule {
                 name: Arc::clone(&rule.name),
                 origin: Origin::Rule(Arc::clone(&rule.identity)),
+                has_priority: for_priority.is_some(),
             }),
             Part::Overridden { domain, limit, .. } => Some(ChargedRule {
                 name: Arc::clone(&domain.overridden),
                 origin: Origin::Request(*limit),
+                has_priority: false,
             }),
         })
     }
@@ -60,8 +66,8 @@ impl ChargedRule {
         &self.name
     }
 
-    /// Its limit under `rules`, and the limits that it had before. `None` if it was removed or does
-    /// not limit any more.
+    /// Its limit under `rules`, as the request met it, and the limits that it had before. `None` if
+    /// it was removed or does not limit any more.
     pub fn limit<'r>(&'r self, rules: &'r RuleSet) -> Option<(&'r Limit, &'r LimitHistory)> {
         let identity = match &self.origin {
             Origin::Rule(identity) => identity,
@@ -70,7 +76,14 @@ impl ChargedRule {
         let mut of_domain = rules.domain(&self.name.domain)?.rules.iter();
         match &of_domain.find(|rule| rule.identity == *identity)?.limit {
             RuleLimit::Unlimited => None,
-            RuleLimit::Limited { limit, history } => Some((limit, history)),
+            RuleLimit::Limited {
+                limit,
+                for_priority,
+                history,
+            } => {
+                let for_priority = for_priority.as_deref().filter(|_| self.has_priority);
+                Some((for_priority.map_or(limit, |share| &share.limit), history))
+            }
         }
     }
 
@@ -82,6 +95,9 @@ impl ChargedRule {
         };
         let name = &self.name;
         let mut bytes = Vec::new();
+        if self.has_priority {
+            bytes.extend_from_slice(&WITH_PRIORITY);
+        }
         let own = name.name.as_deref().map(str::as_bytes);
         for text in [name.domain.as_bytes(), name.path.as_bytes(), identity] {
             push_text(&mut bytes, text)?;
@@ -93,6 +109,10 @@ impl ChargedRule {
 
     /// The inverse of [`ChargedRule::to_bytes`]; `None` if these are no such bytes.
     pub fn from_bytes(mut bytes: &[u8]) -> Option<ChargedRule> {
+        let has_priority = bytes.starts_with(&WITH_PRIORITY);
+        if has_priority {
+            bytes = &bytes[WITH_PRIORITY.len()..];
+        }
         let domain = take_string(&mut bytes)?;
         let path = take_string(&mut bytes)?;
         let identity = take_text(&mut bytes)?.into();
@@ -103,9 +123,14 @@ impl ChargedRule {
         bytes.is_empty().then(|| ChargedRule {
             name: Arc::new(RuleName { domain, path, name }),
             origin: Origin::Rule(identity),
+            has_priority,
         })
     }
 }
+
+/// What the bytes of a rule that was charged with priority begin with: no domain has such a
+/// length.
+const WITH_PRIORITY: [u8; 2] = u16::MAX.to_be_bytes();
 
 /// Writes a text after its length; `None` if it is too long.
 fn push_text(bytes: &mut Vec<u8>, text: &[u8]) -> Option<()> {
@@ -139,6 +164,7 @@ mod tests {
         ChargedRule {
             name: Arc::new(name),
             origin: Origin::Rule(b"\0\xff".as_slice().into()),
+            has_priority: false,
         }
     }
 
@@ -152,6 +178,19 @@ mod tests {
             for end in (0..bytes.len()).filter(|end| name.is_none() || *end != 9) {
                 assert!(ChargedRule::from_bytes(&bytes[..end]).is_none(), "{end}");
             }
+        }
+    }
+
+    #[test]
+    fn a_rule_that_was_charged_with_priority_is_read_as_one() {
+        for has_priority in [false, true] {
+            let rule = ChargedRule {
+                has_priority,
+                ..rule(Some("tokens"))
+            };
+            let bytes = rule.to_bytes().expect("it is short");
+            let read = ChargedRule::from_bytes(&bytes).expect("these are such bytes");
+            assert_eq!((read.name, read.has_priority), (rule.name, has_priority));
         }
     }
 

@@ -25,6 +25,8 @@ pub enum Finding {
     NoMatch,
     /// Nothing: they lead to a descriptor without `rate_limit`.
     NoLimit,
+    /// Nothing: the descriptor states the priority of the request.
+    Priority,
     /// Nothing: another rule of the request replaces the one that was found.
     Replaced {
         /// The rule that was found.
@@ -52,6 +54,12 @@ impl RuleSet {
         let resolved = self.resolve_observed(request, hasher, &mut recorder);
         let mut walks = recorder.finish();
         walks.resize_with(request.descriptors.len(), Walk::default);
+        let states_priority = |index: usize| {
+            let descriptor = &request.descriptors[index];
+            resolved
+                .domain
+                .is_some_and(|domain| domain.states_priority(descriptor))
+        };
         let parts = resolved.parts.iter().enumerate().zip(walks);
         let findings = parts.map(|((index, part), walk)| {
             let mut replaced = recorder.replaced.iter();
@@ -65,6 +73,7 @@ impl RuleSet {
                     sharing: domain.sharing,
                 },
                 Part::Nothing if resolved.domain.is_none() => Finding::UnknownDomain,
+                Part::Nothing if states_priority(index) => Finding::Priority,
                 Part::Nothing => Finding::of_nothing(&walk, replaced),
             };
             (walk, finding)

@@ -25,6 +25,8 @@ fn example(form: Form) -> Vec<String> {
         Form::Percent => vec!["10%".to_owned()],
         Form::List(Section::Replaces) => vec!["[{name: x}]".to_owned()],
         Form::List(_) => vec!["[]".to_owned()],
+        Form::Texts(_) => vec!["[text, 10]".to_owned()],
+        Form::Map(_) => vec!["{share: 10%, for: [x]}".to_owned()],
         Form::RateLimit => vec!["100/minute".to_owned(), "5 per 15m".to_owned()],
         Form::Free => vec!["{any: thing}".to_owned()],
         Form::Reserved => vec!["x".to_owned()],
@@ -32,7 +34,7 @@ fn example(form: Form) -> Vec<String> {
 }
 
 /// Codes of diagnostics about the key itself, not about its combination with others.
-const ABOUT_THE_KEY: [&str; 10] = [
+const ABOUT_THE_KEY: [&str; 12] = [
     "unknown-key",
     "misplaced-key",
     "reserved-key",
@@ -43,6 +45,8 @@ const ABOUT_THE_KEY: [&str; 10] = [
     "choice",
     "soft",
     "list-item",
+    "percent",
+    "priorities",
 ];
 
 /// Whether the parser accepts `key: value` in this section.
@@ -56,6 +60,9 @@ fn parser_takes(place: Section, key: &str, value: &str) -> bool {
         }
         Section::Replaces => {
             format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{replaces: [{{{line}}}]}}}}]")
+        }
+        Section::PriorityShare => {
+            format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{reserved: {{{line}}}}}}}]")
         }
     };
     let loaded = RuleSet::parse(&[Source::new("x", text)], &Options::default());
@@ -102,6 +109,11 @@ fn the_parser_rejects_what_the_schema_does() {
         (Section::RateLimit, "algorithm", "Token_Bucket"),
         (Section::RateLimit, "soft", "10"),
         (Section::RateLimit, "replaces", "[x]"),
+        (Section::RateLimit, "reserved", "20%"),
+        (Section::PriorityShare, "share", "20"),
+        (Section::PriorityShare, "for", "critical"),
+        (Section::PriorityShare, "for", "[]"),
+        (Section::PriorityShare, "for", "[[x]]"),
     ];
     for (place, key, value) in wrong {
         let value_in_full = if key == "segments" {

@@ -81,10 +81,10 @@ fn keys() {
         "duplicate-key",
         limit("unit: minute\nrequests_per_unit: 5\nunit: hour"),
     );
-    for word in ["elastic", "priority"] {
-        let lines = format!("unit: minute\nrequests_per_unit: 5\n{word}: 1");
-        rejected(&format!("reserved-{word}"), limit(&lines));
-    }
+    rejected(
+        "reserved-elastic",
+        limit("unit: minute\nrequests_per_unit: 5\nelastic: 1"),
+    );
 }
 
 #[test]
@@ -548,4 +548,49 @@ fn a_error_at_the_end_is_inside_the_file() {
         panic!("one mistake: {}", shown(&loaded.diagnostics));
     };
     assert_eq!((error.line, error.column), (3, 7));
+}
+
+#[test]
+fn shares_for_priorities() {
+    let reserved = |share: &str| format!("unit: minute\nrequests_per_unit: 5\nreserved: {share}");
+    let no = |name: &str, share: &str| rejected(name, limit(&reserved(share)));
+    no("share-is-no-map", "20%");
+    no("share-missing", "{for: [critical]}");
+    no("share-for-missing", "{share: 20%}");
+    no("share-without-percent", "{share: 20, for: [critical]}");
+    no("share-of-nothing", "{share: 0%, for: [critical]}");
+    no("share-of-too-much", "{share: 101%, for: [critical]}");
+    no("share-for-no-list", "{share: 20%, for: critical}");
+    no("share-for-nobody", "{share: 20%, for: []}");
+    no("share-misspelt", "{share: 20%, for: [critical], fro: [x]}");
+    let many: Vec<String> = (0..17).map(|n| n.to_string()).collect();
+    let many = format!("{{share: 20%, for: [{}]}}", many.join(", "));
+    no("share-for-too-many", &many);
+    let long = format!("{{share: 20%, for: [{}]}}", "x".repeat(257));
+    no("share-for-a-long-name", &long);
+    rejected(
+        "share-of-unlimited",
+        limit("unlimited: true\nreserved: {share: 20%, for: [critical]}"),
+    );
+    let odd = |name: &str, share: &str| accepted_with_warning(name, limit(&reserved(share)));
+    odd("share-for-twice", "{share: 20%, for: [critical, critical]}");
+    odd("share-for-a-star", "{share: 20%, for: ['crit*']}");
+    odd("share-of-everything", "{share: 81%, for: [critical]}");
+    odd(
+        "share-and-mode",
+        "{share: 20%, for: [critical]}\nmode: leased",
+    );
+    accepted_with_warning(
+        "priority-key-without-share",
+        "domain: shop\npriority_key: tier\ndescriptors: [{key: user, rate_limit: 1/day}]\n",
+    );
+    let share = limit(&reserved("{share: 20%, for: [critical]}"));
+    accepted_with_warning(
+        "rule-for-the-priority",
+        format!("{share}  - key: priority\n    rate_limit: 5/day\n"),
+    );
+    rejected(
+        "priority-key-empty",
+        "domain: shop\npriority_key: ''\ndescriptors: []\n",
+    );
 }

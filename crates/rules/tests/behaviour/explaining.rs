@@ -348,3 +348,19 @@ fn a_search_in_any_order_is_bounded_too() {
     };
     assert_eq!(view.rule.path, "k1.k2");
 }
+
+#[test]
+fn a_descriptor_that_states_the_priority_is_no_missed_rule() {
+    let reserved = "{requests_per_unit: 10, unit: day, reserved: {share: 20%, for: [critical]}}";
+    let rules = rules(&format!("{{key: user, rate_limit: {reserved}}}"));
+    let asked = request(&[&[("priority", "low")], &[("user", "ann")]]);
+    let explained = rules.explain(&asked, &Numbers::default());
+    assert_eq!(explained.findings[0].1, Finding::Priority);
+    let Finding::Rule(view) = &explained.findings[1].1 else {
+        panic!("{explained:?}");
+    };
+    assert_eq!(
+        view.text,
+        "10 per 1d fixed_window reserved 20% for critical"
+    );
+}

@@ -7,6 +7,7 @@ mod files;
 mod fixture;
 mod matching;
 mod mutation;
+mod priority;
 mod reload;
 mod replacing;
 mod sharing;

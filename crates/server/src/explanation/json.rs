@@ -59,7 +59,7 @@ impl Part<'_> {
                 json["replacedBy"] = rule_json(by);
             }
             Finding::OwnLimit { limit, sharing } => json["limit"] = limit_json(limit, *sharing),
-            Finding::UnknownDomain | Finding::NoMatch | Finding::NoLimit => {}
+            Finding::UnknownDomain | Finding::NoMatch | Finding::NoLimit | Finding::Priority => {}
         }
         if let Finding::Rule(view) = self.finding
             && let Some(limit) = &view.limit

@@ -14,6 +14,7 @@ impl Part<'_> {
             Finding::UnknownDomain => "unknown_domain",
             Finding::NoMatch => "no_match",
             Finding::NoLimit => "no_limit",
+            Finding::Priority => "priority",
             Finding::Replaced { .. } => "replaced",
             Finding::Rule(_) => "rule",
             Finding::OwnLimit { .. } => "own_limit",
@@ -37,6 +38,7 @@ impl Part<'_> {
                 name(by)
             ),
             Finding::NoLimit => self.explain_no_limit(),
+            Finding::Priority => "it states the request's priority, and matches no rule".to_owned(),
             Finding::NoMatch if self.descriptor.is_unordered => {
                 "no descriptor of the rules nests exactly these entries, in any order".to_owned()
             }

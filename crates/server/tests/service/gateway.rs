@@ -13,6 +13,7 @@ mod http2;
 mod in_flight;
 mod limits;
 mod lists;
+mod priority;
 mod settings;
 mod shared_connection;
 mod tunnels;

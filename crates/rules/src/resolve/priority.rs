@@ -1,0 +1,38 @@
+//! The priority of a request: a descriptor that states it, and the limits that ask for it.
+
+use tollgate_core::{Descriptor, Limit, Request};
+
+use crate::domain::{Domain, PriorityLimit};
+
+/// The priority that the request states; of several descriptors that do, the first counts.
+pub(super) fn of<'r>(request: &'r Request<'_>, domain: &Domain) -> Option<&'r [u8]> {
+    domain.priority_key.as_ref()?;
+    let mut descriptors = request.descriptors.iter();
+    let stating = descriptors.find(|descriptor| domain.states_priority(descriptor))?;
+    stating.entries.first().map(|entry| entry.value)
+}
+
+// === impl Domain ===
+
+impl Domain {
+    /// Whether this descriptor states the request's priority: then it matches no rule.
+    pub(super) fn states_priority(&self, descriptor: &Descriptor<'_>) -> bool {
+        match (&self.priority_key, &descriptor.entries[..]) {
+            (Some(key), [only]) => only.key == &**key,
+            _ => false,
+        }
+    }
+}
+
+// === impl PriorityLimit ===
+
+impl PriorityLimit {
+    /// The limit that a request with this priority meets, if the priority is one of those that can
+    /// use the share.
+    pub(super) fn limit_for(&self, priority: Option<&[u8]>) -> Option<&Limit> {
+        let priority = priority?;
+        let mut priorities = self.priorities.iter();
+        let is_listed = priorities.any(|listed| **listed == *priority);
+        is_listed.then_some(&self.limit)
+    }
+}
