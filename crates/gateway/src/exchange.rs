@@ -243,6 +243,8 @@ impl Passage<'_> {
         }
         let sent = upstream.send(lease, request, terms.head_timeout).await;
         let (mut response, lease) = sent?;
+        // It may have been sent again, to another one.
+        record.set_upstream(lease.pool().address());
         if let Some(reservation) = reservation {
             reservation.settle(response.status()).await;
         }

@@ -120,6 +120,11 @@ impl Failure {
         )
     }
 
+    /// Whether there was no connection, or it ended before a response began.
+    pub(crate) const fn is_of_connection(&self) -> bool {
+        matches!(self, Self::Unreachable | Self::SlowConnect | Self::Closed)
+    }
+
     const fn status(&self) -> StatusCode {
         match self {
             Self::Framing(invalid) => invalid.status(),

@@ -41,6 +41,8 @@ mod connection_pool;
 
 mod health_check;
 
+mod retry;
+
 mod upstream;
 
 mod tunnel;
@@ -69,6 +71,6 @@ pub use lists::{InvalidList, LIST_BYTES_MAX, LIST_FILES_MAX, ListSettings};
 pub use response_body::{BodyError, ResponseBody};
 pub use settings::{
     ADDRESSES_MAX, AccessLogFormat, AccessLogSettings, ByteSize, GatewaySettings,
-    HealthCheckSettings, MATCHES_MAX, MatchSettings, ROUTES_MAX, RouteSettings, TimeoutSettings,
-    UPSTREAMS_MAX, UpstreamProtocol, UpstreamSettings,
+    HealthCheckSettings, MATCHES_MAX, MatchSettings, ROUTES_MAX, RetrySettings, RouteSettings,
+    TimeoutSettings, UPSTREAMS_MAX, UpstreamProtocol, UpstreamSettings,
 };

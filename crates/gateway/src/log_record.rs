@@ -84,7 +84,11 @@ impl LogRecord {
 
     /// Where it is sent.
     pub(crate) fn set_upstream(&mut self, address: &str) {
-        self.update(|line| line.upstream = Some(address.to_owned()));
+        self.update(|line| {
+            if line.upstream.as_deref() != Some(address) {
+                line.upstream = Some(address.to_owned());
+            }
+        });
     }
 
     /// The rule that denies it.

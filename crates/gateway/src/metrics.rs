@@ -25,6 +25,7 @@ pub(crate) struct Metrics {
     tunnels: Family<RouteLabel, Gauge>,
     unsettled: Family<UnsettledLabels, Counter>,
     checks: Checks,
+    retries: Family<RetryLabels, Counter>,
     dropped_lines: Family<ReasonLabel, Counter>,
     in_flight: Family<LimitLabel, Gauge>,
     lists: ListMetrics,
@@ -35,6 +36,7 @@ type Requests = Family<[(&'static str, String); 2], Counter>;
 type Errors = Family<[(&'static str, String); 2], Counter>;
 type UnsettledLabels = [(&'static str, String); 2];
 type AddressLabels = [(&'static str, String); 2];
+type RetryLabels = [(&'static str, String); 2];
 type CheckLabels = [(&'static str, String); 3];
 type ReasonLabel = [(&'static str, &'static str); 1];
 type LimitLabel = [(&'static str, String); 1];
@@ -83,6 +85,7 @@ pub(crate) struct UpstreamMetrics {
     errors: Errors,
     seconds: Histogram,
     checks: Checks,
+    retries: Family<RetryLabels, Counter>,
 }
 
 // === impl Metrics ===
@@ -96,6 +99,7 @@ impl Metrics {
             tunnels: Family::default(),
             unsettled: Family::default(),
             checks: Checks::default(),
+            retries: Family::default(),
             dropped_lines: Family::default(),
             in_flight: Family::default(),
             lists: ListMetrics::default(),
@@ -129,6 +133,11 @@ impl Metrics {
             "gateway_unsettled",
             "Requests that were charged what they had reserved, by route and reason",
             self.unsettled.clone(),
+        );
+        registry.register(
+            "gateway_upstream_retries",
+            "Retries of requests, by upstream and outcome: sent or over_budget",
+            self.retries.clone(),
         );
         registry.register(
             "gateway_upstream_healthy",
@@ -204,6 +213,7 @@ impl Metrics {
             name: name.to_owned(),
             errors: self.errors.clone(),
             checks: self.checks.clone(),
+            retries: self.retries.clone(),
             seconds: self
                 .seconds
                 .get_or_create_owned(&[("upstream", name.to_owned())]),
@@ -283,6 +293,15 @@ impl UpstreamMetrics {
     /// An upstream has answered after this time.
     pub(crate) fn record_answer(&self, took: Duration) {
         self.seconds.observe(took.as_secs_f64());
+    }
+
+    /// A request would be sent again: it is, or it is not.
+    pub(crate) fn count_retry(&self, outcome: &'static str) {
+        let labels = [
+            ("upstream", self.name.clone()),
+            ("outcome", outcome.to_owned()),
+        ];
+        self.retries.get_or_create(&labels).inc();
     }
 
     /// Those of the health checks of one of its addresses.

@@ -18,7 +18,8 @@ use crate::forwarding::rewrite_trailers;
 /// A client's body.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
-    incoming: Incoming,
+    /// `None` for an empty body.
+    incoming: Option<Incoming>,
     bytes_left: u64,
     bytes_max: u64,
     idle: IdleTimer,
@@ -62,12 +63,27 @@ impl RequestBody {
     pub(crate) fn new(incoming: Incoming, bytes_max: u64, idle: Duration) -> RequestBody {
         let progress = (!incoming.is_end_stream()).then(|| Arc::new(Progress::new(idle)));
         RequestBody {
-            incoming,
+            incoming: Some(incoming).filter(|incoming| !incoming.is_end_stream()),
             bytes_left: bytes_max,
             bytes_max,
             idle: IdleTimer::new(idle),
             progress,
         }
+    }
+
+    /// Without a byte.
+    pub(crate) fn empty() -> RequestBody {
+        RequestBody {
+            incoming: None,
+            bytes_left: 0,
+            bytes_max: 0,
+            idle: IdleTimer::new(Duration::ZERO),
+            progress: None,
+        }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.incoming.is_none()
     }
 
     /// How far it has come; `None` if it is empty.
@@ -99,7 +115,10 @@ impl Body for RequestBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        let Poll::Ready(polled) = Pin::new(&mut this.incoming).poll_frame(cx) else {
+        let Some(incoming) = &mut this.incoming else {
+            return Poll::Ready(None);
+        };
+        let Poll::Ready(polled) = Pin::new(incoming).poll_frame(cx) else {
             this.record(true);
             ready!(this.idle.poll(cx));
             return Poll::Ready(Some(Err(BodyError::Idle(this.idle.limit))));
@@ -117,11 +136,12 @@ impl Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.incoming.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        let incoming = self.incoming.as_ref();
+        incoming.map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
     }
 }
 

@@ -24,6 +24,7 @@ use crate::forwarding::can_pass;
 use crate::health_check::{CheckError, HealthCheck, Observer};
 use crate::metrics::{CheckMetrics, UpstreamMetrics};
 use crate::request_body::RequestBody;
+use crate::retry::{Retries, RetryBudget};
 use crate::settings::{ADDRESSES_MAX, REQUESTS_MAX, UpstreamProtocol, UpstreamSettings};
 
 /// How often a request is sent whose connection was closed before any of it was sent.
@@ -40,6 +41,7 @@ pub(crate) struct Upstream {
     /// Where the next search begins, so that requests spread over idle servers.
     next: AtomicUsize,
     health_check: Option<HealthCheck>,
+    retries: Option<RetryBudget>,
     pub(crate) metrics: Arc<UpstreamMetrics>,
     warnings: Throttle,
 }
@@ -69,6 +71,7 @@ impl Upstream {
             protocol,
             requests,
             health_check,
+            retries,
         } = settings;
         if !(1..=ADDRESSES_MAX).contains(&addresses.len()) {
             let problem = format!("{} addresses", addresses.len());
@@ -87,6 +90,10 @@ impl Upstream {
             let made = HealthCheck::new(settings);
             made.map_err(|invalid| invalid.below("health_check"))
         });
+        let retries = retries.as_ref().map(|settings| {
+            let made = RetryBudget::new(settings);
+            made.map_err(|invalid| invalid.below("retries"))
+        });
         let pool = |address: &String| {
             let connector = Connector::new(address.clone(), *protocol, connect_timeout);
             Arc::new(ConnectionPool::new(connector, *requests))
@@ -96,6 +103,7 @@ impl Upstream {
             pools: addresses.iter().map(pool).collect(),
             next: AtomicUsize::new(0),
             health_check: health_check.transpose()?,
+            retries: retries.transpose()?,
             metrics: Arc::new(metrics),
             warnings: Throttle::default(),
         })
@@ -136,20 +144,32 @@ impl Upstream {
     ///
     /// [`Failure`] if there is no connection, so that nothing has reached the upstream.
     pub(crate) async fn lease(&self) -> Result<Lease, Failure> {
+        self.lease_after(None).await
+    }
+
+    /// The same; to an address that was tried before only if no other accepts any.
+    async fn lease_after(&self, tried: Option<&Arc<ConnectionPool>>) -> Result<Lease, Failure> {
         let healthy = self.pools.iter().filter(|pool| pool.health.passes_checks());
         if healthy.clone().next().is_none() {
             self.metrics.count_failure(Failure::NoHealthyAddress.kind());
             return Err(Failure::NoHealthyAddress);
         }
         if let [only] = self.pools.as_slice() {
-            let leased = only.lease().await;
+            let leased = match tried {
+                None => only.lease().await,
+                // The connections that wait may all have ended, as this one did.
+                Some(_) => only.lease_new().await,
+            };
             return leased.map_err(|error| self.report_unconnected(only, &error));
         }
         let mut pools: Vec<&Arc<ConnectionPool>> = healthy.collect();
         let first = self.next.fetch_add(1, Ordering::Relaxed) % pools.len();
         pools.rotate_left(first);
         // Stable, so that equal ones keep their order.
-        pools.sort_by_key(|pool| (pool.health.is_avoided(), pool.in_flight()));
+        pools.sort_by_key(|pool| {
+            let was_tried = tried.is_some_and(|tried| Arc::ptr_eq(tried, pool));
+            (was_tried, pool.health.is_avoided(), pool.in_flight())
+        });
         let mut failure = Failure::Unreachable;
         for pool in pools {
             match pool.lease().await {
@@ -160,13 +180,43 @@ impl Upstream {
         Err(failure)
     }
 
-    /// Sends a request, and waits for the head of its response. If the server had closed the
-    /// connection before anything was sent, the request is sent by another.
+    /// Sends a request, and waits for the head of its response. If its connection ends without one,
+    /// a safe request may be sent again, as the settings say: to another address if there is one.
     ///
     /// # Errors
     ///
     /// [`Failure`] if there is no answer.
     pub(crate) async fn send(
+        &self,
+        mut lease: Lease,
+        mut request: Request<RequestBody>,
+        head_timeout: Duration,
+    ) -> Result<(Response<Incoming>, Lease), Failure> {
+        let budget = self.retries.as_ref();
+        let mut retries = budget.and_then(|budget| budget.record_request(&request));
+        loop {
+            let pool = Arc::clone(lease.pool());
+            let failure = match self.send_once(lease, request, head_timeout).await {
+                Err(failure) if failure.is_of_connection() => failure,
+                ended => return ended,
+            };
+            let again = retries.as_mut().and_then(Retries::next_request);
+            let (Some(again), Some(budget)) = (again, budget) else {
+                return Err(failure);
+            };
+            if !budget.take() {
+                self.metrics.count_retry("over_budget");
+                return Err(failure);
+            }
+            self.metrics.count_retry("sent");
+            lease = self.lease_after(Some(&pool)).await?;
+            request = again;
+        }
+    }
+
+    /// Sends a request, and waits for the head of its response. If the server had closed the
+    /// connection before anything was sent, the request is sent by another.
+    async fn send_once(
         &self,
         mut lease: Lease,
         mut request: Request<RequestBody>,

@@ -9,6 +9,7 @@ fn upstream(address: &str) -> UpstreamSettings {
         protocol: UpstreamProtocol::Http1,
         requests: 8,
         health_check: None,
+        retries: None,
     }
 }
 

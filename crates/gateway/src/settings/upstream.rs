@@ -22,6 +22,9 @@ pub struct UpstreamSettings {
     /// How the gateway finds out whether an address can be used. Without it, from its answers.
     #[serde(default)]
     pub health_check: Option<HealthCheckSettings>,
+    /// Which requests are sent again when their connection ends without an answer. None.
+    #[serde(default)]
+    pub retries: Option<RetrySettings>,
 }
 
 fn default_requests() -> usize {
@@ -79,4 +82,26 @@ fn default_healthy() -> u32 {
 
 fn default_unhealthy() -> u32 {
     3
+}
+
+/// How often requests that were sent are sent again, if they are safe to repeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RetrySettings {
+    /// The most retries of one request, 1 to 5. Default: 1.
+    pub attempts: u32,
+    /// The most retries of all requests to the upstream, in percent of them. 20.
+    pub percent: u32,
+    /// How many retries are possible in each second beside those. 10.
+    pub per_second: u32,
+}
+
+impl Default for RetrySettings {
+    fn default() -> RetrySettings {
+        RetrySettings {
+            attempts: 1,
+            percent: 20,
+            per_second: 10,
+        }
+    }
 }
