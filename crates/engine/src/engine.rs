@@ -11,6 +11,7 @@ use tollgate_memory::Stats;
 use tollgate_rules::{Attempt, Resolved, RuleSet};
 
 use crate::decisions::{Decisions, Series};
+use crate::denied_requests::{DENIED_REQUESTS, DeniedRequests};
 use crate::outcome::{Outcome, ReloadCounts, Reloads};
 use crate::reservation_table::{ReservationBounds, ReservationTable};
 use crate::stores::{StoreSnapshot, Stores};
@@ -34,6 +35,7 @@ pub struct Engine {
     decisions: Decisions,
     reloads: Reloads,
     reservations: ReservationTable<reservation::ReservedPart>,
+    denied_requests: DeniedRequests,
 }
 
 /// The answer to a request, and the metadata of its rules.
@@ -75,6 +77,7 @@ impl Engine {
             decisions,
             reloads: Reloads::default(),
             reservations: ReservationTable::new(ReservationBounds::default()),
+            denied_requests: DeniedRequests::new(DENIED_REQUESTS),
         }
     }
 
@@ -83,6 +86,15 @@ impl Engine {
     pub fn with_reservations(self, bounds: ReservationBounds) -> Engine {
         Engine {
             reservations: ReservationTable::new(bounds),
+            ..self
+        }
+    }
+
+    /// The same engine that keeps at most about `max` denied requests, none for 0.
+    #[must_use]
+    pub fn with_denied_requests(self, max: usize) -> Engine {
+        Engine {
+            denied_requests: DeniedRequests::new(max),
             ..self
         }
     }

@@ -22,6 +22,8 @@ mod stores;
 
 mod decisions;
 
+mod denied_requests;
+
 mod reservation_id;
 
 mod reservation_table;
@@ -38,6 +40,10 @@ mod store_health;
 
 pub use any_shared::AnyShared;
 pub use decisions::{DescriptorOutcome, VALUE_SERIES_MAX};
+pub use denied_requests::{
+    DENIALS_BY_ID_MAX, DENIED_REQUEST_BYTES_MAX, DENIED_REQUEST_KEPT, DENIED_REQUESTS,
+    DENIED_REQUESTS_MAX, DeniedRequest, REQUEST_ID_BYTES_MAX,
+};
 pub use engine::{
     Decided, Engine, Explanation, OwnedReservation, RESERVED_LIMITS_MAX, ReservationReceipt,
     ReserveError, SettleError, SettledLimit, peek,

@@ -3,8 +3,10 @@
 
 use std::ops::ControlFlow;
 
-use tollgate_core::{Answer, Charge, Cost, OnDenial, Request, Store, StoreError, Verdict};
+use tollgate_core::{Answer, Charge, Cost, OnDenial, Request, Span, Store, StoreError, Verdict};
 use tollgate_rules::{Attempt, Explained, Finding, Walk};
+
+use crate::denied_requests::DeniedRequest;
 
 use super::{ActiveRules, Engine, charges};
 
@@ -42,6 +44,35 @@ impl Engine {
                 ControlFlow::Continue(next) => attempt = next,
             }
         }
+    }
+
+    /// Keeps a request that was denied, for [`Engine::find_denials`]: under `id`, that of the
+    /// client, if it is short and plain, or under a new one. Returns the id, for the answer. `None`
+    /// if it was allowed, is too large or nothing is kept.
+    pub fn keep_denial(
+        &self,
+        id: Option<&[u8]>,
+        request: &Request<'_>,
+        answer: &Answer,
+    ) -> Option<Box<str>> {
+        if answer.is_allowed() {
+            return None;
+        }
+        let now = self.stores.now();
+        self.denied_requests.keep(id, request, answer, now)
+    }
+
+    /// The requests with this id that were denied in the last [`DENIED_REQUEST_KEPT`] and are not
+    /// replaced by later ones, the latest first, each with the time since.
+    ///
+    /// [`DENIED_REQUEST_KEPT`]: crate::DENIED_REQUEST_KEPT
+    pub fn find_denials(&self, id: &str) -> Vec<(DeniedRequest, Span)> {
+        let now = self.stores.now();
+        let found = self.denied_requests.find(id, now).into_iter();
+        found
+            .map(|denied| (now.since(denied.at), denied))
+            .map(|(ago, denied)| (denied, ago))
+            .collect()
     }
 
     /// Explains under these rules, even if they are replaced meanwhile.
