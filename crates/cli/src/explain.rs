@@ -110,6 +110,7 @@ fn execute(args: &Args) -> Result<(), Failure> {
         request: &request,
         explanation: &explanation,
         values: Values::Show,
+        denial: None,
         has_states: notes.is_some(),
     };
     let mut out = io::stdout().lock();

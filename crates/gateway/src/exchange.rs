@@ -20,6 +20,7 @@ use tollgate_listen::Connection;
 
 use crate::concurrency_limit::Permits;
 use crate::connection_pool::Lease;
+use crate::denial::{keep_denial, request_id};
 use crate::failure::Failure;
 use crate::forwarding::{Sender, announce_chunks, rewrite_request, rewrite_response};
 use crate::lists::Lists;
@@ -334,7 +335,10 @@ impl Passage<'_> {
         };
         poll_fn(|cx| arrival.connection.poll_decide(0, cx)).await;
         let (answer, reservation) = self.decide(&request, &identity).await?;
-        if let Some(denial) = responder.deny(&answer, terms.wall_clock(), &head.headers) {
+        let denial = responder.deny(&answer, terms.wall_clock(), &head.headers);
+        if let Some(mut denial) = denial {
+            let (id, headers) = (request_id(&head.headers), denial.headers_mut());
+            keep_denial(&terms.engine, id, &request, &answer, headers);
             record.set_denial(&answer);
             return Err(Stop::Denied(Box::new(denial)));
         }

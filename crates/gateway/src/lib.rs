@@ -61,11 +61,14 @@ mod refund;
 
 mod reservation;
 
+mod denial;
+
 mod exchange;
 
 mod gateway;
 
 pub use concurrency_limit::{IN_FLIGHT_LIMITS_MAX, IN_FLIGHT_REQUESTS_MAX, InFlightSettings};
+pub use denial::{REQUEST_ID, keep_denial, request_id};
 pub use gateway::Gateway;
 pub use lists::{InvalidList, LIST_BYTES_MAX, LIST_FILES_MAX, ListSettings};
 pub use response_body::{BodyError, ResponseBody};

@@ -19,6 +19,7 @@ use crate::config::ListenerKind;
 use crate::explain;
 use crate::http::{count_and_respond, healthz, readiness, with_fallback_routes};
 use crate::metrics::Metrics;
+use crate::options::Options;
 use crate::reply;
 
 /// The name of this listener in the settings and in metrics.
@@ -33,6 +34,7 @@ const PLAIN_METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 struct AdminState {
     engine: Arc<Engine>,
     metrics: Arc<Metrics>,
+    options: Options,
     shutdown: ShutdownSignal,
 }
 
@@ -40,11 +42,13 @@ struct AdminState {
 pub(crate) fn routes(
     engine: Arc<Engine>,
     metrics: Arc<Metrics>,
+    options: Options,
     shutdown: ShutdownSignal,
 ) -> Router {
     let state = AdminState {
         engine,
         metrics: Arc::clone(&metrics),
+        options,
         shutdown,
     };
     let routes = Router::new()
@@ -87,7 +91,7 @@ async fn scrape(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Res
 
 async fn explain(State(state): State<Arc<AdminState>>, uri: Uri, headers: HeaderMap) -> Response {
     let query = uri.query().unwrap_or_default();
-    let explained = explain::explain(&state.engine, query, &headers).await;
+    let explained = explain::explain(&state.engine, query, &headers, state.options).await;
     explained.unwrap_or_else(|failure| count_and_respond(&state.metrics, NAME, &failure))
 }
 

@@ -12,6 +12,7 @@ use tollgate_listen::Limits;
 use tollgate_rules::{Diagnostic, ReadError, Settings, Source, read_paths, settings};
 
 mod auth;
+mod explain;
 mod gateway;
 mod limits;
 mod listen;
@@ -22,6 +23,7 @@ mod store;
 mod tls;
 
 pub use auth::Auth;
+pub use explain::Explain;
 pub use listen::{Listen, ListenerKind};
 use store::Known;
 pub use store::{OtherStore, Place, STORES_MAX};
@@ -55,6 +57,8 @@ pub struct Config {
     pub auth: Option<Auth>,
     /// `reservations`: how many may be open, and for how long.
     pub reservations: ReservationBounds,
+    /// `explain`: what is kept of denied requests.
+    pub explain: Explain,
     /// `gateway`: what the listener `gateway` passes on. Default: nothing, and no such listener.
     pub gateway: Option<GatewaySettings>,
     /// `limits`.
@@ -136,6 +140,7 @@ impl Config {
             stores: Vec::new(),
             auth: None,
             reservations: ReservationBounds::default(),
+            explain: Explain::default(),
             gateway: None,
             limits: Limits::default(),
             log: Log::default(),
@@ -208,6 +213,7 @@ impl Config {
             ("stores", self.stores != other.stores),
             ("auth", self.auth != other.auth),
             ("reservations", self.reservations != other.reservations),
+            ("explain", self.explain != other.explain),
             ("gateway", self.gateway != other.gateway),
             ("limits", self.limits != other.limits),
             ("log", self.log != other.log),
@@ -264,6 +270,7 @@ impl Config {
             stores: OtherStore::take_all(top, known),
             auth,
             reservations: top.map("reservations", reservations::take),
+            explain: top.map("explain", Explain::take),
             gateway,
             limits: top.map("limits", limits::take),
             log: top.map("log", Log::take),

@@ -4,10 +4,11 @@ use axum::response::Response;
 use http::header::ACCEPT;
 use http::{HeaderMap, StatusCode};
 use tollgate_core::{ChargeDenied, Cost, Descriptor, Request};
-use tollgate_engine::Engine;
+use tollgate_engine::{DENIED_REQUEST_BYTES_MAX, DENIED_REQUEST_KEPT, Engine};
 
 use crate::descriptor_text::DescriptorText;
-use crate::explanation::{ExplanationReport, Values};
+use crate::explanation::{ExplanationReport, PastDenial, Values};
+use crate::options::Options;
 use crate::reply::{Failure, json, reply};
 
 /// A query that works, for errors.
@@ -27,7 +28,11 @@ pub(crate) async fn explain(
     engine: &Engine,
     query: &str,
     headers: &HeaderMap,
+    options: Options,
 ) -> Result<Response, Failure> {
+    if let Some(id) = query_id(query).map_err(Failure::bad_request)? {
+        return explain_denial(engine, &id, headers, options).await;
+    }
     let question = Question::read(query).map_err(Failure::bad_request)?;
     let request = question.request();
     request.check_bounds()?;
@@ -37,9 +42,54 @@ pub(crate) async fn explain(
         explanation: &explanation,
         // They came with this request.
         values: Values::Show,
+        denial: None,
         has_states: true,
     };
     Ok(respond(&report, headers))
+}
+
+/// Explains the latest denied request with this id, as it would be decided now.
+async fn explain_denial(
+    engine: &Engine,
+    id: &str,
+    headers: &HeaderMap,
+    options: Options,
+) -> Result<Response, Failure> {
+    let Some((denied, ago)) = engine.find_denials(id).into_iter().next() else {
+        let detail = format!(
+            "no denied request with this id is kept; one is for at most {DENIED_REQUEST_KEPT}, \
+             while it is among the latest, if it has at most {DENIED_REQUEST_BYTES_MAX} bytes"
+        );
+        return Err(Failure::new("not_found", StatusCode::NOT_FOUND, detail));
+    };
+    let request = denied.request();
+    let explanation = engine.explain(&request).await?;
+    let report = ExplanationReport {
+        request: &request,
+        explanation: &explanation,
+        values: match options.show_values {
+            true => Values::Show,
+            false => Values::Hide,
+        },
+        denial: Some(PastDenial {
+            denied: &denied,
+            ago,
+        }),
+        has_states: true,
+    };
+    Ok(respond(&report, headers))
+}
+
+/// The parameter `request_id`, which is the only one if it is there.
+fn query_id(query: &str) -> Result<Option<String>, String> {
+    let mut parameters = form_urlencoded::parse(query.as_bytes());
+    let Some((_, id)) = parameters.find(|(name, _)| name == "request_id") else {
+        return Ok(None);
+    };
+    match form_urlencoded::parse(query.as_bytes()).count() {
+        1 => Ok(Some(id.into_owned())),
+        _ => Err("`request_id` with another parameter; it names the whole request".to_owned()),
+    }
 }
 
 fn respond(report: &ExplanationReport<'_>, headers: &HeaderMap) -> Response {
@@ -85,8 +135,8 @@ impl Question {
                 },
                 _ => {
                     return Err(format!(
-                        "there is no parameter `{name}`; there are domain, descriptor, cost and \
-                         any_order, as in {EXAMPLE}"
+                        "there is no parameter `{name}`; there are domain, descriptor, cost, \
+                         any_order and request_id, as in {EXAMPLE}"
                     ));
                 }
             }

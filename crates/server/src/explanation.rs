@@ -1,7 +1,7 @@
 //! Explanations as people and programs read them: why a request is allowed or denied.
 
-use tollgate_core::{Escaped, Request, Status};
-use tollgate_engine::Explanation;
+use tollgate_core::{Escaped, Request, Span, Status};
+use tollgate_engine::{DeniedRequest, Explanation};
 use tollgate_rules::{Finding, RuleDescriptor, Walk};
 
 mod json;
@@ -30,9 +30,20 @@ pub struct ExplanationReport<'a> {
     pub explanation: &'a Explanation,
     /// Whether the values of the request are shown.
     pub values: Values,
+    /// The denial that is explained, if there was one.
+    pub denial: Option<PastDenial<'a>>,
     /// Whether the keys' states are those of the service. If not, each key is as if it was never
     /// used.
     pub has_states: bool,
+}
+
+/// A denial that was kept by its id.
+#[derive(Clone, Copy, Debug)]
+pub struct PastDenial<'a> {
+    /// The request that was denied.
+    pub denied: &'a DeniedRequest,
+    /// How long ago.
+    pub ago: Span,
 }
 
 /// One descriptor of a report.

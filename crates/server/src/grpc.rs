@@ -120,14 +120,21 @@ impl RateLimitService for Calls {
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        let message = request.into_inner();
+        let (metadata, _, message) = request.into_parts();
         let began = Instant::now();
         let request = tollgate_rls::request(&message)
             .map_err(|invalid| Status::invalid_argument(invalid.to_string()))?;
         self.metrics.count_left_out(NAME, &message);
         let decided = self.engine.decide(&request).await.map_err(store_failed)?;
         self.metrics.record_decision(NAME, began.elapsed());
-        Ok(Response::new(self.options.response(&request, &decided)))
+        let mut response = Response::new(self.options.response(&request, &decided));
+        let id = metadata.get("x-request-id").map(|id| id.as_bytes());
+        let id = self.engine.keep_denial(id, &request, &decided.answer);
+        // In the metadata, not in the message: Envoy would add it to the response to its client.
+        if let Some(id) = id.and_then(|id| id.parse().ok()) {
+            response.metadata_mut().insert("x-request-id", id);
+        }
+        Ok(response)
     }
 }
 

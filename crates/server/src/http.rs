@@ -12,6 +12,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use tollgate_core::{Cost, Request};
 use tollgate_engine::{Decided, Engine};
+use tollgate_gateway::{keep_denial, request_id};
 use tollgate_listen::ShutdownSignal;
 
 use crate::auth::{self, ForwardAuth};
@@ -140,6 +141,7 @@ impl AppState {
     /// Envoy's service answers 200, 429 or 400 here, and 400 also if its store fails. This one
     /// answers 503 then, so that a failed store does not look like an invalid request.
     async fn envoy(&self, request: HttpRequest) -> Result<Response, Failure> {
+        let id = request_id(request.headers()).cloned();
         let body = body(request, self.body_bytes, self.body_timeout).await?;
         let message =
             tollgate_rls::read(&body).map_err(|error| Failure::bad_request(error.to_string()))?;
@@ -159,23 +161,36 @@ impl AppState {
             let unavailable = HeaderValue::from_static(tollgate_http::STORE_UNAVAILABLE);
             headers.insert(tollgate_http::STORE, unavailable);
         }
+        keep_denial(
+            &self.engine,
+            id.as_ref(),
+            &request,
+            &decided.answer,
+            headers,
+        );
         Ok(response)
     }
 
     async fn check(&self, request: HttpRequest) -> Result<Response, Failure> {
         is_json(request.headers())?;
+        let id = request_id(request.headers()).cloned();
         let body = body(request, self.body_bytes, self.body_timeout).await?;
         let check = Check::read(&body)?;
         let request = check.request()?;
         self.check_refund(&request)?;
-        if !check.is_reservation() {
-            let decided = self.decide(&request).await?;
-            return Ok(verdict(&request, &decided.answer, None));
-        }
-        let began = Instant::now();
-        let (decided, receipt) = self.engine.reserve(&request).await?;
-        self.metrics.record_decision(NAME, began.elapsed());
-        Ok(verdict(&request, &decided.answer, receipt.as_ref()))
+        let (decided, receipt) = if check.is_reservation() {
+            let began = Instant::now();
+            let reserved = self.engine.reserve(&request).await?;
+            self.metrics.record_decision(NAME, began.elapsed());
+            reserved
+        } else {
+            (self.decide(&request).await?, None)
+        };
+        let answer = &decided.answer;
+        let mut response = verdict(&request, answer, receipt.as_ref());
+        let headers = response.headers_mut();
+        keep_denial(&self.engine, id.as_ref(), &request, answer, headers);
+        Ok(response)
     }
 
     /// Settles a reservation of `/v1/check`.
@@ -193,11 +208,19 @@ impl AppState {
         let mut head = request.into_parts().0;
         let peer = auth.restore(&mut head)?;
         let identity = auth.identify(&head, peer)?;
+        let mut kept = HeaderMap::new();
         let answer = match auth.request(&identity) {
-            Some(request) => Some(self.decide(&request).await?.answer),
+            Some(request) => {
+                let answer = self.decide(&request).await?.answer;
+                let id = request_id(&head.headers);
+                keep_denial(&self.engine, id, &request, &answer, &mut kept);
+                Some(answer)
+            }
             None => None,
         };
-        Ok(auth.respond(answer.as_ref(), head))
+        let mut response = auth.respond(answer.as_ref(), head);
+        response.headers_mut().extend(kept);
+        Ok(response)
     }
 
     async fn decide(&self, request: &Request<'_>) -> Result<Decided, Failure> {

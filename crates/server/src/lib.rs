@@ -68,11 +68,11 @@ mod listener;
 mod server;
 
 pub use config::{
-    Auth, Config, ConfigError, Listen, ListenerKind, Log, LogFormat, LogLevel, Memory, OtherStore,
-    Place, STORES_MAX,
+    Auth, Config, ConfigError, Explain, Listen, ListenerKind, Log, LogFormat, LogLevel, Memory,
+    OtherStore, Place, STORES_MAX,
 };
 pub use descriptor_text::{DescriptorText, InvalidDescriptorText};
-pub use explanation::{EXPLANATION_VERSION, ExplanationReport, Values};
+pub use explanation::{EXPLANATION_VERSION, ExplanationReport, PastDenial, Values};
 pub use log::{init as init_log, log_start_error};
 pub use reclaim::tune_allocator;
 pub use server::{Running, ServeError, serve, start};

@@ -191,7 +191,7 @@ impl Serving {
                 body_timeout: limits.body_timeout,
                 body_bytes: limits.body_bytes,
             }),
-            ListenerKind::Admin => admin::routes(engine, metrics, shutdown),
+            ListenerKind::Admin => admin::routes(engine, metrics, context.options, shutdown),
         })
     }
 }

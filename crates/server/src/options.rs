@@ -13,6 +13,8 @@ pub(crate) struct Options {
     pub(crate) allow_refund: bool,
     /// Envoy receives the metadata of the rules.
     pub(crate) dynamic_metadata: bool,
+    /// Explanations of denied requests show their values.
+    pub(crate) show_values: bool,
 }
 
 // === impl Options ===

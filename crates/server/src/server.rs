@@ -132,6 +132,7 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
         warn!("`mode`, `on_store_error` and `nodes` have no effect: no store is in {backends}");
     }
     let engine = Engine::new(stores).with_reservations(config.reservations);
+    let engine = engine.with_denied_requests(config.explain.denied_requests);
     let engine = Arc::new(engine);
     let gateway = open_gateway(config, &engine, Arc::clone(&clock))?;
     let limits = open_files::fit(config.limits, sockets_per_connection(config));
@@ -164,6 +165,7 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
         options: Options {
             allow_refund: config.allow_refund,
             dynamic_metadata: config.dynamic_metadata,
+            show_values: config.explain.show_values,
         },
         auth,
         gateway: gateway.clone(),

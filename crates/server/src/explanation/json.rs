@@ -24,6 +24,14 @@ impl ExplanationReport<'_> {
             "hasStates": self.has_states,
             "descriptors": descriptors.collect::<Vec<_>>(),
         });
+        if let Some(past) = &self.denial {
+            json["denial"] = json!({
+                "requestId": past.denied.id,
+                "ago": duration(past.ago),
+                "deniedBy": past.denied.by,
+                "retryAfter": wait_text(past.denied.wait),
+            });
+        }
         if let Some(denial) = answer.denial {
             json["deniedBy"] = json!(answer.denied_by().map(|limited| limited.rule.shown()));
             json["deniedDescriptor"] = json!(denial.by);

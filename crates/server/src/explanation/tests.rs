@@ -63,6 +63,7 @@ impl Bench {
             request,
             explanation: &explanation,
             values,
+            denial: None,
             has_states: true,
         };
         (report.to_string(), report.to_json())

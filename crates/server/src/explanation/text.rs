@@ -6,7 +6,7 @@ use tollgate_core::{Cost, Enforcement, Escaped, Limit, Limited, Sharing, Span, S
 use tollgate_rules::{CandidateOutcome, Finding, LookUp, RuleDescriptor, RuleView};
 
 use super::reason::level;
-use super::{ExplanationReport, Part, Values, place, written};
+use super::{ExplanationReport, Part, PastDenial, Values, place, written};
 
 /// What is said of states that are not those of the service.
 const UNUSED: &str = "each key is shown as if it was never used; the states of keys in memory are \
@@ -16,6 +16,7 @@ const HIDDEN: &str = "(hidden)";
 
 impl Display for ExplanationReport<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.write_past(f)?;
         self.write_outcome(f)?;
         for part in self.parts() {
             writeln!(f)?;
@@ -31,6 +32,23 @@ impl Display for ExplanationReport<'_> {
 // === impl ExplanationReport ===
 
 impl ExplanationReport<'_> {
+    /// The denial that is explained.
+    fn write_past(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Some(PastDenial { denied, ago }) = &self.denial else {
+            return Ok(());
+        };
+        let by = denied
+            .by
+            .as_deref()
+            .unwrap_or("a store that did not answer");
+        let (id, by) = (Escaped(denied.id.as_bytes()), Escaped(by.as_bytes()));
+        write!(f, "{id} was denied {} ago, by {by}", round_up(*ago))?;
+        match denied.wait {
+            Wait::For(span) => writeln!(f, ", for {}", round_up(span)),
+            Wait::Never => writeln!(f, "; its cost never fits"),
+        }
+    }
+
     /// The first line: what would be decided on the request.
     fn write_outcome(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let answer = &self.explanation.answer;

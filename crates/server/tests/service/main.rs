@@ -10,6 +10,7 @@ mod grpc_client;
 
 mod crowd;
 mod debits;
+mod denials;
 mod exact;
 mod reservations;
 

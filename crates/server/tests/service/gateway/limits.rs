@@ -31,6 +31,10 @@ async fn a_client_is_allowed_up_to_its_limit_and_the_rest_never_reaches_the_upst
     assert!(detail.contains("limit \"remote_address\""), "{detail}");
     assert_eq!(denied.header("retry-after"), Some("3600"));
     assert_eq!(denied.header("x-upstream"), None);
+    let id = denied.header("x-request-id").unwrap();
+    let path = format!("/v1/explain?request_id={id}");
+    let explained = Client::to(house.admin()).await.get(&path).await.json();
+    assert_eq!(explained["denial"]["deniedBy"], "remote_address");
     let seen = upstream.requests();
     assert_eq!(seen.len(), 2);
     assert_eq!(seen[0].target, "/a?b=c");
