@@ -16,11 +16,8 @@ use crate::outcome::{Outcome, ReloadCounts, Reloads};
 use crate::reservation_table::{ReservationBounds, ReservationTable};
 use crate::stores::{StoreSnapshot, Stores};
 
-mod explanation;
-
 mod reservation;
 
-pub use explanation::{Explanation, peek};
 pub use reservation::{
     OwnedReservation, RESERVED_LIMITS_MAX, ReservationReceipt, ReserveError, SettleError,
     SettledLimit,
@@ -30,12 +27,12 @@ pub use reservation::{
 ///
 /// The rules are replaced as a whole: a decision sees the old ones or the new ones.
 pub struct Engine {
-    rules: ArcSwap<ActiveRules>,
+    pub(crate) rules: ArcSwap<ActiveRules>,
     stores: Arc<Stores>,
     decisions: Decisions,
     reloads: Reloads,
     reservations: ReservationTable<reservation::ReservedPart>,
-    denied_requests: DeniedRequests,
+    pub(crate) denied_requests: DeniedRequests,
 }
 
 /// The answer to a request, and the metadata of its rules.
@@ -49,14 +46,14 @@ pub struct Decided {
 }
 
 /// The rules in effect, and where each of them is counted.
-struct ActiveRules {
-    rules: RuleSet,
+pub(crate) struct ActiveRules {
+    pub(crate) rules: RuleSet,
     series: Series,
     rule_count: usize,
 }
 
 /// What a request is charged; `is_current` says whether its rules are still in effect.
-fn charges<'r>(resolved: &'r Resolved<'_>, is_current: bool) -> Vec<Charge<'r>> {
+pub(crate) fn charges<'r>(resolved: &'r Resolved<'_>, is_current: bool) -> Vec<Charge<'r>> {
     let mut charges = resolved.charges();
     charges
         .iter_mut()

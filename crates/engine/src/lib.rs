@@ -30,6 +30,8 @@ mod reservation_table;
 
 mod engine;
 
+mod explanation;
+
 mod outcome;
 
 mod reload;
@@ -45,9 +47,10 @@ pub use denied_requests::{
     DENIED_REQUESTS_MAX, DeniedRequest, REQUEST_ID_BYTES_MAX,
 };
 pub use engine::{
-    Decided, Engine, Explanation, OwnedReservation, RESERVED_LIMITS_MAX, ReservationReceipt,
-    ReserveError, SettleError, SettledLimit, peek,
+    Decided, Engine, OwnedReservation, RESERVED_LIMITS_MAX, ReservationReceipt, ReserveError,
+    SettleError, SettledLimit,
 };
+pub use explanation::{Explanation, peek};
 pub use outcome::{Outcome, ReloadCounts};
 pub use reload::{Reloader, RuleSource, Why};
 pub use reservation_id::{InvalidReservationId, ReservationId};

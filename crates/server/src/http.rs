@@ -171,6 +171,7 @@ impl AppState {
         Ok(response)
     }
 
+    /// Decides on a request of `/v1/check`, or reserves for it.
     async fn check(&self, request: HttpRequest) -> Result<Response, Failure> {
         is_json(request.headers())?;
         let id = request_id(request.headers()).cloned();

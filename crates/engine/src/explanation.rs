@@ -8,7 +8,7 @@ use tollgate_rules::{Attempt, Explained, Finding, Walk};
 
 use crate::denied_requests::DeniedRequest;
 
-use super::{ActiveRules, Engine, charges};
+use crate::engine::{ActiveRules, Engine, charges};
 
 /// Why a request would be allowed or denied now.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,7 +58,7 @@ impl Engine {
         if answer.is_allowed() {
             return None;
         }
-        let now = self.stores.now();
+        let now = self.stores().now();
         self.denied_requests.keep(id, request, answer, now)
     }
 
@@ -67,7 +67,7 @@ impl Engine {
     ///
     /// [`DENIED_REQUEST_KEPT`]: crate::DENIED_REQUEST_KEPT
     pub fn find_denials(&self, id: &str) -> Vec<(DeniedRequest, Span)> {
-        let now = self.stores.now();
+        let now = self.stores().now();
         let found = self.denied_requests.find(id, now).into_iter();
         found
             .map(|denied| (now.since(denied.at), denied))
@@ -82,7 +82,7 @@ impl Engine {
         request: &Request<'_>,
         is_current: bool,
     ) -> Result<Explanation, StoreError> {
-        let named = self.stores.of(request.domain_name());
+        let named = self.stores().of(request.domain_name());
         let explained = active.rules.explain(request, &named.store);
         let Explained { resolved, findings } = explained;
         let mut charges = charges(&resolved, is_current);
