@@ -1,5 +1,6 @@
 //! Concurrency limits: how many requests of one key may be in flight at once.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use prometheus_client::metrics::counter::Counter;
@@ -8,7 +9,7 @@ use serde::Deserialize;
 use tollgate_http::{Classifier, Identity, IdentityEntry, InvalidSetting};
 
 use crate::metrics::Metrics;
-use crate::permit_table::{KEYS_MAX, NoPermit, Permit, PermitRequest, PermitTable};
+use crate::permit_table::{NoPermit, Permit, PermitRequest, PermitTable};
 
 /// The most concurrency limits of a route.
 pub const IN_FLIGHT_LIMITS_MAX: usize = 16;
@@ -40,16 +41,17 @@ pub(crate) struct ConcurrencyLimits {
 #[derive(Debug)]
 pub(crate) struct ConcurrencyLimitReader<'a> {
     of_gateway: ConcurrencyLimits,
-    /// How many limits were read.
-    count: u32,
+    /// How many limits there are with each identity, but for the last part of it.
+    counts: HashMap<Vec<u8>, u32>,
     metrics: &'a Metrics,
 }
 
 /// One of them. Routes without their own share those of the gateway.
 #[derive(Debug)]
 struct ConcurrencyLimit {
-    /// Its place among all limits of the gateway: it keeps the keys of limits apart.
-    number: u32,
+    /// Keeps its keys apart from those of others. The same after a reload, whatever becomes of the
+    /// others.
+    identity: Box<[u8]>,
     name: String,
     per: Vec<String>,
     most: u32,
@@ -80,54 +82,87 @@ impl<'a> ConcurrencyLimitReader<'a> {
     /// [`InvalidSetting`] is the first setting that cannot be used.
     pub(crate) fn new(
         settings: &[InFlightSettings],
+        table: &Arc<PermitTable>,
         metrics: &'a Metrics,
     ) -> Result<ConcurrencyLimitReader<'a>, InvalidSetting> {
         let of_gateway = ConcurrencyLimits {
-            table: PermitTable::new(KEYS_MAX),
+            table: Arc::clone(table),
             limits: Vec::new(),
         };
         let mut reader = ConcurrencyLimitReader {
             of_gateway,
-            count: 0,
+            counts: HashMap::new(),
             metrics,
         };
-        reader.of_gateway = reader.read(settings)?;
+        reader.of_gateway = reader.read(None, settings)?;
         Ok(reader)
     }
 
-    /// Those of a route, whose requests `classifier` describes: its own, or those of the gateway.
+    /// Those of the route `name`, whose requests `classifier` describes: its own, or those of the
+    /// gateway.
     ///
     /// # Errors
     ///
     /// [`InvalidSetting`] is the first setting that cannot be used.
     pub(crate) fn of_route(
         &mut self,
+        name: &str,
         own: Option<&[InFlightSettings]>,
         classifier: &Classifier,
     ) -> Result<ConcurrencyLimits, InvalidSetting> {
         let limits = match own {
-            Some(own) => self.read(own)?,
+            Some(own) => self.read(Some(name), own)?,
             None => self.of_gateway.clone(),
         };
         limits.check(classifier)?;
         Ok(limits)
     }
 
-    fn read(&mut self, settings: &[InFlightSettings]) -> Result<ConcurrencyLimits, InvalidSetting> {
+    /// Reads those of a route, or those of the gateway.
+    fn read(
+        &mut self,
+        route: Option<&str>,
+        settings: &[InFlightSettings],
+    ) -> Result<ConcurrencyLimits, InvalidSetting> {
         let (at, found) = ("in_flight", settings.len());
         InvalidSetting::check_at_most(at, found, "limits", IN_FLIGHT_LIMITS_MAX)?;
         let mut limits = Vec::with_capacity(found);
         for (index, one) in settings.iter().enumerate() {
-            let limit = ConcurrencyLimit::new(one, self.count, self.metrics);
+            let identity = self.identify(route, one);
+            let limit = ConcurrencyLimit::new(one, identity, self.metrics);
             let limit = limit.map_err(|invalid| invalid.below(&format!("{at}[{index}]")))?;
             limits.push(Arc::new(limit));
-            self.count += 1;
         }
         Ok(ConcurrencyLimits {
             table: Arc::clone(&self.of_gateway.table),
             limits,
         })
     }
+
+    /// What a limit has and no other does: its route, its name, its keys, and how many have all of
+    /// that before it.
+    fn identify(&mut self, route: Option<&str>, settings: &InFlightSettings) -> Box<[u8]> {
+        let names = [route, settings.name.as_deref()];
+        let parts = names
+            .into_iter()
+            .chain(settings.per.iter().map(|key| Some(key.as_str())));
+        let mut identity = Vec::new();
+        for part in parts {
+            // A missing name differs from an empty one.
+            identity.push(u8::from(part.is_some()));
+            append(&mut identity, part.unwrap_or_default().as_bytes());
+        }
+        let count = self.counts.entry(identity.clone()).or_default();
+        append(&mut identity, &count.to_le_bytes());
+        *count += 1;
+        identity.into()
+    }
+}
+
+/// Appends bytes behind their length, so that no two lists of them are the same.
+fn append(list: &mut Vec<u8>, bytes: &[u8]) {
+    list.extend(bytes.len().to_le_bytes());
+    list.extend(bytes);
 }
 
 // === impl ConcurrencyLimits ===
@@ -198,10 +233,10 @@ impl Permits {
 // === impl ConcurrencyLimit ===
 
 impl ConcurrencyLimit {
-    /// Checks its settings. `number` is its own.
+    /// Checks its settings. `identity` is its own.
     fn new(
         settings: &InFlightSettings,
-        number: u32,
+        identity: Box<[u8]>,
         metrics: &Metrics,
     ) -> Result<ConcurrencyLimit, InvalidSetting> {
         let InFlightSettings {
@@ -222,7 +257,7 @@ impl ConcurrencyLimit {
         }
         let name = name.clone().unwrap_or_else(|| per.join("."));
         Ok(ConcurrencyLimit {
-            number,
+            identity,
             per: per.clone(),
             most: *requests,
             gauge: metrics.in_flight(&name),
@@ -244,10 +279,10 @@ impl ConcurrencyLimit {
 
     /// Differs for other limits and for other values: each value is behind its length.
     fn key(&self, entries: &[IdentityEntry<'_>]) -> Arc<[u8]> {
-        let mut key = self.number.to_le_bytes().to_vec();
+        let mut key = Vec::new();
+        append(&mut key, &self.identity);
         for entry in entries {
-            key.extend(entry.value.len().to_le_bytes());
-            key.extend(&*entry.value);
+            append(&mut key, &entry.value);
         }
         key.into()
     }

@@ -31,7 +31,6 @@ use crate::request_body::RequestBody;
 use crate::reservation::{Reservation, Settler};
 use crate::response_body::{InFlight, ResponseBody};
 use crate::route::Route;
-use crate::settings::GatewaySettings;
 use crate::tunnel::{OpenTunnel, Tunnel};
 use crate::upgrade::Switched;
 
@@ -59,10 +58,6 @@ pub(crate) struct Terms {
     lists: Option<Lists>,
     clock: Arc<dyn Clock>,
     held: Semaphore,
-    head_timeout: Duration,
-    body_timeout: Duration,
-    tunnel_timeout: Duration,
-    body_bytes: u64,
 }
 
 /// Where a request came from.
@@ -159,22 +154,13 @@ struct Passage<'a> {
 // === impl Terms ===
 
 impl Terms {
-    pub(crate) fn new(
-        settings: &GatewaySettings,
-        engine: Arc<Engine>,
-        lists: Option<Lists>,
-        clock: Arc<dyn Clock>,
-    ) -> Terms {
+    pub(crate) fn new(engine: Arc<Engine>, lists: Option<Lists>, clock: Arc<dyn Clock>) -> Terms {
         Terms {
             settler: Settler::new(&engine),
             engine,
             lists,
             clock,
             held: Semaphore::new(HELD_MAX),
-            head_timeout: settings.timeouts.head.into(),
-            body_timeout: settings.timeouts.body.into(),
-            tunnel_timeout: settings.timeouts.tunnel.into(),
-            body_bytes: settings.body_bytes.0,
         }
     }
 
@@ -209,8 +195,9 @@ impl Passage<'_> {
         record: &mut LogRecord,
     ) -> Result<Response<ResponseBody>, Stop> {
         let Passage { terms, route, .. } = self;
-        if body.size_hint().lower() > terms.body_bytes {
-            return Err(Failure::TooLarge(terms.body_bytes).into());
+        let bounds = &route.bounds;
+        if body.size_hint().lower() > bounds.body_bytes {
+            return Err(Failure::TooLarge(bounds.body_bytes).into());
         }
         // Also while the request is held or waits for a connection.
         let in_flight = InFlight::new(self.arrival.connection);
@@ -234,7 +221,7 @@ impl Passage<'_> {
         if let Some(requested) = &requested {
             requested.announce(&mut head.headers);
         }
-        let body = RequestBody::new(body, terms.body_bytes, terms.body_timeout);
+        let body = RequestBody::new(body, bounds.body_bytes, bounds.body_timeout);
         if body.size_hint().exact().is_none() {
             announce_chunks(&mut head);
         }
@@ -242,7 +229,7 @@ impl Passage<'_> {
         if let Some(reservation) = &mut reservation {
             reservation.mark_sent();
         }
-        let sent = upstream.send(lease, request, terms.head_timeout).await;
+        let sent = upstream.send(lease, request, bounds.head_timeout).await;
         let (mut response, lease) = sent?;
         // It may have been sent again, to another one.
         record.set_upstream(lease.pool().address());
@@ -265,8 +252,14 @@ impl Passage<'_> {
             return Ok(Response::from_parts(head, body));
         }
         let metrics = Arc::clone(&upstream.metrics);
-        let body =
-            ResponseBody::upstream(body, lease, terms.body_timeout, metrics, in_flight, permits);
+        let body = ResponseBody::upstream(
+            body,
+            lease,
+            bounds.body_timeout,
+            metrics,
+            in_flight,
+            permits,
+        );
         Ok(Response::from_parts(head, body))
     }
 
@@ -285,7 +278,7 @@ impl Passage<'_> {
             server,
             lease,
             permits,
-            idle: self.terms.tunnel_timeout,
+            idle: self.route.bounds.tunnel_timeout,
             record,
             open: OpenTunnel::new(self.route.metrics.tunnels()),
         };

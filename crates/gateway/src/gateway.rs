@@ -1,21 +1,22 @@
 //! The gateway: requests in, responses out.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use arc_swap::ArcSwap;
 use http::header::{CONNECTION, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, Version};
 use hyper::body::Incoming;
 use prometheus_client::registry::Registry;
-use tokio::task::JoinSet;
 use tollgate_core::Clock;
 use tollgate_engine::{Engine, Why};
-use tollgate_http::{InvalidSetting, Responder, check_framing};
+use tollgate_http::{InvalidSetting, check_framing};
 use tollgate_listen::Connection;
 
 use crate::access_log::AccessLog;
+use crate::active::Active;
 use crate::exchange::{Arrival, Terms, exchange};
 use crate::failure::Failure;
 use crate::forwarding::{is_loop, remove_named};
@@ -23,19 +24,17 @@ use crate::lists::Lists;
 use crate::log_record::LogRecord;
 use crate::metrics::Metrics;
 use crate::response_body::ResponseBody;
-use crate::route::{Route, RouteTable};
+use crate::route::Route;
 use crate::settings::GatewaySettings;
 
 /// Limits requests, and passes the allowed ones on.
 pub struct Gateway {
-    routes: RouteTable,
+    active: ArcSwap<Active>,
+    /// Held while what is active is replaced.
+    replacing: Mutex<()>,
     metrics: Metrics,
     terms: Terms,
     log: Option<Arc<AccessLog>>,
-    /// Answers requests that no route is for.
-    responder: Responder,
-    /// The tasks that check the health of addresses, once they run.
-    checks: OnceLock<JoinSet<()>>,
 }
 
 // === impl Gateway ===
@@ -50,18 +49,16 @@ impl Gateway {
         clock: Arc<dyn Clock>,
     ) -> Result<Gateway, InvalidSetting> {
         let metrics = Metrics::new();
-        let routes = RouteTable::new(settings, &metrics)?;
-        let responder = Responder::new(&settings.responses);
+        let active = Active::new(settings, &metrics, None)?;
         let log = settings.access_log.as_ref();
         let log = log.map(|log| AccessLog::open(log, &metrics).map(Arc::new));
         let lists = Lists::open(&settings.lists, metrics.lists())?;
         Ok(Gateway {
             log: log.transpose()?,
-            checks: OnceLock::new(),
-            routes,
+            active: ArcSwap::from_pointee(active),
+            replacing: Mutex::default(),
             metrics,
-            terms: Terms::new(settings, engine, lists, clock),
-            responder: responder.map_err(|invalid| invalid.below("responses"))?,
+            terms: Terms::new(engine, lists, clock),
         })
     }
 
@@ -71,7 +68,7 @@ impl Gateway {
     ///
     /// As [`Gateway::new`].
     pub fn check(settings: &GatewaySettings) -> Result<(), InvalidSetting> {
-        RouteTable::new(settings, &Metrics::new())?;
+        Active::new(settings, &Metrics::new(), None)?;
         settings.lists.check_paths()?;
         let log = settings.access_log.as_ref();
         if log.is_some_and(|log| log.path.as_os_str().is_empty()) {
@@ -82,8 +79,6 @@ impl Gateway {
                 instead,
             ));
         }
-        let responder = Responder::new(&settings.responses);
-        responder.map_err(|invalid| invalid.below("responses"))?;
         Ok(())
     }
 
@@ -93,13 +88,36 @@ impl Gateway {
     ///
     /// Outside of a runtime of tokio.
     pub fn start_health_checks(&self) {
-        self.checks.get_or_init(|| {
-            let mut tasks = JoinSet::new();
-            for upstream in self.routes.upstreams() {
-                upstream.start_checks(&mut tasks);
-            }
-            tasks
-        });
+        self.active.load().routes.start_health_checks();
+    }
+
+    /// Replaces routes, upstreams and what applies to them, for every request that comes from now
+    /// on; the access log stays what it is. Requests in flight end under the former settings, and
+    /// count for concurrency limits that stay. Upstreams whose settings stay keep their
+    /// connections, and what is known of their health.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSetting`] is the first setting that cannot be used; nothing is replaced then.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a runtime of tokio.
+    pub fn replace(&self, settings: &GatewaySettings) -> Result<(), InvalidSetting> {
+        let _alone = self
+            .replacing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let active = Active::new(settings, &self.metrics, Some(&self.active.load()))?;
+        active.routes.start_health_checks();
+        self.active.store(Arc::new(active));
+        self.metrics.count_reload(true);
+        Ok(())
+    }
+
+    /// Counts changed settings that cannot be used, so that the former stay in effect.
+    pub fn count_failed_reload(&self) {
+        self.metrics.count_reload(false);
     }
 
     /// Registers the metrics, whose names begin with `gateway`.
@@ -146,7 +164,8 @@ impl Gateway {
         let is_http2 = head.version == Version::HTTP_2;
         // First of all, so that routes and limits see what the upstream will see.
         remove_named(&mut head.headers);
-        let mut response = match self.find_route(&head) {
+        let active = self.active.load_full();
+        let mut response = match find_route(&active, &head) {
             Ok(route) => {
                 let arrival = Arrival { connection, scheme };
                 exchange(&self.terms, route, arrival, (head, body), &mut record).await
@@ -155,7 +174,7 @@ impl Gateway {
                 is_last |= matches!(failure, Failure::Framing(_) | Failure::Connect);
                 self.metrics.count_failure(failure.kind());
                 record.set_outcome(failure.kind());
-                let response = self.responder.fail(&failure.problem(), &head.headers);
+                let response = active.responder.fail(&failure.problem(), &head.headers);
                 response.map(|text| ResponseBody::own(text, Arc::clone(connection)))
             }
         };
@@ -174,22 +193,22 @@ impl Gateway {
         let peer = connection.peer().ip();
         LogRecord::new(log, self.terms.wall_clock(), peer, head)
     }
+}
 
-    fn find_route(&self, head: &Parts) -> Result<&Route, Failure> {
-        check_framing(head).map_err(Failure::Framing)?;
-        if head.method == Method::CONNECT {
-            return Err(Failure::Connect);
-        }
-        if is_loop(&head.headers) {
-            return Err(Failure::Loop);
-        }
-        self.routes.find(head)
+fn find_route<'a>(active: &'a Active, head: &Parts) -> Result<&'a Route, Failure> {
+    check_framing(head).map_err(Failure::Framing)?;
+    if head.method == Method::CONNECT {
+        return Err(Failure::Connect);
     }
+    if is_loop(&head.headers) {
+        return Err(Failure::Loop);
+    }
+    active.routes.find(head)
 }
 
 impl fmt::Debug for Gateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Gateway");
-        shown.field("routes", &self.routes).finish_non_exhaustive()
+        shown.field("active", &self.active).finish_non_exhaustive()
     }
 }

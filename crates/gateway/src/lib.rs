@@ -21,6 +21,8 @@ mod log_writer;
 
 mod access_log;
 
+mod active;
+
 mod log_record;
 
 mod lists;

@@ -27,6 +27,7 @@ pub(crate) struct Metrics {
     checks: Checks,
     retries: Family<RetryLabels, Counter>,
     dropped_lines: Family<ReasonLabel, Counter>,
+    reloads: Family<OutcomeLabel, Counter>,
     in_flight: Family<LimitLabel, Gauge>,
     lists: ListMetrics,
     in_flight_denied: Family<LimitLabel, Counter>,
@@ -38,6 +39,7 @@ type UnsettledLabels = [(&'static str, String); 2];
 type AddressLabels = [(&'static str, String); 2];
 type RetryLabels = [(&'static str, String); 2];
 type CheckLabels = [(&'static str, String); 3];
+type OutcomeLabel = [(&'static str, &'static str); 1];
 type ReasonLabel = [(&'static str, &'static str); 1];
 type LimitLabel = [(&'static str, String); 1];
 type UpstreamLabel = [(&'static str, String); 1];
@@ -101,6 +103,7 @@ impl Metrics {
             checks: Checks::default(),
             retries: Family::default(),
             dropped_lines: Family::default(),
+            reloads: Family::default(),
             in_flight: Family::default(),
             lists: ListMetrics::default(),
             in_flight_denied: Family::default(),
@@ -156,6 +159,11 @@ impl Metrics {
         );
         self.lists.register(registry);
         registry.register(
+            "gateway_reloads",
+            "Changed settings of the gateway: in_effect, or failed",
+            self.reloads.clone(),
+        );
+        registry.register(
             "gateway_in_flight",
             "Requests in flight that a concurrency limit counts",
             self.in_flight.clone(),
@@ -165,6 +173,12 @@ impl Metrics {
             "Requests that a concurrency limit denied",
             self.in_flight_denied.clone(),
         );
+    }
+
+    /// Changed settings were applied, or could not be used.
+    pub(crate) fn count_reload(&self, is_in_effect: bool) {
+        let outcome = if is_in_effect { "in_effect" } else { "failed" };
+        self.reloads.get_or_create(&[("outcome", outcome)]).inc();
     }
 
     /// The counter of lines that the access log lacks for this reason.

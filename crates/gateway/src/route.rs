@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::request::Parts;
 use tollgate_core::{DOMAIN_BYTES_MAX, Span};
@@ -11,6 +12,7 @@ use crate::concurrency_limit::{ConcurrencyLimitReader, ConcurrencyLimits};
 use crate::failure::Failure;
 use crate::matcher::{Matcher, Target, host};
 use crate::metrics::{Metrics, RouteMetrics};
+use crate::permit_table::{KEYS_MAX, PermitTable};
 use crate::pricing::Pricing;
 use crate::settings::{
     GatewaySettings, ROUTES_MAX, RouteSettings, UPSTREAMS_MAX, UpstreamProtocol,
@@ -32,6 +34,7 @@ const DEFAULT_NAME: &str = "default";
 pub(crate) struct RouteTable {
     routes: Vec<Route>,
     upstreams: Upstreams,
+    in_flight: Arc<PermitTable>,
     normal_form: PathSettings,
     needs_path: bool,
 }
@@ -49,7 +52,17 @@ pub(crate) struct Route {
     /// What its requests may switch to.
     pub(crate) protocols: Protocols,
     pub(crate) in_flight: ConcurrencyLimits,
+    pub(crate) bounds: Bounds,
     pub(crate) metrics: RouteMetrics,
+}
+
+/// How long the parts of an exchange may take, and how large they may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) head_timeout: Duration,
+    pub(crate) body_timeout: Duration,
+    pub(crate) tunnel_timeout: Duration,
+    pub(crate) body_bytes: u64,
 }
 
 type Upstreams = BTreeMap<String, Arc<Upstream>>;
@@ -57,12 +70,16 @@ type Upstreams = BTreeMap<String, Arc<Upstream>>;
 // === impl RouteTable ===
 
 impl RouteTable {
+    /// The routes of `settings`, with what stays as it is in `former`: upstreams, and what counts
+    /// requests in flight.
+    ///
     /// # Errors
     ///
     /// [`InvalidSetting`] is the first setting that cannot be used.
     pub(crate) fn new(
         settings: &GatewaySettings,
         metrics: &Metrics,
+        former: Option<&RouteTable>,
     ) -> Result<RouteTable, InvalidSetting> {
         let timeouts = settings.timeouts;
         for (key, timeout) in [
@@ -80,8 +97,11 @@ impl RouteTable {
                 ));
             }
         }
-        let upstreams = open_upstreams(settings, metrics)?;
-        let mut in_flight = ConcurrencyLimitReader::new(&settings.in_flight, metrics)?;
+        let former_upstreams = former.map(|former| &former.upstreams);
+        let upstreams = open_upstreams(settings, metrics, former_upstreams)?;
+        let permits = former.map(|former| Arc::clone(&former.in_flight));
+        let permits = permits.unwrap_or_else(|| PermitTable::new(KEYS_MAX));
+        let mut in_flight = ConcurrencyLimitReader::new(&settings.in_flight, &permits, metrics)?;
         let everything = [RouteSettings::default()];
         let routes = match settings.routes.as_slice() {
             [] => &everything,
@@ -93,6 +113,7 @@ impl RouteTable {
             normal_form: settings.identity.path,
             needs_path: false,
             upstreams,
+            in_flight: Arc::clone(&permits),
         };
         for (index, route) in routes.iter().enumerate() {
             let made = Route::new(route, settings, &table.upstreams, &mut in_flight, metrics);
@@ -124,9 +145,11 @@ impl RouteTable {
         }
     }
 
-    /// All upstreams.
-    pub(crate) fn upstreams(&self) -> impl Iterator<Item = &Upstream> {
-        self.upstreams.values().map(|upstream| &**upstream)
+    /// Checks the health of the addresses of all upstreams from now on.
+    pub(crate) fn start_health_checks(&self) {
+        for upstream in self.upstreams.values() {
+            upstream.start_checks();
+        }
     }
 
     /// The first route that fits a request.
@@ -156,6 +179,7 @@ impl RouteTable {
 fn open_upstreams(
     settings: &GatewaySettings,
     metrics: &Metrics,
+    former: Option<&Upstreams>,
 ) -> Result<Upstreams, InvalidSetting> {
     let count = settings.upstreams.len();
     if !(1..=UPSTREAMS_MAX).contains(&count) {
@@ -175,6 +199,10 @@ fn open_upstreams(
             return Err(InvalidSetting::new("upstreams", problem, NAMES));
         }
         let connect = settings.timeouts.connect.into();
+        let same = former.and_then(|former| former.get(name));
+        if let Some(same) = same.filter(|former| former.is_as(upstream, connect)) {
+            return Ok((name.clone(), Arc::clone(same)));
+        }
         let opened = Upstream::new(name, upstream, connect, metrics.upstream(name));
         let opened = opened.map_err(|invalid| invalid.below(&at))?;
         Ok((name.clone(), Arc::new(opened)))
@@ -225,11 +253,13 @@ impl Route {
             None => matcher.first_condition().unwrap_or(DEFAULT_NAME),
         };
         let upstream = find_upstream(settings, upstreams)?;
+        let own_limits = settings.in_flight.as_deref();
         Ok(Route {
             protocols: find_protocols(settings, gateway, &upstream)?,
             upstream,
             domain: find_domain(settings, gateway)?,
-            in_flight: in_flight.of_route(settings.in_flight.as_deref(), &classifier)?,
+            in_flight: in_flight.of_route(name, own_limits, &classifier)?,
+            bounds: Bounds::of(gateway),
             classifier,
             pricing: pricing
                 .map_err(|invalid| invalid.below("identity"))?
@@ -238,6 +268,19 @@ impl Route {
             metrics: metrics.route(name),
             matcher,
         })
+    }
+}
+
+// === impl Bounds ===
+
+impl Bounds {
+    fn of(gateway: &GatewaySettings) -> Bounds {
+        Bounds {
+            head_timeout: gateway.timeouts.head.into(),
+            body_timeout: gateway.timeouts.body.into(),
+            tunnel_timeout: gateway.timeouts.tunnel.into(),
+            body_bytes: gateway.body_bytes.0,
+        }
     }
 }
 

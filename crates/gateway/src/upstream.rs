@@ -2,8 +2,8 @@
 
 use std::io::{self, ErrorKind};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::header::UPGRADE;
@@ -42,6 +42,11 @@ pub(crate) struct Upstream {
     next: AtomicUsize,
     health_check: Option<HealthCheck>,
     retries: Option<RetryBudget>,
+    /// The tasks that check the health of addresses, once they run; they end with the upstream.
+    checks: OnceLock<JoinSet<()>>,
+    /// What it was made of.
+    settings: UpstreamSettings,
+    connect_timeout: Duration,
     pub(crate) metrics: Arc<UpstreamMetrics>,
     warnings: Throttle,
 }
@@ -104,6 +109,9 @@ impl Upstream {
             next: AtomicUsize::new(0),
             health_check: health_check.transpose()?,
             retries: retries.transpose()?,
+            checks: OnceLock::new(),
+            settings: settings.clone(),
+            connect_timeout,
             metrics: Arc::new(metrics),
             warnings: Throttle::default(),
         })
@@ -121,11 +129,21 @@ impl Upstream {
         }
     }
 
-    /// Checks the health of each address for ever, if the settings say how.
-    pub(crate) fn start_checks(&self, tasks: &mut JoinSet<()>) {
+    /// Whether it is what these settings describe.
+    pub(crate) fn is_as(&self, settings: &UpstreamSettings, connect_timeout: Duration) -> bool {
+        (&self.settings, self.connect_timeout) == (settings, connect_timeout)
+    }
+
+    /// Checks the health of each address until this is dropped, if the settings say how.
+    pub(crate) fn start_checks(&self) {
         let Some(check) = &self.health_check else {
             return;
         };
+        self.checks.get_or_init(|| self.spawn_checks(check));
+    }
+
+    fn spawn_checks(&self, check: &HealthCheck) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
         for pool in &self.pools {
             let (check, pool) = (check.clone(), Arc::clone(pool));
             let checked = Checked {
@@ -135,6 +153,7 @@ impl Upstream {
             };
             tasks.spawn(async move { check.run(checked.pool.connector(), &checked).await });
         }
+        tasks
     }
 
     /// A connection to the address with the fewest requests; to one that has failed lately only if

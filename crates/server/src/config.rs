@@ -204,6 +204,9 @@ impl Config {
     /// The top-level keys whose values differ in `other`.
     pub(crate) fn differences(&self, other: &Config) -> Vec<&'static str> {
         let store = (&self.store, &self.sharing) != (&other.store, &other.sharing);
+        let (own, others) = (self.gateway.as_ref(), other.gateway.as_ref());
+        let access_log = own.map(|one| &one.access_log) != others.map(|one| &one.access_log);
+        let lists = own.map(|one| &one.lists) != others.map(|one| &one.lists);
         let differ = [
             ("rules", self.rules != other.rules),
             ("merge_domains", self.merge_domains != other.merge_domains),
@@ -214,7 +217,9 @@ impl Config {
             ("auth", self.auth != other.auth),
             ("reservations", self.reservations != other.reservations),
             ("explain", self.explain != other.explain),
-            ("gateway", self.gateway != other.gateway),
+            ("gateway", own != others && !access_log && !lists),
+            ("gateway.access_log", access_log),
+            ("gateway.lists", lists),
             ("limits", self.limits != other.limits),
             ("log", self.log != other.log),
             ("allow_refund", self.allow_refund != other.allow_refund),

@@ -1,5 +1,5 @@
 //! The source of reloads: the rules, certificates and lists that the settings name, and the
-//! settings file.
+//! settings file with the routes of the gateway.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -67,8 +67,9 @@ impl RuleSource for ConfiguredRules {
         if let Some(gateway) = &self.gateway {
             gateway.reload_lists(why);
         }
-        if let Some(file) = &self.config.file {
-            self.settings.check(file, &self.config, why);
+        if let Some(file) = self.config.file.clone() {
+            let gateway = self.gateway.as_deref();
+            self.settings.check(&file, &mut self.config, gateway, why);
         }
     }
 }

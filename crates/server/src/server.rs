@@ -84,8 +84,8 @@ pub struct Running {
     gateway: Option<Arc<Gateway>>,
 }
 
-/// Runs the service until SIGTERM or SIGINT. A second signal ends it at once; SIGHUP reloads rules
-/// and certificates, and opens the access log again.
+/// Runs the service until SIGTERM or SIGINT. A second signal ends it at once; SIGHUP reloads rules,
+/// certificates and the gateway's settings, and opens the access log again.
 ///
 /// # Errors
 ///

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use tollgate_http::{IdentityDescriptor, IdentitySettings};
 
 use super::*;
+use crate::permit_table::KEYS_MAX;
 
 fn limit(per: &[&str], requests: u32) -> InFlightSettings {
     InFlightSettings {
@@ -14,11 +15,15 @@ fn limit(per: &[&str], requests: u32) -> InFlightSettings {
     }
 }
 
+fn table() -> Arc<PermitTable> {
+    PermitTable::new(KEYS_MAX)
+}
+
 /// Limits that no classifier has checked.
 fn limits(settings: &[InFlightSettings]) -> ConcurrencyLimits {
     let metrics = Metrics::new();
-    let mut reader = ConcurrencyLimitReader::new(&[], &metrics).unwrap();
-    reader.read(settings).unwrap()
+    let mut reader = ConcurrencyLimitReader::new(&[], &table(), &metrics).unwrap();
+    reader.read(None, settings).unwrap()
 }
 
 fn identity(descriptors: &[&[(&'static str, &'static str)]]) -> Identity<'static> {
@@ -91,8 +96,9 @@ fn limits_of_the_gateway_are_shared_by_routes_and_those_of_a_route_are_not() {
     let metrics = Metrics::new();
     let shared = [limit(&["remote_address"], 1)];
     let classifier = Classifier::new(&IdentitySettings::default()).unwrap();
-    let mut reader = ConcurrencyLimitReader::new(&shared, &metrics).unwrap();
-    let mut of_route = |own: Option<&[InFlightSettings]>| reader.of_route(own, &classifier);
+    let mut reader = ConcurrencyLimitReader::new(&shared, &table(), &metrics).unwrap();
+    let mut of_route =
+        |own: Option<&[InFlightSettings]>| reader.of_route("route", own, &classifier);
     let (a, b) = (of_route(None).unwrap(), of_route(None).unwrap());
     let own = of_route(Some(&shared)).unwrap();
     let none = of_route(Some(&[])).unwrap();
@@ -111,8 +117,8 @@ fn errors_say_where_and_what_instead() {
     let metrics = Metrics::new();
     let classifier = Classifier::new(&IdentitySettings::default()).unwrap();
     let wrong = |settings: &[InFlightSettings]| {
-        let reader = ConcurrencyLimitReader::new(settings, &metrics);
-        let made = reader.and_then(|mut reader| reader.of_route(None, &classifier));
+        let reader = ConcurrencyLimitReader::new(settings, &table(), &metrics);
+        let made = reader.and_then(|mut reader| reader.of_route("route", None, &classifier));
         made.map(drop).unwrap_err().to_string()
     };
     let ok = limit(&["remote_address"], 1);

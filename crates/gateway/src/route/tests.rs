@@ -37,13 +37,13 @@ fn to(path: &str, upstream: &str) -> RouteSettings {
 }
 
 fn wrong(settings: &GatewaySettings) -> String {
-    let made = RouteTable::new(settings, &Metrics::new());
+    let made = RouteTable::new(settings, &Metrics::new(), None);
     made.map(drop).unwrap_err().to_string()
 }
 
 #[test]
 fn one_upstream_needs_no_routes() {
-    let table = RouteTable::new(&settings(&["api"], Vec::new()), &Metrics::new()).unwrap();
+    let table = RouteTable::new(&settings(&["api"], Vec::new()), &Metrics::new(), None).unwrap();
     let request = http::Request::get("/any/%2e%2e%2f").body(()).unwrap();
     let found = table.find(&request.into_parts().0).unwrap();
     assert_eq!(found.domain, "d");
@@ -52,7 +52,7 @@ fn one_upstream_needs_no_routes() {
 #[test]
 fn the_first_route_that_fits_applies_and_ambiguous_paths_fit_none() {
     let routes = vec![to("/login", "a"), to("/{*rest}", "b")];
-    let table = RouteTable::new(&settings(&["a", "b"], routes), &Metrics::new()).unwrap();
+    let table = RouteTable::new(&settings(&["a", "b"], routes), &Metrics::new(), None).unwrap();
     let name = |path: &str| {
         let request = http::Request::get(path).body(()).unwrap();
         let found = table.find(&request.into_parts().0);
@@ -162,7 +162,28 @@ fn upgrades_that_cannot_be_are_errors() {
     let mut settings = settings(&["api"], vec![RouteSettings::default()]);
     settings.upgrades = vec!["websocket".to_owned()];
     settings.upstreams.get_mut("api").unwrap().protocol = UpstreamProtocol::H2c;
-    assert!(RouteTable::new(&settings, &Metrics::new()).is_ok());
+    assert!(RouteTable::new(&settings, &Metrics::new(), None).is_ok());
     settings.routes[0].upgrades = Some(settings.upgrades.clone());
     assert!(wrong(&settings).starts_with("routes[0].upgrades: its upstream speaks HTTP/2"));
+}
+
+#[test]
+fn an_upstream_stays_what_it_is_unless_its_settings_change() {
+    let metrics = Metrics::new();
+    let former = settings(&["kept", "changed", "gone"], vec![to("/{*rest}", "kept")]);
+    let before = RouteTable::new(&former, &metrics, None).unwrap();
+    let mut next = settings(&["kept", "changed", "new"], vec![to("/{*rest}", "kept")]);
+    next.upstreams.get_mut("changed").unwrap().requests += 1;
+    let after = RouteTable::new(&next, &metrics, Some(&before)).unwrap();
+    let is_same = |name: &str| Arc::ptr_eq(&before.upstreams[name], &after.upstreams[name]);
+    assert!(is_same("kept"));
+    assert!(!is_same("changed"));
+    assert!(!after.upstreams.contains_key("gone"));
+    // A timeout belongs to all upstreams.
+    next.timeouts.connect = Span::from_secs(1);
+    let later = RouteTable::new(&next, &metrics, Some(&after)).unwrap();
+    assert!(!Arc::ptr_eq(
+        &after.upstreams["kept"],
+        &later.upstreams["kept"]
+    ));
 }

@@ -1,8 +1,11 @@
-//! Logs settings that change while the service runs; they take effect after a restart.
+//! Settings that change while the service runs: those of the gateway take effect, others are logged
+//! and take effect after a restart.
 
 use std::path::Path;
 
 use tollgate_engine::Why;
+use tollgate_gateway::{Gateway, GatewaySettings};
+use tollgate_http::InvalidSetting;
 use tracing::{info, warn};
 
 use crate::config::Config;
@@ -31,16 +34,33 @@ impl SettingsFile {
         SettingsFile { last: Found::Same }
     }
 
-    /// Reads `path` and logs what a restart would change in `in_effect`, if that is new or if an
-    /// operator has asked for a reload.
-    pub(super) fn check(&mut self, path: &Path, in_effect: &Config, why: Why) {
-        let found = match Config::read(path) {
+    /// Reads `path`, applies the settings of the gateway, and logs what a restart would change in
+    /// `in_effect`, if that is new or if an operator has asked for a reload.
+    pub(super) fn check(
+        &mut self,
+        path: &Path,
+        in_effect: &mut Config,
+        gateway: Option<&Gateway>,
+        why: Why,
+    ) {
+        let read = Config::read(path).map_err(|error| error.to_string());
+        let applied = read.and_then(|config| {
+            let applied = apply(gateway, &config, in_effect);
+            applied.map_err(|invalid| format!("gateway.{invalid}"))?;
+            Ok(config)
+        });
+        let found = match applied {
             Ok(config) if config == *in_effect => Found::Same,
             Ok(config) => Found::Changed(Box::new(config)),
-            Err(error) => Found::Unusable(error.to_string()),
+            Err(error) => Found::Unusable(error),
         };
         if found == self.last && (why == Why::Noticed || found == Found::Same) {
             return;
+        }
+        if let (Some(gateway), Found::Unusable(_)) = (gateway, &found)
+            && found != self.last
+        {
+            gateway.count_failed_reload();
         }
         let file = path.display();
         match &found {
@@ -55,4 +75,29 @@ impl SettingsFile {
         }
         self.last = found;
     }
+}
+
+/// Applies what a file has for the gateway, but for the paths of the access log and of the lists,
+/// which stay what they are.
+fn apply(
+    gateway: Option<&Gateway>,
+    found: &Config,
+    in_effect: &mut Config,
+) -> Result<(), InvalidSetting> {
+    let (Some(gateway), Some(found)) = (gateway, &found.gateway) else {
+        return Ok(());
+    };
+    let former = in_effect.gateway.clone().unwrap_or_default();
+    let next = GatewaySettings {
+        access_log: former.access_log.clone(),
+        lists: former.lists.clone(),
+        ..found.clone()
+    };
+    if next != former {
+        gateway.replace(&next)?;
+        let (routes, upstreams) = (next.routes.len(), next.upstreams.len());
+        info!(routes, upstreams, "the gateway's settings are in effect");
+        in_effect.gateway = Some(next);
+    }
+    Ok(())
 }

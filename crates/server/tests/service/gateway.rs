@@ -14,6 +14,7 @@ mod in_flight;
 mod limits;
 mod lists;
 mod priority;
+mod reload;
 mod retries;
 mod settings;
 mod shared_connection;

@@ -1,0 +1,38 @@
+//! What a reload of the settings replaces: routes, upstreams, and what applies to them.
+
+use tollgate_http::{InvalidSetting, Responder};
+
+use crate::metrics::Metrics;
+use crate::route::RouteTable;
+use crate::settings::GatewaySettings;
+
+/// The routes in effect. A request keeps those under which it came.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub(crate) routes: RouteTable,
+    /// Answers requests that no route is for.
+    pub(crate) responder: Responder,
+}
+
+// === impl Active ===
+
+impl Active {
+    /// What `settings` describe. An upstream whose settings are those of `former` stays what it is,
+    /// with its connections and what is known of its health, and so do requests in flight.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSetting`] is the first setting that cannot be used.
+    pub(crate) fn new(
+        settings: &GatewaySettings,
+        metrics: &Metrics,
+        former: Option<&Active>,
+    ) -> Result<Active, InvalidSetting> {
+        let former = former.map(|former| &former.routes);
+        let responder = Responder::new(&settings.responses);
+        Ok(Active {
+            routes: RouteTable::new(settings, metrics, former)?,
+            responder: responder.map_err(|invalid| invalid.below("responses"))?,
+        })
+    }
+}
