@@ -18,6 +18,8 @@ const LATEST: Moment = Moment::from_nanos(1 << 62);
 /// A rule, with its history.
 struct Rule {
     limit: Limit,
+    /// The limit as requests with priority meet it.
+    for_priority: Limit,
     history: LimitHistory,
     enforcement: Enforcement,
     on_denial: OnDenial,
@@ -54,7 +56,8 @@ pub fn store(input: &[u8]) {
                 let number = usize::from(script.byte()) % RULES;
                 let rule = &rules[number];
                 let key = memory.key_of(&(number, script.byte() % VALUES));
-                rule.charge(key, cost(&rule.limit, script))
+                let limit = script.pick([&rule.limit, &rule.limit, &rule.for_priority]);
+                rule.charge(key, limit, cost(limit, script))
             })
             .collect();
         let expected = ledger.decide(now, &charges).expect("four at most");
@@ -125,7 +128,9 @@ fn limit(script: &mut Script<'_>) -> Limit {
         false => limit,
     };
     let percent = script.pick([0, 0, 0, 10, 100]);
-    limit.with_soft(percent).unwrap_or(limit)
+    let limit = limit.with_soft(percent).unwrap_or(limit);
+    let share = script.pick([0, 0, 0, 20, 50, 100]);
+    limit.with_priority_share(share).unwrap_or(limit)
 }
 
 fn cost(limit: &Limit, script: &mut Script<'_>) -> Cost {
@@ -148,8 +153,10 @@ fn cost(limit: &Limit, script: &mut Script<'_>) -> Cost {
 impl Rule {
     fn read(script: &mut Script<'_>) -> Rule {
         let enforce = Enforcement::Enforce;
+        let limit = limit(script);
         Rule {
-            limit: limit(script),
+            limit,
+            for_priority: limit.for_priority(),
             history: LimitHistory::none().clone(),
             enforcement: script.pick([enforce, enforce, Enforcement::Shadow, Enforcement::Quota]),
             on_denial: script.pick([OnDenial::Keep, OnDenial::Keep, OnDenial::Charge]),
@@ -161,13 +168,14 @@ impl Rule {
         if limit != self.limit {
             self.history = self.history.and(self.limit);
             self.limit = limit;
+            self.for_priority = limit.for_priority();
         }
     }
 
-    fn charge(&self, key: Key, cost: Cost) -> Charge<'_> {
+    fn charge<'r>(&'r self, key: Key, limit: &'r Limit, cost: Cost) -> Charge<'r> {
         Charge {
             key,
-            limit: &self.limit,
+            limit,
             history: &self.history,
             cost,
             enforcement: self.enforcement,

@@ -201,3 +201,25 @@ async fn instances_that_were_counted_share_a_limit() {
     assert_eq!(allowed, 3, "6, of which 3 were consumed");
     drop((first, second));
 }
+
+/// A share of 20 % of this instance's part: one of its two units.
+#[tokio::test]
+async fn without_redis_an_instance_keeps_the_share_of_its_part() {
+    let store = unavailable().await;
+    for (count, kept) in [(10, 1), (100, 5)] {
+        let limit = Limit::sliding_log(count, Span::DAY).unwrap();
+        let limit = limit.with_priority_share(20).unwrap();
+        let priority = limit.for_priority();
+        let key = store.key([&count.to_le_bytes()[..]].into_iter());
+        let spend = async |limit: &Limit| {
+            let charge = charge(key, limit, OnStoreError::Local);
+            let mut allowed = 0;
+            while store.decide(&[charge]).await.unwrap().is_allowed() {
+                allowed += 1;
+            }
+            allowed
+        };
+        assert_eq!(spend(&limit).await, count / 4 - kept);
+        assert_eq!(spend(&priority).await, kept);
+    }
+}

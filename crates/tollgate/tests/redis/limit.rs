@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use tollgate::redis::{Config, LimitsError, OpenError, Redis, check_all};
+use tollgate::redis::{Config, LimitsError, Mode, OpenError, Redis, check_all};
 use tollgate::{Algorithm, JointError, Limit, Wait};
 use tollgate_testbed as testbed;
 
@@ -167,4 +167,28 @@ async fn what_cannot_be_built_is_an_error() {
     let apart = check_all(&asks).await.unwrap_err();
     assert!(matches!(apart, JointError::NotSiblings { name } if &*name == "b"));
     assert!(check_all(&[]).await.unwrap().is_allowed());
+}
+
+#[tokio::test]
+async fn requests_with_priority_use_the_share_in_every_mode() {
+    let redis = testbed::Redis::start();
+    let redis = connect(Config::single(redis.address())).await;
+    for mode in [Mode::Strict, Mode::Leased, Mode::WriteBack] {
+        let limit = Limit::per_day(100).priority_share(20);
+        let limiter = redis.limiter(&mode.to_string(), limit).unwrap().mode(mode);
+        for left in (0..80).rev() {
+            assert_eq!(limiter.check("ann").await.remaining(), left, "{mode}");
+        }
+        assert!(!limiter.check("ann").await.is_allowed());
+        assert_eq!(limiter.check_with_priority("ann", 15).await.remaining(), 5);
+        let asks = || [limiter.ask_n("ann", 5), limiter.ask_n("bob", 81)];
+        assert!(!check_all(&asks()).await.unwrap().is_allowed());
+        let asks = asks().map(|ask| ask.with_priority());
+        assert!(check_all(&asks).await.unwrap().is_allowed());
+        let denied = limiter.check_with_priority("ann", 1).await;
+        assert!(
+            !denied.is_allowed() && denied.retry_after().is_some(),
+            "{mode}"
+        );
+    }
 }
