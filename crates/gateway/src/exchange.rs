@@ -12,8 +12,7 @@ use http_body::Body;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tokio::sync::Semaphore;
-use tokio::time::sleep;
-use tollgate_core::{Answer, Clock, Moment, Span, Timeline};
+use tollgate_core::{Answer, Clock, Moment, Timeline};
 use tollgate_engine::Engine;
 use tollgate_http::{Head, Listing, Peer};
 use tollgate_listen::Connection;
@@ -221,21 +220,22 @@ impl Passage<'_> {
         if let Some(requested) = &requested {
             requested.announce(&mut head.headers);
         }
-        let body = RequestBody::new(body, bounds.body_bytes, bounds.body_timeout);
+        let mut body = RequestBody::new(body, bounds.body_bytes, bounds.body_timeout);
         if body.size_hint().exact().is_none() {
             announce_chunks(&mut head);
         }
-        let request = Request::from_parts(head, body);
         if let Some(reservation) = &mut reservation {
-            reservation.mark_sent();
+            reservation.send(&mut head.headers, &mut body);
         }
+        let request = Request::from_parts(head, body);
         let sent = upstream.send(lease, request, bounds.head_timeout).await;
         let (mut response, lease) = sent?;
         // It may have been sent again, to another one.
         record.set_upstream(lease.pool().address());
-        if let Some(reservation) = reservation {
-            reservation.settle(response.status()).await;
-        }
+        let meter = match reservation {
+            Some(reserved) => reserved.settle(response.status(), response.headers()).await,
+            None => None,
+        };
         let server = hyper::upgrade::on(&mut response);
         let switched = Switched::of(&response);
         let (mut head, body) = response.into_parts();
@@ -260,7 +260,7 @@ impl Passage<'_> {
             in_flight,
             permits,
         );
-        Ok(Response::from_parts(head, body))
+        Ok(Response::from_parts(head, body.with_meter(meter)))
     }
 
     /// Makes the connection a tunnel to the server, once the response 101 is written. Its end has
@@ -358,25 +358,6 @@ impl Passage<'_> {
             is_trusted: addresses.trusts(peer),
             client: addresses.resolve(peer, &head.headers).address,
             scheme: self.arrival.scheme,
-        }
-    }
-
-    /// Holds a request until its turn in a leaky bucket.
-    async fn hold(&self, delay: Span) -> Result<(), Failure> {
-        if delay.is_zero() {
-            return Ok(());
-        }
-        let permit = self.terms.held.try_acquire();
-        let _permit = permit.map_err(|_| Failure::ManyHeld)?;
-        let clock = &self.terms.clock;
-        let due = clock.now().monotonic + delay;
-        loop {
-            // By the limiter's clock, because a timer may fire early.
-            let wait = due.since(clock.now().monotonic);
-            if wait.is_zero() {
-                return Ok(());
-            }
-            sleep(wait.into()).await;
         }
     }
 }

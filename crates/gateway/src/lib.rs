@@ -57,6 +57,12 @@ mod forwarding;
 
 mod pricing;
 
+mod event_stream;
+
+mod inspection;
+
+mod meter;
+
 mod route;
 
 mod refund;

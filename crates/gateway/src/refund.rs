@@ -15,8 +15,8 @@ pub(crate) struct Refund(Option<Charged>);
 struct Charged {
     engine: Arc<Engine>,
     domain: Box<[u8]>,
-    /// The entries of each descriptor that was charged.
-    descriptors: Vec<Entries>,
+    /// The entries of each descriptor that was charged, and its units.
+    descriptors: Vec<(Entries, u64)>,
 }
 
 /// The keys and values of a descriptor.
@@ -38,10 +38,11 @@ impl Refund {
             Status::Limited(limited) => limited.decision.is_allowed(),
             _ => false,
         });
-        let entries = charged.map(|(descriptor, _)| descriptor.entries.iter());
-        let owned = entries.map(|entries| {
+        let owned = charged.map(|(descriptor, _)| {
+            let entries = descriptor.entries.iter();
             let pairs = entries.map(|entry| (entry.key.into(), entry.value.into()));
-            pairs.collect()
+            let cost = descriptor.cost.unwrap_or(request.cost);
+            (pairs.collect(), cost.units())
         });
         Refund(Some(Charged {
             engine: Arc::clone(engine),
@@ -75,7 +76,8 @@ impl Drop for Refund {
 
 impl Charged {
     async fn refund(self) {
-        let descriptors = self.descriptors.iter().map(|entries| Descriptor {
+        let descriptors = self.descriptors.iter().map(|(entries, units)| Descriptor {
+            cost: Some(Cost::Refund(*units)),
             entries: entries
                 .iter()
                 .map(|(key, value)| Entry { key, value })

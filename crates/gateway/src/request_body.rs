@@ -25,6 +25,8 @@ pub(crate) struct RequestBody {
     idle: IdleTimer,
     /// `None` for an empty body.
     progress: Option<Arc<Progress>>,
+    /// Counts the bytes that have come.
+    counter: Option<Arc<AtomicU64>>,
 }
 
 /// Why a body did not arrive as a whole.
@@ -68,6 +70,7 @@ impl RequestBody {
             bytes_max,
             idle: IdleTimer::new(idle),
             progress,
+            counter: None,
         }
     }
 
@@ -79,11 +82,17 @@ impl RequestBody {
             bytes_max: 0,
             idle: IdleTimer::new(Duration::ZERO),
             progress: None,
+            counter: None,
         }
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
         self.incoming.is_none()
+    }
+
+    /// Adds the bytes that come to a counter.
+    pub(crate) fn count_into(&mut self, counter: Arc<AtomicU64>) {
+        self.counter = Some(counter);
     }
 
     /// How far it has come; `None` if it is empty.
@@ -102,6 +111,10 @@ impl RequestBody {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         let left = self.bytes_left.checked_sub(bytes);
         self.bytes_left = left.ok_or(BodyError::TooLarge(self.bytes_max))?;
+        if let Some(counter) = &self.counter {
+            // Relaxed: a count publishes nothing else.
+            counter.fetch_add(bytes, Ordering::Relaxed);
+        }
         Ok(())
     }
 }

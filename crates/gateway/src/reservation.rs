@@ -6,9 +6,11 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll, Waker};
 
-use http::StatusCode;
+use http::header::{ACCEPT_ENCODING, RANGE};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -16,8 +18,11 @@ use tollgate_core::{Answer, Cost, Request};
 use tollgate_engine::{Engine, OwnedReservation, ReserveError};
 use tollgate_http::Identity;
 
+use crate::inspection::InspectedBytes;
+use crate::meter::Meter;
 use crate::metrics::Unsettled;
-use crate::pricing::Pricing;
+use crate::pricing::{PriceAtHead, Pricing};
+use crate::request_body::RequestBody;
 
 /// The most settlements at once that wait for a shared store.
 const SETTLEMENTS_MAX: usize = 4096;
@@ -27,26 +32,30 @@ const SETTLEMENTS_MAX: usize = 4096;
 pub(crate) struct Settler {
     engine: Arc<Engine>,
     permits: Arc<Semaphore>,
+    inspected: InspectedBytes,
 }
 
 /// The units that an allowed request was charged, of which its response may release some.
 pub(crate) struct Reservation(Option<Open>);
 
-struct Open {
+/// A reservation that is not settled.
+pub(crate) struct Open {
     settler: Settler,
     owned: OwnedReservation,
     pricing: Arc<Pricing>,
-    unsettled: Unsettled,
-    descriptors: Vec<Reserved>,
+    pub(crate) unsettled: Unsettled,
+    pub(crate) descriptors: Vec<Reserved>,
+    /// The bytes of the request's body, if a cost is made of them.
+    pub(crate) request_bytes: Option<Arc<AtomicU64>>,
     is_sent: bool,
 }
 
 /// What a descriptor of the request has reserved.
 #[derive(Clone, Copy)]
-struct Reserved {
+pub(crate) struct Reserved {
     /// The index of its settings.
     index: usize,
-    units: u64,
+    pub(crate) units: u64,
 }
 
 // === impl Settler ===
@@ -56,6 +65,7 @@ impl Settler {
         Settler {
             engine: Arc::clone(engine),
             permits: Arc::new(Semaphore::new(SETTLEMENTS_MAX)),
+            inspected: InspectedBytes::default(),
         }
     }
 
@@ -85,6 +95,7 @@ impl Settler {
                 pricing: Arc::clone(pricing),
                 unsettled,
                 descriptors: descriptors.collect(),
+                request_bytes: None,
                 is_sent: false,
             }))
         });
@@ -126,27 +137,63 @@ impl Settler {
 // === impl Reservation ===
 
 impl Reservation {
-    /// The request is about to be sent to an upstream.
-    pub(crate) fn mark_sent(&mut self) {
-        if let Some(open) = &mut self.0 {
-            open.is_sent = true;
+    /// The request is about to be sent to an upstream: whatever becomes of it, it stays charged. A
+    /// response whose body has a cost must come without compression, and as a whole.
+    pub(crate) fn send(&mut self, headers: &mut HeaderMap, body: &mut RequestBody) {
+        let Some(open) = &mut self.0 else {
+            return;
+        };
+        open.is_sent = true;
+        let (pricing, mut descriptors) = (&open.pricing, open.descriptors.iter());
+        if descriptors.any(|reserved| pricing.reads_body(reserved.index)) {
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+            headers.remove(RANGE);
+        }
+        let mut descriptors = open.descriptors.iter();
+        if descriptors.any(|reserved| pricing.counts_request(reserved.index)) {
+            let counter = Arc::<AtomicU64>::default();
+            body.count_into(Arc::clone(&counter));
+            open.request_bytes = Some(counter);
         }
     }
 
-    /// Charges or releases what a response with this status says. What is released is available
-    /// when this returns.
-    pub(crate) async fn settle(mut self, status: StatusCode) {
-        let Some(open) = self.0.take() else {
-            return;
-        };
+    /// Charges or releases what the head of a response says; what is released is available when
+    /// this returns. If something is known only at the end of the response, all of it is settled
+    /// then, by the meter.
+    pub(crate) async fn settle(
+        mut self,
+        status: StatusCode,
+        headers: &HeaderMap,
+    ) -> Option<Box<Meter>> {
+        let open = self.0.take()?;
         let pricing = Arc::clone(&open.pricing);
-        let price = |reserved: &Reserved| pricing.units(reserved.index, status, reserved.units);
-        let releases = open.descriptors.iter().any(|one| price(one) < one.units);
-        let task = open.settle(price);
+        let price =
+            |reserved: &Reserved| pricing.at_head(reserved.index, reserved.units, status, headers);
+        let prices: Vec<PriceAtHead<'_>> = open.descriptors.iter().map(price).collect();
+        let known = prices.iter().zip(&open.descriptors);
+        let known = known.map(|(price, reserved)| match price {
+            PriceAtHead::Known(units) => Some(*units),
+            PriceAtHead::Unknown(reason) => {
+                open.unsettled.count(reason);
+                Some(reserved.units)
+            }
+            _ => None,
+        });
+        let Some(units) = known.collect::<Option<Vec<u64>>>() else {
+            let inspected = open.settler.inspected.clone();
+            return Some(Box::new(Meter::new(open, &prices, headers, &inspected)));
+        };
+        drop(prices);
+        let reserved = open.descriptors.iter().zip(&units);
+        let releases = reserved
+            .into_iter()
+            .any(|(reserved, units)| *units < reserved.units);
+        let task = open.settle(units);
         if let Some(task) = task.filter(|_| releases) {
             // It is not cancelled with this wait. If it panics, the units stay charged.
             let _ = task.await;
         }
+        None
     }
 }
 
@@ -157,10 +204,10 @@ impl Drop for Reservation {
         };
         if open.is_sent {
             open.unsettled.count("no_response");
-            // So that a shared store does not keep the reservation until it expires.
-            open.settle(|reserved| reserved.units);
+            open.keep();
         } else {
-            open.settle(|_| 0);
+            let nothing = vec![0; open.descriptors.len()];
+            open.settle(nothing);
         }
     }
 }
@@ -175,9 +222,17 @@ impl fmt::Debug for Reservation {
 // === impl Open ===
 
 impl Open {
-    fn settle(self, price: impl Fn(&Reserved) -> u64) -> Option<JoinHandle<()>> {
-        let units = self.descriptors.iter().map(price).collect();
+    /// Charges each descriptor these units.
+    pub(crate) fn settle(self, units: Vec<u64>) -> Option<JoinHandle<()>> {
         self.settler.settle(self.owned, units, self.unsettled)
+    }
+
+    /// Leaves everything charged, so that a shared store does not keep the reservation until it
+    /// expires.
+    pub(crate) fn keep(self) {
+        let units = self.descriptors.iter().map(|reserved| reserved.units);
+        let units = units.collect();
+        self.settle(units);
     }
 }
 

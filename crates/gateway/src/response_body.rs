@@ -16,6 +16,7 @@ use crate::concurrency_limit::Permits;
 use crate::connection_pool::Lease;
 use crate::forwarding::rewrite_trailers;
 use crate::log_record::LogRecord;
+use crate::meter::Meter;
 use crate::metrics::UpstreamMetrics;
 use crate::request_body::IdleTimer;
 
@@ -29,6 +30,8 @@ pub struct ResponseBody {
     /// The period of the part that was sent last, until the client has room for the next one.
     period: Option<usize>,
     record: LogRecord,
+    /// `None` if its end says nothing about what its request costs, or has come.
+    meter: Option<Box<Meter>>,
 }
 
 #[derive(Debug)]
@@ -74,6 +77,7 @@ impl ResponseBody {
             connection,
             period: None,
             record: LogRecord::default(),
+            meter: None,
         }
     }
 
@@ -103,6 +107,7 @@ impl ResponseBody {
             connection,
             period: None,
             record: LogRecord::default(),
+            meter: None,
         }
     }
 
@@ -110,6 +115,37 @@ impl ResponseBody {
     pub(crate) fn with_record(mut self, record: LogRecord) -> ResponseBody {
         self.record = record;
         self
+    }
+
+    /// Watches the body for what its request costs.
+    pub(crate) fn with_meter(mut self, meter: Option<Box<Meter>>) -> ResponseBody {
+        self.meter = meter;
+        self
+    }
+
+    fn meter_part(&mut self, polled: &Poll<Option<Result<Frame<Bytes>, BodyError>>>) {
+        let Some(meter) = &mut self.meter else {
+            return;
+        };
+        match polled {
+            Poll::Pending => {}
+            Poll::Ready(Some(Ok(frame))) => {
+                meter.observe(frame);
+                // Nothing comes after trailers.
+                if frame.is_trailers() || self.is_end_stream() {
+                    self.finish_meter(true);
+                }
+            }
+            Poll::Ready(Some(Err(_))) => self.finish_meter(false),
+            Poll::Ready(None) => self.finish_meter(true),
+        }
+    }
+
+    /// Settles what the request costs, before the client sees that the response has ended.
+    fn finish_meter(&mut self, is_complete: bool) {
+        if let Some(meter) = self.meter.take() {
+            meter.finish(is_complete);
+        }
     }
 
     fn end_wait(&mut self) {
@@ -145,6 +181,7 @@ impl Body for ResponseBody {
             Poll::Ready(None) => this.record.complete(),
             Poll::Ready(Some(Err(_))) | Poll::Pending => {}
         }
+        this.meter_part(&polled);
         polled
     }
 
@@ -170,9 +207,11 @@ impl Drop for ResponseBody {
     fn drop(&mut self) {
         self.end_wait();
         // It may not have been asked again after its last part.
-        if self.is_end_stream() {
+        let is_complete = self.is_end_stream();
+        if is_complete {
             self.record.complete();
         }
+        self.finish_meter(is_complete);
     }
 }
 

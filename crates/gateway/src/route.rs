@@ -242,7 +242,7 @@ impl Route {
         }
         let classifier = Classifier::with_responses(identity);
         let classifier = classifier.map_err(|invalid| invalid.below("identity"))?;
-        let pricing = Pricing::new(identity);
+        let pricing = Pricing::new(identity, &classifier);
         let responder = Responder::new(responses);
         let name = match &settings.name {
             Some(name) if !is_name(name) => {

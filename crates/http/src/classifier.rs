@@ -14,9 +14,11 @@ use crate::source::{Facts, Source, VALUE_BYTES_MAX, fold_case};
 #[cfg(feature = "jwt")]
 use crate::token::Token;
 
+mod cost;
 mod count_when;
 mod settings;
 
+pub use cost::{Cost as DescriptorCost, CostSettings, CostSource, ResponseCost, read_units};
 pub use count_when::{CountWhenSettings, STATUS_RANGES_MAX, StatusRange};
 pub use settings::{DescriptorSettings, EntrySettings, IdentitySettings, IfMissing};
 
@@ -31,7 +33,15 @@ pub struct Classifier {
     routes: Routes,
     #[cfg(feature = "jwt")]
     token: Option<Token>,
-    descriptors: Vec<Vec<Rule>>,
+    descriptors: Vec<Described>,
+}
+
+/// How a descriptor is made, and what it is charged.
+#[derive(Clone, Debug)]
+struct Described {
+    rules: Vec<Rule>,
+    /// `None` for one unit.
+    cost: Option<DescriptorCost>,
 }
 
 /// How an entry is made.
@@ -67,6 +77,8 @@ pub struct IdentityDescriptor<'a> {
     pub index: usize,
     /// Its entries, in the order of the settings.
     pub entries: Vec<IdentityEntry<'a>>,
+    /// The units that it is charged before there is a response.
+    pub units: u64,
 }
 
 /// An entry of a descriptor: a key, and its value in a request.
@@ -81,7 +93,8 @@ pub struct IdentityEntry<'a> {
 // === impl Classifier ===
 
 impl Classifier {
-    /// For a program that sees no responses, so that no descriptor may have a `count_when`.
+    /// For a program that sees no responses, so that no descriptor may have a `count_when`,
+    /// or a `cost` that a response has.
     ///
     /// # Errors
     ///
@@ -90,8 +103,8 @@ impl Classifier {
         let mut descriptors = settings.descriptors.iter();
         if let Some(index) = descriptors.position(DescriptorSettings::needs_response) {
             return Err(InvalidSetting::new(
-                format!("descriptors[{index}].count_when"),
-                "only the gateway sees responses",
+                format!("descriptors[{index}]"),
+                "only the gateway sees responses, which its `count_when` or its `cost` needs",
                 "remove it, or send requests through the gateway",
             ));
         }
@@ -117,7 +130,11 @@ impl Classifier {
                 Rule::new(entry, &addresses, &routes, &[])
                     .map_err(|error| error.below(&format!("{at}[{index}]")))
             });
-            descriptors.push(rules.collect::<Result<_, _>>()?);
+            let rules = rules.collect::<Result<_, _>>()?;
+            let cost = descriptor.cost.as_ref().map(CostSettings::check);
+            let cost = cost.transpose();
+            let cost = cost.map_err(|error| error.below(&format!("descriptors[{index}].cost")))?;
+            descriptors.push(Described { rules, cost });
             let checked = descriptor.count_when.as_ref().map(CountWhenSettings::check);
             checked
                 .transpose()
@@ -133,6 +150,11 @@ impl Classifier {
         })
     }
 
+    /// What the descriptor with these settings is charged; `None` for one unit.
+    pub fn cost(&self, index: usize) -> Option<&DescriptorCost> {
+        self.descriptors.get(index)?.cost.as_ref()
+    }
+
     /// How the client of a request is found, and which proxies are trusted.
     pub const fn client_address(&self) -> &ClientAddress {
         &self.addresses
@@ -141,7 +163,7 @@ impl Classifier {
     /// Whether a descriptor of some request has exactly these keys, in this order.
     pub fn describes(&self, keys: &[String]) -> bool {
         let mut descriptors = self.descriptors.iter();
-        descriptors.any(|rules| {
+        descriptors.any(|Described { rules, .. }| {
             let mut pairs = rules.iter().zip(keys);
             rules.len() == keys.len() && pairs.all(|(rule, key)| rule.may_have(key))
         })
@@ -157,11 +179,17 @@ impl Classifier {
         #[cfg(feature = "jwt")]
         let facts = facts.with_token(self.token.as_ref());
         let mut descriptors = Vec::with_capacity(self.descriptors.len());
-        for (index, rules) in self.descriptors.iter().enumerate() {
-            let entries = rules.iter().map(|rule| rule.entry(&facts));
+        for (index, described) in self.descriptors.iter().enumerate() {
+            let entries = described.rules.iter().map(|rule| rule.entry(&facts));
             // An entry that is `None` skips its descriptor.
             if let Some(entries) = entries.collect::<Result<Option<Vec<_>>, _>>()? {
-                descriptors.push(IdentityDescriptor { index, entries });
+                let cost = described.cost.as_ref();
+                let units = cost.map_or(1, |cost| cost.estimate(head.headers));
+                descriptors.push(IdentityDescriptor {
+                    index,
+                    entries,
+                    units,
+                });
             }
         }
         Ok(Identity {
@@ -309,6 +337,7 @@ impl Identity<'_> {
                     value: &entry.value,
                 })
                 .collect(),
+            cost: (descriptor.units != 1).then_some(Cost::Take(descriptor.units)),
             ..Descriptor::default()
         });
         (!self.descriptors.is_empty()).then(|| Request {

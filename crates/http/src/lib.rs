@@ -51,6 +51,8 @@ mod source;
 #[cfg(feature = "jwt")]
 mod token;
 
+mod json_pointer;
+
 mod classifier;
 
 mod policy;
@@ -72,8 +74,9 @@ pub use access_list::{
 };
 pub use address_text::address_text;
 pub use classifier::{
-    Classifier, CountWhenSettings, DescriptorSettings, EntrySettings, FALLBACKS_MAX, Identity,
-    IdentityDescriptor, IdentityEntry, IdentitySettings, IfMissing, STATUS_RANGES_MAX, StatusRange,
+    Classifier, CostSettings, CostSource, CountWhenSettings, DescriptorCost, DescriptorSettings,
+    EntrySettings, FALLBACKS_MAX, Identity, IdentityDescriptor, IdentityEntry, IdentitySettings,
+    IfMissing, ResponseCost, STATUS_RANGES_MAX, StatusRange, read_units,
 };
 pub use client_address::{
     AddressSource, Client, ClientAddress, ClientAddressSettings, ENTRY_BYTES_MAX, HOPS_MAX, Origin,
@@ -86,6 +89,7 @@ pub use head::Head;
 pub use headers::{
     DELAY_MS, RATE_LIMIT, RATE_LIMIT_POLICY, STORE, STORE_UNAVAILABLE, delay_ms, headers, status,
 };
+pub use json_pointer::{JsonPointer, NoUnits, POINTER_STEPS_MAX};
 pub use media_range::MEDIA_RANGES_MAX;
 pub use original_request::{InvalidOriginal, OriginalFlaw, OriginalSource};
 pub use path::{

@@ -8,9 +8,9 @@ use saphyr_parser::{Event, Parser, ScalarStyle};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tollgate_http::{
-    BodySettings, Classifier, ClientAddressSettings, CorsSettings, CountWhenSettings,
-    DescriptorSettings, Dialect, EntrySettings, HeadersOn, IdentitySettings, IfMissing,
-    PathSettings, Responder, ResponseSettings, SourceSettings, UserAgentPattern,
+    BodySettings, Classifier, ClientAddressSettings, CorsSettings, CostSettings, CostSource,
+    CountWhenSettings, DescriptorSettings, Dialect, EntrySettings, HeadersOn, IdentitySettings,
+    IfMissing, PathSettings, Responder, ResponseSettings, SourceSettings, UserAgentPattern,
 };
 
 const MARK: &str = "skip: checked by crates/http/tests/documents.rs";
@@ -138,6 +138,8 @@ fn every_key_and_every_choice_is_described() {
         known::<PathSettings>(json!({"path_parameters": "?"})),
         known::<PathSettings>(json!({"trailing_slash": "?"})),
         known::<DescriptorSettings>(key()),
+        known::<CostSettings>(key()),
+        known::<CostSource>(choice()),
         known::<CountWhenSettings>(key()),
         known::<EntrySettings>(key()),
         known::<IfMissing>(choice()),

@@ -51,7 +51,7 @@ descriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 5, mode: write
     assert_eq!(status, Some(0), "{text}");
     let (status, text) = check(&format!("{STORE}{gateway}"), rules);
     assert_eq!(status, Some(1), "{text}");
-    let written = "has a `count_when`: write `mode: strict`";
+    let written = "`cost`): write `mode: strict`";
     for words in ["error[unfit-limit]", "rules.yaml:2:", written] {
         assert!(text.contains(words), "{words}: {text}");
     }

@@ -35,6 +35,7 @@ fn identity(descriptors: &[&[(&'static str, &'static str)]]) -> Identity<'static
         IdentityDescriptor {
             index,
             entries: entries.collect(),
+            units: 1,
         }
     });
     Identity {

@@ -3,7 +3,9 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::request::Parts;
+use http_body::Frame;
 use serde_json::json;
 use tokio::time::sleep;
 use tollgate_behaviour::{Random, check};
@@ -18,7 +20,9 @@ use crate::metrics::Metrics;
 
 const TASKS: usize = 40;
 const RULES: &str = "{domain: d, descriptors: [{key: all, rate_limit: 1000/day}, \
-                     {key: failed, rate_limit: 1000/day}]}";
+                     {key: failed, rate_limit: 1000/day}, {key: bytes, rate_limit: 1000/day}]}";
+/// The estimate of the bytes of a response.
+const ESTIMATE: u64 = 5;
 
 /// A gateway's limits, without its sockets.
 struct Bench {
@@ -33,15 +37,20 @@ struct Bench {
 #[derive(Default)]
 struct Account {
     sent: u64,
+    /// Of these, that were settled.
+    settled: u64,
     /// Of these, whose responses said that they do not count.
     released: u64,
+    /// The bytes of their responses.
+    bytes: u64,
 }
 
 /// How a request goes.
 struct Plan {
     status: StatusCode,
     panics: bool,
-    pauses: [u64; 3],
+    pauses: [u64; 4],
+    parts: u64,
 }
 
 // === impl Bench ===
@@ -58,13 +67,17 @@ impl Bench {
             {"entries": [{"key": "all", "from": {"constant": "v"}}]},
             {"entries": [{"key": "failed", "from": {"constant": "v"}}],
              "count_when": {"status": ["4xx"]}},
+            {"entries": [{"key": "bytes", "from": {"constant": "v"}}],
+             "cost": {"from": "response_bytes", "estimate": ESTIMATE}},
         ]}))
         .unwrap();
+        let classifier = Classifier::with_responses(&identity).unwrap();
+        let pricing = Pricing::new(&identity, &classifier).unwrap();
         Bench {
             settler: Settler::new(&engine),
             engine,
-            classifier: Classifier::with_responses(&identity).unwrap(),
-            pricing: Arc::new(Pricing::new(&identity).unwrap().unwrap()),
+            classifier,
+            pricing: Arc::new(pricing.unwrap()),
             metrics: Metrics::new(),
         }
     }
@@ -84,14 +97,22 @@ impl Bench {
         let (_, reservation) = reserving.await.unwrap();
         let mut reservation = reservation.unwrap();
         pause(plan.pauses[1]).await;
-        reservation.mark_sent();
+        reservation.0.as_mut().unwrap().is_sent = true;
         account.lock().unwrap().sent += 1;
         pause(plan.pauses[2]).await;
-        assert!(!plan.panics, "as planned");
-        if !plan.status.is_client_error() {
-            account.lock().unwrap().released += 1;
+        let settling = reservation.settle(plan.status, &head.headers);
+        let mut meter = settling.await.unwrap();
+        for _ in 0..plan.parts {
+            meter.observe(&Frame::data(Bytes::from_static(b"abc")));
+            pause(plan.pauses[3]).await;
         }
-        reservation.settle(plan.status).await;
+        assert!(!plan.panics, "as planned");
+        // It settles without a wait in between.
+        meter.finish(true);
+        let mut account = account.lock().unwrap();
+        account.settled += 1;
+        account.released += u64::from(!plan.status.is_client_error());
+        account.bytes += 3 * plan.parts;
     }
 
     async fn used(&self, key: &str) -> u64 {
@@ -125,7 +146,8 @@ fn plan(random: &mut Random) -> Plan {
     Plan {
         status: StatusCode::from_u16(status).unwrap(),
         panics: random.chance(10),
-        pauses: [(); 3].map(|()| random.between(0, 5)),
+        pauses: [(); 4].map(|()| random.between(0, 5)),
+        parts: random.between(0, 4),
     }
 }
 
@@ -178,6 +200,7 @@ async fn more_settlements_than_may_wait_leave_units_charged() {
         metrics.unsettled_counter(),
     );
     let (_, reservation) = reserving.await.unwrap();
-    reservation.unwrap().settle(StatusCode::OK).await;
+    let settling = reservation.unwrap().settle(StatusCode::OK, &head.headers);
+    settling.await.unwrap().finish(true);
     assert_eq!(bench.used("failed").await, 1);
 }

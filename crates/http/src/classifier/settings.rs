@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::cost::CostSettings;
 use super::count_when::CountWhenSettings;
 use crate::client_address::ClientAddressSettings;
 use crate::path::PathSettings;
@@ -36,6 +37,9 @@ pub struct DescriptorSettings {
     /// Which responses count. All; anything else only where responses are seen, in the gateway.
     #[serde(default)]
     pub count_when: Option<CountWhenSettings>,
+    /// How many units a request consumes. 1.
+    #[serde(default)]
+    pub cost: Option<CostSettings>,
 }
 
 /// An entry of a descriptor.
@@ -72,7 +76,8 @@ pub enum IfMissing {
 impl DescriptorSettings {
     /// Whether what it is charged depends on the response.
     pub fn needs_response(&self) -> bool {
-        self.count_when.is_some()
+        let cost = self.cost.as_ref();
+        self.count_when.is_some() || cost.is_some_and(CostSettings::needs_response)
     }
 
     /// Whether a request's descriptor may have entries with these keys.
@@ -135,6 +140,7 @@ impl Default for IdentitySettings {
             descriptors: vec![DescriptorSettings {
                 entries: vec![address],
                 count_when: None,
+                cost: None,
             }],
         }
     }

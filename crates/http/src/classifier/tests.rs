@@ -212,7 +212,7 @@ fn a_descriptor_knows_its_settings_and_what_counts_is_for_who_sees_responses() {
     ]});
     let error = classifier(settings.clone()).unwrap_err();
     assert!(
-        error.starts_with("descriptors[1].count_when: only the gateway"),
+        error.starts_with("descriptors[1]: only the gateway sees responses"),
         "{error}"
     );
     let mut settings: IdentitySettings = serde_json::from_value(settings).unwrap();
@@ -229,4 +229,55 @@ fn a_descriptor_knows_its_settings_and_what_counts_is_for_who_sees_responses() {
     settings.descriptors[1].count_when = Some(CountWhenSettings { status: Vec::new() });
     let error = Classifier::with_responses(&settings).unwrap_err();
     assert_eq!(error.at, "descriptors[1].count_when.status");
+}
+
+#[test]
+fn a_cost_that_the_request_has_is_charged_and_one_that_its_response_has_is_for_the_gateway() {
+    let of = |from: Value| {
+        json!({"descriptors": [
+            {"entries": [{"key": "path", "from": "path"}]},
+            {"entries": [{"key": "host", "from": "host", "if_missing": "deny"}],
+             "cost": {"from": from}},
+        ]})
+    };
+    let classifier_of = |from: Value| classifier(of(from));
+    let (parts, ()) = HttpRequest::get("/a")
+        .header("host", "h")
+        .header("x-cost", "7")
+        .body(())
+        .unwrap()
+        .into_parts();
+    for (from, cost) in [
+        (json!({"constant": 5}), Some(Cost::Take(5))),
+        (json!({"constant": 1}), None),
+        (json!({"header": "x-cost"}), Some(Cost::Take(7))),
+        (json!({"header": "x-missing"}), None),
+    ] {
+        let classifier = classifier_of(from).unwrap();
+        let identity = classifier.identify(Head::of(&parts, Peer::default()));
+        let identity = identity.unwrap();
+        let request = identity.request(b"d").unwrap();
+        let costs: Vec<_> = request.descriptors.iter().map(|one| one.cost).collect();
+        assert_eq!(costs, [None, cost]);
+    }
+    for from in [
+        json!("request_bytes"),
+        json!("response_bytes"),
+        json!({"response_header": "x"}),
+        json!({"json": "/n"}),
+        json!({"trailer": "x"}),
+    ] {
+        let error = classifier_of(from.clone()).unwrap_err();
+        assert!(
+            error.starts_with("descriptors[1]: only the gateway"),
+            "{error}"
+        );
+        let settings = serde_json::from_value(of(from)).unwrap();
+        Classifier::with_responses(&settings).unwrap();
+    }
+    let error = classifier_of(json!({"json": "n"})).unwrap_err();
+    assert!(error.starts_with("descriptors[1]: only"), "{error}");
+    let settings = serde_json::from_value(of(json!({"json": "n"}))).unwrap();
+    let error = Classifier::with_responses(&settings).unwrap_err();
+    assert_eq!(error.at, "descriptors[1].cost.from.json");
 }

@@ -25,20 +25,19 @@ impl Config {
                 (Reservations::All, _) | (Reservations::InOneSlot, ..=1) => continue,
                 (Reservations::None, _) => (
                     format!("{backend} reserves no units until a response comes"),
-                    "remove `count_when`",
+                    "remove `count_when` and costs that a response has",
                 ),
                 (Reservations::InOneSlot, count) => (
                     format!(
                         "the limits of its {count} descriptors may be in several slots of a \
                          {backend} Cluster, and one reservation cannot"
                     ),
-                    "give the requests with `count_when` a route of their own whose `identity` has \
-                     one descriptor",
+                    "give these requests a route of their own whose `identity` has one descriptor",
                 ),
             };
             let message = format!(
-                "`{at}` has a `count_when`, and the store `{name}` of the domain `{domain}` cannot \
-                 reserve for it: {problem}"
+                "`{at}` is charged by its responses (`count_when`, `cost`), and the store `{name}` \
+                 of the domain `{domain}` cannot reserve for it: {problem}"
             );
             let help = format!("{help}, or serve the domain from memory or a single Redis");
             top.report_error_at("gateway", &at, message, &help);
@@ -72,8 +71,8 @@ impl Config {
         let backend = config.backend().name;
         Some(format!(
             "a limit in `mode: write_back` cannot be reserved, because {backend} does not know all \
-             of its units, and `gateway.{at}` has a `count_when`: write `mode: strict` or \
-             `mode: leased`"
+             of its units, and `gateway.{at}` is charged by its responses (`count_when`, \
+             `cost`): write `mode: strict` or `mode: leased`"
         ))
     }
 }

@@ -259,7 +259,8 @@ fn settings_that_the_example_comments_out_are_valid_and_have_the_defaults() {
     assert_eq!(named, expected);
     let mut gateway = config.gateway.unwrap();
     let default = GatewaySettings::default();
-    assert!(gateway.identity.descriptors[0].count_when.take().is_some());
+    let descriptor = &mut gateway.identity.descriptors[0];
+    assert!(descriptor.count_when.take().is_some() && descriptor.cost.take().is_some());
     assert_eq!(gateway.timeouts, default.timeouts);
     assert_eq!(gateway.body_bytes, default.body_bytes);
     assert_eq!(gateway.identity, default.identity);

@@ -155,7 +155,7 @@ fn what_counts_by_its_response_needs_a_store_that_can_reserve_it() {
     let cluster = "store: {redis: {cluster: ['h:1']}}";
     let error = counting(cluster, statuses).unwrap_err();
     for words in [
-        "`identity` has a `count_when`, and the store `default` of the domain `api`",
+        "`identity` is charged by its responses (`count_when`, `cost`), and the store `default` of",
         "the limits of its 2 descriptors may be in several slots of a Redis Cluster",
         "a route of their own",
         " --> tollgate.yaml:3:",
@@ -187,6 +187,35 @@ fn what_counts_by_its_response_needs_a_store_that_can_reserve_it() {
     ] {
         let error = counting("", count_when).unwrap_err();
         assert!(error.contains(words), "{count_when}\n{error}");
+    }
+}
+
+#[test]
+fn what_costs_by_its_response_needs_a_store_that_can_reserve_it() {
+    let cluster = "store: {redis: {cluster: ['h:1']}}";
+    let bytes = "gateway: {domain: api, UPSTREAM, identity: {descriptors: [{entries: [{key: a, \
+        from: path}]}, {entries: [{key: b, from: path}], cost: {from: COST}}]}}";
+    let bytes = bytes.replace("UPSTREAM", UPSTREAM);
+    let cost = |from: &str| {
+        parse(&format!(
+            "rules: r\n{cluster}\n{}\n",
+            bytes.replace("COST", from)
+        ))
+    };
+    cost("{constant: 5}").unwrap();
+    cost("{header: x-cost}").unwrap();
+    let error = cost("response_bytes").unwrap_err();
+    assert!(error.contains("slots of a Redis Cluster"), "{error}");
+    for (from, words) in [
+        (
+            "{json: usage}",
+            "`identity.descriptors[1].cost.from.json`: \"usage\" does not begin with",
+        ),
+        ("{constant: x}", "`x` is not a number"),
+        ("bytes", "`bytes` is not a valid `from`"),
+    ] {
+        let error = cost(from).unwrap_err();
+        assert!(error.contains(words), "{from}\n{error}");
     }
     let auth = "auth: {domain: api, source: x-original-uri, identity: {client_address: {source: \
         x-real-ip}, descriptors: [{entries: [{key: b, from: path}], count_when: {status: \
