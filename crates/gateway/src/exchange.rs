@@ -220,13 +220,7 @@ impl Passage<'_> {
         if let Some(requested) = &requested {
             requested.announce(&mut head.headers);
         }
-        let mut body = RequestBody::new(body, bounds.body_bytes, bounds.body_timeout);
-        if body.size_hint().exact().is_none() {
-            announce_chunks(&mut head);
-        }
-        if let Some(reservation) = &mut reservation {
-            reservation.send(&mut head.headers, &mut body);
-        }
+        let body = self.bound_body(&mut head, body, reservation.as_mut());
         let request = Request::from_parts(head, body);
         let sent = upstream.send(lease, request, bounds.head_timeout).await;
         let (mut response, lease) = sent?;
@@ -261,6 +255,24 @@ impl Passage<'_> {
             permits,
         );
         Ok(Response::from_parts(head, body.with_meter(meter)))
+    }
+
+    /// The body of a request that is about to be sent, so that what it has reserved stays charged.
+    fn bound_body(
+        &self,
+        head: &mut Parts,
+        body: Incoming,
+        reservation: Option<&mut Reservation>,
+    ) -> RequestBody {
+        let bounds = &self.route.bounds;
+        let mut body = RequestBody::new(body, bounds.body_bytes, bounds.body_timeout);
+        if body.size_hint().exact().is_none() {
+            announce_chunks(head);
+        }
+        if let Some(reservation) = reservation {
+            reservation.send(&mut head.headers, &mut body);
+        }
+        body
     }
 
     /// Makes the connection a tunnel to the server, once the response 101 is written. Its end has

@@ -19,8 +19,8 @@ const PERCENT_MAX: u32 = 100;
 const PER_SECOND_MAX: u32 = 10_000;
 /// What a retry takes from those that requests have earned.
 const RETRY: u64 = 100;
-/// The most retries that requests have earned and that were not made, so that an upstream that fails
-/// after a long time of health is not sent a flood.
+/// The most retries that requests have earned and that were not made, so that an upstream that
+/// fails after a long time of health is not sent a flood.
 const EARNED_MAX: u64 = 100 * RETRY;
 
 /// How many requests to an upstream may be sent again: a share of all, and a few in each second.
