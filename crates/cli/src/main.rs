@@ -9,6 +9,7 @@ mod replay;
 mod schema;
 mod serve;
 mod settings;
+mod suggest;
 
 use std::process::ExitCode;
 
@@ -30,6 +31,7 @@ enum Command {
     Keys(keys::Args),
     Replay(replay::Args),
     Schema(schema::Args),
+    Suggest(suggest::Args),
 }
 
 fn main() -> ExitCode {
@@ -40,5 +42,6 @@ fn main() -> ExitCode {
         Command::Keys(args) => keys::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Schema(args) => schema::run(&args),
+        Command::Suggest(args) => suggest::run(&args),
     }
 }

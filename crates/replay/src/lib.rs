@@ -78,6 +78,8 @@ mod warning;
 
 mod plain;
 
+mod study;
+
 mod error;
 
 pub use error::Error;
@@ -87,6 +89,10 @@ pub use pattern::{Field, InvalidPattern, Pattern};
 pub use replay::{Memories, Options, TOP_KEYS, TOP_KEYS_MAX, replay};
 pub use report::{DeniedKey, JSON_VERSION, Report, RuleTotals, Summary, TopKeys};
 pub use skipped::{EXCERPT_BYTES_MAX, REASONS_MAX, SKIPPED_SHOWN_MAX, Skipped, SkippedLine};
+pub use study::{
+    Part, Quantiles, ROUTE_EVENTS_MIN, ROUTES_MAX, SHARES, STUDY_VERSION, Study, StudyWarning,
+    SuggestedLimit, WINDOWS, WindowPart,
+};
 pub use tollgate_core::DESCRIPTORS_MAX;
 pub use traffic::{Format, LINES_MAX, LogKind, Place, Traffic};
 pub use warning::Warning;

@@ -127,6 +127,11 @@ pub enum InvalidPattern {
 // === impl Pattern ===
 
 impl Pattern {
+    /// The keys of the entries, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|(key, _)| key.as_str())
+    }
+
     /// Adds the values of this pattern's entries.
     pub(crate) fn render(&self, line: &Fields<'_>, values: &mut Values) {
         for (_, pieces) in &self.entries {

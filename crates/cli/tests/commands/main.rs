@@ -6,6 +6,7 @@ mod explaining;
 mod house;
 mod keys;
 mod serving;
+mod suggesting;
 mod tls;
 
 use serde_json::Value;

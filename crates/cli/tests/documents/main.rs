@@ -81,6 +81,11 @@ fn replay() {
 }
 
 #[test]
+fn suggest() {
+    try_page("docs/suggest.md");
+}
+
+#[test]
 fn tls() {
     try_page("docs/tls.md");
 }

@@ -1,0 +1,171 @@
+//! `tollgate suggest`: what recorded traffic is like, and which limits would touch how much of it.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde_json::json;
+use tollgate_replay::{Error, Format, LogKind, Pattern, Study, Traffic};
+
+use crate::message::{print_error, with_causes};
+use crate::output::Output;
+use crate::suggest::trial::{AlgorithmChoice, TriedLimits, trials};
+
+mod trial;
+
+/// The descriptor that has the path, which meets no rule.
+const ROUTE: &str = "(route)={path}";
+/// The most keys of a trial that can be named.
+const TOP_MAX: usize = 1000;
+
+/// Suggest limits from access logs.
+///
+/// Shows how many requests each key sends in a second, a minute, five minutes and an hour, for all
+/// requests and for the routes with the most, and the limits that would touch no key, 0.1 % and 1 %
+/// of them. Limits made from the first half of the requests are checked on the second. Needs no
+/// rules.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// What requests are counted by, as in `tollgate replay --descriptor`.
+    #[arg(
+        long,
+        value_name = "KEY={FIELD},...",
+        default_value = "remote_address={client}"
+    )]
+    key: Pattern,
+    /// Write a rules file with the suggested limits per minute, for all requests and each route.
+    #[arg(long, value_name = "FILE")]
+    write_rules: Option<PathBuf>,
+    /// The domain of that file.
+    #[arg(long, value_name = "NAME", default_value = "web")]
+    domain: String,
+    /// The share of keys that its limits may touch.
+    #[arg(long, value_enum, default_value_t = Touch::Tenth)]
+    touch: Touch,
+    /// Decide all requests under each of these limits, with each of --algorithms, in virtual time.
+    #[arg(long = "try", value_name = "N,.../UNIT")]
+    tried: Option<TriedLimits>,
+    /// The algorithms of --try.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "fixed-window",
+        requires = "tried"
+    )]
+    algorithms: Vec<AlgorithmChoice>,
+    /// How many of the keys that a trial denies are named, those with the most denials first.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = top)]
+    top: usize,
+    /// Report format.
+    #[arg(long, value_enum, default_value_t = Output::Human)]
+    output: Output,
+    /// Access logs in the common or combined format, which may be gzipped. Several files are read
+    /// as one input. `-` is standard input.
+    #[arg(value_name = "LOG", required = true)]
+    files: Vec<PathBuf>,
+}
+
+const AFTER_HELP: &str = "\
+Exit status: 0 if the logs were read, even if lines were skipped; 2 if the command line is wrong, \
+a file cannot be read or written, or no line is a request.";
+
+/// A share of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Touch {
+    /// No key.
+    None,
+    /// 0.1 % of the keys.
+    #[value(name = "0.1%")]
+    Tenth,
+    /// 1 % of the keys.
+    #[value(name = "1%")]
+    One,
+}
+
+pub(crate) fn run(args: &Args) -> ExitCode {
+    match execute(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            print_error(&message);
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn top(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(keys) if keys <= TOP_MAX => Ok(keys),
+        _ => Err(format!("must be a whole number up to {TOP_MAX}")),
+    }
+}
+
+/// Reads the logs, studies them, tries the limits that are named, and prints the report.
+fn execute(args: &Args) -> Result<(), String> {
+    let route: Pattern = ROUTE.parse().expect("the pattern is valid");
+    let mut traffic = Traffic::new(Format::AccessLog {
+        kind: LogKind::Combined,
+        domain: args.domain.clone(),
+        descriptors: vec![args.key.clone(), route],
+    });
+    for path in &args.files {
+        read(path, &mut traffic).map_err(|error| with_causes(&error))?;
+    }
+    traffic.check().map_err(|error| with_causes(&error))?;
+    let study = Study::of(&mut traffic);
+    let keys: Vec<String> = args.key.keys().map(str::to_owned).collect();
+    let tried = match &args.tried {
+        None => None,
+        Some(limits) => Some(trials(&mut traffic, &args.domain, &keys, limits, args)?),
+    };
+    if let Some(path) = &args.write_rules {
+        let rules = study.to_rules(&args.domain, &keys, args.touch.per_mille());
+        fs::write(path, rules)
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
+    let skipped = traffic.skipped_lines().count;
+    let text = match args.output {
+        Output::Human => {
+            let tried = tried.map(|tried| tried.to_string()).unwrap_or_default();
+            format!("{study}{tried}\n{skipped:>12} lines skipped\n")
+        }
+        Output::Json => {
+            let mut json = study.to_json();
+            json["skipped"] = json!(skipped);
+            if let Some(tried) = &tried {
+                json["trials"] = tried.to_json();
+            }
+            format!("{json:#}\n")
+        }
+    };
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(with_causes(&error)),
+        _ => Ok(()),
+    }
+}
+
+fn read(path: &Path, traffic: &mut Traffic) -> Result<(), Error> {
+    let input: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(File::open(path).map_err(|source| Error::Read {
+            input: path.display().to_string(),
+            source,
+        })?)
+    };
+    traffic.read(&path.to_string_lossy(), input)
+}
+
+// === impl Touch ===
+
+impl Touch {
+    const fn per_mille(self) -> usize {
+        match self {
+            Touch::None => 0,
+            Touch::Tenth => 1,
+            Touch::One => 10,
+        }
+    }
+}

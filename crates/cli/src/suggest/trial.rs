@@ -1,0 +1,187 @@
+//! Limits that are tried: the engine decides all requests under each of them, in virtual time.
+
+use std::fmt::{self, Display, Formatter};
+use std::ops::ControlFlow;
+use std::str::FromStr;
+
+use serde_json::{Value, json};
+use tollgate_replay::{Options, Report, Traffic, replay};
+use tollgate_rules::{RuleSet, Source, escape};
+
+use super::Args;
+use crate::message::with_causes;
+
+/// The most limits of one command.
+const LIMITS_MAX: usize = 20;
+
+/// `10,30,60/minute`.
+#[derive(Clone, Debug)]
+pub(super) struct TriedLimits {
+    counts: Vec<u32>,
+    unit: String,
+}
+
+/// An algorithm, or all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum AlgorithmChoice {
+    All,
+    FixedWindow,
+    SlidingWindow,
+    SlidingLog,
+    TokenBucket,
+    LeakyBucket,
+}
+
+/// What each limit does with each algorithm.
+pub(super) struct Trials(Vec<Trial>);
+
+struct Trial {
+    limit: String,
+    algorithm: &'static str,
+    report: Report,
+}
+
+/// Decides all requests under each limit and algorithm.
+pub(super) fn trials(
+    traffic: &mut Traffic,
+    domain: &str,
+    keys: &[String],
+    limits: &TriedLimits,
+    args: &Args,
+) -> Result<Trials, String> {
+    let mut trials = Vec::new();
+    for count in &limits.counts {
+        for algorithm in AlgorithmChoice::names(&args.algorithms) {
+            let limit = format!("{count}/{}", limits.unit);
+            let rules = rules(domain, keys, &limit, algorithm)?;
+            let options = Options {
+                top_keys: args.top,
+                ..Options::default()
+            };
+            let go_on = &mut |_| ControlFlow::Continue(());
+            let report = replay(traffic, &rules, options, None, go_on);
+            trials.push(Trial {
+                limit,
+                algorithm,
+                report: report.map_err(|error| with_causes(&error))?,
+            });
+        }
+    }
+    Ok(Trials(trials))
+}
+
+/// Rules with one limit, on all keys of the descriptor together.
+fn rules(domain: &str, keys: &[String], limit: &str, algorithm: &str) -> Result<RuleSet, String> {
+    let (count, unit) = limit.split_once('/').unwrap_or((limit, "minute"));
+    let count: u32 = count.parse().unwrap_or(0);
+    let rate_limit = json!({"requests_per_unit": count, "unit": unit, "algorithm": algorithm});
+    let mut tree = json!({"rate_limit": rate_limit});
+    for key in keys.iter().rev() {
+        tree["key"] = json!(key);
+        tree = json!({"descriptors": [tree]});
+    }
+    tree["domain"] = json!(domain);
+    let loaded = RuleSet::parse(
+        &[Source::new("--try", tree.to_string())],
+        &Default::default(),
+    );
+    match loaded.diagnostics.iter().find(|one| one.is_error()) {
+        None => Ok(loaded.rules),
+        Some(error) => Err(format!("--try: {limit} {algorithm}: {}", error.message)),
+    }
+}
+
+// === impl TriedLimits ===
+
+impl FromStr for TriedLimits {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<TriedLimits, String> {
+        let wrong = || format!("`{text}` is no list of limits such as 10,30,60/minute");
+        let (counts, unit) = text.split_once('/').ok_or_else(wrong)?;
+        let counts: Result<Vec<u32>, _> = counts.split(',').map(str::parse).collect();
+        let counts = counts.map_err(|_| wrong())?;
+        if !["second", "minute", "hour", "day"].contains(&unit) {
+            return Err(format!(
+                "`{unit}` is no unit; write second, minute, hour or day"
+            ));
+        }
+        if counts.len() > LIMITS_MAX {
+            return Err(format!("more than {LIMITS_MAX} limits"));
+        }
+        Ok(TriedLimits {
+            counts,
+            unit: unit.to_owned(),
+        })
+    }
+}
+
+// === impl AlgorithmChoice ===
+
+impl AlgorithmChoice {
+    /// The names of these algorithms, each once.
+    fn names(chosen: &[AlgorithmChoice]) -> Vec<&'static str> {
+        let all = [
+            (AlgorithmChoice::FixedWindow, "fixed_window"),
+            (AlgorithmChoice::SlidingWindow, "sliding_window"),
+            (AlgorithmChoice::SlidingLog, "sliding_log"),
+            (AlgorithmChoice::TokenBucket, "token_bucket"),
+            (AlgorithmChoice::LeakyBucket, "leaky_bucket"),
+        ];
+        let is_chosen = |one| chosen.contains(&AlgorithmChoice::All) || chosen.contains(&one);
+        let names = all.into_iter().filter(|(one, _)| is_chosen(*one));
+        names.map(|(_, name)| name).collect()
+    }
+}
+
+// === impl Trials ===
+
+impl Trials {
+    pub(super) fn to_json(&self) -> Value {
+        let trials = self.0.iter().map(|trial| {
+            let denied = &trial.report.denied_keys;
+            let keys = denied.first.iter().map(|key| {
+                let values = key.descriptor.iter();
+                let values = values.map(|(key, value)| json!({"key": key, "value": value}));
+                json!({"descriptor": values.collect::<Vec<_>>(), "denied": key.denied})
+            });
+            json!({
+                "limit": trial.limit,
+                "algorithm": trial.algorithm,
+                "denied": trial.report.denied,
+                "deniedKeys": denied.count,
+                "topDeniedKeys": keys.collect::<Vec<_>>(),
+            })
+        });
+        trials.collect()
+    }
+}
+
+impl Display for Trials {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (limit, algorithm) = ("limit", "algorithm");
+        writeln!(
+            f,
+            "\n{limit:>12}  {algorithm:<14} {:>9} {:>7}  keys with the most",
+            "denied", "keys"
+        )?;
+        for Trial {
+            limit,
+            algorithm,
+            report,
+        } in &self.0
+        {
+            let (denied, keys) = (report.denied, report.denied_keys.count);
+            let first = report.denied_keys.first.iter().map(|key| {
+                let values: Vec<&str> = key.descriptor.iter().map(|(_, value)| &**value).collect();
+                format!("{} ({})", escape(&values.join(" ")), key.denied)
+            });
+            let first = first.collect::<Vec<_>>().join(", ");
+            writeln!(
+                f,
+                "{limit:>12}  {algorithm:<14} {denied:>9} {keys:>7}  {first}"
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,155 @@
+//! `tollgate suggest`: a study of a log, rules that `check` accepts, and limits that are tried.
+
+use std::fmt::Write as _;
+use std::process::Output;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::house::{directory, run};
+
+/// One client with 40 requests in a minute, and 30 with 4 each.
+fn log() -> TempDir {
+    let mut log = String::new();
+    for index in 0..160 {
+        let client = if index < 40 { 0 } else { 1 + index % 30 };
+        let path = if index % 2 == 0 {
+            "/login"
+        } else {
+            "/img/a.png"
+        };
+        let second = index % 60;
+        writeln!(
+            log,
+            "192.0.2.{client} - - [01/Jan/2026:10:00:{second:02} +0000] \"GET {path} HTTP/1.1\" \
+             200 1"
+        )
+        .unwrap();
+    }
+    log.push_str("no request\n");
+    directory(&[("access.log", &log)])
+}
+
+fn text(output: &Output, status: i32) -> String {
+    assert_eq!(output.status.code(), Some(status), "{output:?}");
+    let stream = if status == 0 {
+        &output.stdout
+    } else {
+        &output.stderr
+    };
+    String::from_utf8(stream.clone()).unwrap()
+}
+
+#[test]
+fn the_rules_that_are_written_pass_the_check_and_touch_what_they_say() {
+    let directory = log();
+    let suggest = [
+        "suggest",
+        "--write-rules",
+        "rules.yaml",
+        "--touch",
+        "none",
+        "access.log",
+    ];
+    let shown = text(&run(directory.path(), &suggest), 0);
+    for line in [
+        "         160 requests",
+        "          31 keys",
+        "          40 of the largest key, 192.0.2.0 (25 %)",
+        "           1 lines skipped",
+    ] {
+        assert!(shown.lines().any(|found| found == line), "{line}\n{shown}");
+    }
+    let checked = text(&run(directory.path(), &["check", "rules.yaml"]), 0);
+    assert!(checked.contains("0 errors, 0 warnings"), "{checked}");
+    let replay = [
+        "replay",
+        "--rules",
+        "rules.yaml",
+        "--domain",
+        "web",
+        "--descriptor",
+        "remote_address={client}",
+        "--descriptor",
+        "path={path},remote_address={client}",
+        "--output",
+        "json",
+        "access.log",
+    ];
+    let report: Value = serde_json::from_str(&text(&run(directory.path(), &replay), 0)).unwrap();
+    assert_eq!(report["denied"], 0);
+    assert_eq!(report["rules"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn limits_are_tried_with_every_algorithm() {
+    let directory = log();
+    let arguments = [
+        "suggest",
+        "--try",
+        "10,100/minute",
+        "--algorithms",
+        "all",
+        "--output",
+        "json",
+        "access.log",
+    ];
+    let json: Value = serde_json::from_str(&text(&run(directory.path(), &arguments), 0)).unwrap();
+    assert_eq!((&json["version"], &json["skipped"]), (&1.into(), &1.into()));
+    let trials = json["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), 10);
+    assert_eq!(trials[0]["algorithm"], "fixed_window");
+    assert_eq!(
+        (&trials[0]["denied"], &trials[0]["deniedKeys"]),
+        (&30.into(), &1.into())
+    );
+    let first = &trials[0]["topDeniedKeys"][0]["descriptor"][0]["value"];
+    assert_eq!(first, "192.0.2.0");
+    assert!(
+        trials[5..].iter().all(|trial| trial["denied"] == 0),
+        "{trials:?}"
+    );
+    // As `replay` decides.
+    let rules = "{domain: web, descriptors: [{key: remote_address, rate_limit: {requests_per_unit: \
+        10, unit: minute, algorithm: token_bucket}}]}";
+    std::fs::write(directory.path().join("bucket.yaml"), rules).unwrap();
+    let replay = [
+        "replay",
+        "--rules",
+        "bucket.yaml",
+        "--domain",
+        "web",
+        "--descriptor",
+        "remote_address={client}",
+        "--output",
+        "json",
+        "access.log",
+    ];
+    let report: Value = serde_json::from_str(&text(&run(directory.path(), &replay), 0)).unwrap();
+    let bucket = trials
+        .iter()
+        .find(|trial| trial["algorithm"] == "token_bucket")
+        .unwrap();
+    assert_eq!(report["denied"], bucket["denied"]);
+}
+
+#[test]
+fn what_cannot_be_read_or_tried_is_an_error() {
+    let directory = log();
+    std::fs::write(directory.path().join("none.log"), "nothing\n").unwrap();
+    let table: [(&[&str], &str); 5] = [
+        (&["missing.log"], "missing.log"),
+        (&["none.log"], "none.log"),
+        (&["--try", "10", "access.log"], "no list of limits"),
+        (
+            &["--try", "10/fortnight", "access.log"],
+            "`fortnight` is no unit",
+        ),
+        (&["--algorithms", "all", "access.log"], "--try"),
+    ];
+    for (arguments, expected) in table {
+        let arguments = [&["suggest"], arguments].concat();
+        let found = text(&run(directory.path(), &arguments), 2);
+        assert!(found.contains(expected), "{arguments:?}: {found}");
+    }
+}

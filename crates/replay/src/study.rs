@@ -1,0 +1,280 @@
+//! What traffic is like, and which limits would touch how many of its keys.
+//!
+//! Requests are counted in windows that are aligned to the Unix epoch, as `fixed_window` does. A
+//! limit of N touches a key if one of the key's windows has more than N requests: exactly the keys
+//! that the engine denies at least once.
+
+use std::collections::HashMap;
+
+use tollgate_core::{Moment, Span};
+
+use crate::traffic::Traffic;
+
+mod quantiles;
+mod report;
+mod route;
+
+pub use quantiles::Quantiles;
+
+use quantiles::quantiles;
+use route::Route;
+
+/// The version of [`Study::to_json`].
+pub const STUDY_VERSION: u32 = 1;
+/// The most routes that are studied, those with the most requests.
+pub const ROUTES_MAX: usize = 10;
+/// The fewest requests of a route that is studied.
+pub const ROUTE_EVENTS_MIN: usize = 100;
+/// The windows that are studied.
+pub const WINDOWS: [Span; 4] = [Span::SECOND, Span::MINUTE, Span::from_secs(300), Span::HOUR];
+/// The shares of keys that the suggested limits may touch, in parts of 1000.
+pub const SHARES: [usize; 3] = [0, 1, 10];
+
+/// The share of the requests above which one key probably stands for many clients, in percent.
+const ONE_KEY_PERCENT: usize = 90;
+/// With fewer requests there is no warning.
+const EVENTS_MIN: usize = 100;
+/// With fewer keys, a limit for 0.1 % of the keys touches none.
+const KEYS_MIN: usize = 1000;
+
+/// What traffic is like.
+#[derive(Clone, Debug)]
+pub struct Study {
+    /// The first moment, and the last.
+    pub span: Option<(Moment, Moment)>,
+    /// All requests.
+    pub all: Part,
+    /// The routes with the most requests.
+    pub routes: Vec<(String, Part)>,
+    /// The key with the most requests, and how many.
+    pub largest: Option<(String, usize)>,
+    /// Reasons to doubt what is suggested.
+    pub warnings: Vec<StudyWarning>,
+}
+
+/// Why a suggestion may be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StudyWarning {
+    /// One key has nearly all requests: it is probably a proxy.
+    OneKey,
+    /// Each request has its own key: a limit on it stops nobody.
+    OwnKeys,
+    /// There are too few keys to tell 0.1 % of them from none.
+    FewKeys,
+}
+
+/// The requests of all routes, or of one.
+#[derive(Clone, Debug, Default)]
+pub struct Part {
+    /// How many requests.
+    pub events: usize,
+    /// How many keys.
+    pub keys: usize,
+    /// For each of [`WINDOWS`].
+    pub windows: Vec<WindowPart>,
+}
+
+/// The requests of each key in each window of one length.
+#[derive(Clone, Debug)]
+pub struct WindowPart {
+    /// The length.
+    pub window: Span,
+    /// The requests of a key in a window in which it has any.
+    pub counts: Quantiles,
+    /// The limits that touch at most each of [`SHARES`] of the keys.
+    pub limits: Vec<SuggestedLimit>,
+}
+
+/// A limit that touches at most a share of the keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SuggestedLimit {
+    /// The share, in parts of 1000.
+    pub per_mille: usize,
+    /// Requests of a key in a window.
+    pub limit: u32,
+    /// How many keys it touches.
+    pub touched: usize,
+    /// The limit that the first half of the requests alone would suggest.
+    pub of_first_half: u32,
+    /// How many keys that one touches in the second half, of how many.
+    pub touched_later: (usize, usize),
+}
+
+/// A request: its key, its moment.
+type Event = (u32, Moment);
+
+// === impl Study ===
+
+impl Study {
+    /// Studies an access log whose first descriptor is the key, and whose second one has the path.
+    pub fn of(traffic: &mut Traffic) -> Study {
+        traffic.put_in_order();
+        let (keys, routes) = describe(traffic);
+        let events = traffic.in_order();
+        let index = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        let of_all: Vec<Event> = events
+            .iter()
+            .map(|event| (keys.of_requests[index(event.request)], event.at))
+            .collect();
+        let mut of_routes: HashMap<Route, Vec<Event>> = HashMap::new();
+        for (event, all) in events.iter().zip(&of_all) {
+            let route = routes[index(event.request)].clone();
+            if let Some(route) = route {
+                of_routes.entry(route).or_default().push(*all);
+            }
+        }
+        let mut of_routes: Vec<(Route, Vec<Event>)> = of_routes
+            .into_iter()
+            .filter(|(_, events)| events.len() >= ROUTE_EVENTS_MIN)
+            .collect();
+        of_routes.sort_by(|one, other| (other.1.len(), &one.0).cmp(&(one.1.len(), &other.0)));
+        of_routes.truncate(ROUTES_MAX);
+        let routes = of_routes.iter();
+        let routes = routes.map(|(route, events)| (route.pattern(), Part::of(events)));
+        let all = Part::of(&of_all);
+        let largest = keys.largest(&of_all);
+        Study {
+            span: events
+                .first()
+                .zip(events.last())
+                .map(|(one, other)| (one.at, other.at)),
+            routes: routes.collect(),
+            warnings: warnings(&all, largest.as_ref()),
+            all,
+            largest,
+        }
+    }
+}
+
+fn warnings(all: &Part, largest: Option<&(String, usize)>) -> Vec<StudyWarning> {
+    let mut warnings = Vec::new();
+    let most = largest.map_or(0, |(_, events)| *events);
+    if all.events >= EVENTS_MIN && most * 100 >= all.events * ONE_KEY_PERCENT {
+        warnings.push(StudyWarning::OneKey);
+    }
+    if all.events >= EVENTS_MIN && all.keys == all.events {
+        warnings.push(StudyWarning::OwnKeys);
+    }
+    if all.keys < KEYS_MIN {
+        warnings.push(StudyWarning::FewKeys);
+    }
+    warnings
+}
+
+// === keys and routes of requests ===
+
+/// The key of each distinct request, as a number.
+struct Keys {
+    of_requests: Vec<u32>,
+    names: Vec<String>,
+}
+
+/// The key and the route of each distinct request.
+fn describe(traffic: &Traffic) -> (Keys, Vec<Option<Route>>) {
+    let (mut numbers, mut names) = (HashMap::<Vec<u8>, u32>::new(), Vec::new());
+    let (mut of_requests, mut routes) = (Vec::new(), Vec::new());
+    for number in 0..u32::try_from(traffic.requests()).unwrap_or(u32::MAX) {
+        let (identity, name, route) = traffic.request(number, |request| {
+            let entries = request
+                .descriptors
+                .first()
+                .map_or(&[][..], |one| &one.entries);
+            let mut identity = Vec::new();
+            for entry in entries {
+                identity.extend_from_slice(&entry.value.len().to_be_bytes());
+                identity.extend_from_slice(entry.value);
+            }
+            let values = entries
+                .iter()
+                .map(|entry| tollgate_core::Escaped(entry.value).to_string());
+            let name = values.collect::<Vec<_>>().join(" ");
+            let path = request
+                .descriptors
+                .get(1)
+                .and_then(|one| one.entries.first());
+            (identity, name, path.and_then(|path| Route::of(path.value)))
+        });
+        let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+        let key = *numbers.entry(identity).or_insert_with(|| {
+            names.push(name);
+            next
+        });
+        of_requests.push(key);
+        routes.push(route);
+    }
+    (Keys { of_requests, names }, routes)
+}
+
+impl Keys {
+    fn largest(&self, events: &[Event]) -> Option<(String, usize)> {
+        let mut counts = vec![0_usize; self.names.len()];
+        for (key, _) in events {
+            counts[usize::try_from(*key).unwrap_or(usize::MAX)] += 1;
+        }
+        let (key, count) = counts.iter().enumerate().max_by_key(|(_, count)| **count)?;
+        Some((self.names[key].clone(), *count))
+    }
+}
+
+// === impl Part ===
+
+impl Part {
+    /// `events` are in order of time.
+    fn of(events: &[Event]) -> Part {
+        let (first, second) = events.split_at(events.len() / 2);
+        let windows = WINDOWS.map(|window| {
+            let (counts, peaks) = count(events, window);
+            let (_, peaks_before) = count(first, window);
+            let (_, peaks_after) = count(second, window);
+            let limits = SHARES.map(|per_mille| {
+                let limit = limit_for(&peaks, per_mille);
+                let of_first_half = limit_for(&peaks_before, per_mille);
+                SuggestedLimit {
+                    per_mille,
+                    limit,
+                    touched: count_above(&peaks, limit),
+                    of_first_half,
+                    touched_later: (count_above(&peaks_after, of_first_half), peaks_after.len()),
+                }
+            });
+            WindowPart {
+                window,
+                counts: quantiles(counts),
+                limits: limits.to_vec(),
+            }
+        });
+        Part {
+            events: events.len(),
+            keys: count(events, Span::SECOND).1.len(),
+            windows: windows.to_vec(),
+        }
+    }
+}
+
+/// The requests of each key in each window that has any, and the most of each key.
+fn count(events: &[Event], window: Span) -> (Vec<u32>, Vec<u32>) {
+    let number = |at: Moment| at.since(Moment::ZERO).as_nanos() / window.as_nanos();
+    let mut windows: Vec<(u32, u64)> = events.iter().map(|(key, at)| (*key, number(*at))).collect();
+    windows.sort_unstable();
+    let of_windows = windows.chunk_by(|one, other| one == other);
+    let counts: Vec<(u32, u32)> = of_windows
+        .map(|events| (events[0].0, u32::try_from(events.len()).unwrap_or(u32::MAX)))
+        .collect();
+    let of_keys = counts.chunk_by(|one, other| one.0 == other.0);
+    let peaks = of_keys.map(|counts| counts.iter().map(|(_, count)| *count).max().unwrap_or(0));
+    let mut peaks: Vec<u32> = peaks.collect();
+    peaks.sort_unstable();
+    (counts.into_iter().map(|(_, count)| count).collect(), peaks)
+}
+
+/// The least limit that touches at most this share of the keys. `peaks` are in order.
+fn limit_for(peaks: &[u32], per_mille: usize) -> u32 {
+    let may_touch = peaks.len() * per_mille / 1000;
+    let last = peaks.len().checked_sub(may_touch + 1);
+    last.map_or(1, |last| peaks[last])
+}
+
+/// How many keys have a window with more requests than this limit.
+fn count_above(peaks: &[u32], limit: u32) -> usize {
+    peaks.len() - peaks.partition_point(|peak| *peak <= limit)
+}

@@ -1,0 +1,256 @@
+//! The study as text, as JSON, and as a rules file.
+
+use std::fmt::{self, Display, Formatter, Write as _};
+
+use serde_json::{Value, json};
+
+use super::{Part, STUDY_VERSION, Study, StudyWarning, SuggestedLimit, WindowPart};
+use crate::plain::Plain;
+use crate::timestamp::Utc;
+
+/// The window of the limits in the rules file.
+const RULE_WINDOW: usize = 1;
+
+// === impl Study ===
+
+impl Study {
+    /// The study as JSON; `docs/suggest.md` describes the members.
+    pub fn to_json(&self) -> Value {
+        let (from, to) = self.span.unzip();
+        let largest = self.largest.as_ref();
+        let routes = self.routes.iter().map(|(route, part)| {
+            let mut json = part.to_json();
+            json["route"] = json!(route);
+            json
+        });
+        let warnings = self.warnings.iter();
+        let warnings =
+            warnings.map(|one| json!({"code": one.code(), "message": one.message(self)}));
+        json!({
+            "version": STUDY_VERSION,
+            "from": from.map(|at| Utc(at).to_string()),
+            "to": to.map(|at| Utc(at).to_string()),
+            "all": self.all.to_json(),
+            "routes": routes.collect::<Vec<_>>(),
+            "largestKey": largest.map(|(key, events)| json!({"key": key, "events": events})),
+            "warnings": warnings.collect::<Vec<_>>(),
+        })
+    }
+
+    /// A rules file with a limit per minute on each key of the descriptor `keys`, for all requests
+    /// and for each route, which touches at most this share of the keys.
+    pub fn to_rules(&self, domain: &str, keys: &[String], per_mille: usize) -> String {
+        let mut text = format!(
+            "# Limits that touch at most this share of the keys of the log they come from: {}.\n\
+             # Try them on other traffic with `tollgate replay` before they deny anything.\n\
+             domain: {}\ndescriptors:\n",
+            Share(per_mille),
+            json!(domain)
+        );
+        write_keys(&mut text, 2, keys, self.all.rule_limit(per_mille));
+        for (route, part) in &self.routes {
+            let route = json!(route);
+            let _ = writeln!(text, "  - key: path\n    value: {route}\n    descriptors:");
+            write_keys(&mut text, 6, keys, part.rule_limit(per_mille));
+        }
+        text
+    }
+}
+
+/// Writes nested descriptors, one for each key, the last of which has the limit.
+fn write_keys(text: &mut String, indent: usize, keys: &[String], limit: u32) {
+    for (index, key) in keys.iter().enumerate() {
+        let indent = " ".repeat(indent + index * 4);
+        let _ = writeln!(text, "{indent}- key: {}", json!(key));
+        let _ = match index + 1 < keys.len() {
+            true => writeln!(text, "{indent}  descriptors:"),
+            false => writeln!(text, "{indent}  rate_limit: {limit}/minute"),
+        };
+    }
+}
+
+impl Display for Study {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:>12} requests", self.all.events)?;
+        writeln!(f, "{:>12} keys", self.all.keys)?;
+        if let Some((key, events)) = &self.largest {
+            let percent = events * 100 / self.all.events.max(1);
+            writeln!(
+                f,
+                "{events:>12} of the largest key, {} ({percent} %)",
+                Plain(key)
+            )?;
+        }
+        if let Some((from, to)) = self.span {
+            writeln!(f, "\nfrom {} to {}", Utc(from), Utc(to))?;
+        }
+        self.all.write("all requests", f)?;
+        for (route, part) in &self.routes {
+            part.write(route, f)?;
+        }
+        for warning in &self.warnings {
+            writeln!(
+                f,
+                "\nwarning[{}]: {}",
+                warning.code(),
+                warning.message(self)
+            )?;
+        }
+        Ok(())
+    }
+}
+
+// === impl Part ===
+
+impl Part {
+    /// The limit of the rules file.
+    fn rule_limit(&self, per_mille: usize) -> u32 {
+        let limits = self.windows.get(RULE_WINDOW).map(|window| &window.limits);
+        let mut limits = limits.into_iter().flatten();
+        limits
+            .find(|limit| limit.per_mille == per_mille)
+            .map_or(1, |limit| limit.limit)
+    }
+
+    /// How unevenly the busiest key and minute are spread: 60 if all requests of an hour came in
+    /// one minute, 1 if they were spread evenly. With one decimal place.
+    fn burstiness(&self) -> String {
+        let max = |index: usize| {
+            self.windows
+                .get(index)
+                .map_or(0, |window| window.counts.max)
+        };
+        let tenths = u64::from(max(RULE_WINDOW)) * 600 / u64::from(max(3).max(1));
+        format!("{}.{}", tenths / 10, tenths % 10)
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "events": self.events,
+            "keys": self.keys,
+            "burstiness": self.burstiness(),
+            "windows": self.windows.iter().map(WindowPart::to_json).collect::<Vec<_>>(),
+        })
+    }
+
+    /// Writes the table of windows, and how the limits of the first half do in the second.
+    fn write(&self, name: &str, f: &mut Formatter<'_>) -> fmt::Result {
+        let (events, keys) = (self.events, self.keys);
+        writeln!(
+            f,
+            "\n{name}: {events} requests, {keys} keys, burstiness {}",
+            self.burstiness()
+        )?;
+        write!(
+            f,
+            "  requests of a key per {:>6} {:>6} {:>6} {:>6} {:>6}",
+            "p50", "p95", "p99", "p99.9", "max"
+        )?;
+        writeln!(f, "   limit to touch 0 / 0.1 % / 1 % of the keys")?;
+        for part in &self.windows {
+            let counts = &part.counts;
+            write!(
+                f,
+                "  {:>20}  {:>6} {:>6} {:>6} {:>6} {:>6}",
+                part.window.to_string(),
+                counts.p50,
+                counts.p95,
+                counts.p99,
+                counts.p999,
+                counts.max
+            )?;
+            let limits: Vec<String> = part
+                .limits
+                .iter()
+                .map(|one| one.limit.to_string())
+                .collect();
+            writeln!(f, "   {}", limits.join(" / "))?;
+        }
+        let checked = self.windows.get(RULE_WINDOW).map(|window| &window.limits);
+        for limit in checked.into_iter().flatten() {
+            let (touched, of) = limit.touched_later;
+            writeln!(
+                f,
+                "  check: {}/minute, for {} of the keys in the first half, touches {touched} of \
+                 {of} in the second",
+                limit.of_first_half,
+                Share(limit.per_mille)
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl WindowPart {
+    fn to_json(&self) -> Value {
+        let counts = &self.counts;
+        json!({
+            "window": self.window.to_string(),
+            "p50": counts.p50, "p95": counts.p95, "p99": counts.p99, "p99.9": counts.p999,
+            "max": counts.max,
+            "limits": self.limits.iter().map(|limit| limit.to_json()).collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl SuggestedLimit {
+    fn to_json(self) -> Value {
+        json!({
+            "share": Share(self.per_mille).to_string(),
+            "limit": self.limit,
+            "touched": self.touched,
+            "ofFirstHalf": self.of_first_half,
+            "touchedInSecondHalf": self.touched_later.0,
+            "keysInSecondHalf": self.touched_later.1,
+        })
+    }
+}
+
+/// A share in parts of 1000, as `0.1 %`; zero as `none`.
+struct Share(usize);
+
+impl Display for Share {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("none"),
+            per_mille if per_mille % 10 == 0 => write!(f, "{} %", per_mille / 10),
+            per_mille => write!(f, "{}.{} %", per_mille / 10, per_mille % 10),
+        }
+    }
+}
+
+// === impl StudyWarning ===
+
+impl StudyWarning {
+    /// Its name in reports.
+    pub const fn code(self) -> &'static str {
+        match self {
+            StudyWarning::OneKey => "one-key",
+            StudyWarning::OwnKeys => "own-keys",
+            StudyWarning::FewKeys => "few-keys",
+        }
+    }
+
+    /// What was found, and what it means.
+    fn message(self, study: &Study) -> String {
+        let (events, keys) = (study.all.events, study.all.keys);
+        match self {
+            StudyWarning::OneKey => {
+                let (key, most) = study.largest.clone().unwrap_or_default();
+                format!(
+                    "{most} of {events} requests have one key, {}: is it a proxy, which stands for \
+                     many clients? Limits on it are of no use",
+                    Plain(&key)
+                )
+            }
+            StudyWarning::OwnKeys => format!(
+                "each of {events} requests has its own key, so a limit on it stops nobody: does a \
+                 value change with each request?"
+            ),
+            StudyWarning::FewKeys => format!(
+                "there are {keys} keys: 0.1 % of fewer than 1000 is none, so look at the keys \
+                 themselves"
+            ),
+        }
+    }
+}

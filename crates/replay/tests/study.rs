@@ -1,0 +1,135 @@
+//! A suggested limit touches as many keys as the engine denies under it.
+#![allow(clippy::unwrap_used)]
+
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+
+use tollgate_behaviour::{Random, check};
+use tollgate_replay::{
+    Format, LogKind, Options, SHARES, Study, StudyWarning, Traffic, WINDOWS, replay,
+};
+use tollgate_rules::{RuleSet, Source};
+
+/// A log of this many requests by up to so many clients, out of order, within two hours.
+fn random_log(random: &mut Random, clients: u64, requests: u64) -> String {
+    let mut log = String::new();
+    for _ in 0..requests {
+        // A few clients have most of the requests.
+        let client = random.between(0, clients).min(random.between(0, clients));
+        let path = random.pick(&["/login", "/img/a.png", "/img/b.png?x", "/", "/a%20b"]);
+        let (hour, minute) = (random.between(0, 1), random.between(0, 59));
+        let second = random.between(0, 59);
+        writeln!(
+            log,
+            "c{client} - - [01/Jan/2026:1{hour}:{minute:02}:{second:02} +0000] \"GET {path} \
+             HTTP/1.1\" 200 1"
+        )
+        .unwrap();
+    }
+    log
+}
+
+fn traffic(log: &str) -> Traffic {
+    let mut traffic = Traffic::new(Format::AccessLog {
+        kind: LogKind::Common,
+        domain: "d".to_owned(),
+        descriptors: vec![
+            "client={client}".parse().unwrap(),
+            "(route)={path}".parse().unwrap(),
+        ],
+    });
+    traffic.read("log", log.as_bytes()).unwrap();
+    traffic
+}
+
+/// How many keys the engine denies under these rules.
+fn denied_keys(log: &str, rules: &str) -> u64 {
+    let loaded = RuleSet::parse(&[Source::new("rules.yaml", rules)], &Default::default());
+    assert!(!loaded.has_errors(), "{rules}: {:?}", loaded.diagnostics);
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let options = Options::default();
+    let report = replay(&mut traffic(log), &loaded.rules, options, None, go_on).unwrap();
+    report.denied_keys.count
+}
+
+#[test]
+fn a_limit_touches_the_keys_that_the_engine_denies() {
+    let mut touched = 0;
+    check("study", 6, |random| {
+        let log = random_log(random, 300, 4_000);
+        let study = Study::of(&mut traffic(&log));
+        assert_eq!((study.all.events, study.routes.len()), (4_000, 3));
+        for (part, window) in study.all.windows.iter().zip(WINDOWS) {
+            for (limit, per_mille) in part.limits.iter().zip(SHARES) {
+                let rules = format!(
+                    "{{domain: d, descriptors: [{{key: client, rate_limit: {{requests_per_unit: \
+                     {}, window: {window}}}}}]}}",
+                    limit.limit
+                );
+                let denied = usize::try_from(denied_keys(&log, &rules)).unwrap();
+                assert_eq!(denied, limit.touched, "{window} {limit:?}");
+                assert!(limit.touched * 1000 <= study.all.keys * per_mille);
+                // One less would touch too many, or is no limit.
+                touched += limit.touched;
+            }
+        }
+    });
+    assert!(touched > 0);
+}
+
+#[test]
+fn the_limits_of_the_first_half_are_checked_on_the_second() {
+    let line = |client: &str, hour: u32, second: u32| {
+        format!("{client} - - [01/Jan/2026:{hour}:00:{second:02} +0000] \"GET / HTTP/1.1\" 200 1\n")
+    };
+    let mut log = String::new();
+    for second in 0..4 {
+        log += &line("a", 10, second);
+        log += &line("b", 12, second);
+    }
+    log += &line("b", 12, 9);
+    let study = Study::of(&mut traffic(&log));
+    let limit = study.all.windows[1].limits[0];
+    assert_eq!((limit.limit, limit.touched), (5, 0));
+    assert_eq!((limit.of_first_half, limit.touched_later), (4, (1, 1)));
+}
+
+#[test]
+fn rules_are_valid_without_a_warning_and_have_every_route() {
+    check("rules", 3, |random| {
+        let log = random_log(random, 50, 3_000);
+        let study = Study::of(&mut traffic(&log));
+        let keys = ["tenant: x".to_owned(), "client".to_owned()];
+        for per_mille in SHARES {
+            let text = study.to_rules("a \"b\"", &keys, per_mille);
+            let loaded = RuleSet::parse(&[Source::new("r.yaml", &*text)], &Default::default());
+            assert!(
+                loaded.diagnostics.is_empty(),
+                "{text}{:?}",
+                loaded.diagnostics
+            );
+            assert_eq!(loaded.rules.rules().count(), 1 + study.routes.len());
+        }
+    });
+}
+
+#[test]
+fn a_proxy_and_a_useless_key_are_recognised() {
+    let line = |client: String| {
+        format!("{client} - - [01/Jan/2026:10:00:00 +0000] \"GET / HTTP/1.1\" 200 1\n")
+    };
+    let warnings = |log: &str| Study::of(&mut traffic(log)).warnings;
+    let own: String = (0..1_000).map(|index| line(format!("c{index}"))).collect();
+    assert_eq!(warnings(&own), [StudyWarning::OwnKeys]);
+    let one: String = (0..100)
+        .map(|index| line(format!("c{}", index % 100 / 90)))
+        .collect();
+    assert_eq!(
+        warnings(&one),
+        [StudyWarning::OneKey, StudyWarning::FewKeys]
+    );
+    let two: String = (0..100)
+        .map(|index| line(format!("c{}", index / 89)))
+        .collect();
+    assert_eq!(warnings(&two), [StudyWarning::FewKeys]);
+}
