@@ -39,7 +39,13 @@ fn engine(text: &str, clock: &Arc<ManualClock>) -> Engine {
 fn random_rules(random: &mut Random) -> String {
     let mut text = "domain: d\ndescriptors:\n".to_owned();
     for key in ["a", "b"] {
-        let mode = random.pick(&["", "", ", shadow_mode: true", ", quota_mode: true"]);
+        let mode = random.pick(&[
+            "",
+            "",
+            ", shadow_mode: true",
+            ", quota_mode: true",
+            ", enforce: 50%",
+        ]);
         let (one, two) = (random.pick(&LIMITS), random.pick(&LIMITS));
         write!(
             text,

@@ -26,6 +26,8 @@ struct Denied {
     /// A request, and the descriptor in it, that counts under this key.
     request: u32,
     descriptor: usize,
+    /// Whether a shadow limit would have denied them.
+    is_shadow: bool,
     count: u64,
 }
 
@@ -77,7 +79,8 @@ impl Tally {
             }
             let totals = &mut self.report.rules[rule];
             totals.judged += 1;
-            let is_shadow = totals.enforcement == Enforcement::Shadow;
+            // That of the key: a rule may be enforced for some only.
+            let is_shadow = charge.enforcement == Enforcement::Shadow;
             let denies = verdict.denial.is_some_and(|denial| denial.by == index);
             match decision {
                 Decision::Allow(grant) => over_soft |= grant.over_soft,
@@ -85,7 +88,7 @@ impl Tally {
             }
             if denies || (is_shadow && !decision.is_allowed()) {
                 totals.denied += u64::from(denies);
-                self.deny(rule, charge.key, event.request, *descriptor);
+                self.deny((rule, is_shadow), charge.key, event.request, *descriptor);
             }
         }
         if verdict.denial.is_some() {
@@ -109,10 +112,17 @@ impl Tally {
         index
     }
 
-    fn deny(&mut self, rule: usize, key: Key, request: u32, descriptor: usize) {
+    fn deny(
+        &mut self,
+        (rule, is_shadow): (usize, bool),
+        key: Key,
+        request: u32,
+        descriptor: usize,
+    ) {
         let denied = self.denied.entry((rule, key)).or_insert(Denied {
             request,
             descriptor,
+            is_shadow,
             count: 0,
         });
         denied.count += 1;
@@ -123,9 +133,9 @@ impl Tally {
         let mut report = self.report;
         let (mut denied, mut shadow) = (Vec::new(), Vec::new());
         for ((rule, _), key) in self.denied {
-            match report.rules[rule].enforcement {
-                Enforcement::Shadow => shadow.push((rule, key)),
-                _ => denied.push((rule, key)),
+            match key.is_shadow {
+                true => shadow.push((rule, key)),
+                false => denied.push((rule, key)),
             }
         }
         let top_keys = |denied: Vec<(usize, Denied)>, report: &Report| TopKeys {

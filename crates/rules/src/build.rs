@@ -118,6 +118,7 @@ impl<'d> Builder<'d> {
                 },
             },
             enforcement: enforcement(descriptor),
+            enforce: descriptor.enforce.map(|percent| percent.value),
             charge_denied: rate_limit
                 .charge_denied
                 .map(|setting| setting.value)

@@ -9,6 +9,7 @@ use crate::findings::{Findings, Mark, quote};
 use crate::pattern::Pattern;
 use crate::written_limit::WrittenLimit;
 
+mod enforce;
 mod literal;
 mod priority;
 mod sharing;
@@ -19,6 +20,7 @@ pub(crate) fn check_domain(draft: &DomainDraft, outer: Sharing, findings: &mut F
     let mut names = HashSet::new();
     collect_names(&draft.descriptors, &mut names);
     level(&draft.descriptors, &names, findings);
+    enforce::check(&draft.descriptors, false, findings);
     sharing::check(draft, outer, findings);
     priority::check(draft, findings);
 }

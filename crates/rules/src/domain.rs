@@ -83,6 +83,8 @@ pub(crate) struct Rule {
     pub(crate) line: u32,
     pub(crate) limit: RuleLimit,
     pub(crate) enforcement: Enforcement,
+    /// The percentage of the keys for which it is; `None` is all.
+    pub(crate) enforce: Option<u8>,
     pub(crate) charge_denied: Option<ChargeDenied>,
     pub(crate) sharing: Sharing,
     /// Domain and patterns from the top: the rule's identity over reloads, and the part of its

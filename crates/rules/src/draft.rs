@@ -36,6 +36,8 @@ pub(crate) struct DescriptorDraft {
     pub(crate) rate_limit: Option<RateLimitDraft>,
     pub(crate) descriptors: Vec<DescriptorDraft>,
     pub(crate) flags: Flags,
+    /// The percentage of the keys for which the limit is enforced; `None` is all.
+    pub(crate) enforce: Option<Spanned<u8>>,
     pub(crate) metadata: Option<Spanned<Map<String, Value>>>,
     /// Whether there is an error in it or below, so that something may be missing.
     pub(crate) damaged: bool,

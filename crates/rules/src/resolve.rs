@@ -15,6 +15,7 @@ use crate::replaces::find_replaced;
 use crate::rule_set::RuleSet;
 
 mod charged_rule;
+mod enforced;
 mod explained;
 mod priority;
 
@@ -51,6 +52,8 @@ enum Part<'s> {
         for_priority: Option<&'s Limit>,
         history: &'s LimitHistory,
         key: Key,
+        /// That of the rule for this key.
+        enforcement: Enforcement,
         cost: Cost,
         /// Where this counts in metrics, if that depends on the request.
         metric: Option<Box<str>>,
@@ -149,6 +152,7 @@ fn match_descriptor<'s, H: KeyHasher>(
     let values = steps
         .filter(|(step, _)| step.distinguishes)
         .map(|(_, entry)| entry.value);
+    let enforcement = enforced::enforcement(rule, values.clone());
     // The identity fixes how many values follow, and the boundaries between parts count.
     let parts = [RULE_KEY, &rule.identity].into_iter().chain(values);
     Part::Limited {
@@ -159,6 +163,7 @@ fn match_descriptor<'s, H: KeyHasher>(
             .and_then(|share| share.limit_for(priority)),
         history,
         key: hasher.key(parts),
+        enforcement,
         cost,
         metric: rule.metric(&entries),
     }
@@ -306,11 +311,12 @@ impl<'s> Part<'s> {
                 for_priority,
                 history,
                 key,
+                enforcement,
                 cost,
                 ..
             } => Some(Charge {
                 history,
-                enforcement: rule.enforcement,
+                enforcement: *enforcement,
                 on_denial: rule.charge_denied.unwrap_or(default).on_denial(*cost),
                 sharing: rule.sharing,
                 ..Charge::new(*key, for_priority.unwrap_or(limit), *cost)
@@ -328,10 +334,16 @@ impl<'s> Part<'s> {
         }
     }
 
+    /// What this decision says of the limit, if there is one.
     fn limited_status(&self, decision: tollgate_core::Decision) -> Option<Limited> {
         let (rule, limit, enforcement): (&Arc<RuleName>, Limit, Enforcement) = match self {
             Part::Nothing | Part::Unlimited(_) => return None,
-            Part::Limited { rule, limit, .. } => (&rule.name, **limit, rule.enforcement),
+            Part::Limited {
+                rule,
+                limit,
+                enforcement,
+                ..
+            } => (&rule.name, **limit, *enforcement),
             Part::Overridden { domain, limit, .. } => {
                 (&domain.overridden, *limit, Enforcement::Enforce)
             }

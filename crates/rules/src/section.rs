@@ -161,7 +161,7 @@ const DOMAIN: [Field; 7] = [
     NODES_FIELD,
 ];
 
-const DESCRIPTOR: [Field; 10] = [
+const DESCRIPTOR: [Field; 11] = [
     field("key", Form::Text, "The key of the entry."),
     field(
         "value",
@@ -183,6 +183,12 @@ const DESCRIPTOR: [Field; 10] = [
         "shadow_mode",
         Form::Flag,
         "The limit is evaluated and counted, but never denies. Default: false.",
+    ),
+    field(
+        "enforce",
+        Form::Percent,
+        "For which share of the keys the limit is enforced, always the same ones: `10%`. For all \
+         others it is as in shadow mode. Default: 100%.",
     ),
     field(
         "quota_mode",

@@ -24,6 +24,9 @@ pub struct RuleView {
     pub distinguishes: bool,
     /// What happens when it denies.
     pub enforcement: Enforcement,
+    /// The percentage of the keys for which that is so, while the limit never denies the others;
+    /// `None` is all.
+    pub enforce: Option<u8>,
     /// Which denied requests are charged to it; `None` if the file does not set it.
     pub charge_denied: Option<ChargeDenied>,
     /// How instances share it.
@@ -77,6 +80,7 @@ impl RuleView {
             text,
             distinguishes: rule.path.iter().any(|step| step.distinguishes),
             enforcement: rule.enforcement,
+            enforce: rule.enforce,
             charge_denied: rule.charge_denied,
             sharing: rule.sharing,
             changes,

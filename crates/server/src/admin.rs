@@ -116,6 +116,9 @@ fn rule_json(view: &RuleView) -> Value {
     if let Some(name) = &view.rule.name {
         json["name"] = json!(name);
     }
+    if let Some(percent) = view.enforce {
+        json["enforce"] = json!(format!("{percent}%"));
+    }
     if let Some(limit) = &view.limit {
         json["limit"] = json!(limit.count());
         json["window"] = json!(limit.window().to_string());

@@ -34,6 +34,7 @@ impl Reader<'_> {
         self.lengthen(key.as_ref(), value.as_ref());
         let flags = self.flags(&table);
         self.check_share(&flags, &key, value.as_ref());
+        let enforce = self.enforce(&table);
         let rate_limit = table
             .entry("rate_limit")
             .map(|(mark, node)| self.rate_limit(mark, node));
@@ -52,6 +53,7 @@ impl Reader<'_> {
             rate_limit,
             descriptors,
             flags,
+            enforce,
             metadata,
             damaged: self.findings.since(before).any(),
         })

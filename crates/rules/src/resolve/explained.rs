@@ -34,7 +34,7 @@ pub enum Finding {
         /// The rule that replaces it.
         by: Box<RuleView>,
     },
-    /// A rule.
+    /// A rule; its enforcement is that of the descriptor's key.
     Rule(Box<RuleView>),
     /// The limit that is part of the descriptor. No rule was searched.
     OwnLimit {
@@ -65,9 +65,13 @@ impl RuleSet {
             let mut replaced = recorder.replaced.iter();
             let replaced = replaced.find(|replaced| replaced.index == index);
             let finding = match part {
-                Part::Limited { rule, .. } | Part::Unlimited(rule) => {
-                    Finding::Rule(Box::new(RuleView::of(rule)))
-                }
+                Part::Limited {
+                    rule, enforcement, ..
+                } => Finding::Rule(Box::new(RuleView {
+                    enforcement: *enforcement,
+                    ..RuleView::of(rule)
+                })),
+                Part::Unlimited(rule) => Finding::Rule(Box::new(RuleView::of(rule))),
                 Part::Overridden { domain, limit, .. } => Finding::OwnLimit {
                     limit: *limit,
                     sharing: domain.sharing,

@@ -265,6 +265,43 @@ fn descriptors() {
 }
 
 #[test]
+fn shares_of_keys() {
+    let descriptors = |items: &str| format!("domain: a\ndescriptors:\n{items}");
+    accepted_with_warning(
+        "enforce-without-limit",
+        descriptors("  - {key: b, value: c, enforce: 10%}\n"),
+    );
+    accepted_with_warning(
+        "enforce-and-shadow",
+        descriptors("  - {key: b, shadow_mode: true, enforce: 10%, rate_limit: 1/s}\n"),
+    );
+    accepted_with_warning(
+        "enforce-and-unlimited",
+        descriptors("  - {key: b, enforce: 10%, rate_limit: {unlimited: true}}\n"),
+    );
+    accepted_with_warning(
+        "enforce-one-key",
+        descriptors("  - {key: b, value: c, enforce: 10%, rate_limit: 1/s}\n"),
+    );
+    rejected(
+        "enforce-without-percent",
+        descriptors("  - {key: b, enforce: 10, rate_limit: 1/s}\n"),
+    );
+    rejected(
+        "enforce-too-much",
+        descriptors("  - {key: b, enforce: 101%, rate_limit: 1/s}\n"),
+    );
+    rejected(
+        "enforce-fraction",
+        descriptors("  - {key: b, enforce: 0.5%, rate_limit: 1/s}\n"),
+    );
+    rejected(
+        "enforce-list",
+        descriptors("  - {key: b, enforce: [10%], rate_limit: 1/s}\n"),
+    );
+}
+
+#[test]
 fn what_has_no_effect() {
     let descriptors = |items: &str| format!("domain: a\ndescriptors:\n{items}");
     accepted_with_warning(

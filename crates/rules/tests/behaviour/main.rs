@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod diagnostics;
+mod enforcing;
 mod explaining;
 mod files;
 mod fixture;

@@ -140,6 +140,7 @@ fn rule_json(view: &RuleView) -> Value {
         "line": view.line,
         "text": view.text,
         "enforcement": view.enforcement.name(),
+        "enforce": view.enforce.map(|percent| format!("{percent}%")),
         "perValue": view.distinguishes,
         "chargeDenied": view.charge_denied.map(|one| one.to_string()),
     })

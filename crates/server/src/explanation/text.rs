@@ -151,6 +151,13 @@ fn write_rule(
         true => row(f, "counts", "each value on its own")?,
         false => row(f, "counts", "all requests together")?,
     }
+    if let Some(percent) = view.enforce {
+        row(
+            f,
+            "enforce",
+            format!("{percent}% of the keys, the others are in shadow mode"),
+        )?;
+    }
     match view.enforcement {
         Enforcement::Enforce => Ok(()),
         Enforcement::Shadow => row(f, "shadow", "never denies a request"),
