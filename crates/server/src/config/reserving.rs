@@ -2,7 +2,8 @@
 
 use tollgate_backends::Reservations;
 use tollgate_core::Mode;
-use tollgate_rules::{Settings, WrittenLimit};
+use tollgate_http::InvalidSetting;
+use tollgate_rules::{Settings, WrittenLimit, read_paths};
 
 use super::{Config, Place};
 
@@ -11,6 +12,52 @@ use super::{Config, Place};
 impl Config {
     /// Reports identities of the gateway whose requests cannot be reserved by their domain's store.
     pub(super) fn check_reserving(&self, top: &Settings<'_>) {
+        for InvalidSetting {
+            at,
+            problem,
+            instead,
+        } in self.find_unreservable()
+        {
+            top.report_error_at("gateway", &at, problem, &instead);
+        }
+    }
+
+    /// Checks that the gateway's requests can be reserved, also under the rules that the files have
+    /// now: settings of the gateway can change without the rules.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSetting`] is the first identity for which that is not so.
+    pub(crate) fn check_reservable(&self) -> Result<(), InvalidSetting> {
+        if let Some(invalid) = self.find_unreservable().into_iter().next() {
+            return Err(invalid);
+        }
+        let needed = self
+            .gateway
+            .iter()
+            .flat_map(|one| one.reserving_identities());
+        if needed.count() == 0 {
+            return Ok(());
+        }
+        let sources = read_paths(&self.rules).unwrap_or_default();
+        let loaded = self.load(&sources);
+        let unfit = loaded.diagnostics.iter().find(|found| {
+            let (domain, mode) = (found.domain.as_deref(), "`mode: write_back`");
+            found.code == "unfit-limit" && domain.is_some() && found.message.contains(mode)
+        });
+        unfit.map_or(Ok(()), |found| {
+            let problem = format!("{}:{}: {}", found.file, found.line, found.message);
+            Err(InvalidSetting::new(
+                "identity",
+                problem,
+                found.help.clone().unwrap_or_default(),
+            ))
+        })
+    }
+
+    /// What is wrong with identities whose requests cannot be reserved by their domain's store.
+    fn find_unreservable(&self) -> Vec<InvalidSetting> {
+        let mut found = Vec::new();
         for (at, domain, identity) in self
             .gateway
             .iter()
@@ -40,8 +87,9 @@ impl Config {
                  of the domain `{domain}` cannot reserve for it: {problem}"
             );
             let help = format!("{help}, or serve the domain from memory or a single Redis");
-            top.report_error_at("gateway", &at, message, &help);
+            found.push(InvalidSetting::new(at, message, help));
         }
+        found
     }
 
     /// Why the store of a limit's domain cannot reserve units of it, although requests of the

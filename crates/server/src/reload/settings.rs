@@ -94,6 +94,11 @@ fn apply(
         ..found.clone()
     };
     if next != former {
+        let candidate = Config {
+            gateway: Some(next.clone()),
+            ..in_effect.clone()
+        };
+        candidate.check_reservable()?;
         gateway.replace(&next)?;
         let (routes, upstreams) = (next.routes.len(), next.upstreams.len());
         info!(routes, upstreams, "the gateway's settings are in effect");

@@ -299,3 +299,41 @@ async fn a_reload_to_a_mode_that_reserves_nothing_is_rejected() {
     house.running.reload().await;
     assert_eq!(failures_left(&house, "ann").await, 7);
 }
+
+/// Settings change without their rules: they may need what these rules do not allow.
+#[tokio::test]
+async fn a_reload_of_settings_that_need_what_no_limit_reserves_is_rejected() {
+    let (upstream, redis) = (Echo::start().await, Redis::start());
+    let text = |more: &str| {
+        format!(
+            "rules: [rules.yaml]\nstore: redis://{}\nlisten: {{gateway: '127.0.0.1:0', admin: \
+             '127.0.0.1:0', grpc: null, http: '127.0.0.1:0'}}\ngateway:\n  domain: api\n  \
+             upstreams: {{api: {{addresses: ['{}']}}}}\n  identity:\n    descriptors:\n      \
+             - entries: [{{key: remote_address, from: client_address}}]\n{more}",
+            redis.address(),
+            upstream.address
+        )
+    };
+    let directory = tempfile::TempDir::new().unwrap();
+    let rules = directory.path().join("rules.yaml");
+    let settings = directory.path().join("tollgate.yaml");
+    std::fs::write(&rules, RULES.replace("MODE", "write_back")).unwrap();
+    std::fs::write(&settings, text("")).unwrap();
+    let read = tollgate_server::Config::read(&settings).unwrap();
+    let house = House::at(directory, rules, |config| *config = read).await;
+    let house = house.unwrap();
+    let counting = text("        count_when: {status: [401]}\n");
+    replace(&house.path("tollgate.yaml"), &counting);
+    house.running.reload().await;
+    // Otherwise nothing could be reserved, and this were a 503.
+    assert_eq!(log_in(&house, "ann", 401).await, 401);
+    replace(
+        &house.path("rules.yaml"),
+        &RULES.replace("MODE", "strict").replace("10/hour", "9/hour"),
+    );
+    house.running.reload().await;
+    house.running.reload().await;
+    let before = remaining(&house, ADDRESS).await;
+    assert_eq!(log_in(&house, "ann", 200).await, 200);
+    assert_eq!(remaining(&house, ADDRESS).await, before);
+}
