@@ -117,7 +117,7 @@ impl ConnectionPool {
                 Some(connection) => (Sender::Http1(connection), true),
                 None => (Sender::Http1(self.connector.connect_http1().await?), false),
             },
-            UpstreamProtocol::H2c => {
+            UpstreamProtocol::H2c | UpstreamProtocol::H2 => {
                 // Over all, because many may wait while one of them connects: each would take as
                 // long again for a server that does not answer.
                 let shared = timeout(self.connector.timeout(), self.share()).await;
@@ -290,7 +290,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let protocol = UpstreamProtocol::Http1;
-        let connector = Connector::new(address, protocol, CONNECT);
+        let connector = Connector::new(address, protocol, None, CONNECT);
         (
             Arc::new(ConnectionPool::new(connector, requests_max)),
             listener,

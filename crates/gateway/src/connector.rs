@@ -9,8 +9,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
+use tollgate_listen::Stream;
 
 use crate::settings::UpstreamProtocol;
+use crate::upstream_tls::AddressTls;
 
 /// The most bytes of a response's head.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -29,6 +32,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Connector {
     address: String,
     protocol: UpstreamProtocol,
+    tls: Option<AddressTls>,
     timeout: Duration,
 }
 
@@ -38,6 +42,12 @@ pub(crate) struct Connector {
 pub(crate) struct Http1<B> {
     pub(crate) sender: http1::SendRequest<B>,
     _task: Task,
+}
+
+/// A connection on which nothing was sent yet.
+enum Connected {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
 }
 
 /// Ends a task when it is dropped.
@@ -61,11 +71,13 @@ impl Connector {
     pub(crate) const fn new(
         address: String,
         protocol: UpstreamProtocol,
+        tls: Option<AddressTls>,
         timeout: Duration,
     ) -> Connector {
         Connector {
             address,
             protocol,
+            tls,
             timeout,
         }
     }
@@ -89,15 +101,10 @@ impl Connector {
     ///
     /// Why there is none; `TimedOut` if it took too long.
     pub(crate) async fn connect_http1<B: Sent>(&self) -> io::Result<Http1<B>> {
-        let stream = self.connect().await?;
-        let mut builder = http1::Builder::new();
-        builder.max_buf_size(HEAD_BYTES_MAX);
-        let shaken = builder.handshake(stream).await.map_err(io::Error::other);
-        let (sender, connection) = shaken?;
-        // Its requests report its errors.
-        let task = tokio::spawn(async move { drop(connection.with_upgrades().await) });
-        let _task = Task(task.abort_handle());
-        Ok(Http1 { sender, _task })
+        match self.connect().await? {
+            Connected::Plain(stream) => begin_http1(stream).await,
+            Connected::Tls(stream) => begin_http1(*stream).await,
+        }
     }
 
     /// Opens a connection of HTTP/2, and returns the task that drives it until all its senders are
@@ -109,27 +116,58 @@ impl Connector {
     pub(crate) async fn connect_http2<B: Sent>(
         &self,
     ) -> io::Result<(http2::SendRequest<B>, AbortHandle)> {
-        let stream = self.connect().await?;
-        let mut builder = http2::Builder::new(TokioExecutor::new());
-        builder
-            .timer(TokioTimer::new())
-            .keep_alive_interval(PING_INTERVAL)
-            .keep_alive_timeout(PING_TIMEOUT)
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).expect("it is small"));
-        let shaken = builder.handshake(stream).await.map_err(io::Error::other);
-        let (sender, connection) = shaken?;
-        let task = tokio::spawn(async move { drop(connection.await) });
-        Ok((sender, task.abort_handle()))
+        match self.connect().await? {
+            Connected::Plain(stream) => begin_http2(stream).await,
+            Connected::Tls(stream) => begin_http2(*stream).await,
+        }
     }
 
-    async fn connect(&self) -> io::Result<TokioIo<TcpStream>> {
-        let connected = timeout(self.timeout, TcpStream::connect(&self.address)).await;
-        let stream = connected.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-        let _ = stream.set_nodelay(true);
-        Ok(TokioIo::new(stream))
+    /// Connects, with a handshake if there is TLS, in the time that both may take.
+    async fn connect(&self) -> io::Result<Connected> {
+        let connected = timeout(self.timeout, self.connect_late()).await;
+        connected.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
     }
+
+    async fn connect_late(&self) -> io::Result<Connected> {
+        let stream = TcpStream::connect(&self.address).await?;
+        let _ = stream.set_nodelay(true);
+        Ok(match &self.tls {
+            None => Connected::Plain(stream),
+            Some(tls) => Connected::Tls(Box::new(tls.handshake(stream, self.protocol).await?)),
+        })
+    }
+}
+
+async fn begin_http1<B: Sent>(stream: impl Stream) -> io::Result<Http1<B>> {
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(HEAD_BYTES_MAX);
+    let shaken = builder.handshake(TokioIo::new(stream)).await;
+    let (sender, connection) = shaken.map_err(io::Error::other)?;
+    // Its requests report its errors.
+    let task = tokio::spawn(async move { drop(connection.with_upgrades().await) });
+    let _task = Task(task.abort_handle());
+    Ok(Http1 { sender, _task })
+}
+
+/// Begins HTTP/2 on a stream, and returns the task that drives it.
+async fn begin_http2<B: Sent>(
+    stream: impl Stream,
+) -> io::Result<(http2::SendRequest<B>, AbortHandle)> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).expect("it is small"));
+    let shaken = builder
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(io::Error::other);
+    let (sender, connection) = shaken?;
+    let task = tokio::spawn(async move { drop(connection.await) });
+    Ok((sender, task.abort_handle()))
 }
 
 // === impl Task ===

@@ -43,6 +43,8 @@ pub(crate) enum Failure {
     NoHealthyAddress,
     /// The upstream accepts no connection.
     Unreachable,
+    /// The upstream's certificate, or something else of its TLS, cannot be used.
+    Tls,
     /// The upstream took too long to accept a connection.
     SlowConnect,
     /// The upstream took too long to answer.
@@ -101,6 +103,7 @@ impl Failure {
             Self::Busy => "busy",
             Self::NoHealthyAddress => "no_healthy_address",
             Self::Unreachable => "unreachable",
+            Self::Tls => "tls",
             Self::SlowConnect => "connect_timeout",
             Self::SlowHead(_) => "head_timeout",
             Self::Closed => "closed",
@@ -113,6 +116,7 @@ impl Failure {
         matches!(
             self,
             Self::Unreachable
+                | Self::Tls
                 | Self::SlowConnect
                 | Self::SlowHead(_)
                 | Self::Closed
@@ -122,9 +126,11 @@ impl Failure {
 
     /// Whether there was no connection, or it ended before a response began.
     pub(crate) const fn is_of_connection(&self) -> bool {
-        matches!(self, Self::Unreachable | Self::SlowConnect | Self::Closed)
+        let is_unconnected = matches!(self, Self::Unreachable | Self::Tls | Self::SlowConnect);
+        is_unconnected || matches!(self, Self::Closed)
     }
 
+    /// The status of the response.
     const fn status(&self) -> StatusCode {
         match self {
             Self::Framing(invalid) => invalid.status(),
@@ -140,7 +146,9 @@ impl Failure {
             | Self::ManyKeys
             | Self::Busy
             | Self::NoHealthyAddress => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Unreachable | Self::Closed | Self::Malformed => StatusCode::BAD_GATEWAY,
+            Self::Unreachable | Self::Tls | Self::Closed | Self::Malformed => {
+                StatusCode::BAD_GATEWAY
+            }
             Self::SlowConnect | Self::SlowHead(_) => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -173,6 +181,9 @@ impl Failure {
                 "no server behind the gateway passes its health checks; retry later".to_owned()
             }
             Self::Unreachable => "the server behind the gateway accepts no connection".to_owned(),
+            Self::Tls => {
+                "there is no secure connection to the server behind the gateway".to_owned()
+            }
             Self::SlowConnect => {
                 "the server behind the gateway takes too long to accept a connection".to_owned()
             }

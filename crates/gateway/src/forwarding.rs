@@ -283,12 +283,15 @@ fn address_to(head: &mut Parts, address: &str, protocol: UpstreamProtocol, has_t
                     .insert(CONNECTION, HeaderValue::from_static("te"));
             }
         }
-        UpstreamProtocol::H2c => {
+        UpstreamProtocol::H2c | UpstreamProtocol::H2 => {
             let host = head.headers.remove(HOST);
             let host = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
             let authority = target.authority.or(host);
             target.authority = authority.or_else(|| address.parse().ok());
-            target.scheme = Some(Scheme::HTTP);
+            target.scheme = Some(match protocol {
+                UpstreamProtocol::H2 => Scheme::HTTPS,
+                _ => Scheme::HTTP,
+            });
             head.version = Version::HTTP_2;
         }
     }

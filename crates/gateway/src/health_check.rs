@@ -158,7 +158,7 @@ impl HealthCheck {
                 let mut connection = connected.map_err(CheckError::Unconnected)?;
                 connection.sender.send_request(request).await
             }
-            UpstreamProtocol::H2c => {
+            UpstreamProtocol::H2c | UpstreamProtocol::H2 => {
                 let connected = connector.connect_http2().await;
                 let (mut sender, task) = connected.map_err(CheckError::Unconnected)?;
                 // A server that does not answer does not keep it.
@@ -177,6 +177,7 @@ impl HealthCheck {
         }
     }
 
+    /// The request of a check, in the protocol of the upstream.
     fn request(&self, connector: &Connector) -> Request<Empty<Bytes>> {
         let mut request = Request::new(Empty::new());
         let host = self.host.clone().or(connector.address().parse().ok());
@@ -184,9 +185,12 @@ impl HealthCheck {
         request.headers_mut().insert(USER_AGENT, agent);
         let mut target = http::uri::Parts::default();
         target.path_and_query = Some(self.path.clone());
-        if connector.protocol() == UpstreamProtocol::H2c {
+        if connector.protocol() != UpstreamProtocol::Http1 {
             *request.version_mut() = Version::HTTP_2;
-            target.scheme = Some(Scheme::HTTP);
+            target.scheme = Some(match connector.protocol() {
+                UpstreamProtocol::H2 => Scheme::HTTPS,
+                _ => Scheme::HTTP,
+            });
             target.authority = host;
         } else if let Some(Ok(host)) = host.map(|host| HeaderValue::from_str(host.as_str())) {
             request.headers_mut().insert(HOST, host);

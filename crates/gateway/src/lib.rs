@@ -37,6 +37,8 @@ mod request_body;
 
 mod address_health;
 
+mod upstream_tls;
+
 mod connector;
 
 mod connection_pool;
@@ -83,5 +85,5 @@ pub use response_body::{BodyError, ResponseBody};
 pub use settings::{
     ADDRESSES_MAX, AccessLogFormat, AccessLogSettings, ByteSize, GatewaySettings,
     HealthCheckSettings, MATCHES_MAX, MatchSettings, ROUTES_MAX, RetrySettings, RouteSettings,
-    TimeoutSettings, UPSTREAMS_MAX, UpstreamProtocol, UpstreamSettings,
+    TimeoutSettings, UPSTREAMS_MAX, UpstreamProtocol, UpstreamSettings, UpstreamTlsSettings,
 };

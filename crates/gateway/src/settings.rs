@@ -15,7 +15,9 @@ use crate::lists::ListSettings;
 mod upstream;
 
 pub(crate) use upstream::REQUESTS_MAX;
-pub use upstream::{HealthCheckSettings, RetrySettings, UpstreamProtocol, UpstreamSettings};
+pub use upstream::{
+    HealthCheckSettings, RetrySettings, UpstreamProtocol, UpstreamSettings, UpstreamTlsSettings,
+};
 
 /// The most routes.
 pub const ROUTES_MAX: usize = 1024;

@@ -26,6 +26,7 @@ use crate::metrics::{CheckMetrics, UpstreamMetrics};
 use crate::request_body::RequestBody;
 use crate::retry::{Retries, RetryBudget};
 use crate::settings::{ADDRESSES_MAX, REQUESTS_MAX, UpstreamProtocol, UpstreamSettings};
+use crate::upstream_tls::{TlsError, UpstreamTls};
 
 /// How often a request is sent whose connection was closed before any of it was sent.
 const SENDS_MAX: usize = 3;
@@ -74,6 +75,7 @@ impl Upstream {
         let UpstreamSettings {
             addresses,
             protocol,
+            tls,
             requests,
             health_check,
             retries,
@@ -83,8 +85,13 @@ impl Upstream {
             let instead = format!("write 1 to {ADDRESSES_MAX}, each as host:port");
             return Err(InvalidSetting::new("addresses", problem, instead));
         }
+        let tls = UpstreamTls::open(tls.as_ref(), *protocol)?;
+        let mut connectors = Vec::with_capacity(addresses.len());
         for (index, address) in addresses.iter().enumerate() {
-            check_address(index, address)?;
+            let parsed = parse_address(index, address)?;
+            let tls = tls.as_ref().map(|tls| tls.build_for(&parsed)).transpose()?;
+            let address = address.clone();
+            connectors.push(Connector::new(address, *protocol, tls, connect_timeout));
         }
         if !(1..=REQUESTS_MAX).contains(requests) {
             let problem = format!("{requests} requests at once");
@@ -99,13 +106,10 @@ impl Upstream {
             let made = RetryBudget::new(settings);
             made.map_err(|invalid| invalid.below("retries"))
         });
-        let pool = |address: &String| {
-            let connector = Connector::new(address.clone(), *protocol, connect_timeout);
-            Arc::new(ConnectionPool::new(connector, *requests))
-        };
+        let pool = |connector| Arc::new(ConnectionPool::new(connector, *requests));
         Ok(Upstream {
             name: name.to_owned(),
-            pools: addresses.iter().map(pool).collect(),
+            pools: connectors.into_iter().map(pool).collect(),
             next: AtomicUsize::new(0),
             health_check: health_check.transpose()?,
             retries: retries.transpose()?,
@@ -275,7 +279,7 @@ impl Upstream {
     /// here.
     fn report_failure(&self, failure: Failure, pool: &ConnectionPool) -> Failure {
         if failure.is_of_upstream() {
-            self.report(failure.kind(), pool);
+            self.report(failure.kind(), pool, None);
         }
         failure
     }
@@ -284,12 +288,17 @@ impl Upstream {
         let failure = match error.kind() {
             ErrorKind::ResourceBusy => Failure::Busy,
             ErrorKind::TimedOut => Failure::SlowConnect,
+            _ if error.get_ref().is_some_and(|cause| cause.is::<TlsError>()) => Failure::Tls,
             _ => Failure::Unreachable,
         };
-        self.report_failure(failure, pool)
+        if failure.is_of_upstream() {
+            self.report(failure.kind(), pool, Some(error));
+        }
+        failure
     }
 
-    fn report(&self, kind: &'static str, pool: &ConnectionPool) {
+    /// Counts a failure of an address, and logs it now and then.
+    fn report(&self, kind: &'static str, pool: &ConnectionPool, reason: Option<&io::Error>) {
         self.metrics.count_failure(kind);
         let (upstream, address) = (self.name.as_str(), pool.address());
         let avoided_for = pool.health.record_failure();
@@ -302,9 +311,10 @@ impl Upstream {
             );
         }
         if let Some(withheld) = self.warnings.allow() {
+            let reason = reason.map(tracing::field::display);
             warn!(
                 upstream,
-                address, kind, withheld, "no answer from an upstream"
+                address, kind, reason, withheld, "no answer from an upstream"
             );
         }
     }
@@ -354,11 +364,11 @@ async fn answer(
 }
 
 /// Checks that an address has a host and a port.
-fn check_address(index: usize, address: &str) -> Result<(), InvalidSetting> {
+fn parse_address(index: usize, address: &str) -> Result<Authority, InvalidSetting> {
     let parsed = address.parse::<Authority>().ok();
     let parsed = parsed.filter(|one| one.port_u16().is_some_and(|port| port > 0));
     match parsed.filter(|one| !one.host().is_empty() && !one.as_str().contains('@')) {
-        Some(_) => Ok(()),
+        Some(parsed) => Ok(parsed),
         None => {
             let problem = format!("\"{address}\" is no address with a port");
             let instead = "write host:port, such as 127.0.0.1:3000".to_owned();

@@ -56,5 +56,8 @@ pub use listener::{Listener, Protocol};
 pub use permits::ConnectionLimits;
 pub use shutdown::{Shutdown, ShutdownSignal, shutdown_channel};
 pub use throttle::Throttle;
-pub use tls::{Credentials, InvalidTls, PEM_BYTES_MAX, Problem, Tls, TlsFile, TlsFiles, Validity};
+pub use tls::{
+    ClientTlsFiles, Credentials, InvalidTls, PEM_BYTES_MAX, Problem, Tls, TlsFile, TlsFiles,
+    Validity,
+};
 pub use tunnel::Tunnel;

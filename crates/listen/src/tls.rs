@@ -17,12 +17,15 @@ use tokio_rustls::server::TlsStream;
 use crate::handshake::{Failure, Handshake, HandshakeError};
 use crate::listener::Protocol;
 
+mod client;
+
 mod credentials;
 
 mod invalid;
 
 mod validity;
 
+pub use client::ClientTlsFiles;
 pub use credentials::{Credentials, PEM_BYTES_MAX, TlsFiles};
 pub use invalid::{InvalidTls, Problem, TlsFile};
 pub use validity::Validity;

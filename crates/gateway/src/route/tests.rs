@@ -7,6 +7,7 @@ fn upstream(address: &str) -> UpstreamSettings {
     UpstreamSettings {
         addresses: vec![address.to_owned()],
         protocol: UpstreamProtocol::Http1,
+        tls: None,
         requests: 8,
         health_check: None,
         retries: None,
@@ -186,4 +187,44 @@ fn an_upstream_stays_what_it_is_unless_its_settings_change() {
         &after.upstreams["kept"],
         &later.upstreams["kept"]
     ));
+}
+
+#[test]
+fn tls_to_an_upstream_that_cannot_be_is_an_error() {
+    let of = |protocol, tls: &str| {
+        let mut settings = settings(&["api"], Vec::new());
+        let api = settings.upstreams.get_mut("api").unwrap();
+        api.protocol = protocol;
+        api.tls = serde_json::from_str(tls).unwrap();
+        wrong(&settings)
+    };
+    use UpstreamProtocol::{H2, H2c, Http1};
+    for (found, expected) in [
+        (
+            of(H2, "null"),
+            "upstreams.api.protocol: `h2` is HTTP/2 over TLS, and there is no `tls`; add",
+        ),
+        (
+            of(H2c, "{}"),
+            "upstreams.api.protocol: `h2c` is HTTP/2 without TLS, and there is `tls`; write",
+        ),
+        (
+            of(Http1, r#"{"cert": "a.pem"}"#),
+            "upstreams.api.tls.cert: a certificate without its key; add `key: FILE` (PEM)",
+        ),
+        (
+            of(Http1, r#"{"key": "a.pem"}"#),
+            "upstreams.api.tls.key: a key without its certificate; add `cert: FILE` (PEM)",
+        ),
+        (
+            of(Http1, r#"{"server_name": "a b"}"#),
+            "upstreams.api.tls.server_name: \"a b\" is no name of a server; write one such as",
+        ),
+        (
+            of(Http1, r#"{"ca": "/nowhere/ca.pem"}"#),
+            "upstreams.api.tls.ca: /nowhere/ca.pem: the file cannot be read: No such file",
+        ),
+    ] {
+        assert!(found.starts_with(expected), "{found}");
+    }
 }

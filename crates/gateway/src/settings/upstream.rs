@@ -1,5 +1,7 @@
 //! `gateway.upstreams` in a file of settings.
 
+use std::path::PathBuf;
+
 use serde::Deserialize;
 use tollgate_core::Span;
 
@@ -16,6 +18,9 @@ pub struct UpstreamSettings {
     /// What they speak. `http1`.
     #[serde(default)]
     pub protocol: UpstreamProtocol,
+    /// TLS to the servers. Without it, plain TCP.
+    #[serde(default)]
+    pub tls: Option<UpstreamTlsSettings>,
     /// The most requests in flight to one address, 1 to 65536. Default: 1024.
     #[serde(default = "default_requests")]
     pub requests: usize,
@@ -40,6 +45,23 @@ pub enum UpstreamProtocol {
     Http1,
     /// HTTP/2 without TLS, with prior knowledge, as servers of gRPC do.
     H2c,
+    /// HTTP/2 over TLS.
+    H2,
+}
+
+/// Whom the gateway trusts, and who it is, as files of PEM.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UpstreamTlsSettings {
+    /// The authorities of the servers. The public ones of Mozilla's list.
+    pub ca: Option<PathBuf>,
+    /// The name in the servers' certificates, which they are also sent (SNI). The host of the
+    /// address.
+    pub server_name: Option<String>,
+    /// A certificate for servers that demand one, and its key.
+    pub cert: Option<PathBuf>,
+    /// The key of `cert`, without a password.
+    pub key: Option<PathBuf>,
 }
 
 /// A request of the gateway's own to each address, again and again.

@@ -46,7 +46,7 @@ pub struct Credentials {
 
 /// The files as they are read: a hash of them, and everything that is wrong.
 #[derive(Default)]
-struct Reading {
+pub(super) struct Reading {
     hasher: DefaultHasher,
     invalid: Vec<InvalidTls>,
 }
@@ -108,7 +108,7 @@ impl TlsFiles {
 
 impl Reading {
     /// Reads a file.
-    fn load<T>(
+    pub(super) fn load<T>(
         &mut self,
         file: TlsFile,
         path: &Path,
@@ -122,7 +122,12 @@ impl Reading {
     }
 
     /// What could be used, or nothing: then the problem is recorded.
-    fn keep<T>(&mut self, file: TlsFile, path: &Path, used: Result<T, Problem>) -> Option<T> {
+    pub(super) fn keep<T>(
+        &mut self,
+        file: TlsFile,
+        path: &Path,
+        used: Result<T, Problem>,
+    ) -> Option<T> {
         let record = |problem| {
             let path = path.to_owned();
             self.invalid.push(InvalidTls {
@@ -132,6 +137,11 @@ impl Reading {
             });
         };
         used.map_err(record).ok()
+    }
+
+    /// Everything that is wrong.
+    pub(super) fn into_invalid(self) -> Vec<InvalidTls> {
+        self.invalid
     }
 }
 
@@ -194,7 +204,9 @@ fn read(path: &Path) -> Result<Vec<u8>, Problem> {
 }
 
 /// The certificates in a file, one at least, and while all of them are valid.
-fn certificates(bytes: &[u8]) -> Result<(Vec<CertificateDer<'static>>, Validity), Problem> {
+pub(super) fn certificates(
+    bytes: &[u8],
+) -> Result<(Vec<CertificateDer<'static>>, Validity), Problem> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
     let chain = chain.map_err(Problem::BadPem)?;
     let mut all: Option<Validity> = None;
@@ -205,14 +217,14 @@ fn certificates(bytes: &[u8]) -> Result<(Vec<CertificateDer<'static>>, Validity)
     Ok((chain, all.ok_or(Problem::NoCertificate)?))
 }
 
-fn private_key(bytes: &[u8]) -> Result<PrivateKeyDer<'static>, Problem> {
+pub(super) fn private_key(bytes: &[u8]) -> Result<PrivateKeyDer<'static>, Problem> {
     PrivateKeyDer::from_pem_slice(bytes).map_err(|error| match error {
         pem::Error::NoItemsFound => Problem::NoKey,
         other => Problem::BadPem(other),
     })
 }
 
-fn certify(
+pub(super) fn certify(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
     provider: &CryptoProvider,
@@ -223,17 +235,23 @@ fn certify(
     })
 }
 
-/// Accepts clients with a certificate of one of the authorities in a file.
-fn client_verifier(
-    bytes: &[u8],
-    provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ClientCertVerifier>, Problem> {
+/// The authorities in a file, one at least.
+pub(super) fn authorities(bytes: &[u8]) -> Result<RootCertStore, Problem> {
     let mut roots = RootCertStore::empty();
     let (authorities, _) = certificates(bytes)?;
     for (index, authority) in authorities.into_iter().enumerate() {
         let added = roots.add(authority);
         added.map_err(|_malformed| Problem::BadCertificate(index + 1))?;
     }
+    Ok(roots)
+}
+
+/// Accepts clients with a certificate of one of the authorities in a file.
+fn client_verifier(
+    bytes: &[u8],
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, Problem> {
+    let roots = authorities(bytes)?;
     let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(provider));
     // The builder fails without an authority; there is one at least.
     let verifier = verifier.build().map_err(|_| Problem::NoCertificate)?;

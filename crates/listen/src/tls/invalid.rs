@@ -20,7 +20,7 @@ pub struct InvalidTls {
     pub problem: Problem,
 }
 
-/// One of the files of [`crate::TlsFiles`].
+/// One of the files of [`crate::TlsFiles`] or [`crate::ClientTlsFiles`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsFile {
     /// The certificate.
@@ -29,6 +29,8 @@ pub enum TlsFile {
     Key,
     /// The authorities of clients.
     ClientCa,
+    /// The authorities of servers.
+    Ca,
 }
 
 /// What can be wrong with a file.
@@ -64,6 +66,7 @@ impl TlsFile {
             TlsFile::Cert => "cert",
             TlsFile::Key => "key",
             TlsFile::ClientCa => "client_ca",
+            TlsFile::Ca => "ca",
         }
     }
 }

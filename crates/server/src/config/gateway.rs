@@ -14,6 +14,13 @@ pub(super) fn take(
     directory: &Path,
 ) -> Option<GatewaySettings> {
     let mut gateway: GatewaySettings = top.value("gateway")?;
+    for upstream in gateway.upstreams.values_mut() {
+        let tls = upstream.tls.iter_mut();
+        let files = tls.flat_map(|tls| [&mut tls.ca, &mut tls.cert, &mut tls.key]);
+        for file in files.flatten() {
+            *file = directory.join(&*file);
+        }
+    }
     if let Err(invalid) = Gateway::check(&gateway) {
         let message = format!("`{}`: {}", invalid.at, invalid.problem);
         top.report_error_at("gateway", &invalid.at, message, &invalid.instead);

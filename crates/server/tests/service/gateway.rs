@@ -17,6 +17,7 @@ mod lists;
 mod priority;
 mod reload;
 mod retries;
+mod secure_upstreams;
 mod settings;
 mod shared_connection;
 mod tunnels;

@@ -96,8 +96,8 @@ fn every_error_has_its_place() {
             "7:14 | `routes[1].match`: no request reaches this route: routes[0] has all",
         ),
         (
-            "\n  domain: api\n  upstreams: {api: {addresses: ['h:1'], protocol: h2}}",
-            "4:51 | `h2` is not a valid `protocol`",
+            "\n  domain: api\n  upstreams: {api: {addresses: ['h:1'], protocol: h3}}",
+            "4:51 | `h3` is not a valid `protocol`",
         ),
         (
             "BASEbody_bytes: much",
