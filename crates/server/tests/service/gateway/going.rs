@@ -183,11 +183,13 @@ async fn other_upstream_addresses_are_tried_when_one_accepts_nothing() {
     settings.upstreams.get_mut("api").unwrap().addresses = addresses;
     let house = super::gateway_with(super::RULES, settings, |_| ()).await;
     let mut client = Client::to(house.gateway()).await;
-    for _ in 0..20 {
+    // Every other one tries the address first that accepts nothing, until three have failed.
+    // Few follow, because a machine with other work may take ten seconds for many: then it is tried
+    // again.
+    for _ in 0..8 {
         assert_eq!(client.get("/").await.status, 200);
     }
-    assert_eq!(echo.requests().len(), 20);
-    // After three failures in a row, the other one is asked first.
+    assert_eq!(echo.requests().len(), 8);
     let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
     let counted = r#"tollgate_gateway_upstream_errors_total{upstream="api",kind="unreachable"} 3"#;
     assert!(metrics.contains(counted), "{metrics}");
