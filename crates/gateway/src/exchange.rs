@@ -25,7 +25,7 @@ use crate::forwarding::{Sender, announce_chunks, rewrite_request, rewrite_respon
 use crate::lists::Lists;
 use crate::log_record::LogRecord;
 use crate::metrics::RouteMetrics;
-use crate::refund::Refund;
+use crate::refund::{Refund, Refunder};
 use crate::request_body::RequestBody;
 use crate::reservation::{Reservation, Settler};
 use crate::response_body::{InFlight, ResponseBody};
@@ -54,6 +54,7 @@ const HELD_MAX: usize = 4096;
 pub(crate) struct Terms {
     engine: Arc<Engine>,
     settler: Settler,
+    refunder: Refunder,
     lists: Option<Lists>,
     clock: Arc<dyn Clock>,
     held: Semaphore,
@@ -156,6 +157,7 @@ impl Terms {
     pub(crate) fn new(engine: Arc<Engine>, lists: Option<Lists>, clock: Arc<dyn Clock>) -> Terms {
         Terms {
             settler: Settler::new(&engine),
+            refunder: Refunder::new(&engine),
             engine,
             lists,
             clock,
@@ -355,7 +357,7 @@ impl Passage<'_> {
         // What is reserved is released when it is dropped.
         let refund = match reservation {
             Some(_) => Refund::none(),
-            None => Refund::new(&terms.engine, &request, &answer),
+            None => terms.refunder.prepare(&request, &answer),
         };
         self.hold(answer.delay).await?;
         let lease = upstream.lease().await?;

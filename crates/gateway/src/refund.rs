@@ -1,10 +1,23 @@
 //! The refund of a request that never reaches its upstream.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tollgate_core::{Answer, ChargeDenied, Cost, Descriptor, Entry, Request, Status};
 use tollgate_engine::Engine;
+
+/// The most refunds at once that wait for a shared store. The units of further ones stay charged
+/// until they decay.
+const REFUNDS_MAX: usize = 4096;
+
+/// Makes refunds.
+#[derive(Debug)]
+pub(crate) struct Refunder {
+    engine: Arc<Engine>,
+    permits: Arc<Semaphore>,
+}
 
 /// What an allowed request was charged. It is refunded when this is dropped, unless the request has
 /// reached its upstream: because no server accepts it, or because its client goes away before.
@@ -14,6 +27,7 @@ pub(crate) struct Refund(Option<Charged>);
 #[derive(Debug)]
 struct Charged {
     engine: Arc<Engine>,
+    permits: Arc<Semaphore>,
     domain: Box<[u8]>,
     /// The entries of each descriptor that was charged, and its units.
     descriptors: Vec<(Entries, u64)>,
@@ -22,16 +36,18 @@ struct Charged {
 /// The keys and values of a descriptor.
 type Entries = Vec<(Box<[u8]>, Box<[u8]>)>;
 
-// === impl Refund ===
+// === impl Refunder ===
 
-impl Refund {
-    /// For a request that was charged nothing which is to be refunded here.
-    pub(crate) const fn none() -> Refund {
-        Refund(None)
+impl Refunder {
+    pub(crate) fn new(engine: &Arc<Engine>) -> Refunder {
+        Refunder {
+            engine: Arc::clone(engine),
+            permits: Arc::new(Semaphore::new(REFUNDS_MAX)),
+        }
     }
 
-    /// For a request that this answer allows.
-    pub(crate) fn new(engine: &Arc<Engine>, request: &Request<'_>, answer: &Answer) -> Refund {
+    /// The refund of a request that this answer allows.
+    pub(crate) fn prepare(&self, request: &Request<'_>, answer: &Answer) -> Refund {
         let descriptors = request.descriptors.iter().zip(&answer.statuses);
         // A shadow limit or a quota that would have denied was not charged.
         let charged = descriptors.filter(|(_, status)| match status {
@@ -45,10 +61,20 @@ impl Refund {
             (pairs.collect(), cost.units())
         });
         Refund(Some(Charged {
-            engine: Arc::clone(engine),
+            engine: Arc::clone(&self.engine),
+            permits: Arc::clone(&self.permits),
             domain: request.domain.into(),
             descriptors: owned.collect(),
         }))
+    }
+}
+
+// === impl Refund ===
+
+impl Refund {
+    /// For a request that was charged nothing which is to be refunded here.
+    pub(crate) const fn none() -> Refund {
+        Refund(None)
     }
 
     /// The request has reached its upstream.
@@ -65,16 +91,33 @@ impl Drop for Refund {
         if charged.descriptors.is_empty() {
             return;
         }
-        // Without a runtime, the process ends, and the units stay charged until they decay.
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(charged.refund());
-        }
+        charged.begin_refund();
     }
 }
 
 // === impl Charged ===
 
 impl Charged {
+    /// Refunds at once in memory, over a shared store in a task.
+    fn begin_refund(self) {
+        // Without a runtime, the process ends, and the units stay charged until they decay.
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
+            return;
+        };
+        let mut refunding = Box::pin(async move {
+            self.refund().await;
+            drop(permit);
+        });
+        let mut cx = Context::from_waker(Waker::noop());
+        if refunding.as_mut().poll(&mut cx) == Poll::Pending {
+            // The task polls it again, with its own waker.
+            runtime.spawn(refunding);
+        }
+    }
+
     async fn refund(self) {
         let descriptors = self.descriptors.iter().map(|(entries, units)| Descriptor {
             cost: Some(Cost::Refund(*units)),
@@ -92,5 +135,78 @@ impl Charged {
         };
         // If the store fails, the units stay charged until they decay.
         let _refunded = self.engine.decide(&request).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tollgate_core::Clock;
+    use tollgate_engine::Stores;
+    use tollgate_memory::{ManualClock, Memory};
+    use tollgate_rules::{Options, RuleSet, Source};
+
+    use super::*;
+
+    const RULES: &str = "{domain: d, descriptors: [{key: k, rate_limit: 9/day}]}";
+
+    fn engine() -> Arc<Engine> {
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
+        let memory = Memory::builder().max_keys(100).clock(clock).build();
+        let engine = Engine::new(Stores::new(memory));
+        let loaded = RuleSet::parse(&[Source::new("d.yaml", RULES)], &Options::default());
+        engine.replace_rules(loaded.rules);
+        Arc::new(engine)
+    }
+
+    /// Decides on a request for `cost`, and returns the answer and what remains.
+    async fn decide(engine: &Engine, cost: Cost) -> (Answer, u32) {
+        let answer = engine.decide(&request(cost)).await.unwrap().answer;
+        let remaining = answer.limited().next().unwrap().remaining();
+        (answer, remaining)
+    }
+
+    fn request(cost: Cost) -> Request<'static> {
+        let entry = Entry {
+            key: b"k",
+            value: b"v",
+        };
+        Request {
+            domain: b"d",
+            descriptors: vec![Descriptor {
+                entries: vec![entry],
+                ..Descriptor::default()
+            }],
+            cost,
+            charge_denied: ChargeDenied::Never,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refund_in_memory_is_done_when_its_request_is_dropped() {
+        let engine = engine();
+        let refunder = Refunder::new(&engine);
+        let (answer, remaining) = decide(&engine, Cost::ONE).await;
+        assert_eq!(remaining, 8);
+        drop(refunder.prepare(&request(Cost::ONE), &answer));
+        assert_eq!(decide(&engine, Cost::Peek(1)).await.1, 9);
+        assert_eq!(refunder.permits.available_permits(), REFUNDS_MAX);
+        // Not one that is cancelled.
+        let (answer, _) = decide(&engine, Cost::ONE).await;
+        refunder.prepare(&request(Cost::ONE), &answer).cancel();
+        assert_eq!(decide(&engine, Cost::Peek(1)).await.1, 8);
+    }
+
+    #[tokio::test]
+    async fn beyond_the_most_refunds_at_once_units_stay_charged() {
+        let engine = engine();
+        let refunder = Refunder {
+            permits: Arc::new(Semaphore::new(0)),
+            ..Refunder::new(&engine)
+        };
+        let (answer, _) = decide(&engine, Cost::ONE).await;
+        drop(refunder.prepare(&request(Cost::ONE), &answer));
+        assert_eq!(decide(&engine, Cost::Peek(1)).await.1, 8);
     }
 }
