@@ -96,8 +96,8 @@ pub(crate) struct ReservedPart {
     reserved: Reserved,
 }
 
-/// A decision, and what it charged.
-type Outcome = Result<(Decided, VecDeque<ReservedPart>), ReserveError>;
+/// A decision, and what is kept of what it charged.
+type Outcome<K> = Result<(Decided, K), ReserveError>;
 
 /// What a request with a reservation is charged.
 fn charges_to_reserve<'r>(
@@ -146,7 +146,8 @@ impl Engine {
         let mut attempt = Attempt::first(self.rules.load());
         let outcome = loop {
             let (active, is_current) = (attempt.rules(), attempt.is_current());
-            let outcome = self.reserve_under(active, memory, request, is_current);
+            let outcome =
+                self.reserve_under(active, memory, request, is_current, |_, _, parts| parts);
             match attempt.next(outcome, || self.rules.load()) {
                 ControlFlow::Break(outcome) => break outcome.map_err(ReserveError::Store)?,
                 ControlFlow::Continue(next) => attempt = next,
@@ -193,14 +194,16 @@ impl Engine {
         (open, self.reservations.bounds().max)
     }
 
-    /// Decides under these rules, even if they are replaced meanwhile.
-    fn reserve_under(
+    /// Decides in memory under these rules, even if they are replaced meanwhile. `keep` makes what
+    /// is kept of what was charged, and of the charges.
+    fn reserve_under<K>(
         &self,
         active: &ActiveRules,
         memory: &EngineMemory,
         request: &Request<'_>,
         is_current: bool,
-    ) -> Result<Outcome, StoreError> {
+        keep: impl FnOnce(&Resolved<'_>, &[Charge<'_>], VecDeque<ReservedPart>) -> K,
+    ) -> Result<Outcome<K>, StoreError> {
         let resolved = active.rules.resolve(request, memory);
         let charges = match charges_to_reserve(&resolved, is_current) {
             Ok(charges) => charges,
@@ -208,8 +211,9 @@ impl Engine {
         };
         let (verdict, now) = memory.decide_timed(&charges)?;
         let parts = reserved_parts(&resolved, &charges, &verdict, now);
+        let kept = keep(&resolved, &charges, parts);
         let decided = self.conclude(active, request, &resolved, &verdict);
-        Ok(Ok((decided, parts)))
+        Ok(Ok((decided, kept)))
     }
 
     /// Settles what one counter was charged, under the rules in effect.

@@ -1,6 +1,7 @@
 //! Reservations that the process which made them settles itself, as a gateway does: it has what is
 //! needed to settle them, so that nothing needs an id, and each descriptor has a cost of its own.
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use tollgate_core::{
 use tollgate_fallback::Fallback;
 use tollgate_rules::{Attempt, ChargedRule, Resolved};
 
-use super::{ReserveError, ReservedPart, SettledLimit, charges_to_reserve, reserved_parts};
+use super::{ReserveError, ReservedPart, SettledLimit, charges_to_reserve};
 use crate::any_shared::AnyShared;
 use crate::engine::{ActiveRules, Decided, Engine};
 use crate::reservation_id::ReservationId;
@@ -130,21 +131,19 @@ impl Engine {
         request: &Request<'_>,
         is_current: bool,
     ) -> Result<Outcome, StoreError> {
-        let resolved = active.rules.resolve(request, memory);
-        let charges = match charges_to_reserve(&resolved, is_current) {
-            Ok(charges) => charges,
-            Err(error) => return Ok(Err(error)),
-        };
-        let (verdict, now) = memory.decide_timed(&charges)?;
-        let parts = reserved_parts(&resolved, &charges, &verdict, now);
-        let parts = parts.into_iter().map(|part| Counted {
-            descriptors: descriptors_of(&resolved, &charges, part.key),
-            charged: part,
-        });
-        let owned = OwnedReservation(Place::Memory(parts.collect()));
-        let decided = self.conclude(active, request, &resolved, &verdict);
-        let owned = decided.answer.is_allowed().then_some(owned);
-        Ok(Ok((decided, owned)))
+        let keep =
+            |resolved: &Resolved<'_>, charges: &[Charge<'_>], parts: VecDeque<ReservedPart>| {
+                let parts = parts.into_iter().map(|part| Counted {
+                    descriptors: descriptors_of(resolved, charges, part.key),
+                    charged: part,
+                });
+                OwnedReservation(Place::Memory(parts.collect()))
+            };
+        let outcome = self.reserve_under(active, memory, request, is_current, keep)?;
+        Ok(outcome.map(|(decided, owned)| {
+            let owned = decided.answer.is_allowed().then_some(owned);
+            (decided, owned)
+        }))
     }
 
     /// Decides in a shared store under these rules, and takes what was charged.
