@@ -6,7 +6,7 @@ use std::sync::Arc;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use serde::Deserialize;
-use tollgate_http::{Classifier, Identity, IdentityEntry, InvalidSetting};
+use tollgate_http::{Identity, IdentityEntry, IdentitySettings, InvalidSetting};
 
 use crate::metrics::Metrics;
 use crate::permit_table::{NoPermit, Permit, PermitRequest, PermitTable};
@@ -98,7 +98,7 @@ impl<'a> ConcurrencyLimitReader<'a> {
         Ok(reader)
     }
 
-    /// Those of the route `name`, whose requests `classifier` describes: its own, or those of the
+    /// Those of the route `name`, whose requests `identity` describes: its own, or those of the
     /// gateway.
     ///
     /// # Errors
@@ -108,13 +108,13 @@ impl<'a> ConcurrencyLimitReader<'a> {
         &mut self,
         name: &str,
         own: Option<&[InFlightSettings]>,
-        classifier: &Classifier,
+        identity: &IdentitySettings,
     ) -> Result<ConcurrencyLimits, InvalidSetting> {
         let limits = match own {
             Some(own) => self.read(Some(name), own)?,
             None => self.of_gateway.clone(),
         };
-        limits.check(classifier)?;
+        limits.check(identity)?;
         Ok(limits)
     }
 
@@ -169,10 +169,14 @@ fn append(list: &mut Vec<u8>, bytes: &[u8]) {
 
 impl ConcurrencyLimits {
     /// Reports a limit that never counts a request, because none has its descriptor.
-    fn check(&self, classifier: &Classifier) -> Result<(), InvalidSetting> {
+    fn check(&self, identity: &IdentitySettings) -> Result<(), InvalidSetting> {
+        let counts = |limit: &ConcurrencyLimit| {
+            let mut descriptors = identity.descriptors.iter();
+            let keys: Vec<&str> = limit.per.iter().map(String::as_str).collect();
+            descriptors.any(|descriptor| descriptor.may_have_keys(&keys))
+        };
         let mut limits = self.limits.iter().enumerate();
-        let Some((index, unused)) = limits.find(|(_, limit)| !classifier.describes(&limit.per))
-        else {
+        let Some((index, unused)) = limits.find(|(_, limit)| !counts(limit)) else {
             return Ok(());
         };
         let keys = unused.per.join(", ");

@@ -258,7 +258,7 @@ impl Route {
             protocols: find_protocols(settings, gateway, &upstream)?,
             upstream,
             domain: find_domain(settings, gateway)?,
-            in_flight: in_flight.of_route(name, own_limits, &classifier)?,
+            in_flight: in_flight.of_route(name, own_limits, identity)?,
             bounds: Bounds::of(gateway),
             classifier,
             pricing: pricing

@@ -160,15 +160,6 @@ impl Classifier {
         &self.addresses
     }
 
-    /// Whether a descriptor of some request has exactly these keys, in this order.
-    pub fn describes(&self, keys: &[String]) -> bool {
-        let mut descriptors = self.descriptors.iter();
-        descriptors.any(|Described { rules, .. }| {
-            let mut pairs = rules.iter().zip(keys);
-            rules.len() == keys.len() && pairs.all(|(rule, key)| rule.may_have(key))
-        })
-    }
-
     /// Describes a request.
     ///
     /// # Errors
@@ -287,15 +278,6 @@ impl Rule {
             fold_case: entry.fold_case,
             if_missing,
         })
-    }
-
-    /// Whether its entry, or one in its place, has this key.
-    fn may_have(&self, key: &str) -> bool {
-        match &self.if_missing {
-            _ if self.key == key => true,
-            Missing::Use(other) => other.may_have(key),
-            Missing::Skip | Missing::Deny => false,
-        }
     }
 
     /// The entry; `None` to skip the descriptor.

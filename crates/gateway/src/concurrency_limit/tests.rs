@@ -19,7 +19,7 @@ fn table() -> Arc<PermitTable> {
     PermitTable::new(KEYS_MAX)
 }
 
-/// Limits that no classifier has checked.
+/// Limits that are not compared with descriptors.
 fn limits(settings: &[InFlightSettings]) -> ConcurrencyLimits {
     let metrics = Metrics::new();
     let mut reader = ConcurrencyLimitReader::new(&[], &table(), &metrics).unwrap();
@@ -96,10 +96,10 @@ fn released_permits_are_free_before_their_owner_is_dropped() {
 fn limits_of_the_gateway_are_shared_by_routes_and_those_of_a_route_are_not() {
     let metrics = Metrics::new();
     let shared = [limit(&["remote_address"], 1)];
-    let classifier = Classifier::new(&IdentitySettings::default()).unwrap();
+    let settings_of_route = IdentitySettings::default();
     let mut reader = ConcurrencyLimitReader::new(&shared, &table(), &metrics).unwrap();
     let mut of_route =
-        |own: Option<&[InFlightSettings]>| reader.of_route("route", own, &classifier);
+        |own: Option<&[InFlightSettings]>| reader.of_route("route", own, &settings_of_route);
     let (a, b) = (of_route(None).unwrap(), of_route(None).unwrap());
     let own = of_route(Some(&shared)).unwrap();
     let none = of_route(Some(&[])).unwrap();
@@ -116,10 +116,10 @@ fn limits_of_the_gateway_are_shared_by_routes_and_those_of_a_route_are_not() {
 #[test]
 fn errors_say_where_and_what_instead() {
     let metrics = Metrics::new();
-    let classifier = Classifier::new(&IdentitySettings::default()).unwrap();
+    let settings_of_route = IdentitySettings::default();
     let wrong = |settings: &[InFlightSettings]| {
         let reader = ConcurrencyLimitReader::new(settings, &table(), &metrics);
-        let made = reader.and_then(|mut reader| reader.of_route("route", None, &classifier));
+        let made = reader.and_then(|mut reader| reader.of_route("route", None, &settings_of_route));
         made.map(drop).unwrap_err().to_string()
     };
     let ok = limit(&["remote_address"], 1);
