@@ -37,6 +37,8 @@ mod request_body;
 
 mod address_health;
 
+mod background;
+
 mod upstream_tls;
 
 mod connector;

@@ -1,12 +1,11 @@
 //! The refund of a request that never reaches its upstream.
 
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
-use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 use tollgate_core::{Answer, ChargeDenied, Cost, Descriptor, Entry, Request, Status};
 use tollgate_engine::Engine;
+
+use crate::background::Background;
 
 /// The most refunds at once that wait for a shared store. The units of further ones stay charged
 /// until they decay.
@@ -16,7 +15,7 @@ const REFUNDS_MAX: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Refunder {
     engine: Arc<Engine>,
-    permits: Arc<Semaphore>,
+    background: Background,
 }
 
 /// What an allowed request was charged. It is refunded when this is dropped, unless the request has
@@ -27,7 +26,7 @@ pub(crate) struct Refund(Option<Charged>);
 #[derive(Debug)]
 struct Charged {
     engine: Arc<Engine>,
-    permits: Arc<Semaphore>,
+    background: Background,
     domain: Box<[u8]>,
     /// The entries of each descriptor that was charged, and its units.
     descriptors: Vec<(Entries, u64)>,
@@ -42,7 +41,7 @@ impl Refunder {
     pub(crate) fn new(engine: &Arc<Engine>) -> Refunder {
         Refunder {
             engine: Arc::clone(engine),
-            permits: Arc::new(Semaphore::new(REFUNDS_MAX)),
+            background: Background::new(REFUNDS_MAX),
         }
     }
 
@@ -62,7 +61,7 @@ impl Refunder {
         });
         Refund(Some(Charged {
             engine: Arc::clone(&self.engine),
-            permits: Arc::clone(&self.permits),
+            background: self.background.clone(),
             domain: request.domain.into(),
             descriptors: owned.collect(),
         }))
@@ -91,33 +90,15 @@ impl Drop for Refund {
         if charged.descriptors.is_empty() {
             return;
         }
-        charged.begin_refund();
+        if let Some(slot) = charged.background.try_acquire() {
+            slot.run(charged.refund());
+        }
     }
 }
 
 // === impl Charged ===
 
 impl Charged {
-    /// Refunds at once in memory, over a shared store in a task.
-    fn begin_refund(self) {
-        // Without a runtime, the process ends, and the units stay charged until they decay.
-        let Ok(runtime) = Handle::try_current() else {
-            return;
-        };
-        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
-            return;
-        };
-        let mut refunding = Box::pin(async move {
-            self.refund().await;
-            drop(permit);
-        });
-        let mut cx = Context::from_waker(Waker::noop());
-        if refunding.as_mut().poll(&mut cx) == Poll::Pending {
-            // The task polls it again, with its own waker.
-            runtime.spawn(refunding);
-        }
-    }
-
     async fn refund(self) {
         let descriptors = self.descriptors.iter().map(|(entries, units)| Descriptor {
             cost: Some(Cost::Refund(*units)),
@@ -191,7 +172,7 @@ mod tests {
         assert_eq!(remaining, 8);
         drop(refunder.prepare(&request(Cost::ONE), &answer));
         assert_eq!(decide(&engine, Cost::Peek(1)).await.1, 9);
-        assert_eq!(refunder.permits.available_permits(), REFUNDS_MAX);
+        assert_eq!(refunder.background.available(), REFUNDS_MAX);
         // Not one that is cancelled.
         let (answer, _) = decide(&engine, Cost::ONE).await;
         refunder.prepare(&request(Cost::ONE), &answer).cancel();
@@ -202,7 +183,7 @@ mod tests {
     async fn beyond_the_most_refunds_at_once_units_stay_charged() {
         let engine = engine();
         let refunder = Refunder {
-            permits: Arc::new(Semaphore::new(0)),
+            background: Background::new(0),
             ..Refunder::new(&engine)
         };
         let (answer, _) = decide(&engine, Cost::ONE).await;

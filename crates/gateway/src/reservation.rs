@@ -7,17 +7,15 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::task::{Context, Poll, Waker};
 
 use http::header::{ACCEPT_ENCODING, RANGE};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tollgate_core::{Answer, Cost, Request};
 use tollgate_engine::{Engine, OwnedReservation, ReserveError};
 use tollgate_http::Identity;
 
+use crate::background::Background;
 use crate::inspection::InspectedBytes;
 use crate::meter::Meter;
 use crate::metrics::Unsettled;
@@ -31,7 +29,7 @@ const SETTLEMENTS_MAX: usize = 4096;
 #[derive(Clone)]
 pub(crate) struct Settler {
     engine: Arc<Engine>,
-    permits: Arc<Semaphore>,
+    background: Background,
     inspected: InspectedBytes,
 }
 
@@ -64,7 +62,7 @@ impl Settler {
     pub(crate) fn new(engine: &Arc<Engine>) -> Settler {
         Settler {
             engine: Arc::clone(engine),
-            permits: Arc::new(Semaphore::new(SETTLEMENTS_MAX)),
+            background: Background::new(SETTLEMENTS_MAX),
             inspected: InspectedBytes::default(),
         }
     }
@@ -110,27 +108,16 @@ impl Settler {
         units: Vec<u64>,
         unsettled: Unsettled,
     ) -> Option<JoinHandle<()>> {
-        // Without a runtime, the process ends, and the units stay charged until they decay.
-        let runtime = Handle::try_current().ok()?;
-        let Ok(permit) = self.permits.try_acquire_owned() else {
+        let Some(slot) = self.background.try_acquire() else {
             unsettled.count("busy");
             return None;
         };
-        let mut settling = Box::pin(async move {
+        slot.run(async move {
             let settled = self.engine.settle_owned(owned, |index| units[index]).await;
             if settled.is_err() {
                 unsettled.count("store_error");
             }
-            drop(permit);
-        });
-        match settling
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()))
-        {
-            Poll::Ready(()) => None,
-            // The task polls it again, with its own waker.
-            Poll::Pending => Some(runtime.spawn(settling)),
-        }
+        })
     }
 }
 

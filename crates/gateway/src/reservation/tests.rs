@@ -188,7 +188,8 @@ fn what_is_charged_is_what_was_settled_wherever_requests_are_cancelled_or_panic(
 async fn more_settlements_than_may_wait_leave_units_charged() {
     let bench = Bench::new();
     let (settler, metrics) = (&bench.settler, bench.metrics.route("r"));
-    let _all = settler.permits.try_acquire_many(4096).unwrap();
+    let acquire = |_| settler.background.try_acquire().unwrap();
+    let _all: Vec<_> = (0..4096).map(acquire).collect();
     let head = head();
     let identity = bench.classifier.identify(Head::of(&head, Peer::default()));
     let identity = identity.unwrap();
