@@ -18,13 +18,12 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async, client_async};
-use tollgate_server::{ListenerKind, TlsFiles};
 use tollgate_testbed::Certificates;
 
+use super::encrypted::connect_to_gateway;
 use super::{FREE, RULES, gateway, gateway_with, section};
 use crate::house::House;
 use crate::http_client::Client;
-use crate::tls_client::{client_config, connect};
 
 /// Longer than any test takes.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -252,20 +251,8 @@ async fn a_server_that_goes_away_ends_the_clients_connection() {
 #[tokio::test]
 async fn clients_of_tls_have_web_sockets() {
     let (echo, issued) = (Echo::start().await, Certificates::new());
-    let (cert, key) = issued.identity();
-    let house = gateway_with(RULES, section(echo.address, SOCKETS), |config| {
-        let listen = config.listen.iter_mut();
-        let mut gateways = listen.filter(|listen| listen.kind == ListenerKind::Gateway);
-        gateways.next().unwrap().tls = Some(TlsFiles {
-            cert: cert.into(),
-            key: key.into(),
-            client_ca: None,
-        });
-    })
-    .await;
-    let mut config = (*client_config(&issued, None)).clone();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    let stream = connect(house.gateway(), &Arc::new(config)).await.unwrap();
+    let settings = section(echo.address, SOCKETS);
+    let (_house, stream) = connect_to_gateway(&issued, settings).await;
     let (mut socket, _) = open(stream).await.unwrap();
     talk(&mut socket).await;
     let proto = echo.seen.lock().unwrap()["x-forwarded-proto"].clone();
