@@ -2,105 +2,30 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::ValueEnum;
-use tollgate_replay::{
-    Error, LogKind, Memories, Options, Pattern, Report, Summary, TOP_KEYS, TOP_KEYS_MAX, Traffic,
-    replay,
-};
-use tollgate_rules::{RuleSet, read_paths};
+use tollgate_replay::{Checked, Error, Memories, Options, Report, Summary, Traffic, replay};
+use tollgate_rules::RuleSet;
 
 use crate::message::{print_error, with_causes};
 use crate::output::Output;
 use crate::replay::decisions::Decisions;
+use crate::replay::failure::{Failure, cannot, is_standard};
 use crate::replay::interrupt::Interrupt;
 use crate::replay::progress::{Work, bar};
 
+mod args;
 mod decisions;
+mod failure;
 mod interrupt;
 mod progress;
 
-/// Apply rules to recorded traffic, in virtual time.
-///
-/// Reads access logs or traces, decides each event at its recorded time with the same engine as the
-/// service, and reports what would have been denied.
-#[derive(Debug, clap::Args)]
-#[command(after_help = AFTER_HELP)]
-pub(crate) struct Args {
-    /// A rules file, or a directory of `*.yaml` and `*.yml` files; may be repeated.
-    #[arg(long, value_name = "PATH", required = true)]
-    rules: Vec<PathBuf>,
-    /// Allow several documents to add descriptors to one domain.
-    #[arg(long)]
-    merge_domains: bool,
-    /// Format of the input.
-    #[arg(long, value_enum, default_value_t = Format::Auto)]
-    format: Format,
-    /// The domain whose rules apply to an access log.
-    #[arg(long, value_name = "NAME")]
-    domain: Option<String>,
-    /// A descriptor for each line of an access log; may be repeated.
-    ///
-    /// A list such as `client={client}` or `path={path},method={method}`. `{field}` is replaced by
-    /// a field of the line; all other text is literal. Fields: client, user, method, path (without
-    /// query), query, protocol, status, bytes, referer, user_agent. A field that the line does not
-    /// have is empty.
-    #[arg(long = "descriptor", value_name = "KEY={FIELD},...")]
-    descriptors: Vec<Pattern>,
-    /// Report format.
-    #[arg(long, value_enum, default_value_t = Output::Human)]
-    output: Output,
-    /// Another name of `--output json`.
-    #[arg(long, hide = true, conflicts_with = "output")]
-    json: bool,
-    /// How many keys to list in the report, those with the most denials first.
-    #[arg(long, value_name = "N", default_value_t = TOP_KEYS, value_parser = top_keys)]
-    top: usize,
-    /// Write every decision to this file, one JSON object per line, in order.
-    ///
-    /// Until all decisions are written, the file is named FILE.partial. With `-`, decisions go to
-    /// standard output, and the report goes to standard error.
-    #[arg(long, value_name = "FILE")]
-    decisions: Option<PathBuf>,
-    /// Use the service's bounded store, with room for N keys. By default, the store is unbounded.
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
-    max_keys: Option<NonZeroUsize>,
-    /// Access logs or traces, which may be gzipped. Several files are read as one input, in this
-    /// order. `-` is standard input.
-    #[arg(value_name = "FILE", required = true)]
-    files: Vec<PathBuf>,
-}
+pub(crate) use args::Args;
 
-const AFTER_HELP: &str = "\
-Exit status: 0 if rules and input were read, even if events were denied or lines skipped; 1 if the \
-rules have errors; 2 if the command line is wrong, a file cannot be read or written, or no line of \
-the input is an event; 130 if interrupted.";
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// An access log, each line in the common or the combined format.
-    Auto,
-    /// An access log; anything after the size is ignored.
-    Common,
-    /// An access log with referer and user agent.
-    Combined,
-    /// A trace: one event per line, {"at": SECONDS or RFC 3339, "domain": …, "descriptors": […]}.
-    Jsonl,
-}
-
-/// Why there is no report.
-enum Failure {
-    /// The rules have errors, which were printed.
-    Rules,
-    /// Any other error, to be printed.
-    Message(String),
-    /// Interrupted by Ctrl-C; the message says how far the replay got.
-    Interrupted(String),
-}
+/// The exit status if a condition of `--fail-if` holds.
+const CONDITION_HOLDS: u8 = 3;
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     match execute(args) {
@@ -110,6 +35,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             print_error(&message);
             ExitCode::from(2)
         }
+        Err(Failure::Condition(message)) => {
+            print_error(&message);
+            ExitCode::from(CONDITION_HOLDS)
+        }
         Err(Failure::Interrupted(message)) => {
             print_error(&message);
             ExitCode::from(interrupt::EXIT)
@@ -117,51 +46,29 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// Parses how many keys the report names.
-fn top_keys(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(keys) if keys <= TOP_KEYS_MAX => Ok(keys),
-        _ => Err(format!("must be a whole number up to {TOP_KEYS_MAX}")),
-    }
-}
-
-/// Parses how many keys a store has room for.
-fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    match text.parse().map(NonZeroUsize::new) {
-        Ok(Some(keys)) => Ok(keys),
-        Ok(None) => Err("must be at least 1".to_owned()),
-        Err(_) if is_number => Err(format!("is too large; the maximum is {}", usize::MAX)),
-        Err(_) => Err("must be a whole number".to_owned()),
-    }
-}
-
 /// Runs the replay: reads the rules, decides on every event, writes the decisions if a file for
 /// them is named, and prints the report. A closed pipe at the other end of stdout is not an error.
 fn execute(args: &Args) -> Result<(), Failure> {
-    let format = format(args)?;
-    let rules = rules(args)?;
-    if let Some(domain) = &args.domain
-        && !rules.domains().any(|known| known == domain)
-    {
-        let known: Vec<_> = rules.domains().collect();
-        eprintln!(
-            "warning: no rules for domain `{domain}`, so nothing is limited; \
-             there are rules for: {}",
-            known.join(", ")
-        );
-    }
+    let rules = args::rules(&args.rules, args.merge_domains)?;
+    let format = args::format(args, &rules)?;
+    let traffic = Traffic::new(format).select(args::selection(args)?);
+    let traffic = traffic.map_err(|error| Failure::Message(format!("--where: {error}")))?;
     let decisions = args.decisions.as_deref();
     let mut decisions = decisions
         .map(|path| Decisions::create(path, &args.files))
         .transpose()?;
-    let decided = decide(args, format, &rules, decisions.as_mut());
+    let decided = decide(args, traffic, &rules, decisions.as_mut());
     match (decided, decisions) {
         (Ok((report, traffic)), decisions) => {
             if let Some(decisions) = decisions {
                 decisions.finish()?;
             }
-            write_report(args, &report, &traffic)
+            let conditions = args.fail_if.iter();
+            let conditions: Vec<Checked> = conditions
+                .map(|condition| condition.check(&report, &traffic))
+                .collect();
+            write_report(args, &report, &traffic, &conditions)?;
+            fail_if_any(&conditions)
         }
         // The reader of standard output has closed the pipe, as `head` does; that is no error.
         (
@@ -186,11 +93,10 @@ struct Stopped {
 /// events if the user interrupts.
 fn decide(
     args: &Args,
-    format: tollgate_replay::Format,
+    mut traffic: Traffic,
     rules: &RuleSet,
     decisions: Option<&mut Decisions>,
 ) -> Result<(Report, Traffic), Stopped> {
-    let mut traffic = Traffic::new(format);
     if decisions.is_some() {
         traffic = traffic.with_clients();
     }
@@ -256,58 +162,6 @@ impl Stopped {
     }
 }
 
-/// The format that the command line gives, if the options are complete and fit together.
-fn format(args: &Args) -> Result<tollgate_replay::Format, Failure> {
-    let usage = |message: &str| Err(Failure::Message(message.to_owned()));
-    let standard_inputs = args.files.iter().filter(|file| is_standard(file));
-    if standard_inputs.count() > 1 {
-        return usage("`-`, standard input, can be read only once");
-    }
-    let kind = match args.format {
-        Format::Jsonl if args.domain.is_some() || !args.descriptors.is_empty() => {
-            return usage(
-                "the events of a trace have their own domain and descriptors; \
-                 drop --domain and --descriptor, or --format jsonl",
-            );
-        }
-        Format::Jsonl => return Ok(tollgate_replay::Format::Trace),
-        Format::Common => LogKind::Common,
-        Format::Combined | Format::Auto => LogKind::Combined,
-    };
-    let domain = args.domain.clone().filter(|domain| !domain.is_empty());
-    let (Some(domain), false) = (domain, args.descriptors.is_empty()) else {
-        return usage(
-            "an access log needs --domain NAME and at least one --descriptor 'key={field}'; \
-             a trace needs --format jsonl",
-        );
-    };
-    let descriptors = args.descriptors.clone();
-    if descriptors.len() > tollgate_replay::DESCRIPTORS_MAX {
-        return usage("more than 128 descriptors; that is the most a request may have");
-    }
-    Ok(tollgate_replay::Format::AccessLog {
-        kind,
-        domain,
-        descriptors,
-    })
-}
-
-fn rules(args: &Args) -> Result<RuleSet, Failure> {
-    let sources = read_paths(&args.rules).map_err(|error| Failure::Message(with_causes(&error)))?;
-    let options = tollgate_rules::Options {
-        merge_domains: args.merge_domains,
-        ..tollgate_rules::Options::default()
-    };
-    let loaded = RuleSet::parse(&sources, &options);
-    for diagnostic in &loaded.diagnostics {
-        eprintln!("{diagnostic}");
-    }
-    if loaded.has_errors() {
-        return Err(Failure::Rules);
-    }
-    Ok(loaded.rules)
-}
-
 /// Reads all inputs into `traffic`. Checks first that every file exists, because reading one may
 /// take minutes.
 fn read(files: &[PathBuf], traffic: &mut Traffic, interrupt: &Interrupt) -> Result<(), Error> {
@@ -342,10 +196,22 @@ fn read(files: &[PathBuf], traffic: &mut Traffic, interrupt: &Interrupt) -> Resu
     Ok(())
 }
 
-fn write_report(args: &Args, report: &Report, traffic: &Traffic) -> Result<(), Failure> {
+/// Writes the report to standard output, or to standard error if that has the decisions.
+fn write_report(
+    args: &Args,
+    report: &Report,
+    traffic: &Traffic,
+    conditions: &[Checked],
+) -> Result<(), Failure> {
     let text = match args.output.or_json(args.json) {
         Output::Human => Summary { report, traffic }.to_string(),
-        Output::Json => format!("{:#}\n", report.to_json(traffic)),
+        Output::Json => {
+            let mut json = report.to_json(traffic);
+            if !conditions.is_empty() {
+                json["conditions"] = conditions.iter().map(Checked::to_json).collect();
+            }
+            format!("{json:#}\n")
+        }
     };
     let written = if args.decisions.as_deref().is_some_and(is_standard) {
         io::stderr().lock().write_all(text.as_bytes())
@@ -360,10 +226,15 @@ fn write_report(args: &Args, report: &Report, traffic: &Traffic) -> Result<(), F
     }
 }
 
-fn is_standard(path: &Path) -> bool {
-    path == Path::new("-")
-}
-
-fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {
-    Failure::Message(format!("cannot {what} {}: {error}", path.display()))
+/// Fails if a condition holds, and says which.
+fn fail_if_any(conditions: &[Checked]) -> Result<(), Failure> {
+    let holding = conditions.iter().filter(|checked| checked.holds);
+    let holding: Vec<String> = holding.map(ToString::to_string).collect();
+    match holding.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Condition(format!(
+            "--fail-if {}",
+            holding.join("\n  --fail-if ")
+        ))),
+    }
 }

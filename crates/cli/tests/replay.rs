@@ -211,8 +211,8 @@ fn rules_with_errors_are_reported_and_end_with_1() {
 fn a_wrong_command_line_ends_with_2_and_says_what_to_write() {
     let scene = Scene::new("exit2");
     scene.write("a.log", LINE);
-    let needs = "error: an access log needs --domain NAME and at least one --descriptor \
-        'key={field}'; a trace needs --format jsonl\n";
+    let needs = "error: an access log needs at least one --descriptor 'key={field}'; \
+        a trace needs --format jsonl\n";
     let wrong: [(&[&str], &str); 13] = [
         (&["--max-keys", "0", "a.log"], "must be at least 1"),
         (&["--max-keys", "many", "a.log"], "must be a whole number"),

@@ -35,6 +35,11 @@ pub enum Error {
         /// The reasons why their lines are no events.
         skipped: Box<Skipped>,
     },
+    /// No event of any input is selected.
+    NoneSelected {
+        /// How many there are.
+        excluded: u64,
+    },
     /// The caller stopped the replay.
     Stopped {
         /// Events that were decided until then.
@@ -61,6 +66,10 @@ impl fmt::Display for Error {
             Error::Store(_) => f.write_str("the store gave no answer"),
             Error::Foreign { input, what } => write!(f, "{input} is {what}"),
             Error::NoEvents { inputs, skipped } => no_events(inputs, skipped, f),
+            Error::NoneSelected { excluded } => write!(
+                f,
+                "none of {excluded} events is selected by --from, --to and --where"
+            ),
             Error::Stopped { decided } => write!(f, "stopped after {decided} events"),
             Error::Write { decided, .. } => {
                 write!(f, "cannot write the decisions after {decided} events")
@@ -95,6 +104,7 @@ impl std::error::Error for Error {
             Error::Store(source) => Some(source),
             Error::Foreign { .. }
             | Error::NoEvents { .. }
+            | Error::NoneSelected { .. }
             | Error::Stopped { .. }
             | Error::ManyLines => None,
         }

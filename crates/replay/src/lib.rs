@@ -40,6 +40,8 @@
 
 mod traffic;
 
+mod selection;
+
 mod reader;
 
 mod interner;
@@ -74,6 +76,8 @@ mod decision_line;
 
 mod report;
 
+mod condition;
+
 mod warning;
 
 mod plain;
@@ -82,12 +86,14 @@ mod study;
 
 mod error;
 
+pub use condition::{Checked, Condition, InvalidCondition};
 pub use error::Error;
 pub use foreign::{Foreign, Guess};
 pub use input::LINE_BYTES_MAX;
 pub use pattern::{Field, InvalidPattern, Pattern};
 pub use replay::{Memories, Options, TOP_KEYS, TOP_KEYS_MAX, replay};
 pub use report::{DeniedKey, JSON_VERSION, Report, RuleTotals, Summary, TopKeys};
+pub use selection::{Filter, InvalidFilter, Selection, parse_moment};
 pub use skipped::{EXCERPT_BYTES_MAX, REASONS_MAX, SKIPPED_SHOWN_MAX, Skipped, SkippedLine};
 pub use study::{
     Part, Quantiles, ROUTE_EVENTS_MIN, ROUTES_MAX, SHARES, STUDY_VERSION, Study, StudyWarning,

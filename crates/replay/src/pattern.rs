@@ -161,7 +161,7 @@ impl Pattern {
     /// Whether a value depends on referer or user agent.
     pub(crate) fn needs_agent(&self) -> bool {
         let mut pieces = self.entries.iter().flat_map(|(_, pieces)| pieces);
-        pieces.any(|piece| matches!(piece, Piece::Field(Field::Referer | Field::UserAgent)))
+        pieces.any(|piece| matches!(piece, Piece::Field(field) if field.needs_agent()))
     }
 }
 
@@ -209,20 +209,30 @@ fn pieces(value: &str) -> Result<Vec<Piece>, InvalidPattern> {
             };
         };
         let (name, after) = braced.split_once('}').ok_or_else(brace)?;
-        pieces.push(Piece::Field(field(name.trim())?));
+        pieces.push(Piece::Field(Field::of_name(name.trim())?));
         rest = after;
     }
     Ok(pieces)
 }
 
-fn field(name: &str) -> Result<Field, InvalidPattern> {
-    if let Some((_, field)) = FIELDS.iter().find(|(known, _)| *known == name) {
-        return Ok(*field);
+// === impl Field ===
+
+impl Field {
+    /// The field of this name.
+    pub(crate) fn of_name(name: &str) -> Result<Field, InvalidPattern> {
+        if let Some((_, field)) = FIELDS.iter().find(|(known, _)| *known == name) {
+            return Ok(*field);
+        }
+        Err(InvalidPattern::UnknownField {
+            field: name.to_owned(),
+            meant: meant_field(name),
+        })
     }
-    Err(InvalidPattern::UnknownField {
-        field: name.to_owned(),
-        meant: meant_field(name),
-    })
+
+    /// Whether the field is the referer or the user agent.
+    pub(crate) const fn needs_agent(self) -> bool {
+        matches!(self, Field::Referer | Field::UserAgent)
+    }
 }
 
 /// The field that was probably meant: the name is another program's, or misspelled.
@@ -271,7 +281,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    const fn get(&self, field: Field) -> &'a [u8] {
+    pub(crate) const fn get(&self, field: Field) -> &'a [u8] {
         match field {
             Field::Client => self.line.client,
             Field::User => self.line.user,

@@ -5,15 +5,22 @@ use tollgate_core::Moment;
 use crate::access_log::LogLine;
 use crate::input::{LINE_BYTES_MAX, Line};
 use crate::interner::Interner;
-use crate::pattern::{Agent, Fields, Pattern};
+use crate::pattern::{Agent, Field, Fields, Pattern};
+use crate::selection::{Filter, Selection, are_met};
 use crate::trace;
 use crate::traffic::{Format, LogKind};
 use crate::values::Values;
 
 /// Parses lines into events, with buffers that are reused for every line.
-pub(crate) enum Reader<'f> {
+pub(crate) struct Reader<'f> {
+    selection: &'f Selection,
+    lines: LineReader<'f>,
+}
+
+enum LineReader<'f> {
     AccessLog {
         agent: Agent,
+        filters: &'f [(Field, Filter)],
         descriptors: &'f [Pattern],
         values: Values,
         client: Vec<u8>,
@@ -23,31 +30,47 @@ pub(crate) enum Reader<'f> {
     },
 }
 
+/// What a line is, if it can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// An event: its moment and its request.
+    Event(Moment, u32),
+    /// One that is not selected.
+    Excluded,
+}
+
 // === impl Reader ===
 
-impl Reader<'_> {
-    /// The reader of a format.
-    pub(crate) fn of(format: &Format) -> Reader<'_> {
-        match format {
-            Format::Trace => Reader::Trace {
+impl<'f> Reader<'f> {
+    /// The reader of a format; `filters` are those of `selection` for an access log.
+    pub(crate) fn of(
+        format: &'f Format,
+        selection: &'f Selection,
+        filters: &'f [(Field, Filter)],
+    ) -> Reader<'f> {
+        let lines = match format {
+            Format::Trace => LineReader::Trace {
                 identity: Vec::new(),
             },
             Format::AccessLog {
                 kind, descriptors, ..
             } => {
-                let is_needed = descriptors.iter().any(Pattern::needs_agent);
+                let is_needed = descriptors.iter().any(Pattern::needs_agent)
+                    || filters.iter().any(|(field, _)| field.needs_agent());
                 let agent = match kind {
                     LogKind::Combined if is_needed => Agent::Read,
                     _ => Agent::Ignore,
                 };
-                Reader::AccessLog {
+                LineReader::AccessLog {
                     agent,
+                    filters,
                     descriptors,
                     values: Values::default(),
                     client: Vec::new(),
                 }
             }
-        }
+        };
+        Reader { selection, lines }
     }
 
     /// The moment and the request of a line, or why there is none.
@@ -55,27 +78,35 @@ impl Reader<'_> {
         &mut self,
         line: &Line<'_>,
         requests: &mut Interner,
-    ) -> Result<(Moment, u32), String> {
+    ) -> Result<Read, String> {
         let Line::Text(line) = line else {
             return Err(format!("the line is longer than {LINE_BYTES_MAX} bytes"));
         };
-        let at = self.examine(line)?;
+        let Some(at) = self.examine(line)? else {
+            return Ok(Read::Excluded);
+        };
         if let Some(request) = requests.find(self.identity()) {
-            return Ok((at, request));
+            return Ok(Read::Event(at, request));
         }
-        self.check()?;
+        if !self.check()? {
+            return Ok(Read::Excluded);
+        }
         let request = requests.intern(self.identity());
-        Ok((at, request.map_err(|_| "too many requests".to_owned())?))
+        let request = request.map_err(|_| "too many requests".to_owned())?;
+        Ok(Read::Event(at, request))
     }
 
-    /// Parses the line's moment, and puts the identity of its request into [`Reader::identity`].
-    fn examine(&mut self, line: &[u8]) -> Result<Moment, String> {
-        match self {
-            Reader::Trace { identity } => {
-                trace::split(line, identity).map_err(|bad| bad.to_string())
+    /// Parses the line's moment, and puts the identity of its request into [`Reader::identity`];
+    /// `None` if it is not selected.
+    fn examine(&mut self, line: &[u8]) -> Result<Option<Moment>, String> {
+        match &mut self.lines {
+            LineReader::Trace { identity } => {
+                let at = trace::split(line, identity).map_err(|bad| bad.to_string())?;
+                Ok(Some(at).filter(|at| self.selection.has(*at)))
             }
-            Reader::AccessLog {
+            LineReader::AccessLog {
                 agent,
+                filters,
                 descriptors,
                 values,
                 client,
@@ -84,46 +115,49 @@ impl Reader<'_> {
                 let line = LogLine::parse(line).map_err(|bad| bad.to_string())?;
                 client.extend_from_slice(line.client);
                 let fields = Fields::of(line, *agent);
+                if !self.selection.has(line.at) || !are_met(filters, &fields) {
+                    return Ok(None);
+                }
                 values.clear();
                 for pattern in *descriptors {
                     pattern.render(&fields, values);
                 }
-                Ok(line.at)
+                Ok(Some(line.at))
             }
         }
     }
 
     /// The identity of the request of the last line.
     fn identity(&self) -> &[u8] {
-        match self {
-            Reader::Trace { identity } => identity,
-            Reader::AccessLog { values, .. } => values.as_bytes(),
+        match &self.lines {
+            LineReader::Trace { identity } => identity,
+            LineReader::AccessLog { values, .. } => values.as_bytes(),
         }
     }
 
-    /// Whether the request of the line examined last is one that the service would decide. Made of
-    /// an access log by patterns, it always is.
-    fn check(&self) -> Result<(), String> {
-        let Reader::Trace { identity } = self else {
-            return Ok(());
+    /// Whether the request of the line examined last is selected; an error if it is none that the
+    /// service would decide. Made of an access log by patterns, it always is both.
+    fn check(&self) -> Result<bool, String> {
+        let LineReader::Trace { identity } = &self.lines else {
+            return Ok(true);
         };
         // Without the place: its columns would be those of the line without `at`.
         let message =
             tollgate_rls::read(identity).map_err(|invalid| invalid.reason().to_owned())?;
-        let request = tollgate_rls::request(&message);
-        request.map(drop).map_err(|invalid| invalid.to_string())
+        let request = tollgate_rls::request(&message).map_err(|invalid| invalid.to_string())?;
+        Ok(self.selection.has_request(&request))
     }
 
     /// Whether this is a line of an access log, and a trace is read.
     pub(crate) fn is_log_in_trace(&self, line: &[u8]) -> bool {
-        matches!(self, Reader::Trace { .. }) && LogLine::parse(line).is_ok()
+        matches!(self.lines, LineReader::Trace { .. }) && LogLine::parse(line).is_ok()
     }
 
     /// The client of the line examined last; empty if it has none.
     pub(crate) fn client(&self) -> &[u8] {
-        match self {
-            Reader::AccessLog { client, .. } => client,
-            Reader::Trace { .. } => &[],
+        match &self.lines {
+            LineReader::AccessLog { client, .. } => client,
+            LineReader::Trace { .. } => &[],
         }
     }
 }

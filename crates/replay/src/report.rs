@@ -127,6 +127,7 @@ impl Report {
             "topDeniedKeys": self.denied_keys.to_json(),
             "shadowDeniedKeys": self.shadow_keys.count,
             "topShadowDeniedKeys": self.shadow_keys.to_json(),
+            "excluded": traffic.excluded_events(),
             "skipped": skipped.count,
             "skippedReasons": reasons.collect::<Vec<_>>(),
             "firstSkipped": first.collect::<Vec<_>>(),
@@ -239,7 +240,13 @@ impl Summary<'_> {
         for (count, one, many) in notable.into_iter().filter(|(count, ..)| *count > 0) {
             line(count, one, many)?;
         }
-        let skipped = self.traffic.skipped_lines().count;
+        let (excluded, skipped) = (
+            self.traffic.excluded_events(),
+            self.traffic.skipped_lines().count,
+        );
+        if excluded > 0 {
+            line(excluded, "event not selected", "events not selected")?;
+        }
         line(skipped, "line skipped", "lines skipped")?;
         if let (Some(from), Some(to)) = (report.from, report.to) {
             writeln!(f, "\nfrom {} to {}", Utc(from), Utc(to))?;

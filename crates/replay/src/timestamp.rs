@@ -96,6 +96,28 @@ pub(crate) fn rfc3339(text: &str) -> Result<Moment, BadMoment> {
     civil.moment(fraction, offset_minutes)
 }
 
+/// Any of the forms that people write or copy: those below, a date, and a date and a time without
+/// seconds or zone, in UTC.
+///
+/// # Errors
+///
+/// [`BadMoment`].
+pub(crate) fn any_form(text: &str) -> Result<Moment, BadMoment> {
+    /// What completes a time to RFC 3339.
+    const REST: [&str; 4] = ["", "Z", ":00Z", "T00:00:00Z"];
+    let whole = REST.map(|rest| rfc3339(&format!("{text}{rest}")));
+    let others = [clf(text.as_bytes()), seconds(text)];
+    let mut why = BadMoment::Form;
+    for moment in whole.into_iter().chain(others) {
+        match moment {
+            Err(BadMoment::Form) => {}
+            Err(bad) => why = bad,
+            Ok(moment) => return Ok(moment),
+        }
+    }
+    Err(why)
+}
+
 /// A JSON number of seconds: `1431857103`, `0.3`, `1.2e9`.
 ///
 /// # Errors

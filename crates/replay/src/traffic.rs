@@ -11,8 +11,9 @@ use crate::error::Error;
 use crate::foreign::Guess;
 use crate::input::{Line, Lines, NoLines};
 use crate::interner::Interner;
-use crate::pattern::Pattern;
-use crate::reader::Reader;
+use crate::pattern::{Field, InvalidPattern, Pattern};
+use crate::reader::{Read as ReadLine, Reader};
+use crate::selection::{Filter, Selection};
 use crate::skipped::Skipped;
 use crate::values::values;
 
@@ -48,6 +49,9 @@ pub enum LogKind {
 #[derive(Debug)]
 pub struct Traffic {
     format: Format,
+    selection: Selection,
+    /// The filters of the selection, if the inputs are access logs.
+    filters: Vec<(Field, Filter)>,
     inputs: Vec<Input>,
     lines: u32,
     events: Vec<Event>,
@@ -55,6 +59,7 @@ pub struct Traffic {
     requests: Interner,
     clients: Option<Clients>,
     skipped: Skipped,
+    excluded: u64,
 }
 
 /// One request at one moment.
@@ -74,6 +79,7 @@ struct Input {
     first_line: u32,
     /// How many lines it has.
     lines: u32,
+    /// Events, and those that are not selected.
     events: u64,
     /// What it seems to be, as long as no line of it is an event.
     guess: Guess,
@@ -104,13 +110,33 @@ impl Traffic {
     pub fn new(format: Format) -> Traffic {
         Traffic {
             format,
+            selection: Selection::default(),
+            filters: Vec::new(),
             inputs: Vec::new(),
             lines: 0,
             events: Vec::new(),
             requests: Interner::default(),
             clients: None,
             skipped: Skipped::default(),
+            excluded: 0,
         }
+    }
+
+    /// Takes only selected events of the inputs that are read from now on; the others are counted.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidPattern::UnknownField`] if a filter is about a field that access logs do not have.
+    pub fn select(self, selection: Selection) -> Result<Traffic, InvalidPattern> {
+        let filters = match self.format {
+            Format::AccessLog { .. } => selection.fields()?,
+            Format::Trace => Vec::new(),
+        };
+        Ok(Traffic {
+            selection,
+            filters,
+            ..self
+        })
     }
 
     /// Also keeps the client of each line of an access log, for the output of decisions: four bytes
@@ -149,8 +175,9 @@ impl Traffic {
             events: 0,
             guess: Guess::Empty,
         });
-        let format = self.format.clone();
-        let mut reader = Reader::of(&format);
+        let (format, selection) = (self.format.clone(), self.selection.clone());
+        let filters = self.filters.clone();
+        let mut reader = Reader::of(&format, &selection, &filters);
         while let Some(line) = lines.next().map_err(failed)? {
             self.add(&mut reader, &line)?;
         }
@@ -166,7 +193,11 @@ impl Traffic {
             .expect("the input that is being read");
         input.lines += 1;
         match found {
-            Ok((at, request)) => {
+            Ok(ReadLine::Excluded) => {
+                input.events += 1;
+                self.excluded += 1;
+            }
+            Ok(ReadLine::Event(at, request)) => {
                 input.events += 1;
                 let line = self.lines;
                 self.events.push(Event { at, line, request });
@@ -191,10 +222,15 @@ impl Traffic {
     ///
     /// # Errors
     ///
-    /// [`Error::NoEvents`] if no line of any input is an event, with what the inputs seem to be.
+    /// [`Error::NoEvents`] if no line of any input is an event, with what the inputs seem to be;
+    /// [`Error::NoneSelected`] if none of the events is selected.
     pub fn check(&self) -> Result<(), Error> {
         if !self.events.is_empty() {
             return Ok(());
+        }
+        if self.excluded > 0 {
+            let excluded = self.excluded;
+            return Err(Error::NoneSelected { excluded });
         }
         let without = self
             .without_events()
@@ -218,6 +254,16 @@ impl Traffic {
     /// How many events there are.
     pub fn events(&self) -> usize {
         self.events.len()
+    }
+
+    /// How many events are not selected.
+    pub const fn excluded_events(&self) -> u64 {
+        self.excluded
+    }
+
+    /// How many lines there are, whatever they are.
+    pub const fn lines(&self) -> u32 {
+        self.lines
     }
 
     /// The lines that are no events.

@@ -211,6 +211,7 @@ fn a_report_counts_by_rule_and_names_who_was_denied() {
             "shadowDeniedKeys": 1,
             "topShadowDeniedKeys": [{"domain": "web", "rule": "shadow", "denied": 1,
                 "descriptor": [{"key": "shadow", "value": "v"}]}],
+            "excluded": 0,
             "skipped": 1,
             "skippedReasons": [{"reason": "expected value", "count": 1}],
             "firstSkipped": [{"line": 7, "reason": "expected value at column 1",

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::{Failure, cannot, is_standard};
+use super::failure::{Failure, cannot, is_standard};
 
 /// The output for decisions.
 pub(super) struct Decisions {

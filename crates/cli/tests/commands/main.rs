@@ -5,6 +5,7 @@ mod checking;
 mod explaining;
 mod house;
 mod keys;
+mod replaying;
 mod serving;
 mod suggesting;
 mod tls;

@@ -1,0 +1,217 @@
+//! The arguments of `tollgate replay`, and what they mean together.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use tollgate_core::Moment;
+use tollgate_replay::{
+    Condition, Filter, LogKind, Pattern, Selection, TOP_KEYS, TOP_KEYS_MAX, parse_moment,
+};
+use tollgate_rules::{RuleSet, read_paths};
+
+use super::failure::{Failure, is_standard};
+use crate::message::with_causes;
+use crate::output::Output;
+
+/// Apply rules to recorded traffic, in virtual time.
+///
+/// Reads access logs or traces, decides each event at its recorded time with the same engine as the
+/// service, and reports what would have been denied.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// A rules file, or a directory of `*.yaml` and `*.yml` files; may be repeated.
+    #[arg(long, value_name = "PATH", required = true)]
+    pub(super) rules: Vec<PathBuf>,
+    /// Allow several documents to add descriptors to one domain.
+    #[arg(long)]
+    pub(super) merge_domains: bool,
+    /// Format of the input.
+    #[arg(long, value_enum, default_value_t = Format::Auto)]
+    pub(super) format: Format,
+    /// The domain whose rules apply to an access log. By default, the only one of the rules.
+    #[arg(long, value_name = "NAME")]
+    pub(super) domain: Option<String>,
+    /// A descriptor for each line of an access log; may be repeated.
+    ///
+    /// A list such as `client={client}` or `path={path},method={method}`. `{field}` is replaced by
+    /// a field of the line; all other text is literal. Fields: client, user, method, path (without
+    /// query), query, protocol, status, bytes, referer, user_agent. A field that the line does not
+    /// have is empty.
+    #[arg(long = "descriptor", value_name = "KEY={FIELD},...")]
+    pub(super) descriptors: Vec<Pattern>,
+    /// Decide only events from this time on.
+    ///
+    /// RFC 3339, a date, a date and a time in UTC, the time of an access log, or seconds since
+    /// 1970. Earlier events are not decided, so they do not count against any limit.
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    pub(super) from: Option<Moment>,
+    /// Decide only events before this time.
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    pub(super) to: Option<Moment>,
+    /// Decide only events whose field compares so; may be repeated, then all must hold.
+    ///
+    /// `field=value`, or `!=` (not equal), `^=` (begins with), `$=` (ends with), `*=` (contains),
+    /// such as `method=POST` or `path^=/api`. Fields are those of --descriptor; in a trace, the
+    /// keys of entries.
+    #[arg(long = "where", value_name = "FIELD=VALUE")]
+    pub(super) filters: Vec<Filter>,
+    /// Exit with status 3 if this holds, such as `denied > 0.1%`; may be repeated, then any counts.
+    ///
+    /// A metric (events, allowed, denied, over_soft, delayed, without_limit, skipped), a comparison
+    /// (> >= < <= == !=), and a number or a percentage: of all events, for `skipped` of all lines.
+    #[arg(long, value_name = "CONDITION")]
+    pub(super) fail_if: Vec<Condition>,
+    /// Report format.
+    #[arg(long, value_enum, default_value_t = Output::Human)]
+    pub(super) output: Output,
+    /// Another name of `--output json`.
+    #[arg(long, hide = true, conflicts_with = "output")]
+    pub(super) json: bool,
+    /// How many keys to list in the report, those with the most denials first.
+    #[arg(long, value_name = "N", default_value_t = TOP_KEYS, value_parser = top_keys)]
+    pub(super) top: usize,
+    /// Write every decision to this file, one JSON object per line, in order.
+    ///
+    /// Until all decisions are written, the file is named FILE.partial. With `-`, decisions go to
+    /// standard output, and the report goes to standard error.
+    #[arg(long, value_name = "FILE")]
+    pub(super) decisions: Option<PathBuf>,
+    /// Use the service's bounded store, with room for N keys. By default, the store is unbounded.
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(super) max_keys: Option<NonZeroUsize>,
+    /// Access logs or traces, which may be gzipped. Several files are read as one input, in this
+    /// order. `-` is standard input.
+    #[arg(value_name = "FILE", required = true)]
+    pub(super) files: Vec<PathBuf>,
+}
+
+const AFTER_HELP: &str = "\
+Exit status: 0 if rules and input were read, even if events were denied or lines skipped; 1 if the \
+rules have errors; 2 if the command line is wrong, a file cannot be read or written, or no line of \
+the input is an event; 3 if a condition of --fail-if holds; 130 if interrupted.";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// An access log, each line in the common or the combined format.
+    Auto,
+    /// An access log; anything after the size is ignored.
+    Common,
+    /// An access log with referer and user agent.
+    Combined,
+    /// A trace: one event per line, {"at": SECONDS or RFC 3339, "domain": …, "descriptors": […]}.
+    Jsonl,
+}
+
+/// Parses how many keys the report names.
+fn top_keys(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(keys) if keys <= TOP_KEYS_MAX => Ok(keys),
+        _ => Err(format!("must be a whole number up to {TOP_KEYS_MAX}")),
+    }
+}
+
+/// Parses how many keys a store has room for.
+fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse().map(NonZeroUsize::new) {
+        Ok(Some(keys)) => Ok(keys),
+        Ok(None) => Err("must be at least 1".to_owned()),
+        Err(_) if is_number => Err(format!("is too large; the maximum is {}", usize::MAX)),
+        Err(_) => Err("must be a whole number".to_owned()),
+    }
+}
+
+/// The format that the command line gives, if the options are complete and fit together.
+pub(super) fn format(args: &Args, rules: &RuleSet) -> Result<tollgate_replay::Format, Failure> {
+    let usage = |message: &str| Err(Failure::Message(message.to_owned()));
+    let standard_inputs = args.files.iter().filter(|file| is_standard(file));
+    if standard_inputs.count() > 1 {
+        return usage("`-`, standard input, can be read only once");
+    }
+    let kind = match args.format {
+        Format::Jsonl if args.domain.is_some() || !args.descriptors.is_empty() => {
+            return usage(
+                "the events of a trace have their own domain and descriptors; \
+                 drop --domain and --descriptor, or --format jsonl",
+            );
+        }
+        Format::Jsonl => return Ok(tollgate_replay::Format::Trace),
+        Format::Common => LogKind::Common,
+        Format::Combined | Format::Auto => LogKind::Combined,
+    };
+    if args.descriptors.is_empty() {
+        return usage(
+            "an access log needs at least one --descriptor 'key={field}'; \
+             a trace needs --format jsonl",
+        );
+    }
+    let descriptors = args.descriptors.clone();
+    if descriptors.len() > tollgate_replay::DESCRIPTORS_MAX {
+        return usage("more than 128 descriptors; that is the most a request may have");
+    }
+    Ok(tollgate_replay::Format::AccessLog {
+        kind,
+        domain: domain(args, rules)?,
+        descriptors,
+    })
+}
+
+/// The domain of an access log: the one that is named, or else the only one of the rules.
+fn domain(args: &Args, rules: &RuleSet) -> Result<String, Failure> {
+    let known: Vec<_> = rules.domains().collect();
+    match (&args.domain, known.as_slice()) {
+        (Some(domain), _) if domain.is_empty() => Err(Failure::Message(
+            "--domain is empty; leave it out if the rules have one domain".to_owned(),
+        )),
+        (Some(domain), _) => {
+            if !known.contains(&domain.as_str()) {
+                eprintln!(
+                    "warning: no rules for domain `{domain}`, so nothing is limited; \
+                     there are rules for: {}",
+                    known.join(", ")
+                );
+            }
+            Ok(domain.clone())
+        }
+        (None, [only]) => Ok((*only).to_owned()),
+        (None, _) => Err(Failure::Message(format!(
+            "the rules have several domains; name one with --domain: {}",
+            known.join(", ")
+        ))),
+    }
+}
+
+/// Which events are decided.
+pub(super) fn selection(args: &Args) -> Result<Selection, Failure> {
+    if let (Some(from), Some(to)) = (args.from, args.to)
+        && from >= to
+    {
+        return Err(Failure::Message(
+            "--to is not after --from, so no event can be between them".to_owned(),
+        ));
+    }
+    Ok(Selection {
+        from: args.from,
+        to: args.to,
+        filters: args.filters.clone(),
+    })
+}
+
+/// The rules in these files; what is wrong with them is printed.
+pub(super) fn rules(paths: &[PathBuf], merge_domains: bool) -> Result<RuleSet, Failure> {
+    let sources = read_paths(paths).map_err(|error| Failure::Message(with_causes(&error)))?;
+    let options = tollgate_rules::Options {
+        merge_domains,
+        ..tollgate_rules::Options::default()
+    };
+    let loaded = RuleSet::parse(&sources, &options);
+    for diagnostic in &loaded.diagnostics {
+        eprintln!("{diagnostic}");
+    }
+    if loaded.has_errors() {
+        return Err(Failure::Rules);
+    }
+    Ok(loaded.rules)
+}

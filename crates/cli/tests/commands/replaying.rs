@@ -1,0 +1,196 @@
+//! `tollgate replay`: which events are decided, and conditions on what comes of them.
+
+use std::process::Output;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::house::{directory, run};
+
+const RULES: &str = "domain: web
+descriptors:
+  - key: client
+    rate_limit: {requests_per_unit: 2, unit: minute, algorithm: fixed_window}
+";
+/// Eight requests of two clients: every second one a POST, from 10:00:00 on, ten seconds apart.
+fn log() -> TempDir {
+    let line = |index: usize| {
+        let (client, second) = (index / 4, index % 6 * 10);
+        let method = ["GET", "POST"][index % 2];
+        let minute = index / 6;
+        format!(
+            "192.0.2.{client} - - [01/Jan/2026:10:0{minute}:{second:02} +0000] \
+             \"{method} /api/{index}?q HTTP/1.1\" 200 1 \"-\" \"curl/8\"\n"
+        )
+    };
+    let lines: String = (0..8).map(line).collect();
+    let two = format!("{RULES}---\ndomain: other\ndescriptors: [{{key: k, rate_limit: 1/day}}]\n");
+    directory(&[
+        ("rules.yaml", RULES),
+        ("two.yaml", &two),
+        ("access.log", &(lines + "junk\n")),
+    ])
+}
+
+fn replay(directory: &TempDir, arguments: &[&str]) -> Output {
+    let mut all = vec!["replay", "--descriptor", "client={client}"];
+    all.extend(arguments);
+    if !arguments.contains(&"two.yaml") {
+        all.extend(["--rules", "rules.yaml"]);
+    }
+    all.push("access.log");
+    run(directory.path(), &all)
+}
+
+fn report(directory: &TempDir, arguments: &[&str]) -> Value {
+    let output = replay(directory, &[arguments, &["--output", "json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn message(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn only_the_selected_events_are_decided() {
+    let directory = log();
+    for (arguments, decided) in [
+        (&[][..], [8, 2, 0]),
+        (&["--where", "method=POST"], [4, 0, 4]),
+        (
+            &["--where", "method!=POST", "--where", "path$=/4"],
+            [1, 0, 7],
+        ),
+        (
+            &["--where", "path^=/api", "--where", "user_agent*=curl"],
+            [8, 2, 0],
+        ),
+        (&["--from", "2026-01-01T10:00:20"], [6, 0, 2]),
+        (&["--to", "2026-01-01T10:00:20Z"], [2, 0, 6]),
+        (
+            &["--from", "2026-01-01T11:00:20+01:00", "--to", "1767261640"],
+            [2, 0, 6],
+        ),
+        (&["--from", "2026-01-01", "--to", "2026-01-02"], [8, 2, 0]),
+    ] {
+        let report = report(&directory, arguments);
+        let found = [&report["events"], &report["denied"], &report["excluded"]];
+        assert_eq!(found, decided.map(Value::from).each_ref(), "{arguments:?}");
+        assert_eq!(report["skipped"], 1);
+    }
+}
+
+#[test]
+fn a_trace_is_filtered_by_the_keys_of_its_entries() {
+    let event = |at: usize, client: &str| {
+        format!(
+            "{{\"at\":{at},\"domain\":\"web\",\"descriptors\":[{{\"entries\":\
+             [{{\"key\":\"client\",\"value\":\"{client}\"}}]}}]}}\n"
+        )
+    };
+    let trace: String = (0..9)
+        .map(|at| event(at, ["a", "b", "c"][at % 3]))
+        .collect();
+    let directory = directory(&[("rules.yaml", RULES), ("trace.jsonl", &trace)]);
+    for (filter, events) in [("client=a", 3), ("client!=a", 6), ("user!=a", 9)] {
+        let arguments = [
+            "replay",
+            "--rules",
+            "rules.yaml",
+            "--format",
+            "jsonl",
+            "--where",
+        ];
+        let arguments = [&arguments[..], &[filter, "--output", "json", "trace.jsonl"]].concat();
+        let output = run(directory.path(), &arguments);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["events"], events, "{filter}");
+        assert_eq!(report["excluded"], 9 - events, "{filter}");
+    }
+}
+
+#[test]
+fn what_cannot_be_selected_is_an_error_that_names_it() {
+    let directory = log();
+    for (arguments, expected) in [
+        (
+            &["--where", "methd=POST"][..],
+            "--where: there is no field `methd`; did you mean `method`?",
+        ),
+        (
+            &["--where", "method"],
+            "'--where <FIELD=VALUE>': there is no operator; write `field=value`",
+        ),
+        (
+            &["--where", "method=PUT"],
+            "none of 8 events is selected by --from, --to and --where",
+        ),
+        (
+            &["--from", "noon"],
+            "'--from <TIME>': the time is not in the form that is expected; write",
+        ),
+        (&["--from", "2026-02-30"], "there is no such day or time"),
+        (
+            &["--from", "2026-01-02", "--to", "2026-01-02"],
+            "--to is not after --from",
+        ),
+        (
+            &["--rules", "two.yaml"],
+            "several domains; name one with --domain: other, web",
+        ),
+        (
+            &["--fail-if", "denied > many"],
+            "column 10: expected a number such as 100 or 0.1%",
+        ),
+        (
+            &["--fail-if", "dennied > 1"],
+            "column 1: expected one of events, allowed, denied",
+        ),
+    ] {
+        let output = replay(&directory, arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(
+            message(&output).contains(expected),
+            "{arguments:?}: {}",
+            message(&output)
+        );
+    }
+    let named = report(&directory, &["--rules", "two.yaml", "--domain", "web"]);
+    assert_eq!(named["denied"], 2);
+}
+
+#[test]
+fn a_condition_that_holds_ends_with_3_after_the_report() {
+    let directory = log();
+    let conditions = ["--fail-if", "denied > 25%", "--fail-if", "skipped >= 12%"];
+    let output = replay(&directory, &conditions);
+    assert_eq!((output.status.code(), &*message(&output)), (Some(0), ""));
+    let conditions = [
+        "--fail-if",
+        "denied >= 25%",
+        "--fail-if",
+        "events < 8",
+        "--fail-if",
+        "skipped>0",
+    ];
+    let output = replay(
+        &directory,
+        &[&conditions[..], &["--output", "json"]].concat(),
+    );
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(
+        message(&output),
+        "error: --fail-if denied >= 25%: 2 of 8 events (25.00%)\n  \
+         --fail-if skipped>0: 1 of 9 lines (11.11%)\n"
+    );
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        report["conditions"],
+        json!([
+            {"condition": "denied >= 25%", "holds": true, "count": 2, "of": 8},
+            {"condition": "events < 8", "holds": false, "count": 8, "of": 8},
+            {"condition": "skipped>0", "holds": true, "count": 1, "of": 9},
+        ])
+    );
+}

@@ -1,0 +1,370 @@
+//! Conditions on the counts of a report, for `--fail-if`: `denied > 0.1%`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::{Value, json};
+
+use crate::report::Report;
+use crate::traffic::Traffic;
+
+/// The most decimals of a number in a condition.
+const DECIMALS_MAX: usize = 6;
+/// The most digits before the point.
+const DIGITS_MAX: usize = 15;
+
+/// A condition: a metric, a comparison, and a number or a percentage.
+#[derive(Clone, Debug)]
+pub struct Condition {
+    text: String,
+    metric: &'static Metric,
+    comparison: Comparison,
+    threshold: Threshold,
+}
+
+/// A condition with the counts that it was compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// The condition, as it was written.
+    pub condition: String,
+    /// Whether it holds.
+    pub holds: bool,
+    /// The count of its metric.
+    pub count: u64,
+    /// What the count is a part of.
+    pub of: u64,
+    /// The name of what it is a part of.
+    unit: &'static str,
+}
+
+/// A count of a report.
+#[derive(Debug)]
+struct Metric {
+    name: &'static str,
+    count: fn(&Report, &Traffic) -> u64,
+    whole: &'static Whole,
+}
+
+/// What a count is a part of.
+#[derive(Debug)]
+struct Whole {
+    unit: &'static str,
+    count: fn(&Report, &Traffic) -> u64,
+}
+
+const EVENTS: Whole = Whole {
+    unit: "events",
+    count: |report, _| report.events,
+};
+const LINES: Whole = Whole {
+    unit: "lines",
+    count: |_, traffic| u64::from(traffic.lines()),
+};
+
+static METRICS: [Metric; 7] = [
+    metric("events", &EVENTS, |report, _| report.events),
+    metric("allowed", &EVENTS, |report, _| report.allowed),
+    metric("denied", &EVENTS, |report, _| report.denied),
+    metric("over_soft", &EVENTS, |report, _| report.over_soft),
+    metric("delayed", &EVENTS, |report, _| report.delayed),
+    metric("without_limit", &EVENTS, |report, _| report.without_limit),
+    metric("skipped", &LINES, |_, traffic| {
+        traffic.skipped_lines().count
+    }),
+];
+
+const fn metric(
+    name: &'static str,
+    whole: &'static Whole,
+    count: fn(&Report, &Traffic) -> u64,
+) -> Metric {
+    Metric { name, count, whole }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comparison {
+    More,
+    AtLeast,
+    Less,
+    AtMost,
+    Equal,
+    NotEqual,
+}
+
+/// The longest first, so that `>` does not match the beginning of `>=`.
+const COMPARISONS: [(&str, Comparison); 7] = [
+    (">=", Comparison::AtLeast),
+    ("<=", Comparison::AtMost),
+    ("==", Comparison::Equal),
+    ("!=", Comparison::NotEqual),
+    (">", Comparison::More),
+    ("<", Comparison::Less),
+    ("=", Comparison::Equal),
+];
+
+/// A decimal number, exactly: `digits` divided by `scale`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Threshold {
+    digits: u128,
+    scale: u128,
+    is_percent: bool,
+}
+
+/// Why a text is no [`Condition`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidCondition {
+    /// Where, in characters from 1.
+    pub column: usize,
+    /// What is expected there.
+    pub expected: String,
+}
+
+// === impl Condition ===
+
+impl Condition {
+    /// Compares the counts of a report. A percentage of nothing is zero.
+    pub fn check(&self, report: &Report, traffic: &Traffic) -> Checked {
+        let count = (self.metric.count)(report, traffic);
+        let of = (self.metric.whole.count)(report, traffic);
+        let Threshold {
+            digits,
+            scale,
+            is_percent,
+        } = self.threshold;
+        // Numbers have at most 15 digits and 6 decimals, so no product exceeds 128 bits.
+        let (found, bound) = match is_percent {
+            true => (u128::from(count) * 100 * scale, digits * u128::from(of)),
+            false => (u128::from(count) * scale, digits),
+        };
+        let holds = match self.comparison {
+            Comparison::More => found > bound,
+            Comparison::AtLeast => found >= bound,
+            Comparison::Less => found < bound,
+            Comparison::AtMost => found <= bound,
+            Comparison::Equal => found == bound,
+            Comparison::NotEqual => found != bound,
+        };
+        Checked {
+            condition: self.text.clone(),
+            holds,
+            count,
+            of,
+            unit: self.metric.whole.unit,
+        }
+    }
+}
+
+impl FromStr for Condition {
+    type Err = InvalidCondition;
+
+    fn from_str(text: &str) -> Result<Condition, InvalidCondition> {
+        let mut cursor = Cursor { text, at: 0 };
+        let name = cursor.take(|sign| sign.is_alphanumeric() || sign == '_');
+        let known = METRICS.iter().find(|metric| metric.name == name);
+        let metric = known.ok_or_else(|| {
+            let names: Vec<_> = METRICS.iter().map(|metric| metric.name).collect();
+            let before = Cursor {
+                at: cursor.at - name.len(),
+                ..cursor
+            };
+            before.reject(format!("one of {}", names.join(", ")))
+        })?;
+        cursor.skip_blanks();
+        let mut comparisons = COMPARISONS.iter();
+        let found = comparisons.find(|(sign, _)| cursor.rest().starts_with(sign));
+        let (sign, comparison) =
+            found.ok_or_else(|| cursor.reject("one of > >= < <= == !=".to_owned()))?;
+        cursor.at += sign.len();
+        let threshold = cursor.threshold()?;
+        cursor.skip_blanks();
+        if !cursor.rest().is_empty() {
+            return Err(cursor.reject("the end".to_owned()));
+        }
+        Ok(Condition {
+            text: text.trim().to_owned(),
+            metric,
+            comparison: *comparison,
+            threshold,
+        })
+    }
+}
+
+/// A text, and how far it was read.
+#[derive(Clone, Copy)]
+struct Cursor<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl<'t> Cursor<'t> {
+    fn rest(&self) -> &'t str {
+        &self.text[self.at..]
+    }
+
+    fn skip_blanks(&mut self) {
+        self.at = self.text.len() - self.rest().trim_start().len();
+    }
+
+    /// The next characters of a kind, after blanks.
+    fn take(&mut self, is_kind: impl Fn(char) -> bool) -> &'t str {
+        self.skip_blanks();
+        let rest = self.rest();
+        let end = rest.find(|sign| !is_kind(sign)).unwrap_or(rest.len());
+        self.at += end;
+        &rest[..end]
+    }
+
+    /// A number, with or without decimals and a percent sign.
+    fn threshold(&mut self) -> Result<Threshold, InvalidCondition> {
+        self.skip_blanks();
+        let start = *self;
+        let number = self.take(|sign| sign.is_ascii_digit() || sign == '.');
+        let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
+        let is_number = [whole, decimals]
+            .iter()
+            .all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
+        let fits = whole.len() <= DIGITS_MAX && decimals.len() <= DECIMALS_MAX;
+        let digits = [whole, decimals].concat().parse();
+        let (true, true, Ok(digits)) = (is_number, fits, digits) else {
+            return Err(start.reject(format!(
+                "a number such as 100 or 0.1%, of at most {DIGITS_MAX} digits and {DECIMALS_MAX} \
+                 decimals"
+            )));
+        };
+        let decimals = u32::try_from(decimals.len()).unwrap_or_default();
+        self.skip_blanks();
+        let is_percent = self.rest().starts_with('%');
+        self.at += usize::from(is_percent);
+        Ok(Threshold {
+            digits,
+            scale: 10_u128.pow(decimals),
+            is_percent,
+        })
+    }
+
+    fn reject(&self, expected: String) -> InvalidCondition {
+        let column = self.text[..self.at].chars().count() + 1;
+        InvalidCondition { column, expected }
+    }
+}
+
+// === impl Checked ===
+
+impl Checked {
+    /// The condition and its counts as a JSON object.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "condition": self.condition,
+            "holds": self.holds,
+            "count": self.count,
+            "of": self.of,
+        })
+    }
+}
+
+impl fmt::Display for Checked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Checked {
+            condition,
+            count,
+            of,
+            unit,
+            ..
+        } = self;
+        // Hundredths of a percent, rounded down.
+        let parts = (u128::from(*count) * 10_000)
+            .checked_div(u128::from(*of))
+            .unwrap_or(0);
+        let (percent, rest) = (parts / 100, parts % 100);
+        write!(
+            f,
+            "{condition}: {count} of {of} {unit} ({percent}.{rest:02}%)"
+        )
+    }
+}
+
+// === impl InvalidCondition ===
+
+impl std::error::Error for InvalidCondition {}
+
+impl fmt::Display for InvalidCondition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "column {}: expected {}", self.column, self.expected)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use crate::traffic::Format;
+
+    use super::*;
+
+    fn holds(text: &str, denied: u64, events: u64) -> bool {
+        let report = Report {
+            events,
+            denied,
+            ..Report::default()
+        };
+        let condition: Condition = text.parse().unwrap();
+        condition.check(&report, &Traffic::new(Format::Trace)).holds
+    }
+
+    #[test]
+    fn thresholds_are_compared_exactly() {
+        for (text, denied, events, expected) in [
+            ("denied > 0.1%", 1, 1000, false),
+            ("denied > 0.1%", 1, 999, true),
+            ("denied>=0.1 %", 1, 1000, true),
+            ("denied >= 33.333333%", 1, 3, true),
+            ("denied >= 33.333334%", 1, 3, false),
+            ("denied == 0", 0, 0, true),
+            ("denied = 0.0", 1, 1, false),
+            ("denied != 5", 5, 5, false),
+            ("denied < 1.5", 1, 1, true),
+            ("denied <= 1", 2, 2, false),
+            ("denied > 0%", 0, 0, false),
+            ("denied > 999999999999999%", u64::MAX, u64::MAX, false),
+            ("  events   < 10  ", 0, 9, true),
+        ] {
+            assert_eq!(holds(text, denied, events), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_says_where_it_begins() {
+        for (text, column, expected) in [
+            ("", 1, "one of events, allowed,"),
+            ("  dneied > 1", 3, "one of events,"),
+            ("denied", 7, "one of > >="),
+            ("denied ~ 1", 8, "one of > >="),
+            ("denied >", 9, "a number such as"),
+            ("denied > many", 10, "a number such as"),
+            ("denied > 1.", 10, "a number such as"),
+            ("denied > .1", 10, "a number such as"),
+            ("denied > -1", 10, "a number such as"),
+            ("denied > 1.0000001", 10, "a number such as"),
+            ("denied > 1000000000000000", 10, "a number such as"),
+            ("denied > 1 %%", 13, "the end"),
+            ("denied > 1 and more", 12, "the end"),
+            ("é > 1", 1, "one of events,"),
+        ] {
+            let invalid = text.parse::<Condition>().unwrap_err();
+            assert_eq!(invalid.column, column, "{text}");
+            assert!(invalid.expected.starts_with(expected), "{text}: {invalid}");
+        }
+    }
+
+    #[test]
+    fn a_condition_shows_its_counts() {
+        let report = Report {
+            events: 12,
+            denied: 3,
+            ..Report::default()
+        };
+        let condition: Condition = " denied > 0.1% ".parse().unwrap();
+        let checked = condition.check(&report, &Traffic::new(Format::Trace));
+        let shown = "denied > 0.1%: 3 of 12 events (25.00%)";
+        assert_eq!(checked.to_string(), shown);
+    }
+}
