@@ -1,13 +1,18 @@
 //! The admin listener: metrics, the rules in effect, and explanations.
+//!
+//! With tokens in the settings, everything that shows keys or rules demands one. Health checks and
+//! metrics do not: probes and scrapers have none, and neither shows a key that the rules do not
+//! name as a metric.
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::get;
-use http::header::ACCEPT;
-use http::{HeaderMap, StatusCode, Uri};
+use http::header::{ACCEPT, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use tollgate_engine::Engine;
@@ -15,12 +20,14 @@ use tollgate_http::Problem;
 use tollgate_listen::ShutdownSignal;
 use tollgate_rules::RuleView;
 
+use crate::admin_tokens::{AdminTokens, Unauthorized};
 use crate::config::ListenerKind;
 use crate::explain;
 use crate::http::{count_and_respond, healthz, readiness, with_fallback_routes};
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::reply;
+use crate::reply::Failure;
 
 /// The name of this listener in the settings and in metrics.
 pub(crate) const NAME: &str = ListenerKind::Admin.name();
@@ -31,34 +38,58 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 /// The media type of Prometheus's text format.
 const PLAIN_METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-struct AdminState {
-    engine: Arc<Engine>,
-    metrics: Arc<Metrics>,
-    options: Options,
-    shutdown: ShutdownSignal,
+/// What the routes of this listener share.
+pub(crate) struct AdminState {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) options: Options,
+    /// One of them is demanded; `None` demands none.
+    pub(crate) tokens: Option<Arc<AdminTokens>>,
+    pub(crate) shutdown: ShutdownSignal,
 }
 
 /// The routes of this listener.
-pub(crate) fn routes(
-    engine: Arc<Engine>,
-    metrics: Arc<Metrics>,
-    options: Options,
-    shutdown: ShutdownSignal,
-) -> Router {
-    let state = AdminState {
-        engine,
-        metrics: Arc::clone(&metrics),
-        options,
-        shutdown,
-    };
+pub(crate) fn routes(state: AdminState) -> Router {
+    let state = Arc::new(state);
+    let protected = Router::new()
+        .route("/v1/rules", get(rules))
+        .route("/v1/explain", get(explain))
+        .route_layer(from_fn_with_state(Arc::clone(&state), demand_token));
     let routes = Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(scrape))
-        .route("/v1/rules", get(rules))
-        .route("/v1/explain", get(explain))
-        .with_state(Arc::new(state));
-    with_fallback_routes(routes, NAME, metrics)
+        .merge(protected)
+        .with_state(Arc::clone(&state));
+    with_fallback_routes(routes, NAME, Arc::clone(&state.metrics))
+}
+
+/// Passes on requests with one of the tokens, if any is demanded.
+async fn demand_token(
+    State(state): State<Arc<AdminState>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let authorized = match &state.tokens {
+        Some(tokens) => tokens.authorize(request.headers()),
+        None => Ok(()),
+    };
+    let (challenge, detail) = match authorized {
+        Ok(()) => return next.run(request).await,
+        Err(Unauthorized::Missing) => (
+            r#"Bearer realm="tollgate admin""#,
+            "send one of the tokens of the setting `admin`, as `Authorization: Bearer TOKEN`",
+        ),
+        Err(Unauthorized::Wrong) => (
+            r#"Bearer realm="tollgate admin", error="invalid_token""#,
+            "this token is not one of those that the setting `admin` names",
+        ),
+    };
+    let failure = Failure::new("unauthorized", StatusCode::UNAUTHORIZED, detail);
+    let mut response = count_and_respond(&state.metrics, NAME, &failure);
+    let challenge = HeaderValue::from_static(challenge);
+    response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    response
 }
 
 async fn readyz(State(state): State<Arc<AdminState>>) -> Response {

@@ -11,6 +11,9 @@ use tollgate_gateway::GatewaySettings;
 use tollgate_listen::Limits;
 use tollgate_rules::{Diagnostic, ReadError, Settings, Source, read_paths, settings};
 
+use crate::admin_tokens::TokenSources;
+
+mod admin;
 mod auth;
 mod explain;
 mod gateway;
@@ -55,6 +58,8 @@ pub struct Config {
     pub stores: Vec<OtherStore>,
     /// `auth`: what `/v1/auth` decides. Default: nothing.
     pub auth: Option<Auth>,
+    /// `admin`: the tokens that the admin listener demands. Default: none.
+    pub admin: TokenSources,
     /// `reservations`: how many may be open, and for how long.
     pub reservations: ReservationBounds,
     /// `explain`: what is kept of denied requests.
@@ -139,6 +144,7 @@ impl Config {
             sharing: Sharing::default(),
             stores: Vec::new(),
             auth: None,
+            admin: TokenSources::default(),
             reservations: ReservationBounds::default(),
             explain: Explain::default(),
             gateway: None,
@@ -215,6 +221,7 @@ impl Config {
             ("store", store),
             ("stores", self.stores != other.stores),
             ("auth", self.auth != other.auth),
+            ("admin", self.admin != other.admin),
             ("reservations", self.reservations != other.reservations),
             ("explain", self.explain != other.explain),
             ("gateway", own != others && !access_log && !lists),
@@ -261,6 +268,7 @@ impl Config {
                 "give `listen.http` an address, or remove `auth`",
             );
         }
+        let has_admin = listen.iter().any(|one| one.kind == ListenerKind::Admin);
         let config = Config {
             file: None,
             rules: rules
@@ -274,6 +282,7 @@ impl Config {
             sharing,
             stores: OtherStore::take_all(top, known),
             auth,
+            admin: admin::take(top, known.directory, has_admin),
             reservations: top.map("reservations", reservations::take),
             explain: top.map("explain", Explain::take),
             gateway,

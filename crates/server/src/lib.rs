@@ -12,6 +12,8 @@
 //!
 //! Knows nothing about YAML, and nothing about sockets and TLS: those are `tollgate-listen`'s.
 
+mod admin_tokens;
+
 mod config;
 
 mod log;
@@ -67,6 +69,7 @@ mod listener;
 
 mod server;
 
+pub use admin_tokens::TokenSources;
 pub use config::{
     Auth, Config, ConfigError, Explain, Listen, ListenerKind, Log, LogFormat, LogLevel, Memory,
     OtherStore, Place, STORES_MAX,

@@ -10,6 +10,7 @@ use tollgate_gateway::Gateway;
 use tollgate_listen::{Budget, Handler, Limits, Listener, ShutdownSignal, Tls};
 use tracing::info;
 
+use crate::admin_tokens::AdminTokens;
 use crate::auth::ForwardAuth;
 use crate::config::{Listen, ListenerKind};
 use crate::exchange::ExchangeHandler;
@@ -29,6 +30,7 @@ pub(crate) struct Context {
     pub(crate) budget: Arc<Budget>,
     pub(crate) options: Options,
     pub(crate) auth: Option<Arc<ForwardAuth>>,
+    pub(crate) admin_tokens: Option<Arc<AdminTokens>>,
     pub(crate) gateway: Option<Arc<Gateway>>,
     pub(crate) limits: Limits,
     pub(crate) shutdown: ShutdownSignal,
@@ -191,7 +193,13 @@ impl Serving {
                 body_timeout: limits.body_timeout,
                 body_bytes: limits.body_bytes,
             }),
-            ListenerKind::Admin => admin::routes(engine, metrics, context.options, shutdown),
+            ListenerKind::Admin => admin::routes(admin::AdminState {
+                engine,
+                metrics,
+                options: context.options,
+                tokens: context.admin_tokens.clone(),
+                shutdown,
+            }),
         })
     }
 }

@@ -9,17 +9,19 @@ use tollgate_engine::{RuleSource, Why};
 use tollgate_gateway::Gateway;
 use tollgate_rules::{Loaded, Source, read_paths};
 
+use crate::admin_tokens::AdminTokens;
 use crate::certificates::Certificates;
 use crate::config::Config;
 use settings::SettingsFile;
 
 mod settings;
 
-/// The rules, certificates and lists that the settings name, and the settings' own file.
+/// The rules, certificates, tokens and lists that the settings name, and the settings' own file.
 pub(crate) struct ConfiguredRules {
     config: Config,
     settings: SettingsFile,
     certificates: Certificates,
+    admin_tokens: Option<Arc<AdminTokens>>,
     gateway: Option<Arc<Gateway>>,
     /// The files beside the rules.
     others: Vec<PathBuf>,
@@ -31,15 +33,18 @@ impl ConfiguredRules {
     pub(crate) fn new(
         config: Config,
         certificates: Certificates,
+        admin_tokens: Option<Arc<AdminTokens>>,
         gateway: Option<Arc<Gateway>>,
     ) -> ConfiguredRules {
         let lists = config.gateway.iter().flat_map(|one| one.lists.paths());
+        let tokens = admin_tokens.iter().filter_map(|tokens| tokens.path());
         let others = config.file.iter().chain(certificates.paths()).chain(lists);
         ConfiguredRules {
-            others: others.cloned().collect(),
+            others: others.chain(tokens).cloned().collect(),
             config,
             settings: SettingsFile::new(),
             certificates,
+            admin_tokens,
             gateway,
         }
     }
@@ -64,6 +69,9 @@ impl RuleSource for ConfiguredRules {
 
     fn check_others(&mut self, why: Why) {
         self.certificates.reload(why);
+        if let Some(tokens) = &self.admin_tokens {
+            tokens.reload(why);
+        }
         if let Some(gateway) = &self.gateway {
             gateway.reload_lists(why);
         }

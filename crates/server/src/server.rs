@@ -21,6 +21,7 @@ use tollgate_memory::SystemClock;
 use tollgate_rules::{Diagnostic, ReadError};
 use tracing::{info, warn};
 
+use crate::admin_tokens::{AdminTokens, InvalidTokens};
 use crate::auth::ForwardAuth;
 use crate::certificates::Certificates;
 use crate::config::{Config, ListenerKind};
@@ -50,6 +51,8 @@ pub enum ServeError {
     Auth(InvalidSetting),
     /// A setting of `gateway` cannot be used.
     Gateway(InvalidSetting),
+    /// The tokens of the admin listener cannot be used. The text contains none.
+    AdminTokens(String),
     /// A listener cannot be opened.
     Listen {
         /// Its name in the settings.
@@ -140,7 +143,13 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
     let metrics = Arc::new(Metrics::new(&engine, &budget, &limits, gateway.as_deref()));
     let certificates = load_certificates(config, clock, &metrics)?;
     let tls = certificates.handshakes();
-    let source = ConfiguredRules::new(config.clone(), certificates, gateway.clone());
+    let admin_tokens = load_admin_tokens(config)?;
+    let source = ConfiguredRules::new(
+        config.clone(),
+        certificates,
+        admin_tokens.clone(),
+        gateway.clone(),
+    );
     let mut reloader = Reloader::new(Arc::clone(&engine), source);
     let diagnostics = reloader.load().map_err(ServeError::Unreadable)?;
     if engine.rules().is_empty() {
@@ -162,12 +171,9 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
         engine: Arc::clone(&engine),
         metrics,
         budget,
-        options: Options {
-            allow_refund: config.allow_refund,
-            dynamic_metadata: config.dynamic_metadata,
-            show_values: config.explain.show_values,
-        },
+        options: options(config),
         auth,
+        admin_tokens,
         gateway: gateway.clone(),
         limits,
         shutdown: signal,
@@ -183,6 +189,14 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
         engine,
         gateway,
     })
+}
+
+fn options(config: &Config) -> Options {
+    Options {
+        allow_refund: config.allow_refund,
+        dynamic_metadata: config.dynamic_metadata,
+        show_values: config.explain.show_values,
+    }
 }
 
 /// The gateway, if there is a listener for it.
@@ -221,6 +235,25 @@ fn sockets_per_connection(config: &Config) -> usize {
         kind => usize::from(kind.decides()),
     });
     sockets.sum()
+}
+
+/// The tokens of the admin listener, if it demands one.
+fn load_admin_tokens(config: &Config) -> Result<Option<Arc<AdminTokens>>, ServeError> {
+    let loaded = AdminTokens::load(&config.admin);
+    let loaded = loaded.map_err(|InvalidTokens { key, problem, help }| {
+        ServeError::AdminTokens(format!("admin.{key}: {problem}; {help}"))
+    })?;
+    let mut listeners = config.listen.iter();
+    let plain = listeners.find(|one| one.kind == ListenerKind::Admin && one.tls.is_none());
+    let plain = plain.filter(|one| !one.address.ip().is_loopback());
+    if let (Some(_), Some(listen)) = (&loaded, plain) {
+        let address = listen.address;
+        warn!(
+            %address,
+            "the tokens of the admin listener are sent in plain text; give `listen.admin` a `tls`"
+        );
+    }
+    Ok(loaded.map(Arc::new))
 }
 
 fn load_certificates(
@@ -311,6 +344,7 @@ impl fmt::Display for ServeError {
             ServeError::Store { name, .. } => write!(f, "the store `{name}` cannot be used"),
             ServeError::Auth(invalid) => write!(f, "auth.{invalid}"),
             ServeError::Gateway(invalid) => write!(f, "gateway.{invalid}"),
+            ServeError::AdminTokens(invalid) => f.write_str(invalid),
             ServeError::Listen {
                 listener, address, ..
             } => write!(
@@ -331,6 +365,7 @@ impl std::error::Error for ServeError {
             ServeError::NoRules(_)
             | ServeError::Auth(_)
             | ServeError::Gateway(_)
+            | ServeError::AdminTokens(_)
             | ServeError::Tls { .. } => None,
             ServeError::Store { source, .. } => Some(source.as_ref()),
             ServeError::Listen { source, .. } | ServeError::Signals(source) => Some(source),

@@ -46,14 +46,20 @@ impl Drop for Service {
 
 impl Service {
     pub(crate) fn start(directory: &Path) -> Service {
+        Service::start_with(directory, &[])
+    }
+
+    /// A service with these variables in its environment.
+    pub(crate) fn start_with(directory: &Path, variables: &[(&str, &str)]) -> Service {
         let mut command = tollgate(directory);
+        command.envs(variables.iter().copied());
         let mut process = command.arg("serve").stderr(Stdio::piped()).spawn().unwrap();
         let log = BufReader::new(process.stderr.take().unwrap());
         Service { process, log }
     }
 
     /// Reads the log, a JSON object a line, up to the line that is meant.
-    pub(crate) fn logged(&mut self, meant: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn logged(&mut self, mut meant: impl FnMut(&Value) -> bool) -> Value {
         loop {
             let mut line = String::new();
             let length = self.log.read_line(&mut line).unwrap();

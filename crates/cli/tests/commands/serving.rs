@@ -1,6 +1,9 @@
 //! `tollgate serve`.
 
-use crate::house::{RULES, SETTINGS, Service, ask, directory, run};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use crate::house::{RULES, SETTINGS, Service, ask, directory, run, tollgate};
 
 #[test]
 fn serve_answers_reloads_and_ends_with_0() {
@@ -18,6 +21,52 @@ fn serve_answers_reloads_and_ends_with_0() {
     let end = service.logged(|line| line["message"] == "stopped");
     assert!(!end.to_string().contains("secret"));
     assert_eq!(service.process.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn tokens_from_the_environment_are_demanded_and_in_no_output() {
+    let token = "hunter2-hunter2-hunter2";
+    let settings = format!("{SETTINGS}admin: {{token_env: TOLLGATE_TEST_TOKEN}}\n")
+        .replace("format: json", "format: json, level: debug");
+    let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", &settings)]);
+    let checked = tollgate(directory.path())
+        .env("TOLLGATE_TEST_TOKEN", token)
+        .args(["check", "--config", "tollgate.yaml"])
+        .output()
+        .unwrap();
+    assert_eq!(checked.status.code(), Some(0));
+    let shown = [checked.stdout, checked.stderr].concat();
+    assert!(!String::from_utf8(shown).unwrap().contains("hunter2"));
+    let unset = run(directory.path(), &["serve"]);
+    assert_eq!(unset.status.code(), Some(2));
+    let text = String::from_utf8(unset.stderr).unwrap();
+    assert!(
+        text.contains("tollgate.yaml:4:20") && text.contains("is not set"),
+        "{text}"
+    );
+
+    let mut service = Service::start_with(directory.path(), &[("TOLLGATE_TEST_TOKEN", token)]);
+    let address = service.logged(|line| line["listener"] == "admin")["address"].clone();
+    let address = address.as_str().unwrap();
+    let status = |token: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let head = format!("authorization: Bearer {token}\r\nconnection: close\r\n");
+        write!(stream, "GET /v1/rules HTTP/1.1\r\nhost: h\r\n{head}\r\n").unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply[9..12].to_owned()
+    };
+    assert_eq!(
+        [status(token), status("hunter2-hunter2-hunter3")],
+        ["200", "401"]
+    );
+    service.signal("-TERM");
+    let mut log = String::new();
+    service.logged(|line| {
+        log.push_str(&line.to_string());
+        line["message"] == "stopped"
+    });
+    assert!(!log.contains("hunter2"), "{log}");
 }
 
 #[test]

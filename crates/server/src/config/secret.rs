@@ -10,10 +10,12 @@ use tollgate_rules::Diagnostic;
 const HIDDEN: &str = "(not shown: there may be a password in it)";
 /// Signs that a line may contain a password or a key, in lower case, beside the backends' keys and
 /// schemes.
-const SIGNS: [&str; 6] = ["pass", "secret", "url", "user", "@", "-----begin"];
-/// Top-level keys below which every line is hidden, because a URL with a password is easily written
-/// in the wrong place.
-pub(super) const KEYS: [&str; 2] = ["store", "stores"];
+const SIGNS: [&str; 7] = ["pass", "secret", "token", "url", "user", "@", "-----begin"];
+/// Top-level keys below which every line is hidden, because a URL with a password or a token is
+/// easily written in the wrong place.
+pub(super) const KEYS: [&str; 3] = ["store", "stores", ADMIN];
+/// Hidden only as a top-level key: a listener has the same name.
+const ADMIN: &str = "admin";
 
 /// Hides the lines that may contain a password.
 pub(super) fn hide(diagnostics: &mut [Diagnostic], text: &[u8], backends: &[AnyBackend]) {
@@ -32,7 +34,7 @@ pub(super) fn hide(diagnostics: &mut [Diagnostic], text: &[u8], backends: &[AnyB
 
 /// For each line, whether it may contain a password.
 fn lines_to_hide(text: &str, backends: &[AnyBackend]) -> Vec<bool> {
-    let mut in_store = false;
+    let mut is_secret = false;
     let names = |backend: &AnyBackend| backend.schemes.iter().copied().chain([backend.key]);
     let signs: Vec<&str> = SIGNS
         .into_iter()
@@ -41,13 +43,17 @@ fn lines_to_hide(text: &str, backends: &[AnyBackend]) -> Vec<bool> {
     let lines = text.lines().map(|line| {
         let lower = line.to_lowercase();
         let begins_key = line.starts_with(|c: char| c.is_alphanumeric() || c == '\'' || c == '"');
-        if KEYS.iter().any(|key| lower.contains(key)) {
-            in_store = true;
+        let is_key = |key: &str| match key {
+            ADMIN => lower.trim_start_matches(['\'', '"', '{']).starts_with(key),
+            key => lower.contains(key),
+        };
+        if KEYS.into_iter().any(is_key) {
+            is_secret = true;
         } else if begins_key {
-            in_store = false;
+            is_secret = false;
         }
         let is_signed = signs.iter().any(|sign| lower.contains(sign));
-        is_signed || in_store
+        is_signed || is_secret
     });
     lines.collect()
 }
@@ -55,6 +61,20 @@ fn lines_to_hide(text: &str, backends: &[AnyBackend]) -> Vec<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whatever_belongs_to_admin_is_hidden_but_for_its_listener() {
+        let text = "listen:\n  admin: 1\n  http: 2\nadmin:\n\n  a\nlog: {}\n";
+        let expected = [false, false, false, true, true, true, false];
+        let hidden = lines_to_hide(text, tollgate_backends::BACKENDS);
+        assert_eq!(hidden, expected);
+        assert!(
+            lines_to_hide("\"admin\": [x,\n y]\n", &[])
+                .iter()
+                .all(|hidden| *hidden)
+        );
+        assert!(lines_to_hide("log: 1\ntokens: x\n", &[])[1]);
+    }
 
     #[test]
     fn whatever_belongs_to_a_store_is_hidden() {

@@ -218,6 +218,7 @@ fn example_of_redis(directory: &Path) -> Config {
     let certificates = tollgate_testbed::Certificates::new();
     std::fs::copy(certificates.authority(), directory.join("redis-ca.pem")).unwrap();
     std::fs::write(directory.join("redis-password"), "secret\n").unwrap();
+    std::fs::write(directory.join("admin-tokens"), "0123456789abcdef\n").unwrap();
     let source = Source::new("tollgate.yaml", uncommented);
     match Config::parse(&source, directory) {
         Ok(config) => config,

@@ -15,6 +15,7 @@ mod enforcing;
 mod exact;
 mod reservations;
 
+mod admin_tokens;
 mod auth;
 mod gateway;
 mod responses;
