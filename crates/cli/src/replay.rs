@@ -6,19 +6,20 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use tollgate_replay::{Checked, Error, Memories, Options, Report, Summary, Traffic, replay};
+use tollgate_replay::{Error, Memories, Options, Traffic, compare, replay};
 use tollgate_rules::RuleSet;
 
 use crate::message::{print_error, with_causes};
-use crate::output::Output;
 use crate::replay::decisions::Decisions;
-use crate::replay::failure::{Failure, cannot, is_standard};
+use crate::replay::failure::{Failure, is_standard};
+use crate::replay::found::Found;
 use crate::replay::interrupt::Interrupt;
 use crate::replay::progress::{Work, bar};
 
 mod args;
 mod decisions;
 mod failure;
+mod found;
 mod interrupt;
 mod progress;
 
@@ -49,8 +50,15 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 /// Runs the replay: reads the rules, decides on every event, writes the decisions if a file for
 /// them is named, and prints the report. A closed pipe at the other end of stdout is not an error.
 fn execute(args: &Args) -> Result<(), Failure> {
-    let rules = args::rules(&args.rules, args.merge_domains)?;
-    let format = args::format(args, &rules)?;
+    args::check_conditions(args)?;
+    let rules = Rules {
+        new: args::rules(&args.rules, args.merge_domains)?,
+        old: match args.compare.is_empty() {
+            true => None,
+            false => Some(args::rules(&args.compare, args.merge_domains)?),
+        },
+    };
+    let format = args::format(args, &rules.new)?;
     let traffic = Traffic::new(format).select(args::selection(args)?);
     let traffic = traffic.map_err(|error| Failure::Message(format!("--where: {error}")))?;
     let decisions = args.decisions.as_deref();
@@ -59,16 +67,11 @@ fn execute(args: &Args) -> Result<(), Failure> {
         .transpose()?;
     let decided = decide(args, traffic, &rules, decisions.as_mut());
     match (decided, decisions) {
-        (Ok((report, traffic)), decisions) => {
+        (Ok((found, traffic)), decisions) => {
             if let Some(decisions) = decisions {
                 decisions.finish()?;
             }
-            let conditions = args.fail_if.iter();
-            let conditions: Vec<Checked> = conditions
-                .map(|condition| condition.check(&report, &traffic))
-                .collect();
-            write_report(args, &report, &traffic, &conditions)?;
-            fail_if_any(&conditions)
+            found.write(args, &traffic)
         }
         // The reader of standard output has closed the pipe, as `head` does; that is no error.
         (
@@ -80,6 +83,12 @@ fn execute(args: &Args) -> Result<(), Failure> {
         ) if source.kind() == ErrorKind::BrokenPipe => Ok(()),
         (Err(stopped), decisions) => Err(stopped.failure(decisions)),
     }
+}
+
+/// The rules that decide, and those that they are compared with.
+struct Rules {
+    new: RuleSet,
+    old: Option<RuleSet>,
 }
 
 /// Why the replay ended early.
@@ -94,10 +103,10 @@ struct Stopped {
 fn decide(
     args: &Args,
     mut traffic: Traffic,
-    rules: &RuleSet,
+    rules: &Rules,
     decisions: Option<&mut Decisions>,
-) -> Result<(Report, Traffic), Stopped> {
-    if decisions.is_some() {
+) -> Result<(Found, Traffic), Stopped> {
+    if decisions.is_some() || rules.old.is_some() {
         traffic = traffic.with_clients();
     }
     let stopped = |why, traffic: &Traffic| Stopped {
@@ -121,16 +130,21 @@ fn decide(
         Some(out) => Some(out),
         None => None,
     };
-    let report = replay(&mut traffic, rules, options, out, &mut |count| {
+    let progress = &mut |count| {
         bar.set_position(count);
         match interrupt.is_wanted() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
-    });
+    };
+    let found = match &rules.old {
+        None => replay(&mut traffic, &rules.new, options, out, progress).map(Found::Report),
+        Some(old) => compare(&mut traffic, old, &rules.new, options, out, progress)
+            .map(|comparison| Found::Comparison(Box::new(comparison))),
+    };
     bar.finish_and_clear();
-    match report {
-        Ok(report) => Ok((report, traffic)),
+    match found {
+        Ok(found) => Ok((found, traffic)),
         Err(why) => Err(stopped(why, &traffic)),
     }
 }
@@ -194,47 +208,4 @@ fn read(files: &[PathBuf], traffic: &mut Traffic, interrupt: &Interrupt) -> Resu
     }
     bar.finish_and_clear();
     Ok(())
-}
-
-/// Writes the report to standard output, or to standard error if that has the decisions.
-fn write_report(
-    args: &Args,
-    report: &Report,
-    traffic: &Traffic,
-    conditions: &[Checked],
-) -> Result<(), Failure> {
-    let text = match args.output.or_json(args.json) {
-        Output::Human => Summary { report, traffic }.to_string(),
-        Output::Json => {
-            let mut json = report.to_json(traffic);
-            if !conditions.is_empty() {
-                json["conditions"] = conditions.iter().map(Checked::to_json).collect();
-            }
-            format!("{json:#}\n")
-        }
-    };
-    let written = if args.decisions.as_deref().is_some_and(is_standard) {
-        io::stderr().lock().write_all(text.as_bytes())
-    } else {
-        io::stdout().lock().write_all(text.as_bytes())
-    };
-    match written {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(cannot("write", Path::new("the summary"), &error))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Fails if a condition holds, and says which.
-fn fail_if_any(conditions: &[Checked]) -> Result<(), Failure> {
-    let holding = conditions.iter().filter(|checked| checked.holds);
-    let holding: Vec<String> = holding.map(ToString::to_string).collect();
-    match holding.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::Condition(format!(
-            "--fail-if {}",
-            holding.join("\n  --fail-if ")
-        ))),
-    }
 }

@@ -84,8 +84,9 @@ impl Concentration {
     }
 
     pub(crate) fn finish(mut self) -> Found {
+        // With the request, so that the one that a warning shows does not depend on how keys are hashed.
         self.meetings
-            .sort_unstable_by_key(|meeting| (meeting.rule, meeting.key));
+            .sort_unstable_by_key(|meeting| (meeting.rule, meeting.key, meeting.request));
         let mut found = Found::default();
         for of_rule in self.meetings.chunk_by(|one, other| one.rule == other.rule) {
             self.rule(of_rule, &mut found);

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde_json::{Value, json};
 
+use crate::comparison::Comparison;
 use crate::report::Report;
 use crate::traffic::Traffic;
 
@@ -18,7 +19,7 @@ const DIGITS_MAX: usize = 15;
 pub struct Condition {
     text: String,
     metric: &'static Metric,
-    comparison: Comparison,
+    operator: Operator,
     threshold: Threshold,
 }
 
@@ -41,48 +42,87 @@ pub struct Checked {
 #[derive(Debug)]
 struct Metric {
     name: &'static str,
-    count: fn(&Report, &Traffic) -> u64,
+    count: fn(&Counted<'_>) -> u64,
     whole: &'static Whole,
+    /// Whether it is a count of a comparison.
+    needs_comparison: bool,
+}
+
+/// What conditions are compared with.
+#[derive(Clone, Copy, Debug)]
+pub struct Counted<'a> {
+    /// The report; of a comparison, that of the new rules.
+    pub report: &'a Report,
+    /// The traffic.
+    pub traffic: &'a Traffic,
+    /// The comparison, if there is one.
+    pub comparison: Option<&'a Comparison>,
 }
 
 /// What a count is a part of.
 #[derive(Debug)]
 struct Whole {
     unit: &'static str,
-    count: fn(&Report, &Traffic) -> u64,
+    count: fn(&Counted<'_>) -> u64,
 }
 
 const EVENTS: Whole = Whole {
     unit: "events",
-    count: |report, _| report.events,
+    count: |counted| counted.report.events,
 };
 const LINES: Whole = Whole {
     unit: "lines",
-    count: |_, traffic| u64::from(traffic.lines()),
+    count: |counted| u64::from(counted.traffic.lines()),
 };
 
-static METRICS: [Metric; 7] = [
-    metric("events", &EVENTS, |report, _| report.events),
-    metric("allowed", &EVENTS, |report, _| report.allowed),
-    metric("denied", &EVENTS, |report, _| report.denied),
-    metric("over_soft", &EVENTS, |report, _| report.over_soft),
-    metric("delayed", &EVENTS, |report, _| report.delayed),
-    metric("without_limit", &EVENTS, |report, _| report.without_limit),
-    metric("skipped", &LINES, |_, traffic| {
-        traffic.skipped_lines().count
+static METRICS: [Metric; 9] = [
+    metric("events", &EVENTS, |counted| counted.report.events),
+    metric("allowed", &EVENTS, |counted| counted.report.allowed),
+    metric("denied", &EVENTS, |counted| counted.report.denied),
+    metric("over_soft", &EVENTS, |counted| counted.report.over_soft),
+    metric("delayed", &EVENTS, |counted| counted.report.delayed),
+    metric("without_limit", &EVENTS, |counted| {
+        counted.report.without_limit
     }),
+    metric("skipped", &LINES, |counted| {
+        counted.traffic.skipped_lines().count
+    }),
+    metric("newly_denied", &EVENTS, |counted| {
+        let comparison = counted.comparison;
+        comparison.map_or(0, |comparison| comparison.newly_denied)
+    })
+    .of_comparison(),
+    metric("no_longer_denied", &EVENTS, |counted| {
+        let comparison = counted.comparison;
+        comparison.map_or(0, |comparison| comparison.no_longer_denied)
+    })
+    .of_comparison(),
 ];
 
 const fn metric(
     name: &'static str,
     whole: &'static Whole,
-    count: fn(&Report, &Traffic) -> u64,
+    count: fn(&Counted<'_>) -> u64,
 ) -> Metric {
-    Metric { name, count, whole }
+    Metric {
+        name,
+        count,
+        whole,
+        needs_comparison: false,
+    }
+}
+
+impl Metric {
+    const fn of_comparison(self) -> Metric {
+        Metric {
+            needs_comparison: true,
+            ..self
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Comparison {
+enum Operator {
     More,
     AtLeast,
     Less,
@@ -92,14 +132,14 @@ enum Comparison {
 }
 
 /// The longest first, so that `>` does not match the beginning of `>=`.
-const COMPARISONS: [(&str, Comparison); 7] = [
-    (">=", Comparison::AtLeast),
-    ("<=", Comparison::AtMost),
-    ("==", Comparison::Equal),
-    ("!=", Comparison::NotEqual),
-    (">", Comparison::More),
-    ("<", Comparison::Less),
-    ("=", Comparison::Equal),
+const OPERATORS: [(&str, Operator); 7] = [
+    (">=", Operator::AtLeast),
+    ("<=", Operator::AtMost),
+    ("==", Operator::Equal),
+    ("!=", Operator::NotEqual),
+    (">", Operator::More),
+    ("<", Operator::Less),
+    ("=", Operator::Equal),
 ];
 
 /// A decimal number, exactly: `digits` divided by `scale`.
@@ -122,10 +162,15 @@ pub struct InvalidCondition {
 // === impl Condition ===
 
 impl Condition {
+    /// The metric, if only a comparison has it.
+    pub fn of_comparison(&self) -> Option<&'static str> {
+        self.metric.needs_comparison.then_some(self.metric.name)
+    }
+
     /// Compares the counts of a report. A percentage of nothing is zero.
-    pub fn check(&self, report: &Report, traffic: &Traffic) -> Checked {
-        let count = (self.metric.count)(report, traffic);
-        let of = (self.metric.whole.count)(report, traffic);
+    pub fn check(&self, counted: &Counted<'_>) -> Checked {
+        let count = (self.metric.count)(counted);
+        let of = (self.metric.whole.count)(counted);
         let Threshold {
             digits,
             scale,
@@ -136,13 +181,13 @@ impl Condition {
             true => (u128::from(count) * 100 * scale, digits * u128::from(of)),
             false => (u128::from(count) * scale, digits),
         };
-        let holds = match self.comparison {
-            Comparison::More => found > bound,
-            Comparison::AtLeast => found >= bound,
-            Comparison::Less => found < bound,
-            Comparison::AtMost => found <= bound,
-            Comparison::Equal => found == bound,
-            Comparison::NotEqual => found != bound,
+        let holds = match self.operator {
+            Operator::More => found > bound,
+            Operator::AtLeast => found >= bound,
+            Operator::Less => found < bound,
+            Operator::AtMost => found <= bound,
+            Operator::Equal => found == bound,
+            Operator::NotEqual => found != bound,
         };
         Checked {
             condition: self.text.clone(),
@@ -170,9 +215,9 @@ impl FromStr for Condition {
             before.reject(format!("one of {}", names.join(", ")))
         })?;
         cursor.skip_blanks();
-        let mut comparisons = COMPARISONS.iter();
-        let found = comparisons.find(|(sign, _)| cursor.rest().starts_with(sign));
-        let (sign, comparison) =
+        let mut operators = OPERATORS.iter();
+        let found = operators.find(|(sign, _)| cursor.rest().starts_with(sign));
+        let (sign, operator) =
             found.ok_or_else(|| cursor.reject("one of > >= < <= == !=".to_owned()))?;
         cursor.at += sign.len();
         let threshold = cursor.threshold()?;
@@ -183,7 +228,7 @@ impl FromStr for Condition {
         Ok(Condition {
             text: text.trim().to_owned(),
             metric,
-            comparison: *comparison,
+            operator: *operator,
             threshold,
         })
     }
@@ -306,8 +351,16 @@ mod tests {
             denied,
             ..Report::default()
         };
+        check(text, &report).holds
+    }
+
+    fn check(text: &str, report: &Report) -> Checked {
         let condition: Condition = text.parse().unwrap();
-        condition.check(&report, &Traffic::new(Format::Trace)).holds
+        condition.check(&Counted {
+            report,
+            traffic: &Traffic::new(Format::Trace),
+            comparison: None,
+        })
     }
 
     #[test]
@@ -362,8 +415,7 @@ mod tests {
             denied: 3,
             ..Report::default()
         };
-        let condition: Condition = " denied > 0.1% ".parse().unwrap();
-        let checked = condition.check(&report, &Traffic::new(Format::Trace));
+        let checked = check(" denied > 0.1% ", &report);
         let shown = "denied > 0.1%: 3 of 12 events (25.00%)";
         assert_eq!(checked.to_string(), shown);
     }

@@ -66,9 +66,15 @@ mod timestamp;
 
 mod replay;
 
+mod decider;
+
+mod comparison;
+
 mod rule_cache;
 
 mod tally;
+
+mod denied_keys;
 
 mod concentration;
 
@@ -86,7 +92,8 @@ mod study;
 
 mod error;
 
-pub use condition::{Checked, Condition, InvalidCondition};
+pub use comparison::{ChangedClient, Comparison, ComparisonSummary, RuleChange, compare};
+pub use condition::{Checked, Condition, Counted, InvalidCondition};
 pub use error::Error;
 pub use foreign::{Foreign, Guess};
 pub use input::LINE_BYTES_MAX;

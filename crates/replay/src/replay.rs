@@ -4,16 +4,13 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 
-use tollgate_core::{Charge, Ledger, Moment, Now, StoreError, Verdict};
-use tollgate_memory::{Memory, RandomKeys};
 use tollgate_rules::RuleSet;
 
+use crate::decider::{Decider, Outcome};
 use crate::decision_line::{Decided, DecisionLines};
 use crate::error::Error;
 use crate::report::Report;
-use crate::rule_cache::Cache;
-use crate::tally::Tally;
-use crate::traffic::Traffic;
+use crate::traffic::{Event, Traffic};
 
 /// How many denied keys a report names by default; the others are counted.
 pub const TOP_KEYS: usize = 10;
@@ -72,10 +69,21 @@ pub fn replay(
 ) -> Result<Report, Error> {
     traffic.put_in_order();
     let traffic = &*traffic;
-    let mut store = Store::new(options.memories);
-    let keys = store.keys.clone();
-    let mut cache = Cache::default();
-    let mut tally = Tally::new(rules, traffic.requests());
+    let mut decider = Decider::new(rules, options.memories, traffic);
+    run(traffic, &mut decider, decisions, progress, &mut |_, _| {
+        Ok(())
+    })?;
+    Ok(decider.report(traffic, options.top_keys))
+}
+
+/// Decides all events, and passes what came of each to `observe`.
+pub(crate) fn run<'r>(
+    traffic: &Traffic,
+    decider: &mut Decider<'r>,
+    decisions: Option<&mut dyn Write>,
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    observe: &mut dyn FnMut(&Event, &Outcome<'_, 'r>) -> Result<(), Error>,
+) -> Result<(), Error> {
     let mut lines = decisions.map(DecisionLines::to);
     let mut decided = 0;
     for (count, event) in traffic.in_order().iter().enumerate() {
@@ -86,12 +94,8 @@ pub fn replay(
             }
             return Err(Error::Stopped { decided });
         }
-        let cached = cache.get_or_resolve(event.request, || {
-            traffic.request(event.request, |request| rules.resolve(request, &keys))
-        });
-        let charges = cached.charges();
-        let verdict = store.decide(event.at, &charges).map_err(Error::Store)?;
-        tally.add(event, cached, &charges, &verdict);
+        let outcome = decider.decide(event, traffic)?;
+        observe(event, &outcome)?;
         if let Some(lines) = &mut lines {
             let written = traffic.request(event.request, |request| {
                 lines.add(&Decided {
@@ -99,7 +103,7 @@ pub fn replay(
                     at: event.at,
                     client: traffic.client(event.line),
                     request,
-                    answer: &cached.answer(&verdict),
+                    answer: &outcome.rules.answer(&outcome.verdict),
                 })
             });
             written.map_err(|source| Error::Write { decided, source })?;
@@ -110,53 +114,5 @@ pub fn replay(
         let finished = lines.finish();
         finished.map_err(|source| Error::Write { decided, source })?;
     }
-    Ok(tally.report(traffic, options.top_keys, store.evicted_keys()))
-}
-
-// === the store ===
-
-struct Store {
-    keys: RandomKeys,
-    accounts: Accounts,
-}
-
-enum Accounts {
-    Unbounded(Ledger),
-    Bounded(Box<Memory>),
-}
-
-impl Store {
-    fn new(memories: Memories) -> Store {
-        match memories {
-            Memories::Unbounded => Store {
-                keys: RandomKeys::new(),
-                accounts: Accounts::Unbounded(Ledger::default()),
-            },
-            // Evictions depend on the hash; with a fixed secret they are repeatable.
-            Memories::Bounded { max_keys } => {
-                let keys = RandomKeys::with_secret(0, 0);
-                let memory = Memory::builder()
-                    .max_keys(max_keys.get())
-                    .keys(keys.clone());
-                Store {
-                    keys,
-                    accounts: Accounts::Bounded(Box::new(memory.build())),
-                }
-            }
-        }
-    }
-
-    fn decide(&mut self, at: Moment, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
-        match &mut self.accounts {
-            Accounts::Unbounded(ledger) => Ok(ledger.decide(Now::at(at), charges)?),
-            Accounts::Bounded(memory) => memory.decide_at(Now::at(at), charges),
-        }
-    }
-
-    fn evicted_keys(&self) -> Option<u64> {
-        match &self.accounts {
-            Accounts::Unbounded(_) => None,
-            Accounts::Bounded(memory) => Some(memory.evicted_keys()),
-        }
-    }
+    Ok(())
 }

@@ -176,7 +176,7 @@ impl RuleTotals {
 // === impl TopKeys ===
 
 impl TopKeys {
-    fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         self.first.iter().map(DeniedKey::to_json).collect()
     }
 }
@@ -311,7 +311,8 @@ impl Summary<'_> {
     }
 }
 
-fn keys(keys: &TopKeys, heading: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// Writes a row for each key.
+pub(crate) fn keys(keys: &TopKeys, heading: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if keys.first.is_empty() {
         return Ok(());
     }

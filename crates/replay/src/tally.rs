@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tollgate_core::{Charge, Decision, Enforcement, Escaped, Key, RuleName, Verdict};
+use tollgate_core::{Charge, Decision, Enforcement, Key, RuleName, Verdict};
 use tollgate_rules::RuleSet;
 
 use crate::concentration::Concentration;
-use crate::report::{DeniedKey, Report, RuleTotals, TopKeys};
+use crate::denied_keys::{DeniedKeys, describe};
+use crate::report::{Report, RuleTotals};
 use crate::rule_cache::CachedRules;
 use crate::traffic::{Event, Traffic};
 use crate::warning::Warning;
@@ -16,19 +17,22 @@ pub(crate) struct Tally {
     report: Report,
     /// Where each rule is in the report.
     rules: HashMap<Arc<RuleName>, usize>,
-    /// Denials by rule and key. A shadow rule counts the requests that it would deny.
-    denied: HashMap<(usize, Key), Denied>,
+    denied: DeniedKeys,
+    /// The requests that shadow limits would deny.
+    shadow: DeniedKeys,
     concentration: Concentration,
+    /// The limits that the event counted last met, in the order of its charges.
+    met: Vec<Met>,
 }
 
-/// The denials of one key.
-struct Denied {
-    /// A request, and the descriptor in it, that counts under this key.
-    request: u32,
-    descriptor: usize,
-    /// Whether a shadow limit would have denied them.
-    is_shadow: bool,
-    count: u64,
+/// A limit that an event met.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Met {
+    /// Where its rule is in the report.
+    pub(crate) rule: usize,
+    pub(crate) key: Key,
+    /// The descriptor of the request that met it.
+    pub(crate) descriptor: usize,
 }
 
 // === impl Tally ===
@@ -39,8 +43,10 @@ impl Tally {
         let mut tally = Tally {
             report: Report::default(),
             rules: HashMap::new(),
-            denied: HashMap::new(),
+            denied: DeniedKeys::default(),
+            shadow: DeniedKeys::default(),
             concentration: Concentration::over(requests),
+            met: Vec::new(),
         };
         for view in rules.rules().filter(|view| view.limit.is_some()) {
             if view.distinguishes {
@@ -67,6 +73,7 @@ impl Tally {
         self.report.to = Some(event.at);
         self.report.without_limit += u64::from(charges.is_empty());
         let is_new = self.concentration.count(event.request);
+        self.met.clear();
         let mut over_soft = false;
         let judged = charges
             .iter()
@@ -74,6 +81,11 @@ impl Tally {
             .zip(&verdict.decisions);
         for (index, ((charge, (descriptor, rule)), decision)) in judged.enumerate() {
             let rule = self.rule(rule, charge);
+            self.met.push(Met {
+                rule,
+                key: charge.key,
+                descriptor: *descriptor,
+            });
             if is_new {
                 self.concentration.meet(rule, charge.key, event.request);
             }
@@ -88,7 +100,11 @@ impl Tally {
             }
             if denies || (is_shadow && !decision.is_allowed()) {
                 totals.denied += u64::from(denies);
-                self.deny((rule, is_shadow), charge.key, event.request, *descriptor);
+                let denied = match is_shadow {
+                    true => &mut self.shadow,
+                    false => &mut self.denied,
+                };
+                denied.add((rule, charge.key), event.request, *descriptor);
             }
         }
         if verdict.denial.is_some() {
@@ -100,6 +116,12 @@ impl Tally {
         self.report.delayed += u64::from(!verdict.delay().is_zero());
     }
 
+    /// The limits that the event counted last met, in the order of its charges.
+    pub(crate) fn last_limits(&self) -> &[Met] {
+        &self.met
+    }
+
+    /// Where a rule is in the report; it is added if it is new.
     fn rule(&mut self, rule: &Arc<RuleName>, charge: &Charge<'_>) -> usize {
         if let Some(known) = self.rules.get(rule) {
             return *known;
@@ -112,71 +134,15 @@ impl Tally {
         index
     }
 
-    fn deny(
-        &mut self,
-        (rule, is_shadow): (usize, bool),
-        key: Key,
-        request: u32,
-        descriptor: usize,
-    ) {
-        let denied = self.denied.entry((rule, key)).or_insert(Denied {
-            request,
-            descriptor,
-            is_shadow,
-            count: 0,
-        });
-        denied.count += 1;
-    }
-
     /// What was counted, with the `top` keys that were denied most.
     pub(crate) fn report(self, traffic: &Traffic, top: usize, evicted_keys: Option<u64>) -> Report {
         let mut report = self.report;
-        let (mut denied, mut shadow) = (Vec::new(), Vec::new());
-        for ((rule, _), key) in self.denied {
-            match key.is_shadow {
-                true => shadow.push((rule, key)),
-                false => denied.push((rule, key)),
-            }
-        }
-        let top_keys = |denied: Vec<(usize, Denied)>, report: &Report| TopKeys {
-            count: u64::try_from(denied.len()).unwrap_or(u64::MAX),
-            first: top_keys(denied, top, report, traffic),
-        };
-        report.denied_keys = top_keys(denied, &report);
-        report.shadow_keys = top_keys(shadow, &report);
+        report.denied_keys = self.denied.top(top, &report.rules, traffic);
+        report.shadow_keys = self.shadow.top(top, &report.rules, traffic);
         report.evicted_keys = evicted_keys;
         report.warnings = warnings(&report, &self.concentration.finish(), traffic);
         report
     }
-}
-
-/// The keys with the most denials; among equals, the one that came first.
-fn top_keys(
-    mut denied: Vec<(usize, Denied)>,
-    top: usize,
-    report: &Report,
-    traffic: &Traffic,
-) -> Vec<DeniedKey> {
-    denied.sort_by_key(|(rule, key)| (std::cmp::Reverse(key.count), key.request, *rule));
-    let top = denied.into_iter().take(top).map(|(rule, key)| DeniedKey {
-        rule: Arc::clone(&report.rules[rule].rule),
-        descriptor: describe(traffic, key.request, key.descriptor),
-        denied: key.count,
-    });
-    top.collect()
-}
-
-/// The keys and values of a descriptor.
-fn describe(traffic: &Traffic, request: u32, descriptor: usize) -> Vec<(String, String)> {
-    let text = |bytes: &[u8]| Escaped(bytes).to_string();
-    traffic.request(request, |request| {
-        let descriptor = request.descriptors.get(descriptor);
-        let entries = descriptor.map_or(&[][..], |descriptor| &descriptor.entries);
-        let entries = entries
-            .iter()
-            .map(|entry| (text(entry.key), text(entry.value)));
-        entries.collect()
-    })
 }
 
 /// The warnings that the counts give rise to.

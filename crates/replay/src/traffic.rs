@@ -288,12 +288,22 @@ impl Traffic {
 
     /// The client of a line of an access log, if clients are kept.
     pub(crate) fn client(&self, line: u32) -> Option<&[u8]> {
+        Some(self.client_name(self.client_number(line)?))
+    }
+
+    /// The number of a line's client, if clients are kept.
+    pub(crate) fn client_number(&self, line: u32) -> Option<u32> {
         let clients = self
             .clients
             .as_ref()
             .filter(|_| !matches!(self.format, Format::Trace))?;
-        let name = clients.of_lines.get(usize::try_from(line).ok()?)?;
-        Some(clients.names.get(*name))
+        clients.of_lines.get(usize::try_from(line).ok()?).copied()
+    }
+
+    /// The client of a number.
+    pub(crate) fn client_name(&self, number: u32) -> &[u8] {
+        let clients = self.clients.as_ref();
+        clients.map_or(b"", |clients| clients.names.get(number))
     }
 
     /// Puts the events in order of time, equal times in the order of the input.

@@ -27,6 +27,13 @@ pub(crate) struct Args {
     /// Allow several documents to add descriptors to one domain.
     #[arg(long)]
     pub(super) merge_domains: bool,
+    /// Compare with these rules, which --rules would replace: what changes, and for whom.
+    ///
+    /// A file or a directory, as for --rules; may be repeated. Decides every event by both sets of
+    /// rules, and reports which requests are newly denied and no longer denied: by rule, key and
+    /// client. The decisions of --decisions are those of --rules.
+    #[arg(long, value_name = "OLD-RULES")]
+    pub(super) compare: Vec<PathBuf>,
     /// Format of the input.
     #[arg(long, value_enum, default_value_t = Format::Auto)]
     pub(super) format: Format,
@@ -59,8 +66,9 @@ pub(crate) struct Args {
     pub(super) filters: Vec<Filter>,
     /// Exit with status 3 if this holds, such as `denied > 0.1%`; may be repeated, then any counts.
     ///
-    /// A metric (events, allowed, denied, over_soft, delayed, without_limit, skipped), a comparison
-    /// (> >= < <= == !=), and a number or a percentage: of all events, for `skipped` of all lines.
+    /// A metric (events, allowed, denied, over_soft, delayed, without_limit, skipped;
+    /// with --compare, newly_denied and no_longer_denied), a comparison (> >= < <= == !=), and a
+    /// number or a percentage: of all events, for `skipped` of all lines.
     #[arg(long, value_name = "CONDITION")]
     pub(super) fail_if: Vec<Condition>,
     /// Report format.
@@ -214,4 +222,15 @@ pub(super) fn rules(paths: &[PathBuf], merge_domains: bool) -> Result<RuleSet, F
         return Err(Failure::Rules);
     }
     Ok(loaded.rules)
+}
+
+/// Fails if a condition is about a comparison and there is none.
+pub(super) fn check_conditions(args: &Args) -> Result<(), Failure> {
+    let mut conditions = args.fail_if.iter();
+    match conditions.find_map(Condition::of_comparison) {
+        Some(metric) if args.compare.is_empty() => Err(Failure::Message(format!(
+            "--fail-if {metric} needs --compare OLD-RULES, whose decisions it counts from"
+        ))),
+        _ => Ok(()),
+    }
 }

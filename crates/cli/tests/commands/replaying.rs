@@ -194,3 +194,66 @@ fn a_condition_that_holds_ends_with_3_after_the_report() {
         ])
     );
 }
+
+#[test]
+fn a_comparison_says_what_changes_for_whom() {
+    let directory = log();
+    let old =
+        "domain: web\ndescriptors:\n  - {key: client, value: 192.0.2.1, rate_limit: 0/minute}\n";
+    std::fs::write(directory.path().join("old.yaml"), old).unwrap();
+    let output = replay(&directory, &["--compare", "old.yaml"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let expected = "           8 events
+           4 denied by the old rules
+           2 denied by the new rules
+           2 newly denied
+           4 no longer denied
+           1 line skipped
+
+from 2026-01-01T10:00:00Z to 2026-01-01T10:01:10Z
+
+  old denied   new denied        newly    no longer  rule
+           -            2            2            0  web/client: 2 per 1m fixed_window (new)
+           4            -            0            4  web/client_192.0.2.1: 0 per 1m fixed_window (removed)
+
+       newly  key (1 of 1)
+           2  client=192.0.2.0
+
+   no longer  key (1 of 1)
+           4  client=192.0.2.1
+
+       newly    no longer  client (2 of 2)
+           0            4  192.0.2.1
+           2            0  192.0.2.0
+";
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+    let json = report(&directory, &["--compare", "old.yaml", "--top", "1"]);
+    assert_eq!(
+        [
+            &json["version"],
+            &json["before"]["denied"],
+            &json["after"]["denied"]
+        ],
+        [1, 4, 2].map(Value::from).each_ref()
+    );
+    assert_eq!(
+        json["topChangedClients"],
+        json!([{"client": "192.0.2.1", "newlyDenied": 0, "noLongerDenied": 4}])
+    );
+    assert_eq!(json["changedClients"], 2);
+}
+
+#[test]
+fn a_condition_can_be_about_what_changes() {
+    let directory = log();
+    let condition = ["--fail-if", "newly_denied > 0"];
+    let output = replay(&directory, &condition);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(message(&output).contains("newly_denied needs --compare OLD-RULES"));
+    let old = RULES.replace("requests_per_unit: 2", "requests_per_unit: 3");
+    std::fs::write(directory.path().join("old.yaml"), old).unwrap();
+    for (old, status) in [("rules.yaml", 0), ("old.yaml", 3)] {
+        let output = replay(&directory, &[&condition[..], &["--compare", old]].concat());
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
+    }
+}

@@ -1,0 +1,106 @@
+//! What a replay found: a report or a comparison, how it is written, and the exit status.
+
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+
+use serde_json::Value;
+use tollgate_replay::{Checked, Comparison, ComparisonSummary, Counted, Report, Summary, Traffic};
+
+use super::args::Args;
+use super::failure::{Failure, cannot, is_standard};
+use crate::output::Output;
+
+/// What a replay found.
+pub(super) enum Found {
+    /// What came of the events.
+    Report(Report),
+    /// What changes.
+    Comparison(Box<Comparison>),
+}
+
+// === impl Found ===
+
+impl Found {
+    /// Writes the report to standard output, or to standard error if that has the decisions. Then
+    /// fails if a condition holds.
+    pub(super) fn write(&self, args: &Args, traffic: &Traffic) -> Result<(), Failure> {
+        let counted = Counted {
+            report: self.report(),
+            traffic,
+            comparison: match self {
+                Found::Report(_) => None,
+                Found::Comparison(comparison) => Some(comparison),
+            },
+        };
+        let conditions = args.fail_if.iter();
+        let conditions: Vec<Checked> = conditions
+            .map(|condition| condition.check(&counted))
+            .collect();
+        let text = match args.output.or_json(args.json) {
+            Output::Human => self.to_text(traffic),
+            Output::Json => {
+                let mut json = self.to_json(traffic);
+                if !conditions.is_empty() {
+                    json["conditions"] = conditions.iter().map(Checked::to_json).collect();
+                }
+                format!("{json:#}\n")
+            }
+        };
+        let has_decisions = args.decisions.as_deref().is_some_and(is_standard);
+        print(&text, has_decisions)?;
+        fail_if_any(&conditions)
+    }
+
+    /// The report; of a comparison, that of the new rules.
+    fn report(&self) -> &Report {
+        match self {
+            Found::Report(report) => report,
+            Found::Comparison(comparison) => &comparison.after,
+        }
+    }
+
+    fn to_text(&self, traffic: &Traffic) -> String {
+        match self {
+            Found::Report(report) => Summary { report, traffic }.to_string(),
+            Found::Comparison(comparison) => ComparisonSummary {
+                comparison,
+                traffic,
+            }
+            .to_string(),
+        }
+    }
+
+    fn to_json(&self, traffic: &Traffic) -> Value {
+        match self {
+            Found::Report(report) => report.to_json(traffic),
+            Found::Comparison(comparison) => comparison.to_json(traffic),
+        }
+    }
+}
+
+/// Writes to standard output or standard error. A closed pipe is no error.
+fn print(text: &str, to_error: bool) -> Result<(), Failure> {
+    let written = match to_error {
+        true => io::stderr().lock().write_all(text.as_bytes()),
+        false => io::stdout().lock().write_all(text.as_bytes()),
+    };
+    match written {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(cannot("write", Path::new("the summary"), &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Fails if a condition holds, and says which.
+fn fail_if_any(conditions: &[Checked]) -> Result<(), Failure> {
+    let holding = conditions.iter().filter(|checked| checked.holds);
+    let holding: Vec<String> = holding.map(ToString::to_string).collect();
+    match holding.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Condition(format!(
+            "--fail-if {}",
+            holding.join("\n  --fail-if ")
+        ))),
+    }
+}

@@ -1,0 +1,128 @@
+//! Decides events by one set of rules, with a store of its own, and counts what comes of them.
+
+use tollgate_core::{Charge, Ledger, Moment, Now, StoreError, Verdict};
+use tollgate_memory::{Memory, RandomKeys};
+use tollgate_rules::RuleSet;
+
+use crate::error::Error;
+use crate::replay::Memories;
+use crate::report::Report;
+use crate::rule_cache::{Cache, CachedRules};
+use crate::tally::{Met, Tally};
+use crate::traffic::{Event, Traffic};
+
+/// A set of rules, the store that they are decided in, and the counts so far.
+pub(crate) struct Decider<'r> {
+    rules: &'r RuleSet,
+    store: Store,
+    cache: Cache<'r>,
+    tally: Tally,
+}
+
+/// What came of one event.
+pub(crate) struct Outcome<'c, 'r> {
+    pub(crate) rules: &'c CachedRules<'r>,
+    /// The limits that it met, in the order of the verdict's decisions.
+    pub(crate) met: &'c [Met],
+    pub(crate) verdict: Verdict,
+}
+
+// === impl Decider ===
+
+impl<'r> Decider<'r> {
+    /// Nothing decided yet.
+    pub(crate) fn new(rules: &'r RuleSet, memories: Memories, traffic: &Traffic) -> Decider<'r> {
+        Decider {
+            rules,
+            store: Store::new(memories),
+            cache: Cache::default(),
+            tally: Tally::new(rules, traffic.requests()),
+        }
+    }
+
+    /// Decides an event, which is not before the one decided last, and counts it.
+    pub(crate) fn decide(
+        &mut self,
+        event: &Event,
+        traffic: &Traffic,
+    ) -> Result<Outcome<'_, 'r>, Error> {
+        let (rules, keys) = (self.rules, &self.store.keys);
+        let cached = self.cache.get_or_resolve(event.request, || {
+            traffic.request(event.request, |request| rules.resolve(request, keys))
+        });
+        let charges = cached.charges();
+        let verdict = self.store.accounts.decide(event.at, &charges);
+        let verdict = verdict.map_err(Error::Store)?;
+        self.tally.add(event, cached, &charges, &verdict);
+        Ok(Outcome {
+            rules: cached,
+            met: self.tally.last_limits(),
+            verdict,
+        })
+    }
+
+    /// What was counted, with the `top` keys that were denied most.
+    pub(crate) fn report(self, traffic: &Traffic, top: usize) -> Report {
+        let evicted = self.store.accounts.evicted_keys();
+        self.tally.report(traffic, top, evicted)
+    }
+}
+
+// === impl Outcome ===
+
+impl Outcome<'_, '_> {
+    /// The limit that denied the event, if it is denied.
+    pub(crate) fn denied_by(&self) -> Option<&Met> {
+        self.met.get(self.verdict.denial?.by)
+    }
+}
+
+// === the store ===
+
+struct Store {
+    keys: RandomKeys,
+    accounts: Accounts,
+}
+
+enum Accounts {
+    Unbounded(Ledger),
+    Bounded(Box<Memory>),
+}
+
+impl Store {
+    fn new(memories: Memories) -> Store {
+        match memories {
+            Memories::Unbounded => Store {
+                keys: RandomKeys::new(),
+                accounts: Accounts::Unbounded(Ledger::default()),
+            },
+            // Evictions depend on the hash; with a fixed secret they are repeatable.
+            Memories::Bounded { max_keys } => {
+                let keys = RandomKeys::with_secret(0, 0);
+                let memory = Memory::builder()
+                    .max_keys(max_keys.get())
+                    .keys(keys.clone());
+                Store {
+                    keys,
+                    accounts: Accounts::Bounded(Box::new(memory.build())),
+                }
+            }
+        }
+    }
+}
+
+impl Accounts {
+    fn decide(&mut self, at: Moment, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
+        match self {
+            Accounts::Unbounded(ledger) => Ok(ledger.decide(Now::at(at), charges)?),
+            Accounts::Bounded(memory) => memory.decide_at(Now::at(at), charges),
+        }
+    }
+
+    fn evicted_keys(&self) -> Option<u64> {
+        match self {
+            Accounts::Unbounded(_) => None,
+            Accounts::Bounded(memory) => Some(memory.evicted_keys()),
+        }
+    }
+}
