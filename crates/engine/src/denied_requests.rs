@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ring::rand::{SecureRandom, SystemRandom};
-use tollgate_core::{
-    Answer, ChargeDenied, Cost, Descriptor, Entry, Moment, Override, Request, Span, Wait,
-};
+use tollgate_core::{Answer, ChargeDenied, Cost, Moment, Request, Span, Wait};
+
+use crate::owned_descriptor::OwnedDescriptor;
 
 /// How many denied requests are kept by default.
 pub const DENIED_REQUESTS: usize = 4096;
@@ -45,15 +45,6 @@ pub struct DeniedRequest {
     descriptors: Vec<OwnedDescriptor>,
     cost: Cost,
     charge_denied: ChargeDenied,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct OwnedDescriptor {
-    /// Keys and values.
-    entries: Vec<[Box<[u8]>; 2]>,
-    is_unordered: bool,
-    cost: Option<Cost>,
-    limit: Option<Override>,
 }
 
 /// The denied requests that are kept.
@@ -197,32 +188,6 @@ impl DeniedRequest {
 
     fn is_old(&self, now: Moment) -> bool {
         now.since(self.at) > DENIED_REQUEST_KEPT
-    }
-}
-
-// === impl OwnedDescriptor ===
-
-impl OwnedDescriptor {
-    fn of(descriptor: &Descriptor<'_>) -> OwnedDescriptor {
-        let entries = descriptor.entries.iter();
-        OwnedDescriptor {
-            entries: entries
-                .map(|entry| [entry.key.into(), entry.value.into()])
-                .collect(),
-            is_unordered: descriptor.is_unordered,
-            cost: descriptor.cost,
-            limit: descriptor.limit,
-        }
-    }
-
-    fn descriptor(&self) -> Descriptor<'_> {
-        let entries = self.entries.iter();
-        Descriptor {
-            entries: entries.map(|[key, value]| Entry { key, value }).collect(),
-            is_unordered: self.is_unordered,
-            cost: self.cost,
-            limit: self.limit,
-        }
     }
 }
 

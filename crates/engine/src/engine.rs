@@ -12,6 +12,7 @@ use tollgate_rules::{Attempt, Resolved, RuleSet};
 
 use crate::decisions::{Decisions, Series};
 use crate::denied_requests::{DENIED_REQUESTS, DeniedRequests};
+use crate::hot_keys::HotKeyCounts;
 use crate::outcome::{Outcome, ReloadCounts, Reloads};
 use crate::reservation_table::{ReservationBounds, ReservationTable};
 use crate::stores::{StoreSnapshot, Stores};
@@ -33,6 +34,7 @@ pub struct Engine {
     reloads: Reloads,
     reservations: ReservationTable<reservation::ReservedPart>,
     pub(crate) denied_requests: DeniedRequests,
+    pub(crate) hot_keys: HotKeyCounts,
 }
 
 /// The answer to a request, and the metadata of its rules.
@@ -75,6 +77,7 @@ impl Engine {
             reloads: Reloads::default(),
             reservations: ReservationTable::new(ReservationBounds::default()),
             denied_requests: DeniedRequests::new(DENIED_REQUESTS),
+            hot_keys: HotKeyCounts::new(),
         }
     }
 
@@ -147,6 +150,9 @@ impl Engine {
         active
             .series
             .count(&self.decisions, domain, resolved, &answer);
+        if self.hot_keys.is_watched() {
+            self.hot_keys.count(request, resolved, &answer);
+        }
         let metadata = resolved.metadata(&answer);
         Decided { answer, metadata }
     }

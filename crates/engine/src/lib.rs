@@ -12,6 +12,7 @@
 //!   descriptor, for a process that settles what it has reserved.
 //! * [`Engine::explain`] says how a request finds its rules and what would be decided now.
 //! * [`Engine::visit_decisions`] tells what was decided, by domain, rule and outcome.
+//! * [`Engine::watch_keys`] counts the keys with the most decisions and denials, while it is held.
 //! * [`watch_stores`] logs when a shared store becomes unavailable and when it is available again.
 //!
 //! Knows no protocol, no socket and no backend but memory.
@@ -22,7 +23,13 @@ mod stores;
 
 mod decisions;
 
+mod owned_descriptor;
+
 mod denied_requests;
+
+mod sketch;
+
+mod hot_keys;
 
 mod reservation_id;
 
@@ -31,6 +38,8 @@ mod reservation_table;
 mod engine;
 
 mod explanation;
+
+mod key_watch;
 
 mod outcome;
 
@@ -51,6 +60,8 @@ pub use engine::{
     SettleError, SettledLimit,
 };
 pub use explanation::{Explanation, peek};
+pub use hot_keys::{HOT_KEY_COUNTERS, HOT_KEYS_MAX, HOT_KEYS_WINDOW, HotKey, HotKeys};
+pub use key_watch::KeyWatch;
 pub use outcome::{Outcome, ReloadCounts};
 pub use reload::{Reloader, RuleSource, Why};
 pub use reservation_id::{InvalidReservationId, ReservationId};

@@ -262,6 +262,14 @@ impl<'s> Resolved<'s> {
         }
     }
 
+    /// What the descriptor at `index` counts under; `None` if no limit applies to it.
+    pub fn key(&self, index: usize) -> Option<Key> {
+        match self.parts.get(index)? {
+            Part::Nothing | Part::Unlimited(_) => None,
+            Part::Limited { key, .. } | Part::Overridden { key, .. } => Some(*key),
+        }
+    }
+
     /// The metadata of the rules that allow the request, merged: maps are merged deeply, of other
     /// values the first wins. `None` if no such rule has metadata.
     pub fn metadata(&self, answer: &Answer) -> Option<Map<String, Value>> {
