@@ -115,7 +115,12 @@ impl ConnectionPool {
         let (sender, is_reused) = match self.protocol() {
             UpstreamProtocol::Http1 => match self.take_idle() {
                 Some(connection) => (Sender::Http1(connection), true),
-                None => (Sender::Http1(self.connector.connect_http1().await?), false),
+                None => {
+                    // In a box, because each request has room for whatever it may wait for, and
+                    // few wait for this.
+                    let connection = Box::pin(self.connector.connect_http1()).await?;
+                    (Sender::Http1(connection), false)
+                }
             },
             UpstreamProtocol::H2c | UpstreamProtocol::H2 => {
                 // Over all, because many may wait while one of them connects: each would take as
@@ -191,7 +196,8 @@ impl ConnectionPool {
         if let Some(sender) = shared.as_ref().filter(|sender| !sender.is_closed()) {
             return Ok((sender.clone(), true));
         }
-        let (sender, _task) = self.connector.connect_http2().await?;
+        // In a box, as with HTTP/1.1.
+        let (sender, _task) = Box::pin(self.connector.connect_http2()).await?;
         *shared = Some(sender.clone());
         Ok((sender, false))
     }
@@ -222,11 +228,11 @@ impl Lease {
     /// What went wrong; with the request, if nothing of it was sent.
     pub(crate) async fn send(
         &mut self,
-        request: Request<RequestBody>,
+        request: Box<Request<RequestBody>>,
     ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
         match self.sender.as_mut().expect("it is only taken at the end") {
-            Sender::Http1(connection) => connection.sender.try_send_request(request).await,
-            Sender::Http2(sender) => sender.try_send_request(request).await,
+            Sender::Http1(connection) => connection.sender.try_send_request(*request).await,
+            Sender::Http2(sender) => sender.try_send_request(*request).await,
         }
     }
 

@@ -223,7 +223,8 @@ impl Passage<'_> {
             requested.announce(&mut head.headers);
         }
         let body = self.bound_body(&mut head, body, reservation.as_mut());
-        let request = Request::from_parts(head, body);
+        // In a box, because it passes through several futures.
+        let request = Box::new(Request::from_parts(head, body));
         let sent = upstream.send(lease, request, bounds.head_timeout).await;
         let (mut response, lease) = sent?;
         // It may have been sent again, to another one.

@@ -212,7 +212,7 @@ impl Upstream {
     pub(crate) async fn send(
         &self,
         mut lease: Lease,
-        mut request: Request<RequestBody>,
+        mut request: Box<Request<RequestBody>>,
         head_timeout: Duration,
     ) -> Result<(Response<Incoming>, Lease), Failure> {
         let budget = self.retries.as_ref();
@@ -233,7 +233,7 @@ impl Upstream {
             }
             self.metrics.count_retry("sent");
             lease = self.lease_after(Some(&pool)).await?;
-            request = again;
+            request = Box::new(again);
         }
     }
 
@@ -242,7 +242,7 @@ impl Upstream {
     async fn send_once(
         &self,
         mut lease: Lease,
-        mut request: Request<RequestBody>,
+        mut request: Box<Request<RequestBody>>,
         head_timeout: Duration,
     ) -> Result<(Response<Incoming>, Lease), Failure> {
         let began = Instant::now();
@@ -266,7 +266,7 @@ impl Upstream {
             let Some(unsent) = error.take_message().filter(|_| lease.may_be_stale()) else {
                 return Err(self.report_failure(Failure::of(error.error()), &pool));
             };
-            request = unsent;
+            request = Box::new(unsent);
             // In its place.
             drop(lease);
             let renewed = pool.lease_new().await;
@@ -347,7 +347,7 @@ impl Observer for Checked {
 /// the body of the request comes further does not count.
 async fn answer(
     lease: &mut Lease,
-    request: Request<RequestBody>,
+    request: Box<Request<RequestBody>>,
     head_timeout: Duration,
 ) -> Option<Answered> {
     let progress = request.body().progress();
