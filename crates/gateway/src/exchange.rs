@@ -14,7 +14,7 @@ use hyper::upgrade::OnUpgrade;
 use tokio::sync::Semaphore;
 use tollgate_core::{Answer, Clock, Moment, Timeline};
 use tollgate_engine::Engine;
-use tollgate_http::{Head, Listing, Peer};
+use tollgate_http::{Client, Head, Listing, Peer};
 use tollgate_listen::Connection;
 
 use crate::concurrency_limit::Permits;
@@ -97,17 +97,15 @@ pub(crate) async fn exchange(
 ) -> Response<ResponseBody> {
     let counted = Counted::new(&route.metrics);
     let seen = copy_answered_by(&head.headers);
+    let addresses = route.classifier.client_address();
     let passage = Passage {
         terms,
         route,
         arrival,
+        client: addresses.resolve(arrival.peer(), &head.headers),
     };
+    record.set_route(route.metrics.name(), passage.client.address);
     let own = |text| ResponseBody::own(text, Arc::clone(arrival.connection));
-    if record.is_on() {
-        let addresses = route.classifier.client_address();
-        let client = addresses.resolve(arrival.peer(), &head.headers).address;
-        record.set_route(route.metrics.name(), client);
-    }
     match passage.run(head, body, record).await {
         Ok(response) => {
             record.set_outcome(FORWARDED);
@@ -149,6 +147,7 @@ struct Passage<'a> {
     terms: &'a Terms,
     route: &'a Route,
     arrival: Arrival<'a>,
+    client: Client,
 }
 
 // === impl Terms ===
@@ -309,15 +308,16 @@ impl Passage<'_> {
             terms,
             route,
             arrival,
+            client,
         } = self;
         let Route {
             responder,
             upstream,
             ..
         } = route;
-        let peer = arrival.peer();
         let listing = self.check_address(head, record)?;
-        let identity = route.classifier.identify(Head::of(head, peer));
+        let described = Head::of(head, arrival.peer());
+        let identity = route.classifier.identify_of(described, *client);
         let identity = identity.map_err(|rejection| {
             let response = responder.reject(&rejection, &head.headers);
             Stop::Rejected(NOT_IDENTIFIED, Box::new(response))
@@ -329,7 +329,7 @@ impl Passage<'_> {
             true => self.acquire_permits(&identity, head, record)?,
             false => Permits::default(),
         };
-        let sender = self.sender(head, peer);
+        let sender = self.sender();
         let allowed = |answer, reservation, lease| Allowed {
             answer,
             permits,
@@ -366,12 +366,12 @@ impl Passage<'_> {
         Ok(allowed(Some(answer), reservation, lease))
     }
 
-    fn sender(&self, head: &Parts, peer: Peer) -> Sender {
+    fn sender(&self) -> Sender {
         let addresses = self.route.classifier.client_address();
         Sender {
             peer: self.arrival.connection.peer().ip().to_canonical(),
-            is_trusted: addresses.trusts(peer),
-            client: addresses.resolve(peer, &head.headers).address,
+            is_trusted: addresses.trusts(self.arrival.peer()),
+            client: self.client.address,
             scheme: self.arrival.scheme,
         }
     }

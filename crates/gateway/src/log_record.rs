@@ -64,10 +64,6 @@ impl LogRecord {
         })))
     }
 
-    pub(crate) const fn is_on(&self) -> bool {
-        self.0.is_some()
-    }
-
     fn update(&mut self, update: impl FnOnce(&mut LogLine)) {
         if let Some(open) = &mut self.0 {
             update(&mut open.line);

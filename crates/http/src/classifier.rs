@@ -64,7 +64,7 @@ enum Missing {
 /// A request, described.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity<'a> {
-    /// The client, if a descriptor has its address.
+    /// The client, if a descriptor has its address, or if the caller had found it.
     pub client: Option<Client>,
     /// Each descriptor that was not skipped.
     pub descriptors: Vec<IdentityDescriptor<'a>>,
@@ -166,9 +166,32 @@ impl Classifier {
     ///
     /// [`Rejection`], if the request must be denied without asking any limit.
     pub fn identify<'a>(&'a self, head: Head<'a>) -> Result<Identity<'a>, Rejection> {
+        self.describe(head, None)
+    }
+
+    /// Describes a request whose client [`ClientAddress::resolve`] has found.
+    ///
+    /// # Errors
+    ///
+    /// As [`Classifier::identify`].
+    pub fn identify_of<'a>(
+        &'a self,
+        head: Head<'a>,
+        client: Client,
+    ) -> Result<Identity<'a>, Rejection> {
+        self.describe(head, Some(client))
+    }
+
+    /// Describes a request, whose client may have been found before.
+    fn describe<'a>(
+        &'a self,
+        head: Head<'a>,
+        client: Option<Client>,
+    ) -> Result<Identity<'a>, Rejection> {
         let facts = Facts::new(head, &self.addresses, &self.paths, &self.routes);
         #[cfg(feature = "jwt")]
         let facts = facts.with_token(self.token.as_ref());
+        let facts = facts.with_client(client);
         let mut descriptors = Vec::with_capacity(self.descriptors.len());
         for (index, described) in self.descriptors.iter().enumerate() {
             let entries = described.rules.iter().map(|rule| rule.entry(&facts));

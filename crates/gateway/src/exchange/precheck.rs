@@ -27,14 +27,13 @@ impl Passage<'_> {
         let Some(lists) = self.terms.lists() else {
             return Ok(None);
         };
-        let addresses = self.route.classifier.client_address();
-        let client = addresses.resolve(self.arrival.peer(), &head.headers);
-        let Some(address) = client.address else {
+        let Some(address) = self.client.address else {
             return Ok(None);
         };
         let list = lists.current();
         let mut found = list.find_address(address);
         // The limits see the IPv4 address that it stands for.
+        let addresses = self.route.classifier.client_address();
         let unmapped = addresses.unmap(address);
         if unmapped != address {
             found = prefer(found, list.find_address(unmapped));

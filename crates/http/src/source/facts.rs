@@ -50,6 +50,12 @@ impl<'a> Facts<'a> {
         }
     }
 
+    /// The same with the client, if it was found before.
+    pub(crate) fn with_client(self, client: Option<Client>) -> Facts<'a> {
+        let client = client.map_or_else(OnceCell::new, OnceCell::from);
+        Facts { client, ..self }
+    }
+
     pub(super) fn client(&self) -> Client {
         *self
             .client
