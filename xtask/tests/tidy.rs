@@ -32,7 +32,7 @@ const SLEEPS: [(&str, &str); 32] = [
     ("crates/redis/src/trouble/tests.rs", VIRTUAL),
     ("crates/redis/tests/access.rs", POLLS),
     ("crates/redis/tests/cluster.rs", POLLS),
-    ("crates/redis/tests/deaths/node.rs", POLLS),
+    ("crates/redis/tests/deaths/instance.rs", POLLS),
     ("crates/redis/tests/errors.rs", POLLS),
     ("crates/redis/tests/exact.rs", POLLS),
     ("crates/redis/tests/faults/alone.rs", LOAD),

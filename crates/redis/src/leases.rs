@@ -1,11 +1,11 @@
 //! Units taken ahead, and spent here without asking.
 //!
-//! A key that is asked often at this node leases units: Redis counts them as consumed, and this
-//! node spends them at the speed of memory. When they run out or are about to end, what was spent
-//! is charged, the rest goes back, and units are leased again, in one step; a request that needs
-//! more than there is goes along in that step and is decided as any other. When a key falls idle,
-//! and when the store is closed, its units go back as well. If a lease ends unreported, because
-//! its node died or could not reach Redis, all of it is charged as of its end.
+//! A key that is asked often at this instance leases units: Redis counts them as consumed, and this
+//! instance spends them at the speed of memory. When they run out or are about to end, what was
+//! spent is charged, the rest goes back, and units are leased again, in one step; a request that
+//! needs more than there is goes along in that step and is decided as any other. When a key falls
+//! idle, and when the store is closed, its units go back as well. If a lease ends unreported,
+//! because its instance died or could not reach Redis, all of it is charged as of its end.
 //!
 //! # Never more than the limit
 //!
@@ -23,31 +23,32 @@
 //! * A sliding window counts it in a later segment, which weighs as much or more, and its estimate
 //!   does not fall by rounding: what is leaving is multiplied by a part of at most one.
 //!
-//! A leaky bucket orders its requests, and its delays are one sequence over all nodes, so it is
+//! A leaky bucket orders its requests, and its delays are one sequence over all instances, so it is
 //! always asked ([`Mode::suits`]). So is whatever is charged for a denial, and a request that
 //! meets several limits.
 //!
 //! # How much
 //!
-//! A cold key leases nothing and asks Redis for each decision. A warm one (two asks within a
-//! second and a half, or one every two seconds for a while) leases as much as its rate needs until
-//! the lease ends, but if that is more than 64 units, no more than it needs in a second; each time
-//! at most eight times what it had. And a lease is at most a quarter of what is free after the
-//! request that asked, so that other nodes always find three times as much. If that is less than
-//! four times what the request costs, nothing is leased, as it would not pay for its return. For
-//! limits below [`CAPACITY_MIN`] every decision asks. Near the end of a larger limit, and of a
-//! bucket that is asked for more than its rate that is always, each unit that comes back is asked
-//! for once, and requests beyond that are denied here (see `estimates.rs`).
+//! A cold key leases nothing and asks Redis for each decision. A warm one (two asks within a second
+//! and a half, or one every two seconds for a while) leases as much as its rate needs until the
+//! lease ends, but if that is more than 64 units, no more than it needs in a second; each time at
+//! most eight times what it had. And a lease is at most a quarter of what is free after the request
+//! that asked, so that other instances always find three times as much. If that is less than four
+//! times what the request costs, nothing is leased, as it would not pay for its return. For limits
+//! below [`CAPACITY_MIN`] every decision asks. Near the end of a larger limit, and of a bucket that
+//! is asked for more than its rate that is always, each unit that comes back is asked for once, and
+//! requests beyond that are denied here (see `estimates.rs`).
 //!
 //! Smaller leases would gain little and cost much. A limit of 16 units allows 16 requests a window,
 //! so that many calls are all that leases could spare; what is denied is answered here for up to a
-//! second without a call. But of its 16 units three nodes that ask once could hold 3 + 2 + 2 and
-//! use none of them for the time of a lease, while a fourth is denied what nobody spends: nearly
-//! half of so small a budget, where of a large one nodes lease what they need in a second.
+//! second without a call. But of its 16 units three instances that ask once could hold 3 + 2 + 2
+//! and use none of them for the time of a lease, while a fourth is denied what nobody spends:
+//! nearly half of so small a budget, where of a large one instances lease what they need in a
+//! second.
 //!
 //! A request that meets several limits is asked of Redis even if each of its keys is leased here:
-//! they are taken all or none, and whichever lease ends first would take the others along to
-//! Redis, since a renewal decides for one key. What this node holds of those keys counts there as
+//! they are taken all or none, and whichever lease ends first would take the others along to Redis,
+//! since a renewal decides for one key. What this instance holds of those keys counts there as
 //! consumed, like the units of all instances.
 //!
 //! If there is no reply to a renewal, Redis may hold the former lease or what it has granted again.
@@ -55,15 +56,15 @@
 //! often it is asked for. The keeper does so until there is a reply or both have ended; meanwhile
 //! every decision on the key is Redis's, and nothing is leased.
 //!
-//! Leases end after [`LASTS`], by Redis's clock, and with their window. This node stops a
+//! Leases end after [`LASTS`], by Redis's clock, and with their window. This instance stops a
 //! hundredth and a millisecond earlier, counted by its own clock from before it asked. Shortly
-//! before that a lease that was used is renewed without waiting for a request, and one that was
-//! not goes back; whatever lies unused for [`IDLE`] goes back then, but for a few units of a key
-//! that is asked slowly. One node holds leases of at most [`KEYS_MAX`] keys, about 130 bytes each;
+//! before that a lease that was used is renewed without waiting for a request, and one that was not
+//! goes back; whatever lies unused for [`IDLE`] goes back then, but for a few units of a key that
+//! is asked slowly. One instance holds leases of at most [`KEYS_MAX`] keys, about 130 bytes each;
 //! the others ask.
 //!
-//! A refund finds what this node has spent, as that is reported in the same call, and the lease
-//! goes back. What other nodes have spent and not reported is not there to be given back.
+//! A refund finds what this instance has spent, as that is reported in the same call, and the lease
+//! goes back. What other instances have spent and not reported is not there to be given back.
 //!
 //! While units are out, a denial's wait may be longer than it turns out to be.
 
@@ -105,7 +106,7 @@ const ENDING: Span = Span::from_millis(750);
 /// nearly spent.
 const WORTH: u32 = 2;
 const WORTH_WHEN_FULL: u32 = 8;
-/// The most keys that hold leases at one node.
+/// The most keys that hold leases at one instance.
 pub const KEYS_MAX: usize = SHARDS * SHARD_MAX;
 const SHARDS: usize = 64;
 /// As many as a map of 4096 places takes.
@@ -113,7 +114,7 @@ const SHARD_MAX: usize = 3_584;
 /// The most limits whose shapes are shared by their leases; others have one each.
 const SHAPES_MAX: usize = 1_024;
 
-/// What this node has leased.
+/// What this instance has leased.
 #[derive(Debug)]
 pub(crate) struct Leases {
     shards: Sharded<Shard, SHARDS>,

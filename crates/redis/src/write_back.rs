@@ -1,31 +1,32 @@
-//! Decisions on this node's own count, and the reports that follow them.
+//! Decisions on this instance's own count, and the reports that follow them.
 //!
 //! The first decision on a key that is charged in
 //! [`Mode::WriteBack`](tollgate_core::Mode::WriteBack) is made by Redis, as in `strict`, and its
-//! answer tells the count. From then on this node decides on that count, plus what it has allowed
-//! itself, at Redis's time as its own clock carries it forward: no waiting, no message. Every
-//! `sync_interval` it reports all keys that were charged since, and hears what all nodes together
-//! have counted, which replaces what was known. Up to 128 keys share a message, and in a Cluster
-//! 1 024 share one to each node.
+//! answer tells the count. From then on this instance decides on that count, plus what it has
+//! allowed itself, at Redis's time as its own clock carries it forward: no waiting, no message.
+//! Every `sync_interval` it reports all keys that were charged since, and hears what all instances
+//! together have counted, which replaces what was known. Up to 128 keys share a message, and in a
+//! Cluster 1 024 share one to each node.
 //!
-//! Everything that this node does is added to the count as of when it did it: units to the window
-//! or the segment in which they were allowed, to a bucket as if they had come when they came. So
-//! one node alone decides as Redis itself would. Several may allow too much.
+//! Everything that this instance does is added to the count as of when it did it: units to the
+//! window or the segment in which they were allowed, to a bucket as if they had come when they
+//! came. So one instance alone decides as Redis itself would. Several may allow too much.
 //!
 //! # How much too much
 //!
-//! Per window (of a bucket: at once, beyond what it holds) at most (nodes - 1) x min(N, units that
-//! one node is asked for within `sync_interval` and the store's timeout). Take the node that heard
-//! from Redis last before it last allowed a request. What it does not know is what each other node
-//! allowed after its own last report: a node that went on would have reported again. That is no
-//! more than it was asked for within an interval and the time of one report, and no more than N,
-//! as no node goes beyond N by what it knows. And by what that last node knows, nothing was too
-//! much.
+//! Per window (of a bucket: at once, beyond what it holds) at most (instances - 1) x min(N, units
+//! that one instance is asked for within `sync_interval` and the store's timeout). Take the
+//! instance that heard from Redis last before it last allowed a request. What it does not know is
+//! what each other instance allowed after its own last report: an instance that went on would have
+//! reported again. That is no more than it was asked for within an interval and the time of one
+//! report, and no more than N, as no instance goes beyond N by what it knows. And by what that last
+//! instance knows, nothing was too much.
 //!
-//! For that, no node goes on for longer than an interval and a timeout without having been
+//! For that, no instance goes on for longer than an interval and a timeout without having been
 //! answered: what is older is reported before the next decision on the key. If that fails, its
 //! error is what the engine's fallback decides on. A decision that Redis makes for a key is made
-//! when this node has nothing to report of it, so it exceeds no more than the other nodes' part.
+//! when this instance has nothing to report of it, so it exceeds no more than the other instances'
+//! part.
 //!
 //! # More than can be reported
 //!
@@ -35,12 +36,12 @@
 //! charged within the last interval are decided by Redis, one call each as in `strict`, and add
 //! nothing to report; keys that are charged more often than that go on here, where one line of a
 //! report stands for several decisions. Each round that was quick enough lets a quarter more wait
-//! to be reported, so a node whose load falls counts by itself again within a few intervals.
+//! to be reported, so an instance whose load falls counts by itself again within a few intervals.
 //! Whatever waits, each key waits once.
 //!
 //! # What is paid back
 //!
-//! What was allowed beyond a limit stays in the count in Redis, and every node hears of it:
+//! What was allowed beyond a limit stays in the count in Redis, and every instance hears of it:
 //!
 //! * A token bucket owes the units, and allows none until time has paid for them: over any longer
 //!   time, no more is allowed than the rate allows.
@@ -62,7 +63,7 @@
 //!
 //! If the connection breaks first, nobody knows whether the units were charged. Nearly always they
 //! were, and repeated they would be charged twice, to a client that did nothing: so they are not.
-//! If Redis never had them, what one node allowed within one interval (and a timeout) is not
+//! If Redis never had them, what one instance allowed within one interval (and a timeout) is not
 //! charged. The next decision on the key asks for its count; if there is none, nobody asks. A
 //! report that was certainly not sent, or that Redis denied, is kept and sent later.
 //!
@@ -139,7 +140,7 @@ pub(crate) struct RemoteRequest<'t> {
 
 type Outcome<'t> = ControlFlow<Verdict, RemoteRequest<'t>>;
 
-/// Whether a node can count for itself what this charge takes.
+/// Whether an instance can count for itself what this charge takes.
 fn is_counted_here(charge: &Charge<'_>) -> bool {
     charge.sharing.mode == Mode::WriteBack
         && Mode::WriteBack.suits(charge.limit)

@@ -70,7 +70,8 @@ async fn a_key_lives_as_long_as_it_matters() {
     }
 }
 
-/// What a node has leased is charged as of the lease's end if nobody reports it, and then recovers.
+/// What an instance has leased is charged as of the lease's end if nobody reports it, and then
+/// recovers.
 #[tokio::test]
 async fn a_key_lives_until_its_leases_have_recovered() {
     let redis = testbed::Redis::start();
@@ -79,14 +80,14 @@ async fn a_key_lives_until_its_leases_have_recovered() {
     let leased = leased.filter(|limit| Mode::Leased.suits(limit) && limit.capacity() > 1);
     for limit in leased {
         redis.ask(&["FLUSHALL"]);
-        let node = store(&redis);
-        let key = node.key([&b"rule"[..], b"leased"].into_iter());
+        let instance = store(&redis);
+        let key = instance.key([&b"rule"[..], b"leased"].into_iter());
         let one = Charge::new(key, &limit, Cost::ONE).shared(Sharing::in_mode(Mode::Leased));
-        while node.counts().units_leased == 0 {
-            assert!(node.decide(&[one]).await.unwrap().is_allowed());
+        while instance.counts().units_leased == 0 {
+            assert!(instance.decide(&[one]).await.unwrap().is_allowed());
         }
         let after = now_ms();
-        let expires = redis.ask(&["PEXPIRETIME", &node.name_of(key)]);
+        let expires = redis.ask(&["PEXPIRETIME", &instance.name_of(key)]);
         let expires: u64 = expires.parse().unwrap();
         // As if the lease were charged already.
         let peek = Charge::new(key, &limit, Cost::Peek(1));

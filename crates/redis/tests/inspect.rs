@@ -190,16 +190,16 @@ async fn a_denial_that_is_remembered_here_is_dropped_by_a_reset() {
 }
 
 #[tokio::test]
-async fn what_nodes_have_leased_is_shown() {
+async fn what_instances_have_leased_is_shown() {
     let redis = testbed::Redis::start();
-    let (node, looker) = (single(&redis), single(&redis));
+    let (instance, looker) = (single(&redis), single(&redis));
     let limit = Limit::fixed_window(1_000, Span::DAY).unwrap();
     let charge = Charge {
         sharing: Sharing::in_mode(Mode::Leased),
-        ..Charge::new(key(&node, "warm"), &limit, Cost::ONE)
+        ..Charge::new(key(&instance, "warm"), &limit, Cost::ONE)
     };
-    while node.counts().lease_decisions == 0 {
-        let _allowed = node.decide(&[charge]).await.unwrap();
+    while instance.counts().lease_decisions == 0 {
+        let _allowed = instance.decide(&[charge]).await.unwrap();
     }
     let held: KeyState = looker.inspect(&charge).await.unwrap();
     assert_eq!(held.leased.holders, 1, "{held:?}");
@@ -213,7 +213,7 @@ async fn what_nodes_have_leased_is_shown() {
         all < 1_000,
         "what was consumed and what is leased is gone: {held:?}"
     );
-    node.close().await;
+    instance.close().await;
     let held = looker.inspect(&charge).await.unwrap();
     assert_eq!(held.leased, HeldUnits::default());
 }

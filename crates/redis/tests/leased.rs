@@ -9,10 +9,10 @@ use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Mode, Sharing, Span};
 use tollgate_redis::{Config, LEASE_LASTS, Redis};
 use tollgate_testbed as testbed;
 
-const NODES: usize = 4;
+const INSTANCES: usize = 4;
 const TASKS: usize = 8;
 
-fn node(address: String) -> Arc<Redis> {
+fn instance(address: String) -> Arc<Redis> {
     let config = Config {
         timeout: Span::from_secs(10),
         ..Config::single(address)
@@ -29,11 +29,11 @@ fn leased<'l>(store: &Redis, limit: &'l Limit, cost: Cost) -> Charge<'l> {
     Charge::new(key(store), limit, cost).shared(Sharing::in_mode(Mode::Leased))
 }
 
-/// How many units several nodes are allowed in this time, all asking as fast as they can.
-async fn spent(nodes: &[Arc<Redis>], limit: Limit, lasts: Duration) -> u64 {
+/// How many units several instances are allowed in this time, all asking as fast as they can.
+async fn spent(instances: &[Arc<Redis>], limit: Limit, lasts: Duration) -> u64 {
     let end = Instant::now() + lasts;
     let mut tasks = JoinSet::new();
-    for store in nodes {
+    for store in instances {
         for _ in 0..TASKS {
             let store = Arc::clone(store);
             tasks.spawn(async move {
@@ -58,13 +58,22 @@ async fn counted(store: &Redis, limit: &Limit) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_nodes_spend_exactly_the_limit() {
+async fn several_instances_spend_exactly_the_limit() {
     let redis = testbed::Redis::start();
-    let nodes: Vec<_> = (0..NODES).map(|_| node(redis.address())).collect();
+    let instances: Vec<_> = (0..INSTANCES).map(|_| instance(redis.address())).collect();
     let limit = Limit::fixed_window(20_000, Span::DAY).unwrap();
-    assert_eq!(spent(&nodes, limit, Duration::from_secs(4)).await, 20_000);
-    let leased: u64 = nodes.iter().map(|node| node.counts().lease_decisions).sum();
-    let asked: u64 = nodes.iter().map(|node| node.counts().requests).sum();
+    assert_eq!(
+        spent(&instances, limit, Duration::from_secs(4)).await,
+        20_000
+    );
+    let leased: u64 = instances
+        .iter()
+        .map(|instance| instance.counts().lease_decisions)
+        .sum();
+    let asked: u64 = instances
+        .iter()
+        .map(|instance| instance.counts().requests)
+        .sum();
     assert!(
         leased > 15_000,
         "{leased} decisions on leased units, {asked} questions"
@@ -74,16 +83,16 @@ async fn several_nodes_spend_exactly_the_limit() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bucket_never_allows_too_much() {
     let redis = testbed::Redis::start();
-    let nodes: Vec<_> = (0..NODES).map(|_| node(redis.address())).collect();
+    let instances: Vec<_> = (0..INSTANCES).map(|_| instance(redis.address())).collect();
     let limit = Limit::token_bucket(1_000, Span::SECOND)
         .unwrap()
         .with_burst(500)
         .unwrap();
     let start = Instant::now();
-    let allowed = spent(&nodes, limit, Duration::from_secs(3)).await;
+    let allowed = spent(&instances, limit, Duration::from_secs(3)).await;
     let most = 500 + u64::try_from(start.elapsed().as_millis()).unwrap() + 1;
     assert!(allowed <= most, "{allowed} of at most {most}");
-    // And most of what there was is used, although units lie leased at one node or the other.
+    // And most of what there was is used, although units lie leased at one instance or the other.
     assert!(allowed >= most / 2, "{allowed} of at most {most}");
 }
 
@@ -91,7 +100,7 @@ async fn a_bucket_never_allows_too_much() {
 async fn what_is_left_goes_back() {
     let redis = testbed::Redis::start();
     let limit = Limit::fixed_window(1_000, Span::DAY).unwrap();
-    let (idle, closed) = (node(redis.address()), node(redis.address()));
+    let (idle, closed) = (instance(redis.address()), instance(redis.address()));
     let watcher = Redis::connect(&Config {
         timeout: Span::from_secs(10),
         ..Config::single(redis.address())
@@ -115,18 +124,18 @@ async fn what_is_left_goes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_dead_node_held_is_charged() {
+async fn what_a_dead_instance_held_is_charged() {
     let redis = testbed::Redis::start();
     let bucket = Limit::token_bucket(1_000, Span::DAY).unwrap();
     let window = Limit::fixed_window(1_000, Span::DAY).unwrap();
     for limit in [bucket, window] {
         redis.ask(&["FLUSHALL"]);
-        let store = node(redis.address());
+        let store = instance(redis.address());
         let charge = leased(&store, &limit, Cost::ONE);
         for _ in 0..20 {
             assert!(store.decide(&[charge]).await.unwrap().is_allowed());
         }
-        let watcher = node(redis.address());
+        let watcher = instance(redis.address());
         let held = counted(&watcher, &limit).await;
         assert!(held > 20, "{held}");
         drop(store);
@@ -139,7 +148,7 @@ async fn what_a_dead_node_held_is_charged() {
 #[tokio::test]
 async fn a_check_is_a_decision_without_a_list() {
     let redis = testbed::Redis::start();
-    let store = node(redis.address());
+    let store = instance(redis.address());
     let limit = Limit::fixed_window(500, Span::DAY).unwrap();
     let mut allowed = 0;
     for _ in 0..600 {
@@ -151,19 +160,19 @@ async fn a_check_is_a_decision_without_a_list() {
 }
 
 /// A bucket that is asked for far more than its rate: each unit that comes back is asked for once
-/// by each node, and nothing else is.
+/// by each instance, and nothing else is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_saturated_bucket_is_asked_for_what_comes_back() {
     const EACH: u64 = 10_000;
     let redis = testbed::Redis::start();
     for count in [1, 3] {
-        let nodes: Vec<_> = (0..count).map(|_| node(redis.address())).collect();
+        let instances: Vec<_> = (0..count).map(|_| instance(redis.address())).collect();
         let limit = Limit::token_bucket(1_250, Span::SECOND)
             .unwrap()
             .with_burst(400 + u32::try_from(count).unwrap())
             .unwrap();
         let mut tasks = JoinSet::new();
-        for store in &nodes {
+        for store in &instances {
             for _ in 0..4 {
                 let store = Arc::clone(store);
                 tasks.spawn(async move {
@@ -179,17 +188,22 @@ async fn a_saturated_bucket_is_asked_for_what_comes_back() {
             }
         }
         let allowed: u64 = tasks.join_all().await.into_iter().sum();
-        let asked: u64 = nodes.iter().map(|node| node.counts().requests).sum();
+        let asked: u64 = instances
+            .iter()
+            .map(|instance| instance.counts().requests)
+            .sum();
         let count = u64::try_from(count).unwrap();
         let decisions = 4 * EACH * count;
-        println!("{count} nodes: {asked} questions for {decisions} decisions, {allowed} allowed");
+        println!(
+            "{count} instances: {asked} questions for {decisions} decisions, {allowed} allowed"
+        );
         // Beside those units, leases are tried twice a second, and some answers overtake others.
         let denied = decisions - allowed;
         assert!(
             asked <= count * allowed + denied / 4 + 100,
             "{asked} questions, {allowed} allowed, {denied} denied"
         );
-        for store in nodes {
+        for store in instances {
             store.close().await;
         }
     }

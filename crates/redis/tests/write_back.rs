@@ -1,5 +1,5 @@
-//! Nodes that decide on their own count: how much too much they allow together, how few messages
-//! that takes, and how it ends.
+//! Instances that decide on their own count: how much too much they allow together, how few
+//! messages that takes, and how it ends.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Mode, Sharing, Span, St
 use tollgate_redis::{Config, Redis};
 use tollgate_testbed as testbed;
 
-const NODES: usize = 4;
+const INSTANCES: usize = 4;
 const SYNC_INTERVAL: Duration = Duration::from_millis(50);
 const TIMEOUT: Duration = Duration::from_millis(100);
-/// How long a node can go on without an answer.
+/// How long an instance can go on without an answer.
 const UNTOLD: Duration = Duration::from_millis(150);
 
-fn node(config: Config) -> Arc<Redis> {
+fn instance(config: Config) -> Arc<Redis> {
     let config = Config {
         timeout: TIMEOUT.into(),
         sync_interval: SYNC_INTERVAL.into(),
@@ -25,8 +25,8 @@ fn node(config: Config) -> Arc<Redis> {
     Arc::new(Redis::connect(&config).unwrap())
 }
 
-/// A node that has all the time it needs, where the budget is not what is tested: on a busy machine
-/// an answer may take longer than [`TIMEOUT`], and then a report is lost, as it should be.
+/// An instance that has all the time it needs, where the budget is not what is tested: on a busy
+/// machine an answer may take longer than [`TIMEOUT`], and then a report is lost, as it should be.
 fn patient(config: Config) -> Arc<Redis> {
     let config = Config {
         timeout: Span::from_secs(20),
@@ -58,7 +58,7 @@ async fn counted(store: &Redis, key: Key, limit: &Limit) -> u32 {
     limit.capacity() - verdict.decisions[0].remaining()
 }
 
-/// What a node was asked for, and when; how much of it was allowed.
+/// What an instance was asked for, and when; how much of it was allowed.
 struct Spent {
     asked_at: Vec<Instant>,
     allowed: u64,
@@ -76,11 +76,11 @@ impl Spent {
     }
 }
 
-/// Every node is asked for a few units each millisecond.
-async fn spend(nodes: &[Arc<Redis>], limit: Limit, a_time: u32, lasts: Duration) -> Vec<Spent> {
+/// Every instance is asked for a few units each millisecond.
+async fn spend(instances: &[Arc<Redis>], limit: Limit, a_time: u32, lasts: Duration) -> Vec<Spent> {
     let end = Instant::now() + lasts;
     let mut tasks = JoinSet::new();
-    for store in nodes {
+    for store in instances {
         let store = Arc::clone(store);
         tasks.spawn(async move {
             let charge = charge(key(&store, 0), &limit);
@@ -104,7 +104,7 @@ async fn spend(nodes: &[Arc<Redis>], limit: Limit, a_time: u32, lasts: Duration)
     tasks.join_all().await
 }
 
-/// How much the nodes allowed, and how much too much that may be.
+/// How much the instances allowed, and how much too much that may be.
 fn summed(spent: &[Spent], limit: &Limit) -> (u64, u64) {
     let within = spent.iter().map(Spent::within).max().unwrap();
     let others = u64::try_from(spent.len()).unwrap() - 1;
@@ -115,40 +115,40 @@ fn summed(spent: &[Spent], limit: &Limit) -> (u64, u64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_window_is_exceeded_by_less_than_the_bound() {
     let redis = testbed::Redis::start();
-    let nodes: Vec<_> = (0..NODES)
-        .map(|_| node(Config::single(redis.address())))
+    let instances: Vec<_> = (0..INSTANCES)
+        .map(|_| instance(Config::single(redis.address())))
         .collect();
     let limit = Limit::fixed_window(5_000, Span::DAY).unwrap();
-    for store in &nodes {
+    for store in &instances {
         warm(store, charge(key(store, 0), &limit)).await;
     }
-    let warmed = u64::try_from(NODES).unwrap();
-    let spent = spend(&nodes, limit, 3, Duration::from_secs(2)).await;
+    let warmed = u64::try_from(INSTANCES).unwrap();
+    let spent = spend(&instances, limit, 3, Duration::from_secs(2)).await;
     let (allowed, bound) = summed(&spent, &limit);
     let allowed = allowed + warmed;
     println!("{allowed} of 5000, at most {bound} too much");
     assert!(allowed >= 5_000, "{allowed}");
     assert!(allowed <= 5_000 + bound, "{allowed} of 5000, and {bound}");
     assert!(bound < 5_000, "{bound} is no bound worth the name");
-    // All nodes have heard that it is over.
-    let again = spend(&nodes, limit, 3, Duration::from_millis(200)).await;
+    // All instances have heard that it is over.
+    let again = spend(&instances, limit, 3, Duration::from_millis(200)).await;
     assert_eq!(summed(&again, &limit).0, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bucket_pays_back_and_keeps_its_rate() {
     let redis = testbed::Redis::start();
-    let nodes: Vec<_> = (0..NODES)
-        .map(|_| node(Config::single(redis.address())))
+    let instances: Vec<_> = (0..INSTANCES)
+        .map(|_| instance(Config::single(redis.address())))
         .collect();
     let limit = Limit::token_bucket(500, Span::SECOND).unwrap();
-    for store in &nodes {
+    for store in &instances {
         warm(store, charge(key(store, 0), &limit)).await;
     }
     let start = Instant::now();
     let (mut allowed, mut bounds) = (0, 0);
     for seconds in 1..=4 {
-        let spent = spend(&nodes, limit, 2, Duration::from_secs(1)).await;
+        let spent = spend(&instances, limit, 2, Duration::from_secs(1)).await;
         let (more, bound) = summed(&spent, &limit);
         (allowed, bounds) = (allowed + more, bounds.max(bound));
         // The whole time: what was too much does not add up.
@@ -159,7 +159,7 @@ async fn a_bucket_pays_back_and_keeps_its_rate() {
     assert!(allowed >= 1_800, "{allowed}");
 }
 
-/// One node, asked at two rates.
+/// One instance, asked at two rates.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_do_not_follow_requests() {
     const KEYS: usize = 300;
@@ -206,18 +206,21 @@ async fn in_a_cluster_one_message_for_each_master() {
     const KEYS: usize = 60;
     let cluster = testbed::Cluster::start();
     let config = Config::cluster(cluster.addresses());
-    let nodes = [patient(config.clone()), patient(config.clone())];
+    let instances = [patient(config.clone()), patient(config.clone())];
     let watcher = patient(config);
     let limit = Limit::fixed_window(1_000, Span::DAY).unwrap();
-    for store in &nodes {
+    for store in &instances {
         for number in 0..KEYS {
             warm(store, charge(key(store, number), &limit)).await;
         }
     }
-    let before: Vec<_> = nodes.iter().map(|store| store.counts().reports).collect();
+    let before: Vec<_> = instances
+        .iter()
+        .map(|store| store.counts().reports)
+        .collect();
     let start = Instant::now();
     for _ in 0..10 {
-        for store in &nodes {
+        for store in &instances {
             for number in 0..KEYS {
                 let verdict = store.decide(&[charge(key(store, number), &limit)]).await;
                 assert!(verdict.unwrap().is_allowed());
@@ -226,7 +229,7 @@ async fn in_a_cluster_one_message_for_each_master() {
         tokio::time::sleep(SYNC_INTERVAL / 2).await;
     }
     let intervals = start.elapsed().as_millis() / SYNC_INTERVAL.as_millis() + 2;
-    for (store, before) in nodes.iter().zip(before) {
+    for (store, before) in instances.iter().zip(before) {
         let reports = u128::from(store.counts().reports - before);
         let masters = u128::try_from(testbed::MASTERS).unwrap();
         assert!(
@@ -251,8 +254,8 @@ async fn what_is_left_is_reported_at_the_end() {
     ];
     let watcher = patient(Config::single(redis.address()));
     for (number, limit) in limits.iter().enumerate() {
-        let nodes = [(); 2].map(|()| patient(Config::single(redis.address())));
-        for store in &nodes {
+        let instances = [(); 2].map(|()| patient(Config::single(redis.address())));
+        for store in &instances {
             warm(store, charge(key(store, number), limit)).await;
             for _ in 0..40 {
                 let verdict = store.decide(&[charge(key(store, number), limit)]).await;
@@ -284,7 +287,7 @@ async fn beside_other_limits_redis_decides_on_everything() {
         let verdict = store.decide(charges).await.unwrap();
         allowed += u32::from(verdict.is_allowed());
     }
-    // One node alone is exact.
+    // One instance alone is exact.
     assert_eq!(allowed, 10);
     let refund = Charge {
         cost: Cost::Refund(3),
@@ -314,7 +317,7 @@ async fn ended(store: &Redis, charge: Charge<'_>) -> (Duration, StoreError) {
 async fn without_redis_nobody_goes_on_for_long() {
     let redis = testbed::Redis::start();
     let proxy = testbed::Proxy::to(&redis.address());
-    let store = node(Config::single(proxy.address()));
+    let store = instance(Config::single(proxy.address()));
     let limit = Limit::fixed_window(1_000_000, Span::DAY).unwrap();
     let charge = charge(key(&store, 0), &limit);
     for faults in [
@@ -363,24 +366,24 @@ async fn keys_live_until_everything_is_paid() {
         (Limit::new(first, 10, Span::MINUTE).unwrap(), 180_000),
     ];
     for (number, (limit, paid)) in limits.iter().enumerate() {
-        let nodes = [(); 3].map(|()| patient(Config::single(redis.address())));
-        for store in &nodes {
+        let instances = [(); 3].map(|()| patient(Config::single(redis.address())));
+        for store in &instances {
             warm(store, charge(key(store, number), limit)).await;
         }
         let start = Instant::now();
         let mut allowed = 3;
-        for store in &nodes {
+        for store in &instances {
             for _ in 0..20 {
                 let verdict = store.decide(&[charge(key(store, number), limit)]).await;
                 allowed += u32::from(verdict.unwrap().is_allowed());
             }
         }
-        for store in &nodes {
+        for store in &instances {
             store.close().await;
         }
-        let lives = redis.ask(&["PTTL", &nodes[0].name_of(key(&nodes[0], number))]);
+        let lives = redis.ask(&["PTTL", &instances[0].name_of(key(&instances[0], number))]);
         let lives: u128 = lives.trim().parse().unwrap();
-        // A node that had heard of the others in between allowed less.
+        // An instance that had heard of the others in between allowed less.
         let most = u128::from(allowed.div_ceil(10)) * 60_000;
         assert!(allowed >= 10 && most <= *paid, "{allowed}");
         assert!(lives <= most + 1_000, "{limit:?}: {lives} of {most}");

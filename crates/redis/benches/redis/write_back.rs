@@ -1,5 +1,5 @@
-//! Nodes that decide on their own count: how many messages that takes, and how much too much they
-//! allow.
+//! Instances that decide on their own count: how many messages that takes, and how much too much
+//! they allow.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,12 +27,12 @@ pub(crate) fn measure(figures: &mut Figures, lasts: Duration) {
         messages(figures, &runtime, name, a_millisecond, lasts);
     }
     let units = 10_000_000 * u32::try_from(lasts.as_secs()).unwrap();
-    for nodes in [2, 4] {
-        overshoot(figures, &runtime, nodes, units);
+    for instances in [2, 4] {
+        overshoot(figures, &runtime, instances, units);
     }
 }
 
-fn node(redis: &testbed::Redis) -> Arc<Redis> {
+fn instance(redis: &testbed::Redis) -> Arc<Redis> {
     Arc::new(Redis::connect(&Config::single(redis.address())).unwrap())
 }
 
@@ -51,7 +51,7 @@ async fn warm(store: &Redis, charge: Charge<'_>) {
     }
 }
 
-/// One node that is asked for so many units a millisecond, or as fast as it answers.
+/// One instance that is asked for so many units a millisecond, or as fast as it answers.
 fn messages(
     figures: &mut Figures,
     runtime: &Runtime,
@@ -117,13 +117,13 @@ fn messages(
     });
 }
 
-/// Several nodes that spend one limit as fast as they can: how much too much that is, beside the
-/// bound.
-fn overshoot(figures: &mut Figures, runtime: &Runtime, nodes: u32, units: u32) {
+/// Several instances that spend one limit as fast as they can: how much too much that is, beside
+/// the bound.
+fn overshoot(figures: &mut Figures, runtime: &Runtime, instances: u32, units: u32) {
     let redis = start_pinned_redis();
     let limit = Limit::fixed_window(units, Span::DAY).unwrap();
     let spent = runtime.block_on(async {
-        let stores: Vec<_> = (0..nodes).map(|_| node(&redis)).collect();
+        let stores: Vec<_> = (0..instances).map(|_| instance(&redis)).collect();
         for store in &stores {
             warm(store, charge(key(store, 0), &limit)).await;
         }
@@ -136,13 +136,13 @@ fn overshoot(figures: &mut Figures, runtime: &Runtime, nodes: u32, units: u32) {
     // And the units with which each was warmed.
     let allowed: u64 = spent.iter().map(|(allowed, _)| allowed + 1).sum();
     let within = spent.iter().map(|(_, within)| *within).max().unwrap_or(0);
-    let bound = u64::from(nodes - 1) * within.min(units.into());
+    let bound = u64::from(instances - 1) * within.min(units.into());
     let over = allowed.saturating_sub(units.into());
     assert!(
         allowed >= units.into() && over <= bound,
         "{over} of {bound}"
     );
-    let name = format!("write_back/{nodes}_nodes");
+    let name = format!("write_back/{instances}_instances");
     figures.put(format!("{name}/units"), units.into());
     figures.put(format!("{name}/overshoot"), over as f64);
     figures.put(format!("{name}/bound"), bound as f64);
@@ -160,7 +160,7 @@ async fn spend(store: Arc<Redis>, limit: Limit) -> (u64, u64) {
     // For each millisecond how many were asked for.
     let mut asked: Vec<u64> = Vec::new();
     let (mut allowed, mut denied) = (0, 0);
-    // A denial that another node's report has made final.
+    // A denial that another instance's report has made final.
     while denied < 1_000 {
         let millisecond = start.elapsed().as_millis() as usize;
         asked.resize(asked.len().max(millisecond + 1), 0);

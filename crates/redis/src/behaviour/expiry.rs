@@ -24,23 +24,26 @@ const HELD: &str = "128";
 const LATE: u64 = 1_000;
 const STEPS: usize = 40;
 
-/// Nodes that share one key, each in a mode of its own.
-struct Nodes {
-    nodes: Vec<(Driven, Mode)>,
+/// Instances that share one key, each in a mode of its own.
+struct Instances {
+    instances: Vec<(Driven, Mode)>,
     now: Now,
 }
 
-// === impl Nodes ===
+// === impl Instances ===
 
-impl Nodes {
-    fn new(modes: &[Mode]) -> Nodes {
-        Nodes {
-            nodes: modes.iter().map(|mode| (Nodes::node(), *mode)).collect(),
+impl Instances {
+    fn new(modes: &[Mode]) -> Instances {
+        Instances {
+            instances: modes
+                .iter()
+                .map(|mode| (Instances::instance(), *mode))
+                .collect(),
             now: Taste::MICROSECONDS.start,
         }
     }
 
-    fn node() -> Driven {
+    fn instance() -> Driven {
         Driven::new(&Config {
             // The test says when it reports.
             sync_interval: SYNC_INTERVAL_MAX,
@@ -55,17 +58,19 @@ impl Nodes {
 
     /// One of them asks, reports, or dies with what it holds.
     fn act(&mut self, random: &mut Random, rule: &Rule, key: Key) {
-        let last = u64::try_from(self.nodes.len() - 1).expect("a few");
+        let last = u64::try_from(self.instances.len() - 1).expect("a few");
         let index = usize::try_from(random.between(0, last)).expect("a few");
-        let (node, mode) = &mut self.nodes[index];
+        let (instance, mode) = &mut self.instances[index];
         let cost = Cost::Take(random.pick(&[1, 1, 1, 1, 1, 1, 2, 2, 5, 20]));
         let charge = rule.charge(key, cost).shared(Sharing::in_mode(*mode));
-        let _whatever = node.decide(self.now, &[charge]);
+        let _whatever = instance.decide(self.now, &[charge]);
         if random.chance(30) {
             let deadline = Instant::now() + Span::from_secs(30).into();
-            node.runtime.block_on(node.store.report_all(deadline));
+            instance
+                .runtime
+                .block_on(instance.store.report_all(deadline));
         } else if random.chance(3) {
-            *node = Nodes::node();
+            *instance = Instances::instance();
         }
     }
 
@@ -151,23 +156,23 @@ fn of_all_modes_at_once() {
 fn holds(name: &'static str, modes: &[Mode]) {
     let held = AtomicU64::new(0);
     check(name, 60, |random| {
-        let mut nodes = Nodes::new(modes);
-        let mut watcher = Nodes::node();
+        let mut instances = Instances::new(modes);
+        let mut watcher = Instances::instance();
         let mut rule = Rule::new(limit(random, modes));
         let mut limits = vec![rule.limit];
         let key = watcher.key("only");
         for step in 0..STEPS {
-            nodes.pass(random);
+            instances.pass(random);
             if random.chance(4) {
                 rule.change(limit(random, modes));
                 limits.push(rule.limit);
             }
-            nodes.act(random, &rule, key);
+            instances.act(random, &rule, key);
             if step % 3 == 2 {
                 // As it was before this rule, a key lives for as long as it mattered then.
                 let peek = rule.charge(key, Cost::Peek(1));
-                let _settles = watcher.decide(nodes.now, &[peek]);
-                let is_held = nodes.look(&mut watcher, &limits, key);
+                let _settles = watcher.decide(instances.now, &[peek]);
+                let is_held = instances.look(&mut watcher, &limits, key);
                 held.fetch_add(is_held.into(), Ordering::Relaxed);
             }
         }

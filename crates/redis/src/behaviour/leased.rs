@@ -1,4 +1,4 @@
-//! Leased units in virtual time: one node, several, and some that die.
+//! Leased units in virtual time: one instance, several, and some that die.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,15 +17,15 @@ use crate::leases::{LASTS, LOOK_EVERY};
 /// Steps of one trace: enough to lease, to renew and to run out.
 const STEPS: usize = 120;
 
-/// Nodes that share one key.
-struct Nodes {
-    nodes: Vec<Driven>,
+/// Instances that share one key.
+struct Instances {
+    instances: Vec<Driven>,
     now: Now,
-    /// Decisions on leases of nodes that are gone.
+    /// Decisions on leases of instances that are gone.
     decided: u64,
 }
 
-/// How well nodes look after their leases.
+/// How well instances look after their leases.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Care {
     /// As often as they should, so that no lease ends unreported.
@@ -36,18 +36,18 @@ enum Care {
     SomeDie,
 }
 
-// === impl Nodes ===
+// === impl Instances ===
 
-impl Nodes {
-    fn new(count: usize) -> Nodes {
-        Nodes {
-            nodes: (0..count).map(|_| Nodes::node()).collect(),
+impl Instances {
+    fn new(count: usize) -> Instances {
+        Instances {
+            instances: (0..count).map(|_| Instances::instance()).collect(),
             now: Taste::MICROSECONDS.start,
             decided: 0,
         }
     }
 
-    fn node() -> Driven {
+    fn instance() -> Driven {
         Driven::new(&Config::single(SINGLE.address()))
     }
 
@@ -58,35 +58,37 @@ impl Nodes {
         let then = self.now.utc + GRAIN.times(random.between(0, most));
         while care == Care::Taken && then.since(self.now.utc) > LOOK_EVERY {
             self.now = Now::at(self.now.utc + LOOK_EVERY);
-            (0..self.nodes.len()).for_each(|node| self.look_after(node));
+            (0..self.instances.len()).for_each(|instance| self.look_after(instance));
         }
         self.now = Now::at(then);
     }
 
-    /// A node looks after its leases, or dies with them.
+    /// An instance looks after its leases, or dies with them.
     fn disturb(&mut self, random: &mut Random, care: Care) {
-        let last = u64::try_from(self.nodes.len() - 1).expect("a few");
+        let last = u64::try_from(self.instances.len() - 1).expect("a few");
         let index = usize::try_from(random.between(0, last)).expect("a few");
         if random.chance(10) {
             self.look_after(index);
         }
         if care == Care::SomeDie && random.chance(2) {
-            self.decided += self.nodes[index].store.counts().lease_decisions;
-            self.nodes[index] = Nodes::node();
+            self.decided += self.instances[index].store.counts().lease_decisions;
+            self.instances[index] = Instances::instance();
         }
     }
 
     fn look_after(&self, index: usize) {
-        let node = &self.nodes[index];
-        node.store.set_now(self.now.utc.as_nanos() / 1_000);
-        node.runtime.block_on(node.store.look_after_leases());
+        let instance = &self.instances[index];
+        instance.store.set_now(self.now.utc.as_nanos() / 1_000);
+        instance
+            .runtime
+            .block_on(instance.store.look_after_leases());
     }
 
     fn close(&mut self) {
-        for node in &self.nodes {
-            node.store.set_now(self.now.utc.as_nanos() / 1_000);
-            node.runtime.block_on(node.store.close());
-            let counts = node.store.counts();
+        for instance in &self.instances {
+            instance.store.set_now(self.now.utc.as_nanos() / 1_000);
+            instance.runtime.block_on(instance.store.close());
+            let counts = instance.store.counts();
             assert_eq!(counts.leases_held, 0);
             self.decided += counts.lease_decisions;
         }
@@ -94,7 +96,7 @@ impl Nodes {
 
     /// What remains of the limit, as Redis has it.
     fn remaining(&self, peek: Charge<'_>) -> u32 {
-        let verdict = Nodes::node().decide(self.now, &[peek]);
+        let verdict = Instances::instance().decide(self.now, &[peek]);
         verdict.decisions[0].remaining()
     }
 }
@@ -131,47 +133,47 @@ const fn is_fixed(limit: &Limit) -> bool {
     matches!(limit.algorithm(), Algorithm::FixedWindow(_))
 }
 
-/// Of a fixed window it does not matter when in it a unit is charged: what one node alone answers
-/// is what strict answers, to the last figure.
+/// Of a fixed window it does not matter when in it a unit is charged: what one instance alone
+/// answers is what strict answers, to the last figure.
 #[test]
-fn a_fixed_window_of_one_node_reads_as_if_it_were_strict() {
+fn a_fixed_window_of_one_instance_reads_as_if_it_were_strict() {
     let decided = AtomicU64::new(0);
-    check("a_fixed_window_of_one_node", 60, |random| {
-        let mut nodes = Nodes::new(1);
+    check("a_fixed_window_of_one_instance", 60, |random| {
+        let mut instances = Instances::new(1);
         let rule = rule(
             std::iter::repeat_with(|| limit(random))
                 .find(is_fixed)
                 .expect("endless"),
         );
-        let key = nodes.nodes[0].key("only");
+        let key = instances.instances[0].key("only");
         let mut ledger = Ledger::default();
         for step in 0..STEPS {
-            nodes.pass(random, Care::Taken);
-            nodes.disturb(random, Care::Taken);
+            instances.pass(random, Care::Taken);
+            instances.disturb(random, Care::Taken);
             let charge = rule.charge(key, cost(random));
-            let got = nodes.nodes[0].decide(nodes.now, &[charge]);
-            let want = ledger.decide(nodes.now, &[charge]).expect("one charge");
+            let got = instances.instances[0].decide(instances.now, &[charge]);
+            let want = ledger.decide(instances.now, &[charge]).expect("one charge");
             assert_eq!(got, with_grain(want, GRAIN), "step {step}: {charge:#?}");
         }
-        nodes.close();
-        decided.fetch_add(nodes.decided, Ordering::Relaxed);
+        instances.close();
+        decided.fetch_add(instances.decided, Ordering::Relaxed);
     });
     assert!(decided.into_inner() > 1_000, "hardly anything was leased");
 }
 
-/// Whatever several nodes allow, strict would have allowed at that moment, after all that was
+/// Whatever several instances allow, strict would have allowed at that moment, after all that was
 /// allowed before; and closing gives back what was not spent.
 #[test]
-fn several_nodes_never_allow_what_strict_would_not() {
+fn several_instances_never_allow_what_strict_would_not() {
     let decided = AtomicU64::new(0);
     check(
-        "several_nodes_never_allow_what_strict_would_not",
+        "several_instances_never_allow_what_strict_would_not",
         120,
         |random| {
-            let mut nodes = Nodes::new(random.pick(&[1, 2, 3]));
+            let mut instances = Instances::new(random.pick(&[1, 2, 3]));
             let care = random.pick(&[Care::Taken, Care::Neglected]);
-            trace(random, &mut nodes, care);
-            decided.fetch_add(nodes.decided, Ordering::Relaxed);
+            trace(random, &mut instances, care);
+            decided.fetch_add(instances.decided, Ordering::Relaxed);
         },
     );
     assert!(decided.into_inner() > 2_000, "hardly anything was leased");
@@ -179,35 +181,36 @@ fn several_nodes_never_allow_what_strict_would_not() {
 
 /// Nor if some of them die with what they hold; that is charged, and comes back in its time.
 #[test]
-fn nodes_that_die_give_nothing_away() {
-    check("nodes_that_die_give_nothing_away", 80, |random| {
-        let mut nodes = Nodes::new(random.pick(&[1, 2, 3]));
-        trace(random, &mut nodes, Care::SomeDie);
+fn instances_that_die_give_nothing_away() {
+    check("instances_that_die_give_nothing_away", 80, |random| {
+        let mut instances = Instances::new(random.pick(&[1, 2, 3]));
+        trace(random, &mut instances, Care::SomeDie);
     });
 }
 
 /// Runs a random trace over several instances. A strict ledger must allow whatever they allow, and
 /// must have at least as many units left at the end.
-fn trace(random: &mut Random, nodes: &mut Nodes, care: Care) {
+fn trace(random: &mut Random, instances: &mut Instances, care: Care) {
     let rule = rule(limit(random));
-    let key = nodes.nodes[0].key("only");
+    let key = instances.instances[0].key("only");
     let mut ledger = Ledger::default();
     for step in 0..STEPS {
-        nodes.pass(random, care);
-        nodes.disturb(random, care);
-        let node = usize::try_from(random.between(0, 2)).expect("a few") % nodes.nodes.len();
+        instances.pass(random, care);
+        instances.disturb(random, care);
+        let instance =
+            usize::try_from(random.between(0, 2)).expect("a few") % instances.instances.len();
         let charge = rule.charge(key, cost(random));
-        let got = nodes.nodes[node].decide(nodes.now, &[charge]);
+        let got = instances.instances[instance].decide(instances.now, &[charge]);
         if got.is_allowed() {
-            let strict = ledger.decide(nodes.now, &[charge]).expect("one charge");
+            let strict = ledger.decide(instances.now, &[charge]).expect("one charge");
             assert!(strict.is_allowed(), "step {step}: {charge:#?} {strict:#?}");
         }
     }
-    nodes.close();
+    instances.close();
     let peek = Rule::new(rule.limit);
     let peek = peek.charge(key, Cost::Peek(1));
-    let strict = ledger.decide(nodes.now, &[peek]).expect("one charge");
-    let (got, want) = (nodes.remaining(peek), strict.decisions[0].remaining());
+    let strict = ledger.decide(instances.now, &[peek]).expect("one charge");
+    let (got, want) = (instances.remaining(peek), strict.decisions[0].remaining());
     assert!(got <= want, "{got} of {want} remain: {rule:#?}");
     if is_fixed(&rule.limit) && care == Care::Taken {
         assert_eq!(got, want, "all that was not spent is back: {rule:#?}");
@@ -217,42 +220,46 @@ fn trace(random: &mut Random, nodes: &mut Nodes, care: Care) {
         Some(interval) => interval.times(u64::from(rule.limit.capacity())),
         None => rule.limit.window() + rule.limit.window(),
     };
-    nodes.now = Now::at(nodes.now.utc + memory + LASTS);
-    assert_eq!(nodes.remaining(peek), rule.limit.capacity(), "{rule:#?}");
+    instances.now = Now::at(instances.now.utc + memory + LASTS);
+    assert_eq!(
+        instances.remaining(peek),
+        rule.limit.capacity(),
+        "{rule:#?}"
+    );
 }
 
 /// A caller who goes away while it leases leaves the lease to others, and it goes back in the end.
 #[test]
 fn a_caller_who_goes_away_takes_no_lease_along() {
-    let mut nodes = Nodes::new(1);
+    let mut instances = Instances::new(1);
     let rule = rule(Limit::fixed_window(100, Span::HOUR).expect("an hour is a window"));
-    let key = nodes.nodes[0].key("only");
+    let key = instances.instances[0].key("only");
     let charge = rule.charge(key, Cost::ONE);
-    let now = nodes.now;
-    assert!(nodes.nodes[0].decide(now, &[charge]).is_allowed());
-    let node = &nodes.nodes[0];
-    node.runtime.block_on(async {
+    let now = instances.now;
+    assert!(instances.instances[0].decide(now, &[charge]).is_allowed());
+    let instance = &instances.instances[0];
+    instance.runtime.block_on(async {
         let charges = [charge];
-        let mut asking = Box::pin(node.store.decide(&charges));
+        let mut asking = Box::pin(instance.store.decide(&charges));
         let once = poll_fn(|context| Poll::Ready(asking.as_mut().poll(context)));
         assert!(once.await.is_pending());
         drop(asking);
-        while node.store.counts().units_leased == 0 {
+        while instance.store.counts().units_leased == 0 {
             tokio::task::yield_now().await;
         }
     });
-    let asked = node.store.counts().requests;
-    assert!(nodes.nodes[0].decide(now, &[charge]).is_allowed());
-    assert_eq!(nodes.nodes[0].store.counts().requests, asked);
-    nodes.close();
-    assert_eq!(nodes.remaining(charge), 96);
+    let asked = instance.store.counts().requests;
+    assert!(instances.instances[0].decide(now, &[charge]).is_allowed());
+    assert_eq!(instances.instances[0].store.counts().requests, asked);
+    instances.close();
+    assert_eq!(instances.remaining(charge), 96);
 }
 
-/// However fast a node asks, of what nobody has spent the others find three quarters.
+/// However fast an instance asks, of what nobody has spent the others find three quarters.
 #[test]
-fn a_greedy_node_leaves_three_quarters_to_others() {
-    let mut greedy = Nodes::node();
-    let mut other = Nodes::node();
+fn a_greedy_instance_leaves_three_quarters_to_others() {
+    let mut greedy = Instances::instance();
+    let mut other = Instances::instance();
     let (rule, now) = (
         rule(Limit::fixed_window(1_000, Span::HOUR).expect("an hour is a window")),
         Taste::MICROSECONDS.start,
@@ -273,12 +280,12 @@ fn a_greedy_node_leaves_three_quarters_to_others() {
 /// A shadow limit that would deny denies nothing, on lease as well.
 #[test]
 fn a_shadow_limit_on_lease_denies_nothing() {
-    let mut node = Nodes::node();
+    let mut instance = Instances::instance();
     let mut rule = rule(Limit::fixed_window(40, Span::HOUR).expect("an hour is a window"));
     rule.enforcement = tollgate_core::Enforcement::Shadow;
-    let key = node.key("only");
+    let key = instance.key("only");
     for asked in 0..60 {
-        let verdict = node.decide(Taste::MICROSECONDS.start, &[rule.charge(key, Cost::ONE)]);
+        let verdict = instance.decide(Taste::MICROSECONDS.start, &[rule.charge(key, Cost::ONE)]);
         assert!(verdict.is_allowed());
         assert_eq!(verdict.decisions[0].is_allowed(), asked < 40);
     }
@@ -301,12 +308,12 @@ enum Loss {
 }
 
 /// Asks until Redis answers; says what remains.
-fn answer(node: &Driven, charge: &Charge<'_>) -> u32 {
+fn answer(instance: &Driven, charge: &Charge<'_>) -> u32 {
     let deadline = Instant::now() + ANSWERS_WITHIN;
     loop {
-        let decided = node.runtime.block_on(async {
+        let decided = instance.runtime.block_on(async {
             tokio::task::yield_now().await;
-            node.store.decide(std::slice::from_ref(charge)).await
+            instance.store.decide(std::slice::from_ref(charge)).await
         });
         match decided {
             Ok(verdict) => return verdict.decisions[0].remaining(),
@@ -321,16 +328,17 @@ fn answer(node: &Driven, charge: &Charge<'_>) -> u32 {
 fn a_lost_reply_costs_no_more_than_its_request() {
     let redis = testbed::Redis::start();
     let config = Config::single(redis.address());
-    let mut node = Driven::new(&config);
-    node.store = {
-        let _inside = node.runtime.enter();
+    let mut instance = Driven::new(&config);
+    instance.store = {
+        let _inside = instance.runtime.enter();
         let config = Config {
             timeout: TIMEOUT,
             ..config
         };
         crate::store::under_test::TimedRedis::connect(&config).expect("the config is valid")
     };
-    node.store
+    instance
+        .store
         .set_now(Taste::MICROSECONDS.start.monotonic.as_nanos() / 1_000);
     let limits = [
         Limit::fixed_window(1_000, Span::DAY),
@@ -350,15 +358,15 @@ fn a_lost_reply_costs_no_more_than_its_request() {
             (Loss::Call, 1),
             (Loss::Call, 4),
         ] {
-            let key = node.key(&format!("{limit:?} {loss:?} {before}"));
+            let key = instance.key(&format!("{limit:?} {loss:?} {before}"));
             let rule = rule(limit);
             let charge = rule.charge(key, Cost::ONE);
             let peek = Charge {
                 cost: Cost::Peek(1),
                 ..charge
             };
-            answer(&node, &peek);
-            let decide = || node.runtime.block_on(node.store.decide(&[charge]));
+            answer(&instance, &peek);
+            let decide = || instance.runtime.block_on(instance.store.decide(&[charge]));
             let mut allowed = (0..before).filter(|_| decide().is_ok()).count();
             // Of a busy machine as well, whose replies are too late.
             let lost = before - allowed + usize::from(loss == Loss::Reply);
@@ -372,10 +380,10 @@ fn a_lost_reply_costs_no_more_than_its_request() {
             asked.push((key, limit, loss, allowed, lost));
         }
     }
-    node.runtime.block_on(node.store.close());
+    instance.runtime.block_on(instance.store.close());
     for (key, limit, loss, allowed, lost) in asked {
         let rule = Rule::new(limit);
-        let remaining = answer(&node, &rule.charge(key, Cost::Peek(1)));
+        let remaining = answer(&instance, &rule.charge(key, Cost::Peek(1)));
         let counted = usize::try_from(limit.capacity() - remaining).expect("a few");
         // The requests whose replies were lost may be charged themselves.
         let bounds = allowed..=allowed + lost;

@@ -6,7 +6,7 @@ use tollgate_core::{Cost, Limit, Mode, Sharing, Span};
 use super::{Driven, SINGLE};
 use crate::config::Config;
 
-fn node() -> Driven {
+fn instance() -> Driven {
     Driven::new(&Config::single(SINGLE.address()))
 }
 
@@ -25,19 +25,19 @@ fn a_refund_returns_what_was_spent_on_a_lease() {
             sharing: Sharing::in_mode(Mode::Leased),
             ..strict.clone()
         };
-        let (mut node, now) = (node(), Taste::MICROSECONDS.start);
-        let key = node.key(&format!("refunded {rule:?}"));
+        let (mut instance, now) = (instance(), Taste::MICROSECONDS.start);
+        let key = instance.key(&format!("refunded {rule:?}"));
         for _ in 0..6 {
-            let verdict = node.decide(now, &[rule.charge(key, Cost::ONE)]);
+            let verdict = instance.decide(now, &[rule.charge(key, Cost::ONE)]);
             assert!(verdict.is_allowed());
         }
-        let decided = node.store.counts().lease_decisions;
+        let decided = instance.store.counts().lease_decisions;
         assert_eq!(decided, 4, "the others ask Redis: {rule:#?}");
-        let refund = node.decide(now, &[rule.charge(key, Cost::Refund(5))]);
+        let refund = instance.decide(now, &[rule.charge(key, Cost::Refund(5))]);
         assert!(refund.is_allowed());
-        node.runtime.block_on(node.store.close());
+        instance.runtime.block_on(instance.store.close());
         let peek = strict.charge(key, Cost::Peek(1));
-        let remaining = self::node().decide(now, &[peek]).decisions[0].remaining();
+        let remaining = self::instance().decide(now, &[peek]).decisions[0].remaining();
         assert_eq!(remaining, 99, "{rule:#?}");
     }
 }

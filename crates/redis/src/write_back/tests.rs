@@ -23,8 +23,8 @@ use crate::store::under_test::{TimedRedis, environment};
 static SINGLE: LazyLock<testbed::Redis> = LazyLock::new(testbed::Redis::start);
 static CLUSTER: LazyLock<testbed::Cluster> = LazyLock::new(testbed::Cluster::start);
 
-/// A node that counts for itself, at moments that the test chooses.
-struct Node {
+/// An instance that counts for itself, at moments that the test chooses.
+struct Instance {
     runtime: Runtime,
     store: TimedRedis,
     number: u64,
@@ -33,10 +33,10 @@ struct Node {
     decided: u64,
 }
 
-// === impl Node ===
+// === impl Instance ===
 
-impl Node {
-    fn new(config: &Config, reports_after: u64) -> Node {
+impl Instance {
+    fn new(config: &Config, reports_after: u64) -> Instance {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -49,7 +49,7 @@ impl Node {
             ..config.clone()
         };
         let store = runtime.block_on(async { TimedRedis::connect(&config) });
-        Node {
+        Instance {
             runtime,
             store: store.unwrap(),
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
@@ -58,9 +58,9 @@ impl Node {
         }
     }
 
-    /// Another node, of the same keys.
-    fn beside(&self) -> Node {
-        let mut other = Node::new(&Config::single(SINGLE.address()), 0);
+    /// Another instance, of the same keys.
+    fn beside(&self) -> Instance {
+        let mut other = Instance::new(&Config::single(SINGLE.address()), 0);
         other.number = self.number;
         other
     }
@@ -71,7 +71,7 @@ impl Node {
         self.runtime.block_on(self.store.report_all(deadline));
     }
 
-    /// Has Redis tell the count of a key that this node does not know yet.
+    /// Has Redis tell the count of a key that this instance does not know yet.
     fn peek(&mut self, now: Now, charge: Charge<'_>) {
         let cost = Cost::Peek(1);
         let verdict = self.decide(now, &[Charge { cost, ..charge }]);
@@ -85,7 +85,7 @@ impl Node {
     }
 }
 
-impl Subject for Node {
+impl Subject for Instance {
     fn key(&mut self, name: &str) -> Key {
         let number = self.number.to_le_bytes();
         self.store
@@ -110,26 +110,26 @@ impl Subject for Node {
     }
 }
 
-// One node alone decides as Redis would, however often it reports.
+// One instance alone decides as Redis would, however often it reports.
 store_behaves!(
     seldom,
     Taste::MICROSECONDS,
-    Node::new(&Config::single(SINGLE.address()), 0)
+    Instance::new(&Config::single(SINGLE.address()), 0)
 );
 store_behaves!(
     always,
     Taste::MICROSECONDS,
-    Node::new(&Config::single(SINGLE.address()), 1)
+    Instance::new(&Config::single(SINGLE.address()), 1)
 );
 store_behaves!(
     now_and_then,
     Taste::MICROSECONDS,
-    Node::new(&Config::single(SINGLE.address()), 7)
+    Instance::new(&Config::single(SINGLE.address()), 7)
 );
 store_behaves!(
     cluster,
     Taste::MICROSECONDS,
-    Node::new(&Config::cluster(CLUSTER.addresses()), 3)
+    Instance::new(&Config::cluster(CLUSTER.addresses()), 3)
 );
 
 /// After the start of a minute.
@@ -148,8 +148,8 @@ fn into_hour(now: Now) -> u64 {
     now.utc.as_nanos() % Span::HOUR.as_nanos()
 }
 
-fn charge<'l>(node: &mut Node, limit: &'l Limit) -> Charge<'l> {
-    Charge::new(node.key("hot"), limit, Cost::ONE)
+fn charge<'l>(instance: &mut Instance, limit: &'l Limit) -> Charge<'l> {
+    Charge::new(instance.key("hot"), limit, Cost::ONE)
 }
 
 fn wait(verdict: &Verdict) -> Span {
@@ -162,23 +162,23 @@ fn wait(verdict: &Verdict) -> Span {
     }
 }
 
-/// Three nodes that each allow what they can before anybody reports, and then report; how much that
-/// was, and two more nodes.
-fn three_nodes(limit: &Limit, now: Now) -> (u32, [Node; 2]) {
-    let mut first = Node::new(&Config::single(SINGLE.address()), 0);
+/// Three instances that each allow what they can before anybody reports, and then report; how much
+/// that was, and two more instances.
+fn three_instances(limit: &Limit, now: Now) -> (u32, [Instance; 2]) {
+    let mut first = Instance::new(&Config::single(SINGLE.address()), 0);
     let charge = charge(&mut first, limit);
     let two_more = [first.beside(), first.beside()];
-    let mut nodes = [first.beside(), first.beside(), first];
+    let mut instances = [first.beside(), first.beside(), first];
     let mut allowed = 0;
     // Each has heard of the key before any other has reported.
-    for node in &mut nodes {
-        node.peek(now, charge);
+    for instance in &mut instances {
+        instance.peek(now, charge);
     }
-    for node in &mut nodes {
-        allowed += node.spend(now, charge, 2 * limit.capacity());
+    for instance in &mut instances {
+        allowed += instance.spend(now, charge, 2 * limit.capacity());
     }
-    for node in &nodes {
-        node.report(now);
+    for instance in &instances {
+        instance.report(now);
     }
     (allowed, two_more)
 }
@@ -189,31 +189,32 @@ fn a_bucket_pays_back_what_was_too_much() {
         .unwrap()
         .with_burst(10)
         .unwrap();
-    let (allowed, mut nodes) = three_nodes(&limit, second(0));
-    // Each node knows of its own, and the bound is (3 - 1) x N.
+    let (allowed, mut instances) = three_instances(&limit, second(0));
+    // Each instance knows of its own, and the bound is (3 - 1) x N.
     assert_eq!(allowed, 30);
-    let charge = charge(&mut nodes[0], &limit);
+    let charge = charge(&mut instances[0], &limit);
     // 30 units, of which the bucket holds 10 and time pays one a second: the next at 21 s.
     for (index, seconds) in [(0, 1), (0, 20), (1, 20)] {
-        let denied = nodes[index].decide(second(seconds), &[charge]);
+        let denied = instances[index].decide(second(seconds), &[charge]);
         assert_eq!(
             wait(&denied),
             Span::from_secs(21 - seconds),
             "{index} at {seconds}"
         );
     }
-    assert_eq!(nodes[0].spend(second(21), charge, 5), 1);
-    nodes[0].report(second(21));
+    assert_eq!(instances[0].spend(second(21), charge, 5), 1);
+    instances[0].report(second(21));
     // Strictly asked, it is the same bucket.
-    let strict = |node: &Node, seconds| {
-        node.store
+    let strict = |instance: &Instance, seconds| {
+        instance
+            .store
             .set_now(second(seconds).monotonic.as_nanos() / 1_000);
-        let verdict = node.runtime.block_on(node.store.decide(&[charge]));
+        let verdict = instance.runtime.block_on(instance.store.decide(&[charge]));
         verdict.unwrap().is_allowed()
     };
-    assert!(!strict(&nodes[1], 21));
-    assert!(strict(&nodes[1], 22));
-    assert!(!strict(&nodes[1], 22));
+    assert!(!strict(&instances[1], 21));
+    assert!(strict(&instances[1], 22));
+    assert!(!strict(&instances[1], 22));
 }
 
 #[test]
@@ -223,26 +224,26 @@ fn a_window_s_surplus_is_carried_into_the_next_ones() {
         Limit::fixed_window(10, Span::MINUTE).unwrap(),
         Limit::new(first, 10, Span::MINUTE).unwrap(),
     ] {
-        let (allowed, mut nodes) = three_nodes(&limit, second(0));
+        let (allowed, mut instances) = three_instances(&limit, second(0));
         assert_eq!(allowed, 30);
-        let charge = charge(&mut nodes[0], &limit);
+        let charge = charge(&mut instances[0], &limit);
         // The next two windows are spent.
-        let denied = nodes[0].decide(second(1), &[charge]);
+        let denied = instances[0].decide(second(1), &[charge]);
         assert_eq!(wait(&denied), Span::from_secs(179), "{limit:?}");
         for seconds in [60, 119, 120, 179] {
-            assert_eq!(nodes[0].spend(second(seconds), charge, 1), 0);
-            assert_eq!(nodes[1].spend(second(seconds), charge, 1), 0);
+            assert_eq!(instances[0].spend(second(seconds), charge, 1), 0);
+            assert_eq!(instances[1].spend(second(seconds), charge, 1), 0);
         }
-        assert_eq!(nodes[0].spend(second(180), charge, 20), 10);
-        nodes[0].report(second(180));
-        assert_eq!(nodes[1].spend(second(240), charge, 20), 10);
+        assert_eq!(instances[0].spend(second(180), charge, 20), 10);
+        instances[0].report(second(180));
+        assert_eq!(instances[1].spend(second(240), charge, 20), 10);
     }
 }
 
 #[test]
 fn what_is_reported_late_counts_in_its_own_window() {
     let limit = Limit::fixed_window(10, Span::MINUTE).unwrap();
-    let mut one = Node::new(&Config::single(SINGLE.address()), 0);
+    let mut one = Instance::new(&Config::single(SINGLE.address()), 0);
     let mut other = one.beside();
     let charge = charge(&mut one, &limit);
     let (before, after) = (at(59_999_000), at(60_001_000));
@@ -262,20 +263,20 @@ fn what_is_reported_late_counts_in_its_own_window() {
 #[test]
 fn a_sliding_window_counts_what_was_too_much() {
     let limit = Limit::sliding_window(10, Span::MINUTE, 1).unwrap();
-    let (allowed, mut nodes) = three_nodes(&limit, second(0));
+    let (allowed, mut instances) = three_instances(&limit, second(0));
     assert_eq!(allowed, 30);
-    let charge = charge(&mut nodes[0], &limit);
+    let charge = charge(&mut instances[0], &limit);
     // Of 30 units in the minute before, fewer than ten weigh once 40 s of this one are over.
-    assert_eq!(nodes[0].spend(second(100), charge, 1), 0);
-    assert_eq!(nodes[1].spend(second(100), charge, 1), 0);
-    assert_eq!(nodes[0].spend(second(101), charge, 5), 1);
+    assert_eq!(instances[0].spend(second(100), charge, 1), 0);
+    assert_eq!(instances[1].spend(second(100), charge, 1), 0);
+    assert_eq!(instances[0].spend(second(101), charge, 5), 1);
 }
 
 /// Two versions of a rule at once: the smaller one does not make a debt of what the larger allows.
 #[test]
 fn what_a_larger_limit_allows_is_not_owed() {
     let [larger, smaller] = [12, 5].map(|count| Limit::fixed_window(count, Span::MINUTE).unwrap());
-    let mut first = Node::new(&Config::single(SINGLE.address()), 0);
+    let mut first = Instance::new(&Config::single(SINGLE.address()), 0);
     let mut other = first.beside();
     let large = charge(&mut first, &larger);
     let small = Charge {
@@ -298,7 +299,7 @@ fn what_a_larger_limit_allows_is_not_owed() {
 #[test]
 fn what_a_larger_limit_allows_locks_one_window() {
     let [larger, smaller] = [24, 5].map(|count| Limit::fixed_window(count, Span::HOUR).unwrap());
-    let mut first = Node::new(&Config::single(SINGLE.address()), 0);
+    let mut first = Instance::new(&Config::single(SINGLE.address()), 0);
     let large = charge(&mut first, &larger);
     let small = Charge {
         limit: &smaller,
@@ -319,7 +320,7 @@ fn what_a_larger_limit_allows_locks_one_window() {
 #[test]
 fn a_debt_is_paid_at_the_rate_of_the_larger_limit() {
     let [larger, smaller] = [12, 5].map(|count| Limit::fixed_window(count, Span::MINUTE).unwrap());
-    let mut first = Node::new(&Config::single(SINGLE.address()), 0);
+    let mut first = Instance::new(&Config::single(SINGLE.address()), 0);
     let large = charge(&mut first, &larger);
     let small = Charge {
         limit: &smaller,
@@ -327,54 +328,56 @@ fn a_debt_is_paid_at_the_rate_of_the_larger_limit() {
     };
     let mut late = first.beside();
     late.peek(second(0), small);
-    let mut nodes = [first.beside(), first.beside(), first];
-    nodes
+    let mut instances = [first.beside(), first.beside(), first];
+    instances
         .iter_mut()
-        .for_each(|node| node.peek(second(0), large));
-    for node in &mut nodes {
-        assert_eq!(node.spend(second(0), large, 20), 12);
+        .for_each(|instance| instance.peek(second(0), large));
+    for instance in &mut instances {
+        assert_eq!(instance.spend(second(0), large, 20), 12);
     }
-    nodes.iter().for_each(|node| node.report(second(0)));
+    instances
+        .iter()
+        .for_each(|instance| instance.report(second(0)));
     // 24 are owed: the next two windows are spent.
     for (index, seconds) in [(0, 1), (1, 59), (0, 60), (1, 61)] {
-        let denied = nodes[index].decide(second(seconds), &[small]);
+        let denied = instances[index].decide(second(seconds), &[small]);
         assert_eq!(
             wait(&denied),
             Span::from_secs(180 - seconds),
             "at {seconds}"
         );
-        nodes[index].report(second(seconds));
+        instances[index].report(second(seconds));
     }
     // With five more of one that had not heard of it, one more window is.
     assert_eq!(late.spend(second(62), small, 20), 5);
     late.report(second(62));
     for (index, seconds) in [(0, 63), (1, 120), (0, 180), (1, 239)] {
-        nodes[index].report(second(seconds));
-        let denied = nodes[index].beside().decide(second(seconds), &[small]);
+        instances[index].report(second(seconds));
+        let denied = instances[index].beside().decide(second(seconds), &[small]);
         assert_eq!(
             wait(&denied),
             Span::from_secs(240 - seconds),
             "at {seconds}"
         );
     }
-    assert_eq!(nodes[0].spend(second(240), small, 20), 5);
+    assert_eq!(instances[0].spend(second(240), small, 20), 5);
 }
 
 #[test]
 fn a_changed_limit_keeps_what_fits_it() {
     let limit = Limit::fixed_window(10, Span::DAY).unwrap();
-    let (allowed, mut nodes) = three_nodes(&limit, second(0));
+    let (allowed, mut instances) = three_instances(&limit, second(0));
     assert_eq!(allowed, 30);
     let larger = Limit::fixed_window(40, Span::DAY).unwrap();
-    let charge = charge(&mut nodes[0], &larger);
-    assert_eq!(nodes[0].spend(second(1), charge, 50), 10);
+    let charge = charge(&mut instances[0], &larger);
+    assert_eq!(instances[0].spend(second(1), charge, 50), 10);
     let smaller = Limit::token_bucket(5, Span::DAY).unwrap();
     let charge = Charge {
         limit: &smaller,
         ..charge
     };
-    assert_eq!(nodes[0].spend(second(2), charge, 10), 0);
-    let denied = nodes[0].decide(second(2), &[charge]);
+    assert_eq!(instances[0].spend(second(2), charge, 10), 0);
+    let denied = instances[0].decide(second(2), &[charge]);
     assert!(wait(&denied) <= Span::DAY);
 }
 
@@ -383,12 +386,17 @@ fn a_changed_limit_keeps_what_fits_it() {
 fn another_mode_decides_on_what_was_counted_here() {
     let limit = Limit::fixed_window(10, Span::MINUTE).unwrap();
     for mode in [Mode::Strict, Mode::Leased] {
-        let mut node = Node::new(&Config::single(SINGLE.address()), 0);
-        let charge = charge(&mut node, &limit);
-        node.peek(second(0), charge);
-        assert_eq!(node.spend(second(0), charge, 7), 7);
+        let mut instance = Instance::new(&Config::single(SINGLE.address()), 0);
+        let charge = charge(&mut instance, &limit);
+        instance.peek(second(0), charge);
+        assert_eq!(instance.spend(second(0), charge, 7), 7);
         let charge = charge.shared(Sharing::in_mode(mode));
-        let decide = || node.runtime.block_on(node.store.decide(&[charge])).unwrap();
+        let decide = || {
+            instance
+                .runtime
+                .block_on(instance.store.decide(&[charge]))
+                .unwrap()
+        };
         let allowed = (0..10).filter(|_| decide().is_allowed()).count();
         assert_eq!(allowed, 3, "{mode:?}");
     }
@@ -399,15 +407,20 @@ fn another_mode_decides_on_what_was_counted_here() {
 fn what_another_mode_allowed_counts_when_the_rule_comes_back() {
     let limit = Limit::fixed_window(10, Span::MINUTE).unwrap();
     for mode in [Mode::Strict, Mode::Leased] {
-        let mut node = Node::new(&Config::single(SINGLE.address()), 0);
-        let charge = charge(&mut node, &limit);
-        node.peek(second(0), charge);
-        assert_eq!(node.spend(second(0), charge, 2), 2);
-        node.report(second(0));
+        let mut instance = Instance::new(&Config::single(SINGLE.address()), 0);
+        let charge = charge(&mut instance, &limit);
+        instance.peek(second(0), charge);
+        assert_eq!(instance.spend(second(0), charge, 2), 2);
+        instance.report(second(0));
         let other = charge.shared(Sharing::in_mode(mode));
-        let decide = || node.runtime.block_on(node.store.decide(&[other])).unwrap();
+        let decide = || {
+            instance
+                .runtime
+                .block_on(instance.store.decide(&[other]))
+                .unwrap()
+        };
         assert!((0..5).all(|_| decide().is_allowed()), "{mode:?}");
-        let allowed = node.spend(second(0), charge, 10);
+        let allowed = instance.spend(second(0), charge, 10);
         assert!(allowed <= 3, "{mode:?}: {allowed} of 3");
     }
 }
@@ -415,19 +428,19 @@ fn what_another_mode_allowed_counts_when_the_rule_comes_back() {
 #[test]
 fn a_key_that_rests_is_evicted() {
     let limit = Limit::token_bucket(1, Span::MINUTE).unwrap();
-    let mut node = Node::new(&Config::single(SINGLE.address()), 0);
-    let charge = charge(&mut node, &limit);
-    assert_eq!(node.spend(second(0), charge, 2), 1);
-    node.report(second(1));
-    assert_eq!(node.store.counts().write_back_keys, 1);
-    node.report(second(9));
-    assert_eq!(node.store.counts().write_back_keys, 1);
-    node.report(second(11));
-    assert_eq!(node.store.counts().write_back_keys, 0);
+    let mut instance = Instance::new(&Config::single(SINGLE.address()), 0);
+    let charge = charge(&mut instance, &limit);
+    assert_eq!(instance.spend(second(0), charge, 2), 1);
+    instance.report(second(1));
+    assert_eq!(instance.store.counts().write_back_keys, 1);
+    instance.report(second(9));
+    assert_eq!(instance.store.counts().write_back_keys, 1);
+    instance.report(second(11));
+    assert_eq!(instance.store.counts().write_back_keys, 0);
     // What Redis remembers stands.
-    assert_eq!(node.spend(second(12), charge, 1), 0);
+    assert_eq!(instance.spend(second(12), charge, 1), 0);
     let moment: Moment = second(60).utc;
-    assert_eq!(node.spend(Now::at(moment), charge, 2), 1);
+    assert_eq!(instance.spend(Now::at(moment), charge, 2), 1);
 }
 
 /// A table without a Redis, and its time.

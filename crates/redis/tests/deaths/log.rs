@@ -1,4 +1,4 @@
-//! What a node writes down, which outlives it.
+//! What an instance writes down, which outlives it.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -8,16 +8,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tollgate_core::{Mode, StoreError, Verdict};
 
-use crate::node::KEYS;
+use crate::instance::KEYS;
 
-/// What a node asks for.
+/// What an instance asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
     /// One unit of a leased key.
     Leased(usize),
     /// One unit of this key and one of the next, which lie in two slots.
     Pair(usize),
-    /// One unit of a key that every node counts for itself.
+    /// One unit of a key that every instance counts for itself.
     WriteBack(usize),
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Line {
     pub(crate) at: Duration,
 }
 
-/// Where a node writes, each line at once: what is written stays when the node is killed.
+/// Where an instance writes, each line at once: what is written stays when the instance is killed.
 pub(crate) struct Log(Mutex<File>);
 
 const LETTERS: [(Outcome, &str); 6] = [
@@ -118,7 +118,7 @@ impl Log {
 
     pub(crate) fn read(path: &Path) -> Vec<Line> {
         let text = std::fs::read_to_string(path).unwrap();
-        // A node that was killed may have written half of its last line.
+        // An instance that was killed may have written half of its last line.
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         whole.lines().map(line).collect()
     }

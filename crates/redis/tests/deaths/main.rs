@@ -1,12 +1,12 @@
-//! Nodes of Tollgate that are killed while they hold leased and reserved units.
+//! Instances of Tollgate that are killed while they hold leased and reserved units.
 //!
-//! This program starts itself once more for each node, which is why it has a `main` of its own.
+//! This program starts itself once more for each instance, which is why it has a `main` of its own.
 //! `cargo test -p tollgate-redis --test deaths` prints the row of `docs/fault-tests.md`.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod log;
 
-mod node;
+mod instance;
 
 use std::path::Path;
 use std::thread::park_timeout;
@@ -16,57 +16,60 @@ use tollgate_core::{Cost, Mode, Sharing, Span};
 use tollgate_redis::{Config, LEASE_LASTS, Redis};
 use tollgate_testbed as testbed;
 
+use instance::{Instance, KEYS, charge, limit};
 use log::{Line, Outcome, now};
-use node::{KEYS, Node, charge, limit};
 
-const NODES: usize = 3;
+const INSTANCES: usize = 3;
 /// How often one of them is killed; another one takes its place at once.
 const DEATHS: usize = 8;
-/// How long a node works before it is killed.
+/// How long an instance works before it is killed.
 const WORKS: Duration = Duration::from_secs(1);
 /// How long nobody may be answered, beside what the machine takes.
 const GAP: Duration = Duration::from_millis(300);
-/// Decisions of a thousand that may fail while nodes die, and how many more for each that is lost
-/// before and after. Those are the machine's, which has more to do while it starts other nodes.
+/// Decisions of a thousand that may fail while instances die, and how many more for each that is
+/// lost before and after. Those are the machine's, which has more to do while it starts other
+/// instances.
 const FAILED: usize = 50;
 const BUSIER: usize = 4;
 /// How long after a death nothing is left of it that could be in the way: reservations last 150 ms.
 const AFTERMATH: Duration = Duration::from_secs(2);
-/// For how long a node allows on its own count what Redis does not know: an interval and a timeout.
+/// For how long an instance allows on its own count what Redis does not know: an interval and a
+/// timeout.
 const UNTOLD: Duration = Duration::from_millis(110);
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match &words[..] {
-        [word, log, addresses @ ..] if word == "node" => {
+        [word, log, addresses @ ..] if word == "instance" => {
             let runtime = tokio::runtime::Runtime::new().unwrap();
-            runtime.block_on(node::work(Path::new(log), addresses));
+            runtime.block_on(instance::work(Path::new(log), addresses));
         }
         words if words.iter().any(|word| word == "--list") => {}
         _ => {
-            nodes_that_are_killed_take_nothing_along();
+            instances_that_are_killed_take_nothing_along();
             println!("deaths: ok");
         }
     }
 }
 
-fn nodes_that_are_killed_take_nothing_along() {
+fn instances_that_are_killed_take_nothing_along() {
     let cluster = testbed::Cluster::start();
     let folder = testbed::Folder::new();
     let addresses = cluster.addresses();
-    let start = |number: usize| Node::start(folder.file(&format!("node-{number}")), &addresses);
-    let mut nodes: Vec<Node> = (0..NODES).map(start).collect();
+    let start =
+        |number: usize| Instance::start(folder.file(&format!("instance-{number}")), &addresses);
+    let mut instances: Vec<Instance> = (0..INSTANCES).map(start).collect();
     let (mut died, mut deaths) = (Vec::new(), Vec::new());
     let mut stood = Duration::ZERO;
-    for number in NODES..NODES + DEATHS {
+    for number in INSTANCES..INSTANCES + DEATHS {
         stood = stood.max(pass(WORKS));
-        let dead = std::mem::replace(&mut nodes[0], start(number));
+        let dead = std::mem::replace(&mut instances[0], start(number));
         died.push(dead.kill());
         deaths.push(now());
     }
     // What the last of them had leased ends, and the others go on until then.
     stood = stood.max(pass(Duration::from(LEASE_LASTS) + WORKS));
-    let lived: Vec<Vec<Line>> = nodes.into_iter().map(Node::stop).collect();
+    let lived: Vec<Vec<Line>> = instances.into_iter().map(Instance::stop).collect();
     served_all_the_time(&lived.concat(), &deaths, stood);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
@@ -80,7 +83,7 @@ fn pass(lasts: Duration) -> Duration {
     let (start, mut longest) = (Instant::now(), Duration::ZERO);
     while start.elapsed() < lasts {
         let before = Instant::now();
-        // A timer like those of the nodes: how late it rings is the control.
+        // A timer like those of the instances: how late it rings is the control.
         park_timeout(Duration::from_millis(9));
         longest = longest.max(before.elapsed());
     }
@@ -109,7 +112,7 @@ fn served_all_the_time(lived: &[Line], deaths: &[Duration], stood: Duration) {
     let gap = gaps.max().unwrap();
     let part = |per_mille: usize| took[(took.len() - 1) * per_mille / 1_000];
     println!(
-        "{DEATHS} nodes killed, the others: {} decisions, {lost} lost, {contended} contended; \
+        "{DEATHS} instances killed, the others: {} decisions, {lost} lost, {contended} contended; \
          p50 {:.1?}, p99 {:.1?}, p99.9 {:.1?}, longest {:.1?}; never without an answer for \
          longer than {gap:.1?} (timers of 9 ms: longest {stood:.1?})",
         took.len(),
@@ -129,7 +132,7 @@ fn served_all_the_time(lived: &[Line], deaths: &[Duration], stood: Duration) {
         |line| !died(line),
         |outcome| outcome == Outcome::Lost,
     );
-    println!("{failed} per mille failed while nodes died; {slow} were lost before and after");
+    println!("{failed} per mille failed while instances died; {slow} were lost before and after");
     let most = FAILED + BUSIER * slow;
     assert!(failed <= most, "{failed} of {most} per mille failed");
     assert!(
@@ -150,12 +153,12 @@ fn per_mille(
     1_000 * those.count() / reply.len().max(1)
 }
 
-/// Units of one key, as the nodes wrote them down.
+/// Units of one key, as the instances wrote them down.
 struct Units {
     allowed: u32,
     /// They may have been charged.
     unsure: u32,
-    /// Asked for when their node died.
+    /// Asked for when their instance died.
     open: u32,
 }
 
@@ -196,8 +199,8 @@ async fn counted(store: &Redis, mode: Mode, number: usize) -> u32 {
     limit.capacity() - verdict.decisions[0].remaining()
 }
 
-/// What nodes allow on their own count: a node that dies takes along what it allowed within its
-/// last interval, and too much is no more than that and the bound.
+/// What instances allow on their own count: an instance that dies takes along what it allowed
+/// within its last interval, and too much is no more than that and the bound.
 async fn is_exceeded_by_the_bound(addresses: &[String], lived: &[Vec<Line>], died: &[Vec<Line>]) {
     let store = watcher(addresses);
     let (mode, capacity) = (Mode::WriteBack, limit(Mode::WriteBack).capacity());
@@ -208,20 +211,26 @@ async fn is_exceeded_by_the_bound(addresses: &[String], lived: &[Vec<Line>], die
             .chain(died)
             .map(|lines| Asked::of(lines, number))
             .collect();
-        let allowed: u32 = asked.iter().map(|node| node.allowed).sum();
-        let within = asked.iter().map(|node| node.within).max().unwrap();
-        let others = u32::try_from(NODES - 1).unwrap();
+        let allowed: u32 = asked.iter().map(|instance| instance.allowed).sum();
+        let within = asked.iter().map(|instance| instance.within).max().unwrap();
+        let others = u32::try_from(INSTANCES - 1).unwrap();
         let bound = others * within.min(capacity);
-        let last: u32 = asked[lived.len()..].iter().map(|node| node.last).sum();
+        let last: u32 = asked[lived.len()..]
+            .iter()
+            .map(|instance| instance.last)
+            .sum();
         let counted = counted(&store, mode, number).await;
         assert!(
             counted + last >= allowed.min(capacity),
             "{counted} counted, {last} taken along, {allowed} allowed"
         );
-        // A node that dies may have reported what it had not yet answered; and what Redis was asked
-        // to decide may be charged without an answer.
-        let open: u32 = asked[lived.len()..].iter().map(|node| node.open).sum();
-        let unsure: u32 = asked.iter().map(|node| node.unsure).sum();
+        // An instance that dies may have reported what it had not yet answered; and what Redis was
+        // asked to decide may be charged without an answer.
+        let open: u32 = asked[lived.len()..]
+            .iter()
+            .map(|instance| instance.open)
+            .sum();
+        let unsure: u32 = asked.iter().map(|instance| instance.unsure).sum();
         assert!(
             counted <= allowed + open + unsure,
             "{counted} counted, {allowed} allowed, {open} open, {unsure} unsure"
@@ -237,13 +246,13 @@ async fn is_exceeded_by_the_bound(addresses: &[String], lived: &[Vec<Line>], die
     }
     println!(
         "  of {KEYS} keys in write_back, {over} units too much, at most {bounds} are promised, and \
-         {last_units} that nodes allowed within the last {UNTOLD:?} before they died; {unknown} \
-         units are allowed and not counted"
+         {last_units} that instances allowed within the last {UNTOLD:?} before they died; \
+         {unknown} units are allowed and not counted"
     );
     assert!(over > 0, "no limit was exceeded");
 }
 
-/// What one node was asked for of one key that it counts itself.
+/// What one instance was asked for of one key that it counts itself.
 struct Asked {
     allowed: u32,
     /// At most within [`UNTOLD`], and what was allowed within the last of them.
@@ -303,16 +312,16 @@ async fn is_kept(addresses: &[String], lived: &[Line], died: &[Line]) {
             out += counted - allowed;
             continue;
         }
-        // A node that dies has at most the one request charged that it was about to decide.
+        // An instance that dies has at most the one request charged that it was about to decide.
         let most = allowed + units.unsure + units.open;
         assert!(counted <= most, "{counted} counted, {most} explained");
         open += units.open;
         taken += counted - allowed;
     }
     println!(
-        "  of {KEYS} leased keys, {out} units were out at nodes that died, and are charged; \
+        "  of {KEYS} leased keys, {out} units were out at instances that died, and are charged; \
          of {KEYS} keys that are asked two at a time, {open} units were asked for when their \
-         node died, and {taken} of those and of lost answers are charged"
+         instance died, and {taken} of those and of lost answers are charged"
     );
     // It was about something: leases and reservations were out.
     assert!(out > 0 && open > 0, "{out} {open}");

@@ -1,4 +1,4 @@
-//! One node: a process of its own, and what it does.
+//! One instance: a process of its own, and what it does.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -17,21 +17,21 @@ pub(crate) const KEYS: usize = 8;
 const TASKS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A running node; killed when dropped.
-pub(crate) struct Node {
+/// A running instance; killed when dropped.
+pub(crate) struct Instance {
     child: Child,
     log: PathBuf,
 }
 
-// === impl Node ===
+// === impl Instance ===
 
-impl Node {
-    pub(crate) fn start(log: String, addresses: &[String]) -> Node {
+impl Instance {
+    pub(crate) fn start(log: String, addresses: &[String]) -> Instance {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["node", &log]).args(addresses);
+        command.args(["instance", &log]).args(addresses);
         let child = command.stdin(Stdio::piped()).spawn().unwrap();
         let log = log.into();
-        Node { child, log }
+        Instance { child, log }
     }
 
     /// Ends it at once, with all that it holds (SIGKILL).
@@ -49,7 +49,7 @@ impl Node {
     }
 }
 
-impl Drop for Node {
+impl Drop for Instance {
     fn drop(&mut self) {
         let _ended_already = self.child.kill();
     }
