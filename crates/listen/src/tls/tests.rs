@@ -7,9 +7,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use rustls::ClientConfig;
-use rustls::RootCertStore;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsConnector;
@@ -38,22 +36,11 @@ fn server_files() -> TlsFiles {
 
 /// A client that trusts [`trusted`], offers these protocols, and may have a certificate.
 fn client(offered: &[&[u8]], identity: Option<(String, String)>) -> ClientConfig {
-    let mut roots = RootCertStore::empty();
-    let authority = CertificateDer::from_pem_file(trusted().authority()).unwrap();
-    roots.add(authority).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots);
-    let mut config = match identity {
-        None => builder.with_no_client_auth(),
-        Some((cert, key)) => {
-            let chain = vec![CertificateDer::from_pem_file(cert).unwrap()];
-            let key = PrivateKeyDer::from_pem_file(key).unwrap();
-            builder.with_client_auth_cert(chain, key).unwrap()
-        }
+    let files = ClientTlsFiles {
+        ca: Some(trusted().authority().into()),
+        identity: identity.map(|(cert, key)| (cert.into(), key.into())),
     };
+    let mut config = files.read().unwrap();
     config.alpn_protocols = offered.iter().map(|name| name.to_vec()).collect();
     config
 }

@@ -7,13 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tollgate_listen::ClientTlsFiles;
 use tollgate_server::{Config, ListenerKind, TlsFiles};
 use tollgate_testbed::Certificates;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
@@ -130,22 +130,11 @@ pub(crate) fn put(directory: &Path, (cert, key): Pair) {
 
 /// A client that trusts the authority, and may have a certificate. It offers HTTP/2 and HTTP/1.1.
 pub(crate) fn client_config(issued: &Certificates, identity: Option<Pair>) -> Arc<ClientConfig> {
-    let mut roots = RootCertStore::empty();
-    let authority = CertificateDer::from_pem_file(issued.authority()).unwrap();
-    roots.add(authority).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots);
-    let mut config = match identity {
-        None => builder.with_no_client_auth(),
-        Some((cert, key)) => {
-            let chain = vec![CertificateDer::from_pem_file(cert).unwrap()];
-            let key = PrivateKeyDer::from_pem_file(key).unwrap();
-            builder.with_client_auth_cert(chain, key).unwrap()
-        }
+    let files = ClientTlsFiles {
+        ca: Some(issued.authority().into()),
+        identity: identity.map(|(cert, key)| (cert.into(), key.into())),
     };
+    let mut config = files.read().unwrap();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Arc::new(config)
 }
