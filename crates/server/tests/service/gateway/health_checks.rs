@@ -1,6 +1,5 @@
 //! Addresses whose health the gateway checks.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,15 +8,12 @@ use std::time::Duration;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::server::conn::{http1, http2};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tollgate_server::GatewaySettings;
 
-use super::upstream::Stage;
+use super::upstream::{Stage, answer_all};
 use super::{FREE, RULES, gateway_with, section_of};
 use crate::house::House;
 use crate::http_client::Client;
@@ -50,24 +46,9 @@ impl Server {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 let (current, last) = (Arc::clone(&current), Arc::clone(&last));
-                let service = service_fn(move |request: Request<Incoming>| {
-                    let response = answer(address, &request, &current, &last);
-                    async move { Ok::<_, Infallible>(response) }
-                });
-                connections.spawn(async move {
-                    let stream = TokioIo::new(stream);
-                    let _ = match is_http2 {
-                        true => {
-                            let builder = http2::Builder::new(TokioExecutor::new());
-                            builder.serve_connection(stream, service).await
-                        }
-                        false => {
-                            http1::Builder::new()
-                                .serve_connection(stream, service)
-                                .await
-                        }
-                    };
-                });
+                connections.spawn(answer_all(stream, is_http2, move |request| {
+                    answer(address, request, &current, &last)
+                }));
             }
         });
         Server {

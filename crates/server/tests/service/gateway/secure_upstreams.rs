@@ -1,15 +1,11 @@
 //! Upstreams that speak TLS.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::server::conn::{http1, http2};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -19,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tollgate_testbed::Certificates;
 
-use super::upstream::Echo;
+use super::upstream::{Echo, answer_all};
 use super::{FREE, RULES, gateway_with, section_of};
 use crate::house::House;
 use crate::http_client::Client;
@@ -89,22 +85,7 @@ impl Server {
                     let (_, session) = stream.get_ref();
                     let name = session.server_name().unwrap_or("-").to_owned();
                     let is_http2 = session.alpn_protocol() == Some(b"h2");
-                    let service = service_fn(move |request: Request<Incoming>| {
-                        let answer = describe(&request, &name);
-                        async move { Ok::<_, Infallible>(answer) }
-                    });
-                    let stream = TokioIo::new(stream);
-                    let _ = match is_http2 {
-                        true => {
-                            let builder = http2::Builder::new(TokioExecutor::new());
-                            builder.serve_connection(stream, service).await
-                        }
-                        false => {
-                            http1::Builder::new()
-                                .serve_connection(stream, service)
-                                .await
-                        }
-                    };
+                    answer_all(stream, is_http2, |request| describe(request, &name)).await;
                 });
             }
         });

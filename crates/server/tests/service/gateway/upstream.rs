@@ -9,10 +9,10 @@ use std::time::Duration;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
@@ -42,6 +42,30 @@ pub(super) struct Stage(TcpListener);
 
 /// A connection to it.
 pub(super) struct Actor(pub(super) TcpStream);
+
+/// Answers the requests of a connection of HTTP/2 or HTTP/1.1.
+pub(super) async fn answer_all<S, A>(stream: S, is_http2: bool, answer: A)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    A: Fn(&Request<Incoming>) -> Response<Full<Bytes>> + Send,
+{
+    let service = service_fn(|request: Request<Incoming>| {
+        let response = answer(&request);
+        async move { Ok::<_, Infallible>(response) }
+    });
+    let stream = TokioIo::new(stream);
+    // How a connection ends does not matter here.
+    let _ = match is_http2 {
+        true => {
+            let builder = http2::Builder::new(TokioExecutor::new());
+            builder.serve_connection(stream, service).await
+        }
+        false => {
+            let builder = http1::Builder::new();
+            builder.serve_connection(stream, service).await
+        }
+    };
+}
 
 // === impl Echo ===
 
