@@ -115,15 +115,17 @@ fn list(policies: &[Policy<'_>], parameters: fn(&Policy<'_>, &mut String)) -> He
 
 /// Writes a string of structured fields, in quotes. A name is visible ASCII and spaces already.
 fn string(name: &str, out: &mut String) {
+    let is_escaped = |byte: u8| matches!(byte, b'"' | b'\\');
     out.push('"');
-    for part in name.split_inclusive(['"', '\\']) {
-        match part.char_indices().next_back() {
-            Some((end, escaped @ ('"' | '\\'))) => {
-                out.push_str(&part[..end]);
+    // Nearly all names, and every response has several: this takes a fraction of the time.
+    if !name.bytes().any(is_escaped) {
+        out.push_str(name);
+    } else {
+        for char in name.chars() {
+            if u8::try_from(char).is_ok_and(is_escaped) {
                 out.push('\\');
-                out.push(escaped);
             }
-            _ => out.push_str(part),
+            out.push(char);
         }
     }
     out.push('"');

@@ -36,7 +36,7 @@ pub(crate) fn policies(answer: &Answer) -> Vec<Policy<'_>> {
         let policy = Policy::of(limited);
         let known = policies
             .iter()
-            .position(|other| other.name == policy.name && other.limit == policy.limit);
+            .position(|other| other.limit == policy.limit && other.name == policy.name);
         match known {
             Some(index) if policy.remaining < policies[index].remaining => policies[index] = policy,
             Some(_) => {}
