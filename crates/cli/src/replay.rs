@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use tollgate_replay::{Error, Memories, Options, Traffic, compare, replay};
+use tollgate_replay::{Error, Memories, Options, Traffic, compare, replay, survey};
 use tollgate_rules::RuleSet;
 
 use crate::message::{print_error, with_causes};
@@ -21,6 +21,7 @@ mod decisions;
 mod failure;
 mod found;
 mod interrupt;
+mod page_file;
 mod progress;
 
 pub(crate) use args::Args;
@@ -51,6 +52,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 /// them is named, and prints the report. A closed pipe at the other end of stdout is not an error.
 fn execute(args: &Args) -> Result<(), Failure> {
     args::check_conditions(args)?;
+    if let Some(path) = &args.report {
+        let others = args.files.iter().chain(&args.rules).chain(&args.decisions);
+        page_file::check(path, &others.collect::<Vec<_>>())?;
+    }
     let rules = Rules {
         new: args::rules(&args.rules, args.merge_domains)?,
         old: match args.compare.is_empty() {
@@ -109,6 +114,9 @@ fn decide(
     if decisions.is_some() || rules.old.is_some() {
         traffic = traffic.with_clients();
     }
+    if args.report.is_some() {
+        traffic = traffic.with_details();
+    }
     let stopped = |why, traffic: &Traffic| Stopped {
         why,
         events: traffic.events(),
@@ -138,6 +146,8 @@ fn decide(
         }
     };
     let found = match &rules.old {
+        None if args.report.is_some() => survey(&mut traffic, &rules.new, options, out, progress)
+            .map(|found| Found::Survey(Box::new(found))),
         None => replay(&mut traffic, &rules.new, options, out, progress).map(Found::Report),
         Some(old) => compare(&mut traffic, old, &rules.new, options, out, progress)
             .map(|comparison| Found::Comparison(Box::new(comparison))),

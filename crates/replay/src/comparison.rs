@@ -91,7 +91,12 @@ pub fn compare(
     let mut changes = Changes::default();
     run(traffic, &mut new, decisions, progress, &mut |event, now| {
         let was = old.decide(event, traffic)?;
-        changes.add(event.request, traffic.client_number(event.line), &was, now);
+        changes.add(
+            event.request,
+            traffic.notes().client_of(event.line),
+            &was,
+            now,
+        );
         Ok(())
     })?;
     let before = old.report(traffic, options.top_keys);
@@ -142,6 +147,7 @@ impl Changes {
         }
     }
 
+    /// The counts, with the reports of both sides.
     fn comparison(
         self,
         before: Report,
@@ -157,7 +163,7 @@ impl Changes {
             .iter()
             .take(top)
             .map(|(client, changes)| ChangedClient {
-                client: Escaped(traffic.client_name(**client)).to_string(),
+                client: Escaped(traffic.notes().client(**client)).to_string(),
                 newly_denied: changes[0],
                 no_longer_denied: changes[1],
             });

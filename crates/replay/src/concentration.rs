@@ -84,7 +84,8 @@ impl Concentration {
     }
 
     pub(crate) fn finish(mut self) -> Found {
-        // With the request, so that the one that a warning shows does not depend on how keys are hashed.
+        // With the request, so that the one that a warning shows does not depend on how keys are
+        // hashed.
         self.meetings
             .sort_unstable_by_key(|meeting| (meeting.rule, meeting.key, meeting.request));
         let mut found = Found::default();

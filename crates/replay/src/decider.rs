@@ -1,6 +1,6 @@
 //! Decides events by one set of rules, with a store of its own, and counts what comes of them.
 
-use tollgate_core::{Charge, Ledger, Moment, Now, StoreError, Verdict};
+use tollgate_core::{Charge, Key, Ledger, Moment, Now, StoreError, Verdict};
 use tollgate_memory::{Memory, RandomKeys};
 use tollgate_rules::RuleSet;
 
@@ -38,6 +38,23 @@ impl<'r> Decider<'r> {
             cache: Cache::default(),
             tally: Tally::new(rules, traffic.requests()),
         }
+    }
+
+    /// The same, from the beginning, with the same keys.
+    pub(crate) fn again(&self, memories: Memories, traffic: &Traffic) -> Decider<'r> {
+        let mut store = Store::new(memories);
+        store.keys = self.store.keys.clone();
+        Decider {
+            store,
+            cache: Cache::default(),
+            tally: Tally::new(self.rules, traffic.requests()),
+            rules: self.rules,
+        }
+    }
+
+    /// The rules, as their places in the report, and keys with the most denials, at most `top`.
+    pub(crate) fn most_denied(&self, top: usize) -> Vec<(usize, Key)> {
+        self.tally.most_denied(top)
     }
 
     /// Decides an event, which is not before the one decided last, and counts it.

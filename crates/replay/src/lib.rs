@@ -46,6 +46,8 @@ mod reader;
 
 mod interner;
 
+mod notes;
+
 mod values;
 
 mod skipped;
@@ -69,6 +71,10 @@ mod replay;
 mod decider;
 
 mod comparison;
+
+mod survey;
+
+mod page;
 
 mod rule_cache;
 
@@ -97,6 +103,7 @@ pub use condition::{Checked, Condition, Counted, InvalidCondition};
 pub use error::Error;
 pub use foreign::{Foreign, Guess};
 pub use input::LINE_BYTES_MAX;
+pub use page::Page;
 pub use pattern::{Field, InvalidPattern, Pattern};
 pub use replay::{Memories, Options, TOP_KEYS, TOP_KEYS_MAX, replay};
 pub use report::{DeniedKey, JSON_VERSION, Report, RuleTotals, Summary, TopKeys};
@@ -105,6 +112,10 @@ pub use skipped::{EXCERPT_BYTES_MAX, REASONS_MAX, SKIPPED_SHOWN_MAX, Skipped, Sk
 pub use study::{
     Part, Quantiles, ROUTE_EVENTS_MIN, ROUTES_MAX, SHARES, STUDY_VERSION, Study, StudyWarning,
     SuggestedLimit, WINDOWS, WindowPart,
+};
+pub use survey::{
+    DETAILS_MAX, DISTRIBUTION_KEYS_MAX, DeniedPattern, Distribution, Most, PATTERNS_MAX,
+    RULES_SHOWN_MAX, Run, SLOTS_MAX, Slot, Survey, Timeline, WAITS, survey,
 };
 pub use tollgate_core::DESCRIPTORS_MAX;
 pub use traffic::{Format, LINES_MAX, LogKind, Place, Traffic};

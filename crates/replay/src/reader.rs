@@ -5,6 +5,7 @@ use tollgate_core::Moment;
 use crate::access_log::LogLine;
 use crate::input::{LINE_BYTES_MAX, Line};
 use crate::interner::Interner;
+use crate::notes::Noted;
 use crate::pattern::{Agent, Field, Fields, Pattern};
 use crate::selection::{Filter, Selection, are_met};
 use crate::trace;
@@ -23,7 +24,7 @@ enum LineReader<'f> {
         filters: &'f [(Field, Filter)],
         descriptors: &'f [Pattern],
         values: Values,
-        client: Vec<u8>,
+        noted: Noted,
     },
     Trace {
         identity: Vec<u8>,
@@ -47,6 +48,7 @@ impl<'f> Reader<'f> {
         format: &'f Format,
         selection: &'f Selection,
         filters: &'f [(Field, Filter)],
+        has_details: bool,
     ) -> Reader<'f> {
         let lines = match format {
             Format::Trace => LineReader::Trace {
@@ -55,7 +57,8 @@ impl<'f> Reader<'f> {
             Format::AccessLog {
                 kind, descriptors, ..
             } => {
-                let is_needed = descriptors.iter().any(Pattern::needs_agent)
+                let is_needed = has_details
+                    || descriptors.iter().any(Pattern::needs_agent)
                     || filters.iter().any(|(field, _)| field.needs_agent());
                 let agent = match kind {
                     LogKind::Combined if is_needed => Agent::Read,
@@ -66,7 +69,7 @@ impl<'f> Reader<'f> {
                     filters,
                     descriptors,
                     values: Values::default(),
-                    client: Vec::new(),
+                    noted: Noted::with_details(has_details),
                 }
             }
         };
@@ -109,12 +112,12 @@ impl<'f> Reader<'f> {
                 filters,
                 descriptors,
                 values,
-                client,
+                noted,
             } => {
-                client.clear();
+                noted.clear();
                 let line = LogLine::parse(line).map_err(|bad| bad.to_string())?;
-                client.extend_from_slice(line.client);
                 let fields = Fields::of(line, *agent);
+                noted.set(&fields);
                 if !self.selection.has(line.at) || !are_met(filters, &fields) {
                     return Ok(None);
                 }
@@ -153,11 +156,11 @@ impl<'f> Reader<'f> {
         matches!(self.lines, LineReader::Trace { .. }) && LogLine::parse(line).is_ok()
     }
 
-    /// The client of the line examined last; empty if it has none.
-    pub(crate) fn client(&self) -> &[u8] {
+    /// What is noted of the line examined last, if it is of an access log.
+    pub(crate) fn note(&self) -> Option<&Noted> {
         match &self.lines {
-            LineReader::AccessLog { client, .. } => client,
-            LineReader::Trace { .. } => &[],
+            LineReader::AccessLog { noted, .. } => Some(noted),
+            LineReader::Trace { .. } => None,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tollgate_core::{Charge, Decision, Enforcement, Key, RuleName, Verdict};
+use tollgate_core::{Charge, Decision, Enforcement, Key, RuleName, Span, Verdict};
 use tollgate_rules::RuleSet;
 
 use crate::concentration::Concentration;
@@ -33,6 +33,8 @@ pub(crate) struct Met {
     pub(crate) key: Key,
     /// The descriptor of the request that met it.
     pub(crate) descriptor: usize,
+    /// The window of the limit.
+    pub(crate) window: Span,
 }
 
 // === impl Tally ===
@@ -85,6 +87,7 @@ impl Tally {
                 rule,
                 key: charge.key,
                 descriptor: *descriptor,
+                window: charge.limit.window(),
             });
             if is_new {
                 self.concentration.meet(rule, charge.key, event.request);
@@ -119,6 +122,11 @@ impl Tally {
     /// The limits that the event counted last met, in the order of its charges.
     pub(crate) fn last_limits(&self) -> &[Met] {
         &self.met
+    }
+
+    /// The rules and keys with the most denials, at most `top`.
+    pub(crate) fn most_denied(&self, top: usize) -> Vec<(usize, Key)> {
+        self.denied.most(top)
     }
 
     /// Where a rule is in the report; it is added if it is new.

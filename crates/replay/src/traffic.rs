@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::foreign::Guess;
 use crate::input::{Line, Lines, NoLines};
 use crate::interner::Interner;
+use crate::notes::Notes;
 use crate::pattern::{Field, InvalidPattern, Pattern};
 use crate::reader::{Read as ReadLine, Reader};
 use crate::selection::{Filter, Selection};
@@ -57,7 +58,7 @@ pub struct Traffic {
     events: Vec<Event>,
     /// The identity of each request: the values of its descriptors, or its JSON.
     requests: Interner,
-    clients: Option<Clients>,
+    notes: Notes,
     skipped: Skipped,
     excluded: u64,
 }
@@ -85,15 +86,6 @@ struct Input {
     guess: Guess,
 }
 
-/// The client of each line of an access log.
-#[derive(Debug, Default)]
-struct Clients {
-    names: Interner,
-    /// The number of the client, for each line of all inputs; arbitrary for a line that is no
-    /// event.
-    of_lines: Vec<u32>,
-}
-
 /// The place of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place<'a> {
@@ -116,7 +108,7 @@ impl Traffic {
             lines: 0,
             events: Vec::new(),
             requests: Interner::default(),
-            clients: None,
+            notes: Notes::default(),
             skipped: Skipped::default(),
             excluded: 0,
         }
@@ -143,8 +135,20 @@ impl Traffic {
     /// per line, and each client once.
     #[must_use]
     pub fn with_clients(self) -> Traffic {
+        let is_log = matches!(self.format, Format::AccessLog { .. });
         Traffic {
-            clients: Some(Clients::default()),
+            notes: self.notes.with_clients(is_log),
+            ..self
+        }
+    }
+
+    /// Also keeps the path and the user agent of each line of an access log, for a report of who is
+    /// denied: eight bytes per line, and each of them once, up to a bound.
+    #[must_use]
+    pub fn with_details(self) -> Traffic {
+        let is_log = matches!(self.format, Format::AccessLog { .. });
+        Traffic {
+            notes: self.notes.with_details(is_log),
             ..self
         }
     }
@@ -177,7 +181,7 @@ impl Traffic {
         });
         let (format, selection) = (self.format.clone(), self.selection.clone());
         let filters = self.filters.clone();
-        let mut reader = Reader::of(&format, &selection, &filters);
+        let mut reader = Reader::of(&format, &selection, &filters, self.notes.has_details());
         while let Some(line) = lines.next().map_err(failed)? {
             self.add(&mut reader, &line)?;
         }
@@ -211,8 +215,8 @@ impl Traffic {
                 self.skipped.add(self.lines, line, reason);
             }
         }
-        if let Some(clients) = &mut self.clients {
-            clients.add(reader.client())?;
+        if let Some(note) = reader.note() {
+            self.notes.add(note).map_err(|_| Error::ManyLines)?;
         }
         self.lines = self.lines.checked_add(1).ok_or(Error::ManyLines)?;
         Ok(())
@@ -286,24 +290,15 @@ impl Traffic {
         }
     }
 
+    /// What is kept of the lines beside their events.
+    pub(crate) const fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
     /// The client of a line of an access log, if clients are kept.
     pub(crate) fn client(&self, line: u32) -> Option<&[u8]> {
-        Some(self.client_name(self.client_number(line)?))
-    }
-
-    /// The number of a line's client, if clients are kept.
-    pub(crate) fn client_number(&self, line: u32) -> Option<u32> {
-        let clients = self
-            .clients
-            .as_ref()
-            .filter(|_| !matches!(self.format, Format::Trace))?;
-        clients.of_lines.get(usize::try_from(line).ok()?).copied()
-    }
-
-    /// The client of a number.
-    pub(crate) fn client_name(&self, number: u32) -> &[u8] {
-        let clients = self.clients.as_ref();
-        clients.map_or(b"", |clients| clients.names.get(number))
+        let client = self.notes.client_of(line)?;
+        Some(self.notes.client(client))
     }
 
     /// Puts the events in order of time, equal times in the order of the input.
@@ -354,16 +349,6 @@ impl Traffic {
                 })
             }
         }
-    }
-}
-
-// === impl Clients ===
-
-impl Clients {
-    fn add(&mut self, client: &[u8]) -> Result<(), Error> {
-        let name = self.names.intern(client).map_err(|_| Error::ManyLines)?;
-        self.of_lines.push(name);
-        Ok(())
     }
 }
 

@@ -80,6 +80,12 @@ pub(crate) struct Args {
     /// How many keys to list in the report, those with the most denials first.
     #[arg(long, value_name = "N", default_value_t = TOP_KEYS, value_parser = top_keys)]
     pub(super) top: usize,
+    /// Write a page of HTML to this file, with charts: outcomes over time and by rule, who is
+    /// denied and how they behave, how long they would wait, requests per key and window.
+    ///
+    /// It needs no network. Events are decided twice.
+    #[arg(long, value_name = "FILE", conflicts_with = "compare")]
+    pub(super) report: Option<PathBuf>,
     /// Write every decision to this file, one JSON object per line, in order.
     ///
     /// Until all decisions are written, the file is named FILE.partial. With `-`, decisions go to

@@ -4,16 +4,21 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use serde_json::Value;
-use tollgate_replay::{Checked, Comparison, ComparisonSummary, Counted, Report, Summary, Traffic};
+use tollgate_replay::{
+    Checked, Comparison, ComparisonSummary, Counted, Page, Report, Summary, Survey, Traffic,
+};
 
 use super::args::Args;
 use super::failure::{Failure, cannot, is_standard};
+use super::page_file;
 use crate::output::Output;
 
 /// What a replay found.
 pub(super) enum Found {
     /// What came of the events.
     Report(Report),
+    /// The same, with a closer look for the page of HTML.
+    Survey(Box<(Report, Survey)>),
     /// What changes.
     Comparison(Box<Comparison>),
 }
@@ -21,17 +26,26 @@ pub(super) enum Found {
 // === impl Found ===
 
 impl Found {
-    /// Writes the report to standard output, or to standard error if that has the decisions. Then
-    /// fails if a condition holds.
+    /// Writes the page if one is asked for, and the report to standard output, or to standard error
+    /// if that has the decisions. Then fails if a condition holds.
     pub(super) fn write(&self, args: &Args, traffic: &Traffic) -> Result<(), Failure> {
         let counted = Counted {
             report: self.report(),
             traffic,
             comparison: match self {
-                Found::Report(_) => None,
+                Found::Report(_) | Found::Survey(_) => None,
                 Found::Comparison(comparison) => Some(comparison),
             },
         };
+        if let (Some(path), Found::Survey(found)) = (&args.report, self) {
+            let (report, survey) = found.as_ref();
+            let page = Page {
+                report,
+                survey,
+                traffic,
+            };
+            page_file::write(path, &page.to_string())?;
+        }
         let conditions = args.fail_if.iter();
         let conditions: Vec<Checked> = conditions
             .map(|condition| condition.check(&counted))
@@ -55,15 +69,20 @@ impl Found {
     fn report(&self) -> &Report {
         match self {
             Found::Report(report) => report,
+            Found::Survey(found) => &found.0,
             Found::Comparison(comparison) => &comparison.after,
         }
     }
 
     fn to_text(&self, traffic: &Traffic) -> String {
         match self {
-            Found::Report(report) => Summary { report, traffic }.to_string(),
             Found::Comparison(comparison) => ComparisonSummary {
                 comparison,
+                traffic,
+            }
+            .to_string(),
+            found => Summary {
+                report: found.report(),
                 traffic,
             }
             .to_string(),
@@ -72,8 +91,8 @@ impl Found {
 
     fn to_json(&self, traffic: &Traffic) -> Value {
         match self {
-            Found::Report(report) => report.to_json(traffic),
             Found::Comparison(comparison) => comparison.to_json(traffic),
+            found => found.report().to_json(traffic),
         }
     }
 }

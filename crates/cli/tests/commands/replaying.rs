@@ -214,7 +214,8 @@ from 2026-01-01T10:00:00Z to 2026-01-01T10:01:10Z
 
   old denied   new denied        newly    no longer  rule
            -            2            2            0  web/client: 2 per 1m fixed_window (new)
-           4            -            0            4  web/client_192.0.2.1: 0 per 1m fixed_window (removed)
+           4            -            0            4  web/client_192.0.2.1: 0 per 1m \
+        fixed_window (removed)
 
        newly  key (1 of 1)
            2  client=192.0.2.0
@@ -256,4 +257,50 @@ fn a_condition_can_be_about_what_changes() {
         let output = replay(&directory, &[&condition[..], &["--compare", old]].concat());
         assert_eq!(output.status.code(), Some(status), "{output:?}");
     }
+}
+
+#[test]
+fn a_report_is_a_page_with_the_same_totals() {
+    let directory = log();
+    let json = report(&directory, &["--report", "page.html"]);
+    assert_eq!(json, report(&directory, &[]));
+    let page = std::fs::read_to_string(directory.path().join("page.html")).unwrap();
+    assert!(
+        page.starts_with("<!DOCTYPE html>\n<html lang=\"en\">"),
+        "{page}"
+    );
+    assert!(
+        page.contains("<dd id=\"denied\" data-count=\"2\">"),
+        "{page}"
+    );
+    assert!(page.contains("<h3>client=192.0.2.0</h3>"), "{page}");
+    assert!(page.contains("<code><b>4×</b> curl/8</code>"), "{page}");
+    for (path, expected) in [
+        ("no/page.html", "cannot write no/page.html: No such file"),
+        (".", "cannot write .: "),
+        (
+            "access.log",
+            "--report would overwrite access.log; name another file",
+        ),
+        (
+            "./rules.yaml",
+            "--report would overwrite rules.yaml; name another file",
+        ),
+    ] {
+        let output = replay(&directory, &["--report", path]);
+        assert_eq!(output.status.code(), Some(2), "{path}");
+        assert!(
+            message(&output).contains(expected),
+            "{path}: {}",
+            message(&output)
+        );
+    }
+    let both = replay(
+        &directory,
+        &["--report", "page.html", "--compare", "rules.yaml"],
+    );
+    assert_eq!(both.status.code(), Some(2));
+    let names = std::fs::read_dir(directory.path()).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert!(!names.into_iter().any(|name| name.ends_with(".partial")));
 }

@@ -23,6 +23,7 @@ pub struct ComparisonSummary<'a> {
 impl Comparison {
     /// The comparison as a JSON object; `docs/replay.md` has its shape.
     pub fn to_json(&self, traffic: &Traffic) -> Value {
+        let clients: Vec<_> = self.clients.iter().map(ChangedClient::to_json).collect();
         json!({
             "version": JSON_VERSION,
             "before": self.before.to_json(traffic),
@@ -35,7 +36,7 @@ impl Comparison {
             "noLongerDeniedKeys": self.no_longer_denied_keys.count,
             "topNoLongerDeniedKeys": self.no_longer_denied_keys.to_json(),
             "changedClients": self.changed_clients,
-            "topChangedClients": self.clients.iter().map(ChangedClient::to_json).collect::<Vec<_>>(),
+            "topChangedClients": clients,
         })
     }
 }

@@ -1,0 +1,80 @@
+//! Which conditions hold, and what is said about those that are none.
+
+use crate::traffic::Format;
+
+use super::*;
+
+fn holds(text: &str, denied: u64, events: u64) -> bool {
+    let report = Report {
+        events,
+        denied,
+        ..Report::default()
+    };
+    check(text, &report).holds
+}
+
+fn check(text: &str, report: &Report) -> Checked {
+    let condition: Condition = text.parse().unwrap();
+    condition.check(&Counted {
+        report,
+        traffic: &Traffic::new(Format::Trace),
+        comparison: None,
+    })
+}
+
+#[test]
+fn thresholds_are_compared_exactly() {
+    for (text, denied, events, expected) in [
+        ("denied > 0.1%", 1, 1000, false),
+        ("denied > 0.1%", 1, 999, true),
+        ("denied>=0.1 %", 1, 1000, true),
+        ("denied >= 33.333333%", 1, 3, true),
+        ("denied >= 33.333334%", 1, 3, false),
+        ("denied == 0", 0, 0, true),
+        ("denied = 0.0", 1, 1, false),
+        ("denied != 5", 5, 5, false),
+        ("denied < 1.5", 1, 1, true),
+        ("denied <= 1", 2, 2, false),
+        ("denied > 0%", 0, 0, false),
+        ("denied > 999999999999999%", u64::MAX, u64::MAX, false),
+        ("  events   < 10  ", 0, 9, true),
+    ] {
+        assert_eq!(holds(text, denied, events), expected, "{text}");
+    }
+}
+
+#[test]
+fn nonsense_says_where_it_begins() {
+    for (text, column, expected) in [
+        ("", 1, "one of events, allowed,"),
+        ("  dneied > 1", 3, "one of events,"),
+        ("denied", 7, "one of > >="),
+        ("denied ~ 1", 8, "one of > >="),
+        ("denied >", 9, "a number such as"),
+        ("denied > many", 10, "a number such as"),
+        ("denied > 1.", 10, "a number such as"),
+        ("denied > .1", 10, "a number such as"),
+        ("denied > -1", 10, "a number such as"),
+        ("denied > 1.0000001", 10, "a number such as"),
+        ("denied > 1000000000000000", 10, "a number such as"),
+        ("denied > 1 %%", 13, "the end"),
+        ("denied > 1 and more", 12, "the end"),
+        ("é > 1", 1, "one of events,"),
+    ] {
+        let invalid = text.parse::<Condition>().unwrap_err();
+        assert_eq!(invalid.column, column, "{text}");
+        assert!(invalid.expected.starts_with(expected), "{text}: {invalid}");
+    }
+}
+
+#[test]
+fn a_condition_shows_its_counts() {
+    let report = Report {
+        events: 12,
+        denied: 3,
+        ..Report::default()
+    };
+    let checked = check(" denied > 0.1% ", &report);
+    let shown = "denied > 0.1%: 3 of 12 events (25.00%)";
+    assert_eq!(checked.to_string(), shown);
+}

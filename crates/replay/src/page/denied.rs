@@ -1,0 +1,117 @@
+//! Who is denied: a card for each of the keys that are denied most.
+
+use std::fmt;
+
+use super::Page;
+use super::chart::{Bars, Layer};
+use super::escape::{Number, Percent, Text};
+use crate::survey::{DeniedPattern, Most};
+use crate::timestamp::Utc;
+
+impl Page<'_> {
+    /// Writes the keys that are denied most.
+    pub(super) fn patterns(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (shown, of) = (self.survey.denied.len(), self.report.denied_keys.count);
+        f.write_str("<h2>Who is denied</h2>\n")?;
+        if shown == 0 {
+            return f.write_str("<p>Nobody.</p>\n");
+        }
+        writeln!(
+            f,
+            "<p class=\"faint\">The {shown} keys with the most denials, of {}.</p>",
+            Number(of)
+        )?;
+        f.write_str("<div class=\"cards\">\n")?;
+        for pattern in &self.survey.denied {
+            self.card(pattern, f)?;
+        }
+        f.write_str("</div>\n")
+    }
+
+    /// Writes what is known of one key.
+    fn card(&self, pattern: &DeniedPattern, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("<article>\n<h3>")?;
+        for (index, (key, value)) in pattern.descriptor.iter().enumerate() {
+            f.write_str(if index == 0 { "" } else { ", " })?;
+            write!(f, "{}={}", Text(key), Text(value))?;
+        }
+        f.write_str("</h3>\n")?;
+        let slots = &pattern.slots;
+        let bars = Bars {
+            class: "spark",
+            label: "Requests of this key over time",
+            timeline: &self.survey.timeline,
+            layers: vec![
+                Layer {
+                    name: "others of this key",
+                    colour: "allowed".to_owned(),
+                    values: slots
+                        .iter()
+                        .map(|slot| slot.offered - slot.denied)
+                        .collect(),
+                },
+                Layer {
+                    name: "denied",
+                    colour: "denied".to_owned(),
+                    values: slots.iter().map(|slot| slot.denied).collect(),
+                },
+            ],
+        };
+        writeln!(f, "{bars}\n<table>")?;
+        let (part, of) = (pattern.denied, pattern.offered);
+        let run = &pattern.longest_run;
+        let rows = [
+            ("rule", Text(pattern.rule.shown()).to_string()),
+            (
+                "denied",
+                format!(
+                    "{} of {} ({})",
+                    Number(part),
+                    Number(of),
+                    Percent { part, of }
+                ),
+            ),
+            (
+                "peak",
+                format!(
+                    "{} in a second, {} in a minute",
+                    Number(pattern.peak_second),
+                    Number(pattern.peak_minute)
+                ),
+            ),
+            ("first denial", Utc(pattern.first).to_string()),
+            ("last denial", Utc(pattern.last).to_string()),
+            (
+                "longest run of denials",
+                format!("{} in {}", Number(run.requests), run.length),
+            ),
+        ];
+        for (name, value) in rows {
+            writeln!(f, "<tr><td>{name}</td><td>{value}</td></tr>")?;
+        }
+        most("path", &pattern.paths, f)?;
+        most("user agent", &pattern.user_agents, f)?;
+        f.write_str("</table>\n</article>\n")
+    }
+}
+
+/// Writes the most frequent values, if there are any.
+fn most(name: &str, most: &Most, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if most.first.is_empty() {
+        return Ok(());
+    }
+    let s = if most.first.len() == 1 && most.others == 0 {
+        ""
+    } else {
+        "s"
+    };
+    write!(f, "<tr><td>{name}{s}</td><td>")?;
+    for (value, count) in &most.first {
+        let shown = if value.is_empty() { "(none)" } else { value };
+        write!(f, "<code><b>{}×</b> {}</code>", Number(*count), Text(shown))?;
+    }
+    if most.others > 0 {
+        write!(f, "{}× others", Number(most.others))?;
+    }
+    f.write_str("</td></tr>\n")
+}
