@@ -4,7 +4,7 @@
 //! stored state, what happens to this cost at this moment, and what is the new state? Every store
 //! runs these functions, or passes a test suite that shows that it behaves the same.
 //!
-//! It reads no clock, does no I/O, starts no threads and has no dependencies. Programs that limit
+//! It reads no clock, does no I/O and starts no threads. Programs that limit
 //! rates use the `tollgate` crate; this one is for authors of stores and protocols.
 
 #![deny(missing_docs)]
@@ -99,4 +99,7 @@ pub use span::{ParseSpanError, Span};
 pub use step::step;
 pub use store::{KeyHasher, RESOLUTIONS_MAX, Store, StoreError};
 pub use usage::Usage;
-pub use verdict::{Bill, DenialReason, Line, RequestDenial, TooManyCharges, Verdict};
+pub use verdict::{
+    Bill, CHARGES_INLINE, DenialReason, Line, PerCharge, RequestDenial, TooManyCharges, Verdict,
+    settle_separate,
+};

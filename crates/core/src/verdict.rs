@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::charge::{CHARGES_MAX, Charge, Enforcement, OnDenial};
 use crate::cost::Cost;
 use crate::decision::{Decision, Wait};
@@ -13,13 +15,27 @@ use crate::usage::Usage;
 
 mod combine;
 
+mod denier;
+
+mod separate;
+
+use denier::Denier;
+
+pub use separate::settle_separate;
+
+/// How many charges a request may have before its decision allocates memory.
+pub const CHARGES_INLINE: usize = 8;
+
+/// A list with an item for each charge of a request, or for each of its counters.
+pub type PerCharge<T> = SmallVec<[T; CHARGES_INLINE]>;
+
 /// The answer to one request: the decision of each limit, and what follows for the request.
 #[must_use = "a verdict that is not read enforces nothing"]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// The decision of each charge's limit, in the order of the charges. In a denied request,
     /// limits that would have allowed it still say `Allow`, with what remains after the decision.
-    pub decisions: Vec<Decision>,
+    pub decisions: PerCharge<Decision>,
     /// Why the request is denied, `by` the index of a charge; `None` if it is allowed.
     pub denial: Option<RequestDenial>,
 }
@@ -50,9 +66,9 @@ pub enum DenialReason {
 /// The charges of a request, grouped by counter: the charges on one key add up to one line.
 #[derive(Debug)]
 pub struct Bill<'a> {
-    lines: Vec<Line<'a>>,
+    lines: PerCharge<Line<'a>>,
     /// For each charge, its line and its limit.
-    judges: Vec<(usize, &'a Limit)>,
+    judges: PerCharge<(usize, &'a Limit)>,
 }
 
 /// Everything that a request charges to one counter.
@@ -88,26 +104,6 @@ impl Verdict {
         self.denial.is_none()
     }
 
-    /// The verdict on a request with one charge.
-    pub fn of_one(charge: &Charge<'_>, mut decision: Decision) -> Verdict {
-        if let (Decision::Allow(grant), Enforcement::Shadow) = (&mut decision, charge.enforcement) {
-            grant.delay = Span::ZERO;
-        }
-        let is_enforced = charge.enforcement != Enforcement::Shadow;
-        let denial = decision
-            .wait()
-            .filter(|_| is_enforced)
-            .map(|wait| RequestDenial {
-                by: 0,
-                wait,
-                reason: DenialReason::Exceeded,
-            });
-        Verdict {
-            decisions: vec![decision],
-            denial,
-        }
-    }
-
     /// How long to hold the request before it may proceed; zero unless other requests are ahead of
     /// it in a leaky bucket. Shadow limits never delay.
     pub fn delay(&self) -> Span {
@@ -131,18 +127,21 @@ impl<'a> Bill<'a> {
         if charges.len() > CHARGES_MAX {
             return Err(TooManyCharges(charges.len()));
         }
-        let mut lines: Vec<Line<'a>> = Vec::with_capacity(charges.len());
-        let judges = charges.iter().map(|charge| {
-            let found = lines.iter().position(|line| line.charge.key == charge.key);
-            let index = found.unwrap_or(lines.len());
-            if found.is_none() {
-                lines.push(Line::empty(*charge));
+        let mut bill = Bill {
+            lines: PerCharge::with_capacity(charges.len()),
+            judges: PerCharge::with_capacity(charges.len()),
+        };
+        for charge in charges {
+            let mut lines = bill.lines.iter();
+            let found = lines.position(|line| line.charge.key == charge.key);
+            let index = found.unwrap_or(bill.lines.len());
+            match found {
+                Some(index) => bill.lines[index].add(charge),
+                None => bill.lines.push(Line::of(*charge)),
             }
-            lines[index].add(charge);
-            (index, charge.limit)
-        });
-        let judges = judges.collect();
-        Ok(Bill { lines, judges })
+            bill.judges.push((index, charge.limit));
+        }
+        Ok(bill)
     }
 
     /// The lines: one for each counter, no key twice.
@@ -177,7 +176,8 @@ impl<'a> Bill<'a> {
             Some(_) => self.penalise(usages, now),
         };
         // Charging a denied request lengthens waits, and may exhaust limits that had allowed it.
-        let waits_after = if denied.is_some() {
+        let is_penalised = denied.is_some() && self.lines.iter().any(|line| line.penalty > 0);
+        let waits_after = if is_penalised {
             self.waits(usages, now)
         } else {
             waits.clone()
@@ -200,7 +200,7 @@ impl<'a> Bill<'a> {
     }
 
     /// For each charge, the wait until its limit allows its line; `None` if it does now.
-    fn waits<U: Usage>(&self, usages: &[U], now: Now) -> Vec<Option<Wait>> {
+    fn waits<U: Usage>(&self, usages: &[U], now: Now) -> PerCharge<Option<Wait>> {
         let wait = |(line, limit): &(usize, &Limit)| {
             let (usage, line) = (&usages[*line], &self.lines[*line]);
             let units = line.take.saturating_add(line.peek);
@@ -212,8 +212,8 @@ impl<'a> Bill<'a> {
     }
 
     /// For each line, the wait until all of its limits allow the request.
-    fn longest_of_lines(&self, waits: &[Option<Wait>]) -> Vec<Option<Wait>> {
-        let mut longest = vec![None; self.lines.len()];
+    fn longest_of_lines(&self, waits: &[Option<Wait>]) -> PerCharge<Option<Wait>> {
+        let mut longest: PerCharge<Option<Wait>> = smallvec![None; self.lines.len()];
         for ((line, _), wait) in self.judges.iter().zip(waits) {
             longest[*line] = (*wait).max(longest[*line]);
         }
@@ -233,20 +233,12 @@ impl<'a> Bill<'a> {
     ///
     /// Public for stores that cannot settle all lines at one moment.
     pub fn denied_by(&self, waits: &[Option<Wait>]) -> Option<usize> {
-        let enforced = self
-            .of(Enforcement::Enforce)
-            .filter(|line| waits[*line].is_some());
-        let all_over = self
-            .of(Enforcement::Quota)
-            .all(|line| waits[line].is_some());
-        // The request needs only one of its quotas, so the shortest of their waits counts.
-        let quota = self
-            .of(Enforcement::Quota)
-            .filter(|_| all_over)
-            .min_by_key(|line| waits[*line]);
-        enforced
-            .chain(quota)
-            .min_by_key(|line| (Reverse(waits[*line]), *line))
+        let mut denier = Denier::default();
+        for (index, line) in self.lines.iter().enumerate() {
+            let wait = line.judged.then_some(waits[index]);
+            denier.add(index, line.charge.enforcement, wait);
+        }
+        denier.first().map(|(line, _)| line)
     }
 
     fn longest(&self, waits: &[Option<Wait>]) -> Option<Wait> {
@@ -254,16 +246,14 @@ impl<'a> Bill<'a> {
         self.denied_by(&waits).and_then(|line| waits[line])
     }
 
-    fn of(&self, enforcement: Enforcement) -> impl Iterator<Item = usize> + Clone {
-        let lines = self.lines.iter().enumerate();
-        lines
-            .filter(move |(_, line)| line.judged && line.charge.enforcement == enforcement)
-            .map(|(index, _)| index)
-    }
-
     /// Charges every line that allows the request; returns how long each delays it.
-    fn take<U: Usage>(&self, usages: &mut [U], waits: &[Option<Wait>], now: Now) -> Vec<Span> {
-        let mut delays = vec![Span::ZERO; self.lines.len()];
+    fn take<U: Usage>(
+        &self,
+        usages: &mut [U],
+        waits: &[Option<Wait>],
+        now: Now,
+    ) -> PerCharge<Span> {
+        let mut delays = smallvec![Span::ZERO; self.lines.len()];
         for (index, line) in self.lines.iter().enumerate() {
             if waits[index].is_some() || line.take == 0 {
                 continue;
@@ -280,7 +270,7 @@ impl<'a> Bill<'a> {
     }
 
     /// Charges a denied request to the lines with a penalty; nothing is delayed.
-    fn penalise<U: Usage>(&self, usages: &mut [U], now: Now) -> Vec<Span> {
+    fn penalise<U: Usage>(&self, usages: &mut [U], now: Now) -> PerCharge<Span> {
         for (line, usage) in self.lines.iter().zip(usages) {
             if line.penalty > 0 {
                 let limit = line.widest;
@@ -288,7 +278,7 @@ impl<'a> Bill<'a> {
                 usage.penalise(limit, now.on(limit.timeline()), units);
             }
         }
-        vec![Span::ZERO; self.lines.len()]
+        smallvec![Span::ZERO; self.lines.len()]
     }
 
     fn refund<U: Usage>(&self, usages: &mut [U], now: Now) {
@@ -337,8 +327,9 @@ impl<'a> Line<'a> {
         }
     }
 
-    const fn empty(charge: Charge<'a>) -> Line<'a> {
-        Line {
+    /// The line of one charge.
+    fn of(charge: Charge<'a>) -> Line<'a> {
+        let mut line = Line {
             charge,
             widest: charge.limit,
             take: 0,
@@ -346,7 +337,9 @@ impl<'a> Line<'a> {
             peek: 0,
             refund: 0,
             judged: false,
-        }
+        };
+        line.add_cost(&charge);
+        line
     }
 
     /// Adds a charge on the same counter.
@@ -359,6 +352,11 @@ impl<'a> Line<'a> {
         if size(charge.limit) > size(self.widest) {
             self.widest = charge.limit;
         }
+        self.add_cost(charge);
+    }
+
+    /// Adds the units of a charge.
+    fn add_cost(&mut self, charge: &Charge<'_>) {
         let cost = charge.cost;
         if let (Cost::Take(units), OnDenial::Charge) = (cost, charge.on_denial) {
             self.penalty = self.penalty.saturating_add(units);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use serde_json::{Map, Value};
-use tollgate_core::{Answer, Charge, Request, Store, StoreError, Verdict};
+use tollgate_core::{Answer, Request, Store, StoreError, Verdict};
 use tollgate_memory::Stats;
 use tollgate_rules::{Attempt, Resolved, RuleSet};
 
@@ -52,15 +52,6 @@ pub(crate) struct ActiveRules {
     pub(crate) rules: RuleSet,
     series: Series,
     rule_count: usize,
-}
-
-/// What a request is charged; `is_current` says whether its rules are still in effect.
-pub(crate) fn charges<'r>(resolved: &'r Resolved<'_>, is_current: bool) -> Vec<Charge<'r>> {
-    let mut charges = resolved.charges();
-    charges
-        .iter_mut()
-        .for_each(|charge| charge.is_current = is_current);
-    charges
 }
 
 // === impl Engine ===
@@ -128,7 +119,7 @@ impl Engine {
         let domain = request.domain_name();
         let store = &self.stores.of(domain).store;
         let resolved = active.rules.resolve(request, store);
-        let charges = charges(&resolved, is_current);
+        let charges = resolved.charges_under(is_current);
         let verdict = if charges.is_empty() {
             Verdict::default()
         } else {

@@ -8,7 +8,7 @@ use tollgate_rules::{Attempt, Explained, Finding, Walk};
 
 use crate::denied_requests::DeniedRequest;
 
-use crate::engine::{ActiveRules, Engine, charges};
+use crate::engine::{ActiveRules, Engine};
 
 /// Why a request would be allowed or denied now.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,7 +85,7 @@ impl Engine {
         let named = self.stores().of(request.domain_name());
         let explained = active.rules.explain(request, &named.store);
         let Explained { resolved, findings } = explained;
-        let mut charges = charges(&resolved, is_current);
+        let mut charges = resolved.charges_under(is_current);
         charges.iter_mut().for_each(peek);
         let verdict = if charges.is_empty() {
             Verdict::default()

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{
     Charge, Cost, Decision, Denial, DenialReason, Enforcement, Grant, Key, KeyHasher, Limit,
-    LimitHistory, NewReservation, OnStoreError, RequestDenial, ReserveVerdict, SharedStore, Span,
-    Store, StoreError, Verdict, Wait,
+    LimitHistory, NewReservation, OnStoreError, PerCharge, RequestDenial, ReserveVerdict,
+    SharedStore, Span, Store, StoreError, Verdict, Wait,
 };
 
 /// The retry time of a request that is denied because the shared store has no answer.
@@ -170,7 +170,7 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
             true => unavailable(),
             false => allow(charge),
         };
-        let mut decisions: Vec<Decision> = charges.iter().map(decide).collect();
+        let mut decisions: PerCharge<Decision> = charges.iter().map(decide).collect();
         for (index, decision) in indices.iter().zip(verdict.decisions) {
             decisions[*index] = decision;
         }

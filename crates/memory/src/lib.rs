@@ -13,9 +13,11 @@
 //! A decision on one limit is lock-free: read a slot, call [`tollgate_core::step`], commit the new
 //! state by compare-and-swap. For buckets this fast path is inlined into the caller
 //! (`memory/fast_path.rs`), so that unused parts of the decision are not computed. A decision on
-//! several limits locks its slots, in the order of the keys; other threads that need one of them
-//! wait, usually for a fraction of a microsecond and at most for a named bound. States that are
-//! larger than a word spill into an arena of 64-byte blocks, reached through the key's slot and
+//! several limits reads its slots, judges, and locks those that it charges while it writes them
+//! (`memory/joint_path.rs`); one that charges nothing locks nothing. New keys, and states that are
+//! larger than a word, are locked before they are read, in the order of the keys; other threads
+//! that need one of them wait, usually for a fraction of a microsecond and at most for a named
+//! bound. Large states spill into an arena of 64-byte blocks, reached through the key's slot and
 //! only under its lock.
 //!
 //! # Bytes per key

@@ -3,8 +3,8 @@
 use std::sync::atomic::AtomicUsize;
 
 use tollgate_core::{
-    Bill, Charge, Clock, Decision, Key, KeyHasher, Limit, Moment, Now, Span, Store, StoreError,
-    Timeline, Verdict,
+    Bill, CHARGES_MAX, Charge, Clock, Decision, Key, KeyHasher, Limit, Moment, Now, Span, Store,
+    StoreError, Timeline, TooManyCharges, Verdict,
 };
 
 use crate::arena::{Arena, BLOCK_BYTES};
@@ -21,7 +21,11 @@ mod fast_path;
 
 mod eviction;
 
+mod joint_path;
+
 mod lock_free;
+
+mod word_state;
 
 pub use builder::Builder;
 
@@ -175,7 +179,12 @@ impl<C: Clock> Memory<C> {
     ///
     /// [`StoreError::TooManyCharges`], and as [`Memory::check`].
     pub fn decide_now(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
-        self.decide_within(charges, &mut Time::of(&self.clock))
+        if let [charge] = charges {
+            let decision = self.decide_one_now(charge)?;
+            return Ok(Verdict::of_one(charge, decision));
+        }
+        let time = || Time::of(&self.clock);
+        self.decide_several(charges, || self.clock.now(), time)
     }
 
     /// Decides all or nothing over `charges`, at a given time.
@@ -184,7 +193,11 @@ impl<C: Clock> Memory<C> {
     ///
     /// As [`Memory::decide_now`].
     pub fn decide_at(&self, now: Now, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
-        self.decide_within(charges, &mut Time::at(now))
+        if let [charge] = charges {
+            let decision = self.decide_one(charge, &mut Time::at(now))?;
+            return Ok(Verdict::of_one(charge, decision));
+        }
+        self.decide_several(charges, || now, || Time::at(now))
     }
 
     /// The clock that this store decides by.
@@ -219,16 +232,19 @@ impl<C: Clock> Memory<C> {
         }
     }
 
-    fn decide_within(
+    fn decide_several<'c>(
         &self,
         charges: &[Charge<'_>],
-        time: &mut Time<'_>,
+        now: impl Fn() -> Now,
+        time: impl Fn() -> Time<'c>,
     ) -> Result<Verdict, StoreError> {
-        if let [charge] = charges {
-            let decision = self.decide_one(charge, time)?;
-            return Ok(Verdict::of_one(charge, decision));
+        if charges.len() > CHARGES_MAX {
+            return Err(TooManyCharges(charges.len()).into());
         }
-        self.decide_all(&Bill::new(charges)?, time)
+        if let Some(verdict) = self.try_joint_path(charges, now) {
+            return Ok(verdict);
+        }
+        self.decide_all(&Bill::new(charges)?, &mut time())
     }
 }
 

@@ -10,7 +10,7 @@
 //! is one 16-byte compare-and-swap of owner and word together, so a charge cannot land on the
 //! slot's next owner. **Inserting** is serialised for each first bucket by a short lock, under
 //! which both buckets are searched again: a key that two threads insert never has two slots. A
-//! decision over several limits locks its slots; other threads wait for them.
+//! decision that charges several limits locks their slots; other threads wait for them.
 //!
 //! **Choosing** a free slot prefers the first bucket while it is roomy ([`ROOMY_MAX`]), then the
 //! emptier of both, and there the key's home while that has room. So most decisions wait for one

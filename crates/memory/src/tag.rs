@@ -110,6 +110,13 @@ impl Tag {
         self.0 & !HEAT == fingerprint | u64::from(revision) << REVISION_SHIFT
     }
 
+    /// Whether this is an unlocked slot of `expected`'s owner, with a state of one word that was
+    /// made under the same revision of its limit, on the same clock.
+    #[inline]
+    pub(crate) const fn is_plain(self, expected: Tag) -> bool {
+        self.0 & !HEAT == expected.0
+    }
+
     #[inline]
     pub(crate) const fn is_spilled(self) -> bool {
         self.0 & SPILLED != 0

@@ -301,6 +301,83 @@ fn all_or_nothing_against_a_single_limit() {
     });
 }
 
+/// Two keys that exist, asked for together in opposite orders, with room for one: neither thread
+/// waits for the other with a lock, and one request has both.
+#[test]
+fn the_last_units_of_two_keys() {
+    explore_up_to(3, || {
+        let store = store(0);
+        assert!(take_both(&store, [a(), b()], &bucket(2)));
+        let forth = |store: &Store| take_both(store, [a(), b()], &bucket(2));
+        let back = |store: &Store| take_both(store, [b(), a()], &bucket(2));
+        let (one, other) = both(&store, forth, back);
+        assert!(one ^ other, "{one} and {other}");
+        assert_eq!(used(&store, a(), &bucket(2)), 2);
+        assert_eq!(used(&store, b(), &bucket(2)), 2);
+    });
+}
+
+/// Two keys that exist are charged together while another thread charges each alone: none of the
+/// charges is lost.
+#[test]
+fn charges_together_and_alone() {
+    explore_up_to(3, || {
+        let store = store(0);
+        assert!(take_both(&store, [a(), b()], &bucket(9)));
+        let together = |store: &Store| take_both(store, [a(), b()], &bucket(9));
+        let alone = |store: &Store| take(store, a(), &bucket(9)) && take(store, b(), &bucket(9));
+        assert_eq!(both(&store, together, alone), (true, true));
+        let counted = [a(), b()].map(|key| used(&store, key, &bucket(9)));
+        assert_eq!(counted, [3, 3]);
+    });
+}
+
+/// Each of two requests charges the key that the other only peeks at, and leaves nothing of it: as
+/// if one came first, one of them is denied.
+#[test]
+fn each_charges_what_the_other_peeks_at() {
+    explore_up_to(3, || {
+        let store = store(0);
+        assert!(take_both(&store, [a(), b()], &bucket(2)));
+        let ask = |charged: Key, peeked: Key| {
+            move |store: &Store| {
+                let limit = bucket(2);
+                let charges = [
+                    Charge::new(charged, &limit, Cost::ONE),
+                    Charge::new(peeked, &limit, Cost::Peek(1)),
+                ];
+                let verdict = store.decide_at(Now::at(NOW), &charges).unwrap();
+                verdict.is_allowed()
+            }
+        };
+        let (one, other) = both(&store, ask(a(), b()), ask(b(), a()));
+        assert!(one ^ other, "{one} and {other}");
+        let counted = [used(&store, a(), &bucket(2)), used(&store, b(), &bucket(2))];
+        assert_eq!(counted, [1 + u32::from(one), 1 + u32::from(other)]);
+    });
+}
+
+/// A request that is denied reports what remains of both limits as it was at one moment, while
+/// another charges both.
+#[test]
+fn a_denied_request_sees_one_moment() {
+    explore_up_to(3, || {
+        let store = store(0);
+        assert!(take_both(&store, [a(), b()], &bucket(3)));
+        let charge = |store: &Store| take_both(store, [a(), b()], &bucket(3));
+        let ask = |store: &Store| {
+            let limit = bucket(3);
+            let charges = [a(), b()].map(|key| Charge::new(key, &limit, Cost::Take(3)));
+            let verdict = store.decide_at(Now::at(NOW), &charges).unwrap();
+            assert!(!verdict.is_allowed());
+            [0, 1].map(|index| verdict.decisions[index].remaining())
+        };
+        let (charged, [one, other]) = both(&store, charge, ask);
+        assert!(charged);
+        assert_eq!(one, other, "of one moment");
+    });
+}
+
 /// A request that will be denied locks two slots; a thread that asks for them meanwhile gets the
 /// answers that a request that changes nothing leaves.
 #[test]

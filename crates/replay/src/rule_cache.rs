@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{Answer, Charge, Decision, Grant, RuleName, Status, Verdict};
+use tollgate_core::{Answer, Charge, Decision, Grant, PerCharge, RuleName, Status, Verdict};
 use tollgate_rules::Resolved;
 
 /// The most requests in the cache; the rules of others are looked up again.
@@ -51,7 +51,7 @@ impl<'r> CachedRules<'r> {
     fn of(resolved: Resolved<'r>) -> CachedRules<'r> {
         let charges = resolved.charges().len();
         let all_passes = Verdict {
-            decisions: vec![Decision::Allow(Grant::default()); charges],
+            decisions: PerCharge::from_elem(Decision::Allow(Grant::default()), charges),
             denial: None,
         };
         let answer = resolved.answer(&all_passes);
@@ -66,7 +66,7 @@ impl<'r> CachedRules<'r> {
         }
     }
 
-    pub(crate) fn charges(&self) -> Vec<Charge<'_>> {
+    pub(crate) fn charges(&self) -> PerCharge<Charge<'_>> {
         self.resolved.charges()
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use tollgate_core::{
     Answer, Charge, ChargeDenied, Cost, Descriptor, Enforcement, Key, KeyHasher, Limit,
-    LimitHistory, Limited, Override, Request, RequestDenial, RuleName, Status, Verdict,
+    LimitHistory, Limited, Override, PerCharge, Request, RequestDenial, RuleName, Status, Verdict,
 };
 
 use crate::domain::{Domain, Rule, RuleLimit};
@@ -208,10 +208,20 @@ impl<'s> Resolved<'s> {
     }
 
     /// The charges for the store to decide on, in the order of the descriptors.
-    pub fn charges(&self) -> Vec<Charge<'_>> {
+    pub fn charges(&self) -> PerCharge<Charge<'_>> {
         let charges = self.parts.iter();
         let charges = charges.filter_map(|part| part.charge(self.charge_denied));
         charges.collect()
+    }
+
+    /// As [`Resolved::charges`]; `is_current` says whether the rules are known to be in effect
+    /// ([`Charge::is_current`]).
+    pub fn charges_under(&self, is_current: bool) -> PerCharge<Charge<'_>> {
+        let mut charges = self.charges();
+        charges
+            .iter_mut()
+            .for_each(|charge| charge.is_current = is_current);
+        charges
     }
 
     /// The answer, given the verdict on [`Resolved::charges`].

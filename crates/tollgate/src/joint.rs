@@ -11,9 +11,10 @@ mod waiting;
 use std::sync::Arc;
 use std::time::Duration;
 
+use smol_str::SmolStr;
 use tollgate_core::{
-    Charge, Clock, Decision, DenialReason, RESOLUTIONS_MAX, RequestDenial, StoreError, Verdict,
-    Wait,
+    Charge, Clock, Decision, DenialReason, PerCharge, RESOLUTIONS_MAX, RequestDenial, StoreError,
+    Verdict, Wait,
 };
 use tollgate_memory::Memory;
 
@@ -25,6 +26,10 @@ pub use error::JointError;
 pub use waiting::until_all_ready;
 pub use waiting::until_all_ready_with;
 
+/// The names of a request's limits. Short ones are copied: to count references to a name would
+/// cost all threads that use its limit as much as the decision.
+pub(crate) type Names = PerCharge<SmolStr>;
+
 /// The decision of several limits on one request.
 ///
 /// It owns the limits' names, so it can be stored with the request, for instance in the extensions
@@ -32,7 +37,7 @@ pub use waiting::until_all_ready_with;
 #[must_use = "a decision that is not read enforces nothing"]
 #[derive(Clone, Debug)]
 pub struct JointDecision {
-    names: Arc<[Arc<str>]>,
+    names: Names,
     verdict: Verdict,
 }
 
@@ -69,7 +74,7 @@ pub fn check_all<C: Clock>(asks: &[Ask<'_, Limiter<C>>]) -> Result<JointDecision
 }
 
 /// The limits' names, if all of them count in the same memory.
-fn names_of<C: Clock>(asks: &[Ask<'_, Limiter<C>>]) -> Result<Arc<[Arc<str>]>, JointError> {
+fn names_of<C: Clock>(asks: &[Ask<'_, Limiter<C>>]) -> Result<Names, JointError> {
     let store = asks.first().map(|first| first.limiter.store());
     let is_other =
         |limiter: &&Limiter<C>| !store.is_some_and(|it| Arc::ptr_eq(limiter.store(), it));
@@ -77,8 +82,7 @@ fn names_of<C: Clock>(asks: &[Ask<'_, Limiter<C>>]) -> Result<Arc<[Arc<str>]>, J
         let name = other.name().into();
         return Err(JointError::NotSiblings { name });
     }
-    let names = asks.iter().map(|ask| Arc::clone(ask.limiter.shared_name()));
-    Ok(names.collect())
+    Ok(asks.iter().map(|ask| ask.limiter.name_copy()).collect())
 }
 
 fn decide<C: Clock>(asks: &[Ask<'_, Limiter<C>>]) -> Result<Verdict, StoreError> {
@@ -95,17 +99,21 @@ fn decide_by<C: Clock, T: Default>(
         return Ok(T::default());
     };
     let mut is_current = false;
-    let mut terms: Vec<LoadedTerms<'_>> = asks.iter().map(|ask| ask.limiter.terms()).collect();
+    let mut terms: PerCharge<LoadedTerms<'_>> =
+        asks.iter().map(|ask| ask.limiter.terms()).collect();
     for _ in 0..RESOLUTIONS_MAX {
-        let mut charges = Vec::with_capacity(asks.len());
-        for (ask, terms) in asks.iter().zip(&terms) {
-            charges.push(ask.charge(terms, is_current));
-        }
-        let answer = decide(first.limiter.store(), &charges);
+        let answer = {
+            let mut charges = PerCharge::new();
+            for (ask, terms) in asks.iter().zip(&terms) {
+                charges.push(ask.charge(terms, is_current));
+            }
+            decide(first.limiter.store(), &charges)
+        };
         let Err(StoreError::Superseded) = answer else {
             return answer;
         };
-        let latest: Vec<LoadedTerms<'_>> = asks.iter().map(|ask| ask.limiter.terms()).collect();
+        let latest: PerCharge<LoadedTerms<'_>> =
+            asks.iter().map(|ask| ask.limiter.terms()).collect();
         // If the limits have not changed, a state only looks later, because revisions wrap.
         is_current = terms.iter().zip(&latest).all(|(old, new)| old.are(new));
         terms = latest;
@@ -117,23 +125,20 @@ fn decide_by<C: Clock, T: Default>(
 
 impl JointDecision {
     /// The decision with the limits' names; a denial if the store failed.
-    pub(crate) fn of<C: Clock>(
-        names: &Arc<[Arc<str>]>,
-        asks: &[Ask<'_, Limiter<C>>],
-    ) -> JointDecision {
+    pub(crate) fn of<C: Clock>(names: &Names, asks: &[Ask<'_, Limiter<C>>]) -> JointDecision {
         let verdict = decide(asks).unwrap_or_else(|_| {
             asks.iter().for_each(|ask| ask.limiter.count_failure());
             without_answer(asks.len())
         });
         JointDecision {
-            names: Arc::clone(names),
+            names: names.clone(),
             verdict,
         }
     }
 
     /// The verdict on limits with these names.
     #[cfg(feature = "redis")]
-    pub(crate) const fn new(names: Arc<[Arc<str>]>, verdict: Verdict) -> JointDecision {
+    pub(crate) const fn new(names: Names, verdict: Verdict) -> JointDecision {
         JointDecision { names, verdict }
     }
 
@@ -147,7 +152,7 @@ impl JointDecision {
         let denial = self.verdict.denial?;
         match denial.reason {
             DenialReason::StoreUnavailable => None,
-            _ => self.names.get(denial.by).map(|name| &**name),
+            _ => self.names.get(denial.by).map(SmolStr::as_str),
         }
     }
 
@@ -179,7 +184,7 @@ impl JointDecision {
 
     /// The decision of each limit with its name, in the order of the request.
     pub fn decisions(&self) -> impl Iterator<Item = (&str, &Decision)> {
-        let names = self.names.iter().map(|name| &**name);
+        let names = self.names.iter().map(SmolStr::as_str);
         names.zip(&self.verdict.decisions)
     }
 }
@@ -188,7 +193,7 @@ impl JointDecision {
 pub(crate) fn without_answer(limits: usize) -> Verdict {
     let denial = denial_without_answer();
     Verdict {
-        decisions: vec![Decision::Deny(denial); limits],
+        decisions: PerCharge::from_elem(Decision::Deny(denial), limits),
         denial: Some(RequestDenial {
             by: 0,
             wait: denial.wait,

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use smol_str::SmolStr;
 use tollgate_core::{
     Clock, Cost, Decision, Denial, FlatDecision, Key, Limit, Now, Span, StoreError, Wait,
 };
@@ -56,7 +57,7 @@ pub struct Limiter<C = SystemClock> {
     /// Has its own secret, so that limiters that share a store do not share counters.
     keys: RandomKeys,
     store: Arc<Memory<C>>,
-    name: Arc<str>,
+    name: SmolStr,
     queues: Queues,
     failures: AtomicU64,
 }
@@ -286,8 +287,8 @@ impl<C: Clock> Limiter<C> {
         &self.store
     }
 
-    pub(crate) const fn shared_name(&self) -> &Arc<str> {
-        &self.name
+    pub(crate) fn name_copy(&self) -> SmolStr {
+        self.name.clone()
     }
 
     #[cfg(feature = "tower")]

@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::hash::Hash;
-use std::sync::Arc;
 
-use tollgate_core::{CHARGES_MAX, Clock, Limit};
+use smol_str::SmolStr;
+use tollgate_core::{CHARGES_MAX, Clock, Limit, PerCharge};
 use tollgate_memory::SystemClock;
 
 use crate::joint::reservation::JointReservation;
-use crate::joint::{Ask, JointDecision};
+use crate::joint::{Ask, JointDecision, Names};
 use crate::limiter::{BuildError, Builder, Limiter};
 
 /// Several limits over the same keys: a request is allowed only if all of them allow it, and only
@@ -31,13 +31,13 @@ use crate::limiter::{BuildError, Builder, Limiter};
 /// ```
 pub struct Limits<C = SystemClock> {
     limiters: Vec<Limiter<C>>,
-    names: Arc<[Arc<str>]>,
+    names: Names,
 }
 
 /// Builds [`Limits`].
 #[derive(Debug)]
 pub struct LimitsBuilder<C = SystemClock> {
-    limits: Vec<(Arc<str>, Limit)>,
+    limits: Vec<(SmolStr, Limit)>,
     max_keys: usize,
     /// The builder of the first limiter, without its limit, name and size.
     first: Builder<C>,
@@ -71,7 +71,7 @@ impl<C: Clock> Limits<C> {
             .limiters
             .iter()
             .map(|limiter| limiter.ask_n(key, units));
-        JointDecision::of(&self.names, &asks.collect::<Vec<_>>())
+        JointDecision::of(&self.names, &asks.collect::<PerCharge<_>>())
     }
 
     /// Consumes an estimate of `units` of `key` in every limit, all or none, to be settled when the
@@ -98,12 +98,12 @@ impl<C: Clock> Limits<C> {
         &self,
         key: &K,
         units: u64,
-    ) -> Result<JointReservation<'_, C>, JointDecision> {
+    ) -> Result<JointReservation<'_, C>, Box<JointDecision>> {
         let asks = self
             .limiters
             .iter()
             .map(|limiter| limiter.ask_n(key, units));
-        JointReservation::of(&self.names, &asks.collect::<Vec<_>>())
+        JointReservation::of(&self.names, &asks.collect::<PerCharge<_>>())
     }
 
     /// What [`Limits::check_n`] would decide; charges nothing.
@@ -112,7 +112,7 @@ impl<C: Clock> Limits<C> {
             .limiters
             .iter()
             .map(|limiter| limiter.ask_n(key, units));
-        JointDecision::of(&self.names, &asks.map(Ask::peek).collect::<Vec<_>>())
+        JointDecision::of(&self.names, &asks.map(Ask::peek).collect::<PerCharge<_>>())
     }
 
     /// Refunds units to every limit; see [`Limiter::refund`].
@@ -190,7 +190,7 @@ impl<C: Clock> LimitsBuilder<C> {
         let max_keys = self.max_keys.saturating_mul(limits.len().max(1));
         let first = self.first.max_keys(max_keys).sibling_limits(&limits);
         let memory = first.try_build()?;
-        let sibling = |(name, limit): &(Arc<str>, Limit)| memory.sibling(name, *limit);
+        let sibling = |(name, limit): &(SmolStr, Limit)| memory.sibling(name, *limit);
         let limiters = self.limits.iter().map(sibling).collect();
         Ok(Limits {
             limiters,

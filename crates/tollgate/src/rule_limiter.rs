@@ -151,13 +151,12 @@ impl<C: Clock> RuleLimiter<C> {
         let rules = self.rules.load_for(request)?;
         let mut attempt = Attempt::first(rules);
         loop {
-            let resolved = attempt.rules().resolve(request, &self.store);
-            let mut charges = resolved.charges();
-            charges
-                .iter_mut()
-                .for_each(|charge| charge.is_current = attempt.is_current());
-            let verdict = self.store.decide_now(&charges);
-            let answer = verdict.map(|verdict| resolved.answer(&verdict));
+            let answer = {
+                let resolved = attempt.rules().resolve(request, &self.store);
+                let charges = resolved.charges_under(attempt.is_current());
+                let verdict = self.store.decide_now(&charges);
+                verdict.map(|verdict| resolved.answer(&verdict))
+            };
             match attempt.next(answer, || self.rules.load()) {
                 ControlFlow::Break(answer) => return answer.map_err(RuleError::Store),
                 ControlFlow::Continue(next) => attempt = next,

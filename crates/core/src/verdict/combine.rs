@@ -1,6 +1,6 @@
 //! A verdict of decisions that were not made at one moment.
 
-use super::{Bill, DenialReason, RequestDenial, Verdict};
+use super::{Bill, DenialReason, PerCharge, RequestDenial, Verdict};
 use crate::decision::{Decision, Wait};
 
 // === impl Bill ===
@@ -11,7 +11,7 @@ impl Bill<'_> {
     ///
     /// For callers that only look, because the lines were not decided at one moment.
     pub fn combine(&self, decisions: &[Decision]) -> Verdict {
-        let waits: Vec<Option<Wait>> = decisions.iter().map(Decision::wait).collect();
+        let waits: PerCharge<Option<Wait>> = decisions.iter().map(Decision::wait).collect();
         let denied = self.denied_by(&waits);
         let of_charges = self.judges.iter().map(|(line, _)| decisions[*line]);
         Verdict {

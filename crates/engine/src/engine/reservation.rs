@@ -17,12 +17,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tollgate_core::{
-    Charge, Cost, Decision, Grant, Key, Now, Request, Reserved, RuleName, Settlement, Span,
-    StoreError, Verdict,
+    Charge, Cost, Decision, Grant, Key, Now, PerCharge, Request, Reserved, RuleName, Settlement,
+    Span, StoreError, Verdict,
 };
 use tollgate_rules::{Attempt, ChargedRule, Resolved};
 
-use super::{ActiveRules, Decided, Engine, charges};
+use super::{ActiveRules, Decided, Engine};
 use crate::reservation_id::{NoRandomness, ReservationId};
 use crate::reservation_table::{Full, OpenReservation};
 use crate::stores::{DomainStore, EngineMemory};
@@ -103,8 +103,8 @@ type Outcome<K> = Result<(Decided, K), ReserveError>;
 fn charges_to_reserve<'r>(
     resolved: &'r Resolved<'_>,
     is_current: bool,
-) -> Result<Vec<Charge<'r>>, ReserveError> {
-    let charges = charges(resolved, is_current);
+) -> Result<PerCharge<Charge<'r>>, ReserveError> {
+    let charges = resolved.charges_under(is_current);
     match charges.len() {
         0..=RESERVED_LIMITS_MAX => Ok(charges),
         limits => Err(ReserveError::TooManyLimits { limits }),

@@ -71,17 +71,9 @@ impl<C: Clock> Memory<C> {
 
     /// Takes some blocks from a live key, or all of them.
     fn shorten_or_evict(&self, slot: &Pair, current: SlotValue, now: Now) -> bool {
-        let locked = SlotValue {
-            tag: current.tag.with_lock(),
-            ..current
-        };
-        if !slot.replace(current, locked) {
+        let Some(lock) = SlotLock::new(slot, current) else {
             // Another thread is changing it and may free blocks too: worth another search.
             return true;
-        }
-        let lock = SlotLock {
-            slot,
-            current: locked,
         };
         if spill::shorten(current.word, &self.arena) {
             self.table.count_eviction();

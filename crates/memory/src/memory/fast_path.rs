@@ -17,10 +17,10 @@ use crate::table::Place;
 use crate::tag::Tag;
 
 /// How often a concurrent charge may win before the slow path is taken.
-const RETRIES_MAX: u32 = 16;
+pub(super) const RETRIES_MAX: u32 = 16;
 
-/// Why the fast path did not decide. Nothing was charged.
-enum Miss {
+/// Why a fast path did not decide. Nothing was charged.
+pub(super) enum Miss {
     /// The slot is not the key's unlocked bucket of this revision, or it was charged at a later
     /// reading of the monotonic clock.
     Unusual,

@@ -1,21 +1,14 @@
 //! The slow path for one limit whose state fits a word: read, step, compare-and-swap.
 
-use tollgate_core::{
-    Bucket, Charge, Clock, Decision, FixedWindow, Limit, Moment, StoreError, Usage, step,
-};
+use tollgate_core::{Bucket, Charge, Clock, Decision, FixedWindow, StoreError, step};
 
+use super::word_state::WordState;
 use super::{Memory, Time};
 use crate::pair::{Pair, SlotValue};
 use crate::spill;
 use crate::sync::{Backoff, back_off};
 use crate::table::Place;
 use crate::tag::{Heat, Tag};
-
-/// A state that fits one word, which read as a moment says when the state expires.
-trait WordState: Usage + Default {
-    fn decode(limit: &Limit, word: u64) -> Self;
-    fn encode(&self) -> u64;
-}
 
 impl<C: Clock> Memory<C> {
     /// Decides on any charge, without the fast path.
@@ -152,12 +145,7 @@ pub(super) fn commit(
         // Cleared, so that the expired state does not come back if the clock does.
         return current.word == 0 || slot.replace(current, SlotValue { word: 0, ..current });
     }
-    let heat = match current.tag.heat() {
-        // A client that keeps hammering stays marked after its key has expired.
-        Heat::Denied => Heat::Denied,
-        _ if was_live => Heat::Returning,
-        _ => Heat::New,
-    };
+    let heat = heat_after(current.tag.heat(), was_live, decision);
     slot.replace(
         current,
         SlotValue {
@@ -167,28 +155,14 @@ pub(super) fn commit(
     )
 }
 
-// === impl WordState ===
-
-impl WordState for Bucket {
-    #[inline]
-    fn decode(_limit: &Limit, word: u64) -> Bucket {
-        Bucket::full_at(Moment::from_nanos(word))
-    }
-
-    #[inline]
-    fn encode(&self) -> u64 {
-        self.word()
-    }
-}
-
-impl WordState for FixedWindow {
-    #[inline]
-    fn decode(limit: &Limit, word: u64) -> FixedWindow {
-        FixedWindow::from_word(limit, word)
-    }
-
-    #[inline]
-    fn encode(&self) -> u64 {
-        self.word()
+/// The heat of a slot that a decision charges, given whether its state was live before.
+#[inline(always)]
+pub(super) const fn heat_after(heat: Heat, was_live: bool, decision: &Decision) -> Heat {
+    match heat {
+        // A client that keeps hammering stays marked after its key has expired.
+        Heat::Denied => Heat::Denied,
+        _ if !was_live => Heat::New,
+        _ if decision.is_allowed() => Heat::Returning,
+        _ => Heat::Denied,
     }
 }

@@ -7,7 +7,8 @@
 mod reserved;
 
 use tollgate_core::{
-    Account, Bill, Charge, Clock, Decision, Limit, Line, StoreError, Usage, Verdict, step,
+    Account, Bill, Charge, Clock, Decision, Limit, Line, PerCharge, StoreError, Usage, Verdict,
+    step,
 };
 
 use super::{Memory, Time};
@@ -25,9 +26,9 @@ const SEARCHES_MAX: usize = 64;
 
 /// The lock on a slot; dropping it unlocks the slot and changes nothing else.
 pub(super) struct SlotLock<'t> {
-    pub(super) slot: &'t Pair,
+    slot: &'t Pair,
     /// The slot's value while it is locked.
-    pub(super) current: SlotValue,
+    current: SlotValue,
 }
 
 /// A locked slot whose state was read, and the blocks to write the new state to.
@@ -73,18 +74,18 @@ impl<C: Clock> Memory<C> {
         time: &mut Time<'_>,
     ) -> Result<Verdict, StoreError> {
         let lines = bill.lines();
-        let mut order: Vec<usize> = (0..lines.len()).collect();
+        let mut order: PerCharge<usize> = (0..lines.len()).collect();
         order.sort_unstable_by_key(|line| lines[*line].charge.key);
         let mut backoff = Backoff::default();
-        let mut locks: Vec<Option<SlotLock<'_>>> = lines.iter().map(|_| None).collect();
+        let mut locks: PerCharge<Option<SlotLock<'_>>> = lines.iter().map(|_| None).collect();
         for line in order {
             let charge = &lines[line].charge;
             let place = self.table.place(charge.key);
             locks[line] = Some(self.lock(place, charge, time, &mut backoff)?);
         }
         time.refresh();
-        let mut locked_states = Vec::with_capacity(lines.len());
-        let mut states = Vec::with_capacity(lines.len());
+        let mut locked_states = PerCharge::with_capacity(lines.len());
+        let mut states = PerCharge::with_capacity(lines.len());
         for (lock, line) in locks.into_iter().flatten().zip(lines) {
             let (locked_state, state) = match self.read_state(lock, &line.charge, time) {
                 Ok(read) => read,
@@ -121,10 +122,6 @@ impl<C: Clock> Memory<C> {
         loop {
             let found = self.table.find(place, Tag::fingerprint(charge.key));
             if let Some((slot, current)) = found {
-                let locked = SlotValue {
-                    tag: current.tag.with_lock(),
-                    ..current
-                };
                 if current.tag.is_locked() {
                     backoff.wait()?;
                     continue;
@@ -132,11 +129,8 @@ impl<C: Clock> Memory<C> {
                 if charge.is_superseded_by(current.tag.revision()) {
                     return Err(StoreError::Superseded);
                 }
-                if slot.replace(current, locked) {
-                    return Ok(SlotLock {
-                        slot,
-                        current: locked,
-                    });
+                if let Some(lock) = SlotLock::new(slot, current) {
+                    return Ok(lock);
                 }
                 backoff.wait()?;
                 continue;
@@ -212,8 +206,8 @@ impl<C: Clock> Memory<C> {
 
 /// Writes states back on which nothing was decided, and unlocks their slots.
 fn release_unchanged(
-    locked_states: Vec<LockedState<'_>>,
-    states: Vec<KeyState<'_>>,
+    locked_states: PerCharge<LockedState<'_>>,
+    states: PerCharge<KeyState<'_>>,
     lines: &[Line<'_>],
 ) {
     for ((locked_state, state), line) in locked_states.into_iter().zip(states).zip(lines) {
@@ -228,13 +222,36 @@ fn release_unchanged(
 
 // === impl SlotLock ===
 
+impl<'t> SlotLock<'t> {
+    /// Locks a slot that has this value, unlocked; `None` if it has another by now.
+    #[inline]
+    pub(super) fn new(slot: &'t Pair, current: SlotValue) -> Option<SlotLock<'t>> {
+        let locked = SlotValue {
+            tag: current.tag.with_lock(),
+            ..current
+        };
+        // Made only if it is locked: dropping it would unlock another thread's.
+        slot.replace(current, locked).then(|| SlotLock {
+            slot,
+            current: locked,
+        })
+    }
+
+    /// Gives the slot this value, and unlocks it.
+    #[inline]
+    pub(super) fn commit(self, new: SlotValue) {
+        self.slot.store(new);
+        // The slot may have another owner already.
+        std::mem::forget(self);
+    }
+}
+
 impl Drop for SlotLock<'_> {
     fn drop(&mut self) {
-        let unlocked = SlotValue {
+        self.slot.store(SlotValue {
             tag: self.current.tag.without_lock(),
             ..self.current
-        };
-        self.slot.replace(self.current, unlocked);
+        });
     }
 }
 
@@ -269,11 +286,10 @@ impl LockedState<'_> {
             .with_heat(heat);
         let is_spilled = word != 0 && spill::is_too_large(limit);
         let tag = if is_spilled { tag.with_spill() } else { tag };
-        self.lock.slot.replace(old, SlotValue { tag, word });
+        let slot = self.lock.slot;
+        self.lock.commit(SlotValue { tag, word });
         if is_spilled && !old.tag.is_spilled() {
-            self.table.mark_spilled(self.lock.slot);
+            self.table.mark_spilled(slot);
         }
-        // The slot is unlocked, and may have another owner already.
-        std::mem::forget(self.lock);
     }
 }

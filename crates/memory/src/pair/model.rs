@@ -44,6 +44,10 @@ impl Pair {
         self.value(self.number.load(Ordering::Acquire))
     }
 
+    pub(crate) fn store(&self, new: SlotValue) {
+        self.number.store(self.number(new), Ordering::Release);
+    }
+
     pub(crate) fn replace(&self, old: SlotValue, new: SlotValue) -> bool {
         let (old, new) = (self.number(old), self.number(new));
         self.number

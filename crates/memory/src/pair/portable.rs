@@ -32,6 +32,13 @@ impl Pair {
         unpack(self.0.load(Ordering::Acquire))
     }
 
+    /// For the thread that has locked the slot.
+    #[inline]
+    pub(crate) fn store(&self, new: SlotValue) {
+        // Release: what was written under the lock is published.
+        self.0.store(pack(new), Ordering::Release);
+    }
+
     #[inline]
     pub(crate) fn replace(&self, old: SlotValue, new: SlotValue) -> bool {
         // Release publishes a spilled state's blocks; acquire takes over a lock.

@@ -100,6 +100,26 @@ impl Pair {
         }
     }
 
+    /// Stores tag and word at once, with release ordering: for the thread that has locked the slot.
+    #[inline]
+    pub(crate) fn store(&self, new: SlotValue) {
+        // SAFETY: as for `load`, and the bytes may be written through, as they are in an
+        // `UnsafeCell`; an aligned 16-byte store is as atomic as such a load. On this architecture
+        // every store has release ordering.
+        unsafe {
+            asm!(
+                "vmovq {pair}, {tag}",
+                "vpinsrq {pair}, {pair}, {word}, 1",
+                "vmovdqa xmmword ptr [{at}], {pair}",
+                at = in(reg) self.0.get(),
+                tag = in(reg) new.tag.bits(),
+                word = in(reg) new.word,
+                pair = out(xmm_reg) _,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+
     /// Replaces `old` by `new` (compare-and-swap); returns whether `old` was still there.
     #[inline]
     pub(crate) fn replace(&self, old: SlotValue, new: SlotValue) -> bool {

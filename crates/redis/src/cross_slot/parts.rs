@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tollgate_core::{
     Bill, Charge, Cost, Decision, DenialReason, Enforcement, Key, Limit, Line, Moment, Now,
-    OnDenial, RequestDenial, Span, TooManyCharges, Usage, Verdict, Wait, step,
+    OnDenial, PerCharge, RequestDenial, Span, TooManyCharges, Usage, Verdict, Wait, step,
 };
 
 use super::request::Request;
@@ -96,7 +96,7 @@ impl<'a> Apart<'a> {
                 waits[line] = wait;
             }
         }
-        let decisions: Option<Vec<Decision>> = decisions.into_iter().collect();
+        let decisions: Option<PerCharge<Decision>> = decisions.into_iter().collect();
         let decisions = decisions.ok_or(Malformed("a charge without a decision"))?;
         let denial = denied.map(|line| {
             let longest = self.bill.denied_by(&waits).and_then(|line| waits[line]);

@@ -62,6 +62,10 @@ const COMMITS: u8 = 1;
 const WITHDRAWN: u8 = 2;
 
 /// What came of waiting.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "taken apart as soon as it is made, never stored"
+)]
 pub(super) enum WaitOutcome {
     ScriptReply(Result<Verdict, StoreError>),
     /// Nothing was charged, and nothing will be.

@@ -81,6 +81,10 @@ impl Estimates {
     }
 
     /// Begins an ask; or the verdict, if the charge does not fit for sure.
+    #[expect(
+        clippy::result_large_err,
+        reason = "the verdict is the answer, and returned as it is"
+    )]
     pub(crate) fn ask(
         &self,
         charge: &Charge<'_>,

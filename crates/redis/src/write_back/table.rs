@@ -54,6 +54,7 @@ pub(crate) struct Table {
 }
 
 /// What is to be done with a request.
+#[expect(clippy::large_enum_variant, reason = "taken apart at once")]
 pub(crate) enum Next {
     Decided(Verdict),
     /// Report this, then try again.

@@ -231,7 +231,10 @@ fn check_walk(
 fn all_allowed(resolved: &tollgate_rules::Resolved<'_>) -> tollgate_core::Verdict {
     let charges = resolved.charges().len();
     tollgate_core::Verdict {
-        decisions: vec![tollgate_core::Decision::allowed(1); charges],
+        decisions: tollgate_core::PerCharge::from_elem(
+            tollgate_core::Decision::allowed(1),
+            charges,
+        ),
         denial: None,
     }
 }

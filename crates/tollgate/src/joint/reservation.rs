@@ -1,14 +1,13 @@
 //! Reservations of several limits at once: all or nothing.
 
 use std::fmt;
-use std::sync::Arc;
 
 use tollgate_core::{
     Charge, Clock, Cost, Decision, Grant, Now, Reserved, Settlement, StoreError, Verdict,
 };
 use tollgate_memory::SystemClock;
 
-use super::{Ask, JointDecision, JointError, decide_by, names_of, without_answer};
+use super::{Ask, JointDecision, JointError, Names, decide_by, names_of, without_answer};
 use crate::limiter::Limiter;
 use crate::limiter::reservation::Reservation;
 
@@ -28,7 +27,7 @@ pub struct JointReservation<'l, C: Clock = SystemClock> {
 #[non_exhaustive]
 pub enum NotReserved {
     /// A limit denied the request.
-    Denied(JointDecision),
+    Denied(Box<JointDecision>),
     /// There is no decision.
     Failed(JointError),
 }
@@ -84,35 +83,35 @@ fn parts(charges: &[Charge<'_>], verdict: &Verdict, now: Now) -> Vec<Part> {
 impl<'l, C: Clock> JointReservation<'l, C> {
     /// A reservation, or the denial; a denial also if the store failed.
     pub(crate) fn of(
-        names: &Arc<[Arc<str>]>,
+        names: &Names,
         asks: &[Ask<'l, Limiter<C>>],
-    ) -> Result<JointReservation<'l, C>, JointDecision> {
+    ) -> Result<JointReservation<'l, C>, Box<JointDecision>> {
         JointReservation::try_of(names, asks).unwrap_or_else(|_| {
             asks.iter().for_each(|ask| ask.limiter.count_failure());
             let verdict = without_answer(asks.len());
-            Err(JointDecision {
-                names: Arc::clone(names),
+            Err(Box::new(JointDecision {
+                names: names.clone(),
                 verdict,
-            })
+            }))
         })
     }
 
     /// As [`JointReservation::of`], but returns an error if the store fails.
     fn try_of(
-        names: &Arc<[Arc<str>]>,
+        names: &Names,
         asks: &[Ask<'l, Limiter<C>>],
-    ) -> Result<Result<JointReservation<'l, C>, JointDecision>, StoreError> {
+    ) -> Result<Result<JointReservation<'l, C>, Box<JointDecision>>, StoreError> {
         let (verdict, charged) = decide_by(asks, |store, charges| {
             let (verdict, now) = store.decide_timed(charges)?;
             let parts = parts(charges, &verdict, now);
             Ok((verdict, parts))
         })?;
         let decision = JointDecision {
-            names: Arc::clone(names),
+            names: names.clone(),
             verdict,
         };
         if !decision.is_allowed() {
-            return Ok(Err(decision));
+            return Ok(Err(Box::new(decision)));
         }
         let parts = asks.iter().zip(charged).filter_map(|(ask, part)| {
             let (grant, reserved) = part?;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use smol_str::SmolStr;
 use tollgate_core::{Clock, Limit};
 use tollgate_memory::{Builder as MemoryBuilder, Memory, RandomKeys, SystemClock};
 
@@ -25,7 +26,7 @@ use crate::queue::{Queues, WAITING_PER_KEY};
 #[derive(Debug)]
 pub struct Builder<C = SystemClock> {
     limit: Limit,
-    name: Arc<str>,
+    name: SmolStr,
     memory: MemoryBuilder<C>,
     waiting_per_key_max: usize,
 }

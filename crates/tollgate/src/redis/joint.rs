@@ -1,7 +1,5 @@
 //! Several limits on one request over Redis: all or nothing.
 
-use std::sync::Arc;
-
 use super::limiter::{Limiter, decide};
 use crate::joint::{Ask, JointDecision, JointError};
 
@@ -36,7 +34,7 @@ use crate::joint::{Ask, JointDecision, JointError};
 /// ```
 pub async fn check_all(asks: &[Ask<'_, Limiter>]) -> Result<JointDecision, JointError> {
     let Some(first) = asks.first().map(Ask::limiter) else {
-        return Ok(JointDecision::new(Arc::default(), Default::default()));
+        return Ok(JointDecision::new(Default::default(), Default::default()));
     };
     let limiters = || asks.iter().map(Ask::limiter);
     let is_other = |limiter: &&Limiter| !limiter.redis().is(first.redis());
@@ -44,7 +42,7 @@ pub async fn check_all(asks: &[Ask<'_, Limiter>]) -> Result<JointDecision, Joint
         let name = other.name().into();
         return Err(JointError::NotSiblings { name });
     }
-    let names = limiters().map(|limiter| Arc::clone(limiter.shared_name()));
+    let names = limiters().map(Limiter::name_copy);
     let names = names.collect();
     let verdict = decide(first.redis(), asks).await;
     Ok(JointDecision::new(

@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use smol_str::SmolStr;
 use tollgate_core::{
     Cost, Decision, Key, Limit, Mode, OnStoreError, RESOLUTIONS_MAX, Sharing, StoreError, Verdict,
 };
@@ -28,7 +28,7 @@ pub struct Limiter {
     redis: Redis,
     terms: CurrentTerms,
     sharing: Sharing,
-    name: Arc<str>,
+    name: SmolStr,
     identity: Identity,
     failures: AtomicU64,
 }
@@ -218,8 +218,8 @@ impl Limiter {
         self.failures.load(Ordering::Relaxed)
     }
 
-    pub(super) const fn shared_name(&self) -> &Arc<str> {
-        &self.name
+    pub(super) fn name_copy(&self) -> SmolStr {
+        self.name.clone()
     }
 
     pub(crate) fn key_of<K: SharedKey + ?Sized>(&self, key: &K) -> Key {

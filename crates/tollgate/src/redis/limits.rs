@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 
 use tollgate_core::{CHARGES_MAX, Cost, Limit, Mode, OnStoreError, Sharing, TooManyCharges};
 use tollgate_redis::InvalidForRedis;
@@ -10,7 +9,7 @@ use tollgate_redis::InvalidForRedis;
 use super::key::{KeyParts, SharedKey};
 use super::limiter::{Limiter, decide};
 use super::store::Redis;
-use crate::joint::{Ask, JointDecision, without_answer};
+use crate::joint::{Ask, JointDecision, Names, without_answer};
 
 /// What the keys of these limiters begin with, with a version.
 const KIND: &[u8] = b"limits/1";
@@ -22,7 +21,7 @@ const KIND: &[u8] = b"limits/1";
 pub struct Limits {
     redis: Redis,
     limiters: Vec<Limiter>,
-    names: Arc<[Arc<str>]>,
+    names: Names,
 }
 
 /// Builds [`Limits`].
@@ -136,7 +135,7 @@ impl Limits {
             self.limiters.iter().for_each(Limiter::count_failure);
             without_answer(asks.len())
         });
-        JointDecision::new(Arc::clone(&self.names), verdict)
+        JointDecision::new(self.names.clone(), verdict)
     }
 }
 
@@ -201,7 +200,7 @@ impl LimitsBuilder {
             limiters.push(limiter.shared(self.sharing));
         }
         let names = limiters.iter();
-        let names = names.map(|limiter| Arc::clone(limiter.shared_name()));
+        let names = names.map(Limiter::name_copy);
         Ok(Limits {
             names: names.collect(),
             redis: self.redis,

@@ -113,16 +113,15 @@ impl RuleLimiter {
     pub async fn decide(&self, request: &Request<'_>) -> Result<Answer, RuleError> {
         let mut attempt = Attempt::first(self.rules.load_for(request)?);
         loop {
-            let resolved = attempt.rules().resolve(request, self.redis.hasher());
-            let mut charges = resolved.charges();
-            charges
-                .iter_mut()
-                .for_each(|charge| charge.is_current = attempt.is_current());
-            let verdict = match charges.is_empty() {
-                true => Ok(Verdict::default()),
-                false => self.redis.decide(&charges).await,
+            let answer = {
+                let resolved = attempt.rules().resolve(request, self.redis.hasher());
+                let charges = resolved.charges_under(attempt.is_current());
+                let verdict = match charges.is_empty() {
+                    true => Ok(Verdict::default()),
+                    false => self.redis.decide(&charges).await,
+                };
+                verdict.map(|verdict| resolved.answer(&verdict))
             };
-            let answer = verdict.map(|verdict| resolved.answer(&verdict));
             match attempt.next(answer, || self.rules.load()) {
                 ControlFlow::Break(answer) => return answer.map_err(RuleError::Store),
                 ControlFlow::Continue(next) => attempt = next,

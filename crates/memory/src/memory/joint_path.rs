@@ -1,0 +1,223 @@
+//! The fast path of a request with several limits: all keys have slots, and all states fit a word.
+//!
+//! All slots are read, then the clock, and the request is judged on what was read; until here
+//! nothing is locked. What follows depends on how many limits it charges:
+//!
+//! * **None**, as in every denied request: the slots are read again. If none has changed, the
+//!   verdict is that of the moment between the two readings.
+//! * **Some**: their slots are locked, each by a compare-and-swap from the value that was read, and
+//!   the others read again. At that moment all of them are as they were judged, so the new states
+//!   are stored, which unlocks the slots. If all limits are charged, the last is not locked: the
+//!   compare-and-swap that charges it is the moment.
+//!
+//! A slot that has changed, or that another decision has locked, ends the attempt; what it has
+//! locked is unlocked with the value that it had. A thread never waits here while it has a lock, so
+//! there is no deadlock with this path or [`super::locked`]; which of several threads goes first is
+//! settled by locking in the order of memory. Anything unusual is left to the slow path.
+
+use tollgate_core::{Charge, Clock, Decision, Now, PerCharge, Usage, Verdict, settle_separate};
+
+use super::Memory;
+use super::fast_path::{Miss, RETRIES_MAX};
+use super::lock_free::{commit, heat_after};
+use super::locked::SlotLock;
+use super::word_state::AnyWordState;
+use crate::pair::{Pair, SlotValue};
+use crate::sync::{Ordering, back_off, fence};
+use crate::table::{Place, Table};
+use crate::tag::Tag;
+
+/// What was read of one limit's slot.
+struct Reading<'t> {
+    place: Place,
+    /// The tag of the slot, without its heat.
+    expected: Tag,
+    /// `None` if the key has none.
+    slot: Option<&'t Pair>,
+    current: SlotValue,
+    /// What the decision makes of it; equal to `current` where it charges nothing.
+    next: SlotValue,
+}
+
+impl<C: Clock> Memory<C> {
+    /// Decides on several charges; `None` if anything is unusual, and then nothing was charged.
+    pub(super) fn try_joint_path(
+        &self,
+        charges: &[Charge<'_>],
+        now: impl Fn() -> Now,
+    ) -> Option<Verdict> {
+        if has_repeated_key(charges) {
+            return None;
+        }
+        let mut readings = PerCharge::new();
+        for charge in charges {
+            let place = self.table.place(charge.key);
+            self.table.prefetch(place);
+            let (revision, timeline) = (charge.history.revision(), charge.limit.timeline());
+            readings.push(Reading {
+                place,
+                expected: Tag::new(charge.key, revision, timeline),
+                slot: None,
+                current: SlotValue::default(),
+                next: SlotValue::default(),
+            });
+        }
+        for retry in 0..RETRIES_MAX {
+            match self.try_joint(charges, &mut readings, &now) {
+                Ok(verdict) => return Some(verdict),
+                Err(Miss::Unusual) => return None,
+                Err(Miss::Contended) => back_off(retry),
+            }
+        }
+        None
+    }
+
+    /// Decides on what the slots have now, and commits the result if they have not changed since.
+    fn try_joint<'t>(
+        &'t self,
+        charges: &[Charge<'_>],
+        readings: &mut [Reading<'t>],
+        now: impl Fn() -> Now,
+    ) -> Result<Verdict, Miss> {
+        for reading in &mut *readings {
+            reading.read(&self.table)?;
+        }
+        // After the slots: a state that another thread wrote before is not ahead of this reading.
+        let now = now();
+        let mut states = PerCharge::new();
+        for (charge, reading) in charges.iter().zip(&*readings) {
+            let limit = charge.limit;
+            let state = AnyWordState::decode(limit, reading.current.word).ok_or(Miss::Unusual)?;
+            if state.is_ahead(limit, now.on(limit.timeline())) {
+                return Err(Miss::Unusual);
+            }
+            states.push(state);
+        }
+        let verdict = settle_separate(charges, &mut states, now);
+        let mut charged = PerCharge::new();
+        let decided = states.iter().zip(&verdict.decisions);
+        for (index, (reading, (state, decision))) in readings.iter_mut().zip(decided).enumerate() {
+            if reading.decide(state.encode(), decision, now)? {
+                charged.push(index);
+            }
+        }
+        self.commit_joint(readings, &mut charged)?;
+        for (reading, decision) in readings.iter().zip(&verdict.decisions) {
+            reading.note(decision, now);
+        }
+        Ok(verdict)
+    }
+
+    /// Stores the new values of those readings that are charged, if no slot has changed since it
+    /// was read.
+    fn commit_joint(&self, readings: &[Reading<'_>], charged: &mut [usize]) -> Result<(), Miss> {
+        charged.sort_unstable_by_key(|index| readings[*index].slot.map(std::ptr::from_ref));
+        let are_all_charged = charged.len() == readings.len();
+        let mut locks = PerCharge::<SlotLock<'_>>::new();
+        let (last, before) = match charged.split_last() {
+            Some((last, before)) if are_all_charged => (Some(&readings[*last]), before),
+            _ => (None, &*charged),
+        };
+        for index in before {
+            locks.push(readings[*index].lock()?);
+        }
+        match last {
+            Some(last) => last.replace()?,
+            None => {
+                // Of two decisions that each lock what the other only reads, at least one must see
+                // the other's lock.
+                fence(Ordering::SeqCst);
+                let mut others = readings.iter().filter(|reading| !reading.is_charged());
+                if !others.all(|reading| reading.is_unchanged(&self.table)) {
+                    return Err(Miss::Contended);
+                }
+            }
+        }
+        for (lock, index) in locks.into_iter().zip(before) {
+            lock.commit(readings[*index].next);
+        }
+        Ok(())
+    }
+}
+
+/// Whether charges add up on one counter, which only a bill does.
+fn has_repeated_key(charges: &[Charge<'_>]) -> bool {
+    let mut rest = charges;
+    while let [first, others @ ..] = rest {
+        if others.iter().any(|other| other.key == first.key) {
+            return true;
+        }
+        rest = others;
+    }
+    false
+}
+
+// === impl Reading ===
+
+impl<'t> Reading<'t> {
+    fn read(&mut self, table: &'t Table) -> Result<(), Miss> {
+        self.slot = table.find_likely(self.place, self.expected.fingerprint_bits());
+        self.current = self.slot.map_or(SlotValue::default(), Pair::load);
+        match self.slot {
+            None => Ok(()),
+            Some(_) if self.current.tag.is_plain(self.expected) => Ok(()),
+            Some(_) if self.current.tag.is_locked() => Err(Miss::Contended),
+            Some(_) => Err(Miss::Unusual),
+        }
+    }
+
+    /// Takes the state after the decision; returns whether the slot has to change with the others.
+    fn decide(&mut self, word: u64, decision: &Decision, now: Now) -> Result<bool, Miss> {
+        self.next = self.current;
+        let now = now.on(self.expected.timeline()).as_nanos();
+        let was_live = self.current.word > now;
+        if word == self.current.word || (word <= now && !was_live) {
+            return Ok(false);
+        }
+        if self.slot.is_none() {
+            // To be inserted.
+            return Err(Miss::Unusual);
+        }
+        let heat = heat_after(self.current.tag.heat(), was_live, decision);
+        let tag = self.current.tag.with_heat(heat);
+        self.next = SlotValue { tag, word };
+        Ok(true)
+    }
+
+    fn is_charged(&self) -> bool {
+        self.next != self.current
+    }
+
+    fn lock(&self) -> Result<SlotLock<'t>, Miss> {
+        let slot = self.slot.ok_or(Miss::Unusual)?;
+        SlotLock::new(slot, self.current).ok_or(Miss::Contended)
+    }
+
+    fn replace(&self) -> Result<(), Miss> {
+        let slot = self.slot.ok_or(Miss::Unusual)?;
+        let is_replaced = slot.replace(self.current, self.next);
+        is_replaced.then_some(()).ok_or(Miss::Contended)
+    }
+
+    fn is_unchanged(&self, table: &Table) -> bool {
+        match self.slot {
+            Some(slot) => slot.load() == self.current,
+            None => table
+                .find_likely(self.place, self.expected.fingerprint_bits())
+                .is_none(),
+        }
+    }
+
+    /// Marks a slot whose limit denied and was not charged, and clears one that has expired. Each
+    /// is a hint to later decisions, which another thread may overtake.
+    fn note(&self, decision: &Decision, now: Now) {
+        let now = now.on(self.expected.timeline()).as_nanos();
+        if let Some(slot) = self.slot
+            && !self.is_charged()
+        {
+            let is_live = self.current.word > now;
+            let word = if is_live { self.current.word } else { 0 };
+            commit(slot, self.current, word, now, decision);
+        }
+    }
+}
