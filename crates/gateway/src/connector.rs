@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 use tollgate_listen::Stream;
 
+use crate::name_lookup::NameLookup;
 use crate::settings::UpstreamProtocol;
 use crate::upstream_tls::AddressTls;
 
@@ -30,7 +31,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// How an address is connected to.
 #[derive(Debug)]
 pub(crate) struct Connector {
-    address: String,
+    name: NameLookup,
     protocol: UpstreamProtocol,
     tls: Option<AddressTls>,
     timeout: Duration,
@@ -68,14 +69,14 @@ impl<B: Body<Data: Send, Error: Into<Cause>> + Unpin + Send + 'static> Sent for 
 
 impl Connector {
     /// For connections that take at most this time.
-    pub(crate) const fn new(
+    pub(crate) fn new(
         address: String,
         protocol: UpstreamProtocol,
         tls: Option<AddressTls>,
         timeout: Duration,
     ) -> Connector {
         Connector {
-            address,
+            name: NameLookup::new(address),
             protocol,
             tls,
             timeout,
@@ -83,7 +84,7 @@ impl Connector {
     }
 
     pub(crate) fn address(&self) -> &str {
-        &self.address
+        self.name.address()
     }
 
     pub(crate) const fn protocol(&self) -> UpstreamProtocol {
@@ -129,7 +130,7 @@ impl Connector {
     }
 
     async fn connect_late(&self) -> io::Result<Connected> {
-        let stream = TcpStream::connect(&self.address).await?;
+        let stream = TcpStream::connect(self.name.find().await?.as_slice()).await?;
         let _ = stream.set_nodelay(true);
         Ok(match &self.tls {
             None => Connected::Plain(stream),

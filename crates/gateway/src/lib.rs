@@ -41,6 +41,8 @@ mod background;
 
 mod upstream_tls;
 
+mod name_lookup;
+
 mod connector;
 
 mod connection_pool;
