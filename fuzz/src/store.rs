@@ -18,8 +18,8 @@ const LATEST: Moment = Moment::from_nanos(1 << 62);
 /// A rule, with its history.
 struct Rule {
     limit: Limit,
-    /// The limit as requests with priority meet it.
-    for_priority: Limit,
+    /// The limit as other requests meet it: with priority, with headroom, with both.
+    views: [Limit; 3],
     history: LimitHistory,
     enforcement: Enforcement,
     on_denial: OnDenial,
@@ -56,7 +56,8 @@ pub fn store(input: &[u8]) {
                 let number = usize::from(script.byte()) % RULES;
                 let rule = &rules[number];
                 let key = memory.key_of(&(number, script.byte() % VALUES));
-                let limit = script.pick([&rule.limit, &rule.limit, &rule.for_priority]);
+                let [priority, headroom, both] = &rule.views;
+                let limit = script.pick([&rule.limit, &rule.limit, priority, headroom, both]);
                 rule.charge(key, limit, cost(limit, script))
             })
             .collect();
@@ -128,9 +129,16 @@ fn limit(script: &mut Script<'_>) -> Limit {
         false => limit,
     };
     let percent = script.pick([0, 0, 0, 10, 100]);
-    let limit = limit.with_soft(percent).unwrap_or(limit);
+    let limit = match script.sixteenths(4) {
+        true => limit.with_elastic(percent).unwrap_or(limit),
+        false => limit.with_soft(percent).unwrap_or(limit),
+    };
     let share = script.pick([0, 0, 0, 20, 50, 100]);
     limit.with_priority_share(share).unwrap_or(limit)
+}
+
+fn views(limit: &Limit) -> [Limit; 3] {
+    [limit.for_priority(), limit.with_headroom(), limit.whole()]
 }
 
 fn cost(limit: &Limit, script: &mut Script<'_>) -> Cost {
@@ -156,7 +164,7 @@ impl Rule {
         let limit = limit(script);
         Rule {
             limit,
-            for_priority: limit.for_priority(),
+            views: views(&limit),
             history: LimitHistory::none().clone(),
             enforcement: script.pick([enforce, enforce, Enforcement::Shadow, Enforcement::Quota]),
             on_denial: script.pick([OnDenial::Keep, OnDenial::Keep, OnDenial::Charge]),
@@ -168,7 +176,7 @@ impl Rule {
         if limit != self.limit {
             self.history = self.history.and(self.limit);
             self.limit = limit;
-            self.for_priority = limit.for_priority();
+            self.views = views(&limit);
         }
     }
 

@@ -25,6 +25,9 @@ mod promises;
 
 mod priority;
 
+mod elastic;
+
+pub use elastic::*;
 pub use examples::*;
 pub use model::{Model, Naive};
 pub use priority::*;

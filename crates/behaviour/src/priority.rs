@@ -100,7 +100,8 @@ pub fn a_denied_request_charges_nothing_of_the_share<S: Subject>(
     }
 }
 
-/// The definition: a request of cost k is judged as if it cost k and R, and charged k.
+/// The definition: a request of cost k is judged as if it cost k and what it leaves (R, and of an
+/// elastic part without headroom), and charged k.
 pub fn without_priority_a_cost_is_judged_with_the_share<S: Subject>(
     taste: &Taste,
     mut fresh: impl FnMut() -> S,
@@ -113,7 +114,7 @@ pub fn without_priority_a_cost_is_judged_with_the_share<S: Subject>(
         let mut now = taste.start;
         for _ in 0..12 {
             let units = random.between(1, 4);
-            let judged = rule.charge_with_priority(key, Cost::Peek(units + kept));
+            let judged = rule.charge_with_both(key, Cost::Peek(units + kept));
             let judged = subject.decide(now, &[judged]);
             let before = remaining(&mut subject, &rule, now);
             let asked = subject.decide(now, &[rule.charge(key, Cost::Take(units))]);
@@ -133,18 +134,18 @@ pub fn without_priority_a_cost_is_judged_with_the_share<S: Subject>(
     });
 }
 
-/// What a request with priority could take.
+/// What a request could take that leaves nothing.
 fn remaining<S: Subject>(subject: &mut S, rule: &Rule, now: Now) -> u32 {
     let key = subject.key("only");
-    let peek = rule.charge_with_priority(key, Cost::Peek(1));
+    let peek = rule.charge_with_both(key, Cost::Peek(1));
     subject.decide(now, &[peek]).decisions[0].remaining()
 }
 
-/// Sometimes, a request with priority takes a few units.
+/// Sometimes, such a request takes a few units.
 fn take_some<S: Subject>(subject: &mut S, rule: &Rule, random: &mut Random, now: Now) {
     if random.chance(30) {
         let key = subject.key("only");
-        let some = rule.charge_with_priority(key, Cost::Take(random.between(1, 3)));
+        let some = rule.charge_with_both(key, Cost::Take(random.between(1, 3)));
         let _allowed_or_not = subject.decide(now, &[some]);
     }
 }

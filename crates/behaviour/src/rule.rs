@@ -39,6 +39,10 @@ pub struct Rule {
     pub limit: Limit,
     /// The same limit as requests with priority meet it.
     pub for_priority: Limit,
+    /// The same limit as requests meet it while there is headroom.
+    pub with_headroom: Limit,
+    /// The same limit as requests with priority meet it while there is headroom.
+    pub whole: Limit,
     /// Its former limits.
     pub history: LimitHistory,
     /// What its rejection does.
@@ -139,9 +143,9 @@ impl Taste {
             true => near.with_burst(random.pick(&[limit.nominal(), other.nominal()])),
             false => Ok(near),
         };
-        let soft = random.pick(&[limit.soft_percent(), other.soft_percent()]);
+        let part = random.pick(&[limit, &other]);
         let share = random.pick(&[limit.priority_percent(), other.priority_percent()]);
-        let near = near.and_then(|near| near.with_soft(soft)?.with_priority_share(share));
+        let near = near.and_then(|near| near.with_parts_of(part)?.with_priority_share(share));
         near.ok().filter(|_| random.chance(70)).unwrap_or(other)
     }
 
@@ -195,8 +199,8 @@ fn extreme(random: &mut Random) -> Option<Limit> {
     add_burst_and_parts(limit, random, u32::MAX, &[0, 0, 1, 10, 100, u32::MAX])
 }
 
-/// The limit with a burst up to `burst_max`, a soft part, and a share for requests with priority,
-/// each as often as not.
+/// The limit with a burst up to `burst_max`, a soft or an elastic part, and a share for requests
+/// with priority, each as often as not.
 fn add_burst_and_parts(
     limit: Limit,
     random: &mut Random,
@@ -210,7 +214,11 @@ fn add_burst_and_parts(
         }
         false => limit,
     };
-    let limit = limit.with_soft(random.pick(soft)).ok()?;
+    let percent = random.pick(soft);
+    let limit = match limit.count() % 3 {
+        0 => limit.with_elastic(percent).ok()?,
+        _ => limit.with_soft(percent).ok()?,
+    };
     let share = random.pick(&[0, 0, 0, 0, 1, 20, 50, 100]);
     limit.with_priority_share(share).ok()
 }
@@ -223,6 +231,8 @@ impl Rule {
         Rule {
             limit,
             for_priority: limit.for_priority(),
+            with_headroom: limit.with_headroom(),
+            whole: limit.whole(),
             history: LimitHistory::default(),
             enforcement: Enforcement::Enforce,
             charge_denied: ChargeDenied::Never,
@@ -238,6 +248,16 @@ impl Rule {
     /// The same charge of a request with priority.
     pub const fn charge_with_priority(&self, key: Key, cost: Cost) -> Charge<'_> {
         self.charge_under(&self.for_priority, key, cost)
+    }
+
+    /// The same charge while there is headroom.
+    pub const fn charge_with_headroom(&self, key: Key, cost: Cost) -> Charge<'_> {
+        self.charge_under(&self.with_headroom, key, cost)
+    }
+
+    /// The same charge of a request with priority while there is headroom.
+    pub const fn charge_with_both(&self, key: Key, cost: Cost) -> Charge<'_> {
+        self.charge_under(&self.whole, key, cost)
     }
 
     const fn charge_under<'r>(&'r self, limit: &'r Limit, key: Key, cost: Cost) -> Charge<'r> {
@@ -268,9 +288,13 @@ impl Rule {
     /// Gives the rule another limit, as a reload does.
     pub fn change(&mut self, limit: Limit) {
         if self.limit != limit {
-            self.history = self.history.and(self.limit);
-            self.limit = limit;
-            self.for_priority = limit.for_priority();
+            *self = Rule {
+                history: self.history.and(self.limit),
+                enforcement: self.enforcement,
+                charge_denied: self.charge_denied,
+                sharing: self.sharing,
+                ..Rule::new(limit)
+            };
         }
     }
 }

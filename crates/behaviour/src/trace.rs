@@ -25,6 +25,7 @@ struct TraceCharge {
     value: u64,
     cost: Cost,
     has_priority: bool,
+    has_headroom: bool,
 }
 
 /// The most keys that one rule has in a trace.
@@ -232,6 +233,8 @@ impl Trace {
         let last = u64::try_from(self.rules.len()).expect("a few rules") - 1;
         let count = random.pick(&[1, 1, 1, 2, 3]);
         let has_priority = random.chance(30);
+        // It comes and goes with time.
+        let has_headroom = self.now.monotonic.as_nanos() / self.taste.grain.as_nanos() % 2 == 1;
         let asked = (0..count).map(|_| {
             let rule = usize::try_from(random.between(0, last)).expect("a few rules");
             TraceCharge {
@@ -239,6 +242,7 @@ impl Trace {
                 value: random.between(1, VALUES),
                 cost: self.taste.cost(&self.rules[rule].limit, random),
                 has_priority,
+                has_headroom,
             }
         });
         asked.collect()
@@ -247,9 +251,12 @@ impl Trace {
     fn charges(&self, asked: &[TraceCharge], mut key: impl FnMut(&str) -> Key) -> Vec<Charge<'_>> {
         let charges = asked.iter().map(|one| {
             let key = key(&format!("rule {} value {}", one.rule, one.value));
-            match one.has_priority {
-                true => self.rules[one.rule].charge_with_priority(key, one.cost),
-                false => self.rules[one.rule].charge(key, one.cost),
+            let rule = &self.rules[one.rule];
+            match (one.has_priority, one.has_headroom) {
+                (false, false) => rule.charge(key, one.cost),
+                (true, false) => rule.charge_with_priority(key, one.cost),
+                (false, true) => rule.charge_with_headroom(key, one.cost),
+                (true, true) => rule.charge_with_both(key, one.cost),
             }
         });
         charges.collect()

@@ -9,7 +9,7 @@ use tollgate_backends::{Inspector, OpenError, SharedConfig};
 use tollgate_core::{Bill, ChargeDenied, Clock, Cost, Descriptor, Request, StoreError, Verdict};
 use tollgate_engine::{Engine, Explanation, Stores, peek};
 use tollgate_memory::{Memory, SystemClock};
-use tollgate_rules::{Loaded, Options, RuleSet, escape, read_paths};
+use tollgate_rules::{Loaded, NoHeadroom, Options, RuleSet, escape, read_paths};
 use tollgate_server::{DescriptorText, ExplanationReport, Place, Values};
 
 use crate::explain::note::notes;
@@ -162,7 +162,7 @@ async fn inspect(
         Failure::new(1, message)
     })?;
     let store = opened.map_err(|error: OpenError| Failure::new(2, with_causes(&*error)))?;
-    let explained = subject.loaded.rules.explain(request, &store);
+    let explained = subject.loaded.rules.explain(request, &store, &NoHeadroom);
     let mut charges = explained.resolved.charges();
     charges.iter_mut().for_each(peek);
     let bill = Bill::new(&charges).map_err(|error| Failure::new(2, error.to_string()))?;

@@ -1,5 +1,7 @@
 //! A limit: the number of units allowed in a window. Valid by construction.
 
+mod extra;
+
 mod invalid;
 
 mod literal;
@@ -76,12 +78,15 @@ pub struct Limit {
     algorithm: Algorithm,
     count: u32,
     window: Span,
-    /// What fits at once without `soft`: N, or the burst or queue of a bucket.
+    /// What fits at once without the soft or elastic part: N, or the burst or queue of a bucket.
     nominal: u32,
-    soft_percent: u32,
-    /// What fits at once: `nominal` and the soft part; 0 if N is 0.
+    /// The soft or elastic part, in per cent of `nominal`.
+    extra_percent: u32,
+    is_elastic: bool,
+    /// What fits at once: `nominal` and the soft or elastic part; 0 if N is 0.
     capacity: u32,
-    /// What of it a request may use: all, or all but the share for requests with priority.
+    /// What of it a request may use: all, or all but the elastic part without headroom, and but
+    /// the share for requests with priority.
     available: u32,
     /// The time of one unit in a bucket, zero for windows and for N = 0.
     interval: Span,
@@ -94,6 +99,8 @@ pub struct Limit {
     priority_percent: u8,
     /// Whether this is what a request with priority meets.
     has_priority: bool,
+    /// Whether this is what a request meets while there is headroom.
+    has_headroom: bool,
 }
 
 // === impl Segments ===
@@ -155,7 +162,8 @@ impl Limit {
             count,
             window,
             nominal: count,
-            soft_percent: 0,
+            extra_percent: 0,
+            is_elastic: false,
             capacity: count,
             available: count,
             interval: Span::ZERO,
@@ -164,6 +172,7 @@ impl Limit {
             available_refill: Span::ZERO,
             priority_percent: 0,
             has_priority: false,
+            has_headroom: false,
         };
         match algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => bare.fix_interval(),
@@ -235,37 +244,7 @@ impl Limit {
             nominal: burst,
             ..self
         }
-        .with_soft(self.soft_percent)
-    }
-
-    /// The same limit with a soft part: `percent` more of its capacity is allowed and marked.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidLimit::TooLarge`] if the sum exceeds 2^32 - 1, [`InvalidLimit::TooSlow`].
-    pub const fn with_soft(self, percent: u32) -> Result<Limit, InvalidLimit> {
-        let parts = wide(self.nominal).saturating_mul(100 + wide(percent)) / 100;
-        if parts > wide(u32::MAX) {
-            return Err(InvalidLimit::TooLarge {
-                nominal: self.nominal,
-                soft_percent: percent,
-            });
-        }
-        // N = 0 denies everything, whatever the burst.
-        let capacity = if self.count == 0 { 0 } else { narrow(parts) };
-        let refill = self.interval.times(wide(capacity));
-        let nominal_refill = self.interval.times(wide(self.nominal));
-        if refill.as_nanos() > REFILL_MAX.as_nanos() {
-            return Err(InvalidLimit::TooSlow { refill });
-        }
-        let limit = Limit {
-            soft_percent: percent,
-            capacity,
-            nominal_refill,
-            refill,
-            ..self
-        };
-        Ok(limit.fix_available())
+        .fix_extra()
     }
 
     /// Fixes the interval of a bucket, rounded up: an inexact limit allows less, never more.
@@ -286,7 +265,7 @@ impl Limit {
             interval: Span::from_nanos(interval),
             ..self
         }
-        .with_soft(0)
+        .fix_extra()
     }
 
     /// How the units are counted.
@@ -304,18 +283,13 @@ impl Limit {
         self.window
     }
 
-    /// What fits at once before the soft part begins: N, or the burst or queue of a bucket.
+    /// What fits at once before the soft or elastic part: N, or the burst or queue of a bucket.
     pub const fn nominal(&self) -> u32 {
         self.nominal
     }
 
-    /// The soft part, in per cent of [`Limit::nominal`].
-    pub const fn soft_percent(&self) -> u32 {
-        self.soft_percent
-    }
-
-    /// What fits at once, the soft part included. A larger cost never fits, nor does one above
-    /// [`Limit::available`].
+    /// What fits at once, the soft or elastic part included. A larger cost never fits, nor does
+    /// one above [`Limit::available`].
     pub const fn capacity(&self) -> u32 {
         self.capacity
     }
@@ -346,12 +320,13 @@ impl Limit {
         )
     }
 
-    /// The time to refill an empty bucket, including the soft part: at most [`REFILL_MAX`].
+    /// The time to refill an empty bucket, the soft or elastic part included: at most
+    /// [`REFILL_MAX`].
     pub const fn refill(&self) -> Span {
         self.refill
     }
 
-    /// The time to refill an empty bucket, without the soft part.
+    /// The time to refill an empty bucket, without that part.
     pub(crate) const fn nominal_refill(&self) -> Span {
         self.nominal_refill
     }

@@ -72,11 +72,16 @@ impl Mode {
     /// A leaky bucket releases one request at a time, and only the shared store can order the
     /// requests of all instances. A sliding log promises an exact count, which a delayed report
     /// would break. Of a limit with a share for requests with priority, what one instance has
-    /// leased or allowed for itself would not be there for the others' requests with priority.
+    /// leased or allowed for itself would not be there for the others' requests with priority. Of
+    /// a limit with an elastic part, it could be used when the headroom has gone.
     pub const fn suits(self, limit: &Limit) -> bool {
         match (self, limit.algorithm()) {
             (Mode::Strict, _) => true,
-            (Mode::Leased | Mode::WriteBack, _) if limit.priority_percent() != 0 => false,
+            (Mode::Leased | Mode::WriteBack, _)
+                if limit.priority_percent() != 0 || limit.elastic_percent() != 0 =>
+            {
+                false
+            }
             (Mode::Leased | Mode::WriteBack, Algorithm::LeakyBucket)
             | (Mode::WriteBack, Algorithm::SlidingLog) => false,
             (Mode::Leased | Mode::WriteBack, _) => true,

@@ -41,7 +41,7 @@ pub trait Usage {
 
     /// Whether the consumed units exceed the nominal limit.
     fn is_over_nominal(&self, limit: &Limit, now: Moment) -> bool {
-        let whole = limit.for_priority();
+        let whole = limit.whole();
         whole.capacity() - self.remaining(&whole, now) > limit.nominal()
     }
 

@@ -12,6 +12,7 @@ use tollgate_rules::{Attempt, Resolved, RuleSet};
 
 use crate::decisions::{Decisions, Series};
 use crate::denied_requests::{DENIED_REQUESTS, DeniedRequests};
+use crate::headroom::{CurrentHeadroom, HeadroomReports};
 use crate::hot_keys::HotKeyCounts;
 use crate::outcome::{Outcome, ReloadCounts, Reloads};
 use crate::reservation_table::{ReservationBounds, ReservationTable};
@@ -35,6 +36,7 @@ pub struct Engine {
     reservations: ReservationTable<reservation::ReservedPart>,
     pub(crate) denied_requests: DeniedRequests,
     pub(crate) hot_keys: HotKeyCounts,
+    pub(crate) headroom_reports: HeadroomReports,
 }
 
 /// The answer to a request, and the metadata of its rules.
@@ -69,6 +71,7 @@ impl Engine {
             reservations: ReservationTable::new(ReservationBounds::default()),
             denied_requests: DeniedRequests::new(DENIED_REQUESTS),
             hot_keys: HotKeyCounts::new(),
+            headroom_reports: HeadroomReports::default(),
         }
     }
 
@@ -118,7 +121,9 @@ impl Engine {
     ) -> Result<Decided, StoreError> {
         let domain = request.domain_name();
         let store = &self.stores.of(domain).store;
-        let resolved = active.rules.resolve(request, store);
+        let resolved = active
+            .rules
+            .resolve_with_headroom(request, store, &self.headroom());
         let charges = resolved.charges_under(is_current);
         let verdict = if charges.is_empty() {
             Verdict::default()
@@ -196,6 +201,14 @@ impl Engine {
     /// How often rules were loaded.
     pub fn reload_counts(&self) -> ReloadCounts {
         self.reloads.counts()
+    }
+
+    /// Whether there is headroom now.
+    pub(crate) fn headroom(&self) -> CurrentHeadroom<'_> {
+        CurrentHeadroom {
+            reports: &self.headroom_reports,
+            stores: &self.stores,
+        }
     }
 
     pub(crate) const fn stores(&self) -> &Arc<Stores> {

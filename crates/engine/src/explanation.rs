@@ -83,7 +83,9 @@ impl Engine {
         is_current: bool,
     ) -> Result<Explanation, StoreError> {
         let named = self.stores().of(request.domain_name());
-        let explained = active.rules.explain(request, &named.store);
+        let explained = active
+            .rules
+            .explain(request, &named.store, &self.headroom());
         let Explained { resolved, findings } = explained;
         let mut charges = resolved.charges_under(is_current);
         charges.iter_mut().for_each(peek);

@@ -11,6 +11,7 @@
 //!   at most once; [`Engine::reserve_owned`] and [`Engine::settle_owned`] do so descriptor by
 //!   descriptor, for a process that settles what it has reserved.
 //! * [`Engine::explain`] says how a request finds its rules and what would be decided now.
+//! * [`Engine::report_headroom`] makes room for the elastic parts of limits, for a while.
 //! * [`Engine::visit_decisions`] tells what was decided, by domain, rule and outcome.
 //! * [`Engine::watch_keys`] counts the keys with the most decisions and denials, while it is held.
 //! * [`watch_stores`] logs when a shared store becomes unavailable and when it is available again.
@@ -37,8 +38,11 @@ mod reservation_table;
 
 mod engine;
 
+mod elastic;
+
 mod explanation;
 
+mod headroom;
 mod key_watch;
 
 mod outcome;
@@ -60,6 +64,7 @@ pub use engine::{
     SettleError, SettledLimit,
 };
 pub use explanation::{Explanation, peek};
+pub use headroom::{HEADROOM_REPORT_MAX, HEADROOM_REPORTS_MAX, HeadroomError, HeadroomReport};
 pub use hot_keys::{HOT_KEY_COUNTERS, HOT_KEYS_MAX, HOT_KEYS_WINDOW, HotKey, HotKeys};
 pub use key_watch::KeyWatch;
 pub use outcome::{Outcome, ReloadCounts};

@@ -332,14 +332,8 @@ fn share(limit: &Limit, instances: u32) -> Limit {
         false => Ok(shared),
     });
     // A smaller limit of the same window is valid; otherwise the whole one applies.
-    let shared = shared
-        .and_then(|shared| shared.with_soft(limit.soft_percent()))
-        .and_then(|shared| shared.with_priority_share(limit.priority_percent()))
-        .unwrap_or(*limit);
-    match limit.has_priority() {
-        true => shared.for_priority(),
-        false => shared,
-    }
+    let shared = shared.and_then(|shared| shared.with_parts_of(limit));
+    shared.unwrap_or(*limit)
 }
 
 fn allow(charge: &Charge<'_>) -> Decision {

@@ -109,7 +109,7 @@ impl Denials {
         let judged = units_unless_shadow(charge)?;
         let mut shard = self.shards.of(charge.key);
         let denied = shard.get(&charge.key)?;
-        let holds = denied.connections == connections && denied.fitted == fitted.for_priority();
+        let holds = denied.connections == connections && denied.fitted == fitted.whole();
         let decision = holds
             .then(|| denied.decision(charge, fitted, judged, here))
             .flatten();
@@ -140,7 +140,7 @@ impl Denials {
             return;
         }
         let denied = Denied {
-            fitted: fitted.for_priority(),
+            fitted: fitted.whole(),
             snapshot,
             now,
             heard_at,
@@ -247,7 +247,7 @@ mod tests {
         let limit =
             Limit::token_bucket(10, Span::DAY).and_then(|limit| limit.with_priority_share(20));
         let fitted = FittedLimit::new(&limit.expect("a day is a window")).expect("a day is whole");
-        let for_priority = fitted.for_priority();
+        let for_priority = fitted.whole();
         let (heard_at, now) = (Instant::now(), 1_000_000);
         let used = |units| {
             let interval = fitted.limit.interval().expect("a bucket has one");

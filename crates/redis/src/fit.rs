@@ -142,10 +142,10 @@ impl FittedLimit {
         })
     }
 
-    /// The same, as requests with priority meet it.
-    pub(crate) const fn for_priority(self) -> FittedLimit {
+    /// The same, as a request meets it that can use all of its capacity.
+    pub(crate) const fn whole(self) -> FittedLimit {
         FittedLimit {
-            limit: self.limit.for_priority(),
+            limit: self.limit.whole(),
             ..self
         }
     }
@@ -177,17 +177,11 @@ impl FittedLimit {
                 allows,
             });
         }
-        let priority = limit.has_priority();
         // One unit per interval is the same bucket, and its interval is whole.
         let limit = Limit::new(limit.algorithm(), 1, GRAIN.times(span))
             .and_then(|one| one.with_burst(limit.nominal()))
-            .and_then(|one| one.with_soft(limit.soft_percent()))
-            .and_then(|one| one.with_priority_share(limit.priority_percent()))
+            .and_then(|one| one.with_parts_of(limit))
             .map_err(InvalidForRedis::Invalid)?;
-        let limit = match priority {
-            true => limit.for_priority(),
-            false => limit,
-        };
         Ok(FittedLimit {
             limit,
             kind,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tollgate_core::{ChargeDenied, Enforcement, LimitHistory, RuleName, Sharing};
 
 use crate::domain::{
-    Branch, Domain, Level, PriorityLimit, Rule, RuleDescriptor, RuleLimit, Step, StepMetric,
-    push_step,
+    Branch, Domain, ElasticLimit, Level, PriorityLimit, Rule, RuleDescriptor, RuleLimit, Step,
+    StepMetric, push_step,
 };
 use crate::draft::{DescriptorDraft, DomainDraft, RateLimitDraft};
 use crate::section::PRIORITY_KEY;
@@ -112,6 +112,13 @@ impl<'d> Builder<'d> {
                         Box::new(PriorityLimit {
                             limit: limit.for_priority(),
                             priorities: priorities.collect(),
+                        })
+                    }),
+                    elastic: rate_limit.elastic.as_ref().map(|sources| {
+                        Box::new(ElasticLimit {
+                            sources: sources.value.as_slice().into(),
+                            with_headroom: limit.with_headroom(),
+                            whole: limit.whole(),
                         })
                     }),
                     history: LimitHistory::default(),

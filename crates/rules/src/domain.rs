@@ -9,6 +9,7 @@ use tollgate_core::{
     ChargeDenied, Enforcement, Entry, Escaped, Limit, LimitHistory, RuleName, Sharing,
 };
 
+use crate::headroom::HeadroomSource;
 use crate::observer::Observer;
 use crate::pattern::Pattern;
 
@@ -114,6 +115,9 @@ pub(crate) enum RuleLimit {
         /// The limit as requests with priority meet it, and which priorities these are; `None` if
         /// it keeps no share for them.
         for_priority: Option<Box<PriorityLimit>>,
+        /// The limit as requests meet it while there is headroom, and what says so; `None` without
+        /// an elastic part.
+        elastic: Option<Box<ElasticLimit>>,
         /// The limits that it had before.
         history: LimitHistory,
     },
@@ -125,6 +129,16 @@ pub(crate) struct PriorityLimit {
     pub(crate) limit: Limit,
     /// The priorities that can use the limit's share.
     pub(crate) priorities: Box<[Box<[u8]>]>,
+}
+
+/// A limit as requests meet it while there is headroom.
+#[derive(Clone, Debug)]
+pub(crate) struct ElasticLimit {
+    /// What has to report headroom: all of them.
+    pub(crate) sources: Box<[HeadroomSource]>,
+    pub(crate) with_headroom: Limit,
+    /// As requests with priority meet it then.
+    pub(crate) whole: Limit,
 }
 
 /// One descriptor on the way to a rule.

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use tollgate_core::{ChargeDenied, Limit};
 
 use crate::findings::Mark;
+use crate::headroom::HeadroomSource;
 use crate::sharing::SharingDraft;
 
 /// A value and its position.
@@ -60,6 +61,8 @@ pub(crate) struct RateLimitDraft {
     pub(crate) limit: Option<Limit>,
     /// The priorities that can use the limit's share.
     pub(crate) reserved: Option<Spanned<Vec<String>>>,
+    /// What has to report headroom, for the limit's elastic part.
+    pub(crate) elastic: Option<Spanned<Vec<HeadroomSource>>>,
     pub(crate) name: Option<Spanned<String>>,
     pub(crate) replaces: Vec<Spanned<String>>,
     pub(crate) charge_denied: Option<Spanned<ChargeDenied>>,

@@ -57,6 +57,8 @@ mod window;
 
 mod scalar;
 
+mod headroom;
+
 mod draft;
 
 mod parse;
@@ -95,6 +97,7 @@ pub use attempt::Attempt;
 pub use diagnostic::{Diagnostic, Severity, escape};
 pub use domain::RuleDescriptor;
 pub use findings::DIAGNOSTICS_MAX;
+pub use headroom::{Headroom, HeadroomSource, NoHeadroom};
 pub use options::Options;
 pub use parse::RULES_MAX;
 pub use reload::{Changed, Changes, REMOVED_RULES_MAX};

@@ -13,6 +13,7 @@ use crate::yaml::{Body, Document, Documents, Node};
 use table::Table;
 
 mod descriptor;
+mod elastic;
 mod enforce;
 mod metadata;
 mod priority_share;

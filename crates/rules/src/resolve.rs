@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
 use tollgate_core::{
     Answer, Charge, ChargeDenied, Cost, Descriptor, Enforcement, Key, KeyHasher, Limit,
     LimitHistory, Limited, Override, PerCharge, Request, RequestDenial, RuleName, Status, Verdict,
 };
 
 use crate::domain::{Domain, Rule, RuleLimit};
+use crate::headroom::{Headroom, NoHeadroom};
 use crate::observer::Observer;
 use crate::replaces::find_replaced;
 use crate::rule_set::RuleSet;
@@ -17,7 +17,11 @@ use crate::rule_set::RuleSet;
 mod charged_rule;
 mod enforced;
 mod explained;
+mod metadata;
 mod priority;
+mod view;
+
+use view::Circumstances;
 
 pub use charged_rule::ChargedRule;
 pub use explained::{Explained, Finding};
@@ -48,8 +52,8 @@ enum Part<'s> {
     Limited {
         rule: &'s Rule,
         limit: &'s Limit,
-        /// The limit as the request meets it, if it has one of the rule's priorities.
-        for_priority: Option<&'s Limit>,
+        /// The limit as the request meets it: with or without priority and headroom.
+        met: &'s Limit,
         history: &'s LimitHistory,
         key: Key,
         /// That of the rule for this key.
@@ -79,8 +83,20 @@ impl RuleSet {
     /// further down. A rule applies only if it is exactly as deep as the descriptor is long. A
     /// limit that is part of a descriptor replaces the rule's own if the domain is known, and is
     /// shared as the domain says; if it is invalid, the rule's own limit applies.
+    ///
+    /// There is no headroom: see [`RuleSet::resolve_with_headroom`].
     pub fn resolve<'s, H: KeyHasher>(&'s self, request: &Request<'_>, hasher: &H) -> Resolved<'s> {
-        self.resolve_observed(request, hasher, &mut ())
+        self.resolve_with_headroom(request, hasher, &NoHeadroom)
+    }
+
+    /// As [`RuleSet::resolve`], with the elastic parts of limits for which there is headroom.
+    pub fn resolve_with_headroom<'s, H: KeyHasher>(
+        &'s self,
+        request: &Request<'_>,
+        hasher: &H,
+        headroom: &dyn Headroom,
+    ) -> Resolved<'s> {
+        self.resolve_observed(request, hasher, headroom, &mut ())
     }
 
     /// As [`RuleSet::resolve`], while `observer` sees each step.
@@ -88,6 +104,7 @@ impl RuleSet {
         &'s self,
         request: &Request<'_>,
         hasher: &H,
+        headroom: &dyn Headroom,
         observer: &mut impl Observer<'s>,
     ) -> Resolved<'s> {
         let Some(domain) = request.domain_name().and_then(|name| self.domain(name)) else {
@@ -109,7 +126,12 @@ impl RuleSet {
                 .limit
                 .and_then(|limit| resolve_override(domain, descriptor, limit, cost, hasher));
             overridden.unwrap_or_else(|| {
-                match_descriptor(domain, descriptor, (cost, priority), hasher, observer)
+                let stated = Circumstances {
+                    cost,
+                    priority,
+                    headroom,
+                };
+                match_descriptor(domain, descriptor, &stated, hasher, observer)
             })
         });
         let mut resolved = Resolved {
@@ -126,7 +148,7 @@ impl RuleSet {
 fn match_descriptor<'s, H: KeyHasher>(
     domain: &'s Domain,
     descriptor: &Descriptor<'_>,
-    (cost, priority): (Cost, Option<&[u8]>),
+    stated: &Circumstances<'_>,
     hasher: &H,
     observer: &mut impl Observer<'s>,
 ) -> Part<'s> {
@@ -140,12 +162,7 @@ fn match_descriptor<'s, H: KeyHasher>(
     let Some((rule, entries)) = found else {
         return Part::Nothing;
     };
-    let RuleLimit::Limited {
-        limit,
-        for_priority,
-        history,
-    } = &rule.limit
-    else {
+    let RuleLimit::Limited { limit, history, .. } = &rule.limit else {
         return Part::Unlimited(rule);
     };
     let steps = rule.path.iter().zip(&*entries);
@@ -158,13 +175,11 @@ fn match_descriptor<'s, H: KeyHasher>(
     Part::Limited {
         rule,
         limit,
-        for_priority: for_priority
-            .as_deref()
-            .and_then(|share| share.limit_for(priority)),
+        met: stated.view(&rule.limit, &domain.name).unwrap_or(limit),
         history,
         key: hasher.key(parts),
         enforcement,
-        cost,
+        cost: stated.cost,
         metric: rule.metric(&entries),
     }
 }
@@ -280,20 +295,6 @@ impl<'s> Resolved<'s> {
         }
     }
 
-    /// The metadata of the rules that allow the request, merged: maps are merged deeply, of other
-    /// values the first wins. `None` if no such rule has metadata.
-    pub fn metadata(&self, answer: &Answer) -> Option<Map<String, Value>> {
-        let mut merged: Option<Map<String, Value>> = None;
-        for (part, status) in self.parts.iter().zip(&answer.statuses) {
-            let is_over = matches!(status, Status::Limited(limited) if limited.is_over());
-            let metadata = part.rule().and_then(|rule| rule.metadata.as_deref());
-            if let (Some(metadata), false) = (metadata, is_over) {
-                merge(merged.get_or_insert_default(), metadata);
-            }
-        }
-        merged
-    }
-
     fn drop_replaced(&mut self, observer: &mut impl Observer<'s>) {
         let replaces = |rule: &Rule| !rule.replaces.is_empty();
         if !self.parts.iter().filter_map(Part::rule).any(replaces) {
@@ -325,8 +326,7 @@ impl<'s> Part<'s> {
             Part::Nothing | Part::Unlimited(_) => None,
             Part::Limited {
                 rule,
-                limit,
-                for_priority,
+                met,
                 history,
                 key,
                 enforcement,
@@ -337,7 +337,7 @@ impl<'s> Part<'s> {
                 enforcement: *enforcement,
                 on_denial: rule.charge_denied.unwrap_or(default).on_denial(*cost),
                 sharing: rule.sharing,
-                ..Charge::new(*key, for_priority.unwrap_or(limit), *cost)
+                ..Charge::new(*key, met, *cost)
             }),
             Part::Overridden {
                 domain,
@@ -372,18 +372,5 @@ impl<'s> Part<'s> {
             decision,
             enforcement,
         })
-    }
-}
-
-/// Adds entries that are missing in `into`.
-fn merge(into: &mut Map<String, Value>, from: &Map<String, Value>) {
-    for (key, value) in from {
-        match (into.get_mut(key), value) {
-            (None, value) => {
-                into.insert(key.clone(), value.clone());
-            }
-            (Some(Value::Object(into)), Value::Object(from)) => merge(into, from),
-            (Some(_), _) => {}
-        }
     }
 }

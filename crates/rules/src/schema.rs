@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::headroom::HeadroomSource;
 use crate::section::{
     ALGORITHMS, BELONGS, CHARGE_DENIED, Form, NOT_IF_UNLIMITED, SECTIONS, Section, UNITS,
 };
@@ -31,10 +32,8 @@ pub fn schema() -> Value {
 
 /// The schema of a section's map.
 fn map(section: Section) -> Value {
-    let fields = section
+    let properties: Map<String, Value> = section
         .fields()
-        .filter(|field| field.form != Form::Reserved);
-    let properties: Map<String, Value> = fields
         .map(|field| {
             let mut value = form(field.form);
             value["description"] = field.about.into();
@@ -51,6 +50,7 @@ fn map(section: Section) -> Value {
         Section::Descriptor => map["required"] = json!(["key"]),
         Section::Replaces => map["required"] = json!(["name"]),
         Section::PriorityShare => map["required"] = json!(["share", "for"]),
+        Section::Elastic => map["required"] = json!(["share", "while"]),
         Section::RateLimit => rate_limit(&mut map),
     }
     map
@@ -117,6 +117,12 @@ fn form(form: Form) -> Value {
             "minItems": 1,
             "maxItems": most,
         }),
+        Form::HeadroomSources(most) => json!({
+            "type": "array",
+            "items": { "enum": HeadroomSource::ALL.map(HeadroomSource::as_str) },
+            "minItems": 1,
+            "maxItems": most,
+        }),
         Form::Map(section) => reference(section),
         Form::RateLimit => json!({
             "type": ["string", "object"],
@@ -125,7 +131,6 @@ fn form(form: Form) -> Value {
             "else": reference(Section::RateLimit),
         }),
         Form::Free => json!({ "type": "object" }),
-        Form::Reserved => json!(false),
     }
 }
 
@@ -181,6 +186,7 @@ const fn name(section: Section) -> &'static str {
         Section::RateLimit => "rate_limit",
         Section::Replaces => "replaces",
         Section::PriorityShare => "reserved",
+        Section::Elastic => "elastic",
     }
 }
 

@@ -15,6 +15,8 @@ pub(crate) enum Section {
     Replaces,
     /// The map below `reserved`.
     PriorityShare,
+    /// The map below `elastic`.
+    Elastic,
 }
 
 /// A key and what it takes.
@@ -48,14 +50,14 @@ pub(crate) enum Form {
     List(Section),
     /// A list of at most so many texts.
     Texts(usize),
+    /// A list of at most so many sources of headroom.
+    HeadroomSources(usize),
     /// A map.
     Map(Section),
     /// A map, or the short form `100/minute`.
     RateLimit,
     /// Any map.
     Free,
-    /// A key that is reserved for a later version.
-    Reserved,
 }
 
 /// The units, and their seconds.
@@ -86,7 +88,7 @@ pub(crate) const BELONGS: [(&str, &str); 4] = [
     ("anchor", "fixed_window"),
 ];
 /// The keys that an unlimited rule does not have.
-pub(crate) const NOT_IF_UNLIMITED: [&str; 9] = [
+pub(crate) const NOT_IF_UNLIMITED: [&str; 10] = [
     "unit",
     "window",
     "algorithm",
@@ -95,11 +97,14 @@ pub(crate) const NOT_IF_UNLIMITED: [&str; 9] = [
     "segments",
     "anchor",
     "soft",
+    "elastic",
     "reserved",
 ];
 /// The most priorities that one rule names, and the longest one.
 pub(crate) const PRIORITIES_MAX: usize = 16;
 pub(crate) const PRIORITY_BYTES_MAX: usize = 256;
+/// The most sources of headroom that one rule names.
+pub(crate) const HEADROOM_SOURCES_MAX: usize = 8;
 /// What the priority of a request is called where its domain does not say so.
 pub(crate) const PRIORITY_KEY: &str = "priority";
 pub(crate) const CHARGE_DENIED: [&str; 3] = ["never", "excess", "always"];
@@ -275,7 +280,11 @@ const RATE_LIMIT: [Field; 18] = [
         Form::Map(Section::PriorityShare),
         "A share of the limit that only requests with certain priorities can use.",
     ),
-    field("elastic", Form::Reserved, ""),
+    field(
+        "elastic",
+        Form::Map(Section::Elastic),
+        "How much above the limit is allowed while there is headroom, in place of `soft`.",
+    ),
     CHARGE_DENIED_FIELD,
     MODE_FIELD,
     ON_STORE_ERROR_FIELD,
@@ -295,21 +304,36 @@ const PRIORITY_SHARE: [Field; 2] = [
     ),
 ];
 
+const ELASTIC: [Field; 2] = [
+    field(
+        "share",
+        Form::Percent,
+        "How much above the limit (above `burst` or `queue`, for a bucket) is allowed and marked, \
+         rounded down: `50%`.",
+    ),
+    field(
+        "while",
+        Form::HeadroomSources(HEADROOM_SOURCES_MAX),
+        "What has to report headroom, all of them: `[reported]`.",
+    ),
+];
+
 const REPLACES: [Field; 1] = [field("name", Form::Text, "The name of a limit.")];
 
 /// Every section, from the top down.
-pub(crate) const SECTIONS: [Section; 5] = [
+pub(crate) const SECTIONS: [Section; 6] = [
     Section::Domain,
     Section::Descriptor,
     Section::RateLimit,
     Section::Replaces,
     Section::PriorityShare,
+    Section::Elastic,
 ];
 
 // === impl Section ===
 
 impl Section {
-    /// The keys of this map, reserved ones included.
+    /// The keys of this map.
     pub(crate) fn fields(self) -> impl Iterator<Item = &'static Field> {
         let fields: &'static [Field] = match self {
             Section::Domain => &DOMAIN,
@@ -317,6 +341,7 @@ impl Section {
             Section::RateLimit => &RATE_LIMIT,
             Section::Replaces => &REPLACES,
             Section::PriorityShare => &PRIORITY_SHARE,
+            Section::Elastic => &ELASTIC,
         };
         fields.iter()
     }
@@ -334,6 +359,7 @@ impl Section {
             Section::RateLimit => "inside `rate_limit`",
             Section::Replaces => "in an item of `replaces`",
             Section::PriorityShare => "inside `reserved`",
+            Section::Elastic => "inside `elastic`",
         }
     }
 
@@ -345,6 +371,7 @@ impl Section {
             Section::RateLimit => "`rate_limit`",
             Section::Replaces => "an item of `replaces`",
             Section::PriorityShare => "`reserved`",
+            Section::Elastic => "`elastic`",
         }
     }
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tollgate_core::{ChargeDenied, Enforcement, Escaped, Limit, RuleName, Sharing};
 
-use crate::domain::{PriorityLimit, Rule, RuleLimit};
+use crate::domain::{Domain, ElasticLimit, PriorityLimit, Rule, RuleLimit};
+use crate::headroom::{Headroom, NoHeadroom};
 use crate::rule_set::RuleSet;
 
 /// One rule in effect.
@@ -18,6 +19,8 @@ pub struct RuleView {
     pub line: u32,
     /// The limit; `None` if the rule is unlimited.
     pub limit: Option<Limit>,
+    /// Whether there was headroom when this was made; `None` if no part of the limit is elastic.
+    pub has_headroom: Option<bool>,
     /// The limit as text, or `unlimited`.
     pub text: String,
     /// Whether requests with different values have different counters.
@@ -35,14 +38,25 @@ pub struct RuleView {
     pub changes: usize,
 }
 
-/// The limit, and which requests can use its share.
-fn describe(limit: &Limit, for_priority: Option<&PriorityLimit>) -> String {
-    let Some(PriorityLimit { priorities, .. }) = for_priority else {
-        return limit.to_string();
-    };
-    let priorities = priorities.iter().map(|bytes| Escaped(bytes).to_string());
-    let priorities: Vec<String> = priorities.collect();
-    format!("{limit} for {}", priorities.join(", "))
+/// The limit, which requests can use its share, and what says whether there is headroom.
+fn describe(
+    limit: &Limit,
+    for_priority: Option<&PriorityLimit>,
+    elastic: Option<&ElasticLimit>,
+) -> String {
+    let mut text = limit.to_string();
+    if let Some(PriorityLimit { priorities, .. }) = for_priority {
+        let priorities = priorities.iter().map(|bytes| Escaped(bytes).to_string());
+        let priorities: Vec<String> = priorities.collect();
+        text.push_str(" for ");
+        text.push_str(&priorities.join(", "));
+    }
+    if let Some(ElasticLimit { sources, .. }) = elastic {
+        let sources: Vec<String> = sources.iter().map(ToString::to_string).collect();
+        text.push_str(" while ");
+        text.push_str(&sources.join(", "));
+    }
+    text
 }
 
 // === impl RuleSet ===
@@ -53,11 +67,40 @@ impl RuleSet {
         let domains = self.domains.values();
         domains.flat_map(|domain| domain.rules.iter().map(RuleView::of))
     }
+
+    /// Every rule whose limit has an elastic part, and whether there is headroom for it now.
+    pub fn elastic_rules(&self, headroom: &dyn Headroom) -> impl Iterator<Item = RuleView> {
+        let domains = self.domains.values();
+        domains.flat_map(move |domain| {
+            domain.rules.iter().filter_map(move |rule| {
+                let has_headroom = rule.limit.has_headroom(&domain.name, headroom)?;
+                Some(RuleView {
+                    has_headroom: Some(has_headroom),
+                    ..RuleView::of(rule)
+                })
+            })
+        })
+    }
+
+    /// Whether a limit of this domain has an elastic part.
+    pub fn has_elastic(&self, domain: &str) -> bool {
+        self.domain(domain).is_some_and(Domain::has_elastic)
+    }
 }
 
 // === impl RuleView ===
 
 impl RuleView {
+    /// What a request without priority can use of the limit, with the headroom of
+    /// [`RuleView::has_headroom`]; `None` if the rule is unlimited.
+    pub fn available(&self) -> Option<u32> {
+        let limit = self.limit?;
+        Some(match self.has_headroom {
+            Some(true) => limit.with_headroom().available(),
+            _ => limit.available(),
+        })
+    }
+
     /// What people read of a rule.
     pub(crate) fn of(rule: &Rule) -> RuleView {
         let (limit, text, changes) = match &rule.limit {
@@ -65,10 +108,11 @@ impl RuleView {
             RuleLimit::Limited {
                 limit,
                 for_priority,
+                elastic,
                 history,
             } => (
                 Some(*limit),
-                describe(limit, for_priority.as_deref()),
+                describe(limit, for_priority.as_deref(), elastic.as_deref()),
                 usize::from(history.revision()),
             ),
         };
@@ -77,6 +121,7 @@ impl RuleView {
             file: Arc::clone(&rule.file),
             line: rule.line,
             limit,
+            has_headroom: rule.limit.has_headroom("", &NoHeadroom),
             text,
             distinguishes: rule.path.iter().any(|step| step.distinguishes),
             enforcement: rule.enforcement,

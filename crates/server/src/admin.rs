@@ -1,8 +1,8 @@
-//! The admin listener: metrics, the rules in effect, and explanations.
+//! The admin listener: metrics, the rules in effect, explanations, and reports of headroom.
 //!
-//! With tokens in the settings, everything that shows keys or rules demands one. Health checks and
-//! metrics do not: probes and scrapers have none, and neither shows a key that the rules do not
-//! name as a metric.
+//! With tokens in the settings, everything that shows keys or rules, or changes what they allow,
+//! demands one. Health checks and metrics do not: probes and scrapers have none, and neither shows
+//! a key that the rules do not name as a metric.
 
 use std::sync::Arc;
 
@@ -17,17 +17,17 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use tollgate_engine::Engine;
 use tollgate_http::Problem;
-use tollgate_listen::ShutdownSignal;
+use tollgate_listen::{Limits, ShutdownSignal};
 use tollgate_rules::RuleView;
 
 use crate::admin_tokens::{AdminTokens, Unauthorized};
 use crate::config::ListenerKind;
 use crate::explain;
-use crate::http::{count_and_respond, healthz, readiness, with_fallback_routes};
+use crate::headroom;
+use crate::http::{count_and_respond, healthz, is_json, readiness, with_fallback_routes};
 use crate::metrics::Metrics;
 use crate::options::Options;
-use crate::reply;
-use crate::reply::Failure;
+use crate::reply::{self, Failure, body};
 
 /// The name of this listener in the settings and in metrics.
 pub(crate) const NAME: &str = ListenerKind::Admin.name();
@@ -46,6 +46,8 @@ pub(crate) struct AdminState {
     /// One of them is demanded; `None` demands none.
     pub(crate) tokens: Option<Arc<AdminTokens>>,
     pub(crate) shutdown: ShutdownSignal,
+    /// Those of bodies.
+    pub(crate) limits: Limits,
 }
 
 /// The routes of this listener.
@@ -54,6 +56,7 @@ pub(crate) fn routes(state: AdminState) -> Router {
     let protected = Router::new()
         .route("/v1/rules", get(rules))
         .route("/v1/explain", get(explain))
+        .route("/v1/headroom", get(show_headroom).put(report_headroom))
         .route_layer(from_fn_with_state(Arc::clone(&state), demand_token));
     let routes = Router::new()
         .route("/healthz", get(healthz))
@@ -126,12 +129,33 @@ async fn explain(State(state): State<Arc<AdminState>>, uri: Uri, headers: Header
     explained.unwrap_or_else(|failure| count_and_respond(&state.metrics, NAME, &failure))
 }
 
+async fn show_headroom(State(state): State<Arc<AdminState>>) -> Response {
+    headroom::reports(&state.engine)
+}
+
+async fn report_headroom(State(state): State<Arc<AdminState>>, request: Request) -> Response {
+    let reported = state.report_headroom(request).await;
+    reported.unwrap_or_else(|failure| count_and_respond(&state.metrics, NAME, &failure))
+}
+
 async fn rules(State(state): State<Arc<AdminState>>) -> Response {
     let rules = state.engine.rules();
     let list: Vec<Value> = rules.rules().map(|view| rule_json(&view)).collect();
     let domains: Vec<&str> = rules.domains().collect();
     let body = json!({"domains": domains, "rules": list});
     reply::json(StatusCode::OK, &body)
+}
+
+// === impl AdminState ===
+
+impl AdminState {
+    /// Takes a report of headroom.
+    async fn report_headroom(&self, request: Request) -> Result<Response, Failure> {
+        is_json(request.headers())?;
+        let limits = &self.limits;
+        let body = body(request, limits.body_bytes, limits.body_timeout).await?;
+        headroom::report(&self.engine, &body)
+    }
 }
 
 /// One rule in the response to `GET /v1/rules`. A rule without a limit has no members about one.
@@ -155,6 +179,10 @@ fn rule_json(view: &RuleView) -> Value {
         json["window"] = json!(limit.window().to_string());
         json["algorithm"] = json!(limit.algorithm().to_string());
         json["capacity"] = json!(limit.capacity());
+        if let Some(has_headroom) = view.has_headroom {
+            json["headroom"] = json!(has_headroom);
+            json["available"] = json!(view.available());
+        }
         json["mode"] = json!(view.sharing.mode.to_string());
         json["onStoreError"] = json!(view.sharing.on_store_error.to_string());
         if let Some(nodes) = view.sharing.nodes {

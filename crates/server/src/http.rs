@@ -245,7 +245,7 @@ impl AppState {
 }
 
 /// Accepts JSON, and the media types that `curl -d` and simple clients send with it; nothing else.
-fn is_json(headers: &HeaderMap) -> Result<(), Failure> {
+pub(crate) fn is_json(headers: &HeaderMap) -> Result<(), Failure> {
     let Some(value) = headers.get(CONTENT_TYPE) else {
         return Ok(());
     };

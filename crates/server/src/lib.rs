@@ -8,7 +8,7 @@
 //! * HTTP: `/json` as Envoy's service has it, `/v1/check`, `/v1/settle`, `/v1/auth`, health, and
 //!   `/openapi.json`.
 //! * gateway: passes on requests that are allowed.
-//! * admin: `/metrics`, `/v1/rules`, `/v1/explain` and `/healthz`.
+//! * admin: `/metrics`, `/v1/rules`, `/v1/explain`, `/v1/headroom` and `/healthz`.
 //!
 //! Knows nothing about YAML, and nothing about sockets and TLS: those are `tollgate-listen`'s.
 
@@ -41,6 +41,8 @@ mod options;
 mod reply;
 
 mod check;
+
+mod headroom;
 
 mod settle;
 

@@ -199,6 +199,7 @@ impl Serving {
                 options: context.options,
                 tokens: context.admin_tokens.clone(),
                 shutdown,
+                limits: *limits,
             }),
         })
     }

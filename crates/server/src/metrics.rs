@@ -19,6 +19,8 @@ mod budget;
 
 mod decisions;
 
+mod headroom;
+
 mod process;
 
 mod reloads;
@@ -106,6 +108,7 @@ impl Metrics {
         registry.register("build_info", "Always 1; the label has the version", build);
         registry.register_collector(Box::new(decisions::Scrape(Arc::clone(engine))));
         registry.register_collector(Box::new(stores::Scrape(Arc::clone(engine))));
+        registry.register_collector(Box::new(headroom::Scrape(Arc::clone(engine))));
         registry.register_collector(Box::new(budget::Scrape::new(budget, limits)));
         if let Some(gateway) = gateway {
             gateway.register(registry);

@@ -48,7 +48,7 @@ impl Naive {
         }
     }
 
-    /// Whether `units` fit at `now`, and with them those that are kept for requests with priority.
+    /// Whether `units` fit at `now`, and with them those that the request leaves.
     pub fn fits(&self, now: Now, units: u64) -> bool {
         let judged = Ratio::whole(units).plus(Ratio::whole(self.share()));
         self.used(self.moment(now)).plus(judged) <= Ratio::whole(self.capacity())
@@ -133,8 +133,8 @@ impl Naive {
         }
     }
 
-    /// Consumes `units` of a denied request, up to "exhausted now": what is kept for requests with
-    /// priority stays.
+    /// Consumes `units` of a denied request, up to "exhausted now": what the request leaves
+    /// stays.
     pub fn exhaust(&mut self, now: Now, units: u64) {
         let full = Ratio::whole(self.capacity().saturating_sub(self.share()));
         let at = self.moment(now);
@@ -317,18 +317,28 @@ impl Naive {
         if self.limit.count() == 0 {
             return 0;
         }
-        let percent = 100 + u128::from(self.limit.soft_percent());
+        let percent = self.limit.soft_percent() + self.limit.elastic_percent();
+        let percent = 100 + u128::from(percent);
         let capacity = u128::from(self.limit.nominal()) * percent / 100;
         u64::try_from(capacity).expect("a capacity fits 32 bits")
     }
 
-    /// R, which any request without priority leaves.
+    /// R, which any request without priority leaves; and what lies above N, if it is elastic and
+    /// there is no headroom.
     fn share(&self) -> u64 {
-        if self.limit.has_priority() || self.limit.count() == 0 {
+        if self.limit.count() == 0 {
             return 0;
         }
-        let percent = u64::from(self.limit.priority_percent());
-        (u64::from(self.limit.nominal()) * percent).div_ceil(100)
+        let nominal = u64::from(self.limit.nominal());
+        let elastic = match (self.limit.elastic_percent(), self.limit.has_headroom()) {
+            (0, _) | (_, true) => 0,
+            _ => self.capacity() - nominal,
+        };
+        let percent = match self.limit.has_priority() {
+            true => 0,
+            false => u64::from(self.limit.priority_percent()),
+        };
+        elastic + (nominal * percent).div_ceil(100)
     }
 
     /// T = W/N, rounded up: the nanoseconds in which a bucket wins back a unit.

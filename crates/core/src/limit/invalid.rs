@@ -34,12 +34,12 @@ pub enum InvalidLimit {
         /// The segments, as asked.
         segments: u8,
     },
-    /// With its soft part the limit exceeds 2^32 - 1.
+    /// With its soft or elastic part the limit exceeds 2^32 - 1.
     TooLarge {
-        /// What was to fit at once, without the soft part.
+        /// What was to fit at once, without that part.
         nominal: u32,
-        /// The soft part, in per cent.
-        soft_percent: u32,
+        /// That part, in per cent.
+        extra_percent: u32,
     },
     /// The algorithm has no burst or queue.
     NoBurst,
@@ -81,9 +81,9 @@ impl fmt::Display for InvalidLimit {
             ),
             InvalidLimit::TooLarge {
                 nominal,
-                soft_percent,
+                extra_percent,
             } => {
-                write!(f, "{nominal} and {soft_percent}% more exceed {}", u32::MAX)
+                write!(f, "{nominal} and {extra_percent}% more exceed {}", u32::MAX)
             }
             InvalidLimit::NoBurst => f.write_str("only a bucket has a burst or a queue"),
             InvalidLimit::PriorityShare(percent) => {

@@ -93,6 +93,16 @@ impl Limit {
         valid(self.with_soft(percent))
     }
 
+    /// The same limit with an elastic part: `percent` more of its capacity while there is headroom.
+    ///
+    /// # Panics
+    ///
+    /// As [`Limit::soft`]. [`Limit::with_elastic`] returns these as errors.
+    #[track_caller]
+    pub const fn elastic(self, percent: u32) -> Limit {
+        valid(self.with_elastic(percent))
+    }
+
     /// The same limit with `percent` of it, rounded up, kept for requests with priority.
     ///
     /// # Panics
@@ -112,8 +122,8 @@ impl Limit {
         valid(self.with_priority_share(percent))
     }
 
-    /// The same units per window, counted by another algorithm. The soft part, the share for
-    /// requests with priority, and the burst or queue are kept.
+    /// The same units per window, counted by another algorithm. The soft or elastic part, the
+    /// share for requests with priority, and the burst or queue are kept.
     ///
     /// # Panics
     ///
@@ -126,14 +136,7 @@ impl Limit {
         if self.nominal() != self.count() {
             limit = limit.burst(self.nominal());
         }
-        if self.soft_percent() != 0 {
-            limit = limit.soft(self.soft_percent());
-        }
-        limit = limit.priority_share(self.priority_percent());
-        if self.has_priority() {
-            return limit.for_priority();
-        }
-        limit
+        valid(limit.with_parts_of(&self))
     }
 
     #[track_caller]

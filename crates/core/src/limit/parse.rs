@@ -94,7 +94,7 @@ fn read_algorithm<'w, 't>(
     words: &'w [&'t str],
 ) -> Result<(Algorithm, &'w [&'t str]), ParseLimitError> {
     let (name, options) = match words {
-        [] | ["burst" | "soft" | "reserved" | "with", ..] => {
+        [] | ["burst" | "soft" | "elastic" | "reserved" | "with", ..] => {
             return Ok((Algorithm::TokenBucket, words));
         }
         [name, options @ ..] => (*name, options),
@@ -118,7 +118,8 @@ fn read_algorithm<'w, 't>(
     }
 }
 
-/// Applies the burst or queue, the soft part and the share for priority in `options` to `limit`.
+/// Applies the burst or queue, the soft or elastic part, the share for priority and the view in
+/// `options` to `limit`.
 fn read_options(limit: Limit, options: &[&str]) -> Result<Limit, ParseLimitError> {
     let unknown = || ParseLimitError::Option(options.join(" "));
     let (limit, options) = match (limit.algorithm(), options) {
@@ -136,6 +137,11 @@ fn read_options(limit: Limit, options: &[&str]) -> Result<Limit, ParseLimitError
             let limit = limit.with_soft(percent).map_err(ParseLimitError::Invalid)?;
             (limit, rest)
         }
+        ["elastic", percent, rest @ ..] => {
+            let percent = read_percent(percent).ok_or_else(unknown)?;
+            let limit = limit.with_elastic(percent);
+            (limit.map_err(ParseLimitError::Invalid)?, rest)
+        }
         _ => (limit, options),
     };
     let (limit, options) = match options {
@@ -149,6 +155,8 @@ fn read_options(limit: Limit, options: &[&str]) -> Result<Limit, ParseLimitError
     match options {
         [] => Ok(limit),
         ["with", "priority"] => Ok(limit.for_priority()),
+        ["with", "headroom"] => Ok(limit.with_headroom()),
+        ["with", "priority", "with", "headroom"] => Ok(limit.whole()),
         _ => Err(unknown()),
     }
 }
@@ -221,6 +229,9 @@ mod tests {
             "100 per 1m fixed_window reserved 20%",
             "9 per 1m token_bucket burst 3 soft 10% reserved 100%",
             "0 per 1m token_bucket reserved 20% with priority",
+            "3 per 1m sliding_log elastic 50%",
+            "3 per 1m sliding_log elastic 50% with headroom",
+            "3 per 1m token_bucket elastic 1% reserved 20% with priority with headroom",
         ];
         for text in texts {
             let limit: Limit = text.parse().unwrap();

@@ -42,7 +42,7 @@ impl Limit {
         Ok(limit.fix_available())
     }
 
-    /// This limit as requests with priority meet it: its whole capacity is available to them.
+    /// This limit as requests with priority meet it: no share is kept from them.
     pub const fn for_priority(self) -> Limit {
         let limit = Limit {
             has_priority: true,
@@ -63,13 +63,14 @@ impl Limit {
     }
 
     /// What of [`Limit::capacity`] a request can use: all of it, unless a share is kept for
-    /// requests with priority. A larger cost never fits.
+    /// requests with priority, or there is no headroom for an elastic part. A larger cost never
+    /// fits.
     pub const fn available(&self) -> u32 {
         self.available
     }
 
-    /// The units of the capacity that a request leaves for those with priority; 0 if it has
-    /// priority itself.
+    /// The units of the capacity that a request leaves: for those with priority, unless it has
+    /// priority itself, and of an elastic part without headroom.
     pub const fn unavailable(&self) -> u32 {
         self.capacity - self.available
     }
@@ -82,11 +83,12 @@ impl Limit {
     /// Computes what of the capacity a request may use.
     pub(super) const fn fix_available(self) -> Limit {
         let kept = wide(self.nominal).saturating_mul(whole(self.priority_percent));
+        let usable = self.usable();
         let available = if self.has_priority {
-            self.capacity
+            usable
         } else {
             // Up, against the requests without priority.
-            self.capacity.saturating_sub(narrow(kept.div_ceil(100)))
+            usable.saturating_sub(narrow(kept.div_ceil(100)))
         };
         Limit {
             available,

@@ -95,13 +95,13 @@ fn soft_is_rounded_down_and_is_no_part_of_the_limit_reported() {
 fn nothing_exceeds_32_bits() {
     let all = Limit::sliding_log(u32::MAX, Span::DAY).unwrap();
     assert_eq!(all.capacity(), u32::MAX);
-    for soft_percent in [1, u32::MAX] {
+    for extra_percent in [1, u32::MAX] {
         let nominal = u32::MAX;
         assert_eq!(
-            all.with_soft(soft_percent),
+            all.with_soft(extra_percent),
             Err(InvalidLimit::TooLarge {
                 nominal,
-                soft_percent
+                extra_percent
             })
         );
     }

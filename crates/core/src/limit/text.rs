@@ -7,8 +7,8 @@ use super::{Algorithm, Anchor, Limit, Segments};
 impl fmt::Display for Limit {
     /// Writes the limit in the terms of a rules file, without defaults: `10 per 1m token_bucket`,
     /// `2 per 1s leaky_bucket queue 10 soft 20%`, `3 per 1h sliding_window in 6 segments`,
-    /// `100 per 1m fixed_window reserved 20%`; as requests with priority meet it, the last one ends
-    /// with `with priority`.
+    /// `100 per 1m fixed_window elastic 50% reserved 20%`; as requests with priority meet it while
+    /// there is headroom, the last one ends with `with priority with headroom`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} per {} {}", self.count, self.window, self.algorithm)?;
         match self.algorithm {
@@ -26,14 +26,19 @@ impl fmt::Display for Limit {
             }
             _ => {}
         }
-        if self.soft_percent != 0 {
-            write!(f, " soft {}%", self.soft_percent)?;
+        match (self.soft_percent(), self.elastic_percent()) {
+            (0, 0) => {}
+            (0, elastic) => write!(f, " elastic {elastic}%")?,
+            (soft, _) => write!(f, " soft {soft}%")?,
         }
         if self.priority_percent != 0 {
             write!(f, " reserved {}%", self.priority_percent)?;
         }
         if self.has_priority {
             f.write_str(" with priority")?;
+        }
+        if self.has_headroom {
+            f.write_str(" with headroom")?;
         }
         Ok(())
     }

@@ -204,7 +204,9 @@ impl Engine {
         is_current: bool,
         keep: impl FnOnce(&Resolved<'_>, &[Charge<'_>], VecDeque<ReservedPart>) -> K,
     ) -> Result<Outcome<K>, StoreError> {
-        let resolved = active.rules.resolve(request, memory);
+        let resolved = active
+            .rules
+            .resolve_with_headroom(request, memory, &self.headroom());
         let charges = match charges_to_reserve(&resolved, is_current) {
             Ok(charges) => charges,
             Err(error) => return Ok(Err(error)),
@@ -221,7 +223,7 @@ impl Engine {
         let mut attempt = Attempt::first(self.rules.load());
         loop {
             let (active, is_current) = (attempt.rules(), attempt.is_current());
-            let limit = part.rule.limit(&active.rules);
+            let limit = part.rule.limit(&active.rules, &self.headroom());
             let settled = limit.map(|(limit, history)| {
                 let charge = Charge {
                     history,

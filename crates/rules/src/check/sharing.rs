@@ -130,6 +130,11 @@ impl Shared<'_> {
                      priority on the others",
                     "remove `reserved`",
                 ),
+                _ if self.limit.elastic_percent() != 0 => (
+                    "units that an instance has for itself could be used when the headroom has \
+                     gone",
+                    "remove `elastic`",
+                ),
                 Algorithm::LeakyBucket => (
                     "a leaky_bucket releases one request at a time, and only the store knows which \
                      is next",

@@ -29,6 +29,7 @@ impl Reader<'_> {
         let mut draft = RateLimitDraft {
             limit: None,
             reserved: None,
+            elastic: None,
             name: None,
             replaces: Vec::new(),
             charge_denied: None,
@@ -52,6 +53,7 @@ impl Reader<'_> {
             self.check_unlimited(&table);
         } else {
             draft.limit = self.limit(key, &table);
+            self.elastic_part(&table, &mut draft);
             self.reserve_share(&table, &mut draft);
         }
         draft
@@ -382,7 +384,9 @@ fn help(invalid: &InvalidLimit) -> String {
         InvalidLimit::Indivisible { .. } => {
             "use a number of segments that divides the window".to_owned()
         }
-        InvalidLimit::TooLarge { .. } => "use a smaller limit or a smaller `soft`".to_owned(),
+        InvalidLimit::TooLarge { .. } => {
+            "use a smaller limit, or a smaller `soft` or `elastic`".to_owned()
+        }
         InvalidLimit::PriorityShare(_) => "write a share from 1% to 100%".to_owned(),
         _ => String::new(),
     }

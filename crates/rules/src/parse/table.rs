@@ -1,7 +1,7 @@
 //! A map whose keys are known.
 
 use crate::findings::{Findings, Mark, quote};
-use crate::section::{Field, Form, SECTIONS, Section};
+use crate::section::{Field, SECTIONS, Section};
 use crate::yaml::{Body, Looks, Node};
 
 /// How far apart two words may be for one to be taken for a misspelling of the other.
@@ -42,14 +42,14 @@ impl<'n> Table<'n> {
         };
         for (key, value) in entries {
             match section.field(key_text(key)) {
-                Some(field) if field.form != Form::Reserved => {
+                Some(field) => {
                     if value.is_null() {
                         empty(key, findings);
                     }
                     table.entries.push((field, key, value));
                 }
-                found => {
-                    let meant = report_misplaced(key, section, found.is_some(), findings);
+                None => {
+                    let meant = report_misplaced(key, section, findings);
                     table.misspelt.extend(meant);
                 }
             }
@@ -94,24 +94,13 @@ fn empty(key: &Node, findings: &mut Findings) {
 }
 
 /// Reports a key that `section` does not have; returns the key of `section` that it resembles.
-fn report_misplaced(
-    key: &Node,
-    section: Section,
-    reserved: bool,
-    findings: &mut Findings,
-) -> Option<&'static str> {
+fn report_misplaced(key: &Node, section: Section, findings: &mut Findings) -> Option<&'static str> {
     let text = key_text(key);
     let shown = quote(text);
     let looks = key.scalar().map(crate::yaml::Scalar::looks);
     if !matches!(looks, None | Some(Looks::Text)) {
         let message = format!("config error, key is not of type string: {shown}");
         findings.error(key.mark, "key-type", message, describe_valid_keys(section));
-        return None;
-    }
-    if reserved {
-        let message = format!("{shown} is reserved, and does nothing yet");
-        let help = "not yet: remove it until a later version knows it";
-        findings.error(key.mark, "reserved-key", message, help);
         return None;
     }
     let elsewhere = SECTIONS.iter().filter(|other| other.field(text).is_some());
@@ -136,10 +125,10 @@ fn report_misplaced(
 }
 
 fn describe_valid_keys(section: Section) -> String {
-    let fields = section
+    let keys: Vec<String> = section
         .fields()
-        .filter(|field| field.form != Form::Reserved);
-    let keys: Vec<String> = fields.map(|field| format!("`{}`", field.key)).collect();
+        .map(|field| format!("`{}`", field.key))
+        .collect();
     format!("{} takes {}", section.noun(), keys.join(", "))
 }
 

@@ -6,6 +6,7 @@ use tollgate_core::{Limit, LimitHistory, RuleName};
 
 use super::{Part, Resolved};
 use crate::domain::RuleLimit;
+use crate::headroom::Headroom;
 use crate::rule_set::RuleSet;
 
 /// The rule that a request was charged to. Later rules have it too, perhaps with another limit.
@@ -33,12 +34,10 @@ impl Resolved<'_> {
     pub fn charged_rules(&self) -> impl Iterator<Item = ChargedRule> {
         self.parts.iter().filter_map(|part| match part {
             Part::Nothing | Part::Unlimited(_) => None,
-            Part::Limited {
-                rule, for_priority, ..
-            } => Some(ChargedRule {
+            Part::Limited { rule, met, .. } => Some(ChargedRule {
                 name: Arc::clone(&rule.name),
                 origin: Origin::Rule(Arc::clone(&rule.identity)),
-                has_priority: for_priority.is_some(),
+                has_priority: met.has_priority(),
             }),
             Part::Overridden { domain, limit, .. } => Some(ChargedRule {
                 name: Arc::clone(&domain.overridden),
@@ -66,25 +65,25 @@ impl ChargedRule {
         &self.name
     }
 
-    /// Its limit under `rules`, as the request met it, and the limits that it had before. `None` if
-    /// it was removed or does not limit any more.
-    pub fn limit<'r>(&'r self, rules: &'r RuleSet) -> Option<(&'r Limit, &'r LimitHistory)> {
+    /// Its limit under `rules`, with the priority that the request had and the `headroom` of now,
+    /// and the limits that it had before. `None` if it was removed or does not limit any more.
+    pub fn limit<'r>(
+        &'r self,
+        rules: &'r RuleSet,
+        headroom: &dyn Headroom,
+    ) -> Option<(&'r Limit, &'r LimitHistory)> {
         let identity = match &self.origin {
             Origin::Rule(identity) => identity,
             Origin::Request(limit) => return Some((limit, LimitHistory::none())),
         };
-        let mut of_domain = rules.domain(&self.name.domain)?.rules.iter();
-        match &of_domain.find(|rule| rule.identity == *identity)?.limit {
-            RuleLimit::Unlimited => None,
-            RuleLimit::Limited {
-                limit,
-                for_priority,
-                history,
-            } => {
-                let for_priority = for_priority.as_deref().filter(|_| self.has_priority);
-                Some((for_priority.map_or(limit, |share| &share.limit), history))
-            }
-        }
+        let domain = rules.domain(&self.name.domain)?;
+        let mut of_domain = domain.rules.iter();
+        let limit = &of_domain.find(|rule| rule.identity == *identity)?.limit;
+        let RuleLimit::Limited { history, .. } = limit else {
+            return None;
+        };
+        let has_headroom = limit.has_headroom(&domain.name, headroom) == Some(true);
+        Some((limit.view(self.has_priority, has_headroom)?, history))
     }
 
     /// The rule as bytes, for a store that keeps it until another instance settles what it charged.

@@ -3,6 +3,7 @@
 use tollgate_core::{KeyHasher, Limit, Request, Sharing};
 
 use super::{Part, Resolved};
+use crate::headroom::Headroom;
 use crate::rule_set::RuleSet;
 use crate::view::RuleView;
 use crate::walk::{Recorder, Replaced, Walk};
@@ -10,7 +11,7 @@ use crate::walk::{Recorder, Replaced, Walk};
 /// A resolved request, and how it was resolved.
 #[derive(Debug)]
 pub struct Explained<'s> {
-    /// What [`RuleSet::resolve`] returns.
+    /// What [`RuleSet::resolve_with_headroom`] returns.
     pub resolved: Resolved<'s>,
     /// For each descriptor, in their order, its search and what came of it.
     pub findings: Vec<(Walk, Finding)>,
@@ -48,10 +49,16 @@ pub enum Finding {
 // === impl RuleSet ===
 
 impl RuleSet {
-    /// As [`RuleSet::resolve`], with a report of each step: the same search makes both.
-    pub fn explain<'s, H: KeyHasher>(&'s self, request: &Request<'_>, hasher: &H) -> Explained<'s> {
+    /// As [`RuleSet::resolve_with_headroom`], with a report of each step: the same search makes
+    /// both.
+    pub fn explain<'s, H: KeyHasher>(
+        &'s self,
+        request: &Request<'_>,
+        hasher: &H,
+        headroom: &dyn Headroom,
+    ) -> Explained<'s> {
         let mut recorder = Recorder::default();
-        let resolved = self.resolve_observed(request, hasher, &mut recorder);
+        let resolved = self.resolve_observed(request, hasher, headroom, &mut recorder);
         let mut walks = recorder.finish();
         walks.resize_with(request.descriptors.len(), Walk::default);
         let states_priority = |index: usize| {
@@ -66,11 +73,18 @@ impl RuleSet {
             let replaced = replaced.find(|replaced| replaced.index == index);
             let finding = match part {
                 Part::Limited {
-                    rule, enforcement, ..
-                } => Finding::Rule(Box::new(RuleView {
-                    enforcement: *enforcement,
-                    ..RuleView::of(rule)
-                })),
+                    rule,
+                    met,
+                    enforcement,
+                    ..
+                } => {
+                    let view = RuleView::of(rule);
+                    Finding::Rule(Box::new(RuleView {
+                        enforcement: *enforcement,
+                        has_headroom: view.has_headroom.map(|_| met.has_headroom()),
+                        ..view
+                    }))
+                }
                 Part::Unlimited(rule) => Finding::Rule(Box::new(RuleView::of(rule))),
                 Part::Overridden { domain, limit, .. } => Finding::OwnLimit {
                     limit: *limit,

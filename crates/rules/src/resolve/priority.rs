@@ -1,6 +1,6 @@
 //! The priority of a request: a descriptor that states it, and the limits that ask for it.
 
-use tollgate_core::{Descriptor, Limit, Request};
+use tollgate_core::{Descriptor, Request};
 
 use crate::domain::{Domain, PriorityLimit};
 
@@ -27,12 +27,9 @@ impl Domain {
 // === impl PriorityLimit ===
 
 impl PriorityLimit {
-    /// The limit that a request with this priority meets, if the priority is one of those that can
-    /// use the share.
-    pub(super) fn limit_for(&self, priority: Option<&[u8]>) -> Option<&Limit> {
-        let priority = priority?;
+    /// Whether a request with this priority can use the share.
+    pub(super) fn is_for(&self, priority: Option<&[u8]>) -> bool {
         let mut priorities = self.priorities.iter();
-        let is_listed = priorities.any(|listed| **listed == *priority);
-        is_listed.then_some(&self.limit)
+        priority.is_some_and(|stated| priorities.any(|listed| **listed == *stated))
     }
 }

@@ -26,10 +26,11 @@ fn example(form: Form) -> Vec<String> {
         Form::List(Section::Replaces) => vec!["[{name: x}]".to_owned()],
         Form::List(_) => vec!["[]".to_owned()],
         Form::Texts(_) => vec!["[text, 10]".to_owned()],
+        Form::HeadroomSources(_) => vec!["[reported]".to_owned()],
+        Form::Map(Section::Elastic) => vec!["{share: 10%, while: [reported]}".to_owned()],
         Form::Map(_) => vec!["{share: 10%, for: [x]}".to_owned()],
         Form::RateLimit => vec!["100/minute".to_owned(), "5 per 15m".to_owned()],
         Form::Free => vec!["{any: thing}".to_owned()],
-        Form::Reserved => vec!["x".to_owned()],
     }
 }
 
@@ -37,7 +38,6 @@ fn example(form: Form) -> Vec<String> {
 const ABOUT_THE_KEY: [&str; 12] = [
     "unknown-key",
     "misplaced-key",
-    "reserved-key",
     "type",
     "number",
     "unit",
@@ -47,6 +47,7 @@ const ABOUT_THE_KEY: [&str; 12] = [
     "list-item",
     "percent",
     "priorities",
+    "headroom-sources",
 ];
 
 /// Whether the parser accepts `key: value` in this section.
@@ -60,6 +61,9 @@ fn parser_takes(place: Section, key: &str, value: &str) -> bool {
         }
         Section::Replaces => {
             format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{replaces: [{{{line}}}]}}}}]")
+        }
+        Section::Elastic => {
+            format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{elastic: {{{line}}}}}}}]")
         }
         Section::PriorityShare => {
             format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{reserved: {{{line}}}}}}}]")
@@ -114,6 +118,11 @@ fn the_parser_rejects_what_the_schema_does() {
         (Section::PriorityShare, "for", "critical"),
         (Section::PriorityShare, "for", "[]"),
         (Section::PriorityShare, "for", "[[x]]"),
+        (Section::RateLimit, "elastic", "50%"),
+        (Section::Elastic, "share", "50"),
+        (Section::Elastic, "while", "reported"),
+        (Section::Elastic, "while", "[]"),
+        (Section::Elastic, "while", "[[x]]"),
     ];
     for (place, key, value) in wrong {
         let value_in_full = if key == "segments" {
@@ -140,8 +149,7 @@ fn every_reference_leads_somewhere_and_every_key_is_explained() {
         assert!(schema["$defs"].get(target).is_some(), "{target}");
     }
     for place in SECTIONS {
-        let fields = place.fields().filter(|field| field.form != Form::Reserved);
-        for field in fields {
+        for field in place.fields() {
             assert!(field.about.ends_with(['.', '`']), "{}", field.key);
         }
     }

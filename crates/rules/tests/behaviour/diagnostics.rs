@@ -81,10 +81,6 @@ fn keys() {
         "duplicate-key",
         limit("unit: minute\nrequests_per_unit: 5\nunit: hour"),
     );
-    rejected(
-        "reserved-elastic",
-        limit("unit: minute\nrequests_per_unit: 5\nelastic: 1"),
-    );
 }
 
 #[test]
@@ -585,6 +581,52 @@ fn a_error_at_the_end_is_inside_the_file() {
         panic!("one mistake: {}", shown(&loaded.diagnostics));
     };
     assert_eq!((error.line, error.column), (3, 7));
+}
+
+#[test]
+fn elastic_parts() {
+    let elastic = |part: &str| format!("unit: minute\nrequests_per_unit: 5\nelastic: {part}");
+    let no = |name: &str, part: &str| rejected(name, limit(&elastic(part)));
+    no("elastic-is-no-map", "50%");
+    no("elastic-without-share", "{while: [reported]}");
+    no("elastic-without-while", "{share: 50%}");
+    no("elastic-without-percent", "{share: 50, while: [reported]}");
+    no("elastic-of-nothing", "{share: 0%, while: [reported]}");
+    no("elastic-while-no-list", "{share: 50%, while: reported}");
+    no("elastic-while-nothing", "{share: 50%, while: []}");
+    no("elastic-while-unknown", "{share: 50%, while: [reprted]}");
+    no(
+        "elastic-misspelt",
+        "{share: 50%, while: [reported], wile: [x]}",
+    );
+    let many = format!("{{share: 50%, while: [{}]}}", ["reported"; 9].join(", "));
+    no("elastic-while-too-many", &many);
+    no(
+        "elastic-and-soft",
+        "{share: 50%, while: [reported]}\nsoft: 10%",
+    );
+    let huge = "unit: day\nrequests_per_unit: 4000000000\n";
+    rejected(
+        "elastic-of-too-much",
+        limit(&format!("{huge}elastic: {{share: 10%, while: [reported]}}")),
+    );
+    rejected(
+        "elastic-and-unlimited",
+        limit("unlimited: true\nelastic: {share: 50%, while: [reported]}"),
+    );
+    let odd = |name: &str, part: &str| accepted_with_warning(name, limit(&elastic(part)));
+    odd(
+        "elastic-while-twice",
+        "{share: 50%, while: [reported, reported]}",
+    );
+    odd(
+        "elastic-less-than-a-unit",
+        "{share: 19%, while: [reported]}",
+    );
+    odd(
+        "elastic-and-mode",
+        "{share: 50%, while: [reported]}\nmode: leased",
+    );
 }
 
 #[test]

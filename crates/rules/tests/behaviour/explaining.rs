@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use tollgate_behaviour::{Random, check};
 use tollgate_core::{Descriptor, Entry, Override, Request, Span, Status};
-use tollgate_rules::{CandidateOutcome, Finding, RuleSet, Walk};
+use tollgate_rules::{CandidateOutcome, Finding, NoHeadroom, RuleSet, Walk};
 
 use crate::fixture::{Fixture, Numbers, descriptor, domain, load, request};
 
@@ -169,7 +169,7 @@ fn an_explanation_equals_the_look_up_of_a_decision() {
         for _ in 0..20 {
             let request = random_request(random);
             let (rules, numbers) = (loaded.rules.clone(), Numbers::default());
-            let explained = rules.explain(&request, &numbers);
+            let explained = rules.explain(&request, &numbers, &NoHeadroom);
             let resolved = rules.resolve(&request, &numbers);
             let keys = |charges: &[tollgate_core::Charge<'_>]| {
                 charges.iter().map(|charge| charge.key).collect::<Vec<_>>()
@@ -248,7 +248,7 @@ fn rules(descriptors: &str) -> RuleSet {
 fn an_entry_whose_key_no_descriptor_has_names_those_that_there_are() {
     let rules = rules("{key: user, rate_limit: 1/s}\n{key: path, value: /x, rate_limit: 1/s}");
     let asked = request(&[&[("usr", "ann")]]);
-    let explained = rules.explain(&asked, &Numbers::default());
+    let explained = rules.explain(&asked, &Numbers::default(), &NoHeadroom);
     let (walk, finding) = &explained.findings[0];
     assert_eq!(*finding, Finding::NoMatch);
     let others = walk.look_ups[0].others.iter();
@@ -265,7 +265,7 @@ fn a_replaced_rule_names_the_one_that_replaces_it() {
          replaces: [{name: one}]}}",
     );
     let asked = request(&[&[("a", "1")], &[("b", "2")]]);
-    let explained = fixture.rules.explain(&asked, &fixture.numbers);
+    let explained = fixture.rules.explain(&asked, &fixture.numbers, &NoHeadroom);
     let Finding::Replaced { rule, by } = &explained.findings[0].1 else {
         panic!("{:?}", explained.findings);
     };
@@ -288,7 +288,7 @@ fn a_limit_of_the_request_itself_is_no_rule() {
         descriptors: vec![own],
         ..request(&[])
     };
-    let explained = rules.explain(&asked, &Numbers::default());
+    let explained = rules.explain(&asked, &Numbers::default(), &NoHeadroom);
     let (walk, finding) = &explained.findings[0];
     assert!(matches!(finding, Finding::OwnLimit { limit, .. } if limit.count() == 7));
     assert_eq!(*walk, Walk::default());
@@ -302,7 +302,7 @@ fn what_is_shown_of_many_candidates_is_bounded_and_has_the_one_that_matches() {
     }
     let rules = rules(&descriptors);
     let asked = request(&[&[("a", "v70")], &[("b", "x")]]);
-    let explained = rules.explain(&asked, &Numbers::default());
+    let explained = rules.explain(&asked, &Numbers::default(), &NoHeadroom);
     let look_up = &explained.findings[0].0.look_ups[0];
     assert_eq!((look_up.candidates.len(), look_up.omitted), (17, 83));
     let last = look_up.candidates.last().unwrap();
@@ -337,7 +337,7 @@ fn a_search_in_any_order_is_bounded_too() {
         descriptors: vec![all, two],
         ..request(&[])
     };
-    let explained = rules.explain(&asked, &Numbers::default());
+    let explained = rules.explain(&asked, &Numbers::default(), &NoHeadroom);
     let (walk, finding) = &explained.findings[0];
     assert_eq!(
         (walk.look_ups.len(), *finding == Finding::NoMatch),
@@ -357,7 +357,7 @@ fn a_descriptor_that_states_the_priority_is_no_missed_rule() {
     let reserved = "{requests_per_unit: 10, unit: day, reserved: {share: 20%, for: [critical]}}";
     let rules = rules(&format!("{{key: user, rate_limit: {reserved}}}"));
     let asked = request(&[&[("priority", "low")], &[("user", "ann")]]);
-    let explained = rules.explain(&asked, &Numbers::default());
+    let explained = rules.explain(&asked, &Numbers::default(), &NoHeadroom);
     assert_eq!(explained.findings[0].1, Finding::Priority);
     let Finding::Rule(view) = &explained.findings[1].1 else {
         panic!("{explained:?}");

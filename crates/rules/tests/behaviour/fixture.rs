@@ -7,7 +7,7 @@ use tollgate_core::{
     Answer, ChargeDenied, Cost, Descriptor, Entry, Key, KeyHasher, Ledger, Limited, Moment, Now,
     Override, Request, Span, Status,
 };
-use tollgate_rules::{Changes, Loaded, Options, Resolved, RuleSet, Source};
+use tollgate_rules::{Changes, Headroom, Loaded, NoHeadroom, Options, Resolved, RuleSet, Source};
 
 /// A number for each key.
 #[derive(Default)]
@@ -101,7 +101,14 @@ impl Fixture {
     }
 
     pub(crate) fn answer(&mut self, request: &Request<'_>) -> Answer {
-        let resolved = self.rules.resolve(request, &self.numbers);
+        self.answer_with(request, &NoHeadroom)
+    }
+
+    /// The answer while there is so much headroom.
+    pub(crate) fn answer_with(&mut self, request: &Request<'_>, headroom: &dyn Headroom) -> Answer {
+        let resolved = self
+            .rules
+            .resolve_with_headroom(request, &self.numbers, headroom);
         let verdict = self.ledger.decide(Now::at(self.now), &resolved.charges());
         resolved.answer(&verdict.unwrap())
     }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod diagnostics;
+mod elastic;
 mod enforcing;
 mod explaining;
 mod files;

@@ -1,7 +1,7 @@
 //! `reserved`: which requests have a priority, and what a share leaves the others.
 
 use tollgate_core::{Cost, Span, Status, Wait};
-use tollgate_rules::{ChargedRule, RuleSet};
+use tollgate_rules::{ChargedRule, NoHeadroom, RuleSet};
 
 use crate::fixture::{Fixture, Pairs, clean, domain, load, overriding, request};
 
@@ -136,7 +136,7 @@ fn a_settled_charge_keeps_its_priority_over_a_reload() {
     ));
     let without = clean(&domain("{key: user, rate_limit: 10/day}"));
     let available = |charged: &ChargedRule, rules: &RuleSet| {
-        let (limit, _) = charged.limit(rules).unwrap();
+        let (limit, _) = charged.limit(rules, &NoHeadroom).unwrap();
         limit.available()
     };
     for charged in charged(&[ANN]) {

@@ -141,6 +141,7 @@ fn rule_json(view: &RuleView) -> Value {
         "text": view.text,
         "enforcement": view.enforcement.name(),
         "enforce": view.enforce.map(|percent| format!("{percent}%")),
+        "headroom": view.has_headroom,
         "perValue": view.distinguishes,
         "chargeDenied": view.charge_denied.map(|one| one.to_string()),
     })

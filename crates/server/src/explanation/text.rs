@@ -76,6 +76,11 @@ impl ExplanationReport<'_> {
 // === impl Part ===
 
 impl Part<'_> {
+    /// Whether there is headroom for its limit.
+    fn has_headroom(&self) -> bool {
+        matches!(self.finding, Finding::Rule(view) if view.has_headroom == Some(true))
+    }
+
     /// Its search, what applies, and its state.
     fn write(&self, report: &ExplanationReport<'_>, f: &mut Formatter<'_>) -> fmt::Result {
         for (index, entry) in self.descriptor.entries.iter().enumerate() {
@@ -101,7 +106,7 @@ impl Part<'_> {
             _ => {}
         }
         if let Status::Limited(limited) = self.status {
-            write_state(limited, f)?;
+            write_state(limited, self.has_headroom(), f)?;
         }
         match self.deeper() {
             Some(deeper) => row(f, "deeper", deeper),
@@ -158,6 +163,10 @@ fn write_rule(
             format!("{percent}% of the keys, the others are in shadow mode"),
         )?;
     }
+    if let (Some(has_headroom), Some(available)) = (view.has_headroom, view.available()) {
+        let has = if has_headroom { "yes" } else { "no" };
+        row(f, "headroom", format!("{has}, so the limit is {available}"))?;
+    }
     match view.enforcement {
         Enforcement::Enforce => Ok(()),
         Enforcement::Shadow => row(f, "shadow", "never denies a request"),
@@ -179,9 +188,12 @@ fn write_limit(
     }
 }
 
-fn write_state(limited: &Limited, f: &mut Formatter<'_>) -> fmt::Result {
+fn write_state(limited: &Limited, has_headroom: bool, f: &mut Formatter<'_>) -> fmt::Result {
     let decision = &limited.decision;
-    let capacity = limited.limit.capacity();
+    let capacity = match has_headroom {
+        true => limited.limit.capacity(),
+        false => limited.limit.for_priority().available(),
+    };
     let remaining = decision.remaining();
     row(f, "remaining", format!("{remaining} of {capacity}"))?;
     let over = match limited.enforcement {

@@ -17,6 +17,7 @@ fn the_description_names_every_route_and_its_limits() {
         "/v1/auth",
         "/v1/check",
         "/v1/explain",
+        "/v1/headroom",
         "/v1/settle",
     ];
     assert_eq!(named, served);

@@ -35,7 +35,11 @@ async fn get(house: &House, path: &str, header: &str) -> Reply {
 async fn what_shows_keys_or_rules_demands_a_token_and_probes_and_scrapes_do_not() {
     let house = guarded().await;
     let right = format!("authorization: Bearer {TOKEN}\r\n");
-    for path in ["/v1/rules", "/v1/explain?domain=d&descriptor=k%3Dv"] {
+    for path in [
+        "/v1/rules",
+        "/v1/explain?domain=d&descriptor=k%3Dv",
+        "/v1/headroom",
+    ] {
         let missing = get(&house, path, "").await;
         let challenge = missing.header("www-authenticate").unwrap().to_owned();
         assert_eq!(challenge, r#"Bearer realm="tollgate admin""#);
@@ -59,7 +63,7 @@ async fn what_shows_keys_or_rules_demands_a_token_and_probes_and_scrapes_do_not(
         assert!(!open.body.contains(TOKEN));
     }
     let metrics = get(&house, "/metrics", "").await.body;
-    let expected = r#"request_errors_total{listener="admin",kind="unauthorized"} 4"#;
+    let expected = r#"request_errors_total{listener="admin",kind="unauthorized"} 6"#;
     assert!(metrics.contains(expected), "{metrics}");
 }
 

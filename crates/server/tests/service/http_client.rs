@@ -78,8 +78,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 
     pub(crate) async fn post(&mut self, path: &str, body: &str) -> Reply {
+        self.send_body("POST", path, body).await
+    }
+
+    pub(crate) async fn put(&mut self, path: &str, body: &str) -> Reply {
+        self.send_body("PUT", path, body).await
+    }
+
+    async fn send_body(&mut self, method: &str, path: &str, body: &str) -> Reply {
         let length = body.len();
-        let head = format!("POST {path} HTTP/1.1\r\nhost: h\r\ncontent-length: {length}\r\n\r\n");
+        let line = format!("{method} {path} HTTP/1.1\r\n");
+        let head = format!("{line}host: h\r\ncontent-length: {length}\r\n\r\n");
         self.send((head + body).as_bytes()).await;
         self.reply().await.unwrap()
     }

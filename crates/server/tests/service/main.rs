@@ -11,6 +11,7 @@ mod grpc_client;
 mod crowd;
 mod debits;
 mod denials;
+mod elastic;
 mod enforcing;
 mod exact;
 mod reservations;

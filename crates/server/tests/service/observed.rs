@@ -130,6 +130,7 @@ async fn every_path_of_the_description_is_served() {
             let reply = match method.as_str() {
                 "get" => client.get(path).await,
                 "post" => client.post(path, "{}").await,
+                "put" => client.put(path, "{}").await,
                 other => panic!("{other}"),
             };
             let response = &methods[method]["responses"][reply.status.to_string()];

@@ -71,7 +71,9 @@ impl Engine {
         request: &Request<'_>,
         (id, is_current): (ReservationId, bool),
     ) -> Result<Outcome, StoreError> {
-        let resolved = active.rules.resolve(request, fallback);
+        let resolved = active
+            .rules
+            .resolve_with_headroom(request, fallback, &self.headroom());
         let charges = match charges_to_reserve(&resolved, is_current) {
             Ok(charges) => charges,
             Err(error) => return Ok(Err(error)),
@@ -136,7 +138,7 @@ impl Engine {
         let charges: Vec<SettledCharge<'_>> = charged
             .iter()
             .filter_map(|(line, _, kept)| {
-                let (limit, history) = kept.rule.limit(&active.rules)?;
+                let (limit, history) = kept.rule.limit(&active.rules, &self.headroom())?;
                 let cost = Cost::Take(actual.saturating_mul(kept.times.into()));
                 let charge = Charge {
                     history,

@@ -154,7 +154,9 @@ impl Engine {
         request: &Request<'_>,
         is_current: bool,
     ) -> Result<Outcome, StoreError> {
-        let resolved = active.rules.resolve(request, fallback);
+        let resolved = active
+            .rules
+            .resolve_with_headroom(request, fallback, &self.headroom());
         let charges = match charges_to_reserve(&resolved, is_current) {
             Ok(charges) => charges,
             Err(error) => return Ok(Err(error)),
@@ -198,7 +200,7 @@ impl Engine {
             .iter()
             .filter_map(|line| {
                 let SharedLine { rule, key, .. } = &line.charged;
-                let (limit, history) = rule.limit(&active.rules)?;
+                let (limit, history) = rule.limit(&active.rules, &self.headroom())?;
                 let cost = Cost::Take(line.add(&actual));
                 let charge = Charge {
                     history,

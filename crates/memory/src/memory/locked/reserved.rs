@@ -56,7 +56,7 @@ impl<C: Clock> Memory<C> {
                 .is_none()
         {
             // Evicted, or expired: there is nothing to refund to.
-            return Ok(Settlement::new(reserved.units(), charge.limit.capacity()));
+            return Ok(Settlement::new(reserved.units(), charge.limit.available()));
         }
         let lock = self.lock(place, charge, &time, &mut Backoff::default())?;
         time.refresh();

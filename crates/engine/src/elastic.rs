@@ -1,0 +1,46 @@
+//! Headroom for the elastic parts of limits: how it is reported, and which limits it concerns.
+
+use tollgate_core::Span;
+use tollgate_rules::RuleView;
+
+use crate::engine::Engine;
+use crate::headroom::{HeadroomError, HeadroomReport};
+
+// === impl Engine ===
+
+impl Engine {
+    /// Reports whether there is headroom for the limits of `domain` with `while: [reported]`, in
+    /// place of any earlier report. It expires after `expires_in`; then there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`HeadroomError`]; nothing has changed.
+    pub fn report_headroom(
+        &self,
+        domain: &str,
+        has_headroom: bool,
+        expires_in: Span,
+    ) -> Result<(), HeadroomError> {
+        let rules = self.rules();
+        if !rules.domains().any(|known| known == domain) {
+            return Err(HeadroomError::UnknownDomain);
+        }
+        if !rules.has_elastic(domain) {
+            return Err(HeadroomError::NothingElastic);
+        }
+        let now = self.stores().now();
+        self.headroom_reports
+            .insert(domain, has_headroom, expires_in, now)
+    }
+
+    /// The reports that have not expired, by domain.
+    pub fn headroom_reports(&self) -> Vec<HeadroomReport> {
+        self.headroom_reports.valid(self.stores().now())
+    }
+
+    /// Every rule in effect with an elastic part, and whether there is headroom for it now.
+    pub fn elastic_rules(&self) -> Vec<RuleView> {
+        let rules = self.rules();
+        rules.elastic_rules(&self.headroom()).collect()
+    }
+}

@@ -1,0 +1,50 @@
+//! Where headroom is reported from, for the elastic parts of limits.
+
+use std::fmt;
+
+/// What says whether there is headroom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HeadroomSource {
+    /// Reports for the rule's domain, from outside.
+    Reported,
+}
+
+/// Knows whether there is headroom now.
+pub trait Headroom: Sync {
+    /// Whether `source` reports headroom now, for limits of `domain`. A report that has expired is
+    /// none.
+    fn has_headroom(&self, domain: &str, source: &HeadroomSource) -> bool;
+}
+
+/// Never any headroom: for programs that nobody reports it to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoHeadroom;
+
+// === impl HeadroomSource ===
+
+impl HeadroomSource {
+    /// Every source.
+    pub const ALL: [HeadroomSource; 1] = [HeadroomSource::Reported];
+
+    /// The word in a rules file.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            HeadroomSource::Reported => "reported",
+        }
+    }
+}
+
+impl fmt::Display for HeadroomSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+// === impl NoHeadroom ===
+
+impl Headroom for NoHeadroom {
+    fn has_headroom(&self, _domain: &str, _source: &HeadroomSource) -> bool {
+        false
+    }
+}

@@ -1,0 +1,218 @@
+//! Limits with more while there is headroom, and who reports it.
+
+use serde_json::json;
+use tollgate_core::Span;
+use tollgate_testbed::Redis;
+
+use crate::house::{House, replace};
+use crate::http_client::{Client, Reply};
+use crate::over_redis::at;
+
+const RULES: &str = "
+domain: shop
+descriptors:
+  - key: user
+    rate_limit:
+      requests_per_unit: 4
+      unit: day
+      elastic: {share: 50%, while: [reported]}
+---
+domain: hard
+descriptors: [{key: user, rate_limit: 4/day}]
+";
+
+/// How many of ten requests of a user are allowed.
+async fn spend(house: &House, user: &str) -> usize {
+    let mut client = Client::to(house.http()).await;
+    let body = json!({"domain": "shop", "descriptors": [{"user": user}]}).to_string();
+    let mut allowed = 0;
+    for _ in 0..10 {
+        let reply = client.post("/v1/check", &body).await;
+        allowed += usize::from(reply.status == 200);
+    }
+    allowed
+}
+
+async fn report(house: &House, headroom: bool, expires_in: &str) -> Reply {
+    let body = json!({"domain": "shop", "headroom": headroom, "expires_in": expires_in});
+    let mut admin = Client::to(house.admin()).await;
+    admin.put("/v1/headroom", &body.to_string()).await
+}
+
+async fn has_metrics(house: &House, headroom: u32, limit: u32) {
+    let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
+    for line in [
+        format!("tollgate_headroom{{source=\"reported\",domain=\"shop\"}} {headroom}"),
+        format!("tollgate_elastic_limit{{domain=\"shop\",rule=\"user\"}} {limit}"),
+    ] {
+        assert!(
+            metrics.lines().any(|found| found == line),
+            "{line}\n{metrics}"
+        );
+    }
+}
+
+async fn explained(house: &House) -> String {
+    let path = "/v1/explain?domain=shop&descriptor=user%3Dnew";
+    let mut admin = Client::to(house.admin()).await;
+    let request = format!("GET {path} HTTP/1.1\r\nhost: h\r\naccept: text/plain\r\n\r\n");
+    admin.send(request.as_bytes()).await;
+    admin.reply().await.unwrap().body
+}
+
+#[tokio::test]
+async fn more_is_allowed_until_the_report_expires() {
+    let house = House::on(RULES).await;
+    assert_eq!(spend(&house, "ann").await, 4);
+    has_metrics(&house, 0, 4).await;
+    let text = explained(&house).await;
+    assert!(text.contains("headroom  no, so the limit is 4\n"), "{text}");
+    assert!(text.contains("remaining 4 of 4\n"), "{text}");
+
+    let reply = report(&house, true, "30s").await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let expected = json!({
+        "reports": [{"domain": "shop", "headroom": true, "expiresIn": "30s"}],
+        "rules": [{
+            "domain": "shop", "rule": "user", "headroom": true, "available": 6,
+            "text": "4 per 1d fixed_window elastic 50% while reported",
+        }],
+    });
+    assert_eq!(reply.json(), expected);
+    // What was used stays used.
+    assert_eq!(spend(&house, "ann").await, 2);
+    assert_eq!(spend(&house, "bob").await, 6);
+    has_metrics(&house, 1, 6).await;
+    let text = explained(&house).await;
+    assert!(
+        text.contains("headroom  yes, so the limit is 6\n"),
+        "{text}"
+    );
+    assert!(text.contains("remaining 6 of 6\n"), "{text}");
+
+    house.clock.advance(Span::from_secs(30) - Span::NANOSECOND);
+    assert_eq!(spend(&house, "cid").await, 6);
+    house.clock.advance(Span::NANOSECOND);
+    assert_eq!(spend(&house, "dan").await, 4);
+    has_metrics(&house, 0, 4).await;
+    let mut admin = Client::to(house.admin()).await;
+    let shown = admin.get("/v1/headroom").await.json();
+    assert_eq!(shown["reports"], json!([]));
+    assert_eq!(shown["rules"][0]["available"], 4);
+}
+
+#[tokio::test]
+async fn the_latest_report_counts() {
+    let house = House::on(RULES).await;
+    report(&house, true, "1h").await;
+    report(&house, false, "10s").await;
+    assert_eq!(spend(&house, "ann").await, 4);
+    house.clock.advance(Span::from_secs(11));
+    // The earlier report is gone, although it would not have expired.
+    assert_eq!(spend(&house, "ann").await, 0);
+    report(&house, true, "10s").await;
+    assert_eq!(spend(&house, "ann").await, 2);
+}
+
+#[tokio::test]
+async fn what_is_no_report_is_rejected() {
+    let house = House::on(RULES).await;
+    let mut admin = Client::to(house.admin()).await;
+    for (body, status, expected) in [
+        ("", 400, "EOF"),
+        ("[]", 400, "is a list"),
+        (
+            r#"{"domain": "shop", "headroom": true}"#,
+            400,
+            "missing field `expires_in`",
+        ),
+        (
+            r#"{"domain": "shop", "headroom": 1, "expires_in": "1s"}"#,
+            400,
+            "boolean",
+        ),
+        (
+            r#"{"domain": "shop", "headroom": true, "expires_in": 30}"#,
+            400,
+            "string",
+        ),
+        (
+            r#"{"domain": "shop", "headroom": true, "expires_in": "30"}"#,
+            400,
+            "`expires_in`",
+        ),
+        (
+            r#"{"domain": "shop", "headroom": true, "expires_in": "0s"}"#,
+            400,
+            "at most 1h",
+        ),
+        (
+            r#"{"domain": "shop", "headroom": true, "expires_in": "61m"}"#,
+            400,
+            "at most 1h",
+        ),
+        (
+            r#"{"domain": "shop", "headroom": true, "expires_in": "9999999999w"}"#,
+            400,
+            "`expires_in`",
+        ),
+        (
+            r#"{"domain": "shop", "headroom": true, "expires_in": "1s", "x": 1}"#,
+            400,
+            "unknown field `x`",
+        ),
+        (
+            r#"{"domain": "none", "headroom": true, "expires_in": "1s"}"#,
+            404,
+            "no rules",
+        ),
+        (
+            r#"{"domain": "hard", "headroom": true, "expires_in": "1s"}"#,
+            409,
+            "`elastic`",
+        ),
+    ] {
+        let detail = admin.put("/v1/headroom", body).await.problem(status);
+        assert!(detail.contains(expected), "{body}: {detail}");
+    }
+    let detail = admin.post("/v1/headroom", "{}").await.problem(405);
+    assert!(detail.contains("POST"), "{detail}");
+    let head = "PUT /v1/headroom HTTP/1.1\r\nhost: h\r\ncontent-type: image/png\r\n";
+    admin
+        .send(format!("{head}content-length: 2\r\n\r\n{{}}").as_bytes())
+        .await;
+    admin.reply().await.unwrap().problem(415);
+    assert_eq!(spend(&house, "ann").await, 4);
+}
+
+#[tokio::test]
+async fn a_reload_keeps_a_report() {
+    let house = House::on(RULES).await;
+    report(&house, true, "1m").await;
+    assert_eq!(spend(&house, "ann").await, 6);
+    replace(
+        &house.path("rules.yaml"),
+        &RULES.replace("share: 50%", "share: 100%"),
+    );
+    house.running.reload().await;
+    assert_eq!(spend(&house, "ann").await, 2);
+    // Without the key, a report has nothing to change any more.
+    let part = "\n      elastic: {share: 50%, while: [reported]}";
+    replace(&house.path("rules.yaml"), &RULES.replace(part, ""));
+    house.running.reload().await;
+    assert_eq!(spend(&house, "bob").await, 4);
+    report(&house, true, "1m").await.problem(409);
+}
+
+#[tokio::test]
+async fn over_redis_each_instance_goes_by_its_own_reports() {
+    let redis = Redis::start();
+    let one = House::with(RULES, |config| config.store = at(&redis)).await;
+    let other = House::with(RULES, |config| config.store = at(&redis)).await;
+    report(&one, true, "1m").await;
+    assert_eq!(spend(&other, "ann").await, 4);
+    assert_eq!(spend(&one, "ann").await, 2);
+    assert_eq!(spend(&other, "ann").await, 0);
+    assert_eq!(spend(&one, "bob").await, 6);
+    assert_eq!(spend(&other, "bob").await, 0);
+}
