@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use tollgate_replay::{Error, Memories, Options, Traffic, compare, replay, survey};
 use tollgate_rules::RuleSet;
@@ -26,6 +27,8 @@ mod progress;
 
 pub(crate) use args::Args;
 
+/// With fewer events, nothing is said about how fast they were decided.
+const SPEED_EVENTS_MIN: usize = 1_000_000;
 /// The exit status if a condition of `--fail-if` holds.
 const CONDITION_HOLDS: u8 = 3;
 
@@ -152,10 +155,26 @@ fn decide(
         Some(old) => compare(&mut traffic, old, &rules.new, options, out, progress)
             .map(|comparison| Found::Comparison(Box::new(comparison))),
     };
+    let elapsed = bar.elapsed();
     bar.finish_and_clear();
     match found {
-        Ok(found) => Ok((found, traffic)),
+        Ok(found) => {
+            print_speed(traffic.events(), elapsed);
+            Ok((found, traffic))
+        }
         Err(why) => Err(stopped(why, &traffic)),
+    }
+}
+
+/// Says how fast events were decided, if it took long enough to be known.
+fn print_speed(events: usize, elapsed: Duration) {
+    let nanos = elapsed.as_nanos();
+    if events >= SPEED_EVENTS_MIN && nanos > 0 {
+        let per_second = u128::try_from(events).unwrap_or(0) * 1_000_000_000 / nanos;
+        let (seconds, tenths) = (elapsed.as_secs(), elapsed.subsec_millis() / 100);
+        eprintln!(
+            "{events} events decided in {seconds}.{tenths} s: {per_second} events per second"
+        );
     }
 }
 

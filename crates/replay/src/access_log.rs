@@ -58,6 +58,19 @@ pub(crate) enum BadLine {
 // === impl LogLine ===
 
 impl<'a> LogLine<'a> {
+    /// A line of which only the moment and the client are known.
+    pub(crate) const fn of_client(at: Moment, client: &'a [u8]) -> LogLine<'a> {
+        LogLine {
+            at,
+            client,
+            user: b"",
+            request: b"",
+            status: b"",
+            bytes: b"",
+            rest: b"",
+        }
+    }
+
     /// Reads a line.
     pub(crate) fn parse(line: &'a [u8]) -> Result<LogLine<'a>, BadLine> {
         if line.trim_ascii().is_empty() {

@@ -5,11 +5,12 @@ use tollgate_memory::{Memory, RandomKeys};
 use tollgate_rules::RuleSet;
 
 use crate::error::Error;
+use crate::event::Event;
 use crate::replay::Memories;
 use crate::report::Report;
 use crate::rule_cache::{Cache, CachedRules};
 use crate::tally::{Met, Tally};
-use crate::traffic::{Event, Traffic};
+use crate::traffic::Traffic;
 
 /// A set of rules, the store that they are decided in, and the counts so far.
 pub(crate) struct Decider<'r> {

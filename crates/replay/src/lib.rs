@@ -44,6 +44,10 @@ mod selection;
 
 mod reader;
 
+mod event;
+
+mod series;
+
 mod interner;
 
 mod notes;
@@ -53,6 +57,8 @@ mod values;
 mod skipped;
 
 mod input;
+
+mod format;
 
 mod foreign;
 
@@ -102,12 +108,14 @@ pub use comparison::{ChangedClient, Comparison, ComparisonSummary, RuleChange, c
 pub use condition::{Checked, Condition, Counted, InvalidCondition};
 pub use error::Error;
 pub use foreign::{Foreign, Guess};
+pub use format::{Format, LogKind};
 pub use input::LINE_BYTES_MAX;
 pub use page::Page;
 pub use pattern::{Field, InvalidPattern, Pattern};
 pub use replay::{Memories, Options, TOP_KEYS, TOP_KEYS_MAX, replay};
 pub use report::{DeniedKey, JSON_VERSION, Report, RuleTotals, Summary, TopKeys};
 pub use selection::{Filter, InvalidFilter, Selection, parse_moment};
+pub use series::{EVENTS_PER_SECOND_MAX, KEYS_MAX};
 pub use skipped::{EXCERPT_BYTES_MAX, REASONS_MAX, SKIPPED_SHOWN_MAX, Skipped, SkippedLine};
 pub use study::{
     Part, Quantiles, ROUTE_EVENTS_MIN, ROUTES_MAX, SHARES, STUDY_VERSION, Study, StudyWarning,
@@ -118,5 +126,5 @@ pub use survey::{
     RULES_SHOWN_MAX, Run, SLOTS_MAX, Slot, Survey, Timeline, WAITS, survey,
 };
 pub use tollgate_core::DESCRIPTORS_MAX;
-pub use traffic::{Format, LINES_MAX, LogKind, Place, Traffic};
+pub use traffic::{LINES_MAX, Place, Traffic};
 pub use warning::Warning;

@@ -3,13 +3,14 @@
 use tollgate_core::Moment;
 
 use crate::access_log::LogLine;
+use crate::format::{Format, LogKind};
 use crate::input::{LINE_BYTES_MAX, Line};
 use crate::interner::Interner;
 use crate::notes::Noted;
 use crate::pattern::{Agent, Field, Fields, Pattern};
 use crate::selection::{Filter, Selection, are_met};
+use crate::series::count;
 use crate::trace;
-use crate::traffic::{Format, LogKind};
 use crate::values::Values;
 
 /// Parses lines into events, with buffers that are reused for every line.
@@ -29,6 +30,7 @@ enum LineReader<'f> {
     Trace {
         identity: Vec<u8>,
     },
+    Counts,
 }
 
 /// What a line is, if it can be read.
@@ -36,6 +38,8 @@ enum LineReader<'f> {
 pub(crate) enum Read {
     /// An event: its moment and its request.
     Event(Moment, u32),
+    /// So many events to generate, from a moment on.
+    Count(Moment, u32),
     /// One that is not selected.
     Excluded,
 }
@@ -51,6 +55,7 @@ impl<'f> Reader<'f> {
         has_details: bool,
     ) -> Reader<'f> {
         let lines = match format {
+            Format::Counts { .. } => LineReader::Counts,
             Format::Trace => LineReader::Trace {
                 identity: Vec::new(),
             },
@@ -76,15 +81,21 @@ impl<'f> Reader<'f> {
         Reader { selection, lines }
     }
 
-    /// The moment and the request of a line, or why there is none.
+    /// The moment and the request of a line, or why there is none. `second` is that of a line that
+    /// is a number of requests.
     pub(crate) fn event(
         &mut self,
         line: &Line<'_>,
+        second: Option<Moment>,
         requests: &mut Interner,
     ) -> Result<Read, String> {
         let Line::Text(line) = line else {
             return Err(format!("the line is longer than {LINE_BYTES_MAX} bytes"));
         };
+        if let LineReader::Counts = self.lines {
+            let at = second.ok_or("the second is after 2554")?;
+            return Ok(Read::Count(at, count(line)?));
+        }
         let Some(at) = self.examine(line)? else {
             return Ok(Read::Excluded);
         };
@@ -103,6 +114,7 @@ impl<'f> Reader<'f> {
     /// `None` if it is not selected.
     fn examine(&mut self, line: &[u8]) -> Result<Option<Moment>, String> {
         match &mut self.lines {
+            LineReader::Counts => Ok(None),
             LineReader::Trace { identity } => {
                 let at = trace::split(line, identity).map_err(|bad| bad.to_string())?;
                 Ok(Some(at).filter(|at| self.selection.has(*at)))
@@ -133,6 +145,7 @@ impl<'f> Reader<'f> {
     /// The identity of the request of the last line.
     fn identity(&self) -> &[u8] {
         match &self.lines {
+            LineReader::Counts => &[],
             LineReader::Trace { identity } => identity,
             LineReader::AccessLog { values, .. } => values.as_bytes(),
         }
@@ -160,7 +173,7 @@ impl<'f> Reader<'f> {
     pub(crate) fn note(&self) -> Option<&Noted> {
         match &self.lines {
             LineReader::AccessLog { noted, .. } => Some(noted),
-            LineReader::Trace { .. } => None,
+            LineReader::Trace { .. } | LineReader::Counts => None,
         }
     }
 }

@@ -9,8 +9,9 @@ use tollgate_rules::RuleSet;
 use crate::decider::{Decider, Outcome};
 use crate::decision_line::{Decided, DecisionLines};
 use crate::error::Error;
+use crate::event::Event;
 use crate::report::Report;
-use crate::traffic::{Event, Traffic};
+use crate::traffic::Traffic;
 
 /// How many denied keys a report names by default; the others are counted.
 pub const TOP_KEYS: usize = 10;
@@ -86,7 +87,7 @@ pub(crate) fn run<'r>(
 ) -> Result<(), Error> {
     let mut lines = decisions.map(DecisionLines::to);
     let mut decided = 0;
-    for (count, event) in traffic.in_order().iter().enumerate() {
+    for (count, event) in traffic.in_order().enumerate() {
         if count % PROGRESS_EVENTS == 0 && progress(decided).is_break() {
             if let Some(lines) = lines {
                 // `Stopped` takes precedence over an error of writing the last lines.
@@ -94,8 +95,8 @@ pub(crate) fn run<'r>(
             }
             return Err(Error::Stopped { decided });
         }
-        let outcome = decider.decide(event, traffic)?;
-        observe(event, &outcome)?;
+        let outcome = decider.decide(&event, traffic)?;
+        observe(&event, &outcome)?;
         if let Some(lines) = &mut lines {
             let written = traffic.request(event.request, |request| {
                 lines.add(&Decided {

@@ -110,7 +110,7 @@ impl Study {
     pub fn of(traffic: &mut Traffic) -> Study {
         traffic.put_in_order();
         let (keys, routes) = describe(traffic);
-        let events = traffic.in_order();
+        let events = traffic.kept_events();
         let index = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         let of_all: Vec<Event> = events
             .iter()

@@ -9,9 +9,10 @@ use tollgate_rules::RuleSet;
 
 use crate::decider::{Decider, Outcome};
 use crate::error::Error;
+use crate::event::Event;
 use crate::replay::{Options, run};
 use crate::report::Report;
-use crate::traffic::{Event, Traffic};
+use crate::traffic::Traffic;
 
 mod distribution;
 mod pattern;
@@ -115,7 +116,7 @@ struct Collected {
 impl Collected {
     fn over(traffic: &Traffic) -> Collected {
         Collected {
-            timeline: Timeline::over(traffic.in_order()),
+            timeline: Timeline::over(traffic.bounds()),
             denied_by_rule: Vec::new(),
             windows: Vec::new(),
             waits: [0; WAITS.len() + 1],

@@ -8,9 +8,10 @@ use tollgate_rules::RuleSet;
 
 use crate::concentration::Concentration;
 use crate::denied_keys::{DeniedKeys, describe};
+use crate::event::Event;
 use crate::report::{Report, RuleTotals};
 use crate::rule_cache::CachedRules;
-use crate::traffic::{Event, Traffic};
+use crate::traffic::Traffic;
 use crate::warning::Warning;
 
 pub(crate) struct Tally {

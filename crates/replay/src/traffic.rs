@@ -8,43 +8,21 @@ use std::io::Read;
 use tollgate_core::{ChargeDenied, Cost, Moment, Request};
 
 use crate::error::Error;
+use crate::event::Event;
 use crate::foreign::Guess;
+use crate::format::Format;
 use crate::input::{Line, Lines, NoLines};
 use crate::interner::Interner;
 use crate::notes::Notes;
-use crate::pattern::{Field, InvalidPattern, Pattern};
+use crate::pattern::{Field, InvalidPattern};
 use crate::reader::{Read as ReadLine, Reader};
 use crate::selection::{Filter, Selection};
+use crate::series::Series;
 use crate::skipped::Skipped;
 use crate::values::values;
 
 /// The most lines of all inputs together.
 pub const LINES_MAX: u32 = u32::MAX;
-
-/// The format of the inputs.
-#[derive(Clone, Debug)]
-pub enum Format {
-    /// An access log in the common or combined format.
-    AccessLog {
-        /// Whether lines have referer and user agent.
-        kind: LogKind,
-        /// The domain whose rules apply.
-        domain: String,
-        /// The patterns, each of which makes a descriptor of a line.
-        descriptors: Vec<Pattern>,
-    },
-    /// A trace: one event per line, in JSON.
-    Trace,
-}
-
-/// What follows the size in a line of an access log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogKind {
-    /// Nothing that is looked at: referer and user agent are empty.
-    Common,
-    /// Referer and user agent, where they can be read.
-    Combined,
-}
 
 /// The events of all inputs.
 #[derive(Debug)]
@@ -59,18 +37,10 @@ pub struct Traffic {
     /// The identity of each request: the values of its descriptors, or its JSON.
     requests: Interner,
     notes: Notes,
+    /// The events, if they are generated.
+    series: Option<Series>,
     skipped: Skipped,
     excluded: u64,
-}
-
-/// One request at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Event {
-    pub(crate) at: Moment,
-    /// The line among those of all inputs, from 0.
-    pub(crate) line: u32,
-    /// The request, as a number.
-    pub(crate) request: u32,
 }
 
 #[derive(Debug)]
@@ -100,14 +70,25 @@ pub struct Place<'a> {
 impl Traffic {
     /// No events yet; every input is in `format`.
     pub fn new(format: Format) -> Traffic {
+        let mut requests = Interner::default();
+        let series = match &format {
+            Format::Counts {
+                descriptors,
+                keys,
+                start,
+                ..
+            } => Some(Series::of(*start, *keys, descriptors, &mut requests)),
+            _ => None,
+        };
         Traffic {
+            series,
             format,
             selection: Selection::default(),
             filters: Vec::new(),
             inputs: Vec::new(),
             lines: 0,
             events: Vec::new(),
-            requests: Interner::default(),
+            requests,
             notes: Notes::default(),
             skipped: Skipped::default(),
             excluded: 0,
@@ -122,7 +103,7 @@ impl Traffic {
     pub fn select(self, selection: Selection) -> Result<Traffic, InvalidPattern> {
         let filters = match self.format {
             Format::AccessLog { .. } => selection.fields()?,
-            Format::Trace => Vec::new(),
+            Format::Trace | Format::Counts { .. } => Vec::new(),
         };
         Ok(Traffic {
             selection,
@@ -190,7 +171,12 @@ impl Traffic {
 
     /// Reads one line: an event, or a reason to skip it.
     fn add(&mut self, reader: &mut Reader<'_>, line: &Line<'_>) -> Result<(), Error> {
-        let found = reader.event(line, &mut self.requests);
+        let second = u64::from(self.lines);
+        let second = self
+            .series
+            .as_ref()
+            .and_then(|series| series.second(second));
+        let found = reader.event(line, second, &mut self.requests);
         let input = self
             .inputs
             .last_mut()
@@ -200,6 +186,14 @@ impl Traffic {
             Ok(ReadLine::Excluded) => {
                 input.events += 1;
                 self.excluded += 1;
+            }
+            Ok(ReadLine::Count(at, events)) => {
+                let is_selected = self.selection.has(at);
+                input.events += u64::from(events);
+                self.excluded += u64::from(if is_selected { 0 } else { events });
+                if let Some(series) = &mut self.series {
+                    series.push(if is_selected { events } else { 0 });
+                }
             }
             Ok(ReadLine::Event(at, request)) => {
                 input.events += 1;
@@ -213,6 +207,9 @@ impl Traffic {
                     input.guess = Guess::of(text, |text| reader.is_log_in_trace(text));
                 }
                 self.skipped.add(self.lines, line, reason);
+                if let Some(series) = &mut self.series {
+                    series.push(0);
+                }
             }
         }
         if let Some(note) = reader.note() {
@@ -229,7 +226,7 @@ impl Traffic {
     /// [`Error::NoEvents`] if no line of any input is an event, with what the inputs seem to be;
     /// [`Error::NoneSelected`] if none of the events is selected.
     pub fn check(&self) -> Result<(), Error> {
-        if !self.events.is_empty() {
+        if self.events() > 0 {
             return Ok(());
         }
         if self.excluded > 0 {
@@ -257,7 +254,10 @@ impl Traffic {
 
     /// How many events there are.
     pub fn events(&self) -> usize {
-        self.events.len()
+        match &self.series {
+            None => self.events.len(),
+            Some(series) => usize::try_from(series.events()).unwrap_or(usize::MAX),
+        }
     }
 
     /// How many events are not selected.
@@ -309,9 +309,24 @@ impl Traffic {
         }
     }
 
-    /// The events, in their current order.
-    pub(crate) fn in_order(&self) -> &[Event] {
+    /// The events of logs and traces, in their current order; generated ones are not among them.
+    pub(crate) fn kept_events(&self) -> &[Event] {
         &self.events
+    }
+
+    /// The events, in their current order.
+    pub(crate) fn in_order(&self) -> impl Iterator<Item = Event> {
+        let generated = self.series.iter().flat_map(Series::iter);
+        self.events.iter().copied().chain(generated)
+    }
+
+    /// The moments of the first and the last event, if they are in order of time.
+    pub(crate) fn bounds(&self) -> Option<(Moment, Moment)> {
+        if let Some(series) = &self.series {
+            return series.bounds();
+        }
+        let (first, last) = (self.events.first()?, self.events.last()?);
+        Some((first.at, last.at))
     }
 
     /// The number of distinct requests; their numbers are below this.
@@ -333,6 +348,11 @@ impl Traffic {
                 })
             }
             Format::AccessLog {
+                domain,
+                descriptors,
+                ..
+            }
+            | Format::Counts {
                 domain,
                 descriptors,
                 ..

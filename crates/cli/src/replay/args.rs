@@ -1,12 +1,13 @@
 //! The arguments of `tollgate replay`, and what they mean together.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use clap::builder::TypedValueParser;
 use tollgate_core::Moment;
 use tollgate_replay::{
-    Condition, Filter, LogKind, Pattern, Selection, TOP_KEYS, TOP_KEYS_MAX, parse_moment,
+    Condition, Filter, KEYS_MAX, LogKind, Pattern, Selection, TOP_KEYS, TOP_KEYS_MAX, parse_moment,
 };
 use tollgate_rules::{RuleSet, read_paths};
 
@@ -48,6 +49,14 @@ pub(crate) struct Args {
     /// have is empty.
     #[arg(long = "descriptor", value_name = "KEY={FIELD},...")]
     pub(super) descriptors: Vec<Pattern>,
+    /// Of --format counts: how many keys the generated events have, each one with equal chances.
+    ///
+    /// The field `{client}` is the key: key-0, key-1 and so on. By default 10000.
+    #[arg(long, value_name = "N", value_parser = keys())]
+    pub(super) keys: Option<u32>,
+    /// Of --format counts: when the first second begins. By default 1970.
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    pub(super) start: Option<Moment>,
     /// Decide only events from this time on.
     ///
     /// RFC 3339, a date, a date and a time in UTC, the time of an access log, or seconds since
@@ -101,6 +110,9 @@ pub(crate) struct Args {
     pub(super) files: Vec<PathBuf>,
 }
 
+/// How many keys generated events have by default.
+const KEYS: NonZeroU32 = NonZeroU32::new(10_000).expect("not zero");
+
 const AFTER_HELP: &str = "\
 Exit status: 0 if rules and input were read, even if events were denied or lines skipped; 1 if the \
 rules have errors; 2 if the command line is wrong, a file cannot be read or written, or no line of \
@@ -114,8 +126,15 @@ pub(super) enum Format {
     Common,
     /// An access log with referer and user agent.
     Combined,
+    /// Requests per second, one number a line; events are generated, see --keys and --start.
+    Counts,
     /// A trace: one event per line, {"at": SECONDS or RFC 3339, "domain": …, "descriptors": […]}.
     Jsonl,
+}
+
+/// Parses how many keys generated events have.
+fn keys() -> impl TypedValueParser {
+    clap::value_parser!(u32).range(1..=i64::from(KEYS_MAX))
 }
 
 /// Parses how many keys the report names.
@@ -144,6 +163,13 @@ pub(super) fn format(args: &Args, rules: &RuleSet) -> Result<tollgate_replay::Fo
     if standard_inputs.count() > 1 {
         return usage("`-`, standard input, can be read only once");
     }
+    let is_counts = matches!(args.format, Format::Counts);
+    if !is_counts && (args.keys.is_some() || args.start.is_some()) {
+        return usage("--keys and --start are about generated events; add --format counts");
+    }
+    if is_counts && !args.filters.is_empty() {
+        return usage("generated events have no fields; drop --where, or --format counts");
+    }
     let kind = match args.format {
         Format::Jsonl if args.domain.is_some() || !args.descriptors.is_empty() => {
             return usage(
@@ -152,7 +178,7 @@ pub(super) fn format(args: &Args, rules: &RuleSet) -> Result<tollgate_replay::Fo
             );
         }
         Format::Jsonl => return Ok(tollgate_replay::Format::Trace),
-        Format::Common => LogKind::Common,
+        Format::Common | Format::Counts => LogKind::Common,
         Format::Combined | Format::Auto => LogKind::Combined,
     };
     if args.descriptors.is_empty() {
@@ -164,6 +190,14 @@ pub(super) fn format(args: &Args, rules: &RuleSet) -> Result<tollgate_replay::Fo
     let descriptors = args.descriptors.clone();
     if descriptors.len() > tollgate_replay::DESCRIPTORS_MAX {
         return usage("more than 128 descriptors; that is the most a request may have");
+    }
+    if is_counts {
+        return Ok(tollgate_replay::Format::Counts {
+            domain: domain(args, rules)?,
+            descriptors,
+            keys: args.keys.and_then(NonZeroU32::new).unwrap_or(KEYS),
+            start: args.start.unwrap_or(Moment::ZERO),
+        });
     }
     Ok(tollgate_replay::Format::AccessLog {
         kind,

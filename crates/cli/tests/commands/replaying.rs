@@ -304,3 +304,51 @@ fn a_report_is_a_page_with_the_same_totals() {
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert!(!names.into_iter().any(|name| name.ends_with(".partial")));
 }
+
+#[test]
+fn events_are_generated_from_requests_per_second() {
+    let directory = directory(&[("rules.yaml", RULES), ("counts.txt", "6\n0\n6\n")]);
+    let counts = |arguments: &[&str]| {
+        let all = [
+            "replay",
+            "--rules",
+            "rules.yaml",
+            "--format",
+            "counts",
+            "counts.txt",
+        ];
+        run(directory.path(), &[&all, arguments].concat())
+    };
+    let client = ["--descriptor", "client={client}"];
+    let one_key = ["--keys", "1", "--start", "2026-01-01", "--output", "json"];
+    let output = counts(&[&client[..], &one_key].concat());
+    assert_eq!((output.status.code(), &*message(&output)), (Some(0), ""));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        [&report["events"], &report["denied"]],
+        [12, 10].map(Value::from).each_ref()
+    );
+    assert_eq!(report["to"], "2026-01-01T00:00:02.833333333Z");
+    assert_eq!(
+        report["topDeniedKeys"][0]["descriptor"][0]["value"],
+        "key-0"
+    );
+    for (arguments, expected) in [
+        (&["--keys", "0"][..], "0 is not in 1..=10000000"),
+        (
+            &["--where", "client=key-0"],
+            "generated events have no fields",
+        ),
+    ] {
+        let output = counts(&[&client, arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(message(&output).contains(expected), "{}", message(&output));
+    }
+    let log = log();
+    let output = replay(&log, &["--keys", "5"]);
+    assert!(
+        message(&output).contains("add --format counts"),
+        "{}",
+        message(&output)
+    );
+}

@@ -1,6 +1,6 @@
 //! Which conditions hold, and what is said about those that are none.
 
-use crate::traffic::Format;
+use crate::format::Format;
 
 use super::*;
 

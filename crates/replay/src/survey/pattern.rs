@@ -8,9 +8,10 @@ use tollgate_core::{Escaped, Key, Moment, RuleName, Span};
 
 use crate::decider::Outcome;
 use crate::denied_keys::describe;
+use crate::event::Event;
 use crate::report::Report;
 use crate::survey::timeline::Slot;
-use crate::traffic::{Event, Traffic};
+use crate::traffic::Traffic;
 
 /// The most keys that are followed.
 pub const PATTERNS_MAX: usize = 100;

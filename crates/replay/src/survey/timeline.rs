@@ -2,8 +2,6 @@
 
 use tollgate_core::{Moment, Span};
 
-use crate::traffic::Event;
-
 /// The most slots of a timeline.
 pub const SLOTS_MAX: usize = 240;
 /// The lengths of slots that people find easy to read, in milliseconds; beyond the last one, its
@@ -58,10 +56,10 @@ pub struct Slot {
 // === impl Timeline ===
 
 impl Timeline {
-    /// Empty slots over events in order of time.
-    pub(crate) fn over(events: &[Event]) -> Timeline {
-        let first = events.first().map_or(0, |event| event.at.as_nanos());
-        let last = events.last().map_or(0, |event| event.at.as_nanos());
+    /// Empty slots from the first to the last event.
+    pub(crate) fn over(bounds: Option<(Moment, Moment)>) -> Timeline {
+        let first = bounds.map_or(0, |(first, _)| first.as_nanos());
+        let last = bounds.map_or(0, |(_, last)| last.as_nanos());
         let count = |length: u64| last / length - first / length + 1;
         let most = u64::try_from(SLOTS_MAX).unwrap_or(u64::MAX);
         let mut lengths = LENGTHS.iter().map(|millis| millis * 1_000_000);
@@ -107,13 +105,10 @@ mod tests {
     use super::*;
 
     fn over(moments: &[u64]) -> Timeline {
-        let event = |nanos: &u64| Event {
-            at: Moment::from_nanos(*nanos),
-            line: 0,
-            request: 0,
-        };
-        let events: Vec<_> = moments.iter().map(event).collect();
-        Timeline::over(&events)
+        let ends = moments.first().zip(moments.last());
+        Timeline::over(
+            ends.map(|(first, last)| (Moment::from_nanos(*first), Moment::from_nanos(*last))),
+        )
     }
 
     #[test]

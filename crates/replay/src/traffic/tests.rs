@@ -1,4 +1,5 @@
 use super::*;
+use crate::format::LogKind;
 use crate::skipped::{EXCERPT_BYTES_MAX, SKIPPED_SHOWN_MAX};
 
 const EXPECTED: &str = "not in common or combined format: expected `HOST IDENT USER [TIME]`";
@@ -23,7 +24,7 @@ fn events_come_in_order_of_time_and_equal_times_in_order_of_input() {
     traffic.read("one", first.as_bytes()).unwrap();
     traffic.read("two", second.as_bytes()).unwrap();
     traffic.put_in_order();
-    let events = traffic.in_order();
+    let events = traffic.kept_events();
     let client = |event: &Event| {
         traffic.request(event.request, |request| {
             request.descriptors[0].entries[0].value.to_vec()
