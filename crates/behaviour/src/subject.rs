@@ -78,6 +78,8 @@ macro_rules! store_behaves {
                 a_cost_above_what_is_not_kept_never_fits,
                 a_denied_request_charges_nothing_of_the_share,
                 without_priority_a_cost_is_judged_with_the_share,
+                without_headroom_an_elastic_limit_is_the_limit,
+                an_elastic_limit_never_allows_more_than_its_parts,
                 agrees_with_the_ledger,
             );
         }
