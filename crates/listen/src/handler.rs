@@ -9,9 +9,25 @@ use hyper::service::Service;
 use hyper::{Request, Response};
 
 use crate::connection::Connection;
+use crate::handshake::Stream;
 
-/// Serves the connections of one listener, and counts what happens to them.
-pub trait Handler: Clone + Send + Sync + 'static {
+/// Counts what happens to the connections of one listener.
+pub trait ConnectionCounts: Clone + Send + Sync + 'static {
+    /// A connection was opened.
+    fn count_open(&self);
+
+    /// A connection has ended.
+    fn count_end(&self);
+
+    /// The listener closed a connection, for this reason: a label of a metric.
+    fn count_close(&self, reason: &'static str);
+
+    /// A request got an error before the service saw it, of this kind: a label of a metric.
+    fn count_error(&self, kind: &'static str);
+}
+
+/// Serves the connections of one listener that speaks HTTP.
+pub trait Handler: ConnectionCounts {
     /// The body of a response.
     type Body: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
     /// Answers the requests of one connection.
@@ -25,16 +41,20 @@ pub trait Handler: Clone + Send + Sync + 'static {
 
     /// The service for a connection that was just accepted.
     fn service(&self, connection: &Arc<Connection>) -> Self::Service;
+}
 
-    /// A connection was opened.
-    fn count_open(&self);
-
-    /// A connection has ended.
-    fn count_end(&self);
-
-    /// The listener closed a connection, for this reason: a label of a metric.
-    fn count_close(&self, reason: &'static str);
-
-    /// A request got an error before the service saw it, of this kind: a label of a metric.
-    fn count_error(&self, kind: &'static str);
+/// Serves the connections of one listener that speaks a protocol of its own.
+pub trait StreamHandler: ConnectionCounts {
+    /// Serves a connection that was just accepted, until it ends.
+    ///
+    /// The stream closes if the peer does not read for [`crate::Limits::write_timeout`], and pauses
+    /// reading at the end of the connection's quantum. When the listener is drained, it ends once
+    /// everything that the peer has sent was read. Reading has no timeout: the handler says how
+    /// long a request may take to arrive, and whether a connection may be idle; an idle one makes
+    /// room for a new one when the listener is full.
+    fn run(
+        &self,
+        stream: impl Stream,
+        connection: &Arc<Connection>,
+    ) -> impl Future<Output = ()> + Send;
 }

@@ -1,7 +1,7 @@
 //! Tollgate's listeners: sockets, and what clients may do with them.
 //!
-//! A [`Listener`] accepts connections and serves HTTP on them with a [`Handler`]. It never stops
-//! accepting: connections are limited in number, in all and by address, and an idle one makes room
+//! A [`Listener`] accepts connections and serves HTTP on them with a [`Handler`], or another
+//! protocol with a [`StreamHandler`]. It never stops accepting: connections are limited in number, in all and by address, and an idle one makes room
 //! for a new one. Each connection is limited in bytes, frames, streams and time ([`Limits`]), and
 //! all of them together by a [`Budget`]. On a [`Shutdown`], requests in flight have a bounded time
 //! to finish.
@@ -49,7 +49,7 @@ pub mod open_files;
 
 pub use budget::Budget;
 pub use connection::Connection;
-pub use handler::Handler;
+pub use handler::{ConnectionCounts, Handler, StreamHandler};
 pub use handshake::{Failure, Handshake, HandshakeError, Plain, Stream};
 pub use limits::Limits;
 pub use listener::{Listener, Protocol};

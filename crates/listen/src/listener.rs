@@ -12,9 +12,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::warn;
 
-use crate::accept::Acceptor;
+use crate::accept::{Acceptor, Session};
 use crate::budget::Budget;
-use crate::handler::Handler;
+use crate::handler::{Handler, StreamHandler};
 use crate::handshake::{Handshake, Plain};
 use crate::limits::Limits;
 use crate::permits::{ConnectionLimits, Connections};
@@ -29,6 +29,8 @@ pub enum Protocol {
     Http2,
     /// Either of them: a connection that begins with HTTP/2's preface speaks it.
     Any,
+    /// That of a [`StreamHandler`].
+    Other,
 }
 
 /// An open listener. `T` is the handshake of its connections: none, unless
@@ -117,8 +119,8 @@ impl<T: Handshake> Listener<T> {
         self.address
     }
 
-    /// Serves until shutdown, and then until nothing is in flight or [`Limits::drain_timeout`] has
-    /// passed.
+    /// Serves HTTP until shutdown, and then until nothing is in flight or
+    /// [`Limits::drain_timeout`] has passed.
     pub async fn serve<H: Handler>(
         self,
         handler: H,
@@ -129,9 +131,27 @@ impl<T: Handshake> Listener<T> {
     ) {
         let connections =
             Connections::new(connection_limits, limits.turn_bytes, Arc::clone(&budget));
+        let acceptor = Acceptor::http(&self, handler, limits, budget, shutdown);
+        self.accept(acceptor, connections).await;
+    }
+
+    /// As [`Listener::serve`], for a protocol of its own.
+    pub async fn serve_streams<H: StreamHandler>(
+        self,
+        handler: H,
+        connection_limits: ConnectionLimits,
+        limits: Limits,
+        budget: Arc<Budget>,
+        shutdown: ShutdownSignal,
+    ) {
+        let connections = Connections::new(connection_limits, limits.turn_bytes, budget);
+        let acceptor = Acceptor::streams(&self, handler, limits, shutdown);
+        self.accept(acceptor, connections).await;
+    }
+
+    async fn accept<S: Session>(self, acceptor: Acceptor<S, T>, connections: Connections) {
         let connections = Arc::new(connections);
         let mut tasks = JoinSet::new();
-        let acceptor = Acceptor::new(&self, handler, limits, budget, shutdown);
         acceptor
             .accept(&self.listener, &connections, &mut tasks)
             .await;
@@ -140,7 +160,8 @@ impl<T: Handshake> Listener<T> {
             connection.drain();
         }
         let drained = async { while tasks.join_next().await.is_some() {} };
-        if timeout(limits.drain_timeout, drained).await.is_err() {
+        let within = acceptor.limits.drain_timeout;
+        if timeout(within, drained).await.is_err() {
             let open = tasks.len();
             warn!(
                 listener = self.name,

@@ -33,6 +33,8 @@ pub(crate) struct Socket<S> {
     waiting: Option<Pin<Box<Sleep>>>,
     /// Since when the stream is to end.
     ending: Option<Pin<Box<Sleep>>>,
+    /// Whether a reader sees the end once the connection is drained and nothing is left to read.
+    ends_on_drain: bool,
 }
 
 // === impl Socket ===
@@ -55,6 +57,15 @@ impl<S> Socket<S> {
             write_timeout,
             waiting: None,
             ending: None,
+            ends_on_drain: false,
+        }
+    }
+
+    /// The same stream, which ends when the connection is drained and everything was read.
+    pub(crate) fn ending_on_drain(self) -> Socket<S> {
+        Socket {
+            ends_on_drain: true,
+            ..self
         }
     }
 
@@ -90,6 +101,10 @@ impl<S> Socket<S> {
         self.give_up()
     }
 
+    fn is_drained(&self) -> bool {
+        self.connection.time_since_drain().is_some()
+    }
+
     fn give_up<T>(&self) -> Poll<Result<T>> {
         self.connection.record_close(Close::SlowReader);
         Poll::Ready(Err(Error::from(ErrorKind::TimedOut)))
@@ -116,7 +131,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
         ready!(this.connection.quantum().poll_read(cx));
         let before = buf.filled().len();
         if !this.read_again(buf) {
-            ready!(Pin::new(&mut this.stream).poll_read(cx, buf))?;
+            match Pin::new(&mut this.stream).poll_read(cx, buf) {
+                Poll::Pending if this.ends_on_drain && this.is_drained() => {
+                    return Poll::Ready(Ok(()));
+                }
+                polled => ready!(polled)?,
+            }
         }
         let read = &buf.filled()[before..];
         this.connection.quantum().record_read(read.len());

@@ -108,6 +108,8 @@ const fn alpn(protocol: Protocol) -> &'static [&'static [u8]] {
         Protocol::Http1 => &[b"http/1.1", b"http/1.0"],
         Protocol::Http2 => &[b"h2"],
         Protocol::Any => &[b"h2", b"http/1.1", b"http/1.0"],
+        // Without a name, ALPN is not looked at.
+        Protocol::Other => &[],
     }
 }
 

@@ -19,7 +19,9 @@ use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use tokio::time::timeout;
 use tollgate_http::Peer;
-use tollgate_listen::{Connection, Handler, Limits, Listener, Protocol, ShutdownSignal};
+use tollgate_listen::{
+    Connection, ConnectionCounts, Handler, Limits, Listener, Protocol, ShutdownSignal,
+};
 use tonic::Status;
 
 use crate::auth;
@@ -104,7 +106,9 @@ impl Handler for ExchangeHandler {
             connection: Arc::clone(connection),
         }
     }
+}
 
+impl ConnectionCounts for ExchangeHandler {
     fn count_open(&self) {
         self.metrics.connections(self.listener).inc();
     }
@@ -137,8 +141,8 @@ impl Service<Request<Incoming>> for Exchange {
         }
         let (mut head, body) = request.into_parts();
         let checked = match self.all.protocol {
-            Protocol::Http1 | Protocol::Any => check_http1(&head),
             Protocol::Http2 => check_grpc(&head),
+            Protocol::Http1 | Protocol::Any | Protocol::Other => check_http1(&head),
         };
         if let Err(rejection) = checked {
             let answer = self.reject(&rejection);
@@ -181,7 +185,7 @@ impl Exchange {
             .metrics
             .count_error(self.all.listener, "overloaded");
         match self.all.protocol {
-            Protocol::Http1 | Protocol::Any => {
+            Protocol::Http1 | Protocol::Any | Protocol::Other => {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
                 let failure = Failure::new("overloaded", status, detail);
                 problem(&failure.problem)

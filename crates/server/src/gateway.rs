@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use hyper::service::Service;
 use tollgate_gateway::{Gateway, ResponseBody};
 use tollgate_http::Responder;
-use tollgate_listen::{Connection, Handler, ShutdownSignal};
+use tollgate_listen::{Connection, ConnectionCounts, Handler, ShutdownSignal};
 
 use crate::config::ListenerKind;
 use crate::metrics::{ListenerName, Metrics};
@@ -65,7 +65,9 @@ impl Handler for GatewayHandler {
             connection: Arc::clone(connection),
         }
     }
+}
 
+impl ConnectionCounts for GatewayHandler {
     fn count_open(&self) {
         self.metrics.connections(NAME).inc();
     }

@@ -4,19 +4,25 @@
 
 use std::convert::Infallible;
 use std::future::{Ready, pending, ready};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Context;
+use std::task::{Context, Poll};
 
 use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper::{Request, Response};
 
-use tokio::io::{AsyncRead, AsyncReadExt, BufStream, DuplexStream, ReadBuf, duplex};
+use tokio::io::{
+    AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufStream, DuplexStream, ReadBuf, duplex,
+};
 
+use super::http_session::run_tunnel;
 use super::*;
 use crate::handshake::Failure;
+use crate::listener::Protocol;
 use crate::permits::{ConnectionLimits, RESERVED};
 use crate::preface::PREFACE;
+use crate::raw_responses::NOT_HTTP2;
 use crate::shutdown::shutdown_channel;
 use crate::tunnel::Tunnel;
 
@@ -45,7 +51,9 @@ impl Handler for Served {
     fn service(&self, _connection: &Arc<Connection>) -> Answering {
         Answering
     }
+}
 
+impl ConnectionCounts for Served {
     fn count_open(&self) {}
 
     fn count_end(&self) {}
@@ -146,12 +154,12 @@ async fn listener(protocol: Protocol) -> Listener {
 fn acceptor<T: Handshake>(
     listener: &Listener<T>,
     limits: Limits,
-) -> (Acceptor<Served, T>, Arc<Connection>) {
+) -> (Acceptor<HttpSession<Served>, T>, Arc<Connection>) {
     let budget = Arc::new(Budget::new(&limits));
     let peer = "192.0.2.1:1".parse().unwrap();
     let connection = Connection::new(peer, false, 1000, Arc::clone(&budget), Instant::now());
     let (_, signal) = shutdown_channel();
-    let acceptor = Acceptor::new(listener, Served::default(), limits, budget, signal);
+    let acceptor = Acceptor::http(listener, Served::default(), limits, budget, signal);
     (acceptor, Arc::new(connection))
 }
 
@@ -161,7 +169,7 @@ async fn response_of(protocol: Protocol) -> Vec<u8> {
     let (acceptor, connection) = acceptor(&listener, Limits::default());
     let (mut client, stream) = duplex(ROOM);
     client.write_all(REQUEST).await.unwrap();
-    acceptor.serve_stream(stream, &connection).await;
+    acceptor.session.serve(stream, &connection).await;
     let mut response = Vec::new();
     client.read_to_end(&mut response).await.unwrap();
     response
@@ -197,7 +205,7 @@ async fn http2_is_served_on_a_stream_in_memory() {
         }
         panic!("the settings are not acknowledged");
     };
-    tokio::join!(acceptor.serve_stream(stream, &connection), talk);
+    tokio::join!(acceptor.session.serve(stream, &connection), talk);
 }
 
 /// On one listener, the first bytes say which of the two it is.
@@ -220,7 +228,7 @@ async fn a_listener_of_any_protocol_serves_both() {
             assert_eq!(header[3], 4, "SETTINGS come first");
             drop(client);
         };
-        tokio::join!(acceptor.serve_stream(stream, &connection), talk);
+        tokio::join!(acceptor.session.serve(stream, &connection), talk);
         assert!(connection.is_http2());
     }
     let (acceptor, connection) = acceptor(&listener, Limits::default());
@@ -229,7 +237,7 @@ async fn a_listener_of_any_protocol_serves_both() {
         .write_all(b"PRI * HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
         .await
         .unwrap();
-    acceptor.serve_stream(stream, &connection).await;
+    acceptor.session.serve(stream, &connection).await;
     let mut response = String::new();
     client.read_to_string(&mut response).await.unwrap();
     assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
@@ -255,7 +263,7 @@ async fn a_stream_that_cannot_be_ended_is_given_up() {
         let (acceptor, connection) = acceptor(&listener, limits);
         let (mut client, stream) = duplex(ROOM);
         client.write_all(REQUEST).await.unwrap();
-        acceptor.serve_stream(Unending(stream), &connection).await;
+        acceptor.session.serve(Unending(stream), &connection).await;
         assert_eq!(connection.close_reason(), Some(Close::SlowReader));
         let mut response = Vec::new();
         client.read_to_end(&mut response).await.unwrap();

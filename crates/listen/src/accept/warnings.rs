@@ -12,7 +12,7 @@ use crate::throttle::Throttle;
 
 /// One throttle for each kind of line, of one listener.
 #[derive(Debug)]
-pub(super) struct Warnings {
+pub(crate) struct Warnings {
     listener: &'static str,
     full: Throttle,
     cannot_accept: Throttle,
@@ -25,7 +25,7 @@ pub(super) struct Warnings {
 
 impl Warnings {
     /// For the listener of this name.
-    pub(super) fn new(listener: &'static str) -> Warnings {
+    pub(crate) fn new(listener: &'static str) -> Warnings {
         Warnings {
             listener,
             full: Throttle::default(),
@@ -37,7 +37,7 @@ impl Warnings {
     }
 
     /// No permit was free.
-    pub(super) fn log_full(&self, kind: PermitKind, peer: SocketAddr) {
+    pub(crate) fn log_full(&self, kind: PermitKind, peer: SocketAddr) {
         let what = match kind {
             PermitKind::Free => return,
             PermitKind::Replaced => "an idle connection was closed for a new one",
@@ -55,14 +55,14 @@ impl Warnings {
     }
 
     /// The system could not accept a connection.
-    pub(super) fn log_cannot_accept(&self, error: &io::Error) {
+    pub(crate) fn log_cannot_accept(&self, error: &io::Error) {
         if let Some(withheld) = self.cannot_accept.allow() {
             warn!(listener = self.listener, %error, withheld, "cannot accept a connection");
         }
     }
 
     /// This side closed a connection.
-    pub(super) fn log_closed(&self, close: Close, peer: SocketAddr) {
+    pub(crate) fn log_closed(&self, close: Close, peer: SocketAddr) {
         if close != Close::Idle
             && let Some(withheld) = self.closed.allow()
         {
@@ -72,7 +72,7 @@ impl Warnings {
     }
 
     /// A peer broke HTTP/2.
-    pub(super) fn log_broken(&self, reason: &str, peer: SocketAddr) {
+    pub(crate) fn log_broken(&self, reason: &str, peer: SocketAddr) {
         if let Some(withheld) = self.broken.allow() {
             let listener = self.listener;
             warn!(listener, %peer, withheld, reason, "connection closed: HTTP/2 broken");
@@ -81,7 +81,7 @@ impl Warnings {
 
     /// A handshake failed. Health checks of load balancers often only connect, so a peer that goes
     /// away is not worth a warning.
-    pub(super) fn log_handshake(&self, error: &HandshakeError, peer: SocketAddr) {
+    pub(crate) fn log_handshake(&self, error: &HandshakeError, peer: SocketAddr) {
         let (listener, reason) = (self.listener, error.failure.reason());
         if error.failure == Failure::Aborted {
             debug!(listener, %peer, reason, %error, "handshake failed");

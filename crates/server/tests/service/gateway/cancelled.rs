@@ -18,7 +18,8 @@ use tollgate_core::Clock;
 use tollgate_engine::{Engine, Stores};
 use tollgate_gateway::{Gateway, ResponseBody};
 use tollgate_listen::{
-    Budget, Connection, ConnectionLimits, Handler, Limits, Listener, Protocol, shutdown_channel,
+    Budget, Connection, ConnectionCounts, ConnectionLimits, Handler, Limits, Listener, Protocol,
+    shutdown_channel,
 };
 use tollgate_memory::{Memory, SystemClock};
 use tollgate_rules::{Options, RuleSet, Source};
@@ -109,7 +110,9 @@ impl Handler for Ending {
     fn service(&self, connection: &Arc<Connection>) -> Answering {
         Answering(self.clone(), Arc::clone(connection))
     }
+}
 
+impl ConnectionCounts for Ending {
     fn count_open(&self) {}
 
     fn count_end(&self) {}

@@ -1,0 +1,187 @@
+//! Serves HTTP on a stream.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+use tracing::debug;
+
+use super::session::{Session, drive, header_timeout};
+use super::warnings::Warnings;
+use crate::budget::Budget;
+use crate::connection::Connection;
+use crate::frames::Frames;
+use crate::handler::Handler;
+use crate::handshake::Stream;
+use crate::limits::Limits;
+use crate::listener::Protocol;
+use crate::preface::{FirstBytes, read_first};
+use crate::raw_responses::{LATE, NOT_HTTP1, NOT_HTTP2, is_protocol_error, kind, reason};
+use crate::socket::Socket;
+
+/// The most bytes of one gRPC connection that wait to be read.
+const CONNECTION_WINDOW_BYTES: u32 = 256 * 1024;
+/// The same of one call.
+const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
+/// The most bytes of one response that wait to be written.
+const SEND_BYTES: usize = 64 * 1024;
+/// The size of HTTP/2's dynamic header table. Each field in it may keep a buffer of 16 KiB in
+/// memory.
+const FIELD_TABLE_BYTES: u32 = 1024;
+/// The most streams that the peer may reset before they are accepted; with more of them the
+/// connection is closed.
+const RESETS_MAX: usize = 100;
+/// The most streams that this side may reset, because they break the protocol or exceed the
+/// promised number.
+const LOCAL_RESETS_MAX: usize = 1000;
+
+/// Serves HTTP, of one version or of both.
+#[derive(Clone)]
+pub(crate) struct HttpSession<H> {
+    pub(crate) protocol: Protocol,
+    pub(crate) half_close: bool,
+    pub(crate) handler: H,
+    pub(crate) limits: Limits,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) warnings: Arc<Warnings>,
+}
+
+// === impl HttpSession ===
+
+impl<H: Handler> Session for HttpSession<H> {
+    type Counts = H;
+
+    fn counts(&self) -> &H {
+        &self.handler
+    }
+
+    async fn serve(&self, mut stream: impl Stream, known: &Arc<Connection>) {
+        if self.protocol == Protocol::Http1 {
+            self.http1(stream, FirstBytes::default(), known).await;
+            return;
+        }
+        let read = timeout(header_timeout(&self.limits, known), read_first(&mut stream)).await;
+        let Ok(Ok(first)) = read else {
+            return;
+        };
+        if first.is_preface() {
+            known.set_http2();
+            let streams = self.budget.take_streams();
+            self.http2(stream, first, known, streams).await;
+            self.budget.return_streams(streams);
+        } else if self.protocol == Protocol::Any {
+            self.http1(stream, first, known).await;
+        } else {
+            let within = self.limits.write_timeout;
+            let mut socket = Socket::new(stream, first, Arc::clone(known), None, within);
+            write_last(&mut socket, NOT_HTTP2).await;
+        }
+    }
+}
+
+impl<H: Handler> HttpSession<H> {
+    /// Serves a connection that speaks HTTP/1.
+    async fn http1(&self, stream: impl Stream, first: FirstBytes, known: &Arc<Connection>) {
+        let socket = Socket::new(
+            stream,
+            first,
+            Arc::clone(known),
+            None,
+            self.limits.write_timeout,
+        );
+        let mut connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            // A client may close its side after the last request, and wait for the responses.
+            .half_close(self.half_close)
+            .header_read_timeout(header_timeout(&self.limits, known))
+            .max_buf_size(usize::try_from(self.limits.header_bytes).expect("32 bits fit"))
+            .serve_connection(TokioIo::new(socket), self.handler.service(known));
+        let shut_down = http1::Connection::graceful_shutdown;
+        let Some(ended) = drive(&mut connection, known, shut_down).await else {
+            return;
+        };
+        let parts = connection.into_parts();
+        let mut socket = parts.io.into_inner();
+        let Err(error) = ended else {
+            socket.unread(parts.read_buf);
+            run_tunnel(socket, known).await;
+            return;
+        };
+        debug!(%error, "connection ended");
+        // An idle connection has not begun a request.
+        if error.is_timeout() && !parts.read_buf.is_empty() {
+            self.handler.count_error("timeout");
+            write_last(&mut socket, LATE).await;
+        }
+        let Some(kind) = kind(&error) else {
+            return;
+        };
+        self.handler.count_error(kind);
+        if error.is_parse_version_h2() {
+            write_last(&mut socket, NOT_HTTP1).await;
+        }
+    }
+
+    /// Serves a connection that speaks HTTP/2 with prior knowledge.
+    async fn http2(
+        &self,
+        stream: impl Stream,
+        first: FirstBytes,
+        known: &Arc<Connection>,
+        streams: usize,
+    ) {
+        let limits = &self.limits;
+        let frames = Frames::new(limits.control_frames, Instant::now());
+        let socket = Socket::new(
+            stream,
+            first,
+            Arc::clone(known),
+            Some(frames),
+            limits.write_timeout,
+        );
+        let mut connection = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(u32::try_from(streams).unwrap_or(u32::MAX))
+            .max_header_list_size(limits.header_bytes)
+            .header_table_size(FIELD_TABLE_BYTES)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .max_send_buf_size(SEND_BYTES)
+            .max_pending_accept_reset_streams(RESETS_MAX)
+            .max_local_error_reset_streams(LOCAL_RESETS_MAX)
+            .keep_alive_interval(limits.ping_interval)
+            .keep_alive_timeout(limits.ping_timeout)
+            .serve_connection(TokioIo::new(socket), self.handler.service(known));
+        let shut_down = http2::Connection::graceful_shutdown;
+        let Some(Err(error)) = drive(&mut connection, known, shut_down).await else {
+            return;
+        };
+        debug!(%error, "connection ended");
+        if known.close_reason().is_none() && is_protocol_error(&error) {
+            self.handler.count_close("protocol");
+            self.warnings.log_broken(&reason(&error), known.peer());
+        }
+    }
+}
+
+/// Runs a connection as the tunnel that it has become, if it has.
+pub(super) async fn run_tunnel(stream: impl Stream, known: &Connection) {
+    let Some(tunnel) = known.take_tunnel() else {
+        return;
+    };
+    known.begin_request();
+    // A tunnel has no message that would end it early, so it has until the end of the drain.
+    drive(&mut tunnel.begin(stream), known, |_| ()).await;
+    known.end_request(Instant::now());
+}
+
+/// Writes the last bytes of a connection, and ends it so that the peer knows that they are all.
+async fn write_last(socket: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) {
+    // The peer may be gone, or not read.
+    if socket.write_all(bytes).await.is_ok() {
+        let _ = socket.shutdown().await;
+    }
+}
