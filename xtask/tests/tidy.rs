@@ -67,7 +67,7 @@ const UNSAFE_IN: &str = "crates/memory/";
 const LEVELS: [&[&str]; 6] = [
     &["core"],
     &[
-        "memory", "redis", "rules", "rls", "http", "listen", "fallback",
+        "memory", "redis", "rules", "rls", "http", "resp", "listen", "fallback",
     ],
     &["engine"],
     &["backends", "gateway"],

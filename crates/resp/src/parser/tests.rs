@@ -1,0 +1,187 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+type Words = Vec<Vec<u8>>;
+
+/// Every command of the input, and the error that ends it, if one does.
+fn commands(input: &[u8]) -> (Vec<Words>, Option<ProtocolError>) {
+    let mut parser = Parser::default();
+    let (mut found, mut rest) = (Vec::new(), input);
+    loop {
+        match parser.next(rest) {
+            Ok(Some(command)) => {
+                found.push(command.words(0).map(<[u8]>::to_vec).collect());
+                rest = &rest[command.length()..];
+            }
+            Ok(None) => return (found, None),
+            Err(error) => return (found, Some(error)),
+        }
+    }
+}
+
+/// The only command of the input.
+fn command(input: &[u8]) -> Words {
+    match commands(input) {
+        (mut found, None) if found.len() == 1 => found.remove(0),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn words(words: &[&[u8]]) -> Words {
+    words.iter().map(|word| word.to_vec()).collect()
+}
+
+#[test]
+fn words_are_any_bytes() {
+    let input = b"*3\r\n$4\r\nECHO\r\n$0\r\n\r\n$4\r\n\0\r\n\xff\r\n";
+    assert_eq!(command(input), words(&[b"ECHO", b"", b"\0\r\n\xff"]));
+    let long = vec![b'x'; WORD_BYTES_MAX];
+    let input = [b"*1\r\n$65536\r\n", &long[..], b"\r\n"].concat();
+    assert_eq!(command(&input), words(&[&long]));
+}
+
+#[test]
+fn commands_without_words_have_no_reply() {
+    for input in [
+        &b"*0\r\n"[..],
+        b"*-1\r\n",
+        b"*-9\r\n",
+        b"\r\n",
+        b"\n",
+        b"  \n",
+    ] {
+        assert!(command(input).is_empty(), "{input:?}");
+    }
+}
+
+#[test]
+fn people_type_lines() {
+    let cases: [(&[u8], &[&[u8]]); 9] = [
+        (b"PING\r\n", &[b"PING"]),
+        (b" set  k \tv \n", &[b"set", b"k", b"v"]),
+        (b"a \"b c\" ''\n", &[b"a", b"b c", b""]),
+        (b"\"\\x41\\n\\\"\\q\\xg\"\n", &[b"A\n\"qxg"]),
+        (b"'it\\'s' '\\x41'\n", &[b"it's", b"\\x41"]),
+        (b"a\"b\" c\n", &[b"ab", b"c"]),
+        (b"a\0b\n", &[b"a", b"b"]),
+        (b"\xff\xfe\r\n", &[b"\xff\xfe"]),
+        (b"$5\r\n", &[b"$5"]),
+    ];
+    for (input, expected) in cases {
+        assert_eq!(command(input), words(expected), "{input:?}");
+    }
+}
+
+#[test]
+fn errors_are_those_of_redis() {
+    let line = |length| [vec![b'a'; length], b"\n".to_vec()].concat();
+    let digits = [b"*".to_vec(), vec![b'1'; LINE_BYTES_MAX + 1]].concat();
+    let (half, word) = (WORD_BYTES_MAX, vec![b'x'; WORD_BYTES_MAX]);
+    let half = [format!("${half}\r\n").as_bytes(), &word, b"\r\n"].concat();
+    let whole = [b"*3\r\n", &half[..], &half[..], b"$1\r\n"].concat();
+    let cases: [(&[u8], ProtocolError, &str); 16] = [
+        (
+            b"*x\r\n",
+            ProtocolError::WordCount,
+            "invalid multibulk length",
+        ),
+        (
+            b"*\r\n",
+            ProtocolError::WordCount,
+            "invalid multibulk length",
+        ),
+        (
+            b"*+1\r\n",
+            ProtocolError::WordCount,
+            "invalid multibulk length",
+        ),
+        (
+            b"*01\r\n",
+            ProtocolError::WordCount,
+            "invalid multibulk length",
+        ),
+        (
+            b"*1\rx",
+            ProtocolError::WordCount,
+            "invalid multibulk length",
+        ),
+        (
+            b"*1025\r\n",
+            ProtocolError::WordCount,
+            "invalid multibulk length",
+        ),
+        (
+            b"*99999999999999999999\r\n",
+            ProtocolError::WordCount,
+            "invalid multibulk length",
+        ),
+        (
+            &digits,
+            ProtocolError::LongWordCount,
+            "too big mbulk count string",
+        ),
+        (
+            b"*1\r\n:1\r\n",
+            ProtocolError::NoBulkString(b':'),
+            "expected '$', got ':'",
+        ),
+        (
+            b"*1\r\n$-1\r\n",
+            ProtocolError::WordLength,
+            "invalid bulk length",
+        ),
+        (
+            b"*1\r\n$65537\r\n",
+            ProtocolError::WordLength,
+            "invalid bulk length",
+        ),
+        (b"*1\r\n$2\r\nabc\r\n", ProtocolError::NoEnd, "no line end"),
+        (&whole, ProtocolError::LongCommand, "too big command"),
+        (
+            &line(LINE_BYTES_MAX + 1),
+            ProtocolError::LongLine,
+            "too big inline request",
+        ),
+        (
+            b"a \"b\n",
+            ProtocolError::Quotes,
+            "unbalanced quotes in request",
+        ),
+        (
+            b"\"a\"b\n",
+            ProtocolError::Quotes,
+            "unbalanced quotes in request",
+        ),
+    ];
+    for (input, expected, text) in cases {
+        let shown = &input[..input.len().min(30)];
+        let (_, error) = commands(input);
+        assert_eq!(error, Some(expected), "{shown:?}");
+        let shown = expected.to_string();
+        assert!(
+            shown.starts_with("Protocol error: ") && shown.contains(text),
+            "{shown}"
+        );
+    }
+    assert_eq!(command(&line(LINE_BYTES_MAX))[0].len(), LINE_BYTES_MAX);
+}
+
+#[test]
+fn what_never_ends_is_not_waited_for() {
+    let mut parser = Parser::default();
+    for endless in [&b"a"[..], b"*1", b"*1\r\n$1"] {
+        let mut input = endless.to_vec();
+        let mut bytes = endless.len();
+        let error = loop {
+            input.resize(bytes, b'1');
+            match parser.next(&input) {
+                Ok(Some(command)) => panic!("{command:?}"),
+                Ok(None) => bytes += 1000,
+                Err(error) => break error,
+            }
+        };
+        assert!(bytes <= LINE_BYTES_MAX + 2000, "{error}");
+        parser = Parser::default();
+    }
+}
