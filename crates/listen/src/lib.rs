@@ -1,10 +1,10 @@
 //! Tollgate's listeners: sockets, and what clients may do with them.
 //!
 //! A [`Listener`] accepts connections and serves HTTP on them with a [`Handler`], or another
-//! protocol with a [`StreamHandler`]. It never stops accepting: connections are limited in number, in all and by address, and an idle one makes room
-//! for a new one. Each connection is limited in bytes, frames, streams and time ([`Limits`]), and
-//! all of them together by a [`Budget`]. On a [`Shutdown`], requests in flight have a bounded time
-//! to finish.
+//! protocol with a [`StreamHandler`]. It never stops accepting: connections are limited in number,
+//! in all and by address, and an idle one makes room for a new one. Each connection is limited in
+//! bytes, frames, streams and time ([`Limits`]), and all of them together by a [`Budget`]. On a
+//! [`Shutdown`], requests in flight have a bounded time to finish.
 //!
 //! Requests are served on any stream: a [`Handshake`] turns an accepted socket into one, such as
 //! [`Tls`], whose certificates can be replaced while it serves.

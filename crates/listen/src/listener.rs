@@ -149,6 +149,8 @@ impl<T: Handshake> Listener<T> {
         self.accept(acceptor, connections).await;
     }
 
+    /// Accepts connections until shutdown, and then waits until they have ended or the drain is
+    /// over.
     async fn accept<S: Session>(self, acceptor: Acceptor<S, T>, connections: Connections) {
         let connections = Arc::new(connections);
         let mut tasks = JoinSet::new();

@@ -62,7 +62,7 @@ impl<S> Socket<S> {
     }
 
     /// The same stream, which ends when the connection is drained and everything was read.
-    pub(crate) fn ending_on_drain(self) -> Socket<S> {
+    pub(crate) fn with_end_on_drain(self) -> Socket<S> {
         Socket {
             ends_on_drain: true,
             ..self

@@ -185,6 +185,7 @@ impl Parser {
         self.long_number(input, begin, too_long)
     }
 
+    /// As [`Parser::number`], for a number of any length.
     fn long_number(
         &mut self,
         input: &[u8],

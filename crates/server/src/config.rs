@@ -19,6 +19,7 @@ mod explain;
 mod gateway;
 mod limits;
 mod listen;
+mod redis_protocol;
 mod reservations;
 mod reserving;
 mod secret;
@@ -28,6 +29,7 @@ mod tls;
 pub use auth::Auth;
 pub use explain::Explain;
 pub use listen::{Listen, ListenerKind};
+pub use redis_protocol::{Password, RedisProtocol};
 use store::Known;
 pub use store::{OtherStore, Place, STORES_MAX};
 
@@ -66,6 +68,8 @@ pub struct Config {
     pub explain: Explain,
     /// `gateway`: what the listener `gateway` passes on. Default: nothing, and no such listener.
     pub gateway: Option<GatewaySettings>,
+    /// `redis_protocol`: what the listener `redis` answers, and to whom.
+    pub redis_protocol: RedisProtocol,
     /// `limits`.
     pub limits: Limits,
     /// `log`.
@@ -148,6 +152,7 @@ impl Config {
             reservations: ReservationBounds::default(),
             explain: Explain::default(),
             gateway: None,
+            redis_protocol: RedisProtocol::default(),
             limits: Limits::default(),
             log: Log::default(),
             allow_refund: false,
@@ -227,6 +232,10 @@ impl Config {
             ("gateway", own != others && !access_log && !lists),
             ("gateway.access_log", access_log),
             ("gateway.lists", lists),
+            (
+                "redis_protocol",
+                self.redis_protocol != other.redis_protocol,
+            ),
             ("limits", self.limits != other.limits),
             ("log", self.log != other.log),
             ("allow_refund", self.allow_refund != other.allow_refund),
@@ -255,10 +264,12 @@ impl Config {
         }
         let (store, sharing) = Place::take_default(top, known);
         let has_gateway = top.has("gateway");
+        let has_redis_protocol = top.has("redis_protocol");
         let listen = top.map("listen", |map| {
-            Listen::take_all(map, known.directory, has_gateway)
+            Listen::take_all(map, known.directory, has_gateway, has_redis_protocol)
         });
         let gateway = gateway::take(top, &listen, known.directory);
+        let has_redis = listen.iter().any(|one| one.kind == ListenerKind::Redis);
         let auth = Auth::take(top);
         if auth.is_some() && !listen.iter().any(|one| one.kind == ListenerKind::Http) {
             let message = "`auth` has no effect, because `listen.http` is off".to_owned();
@@ -286,6 +297,7 @@ impl Config {
             reservations: top.map("reservations", reservations::take),
             explain: top.map("explain", Explain::take),
             gateway,
+            redis_protocol: RedisProtocol::take(top, known.directory, has_redis),
             limits: top.map("limits", limits::take),
             log: top.map("log", Log::take),
             allow_refund: top.flag("allow_refund", false),

@@ -7,6 +7,7 @@
 //! * gRPC: Envoy's rate limit service, health and reflection.
 //! * HTTP: `/json` as Envoy's service has it, `/v1/check`, `/v1/settle`, `/v1/auth`, health, and
 //!   `/openapi.json`.
+//! * redis: the Redis protocol, with `CL.THROTTLE` and `TG.CHECK`.
 //! * gateway: passes on requests that are allowed.
 //! * admin: `/metrics`, `/v1/rules`, `/v1/explain`, `/v1/headroom` and `/healthz`.
 //!
@@ -55,6 +56,8 @@ mod http;
 
 mod gateway;
 
+mod redis_protocol;
+
 mod descriptor_text;
 
 mod explanation;
@@ -74,7 +77,7 @@ mod server;
 pub use admin_tokens::TokenSources;
 pub use config::{
     Auth, Config, ConfigError, Explain, Listen, ListenerKind, Log, LogFormat, LogLevel, Memory,
-    OtherStore, Place, STORES_MAX,
+    OtherStore, Password, Place, RedisProtocol, STORES_MAX,
 };
 pub use descriptor_text::{DescriptorText, InvalidDescriptorText};
 pub use explanation::{EXPLANATION_VERSION, ExplanationReport, PastDenial, Values};

@@ -7,7 +7,7 @@ use axum::Router;
 use tokio::task::JoinSet;
 use tollgate_engine::Engine;
 use tollgate_gateway::Gateway;
-use tollgate_listen::{Budget, Handler, Limits, Listener, ShutdownSignal, Tls};
+use tollgate_listen::{Budget, Handler, Limits, Listener, ShutdownSignal, StreamHandler, Tls};
 use tracing::info;
 
 use crate::admin_tokens::AdminTokens;
@@ -17,6 +17,7 @@ use crate::exchange::ExchangeHandler;
 use crate::gateway::GatewayHandler;
 use crate::metrics::Metrics;
 use crate::options::Options;
+use crate::redis_protocol::RedisHandler;
 use crate::server::ServeError;
 use crate::{admin, grpc, http};
 
@@ -32,6 +33,7 @@ pub(crate) struct Context {
     pub(crate) auth: Option<Arc<ForwardAuth>>,
     pub(crate) admin_tokens: Option<Arc<AdminTokens>>,
     pub(crate) gateway: Option<Arc<Gateway>>,
+    pub(crate) redis: Option<RedisHandler>,
     pub(crate) limits: Limits,
     pub(crate) shutdown: ShutdownSignal,
 }
@@ -40,6 +42,7 @@ pub(crate) struct Context {
 enum Routes {
     Own(Router),
     Gateway(Arc<Gateway>),
+    Redis(RedisHandler),
 }
 
 /// Listeners that serve.
@@ -141,6 +144,7 @@ impl Serving {
                 let listener = listener.without_half_close();
                 self.spawn(kind, (listener, tls), handler, context);
             }
+            Routes::Redis(handler) => self.spawn_streams(kind, (listener, tls), handler, context),
         }
     }
 
@@ -168,6 +172,30 @@ impl Serving {
         };
     }
 
+    /// As [`Serving::spawn`], for a protocol that is not HTTP.
+    fn spawn_streams(
+        &mut self,
+        kind: ListenerKind,
+        (listener, tls): (Listener, Option<Tls>),
+        handler: impl StreamHandler,
+        context: &Context,
+    ) {
+        let limits = context.limits;
+        let (bounds, budget) = (kind.connection_limits(&limits), Arc::clone(&context.budget));
+        let shutdown = context.shutdown.clone();
+        match tls {
+            None => {
+                let serve = listener.serve_streams(handler, bounds, limits, budget, shutdown);
+                self.tasks.spawn(serve)
+            }
+            Some(tls) => {
+                let listener = listener.with_handshake(tls);
+                let serve = listener.serve_streams(handler, bounds, limits, budget, shutdown);
+                self.tasks.spawn(serve)
+            }
+        };
+    }
+
     /// The routes of a kind of listener.
     async fn routes(&mut self, kind: ListenerKind, context: &Context) -> Routes {
         let (engine, metrics) = (Arc::clone(&context.engine), Arc::clone(&context.metrics));
@@ -177,6 +205,10 @@ impl Serving {
                 let gateway = context.gateway.as_ref();
                 let gateway = gateway.expect("`start` opens no listener without what it serves");
                 return Routes::Gateway(Arc::clone(gateway));
+            }
+            ListenerKind::Redis => {
+                let redis = context.redis.clone();
+                return Routes::Redis(redis.expect("`start` makes one for each such listener"));
             }
             ListenerKind::Grpc => {
                 let routes = grpc::routes(engine, metrics, context.options, limits).await;

@@ -15,6 +15,8 @@ use tollgate_listen::{Budget, Limits};
 use tollgate_rls::RateLimitRequest;
 use tracing::warn;
 
+use crate::redis_protocol::ThrottleStore;
+
 mod budget;
 
 mod decisions;
@@ -28,6 +30,8 @@ mod reloads;
 mod stores;
 
 mod text;
+
+mod throttles;
 
 /// All metrics.
 #[derive(Debug)]
@@ -60,6 +64,7 @@ impl Metrics {
         budget: &Arc<Budget>,
         limits: &Limits,
         gateway: Option<&Gateway>,
+        throttles: Option<&Arc<ThrottleStore>>,
     ) -> Metrics {
         let mut all = Registry::default();
         all.register_collector(Box::new(process::Scrape));
@@ -112,6 +117,10 @@ impl Metrics {
         registry.register_collector(Box::new(budget::Scrape::new(budget, limits)));
         if let Some(gateway) = gateway {
             gateway.register(registry);
+        }
+        if let Some(throttles) = throttles {
+            let scrape = throttles::Scrape(Arc::clone(throttles));
+            registry.register_collector(Box::new(scrape));
         }
         Metrics {
             registry: all,

@@ -29,6 +29,7 @@ use crate::listener::{Context, Opened, Serving};
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::reclaim::reclaim;
+use crate::redis_protocol::{RedisHandler, ThrottleStore};
 use crate::reload::{ConfiguredRules, known_limits};
 use crate::stores;
 
@@ -69,6 +70,8 @@ pub enum ServeError {
         /// Which file, and what is wrong with it.
         source: InvalidTls,
     },
+    /// The system has no random numbers, which comparing passwords needs.
+    NoRandomness,
     /// Signals cannot be received.
     Signals(io::Error),
 }
@@ -128,19 +131,16 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
     let auth = config.auth.as_ref();
     let auth = auth.map(|auth| ForwardAuth::new(auth, Arc::clone(&clock)).map(Arc::new));
     let auth = auth.transpose().map_err(ServeError::Auth)?;
-    let stores = stores::open(config, &known_limits(config), Arc::clone(&clock))
-        .map_err(|(name, source)| ServeError::Store { name, source })?;
-    if config.sharing != Sharing::default() && !stores.has_shared() {
-        let backends = backend_names();
-        warn!("`mode`, `on_store_error` and `nodes` have no effect: no store is in {backends}");
-    }
-    let engine = Engine::new(stores).with_reservations(config.reservations);
-    let engine = engine.with_denied_requests(config.explain.denied_requests);
-    let engine = Arc::new(engine);
+    let engine = open_engine(config, &clock)?;
     let gateway = open_gateway(config, &engine, Arc::clone(&clock))?;
     let limits = open_files::fit(config.limits, sockets_per_connection(config));
     let budget = Arc::new(Budget::new(&limits));
-    let metrics = Arc::new(Metrics::new(&engine, &budget, &limits, gateway.as_deref()));
+    let throttles = ThrottleStore::open(config, &clock);
+    let counts = (gateway.as_deref(), throttles.as_ref());
+    let metrics = Metrics::new(&engine, &budget, &limits, counts.0, counts.1);
+    let metrics = Arc::new(metrics);
+    let redis = RedisHandler::open(config, &engine, throttles, &metrics, &limits);
+    let redis = redis.map_err(|_| ServeError::NoRandomness)?;
     let certificates = load_certificates(config, clock, &metrics)?;
     let tls = certificates.handshakes();
     let admin_tokens = load_admin_tokens(config)?;
@@ -175,6 +175,7 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
         auth,
         admin_tokens,
         gateway: gateway.clone(),
+        redis,
         limits,
         shutdown: signal,
     };
@@ -189,6 +190,19 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
         engine,
         gateway,
     })
+}
+
+/// The stores, and the engine over them, which has no rules yet.
+fn open_engine(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<Engine>, ServeError> {
+    let stores = stores::open(config, &known_limits(config), Arc::clone(clock))
+        .map_err(|(name, source)| ServeError::Store { name, source })?;
+    if config.sharing != Sharing::default() && !stores.has_shared() {
+        let backends = backend_names();
+        warn!("`mode`, `on_store_error` and `nodes` have no effect: no store is in {backends}");
+    }
+    let engine = Engine::new(stores).with_reservations(config.reservations);
+    let engine = engine.with_denied_requests(config.explain.denied_requests);
+    Ok(Arc::new(engine))
 }
 
 fn options(config: &Config) -> Options {
@@ -353,6 +367,10 @@ impl fmt::Display for ServeError {
                  choose another address with `listen.{listener}`"
             ),
             ServeError::Tls { listener, source } => write!(f, "listen.{listener}.tls: {source}"),
+            ServeError::NoRandomness => f.write_str(
+                "the system has no random numbers, which comparing passwords needs; \
+                 check /dev/urandom",
+            ),
             ServeError::Signals(_) => f.write_str("cannot listen for signals"),
         }
     }
@@ -366,6 +384,7 @@ impl std::error::Error for ServeError {
             | ServeError::Auth(_)
             | ServeError::Gateway(_)
             | ServeError::AdminTokens(_)
+            | ServeError::NoRandomness
             | ServeError::Tls { .. } => None,
             ServeError::Store { source, .. } => Some(source.as_ref()),
             ServeError::Listen { source, .. } | ServeError::Signals(source) => Some(source),

@@ -11,9 +11,9 @@ use tollgate_testbed::{Folder, Process};
 use crate::root;
 
 /// The ports that pages and examples name.
-const PORTS: [&str; 15] = [
+const PORTS: [&str; 16] = [
     "8000", "8080", "8081", "6070", "6071", "9080", "9081", "9070", "9180", "9181", "9170", "6379",
-    "10000", "10001", "9901",
+    "6380", "10000", "10001", "9901",
 ];
 /// What servers log when they are ready.
 const READY: [(&str, &str); 4] = [

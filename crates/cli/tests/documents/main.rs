@@ -76,6 +76,11 @@ fn redis() {
 }
 
 #[test]
+fn redis_protocol() {
+    try_page("docs/redis-protocol.md");
+}
+
+#[test]
 fn replay() {
     try_page("docs/replay.md");
 }
@@ -150,6 +155,7 @@ fn every_setting_is_described() {
         "docs/operating.md",
         "docs/redis.md",
         "docs/gateway.md",
+        "docs/redis-protocol.md",
         "docs/tls.md",
     ];
     let pages = pages.map(read).concat();

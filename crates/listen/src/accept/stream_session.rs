@@ -30,7 +30,7 @@ impl<H: StreamHandler> Session for StreamSession<H> {
         let within = self.limits.write_timeout;
         let first = FirstBytes::default();
         let socket = Socket::new(stream, first, Arc::clone(known), None, within);
-        let mut run = Box::pin(self.handler.run(socket.ending_on_drain(), known));
+        let mut run = Box::pin(self.handler.run(socket.with_end_on_drain(), known));
         // Nothing to tell it: its stream ends.
         drive(&mut run, known, |_| ()).await;
     }

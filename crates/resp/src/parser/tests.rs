@@ -73,97 +73,58 @@ fn people_type_lines() {
     }
 }
 
+/// What arrives, and the error that it is.
+const MALFORMED: [(&[u8], ProtocolError, &str); 12] = [
+    (b"*x\r\n", ProtocolError::WordCount, COUNT),
+    (b"*\r\n", ProtocolError::WordCount, COUNT),
+    (b"*+1\r\n", ProtocolError::WordCount, COUNT),
+    (b"*01\r\n", ProtocolError::WordCount, COUNT),
+    (b"*1\rx", ProtocolError::WordCount, COUNT),
+    (b"*1025\r\n", ProtocolError::WordCount, COUNT),
+    (
+        b"*99999999999999999999\r\n",
+        ProtocolError::WordCount,
+        COUNT,
+    ),
+    (b"*1\r\n$-1\r\n", ProtocolError::WordLength, LENGTH),
+    (b"*1\r\n$65537\r\n", ProtocolError::WordLength, LENGTH),
+    (b"*1\r\n$2\r\nabc\r\n", ProtocolError::NoEnd, "no line end"),
+    (b"a \"b\n", ProtocolError::Quotes, QUOTES),
+    (b"\"a\"b\n", ProtocolError::Quotes, QUOTES),
+];
+const COUNT: &str = "invalid multibulk length";
+const LENGTH: &str = "invalid bulk length";
+const QUOTES: &str = "unbalanced quotes in request";
+
+fn fails(input: &[u8], expected: ProtocolError, text: &str) {
+    let (_, error) = commands(input);
+    let shown = input[..input.len().min(30)].escape_ascii();
+    assert_eq!(error, Some(expected), "{shown}");
+    let shown = expected.to_string();
+    assert!(shown.starts_with("Protocol error: "), "{shown}");
+    assert!(shown.contains(text), "{shown}");
+}
+
 #[test]
 fn errors_are_those_of_redis() {
-    let line = |length| [vec![b'a'; length], b"\n".to_vec()].concat();
-    let digits = [b"*".to_vec(), vec![b'1'; LINE_BYTES_MAX + 1]].concat();
-    let (half, word) = (WORD_BYTES_MAX, vec![b'x'; WORD_BYTES_MAX]);
-    let half = [format!("${half}\r\n").as_bytes(), &word, b"\r\n"].concat();
-    let whole = [b"*3\r\n", &half[..], &half[..], b"$1\r\n"].concat();
-    let cases: [(&[u8], ProtocolError, &str); 16] = [
-        (
-            b"*x\r\n",
-            ProtocolError::WordCount,
-            "invalid multibulk length",
-        ),
-        (
-            b"*\r\n",
-            ProtocolError::WordCount,
-            "invalid multibulk length",
-        ),
-        (
-            b"*+1\r\n",
-            ProtocolError::WordCount,
-            "invalid multibulk length",
-        ),
-        (
-            b"*01\r\n",
-            ProtocolError::WordCount,
-            "invalid multibulk length",
-        ),
-        (
-            b"*1\rx",
-            ProtocolError::WordCount,
-            "invalid multibulk length",
-        ),
-        (
-            b"*1025\r\n",
-            ProtocolError::WordCount,
-            "invalid multibulk length",
-        ),
-        (
-            b"*99999999999999999999\r\n",
-            ProtocolError::WordCount,
-            "invalid multibulk length",
-        ),
-        (
-            &digits,
-            ProtocolError::LongWordCount,
-            "too big mbulk count string",
-        ),
-        (
-            b"*1\r\n:1\r\n",
-            ProtocolError::NoBulkString(b':'),
-            "expected '$', got ':'",
-        ),
-        (
-            b"*1\r\n$-1\r\n",
-            ProtocolError::WordLength,
-            "invalid bulk length",
-        ),
-        (
-            b"*1\r\n$65537\r\n",
-            ProtocolError::WordLength,
-            "invalid bulk length",
-        ),
-        (b"*1\r\n$2\r\nabc\r\n", ProtocolError::NoEnd, "no line end"),
-        (&whole, ProtocolError::LongCommand, "too big command"),
-        (
-            &line(LINE_BYTES_MAX + 1),
-            ProtocolError::LongLine,
-            "too big inline request",
-        ),
-        (
-            b"a \"b\n",
-            ProtocolError::Quotes,
-            "unbalanced quotes in request",
-        ),
-        (
-            b"\"a\"b\n",
-            ProtocolError::Quotes,
-            "unbalanced quotes in request",
-        ),
-    ];
-    for (input, expected, text) in cases {
-        let shown = &input[..input.len().min(30)];
-        let (_, error) = commands(input);
-        assert_eq!(error, Some(expected), "{shown:?}");
-        let shown = expected.to_string();
-        assert!(
-            shown.starts_with("Protocol error: ") && shown.contains(text),
-            "{shown}"
-        );
+    for (input, expected, text) in MALFORMED {
+        fails(input, expected, text);
     }
+    let kind = ProtocolError::NoBulkString(b':');
+    fails(b"*1\r\n:1\r\n", kind, "expected '$', got ':'");
+}
+
+#[test]
+fn what_is_too_long_is_an_error() {
+    let digits = [b"*".to_vec(), vec![b'1'; LINE_BYTES_MAX + 1]].concat();
+    fails(&digits, ProtocolError::LongWordCount, "too big mbulk count");
+    let word = vec![b'x'; WORD_BYTES_MAX];
+    let half = [format!("${WORD_BYTES_MAX}\r\n").as_bytes(), &word, b"\r\n"].concat();
+    let whole = [b"*3\r\n", &half[..], &half[..], b"$1\r\n"].concat();
+    fails(&whole, ProtocolError::LongCommand, "too big command");
+    let line = |length| [vec![b'a'; length], b"\n".to_vec()].concat();
+    let longer = line(LINE_BYTES_MAX + 1);
+    fails(&longer, ProtocolError::LongLine, "too big inline request");
     assert_eq!(command(&line(LINE_BYTES_MAX))[0].len(), LINE_BYTES_MAX);
 }
 

@@ -34,7 +34,13 @@ impl Scene {
         let stores = stores::open(&config, &[], Arc::<ManualClock>::clone(&clock)).unwrap();
         let engine = Arc::new(Engine::new(stores));
         let limits = Limits::default();
-        let metrics = Metrics::new(&engine, &Arc::new(Budget::new(&limits)), &limits, None);
+        let metrics = Metrics::new(
+            &engine,
+            &Arc::new(Budget::new(&limits)),
+            &limits,
+            None,
+            None,
+        );
         Scene {
             issued,
             folder: Folder::new(),

@@ -34,12 +34,15 @@ pub enum ListenerKind {
     /// `gateway`: whatever the settings' section of this name passes on; without the section there
     /// is no such listener. `127.0.0.1:8000`.
     Gateway,
+    /// `redis`: the Redis protocol; only if it, or the section `redis_protocol`, is in the
+    /// settings. `127.0.0.1:6380`.
+    Redis,
 }
 
 // === impl Listen ===
 
 impl Listen {
-    /// Every kind of listener that needs no settings of its own, at its default address.
+    /// Every kind of listener that is on without settings, at its default address.
     pub fn defaults() -> Vec<Listen> {
         let default = |kind: ListenerKind| Listen {
             kind,
@@ -47,13 +50,19 @@ impl Listen {
             tls: None,
         };
         let kinds = ListenerKind::ALL.into_iter();
-        let needs_none = |kind: &ListenerKind| *kind != ListenerKind::Gateway;
-        kinds.filter(needs_none).map(default).collect()
+        let is_on = |kind: &ListenerKind| kind.is_on_by_default();
+        kinds.filter(is_on).map(default).collect()
     }
 
     /// Reads the map. A kind that is missing has its default address; `null` turns a kind off.
-    /// Without a section `gateway`, its listener is off. Paths are relative to `directory`.
-    pub(super) fn take_all(map: &Settings<'_>, directory: &Path, has_gateway: bool) -> Vec<Listen> {
+    /// Without a section `gateway`, its listener is off, and without
+    /// `redis_protocol`, `redis` is off unless it is there. Paths are relative to `directory`.
+    pub(super) fn take_all(
+        map: &Settings<'_>,
+        directory: &Path,
+        has_gateway: bool,
+        has_redis: bool,
+    ) -> Vec<Listen> {
         let mut kinds = ListenerKind::ALL.to_vec();
         if !has_gateway {
             kinds.retain(|kind| *kind != ListenerKind::Gateway);
@@ -62,6 +71,9 @@ impl Listen {
                 let message = "nothing says what the gateway passes on".to_owned();
                 map.report_error(key, message, "write a section `gateway`, or remove this");
             }
+        }
+        if !map.has(ListenerKind::Redis.name()) && !has_redis {
+            kinds.retain(|kind| *kind != ListenerKind::Redis);
         }
         let listen = kinds.into_iter();
         let listen = listen.filter_map(|kind| Listen::take(map, kind, directory));
@@ -107,10 +119,11 @@ fn take_address(map: &Settings<'_>, key: &'static str) -> Option<SocketAddr> {
 
 impl ListenerKind {
     /// Every kind, in the order in which listeners are opened.
-    pub const ALL: [ListenerKind; 4] = [
+    pub const ALL: [ListenerKind; 5] = [
         ListenerKind::Grpc,
         ListenerKind::Http,
         ListenerKind::Gateway,
+        ListenerKind::Redis,
         ListenerKind::Admin,
     ];
 
@@ -121,13 +134,22 @@ impl ListenerKind {
             ListenerKind::Http => "http",
             ListenerKind::Admin => "admin",
             ListenerKind::Gateway => "gateway",
+            ListenerKind::Redis => "redis",
         }
+    }
+
+    /// Whether it is open if the settings do not name it.
+    const fn is_on_by_default(self) -> bool {
+        !matches!(self, ListenerKind::Gateway | ListenerKind::Redis)
     }
 
     /// Whether requests are decided there.
     pub const fn decides(self) -> bool {
         match self {
-            ListenerKind::Grpc | ListenerKind::Http | ListenerKind::Gateway => true,
+            ListenerKind::Grpc
+            | ListenerKind::Http
+            | ListenerKind::Gateway
+            | ListenerKind::Redis => true,
             ListenerKind::Admin => false,
         }
     }
@@ -137,6 +159,7 @@ impl ListenerKind {
             ListenerKind::Grpc => Protocol::Http2,
             ListenerKind::Http | ListenerKind::Admin => Protocol::Http1,
             ListenerKind::Gateway => Protocol::Any,
+            ListenerKind::Redis => Protocol::Other,
         }
     }
 
@@ -153,6 +176,7 @@ impl ListenerKind {
             ListenerKind::Http => 8080,
             ListenerKind::Admin => 6070,
             ListenerKind::Gateway => 8000,
+            ListenerKind::Redis => 6380,
         };
         SocketAddr::from((Ipv4Addr::LOCALHOST, port))
     }

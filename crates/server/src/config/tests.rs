@@ -217,7 +217,9 @@ fn example_of_redis(directory: &Path) -> Config {
     }
     let certificates = tollgate_testbed::Certificates::new();
     std::fs::copy(certificates.authority(), directory.join("redis-ca.pem")).unwrap();
-    std::fs::write(directory.join("redis-password"), "secret\n").unwrap();
+    for name in ["redis-password", "clients-password", "admin-password"] {
+        std::fs::write(directory.join(name), "secret of 16 bytes\n").unwrap();
+    }
     std::fs::write(directory.join("admin-tokens"), "0123456789abcdef\n").unwrap();
     let source = Source::new("tollgate.yaml", uncommented);
     match Config::parse(&source, directory) {
@@ -258,6 +260,8 @@ fn settings_that_the_example_comments_out_are_valid_and_have_the_defaults() {
         ("local", &local[..], true),
     ];
     assert_eq!(named, expected);
+    let keys = config.redis_protocol.throttle_keys;
+    assert_eq!(keys, RedisProtocol::default().throttle_keys);
     let mut gateway = config.gateway.unwrap();
     let default = GatewaySettings::default();
     let descriptor = &mut gateway.identity.descriptors[0];

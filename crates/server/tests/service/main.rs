@@ -25,6 +25,12 @@ mod malformed;
 
 mod protocol;
 
+mod redis_client;
+
+mod redis_clients;
+mod redis_programs;
+mod redis_protocol;
+
 mod bounded;
 
 mod reload;

@@ -1,0 +1,136 @@
+//! `TG.CHECK`, `TG.PEEK`, `TG.REFUND` and `TG.RESET`: requests that the rules decide.
+
+use std::time::{Duration, Instant};
+
+use tollgate_core::{
+    COST_MAX, ChargeDenied, Cost, Decision, Descriptor, Entry, Request, Status, StoreError,
+};
+use tollgate_engine::{Decided, Engine};
+use tollgate_resp::{Command, Replies};
+
+use super::throttles::{seconds, seconds_to_wait, unavailable};
+
+/// How many integers come before the rule's name.
+const NUMBERS: usize = 6;
+
+/// What such a command asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AskKind {
+    /// `TG.CHECK domain cost key value ...`
+    Check,
+    /// `TG.PEEK domain cost key value ...`
+    Peek,
+    /// `TG.REFUND domain cost key value ...`
+    Refund,
+    /// `TG.RESET domain key value ...`
+    Reset,
+}
+
+/// A command that waits for its decision, with a copy of its words.
+pub(super) struct Ask {
+    words: Vec<Box<[u8]>>,
+    cost: Cost,
+}
+
+// === impl Ask ===
+
+impl Ask {
+    /// # Errors
+    ///
+    /// Why it cannot be decided.
+    pub(super) fn read(kind: AskKind, command: &Command<'_>) -> Result<Ask, String> {
+        let first = if kind == AskKind::Reset { 2 } else { 3 };
+        if command.len() <= first || (command.len() - first) % 2 == 1 {
+            return Err("ERR a key without a value; write key value [key value ...]".to_owned());
+        }
+        let units = || -> Result<u64, String> {
+            let word = str::from_utf8(command.word(2).unwrap_or_default());
+            let units = word.ok().and_then(|word| word.parse().ok());
+            units.ok_or_else(|| "ERR cost is not a number of units, from 0 on".to_owned())
+        };
+        let cost = match kind {
+            AskKind::Check => Cost::Take(units()?),
+            AskKind::Peek => Cost::Peek(units()?),
+            AskKind::Refund => Cost::Refund(units()?),
+            // More than any limit has counted.
+            AskKind::Reset => Cost::Refund(COST_MAX),
+        };
+        let domain = command.word(1).into_iter();
+        let words = domain.chain(command.words(first)).map(Box::from);
+        let ask = Ask {
+            words: words.collect(),
+            cost,
+        };
+        let checked = ask.request().check_bounds();
+        checked.map_err(|invalid| format!("ERR {invalid}"))?;
+        Ok(ask)
+    }
+
+    fn request(&self) -> Request<'_> {
+        let (domain, entries) = self.words.split_first().expect("it was read with a domain");
+        let entries = entries.chunks_exact(2);
+        let entries = entries.map(|pair| Entry {
+            key: &pair[0],
+            value: &pair[1],
+        });
+        let descriptor = Descriptor {
+            entries: entries.collect(),
+            ..Descriptor::default()
+        };
+        Request {
+            domain,
+            descriptors: vec![descriptor],
+            cost: self.cost,
+            charge_denied: ChargeDenied::Never,
+        }
+    }
+
+    /// Decides on it; also returns how long that took.
+    pub(super) async fn decide(&self, engine: &Engine) -> (Result<Decided, StoreError>, Duration) {
+        let began = Instant::now();
+        let decided = engine.decide(&self.request()).await;
+        (decided, began.elapsed())
+    }
+}
+
+/// Writes the reply: an array of the five integers of `CL.THROTTLE`, the delay of a leaky bucket in
+/// milliseconds, and the name of the rule. Without a limit, there is no limit and no rule.
+pub(super) fn reply(decided: &Result<Decided, StoreError>, replies: &mut Replies<'_>) {
+    let answer = match decided {
+        Ok(decided) => &decided.answer,
+        Err(error) => return replies.error(&unavailable(error)),
+    };
+    let limited = i64::from(!answer.is_allowed());
+    let wait = answer
+        .denial
+        .map_or(-1, |denial| seconds_to_wait(denial.wait));
+    let delay = i64::try_from(answer.delay.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
+    let (numbers, rule): ([i64; NUMBERS], _) = match answer.statuses.first() {
+        Some(Status::Limited(found)) => {
+            let reset = match found.decision {
+                Decision::Allow(grant) => grant.reset,
+                Decision::Deny(denial) => denial.reset,
+            };
+            let (limit, left) = (found.limit.capacity(), found.remaining());
+            let numbers = [
+                limited,
+                limit.into(),
+                left.into(),
+                wait,
+                seconds(reset),
+                delay,
+            ];
+            (numbers, Some(&found.rule))
+        }
+        Some(Status::Unlimited { rule }) => ([limited, -1, -1, wait, 0, delay], Some(rule)),
+        Some(Status::NoLimit) | None => ([limited, -1, -1, wait, 0, delay], None),
+    };
+    replies.array(NUMBERS + 1);
+    for number in numbers {
+        replies.integer(number);
+    }
+    match rule {
+        Some(rule) => replies.bulk(rule.shown().as_bytes()),
+        None => replies.null(),
+    }
+}

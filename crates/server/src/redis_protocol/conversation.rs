@@ -1,0 +1,124 @@
+//! A connection from its first byte to its last.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, timeout_at};
+use tollgate_listen::{Connection, Stream};
+use tollgate_resp::Parser;
+
+use super::input::Input;
+use super::service::Service;
+use super::session::{Session, Step};
+
+/// From so many bytes on, replies leave before further commands are decided.
+const REPLY_BYTES: usize = 16 * 1024;
+/// What is kept of the buffer of replies between pipelines.
+const REPLY_BYTES_KEPT: usize = 4 * 1024;
+/// How long a connection without a permit may take to send its health check.
+const RESERVED_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What follows what has arrived.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Receive,
+    End,
+}
+
+/// Serves a connection until the client ends it or has to go.
+pub(super) async fn converse(
+    service: &Service,
+    mut stream: impl Stream,
+    connection: &Arc<Connection>,
+) {
+    let mut input = Input::new(connection);
+    let mut session = Session::new(service, connection);
+    let (mut parser, mut out) = (Parser::default(), Vec::new());
+    loop {
+        let received = receive(&mut input, &mut stream, service, connection).await;
+        if !received.unwrap_or(false) {
+            break;
+        }
+        connection.record_request(Instant::now().into_std());
+        let served = serve(&mut session, &mut parser, &mut input, &mut out, &mut stream).await;
+        if served.map_or(true, |next| next == Next::End) {
+            break;
+        }
+        if out.capacity() > REPLY_BYTES_KEPT {
+            out.shrink_to(REPLY_BYTES_KEPT);
+        }
+    }
+    // The client may be gone, or not read.
+    let _ = stream.shutdown().await;
+}
+
+/// Receives more. Without a command that has begun, there is no hurry: clients keep connections.
+async fn receive(
+    input: &mut Input<'_>,
+    stream: &mut impl Stream,
+    service: &Service,
+    connection: &Connection,
+) -> io::Result<bool> {
+    let deadline = match connection.is_reserved() {
+        true => Some(Instant::now() + RESERVED_TIMEOUT),
+        false => input.deadline(service.command_timeout),
+    };
+    let Some(deadline) = deadline else {
+        return input.receive(stream).await;
+    };
+    match timeout_at(deadline, input.receive(stream)).await {
+        Ok(received) => received,
+        Err(_) => {
+            service.count_error("timeout");
+            Ok(false)
+        }
+    }
+}
+
+/// Answers all commands that have arrived.
+async fn serve(
+    session: &mut Session<'_>,
+    parser: &mut Parser,
+    input: &mut Input<'_>,
+    out: &mut Vec<u8>,
+    stream: &mut (impl AsyncWrite + Unpin),
+) -> io::Result<Next> {
+    let mut next = Next::Receive;
+    while next == Next::Receive {
+        let length = match parser.next(input.rest()) {
+            Ok(None) => break,
+            Ok(Some(command)) => {
+                if session.answer(&command, out) == Step::DecideFirst {
+                    session.decide(out).await;
+                    session.answer(&command, out);
+                }
+                command.length()
+            }
+            Err(error) => {
+                session.decide(out).await;
+                session.reject_bytes(error, out);
+                0
+            }
+        };
+        if session.ends() {
+            next = Next::End;
+        }
+        input.consume(length);
+        if session.is_full() {
+            session.decide(out).await;
+        }
+        if out.len() >= REPLY_BYTES {
+            stream.write_all(out).await?;
+            out.clear();
+        }
+    }
+    session.decide(out).await;
+    if !out.is_empty() {
+        stream.write_all(out).await?;
+        stream.flush().await?;
+        out.clear();
+    }
+    Ok(next)
+}

@@ -1,0 +1,163 @@
+//! `HELLO`, `AUTH` and `CLIENT`: what clients say about themselves.
+
+use tollgate_resp::{Command, Replies, Version};
+use tracing::warn;
+
+use super::passwords::{ADMIN, DEFAULT, Rejected, User};
+use super::session::Session;
+
+/// The longest name of a client.
+const NAME_BYTES_MAX: usize = 64;
+/// After so many wrong passwords a connection ends.
+const FAILURES_MAX: u32 = 8;
+
+/// `HELLO [version [AUTH user password] [SETNAME name]]`.
+pub(super) fn hello(session: &mut Session<'_>, command: &Command<'_>, out: &mut Vec<u8>) {
+    let version = match command.word(1) {
+        None => session.version,
+        Some(b"2") => Version::Two,
+        Some(b"3") => Version::Three,
+        Some(_) => {
+            let text = "NOPROTO unsupported protocol version";
+            return session.reject("bad_request", text, out);
+        }
+    };
+    let (mut at, mut name) = (2, None);
+    let mut user = session.user;
+    while let Some(option) = command.word(at) {
+        if option.eq_ignore_ascii_case(b"AUTH") && command.len() > at + 2 {
+            let word = |index| command.word(index).unwrap_or_default();
+            match session
+                .service
+                .passwords
+                .user(Some(word(at + 1)), word(at + 2))
+            {
+                Ok(found) => user = Some(found),
+                Err(rejected) => return reject_user(session, rejected, out),
+            }
+            at += 3;
+        } else if option.eq_ignore_ascii_case(b"SETNAME") && command.len() > at + 1 {
+            name = command.word(at + 1);
+            at += 2;
+        } else {
+            return session.reject("bad_request", "ERR Syntax error in HELLO option", out);
+        }
+    }
+    if user.is_none() {
+        let text = "NOAUTH HELLO must be called with the client already authenticated, otherwise \
+            the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client \
+            and select the RESP protocol version at the same time";
+        return session.reject("not_authenticated", text, out);
+    }
+    if let Some(name) = name
+        && let Err(text) = set_name(session, name)
+    {
+        return session.reject("bad_request", text, out);
+    }
+    (session.user, session.version) = (user, version);
+    let mut replies = Replies::new(out, version);
+    replies.map(7);
+    for (key, value) in [
+        ("server", "tollgate"),
+        ("version", env!("CARGO_PKG_VERSION")),
+        ("mode", "standalone"),
+        ("role", "master"),
+    ] {
+        replies.bulk(key.as_bytes());
+        replies.bulk(value.as_bytes());
+    }
+    replies.bulk(b"proto");
+    replies.integer(match version {
+        Version::Two => 2,
+        Version::Three => 3,
+    });
+    replies.bulk(b"id");
+    replies.integer(i64::try_from(session.id).unwrap_or(i64::MAX));
+    replies.bulk(b"modules");
+    replies.array(0);
+}
+
+/// `AUTH [user] password`.
+pub(super) fn auth(session: &mut Session<'_>, command: &Command<'_>, out: &mut Vec<u8>) {
+    let word = |index| command.word(index).unwrap_or_default();
+    let found = match command.len() {
+        2 => session.service.passwords.user(None, word(1)),
+        _ => session.service.passwords.user(Some(word(1)), word(2)),
+    };
+    match found {
+        Ok(user) => {
+            session.user = Some(user);
+            Replies::new(out, session.version).simple("OK");
+        }
+        Err(rejected) => reject_user(session, rejected, out),
+    }
+}
+
+/// Answers a client that is not who it says. Several wrong passwords end its connection.
+fn reject_user(session: &mut Session<'_>, rejected: Rejected, out: &mut Vec<u8>) {
+    if rejected == Rejected::NoPassword {
+        let text = "ERR AUTH <password> called without any password configured for the default \
+            user. Are you sure your configuration is correct?";
+        return session.reject("bad_request", text, out);
+    }
+    session.failures += 1;
+    if session.failures >= FAILURES_MAX {
+        session.end();
+    }
+    let peer = session.peer();
+    if let Some(withheld) = session.service.wrong_passwords.allow() {
+        warn!(%peer, withheld, "a client of the Redis protocol gave a wrong user or password");
+    }
+    let text = "WRONGPASS invalid username-password pair or user is disabled.";
+    session.reject("wrong_password", text, out);
+}
+
+/// `CLIENT`, as far as clients use it when they connect.
+pub(super) fn client(session: &mut Session<'_>, command: &Command<'_>, out: &mut Vec<u8>) {
+    let subcommand = command.word(1).unwrap_or_default().to_ascii_uppercase();
+    let mut replies = Replies::new(out, session.version);
+    match (&*subcommand, command.len()) {
+        (b"ID", 2) => replies.integer(i64::try_from(session.id).unwrap_or(i64::MAX)),
+        (b"GETNAME", 2) if session.name.is_empty() => replies.null(),
+        (b"GETNAME", 2) => replies.bulk(&session.name),
+        (b"SETNAME", 3) => match set_name(session, command.word(2).unwrap_or_default()) {
+            Ok(()) => replies.simple("OK"),
+            Err(text) => session.reject("bad_request", text, out),
+        },
+        // Statistics of clients use it, and there are none here.
+        (b"SETINFO", 4) | (b"NO-EVICT" | b"NO-TOUCH", 3) => replies.simple("OK"),
+        (b"INFO", 2) => {
+            let user = match session.user {
+                Some(User::Admin) => ADMIN,
+                Some(User::Default) | None => DEFAULT,
+            };
+            let name = String::from_utf8_lossy(&session.name);
+            let resp = if session.version == Version::Three {
+                3
+            } else {
+                2
+            };
+            let (id, user) = (session.id, String::from_utf8_lossy(user));
+            let text = format!("id={id} name={name} db=0 user={user} resp={resp}\n");
+            replies.bulk(text.as_bytes());
+        }
+        _ => {
+            let shown = subcommand.escape_ascii().to_string();
+            let shown = shown.get(..NAME_BYTES_MAX).unwrap_or(&shown);
+            let text = format!("ERR unknown subcommand or wrong number of arguments for '{shown}'");
+            session.reject("bad_request", &text, out);
+        }
+    }
+}
+
+/// Names are visible characters of ASCII, as in Redis.
+fn set_name(session: &mut Session<'_>, name: &[u8]) -> Result<(), &'static str> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err("ERR Client names have at most 64 bytes");
+    }
+    if !name.iter().all(u8::is_ascii_graphic) {
+        return Err("ERR Client names cannot contain spaces, newlines or special characters.");
+    }
+    session.name = name.to_vec();
+    Ok(())
+}

@@ -1,0 +1,310 @@
+//! What a client has said about itself, and its commands that wait for a decision.
+
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use tollgate_core::StoreError;
+use tollgate_engine::Decided;
+use tollgate_listen::Connection;
+use tollgate_resp::{Command, ProtocolError, Replies, Version};
+
+use super::ask::{self, Ask, AskKind};
+use super::command_table::{CommandKind, find};
+use super::passwords::User;
+use super::service::{NAME, Service};
+use super::throttles::Throttles;
+use super::{description, greeting};
+
+/// The most requests of one connection that the rules decide at once.
+const ASKS_MAX: usize = 64;
+/// How much of a name that nobody knows an error repeats.
+const SHOWN_BYTES_MAX: usize = 128;
+
+/// A client, and its commands in flight. Either throttles or asks wait, never both: replies have
+/// the order of their commands.
+pub(super) struct Session<'s> {
+    pub(super) service: &'s Service,
+    connection: &'s Connection,
+    pub(super) version: Version,
+    pub(super) user: Option<User>,
+    /// Passwords that were wrong.
+    pub(super) failures: u32,
+    /// What `CLIENT SETNAME` says.
+    pub(super) name: Vec<u8>,
+    pub(super) id: u64,
+    throttles: Throttles,
+    asks: Vec<Ask>,
+    ends: bool,
+}
+
+/// What became of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It is answered, or waits for its decision.
+    Taken,
+    /// It comes after commands that have to be decided first.
+    DecideFirst,
+}
+
+type Deciding<'a> =
+    Pin<Box<dyn Future<Output = (Result<Decided, StoreError>, Duration)> + Send + 'a>>;
+
+// === impl Session ===
+
+impl<'s> Session<'s> {
+    pub(super) fn new(service: &'s Service, connection: &'s Connection) -> Session<'s> {
+        Session {
+            service,
+            connection,
+            version: Version::default(),
+            user: service.passwords.user_without_name(),
+            failures: 0,
+            name: Vec::new(),
+            id: service.new_id(),
+            throttles: Throttles::default(),
+            asks: Vec::new(),
+            ends: connection.is_reserved(),
+        }
+    }
+
+    /// The address of the client.
+    pub(super) fn peer(&self) -> IpAddr {
+        self.connection.peer().ip()
+    }
+
+    /// Whether the connection ends after the replies so far.
+    pub(super) const fn ends(&self) -> bool {
+        self.ends
+    }
+
+    /// The connection ends after the replies so far.
+    pub(super) const fn end(&mut self) {
+        self.ends = true;
+    }
+
+    /// Whether the commands that wait have to be decided before another one is taken.
+    pub(super) const fn is_full(&self) -> bool {
+        self.throttles.is_full() || self.asks.len() >= ASKS_MAX
+    }
+
+    /// Takes a command.
+    #[inline]
+    pub(super) fn answer(&mut self, command: &Command<'_>, out: &mut Vec<u8>) -> Step {
+        let name = command.name();
+        if name.eq_ignore_ascii_case(b"CL.THROTTLE")
+            && matches!(command.len(), 5 | 6)
+            && self.user.is_some()
+            && self.asks.is_empty()
+            && !self.ends
+        {
+            if let Err(rejection) = self.throttles.add(command, &self.service.throttles) {
+                self.reject("bad_request", &rejection, out);
+            }
+            return Step::Taken;
+        }
+        self.answer_any(command, out)
+    }
+
+    /// Takes any command.
+    fn answer_any(&mut self, command: &Command<'_>, out: &mut Vec<u8>) -> Step {
+        if command.is_empty() {
+            return Step::Taken;
+        }
+        let found = find(command.name());
+        let is_ask = matches!(found.map(|found| found.kind), Some(CommandKind::Ask(_)));
+        if !self.asks.is_empty() && !is_ask {
+            return Step::DecideFirst;
+        }
+        let Some(found) = found else {
+            self.reject_unknown(command, out);
+            return Step::Taken;
+        };
+        if self.connection.is_reserved() && found.kind != CommandKind::Ping {
+            self.reject("overloaded", "ERR max number of clients reached", out);
+        } else if self.user.is_none() && !found.is_for_all() {
+            self.reject("not_authenticated", "NOAUTH Authentication required.", out);
+        } else if !found.takes(command.len()) {
+            let name = found.name.to_ascii_lowercase();
+            let text = format!("ERR wrong number of arguments for '{name}' command");
+            self.reject("bad_request", &text, out);
+        } else if let CommandKind::Ask(kind) = found.kind {
+            return self.ask(kind, command, out);
+        } else {
+            self.decide_throttles(out);
+            self.answer_at_once(found.kind, command, out);
+        }
+        Step::Taken
+    }
+
+    /// Answers a command that nothing has to decide.
+    fn answer_at_once(&mut self, kind: CommandKind, command: &Command<'_>, out: &mut Vec<u8>) {
+        let mut replies = Replies::new(out, self.version);
+        match kind {
+            CommandKind::Ping => match command.word(1) {
+                None => replies.simple("PONG"),
+                Some(text) => replies.bulk(text),
+            },
+            CommandKind::Echo => replies.bulk(command.word(1).unwrap_or_default()),
+            CommandKind::Quit => {
+                replies.simple("OK");
+                self.end();
+            }
+            CommandKind::Select => match command.word(1) {
+                Some(b"0") => replies.simple("OK"),
+                _ => self.reject("bad_request", "ERR DB index is out of range", out),
+            },
+            CommandKind::Hello => greeting::hello(self, command, out),
+            CommandKind::Auth => greeting::auth(self, command, out),
+            CommandKind::Client => greeting::client(self, command, out),
+            CommandKind::Reset => {
+                self.version = Version::default();
+                self.user = self.service.passwords.user_without_name();
+                self.name.clear();
+                Replies::new(out, self.version).simple("RESET");
+            }
+            CommandKind::Command => description::command(self, command, out),
+            CommandKind::Info => description::info(&mut replies),
+            CommandKind::Config => description::config(self, command, out),
+            CommandKind::Throttle | CommandKind::Ask(_) => {}
+        }
+    }
+
+    /// Takes a command that the rules decide.
+    fn ask(&mut self, kind: AskKind, command: &Command<'_>, out: &mut Vec<u8>) -> Step {
+        self.decide_throttles(out);
+        let is_admin = self.user == Some(User::Admin);
+        let rejection = match kind {
+            AskKind::Reset if !is_admin => Some(match self.service.passwords.has_admin() {
+                true => "NOPERM TG.RESET needs the user admin: AUTH admin PASSWORD",
+                false => {
+                    "NOPERM TG.RESET needs the user admin, which \
+                     `redis_protocol.admin_password_file` in the settings makes"
+                }
+            }),
+            AskKind::Refund if !is_admin && !self.service.allow_refund => Some(
+                "NOPERM TG.REFUND needs the user admin, or `allow_refund: true` in the settings",
+            ),
+            _ => None,
+        };
+        let read = match rejection {
+            Some(text) => Err(("not_permitted", text.to_owned())),
+            None => Ask::read(kind, command).map_err(|text| ("bad_request", text)),
+        };
+        match read {
+            Ok(ask) => self.asks.push(ask),
+            Err(_) if !self.asks.is_empty() => return Step::DecideFirst,
+            Err((kind, text)) => self.reject(kind, &text, out),
+        }
+        Step::Taken
+    }
+
+    /// Decides on everything that waits, and writes the replies.
+    #[inline]
+    pub(super) async fn decide(&mut self, out: &mut Vec<u8>) {
+        self.decide_throttles(out);
+        if !self.asks.is_empty() {
+            self.decide_asks(out).await;
+        }
+    }
+
+    #[inline]
+    fn decide_throttles(&mut self, out: &mut Vec<u8>) {
+        if self.throttles.is_empty() {
+            return;
+        }
+        let service = self.service;
+        let began = Instant::now();
+        let mut replies = Replies::new(out, self.version);
+        for _error in 0..self.throttles.decide(&service.throttles, &mut replies) {
+            service.count_error("store");
+        }
+        service.metrics.record_decision(NAME, began.elapsed());
+    }
+
+    /// Decides on all requests at once: a shared store gets them together.
+    async fn decide_asks(&mut self, out: &mut Vec<u8>) {
+        self.connection.begin_request();
+        let asks = std::mem::take(&mut self.asks);
+        let engine = &self.service.engine;
+        let mut deciding: Vec<Deciding<'_>> = Vec::with_capacity(asks.len());
+        for ask in &asks {
+            deciding.push(Box::pin(ask.decide(engine)));
+        }
+        let decided = join(deciding).await;
+        let mut replies = Replies::new(out, self.version);
+        for (decided, took) in &decided {
+            match decided {
+                Ok(_) => self.service.metrics.record_decision(NAME, *took),
+                Err(_) => self.service.count_error("store"),
+            }
+            ask::reply(decided, &mut replies);
+        }
+        self.connection.end_request(Instant::now());
+    }
+
+    /// Answers bytes that are no command; the connection ends.
+    pub(super) fn reject_bytes(&mut self, error: ProtocolError, out: &mut Vec<u8>) {
+        self.reject("protocol", &format!("ERR {error}"), out);
+        self.end();
+    }
+
+    /// Answers a command with an error.
+    pub(super) fn reject(&mut self, kind: &'static str, text: &str, out: &mut Vec<u8>) {
+        self.decide_throttles(out);
+        self.service.count_error(kind);
+        Replies::new(out, self.version).error(text);
+    }
+
+    /// Answers a command that nobody knows. The words of HTTP end the connection without a reply:
+    /// a browser that was made to send them must not reach anything behind them.
+    fn reject_unknown(&mut self, command: &Command<'_>, out: &mut Vec<u8>) {
+        let name = command.name();
+        if name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"HOST:") {
+            self.decide_throttles(out);
+            self.service.count_error("cross_protocol");
+            self.end();
+            return;
+        }
+        let shown = |word: &[u8]| {
+            let word = &word[..word.len().min(SHOWN_BYTES_MAX)];
+            word.escape_ascii().to_string()
+        };
+        let mut text = format!(
+            "ERR unknown command '{}', with args beginning with: ",
+            shown(name)
+        );
+        for word in command.words(1) {
+            if text.len() > 2 * SHOWN_BYTES_MAX {
+                break;
+            }
+            text.push_str(&format!("'{}' ", shown(word)));
+        }
+        self.reject("unknown_command", &text, out);
+    }
+}
+
+/// Waits for all, and polls them in their order.
+async fn join<T>(mut waiting: Vec<Pin<Box<dyn Future<Output = T> + Send + '_>>>) -> Vec<T> {
+    let mut done: Vec<Option<T>> = waiting.iter().map(|_| None).collect();
+    poll_fn(|cx| {
+        let mut is_ready = true;
+        for (future, done) in waiting.iter_mut().zip(&mut done) {
+            if done.is_none() {
+                match future.as_mut().poll(cx) {
+                    Poll::Ready(output) => *done = Some(output),
+                    Poll::Pending => is_ready = false,
+                }
+            }
+        }
+        if is_ready {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+    done.into_iter().flatten().collect()
+}

@@ -1,0 +1,276 @@
+//! Clients of the Redis protocol that are unknown, hostile, slow or late.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tollgate_server::{Config, Password};
+
+use crate::house::House;
+use crate::http_client::Client;
+use crate::redis_client::{RedisClient, integers, with_redis};
+
+const RULES: &str = "domain: shop\ndescriptors: [{key: user, rate_limit: 3/day}]\n";
+const PASSWORD: &str = "correct horse battery";
+const ADMIN_PASSWORD: &str = "staple of the admin";
+const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+const NO_AUTH: &str = "-NOAUTH Authentication required.\r\n";
+
+async fn house(change: impl FnOnce(&mut Config)) -> House {
+    House::with(RULES, |config| {
+        with_redis(config);
+        change(config);
+    })
+    .await
+}
+
+/// A service that demands passwords.
+async fn locked_house() -> House {
+    house(|config| {
+        config.redis_protocol.password = Password(Some(PASSWORD.to_owned()));
+        config.redis_protocol.admin_password = Password(Some(ADMIN_PASSWORD.to_owned()));
+    })
+    .await
+}
+
+/// How many errors of a kind were counted.
+async fn errors(house: &House, kind: &str) -> Option<String> {
+    let text = Client::to(house.admin()).await.get("/metrics").await.body;
+    let name = format!("tollgate_request_errors_total{{listener=\"redis\",kind=\"{kind}\"}} ");
+    let line = text.lines().find_map(|line| line.strip_prefix(&name));
+    line.map(str::to_owned)
+}
+
+#[tokio::test]
+async fn nothing_is_answered_without_the_password() {
+    let house = locked_house().await;
+    let mut client = RedisClient::to(&house).await;
+    // No pipeline gets past it, either.
+    client
+        .send("CL.THROTTLE k 1 1 1\r\nTG.CHECK shop 1 user a\r\nPING\r\nINFO\r\n")
+        .await;
+    let denied = NO_AUTH.repeat(4);
+    assert_eq!(client.read(denied.len()).await, denied.as_bytes());
+    for (line, reply) in [
+        ("AUTH wrong", WRONG),
+        ("AUTH default wrong", WRONG),
+        ("AUTH nobody 'correct horse battery'", WRONG),
+        ("AUTH admin 'correct horse battery'", WRONG),
+    ] {
+        client.send(format!("{line}\r\n")).await;
+        assert_eq!(client.read(reply.len()).await, reply.as_bytes(), "{line}");
+    }
+    client.send(format!("AUTH '{PASSWORD}'\r\n")).await;
+    assert_eq!(client.read(5).await, b"+OK\r\n");
+    client
+        .expect("CL.THROTTLE k 1 1 1", &integers(&[0, 2, 1, -1, 1]))
+        .await;
+    let denied = "-NOPERM TG.RESET needs the user admin: AUTH admin PASSWORD\r\n";
+    client.expect("TG.RESET shop user a", denied).await;
+    client
+        .expect(&format!("AUTH admin '{ADMIN_PASSWORD}'"), "+OK\r\n")
+        .await;
+    let full = "*7\r\n:0\r\n:3\r\n:3\r\n:-1\r\n:43200\r\n:0\r\n$4\r\nuser\r\n";
+    client.expect("TG.RESET shop user a", full).await;
+    // After RESET it is nobody again.
+    client.send("RESET\r\nPING\r\n").await;
+    let reply = format!("+RESET\r\n{NO_AUTH}");
+    assert_eq!(client.read(reply.len()).await, reply.as_bytes());
+    assert_eq!(errors(&house, "wrong_password").await.as_deref(), Some("4"));
+}
+
+#[tokio::test]
+async fn hello_chooses_the_version_and_the_user_at_once() {
+    let house = locked_house().await;
+    let mut client = RedisClient::to(&house).await;
+    client
+        .send(format!(
+            "HELLO 3 AUTH default '{PASSWORD}' SETNAME me\r\nCLIENT GETNAME\r\n"
+        ))
+        .await;
+    client
+        .send("TG.PEEK shop 1 other x\r\nCONFIG GET save\r\nQUIT\r\n")
+        .await;
+    let read = client.rest().await;
+    assert!(
+        read.starts_with("%7\r\n$6\r\nserver\r\n$8\r\ntollgate\r\n"),
+        "{read}"
+    );
+    assert!(read.contains("$5\r\nproto\r\n:3\r\n"), "{read}");
+    let rest = "$2\r\nme\r\n*7\r\n:0\r\n:-1\r\n:-1\r\n:-1\r\n:0\r\n:0\r\n_\r\n\
+                %1\r\n$4\r\nsave\r\n$0\r\n\r\n+OK\r\n";
+    assert!(read.ends_with(rest), "{read}");
+    let mut client = RedisClient::to(&house).await;
+    client
+        .send("HELLO 4\r\nHELLO 3\r\nHELLO 3 AUTH default x\r\nPING\r\nQUIT\r\n")
+        .await;
+    let read = client.rest().await;
+    assert!(
+        read.starts_with("-NOPROTO unsupported protocol version\r\n-NOAUTH HELLO"),
+        "{read}"
+    );
+    assert!(
+        read.ends_with(&format!("{WRONG}{NO_AUTH}+OK\r\n")),
+        "{read}"
+    );
+}
+
+#[tokio::test]
+async fn guesses_end_the_connection() {
+    let house = locked_house().await;
+    let mut client = RedisClient::to(&house).await;
+    client.send("AUTH guess\r\n".repeat(20)).await;
+    assert_eq!(client.rest().await, WRONG.repeat(8));
+}
+
+#[tokio::test]
+async fn malformed_input_is_answered_as_redis_does_and_ends_the_connection() {
+    let house = house(|_| ()).await;
+    let long = format!("*1\r\n${}\r\n", 64 * 1024 + 1);
+    let endless = "x".repeat(17 * 1024);
+    let cases = [
+        ("*1\r\n$x\r\n", "invalid bulk length"),
+        ("*1\r\n$-1\r\n", "invalid bulk length"),
+        (&long, "invalid bulk length"),
+        ("*2147483647\r\n", "invalid multibulk length"),
+        ("*1\r\n*1\r\n*1\r\n*1\r\n", "expected '$', got '*'"),
+        ("ECHO \"a\r\n", "unbalanced quotes in request"),
+        (&endless, "too big inline request"),
+    ];
+    for (input, reason) in cases {
+        let mut client = RedisClient::to(&house).await;
+        client
+            .send(format!("CL.THROTTLE k 0 1 1 0\r\n{input}"))
+            .await;
+        let read = client.rest().await;
+        let expected = format!(
+            "{}-ERR Protocol error: {reason}\r\n",
+            integers(&[0, 1, 1, -1, 0])
+        );
+        assert_eq!(read, expected);
+    }
+    assert_eq!(errors(&house, "protocol").await.as_deref(), Some("7"));
+}
+
+#[tokio::test]
+async fn http_is_not_answered() {
+    let house = house(|_| ()).await;
+    let body = "CL.THROTTLE k 0 1 1\r\n";
+    let cases = [
+        (format!("POST / HTTP/1.1\r\nhost: h\r\n\r\n{body}"), ""),
+        (format!("host: h\r\n\r\n{body}"), ""),
+        (
+            format!("GET / HTTP/1.1\r\nHost: h\r\n\r\n{body}"),
+            "-ERR unknown command 'GET', with args beginning with: '/' 'HTTP/1.1' \r\n",
+        ),
+    ];
+    for (request, reply) in cases {
+        let mut client = RedisClient::to(&house).await;
+        client.send(request).await;
+        assert_eq!(client.rest().await, reply);
+    }
+    assert_eq!(errors(&house, "cross_protocol").await.as_deref(), Some("3"));
+}
+
+#[tokio::test]
+async fn half_a_command_waits_for_the_rest_but_not_for_ever() {
+    let house = house(|config| config.limits.header_timeout = Duration::from_millis(200)).await;
+    let mut client = RedisClient::to(&house).await;
+    for piece in "*2\r\n$4\r\nECHO\r\n$3\r\na\0b\r\n".split_inclusive('\n') {
+        client.send(piece).await;
+    }
+    assert_eq!(client.read(9).await, b"$3\r\na\0b\r\n");
+    // Longer than that without a command is no hurry: the connection is idle.
+    let idle = timeout(Duration::from_millis(400), client.rest()).await;
+    assert!(idle.is_err());
+    client.send("PING\r\nPIN").await;
+    assert_eq!(client.rest().await, "+PONG\r\n");
+    assert_eq!(errors(&house, "timeout").await.as_deref(), Some("1"));
+}
+
+/// The service stops reading while replies wait, so what a client can make it keep is bounded; and
+/// not one reply is lost.
+#[tokio::test]
+async fn a_client_that_does_not_read_is_not_read() {
+    let house = house(|_| ()).await;
+    let mut client = RedisClient::to(&house).await;
+    let word = "x".repeat(8000);
+    let command = format!("*2\r\n$4\r\nECHO\r\n$8000\r\n{word}\r\n");
+    let reply = format!("$8000\r\n{word}\r\n");
+    let (mut sent, mut stalled) = (0, false);
+    while !stalled {
+        assert!(sent < 200 << 20, "the service keeps everything");
+        let rest = &command.as_bytes()[sent % command.len()..];
+        stalled = match timeout(Duration::from_secs(2), client.0.writable()).await {
+            Err(_) => true,
+            Ok(ready) => match ready.and_then(|()| client.0.try_write(rest)) {
+                Ok(written) => {
+                    sent += written;
+                    false
+                }
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                    false
+                }
+            },
+        };
+    }
+    for _ in 0..sent / command.len() {
+        assert_eq!(client.read(reply.len()).await, reply.as_bytes());
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_never_reads_is_closed() {
+    let house = house(|config| config.limits.write_timeout = Duration::from_millis(100)).await;
+    let mut client = RedisClient::to(&house).await;
+    let command = format!("*2\r\n$4\r\nECHO\r\n$8000\r\n{}\r\n", "x".repeat(8000));
+    // The service resets the connection, at the latest when its buffers are full.
+    let closed = async {
+        use tokio::io::AsyncWriteExt;
+        while client.0.write_all(command.as_bytes()).await.is_ok() {}
+    };
+    timeout(Duration::from_secs(20), closed).await.unwrap();
+    let text = Client::to(house.admin()).await.get("/metrics").await.body;
+    let closed = "tollgate_connections_closed_total{listener=\"redis\",reason=\"slow_reader\"} 1";
+    assert!(text.contains(closed), "{text}");
+}
+
+#[tokio::test]
+async fn a_pipeline_in_flight_is_answered_before_the_service_stops() {
+    const COMMANDS: usize = 10_000;
+    let house = house(|_| ()).await;
+    let mut client = RedisClient::to(&house).await;
+    let mut idle = RedisClient::to(&house).await;
+    idle.expect("PING", "+PONG\r\n").await;
+    client
+        .send("CL.THROTTLE k 9999 1 60\r\n".repeat(COMMANDS))
+        .await;
+    let stopping = tokio::spawn(house.running.stop());
+    let read = client.rest().await;
+    assert_eq!(read.matches("*5\r\n:0\r\n").count(), COMMANDS);
+    assert_eq!(idle.rest().await, "");
+    stopping.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_full_listener_says_so_and_answers_health_checks() {
+    let house = house(|config| config.limits.connections_per_address = 1).await;
+    let mut first = RedisClient::to(&house).await;
+    first.expect("PING", "+PONG\r\n").await;
+    // As long as the first one is not idle, there is no place for others.
+    let mut others = Vec::new();
+    for (line, reply) in [
+        ("PING\r\n", "+PONG\r\n"),
+        (
+            "CL.THROTTLE k 1 1 1\r\n",
+            "-ERR max number of clients reached\r\n",
+        ),
+    ] {
+        first.expect("PING", "+PONG\r\n").await;
+        let mut other = RedisClient::to(&house).await;
+        other.send(line).await;
+        assert_eq!(other.rest().await, reply);
+        others.push(other);
+    }
+}

@@ -1,0 +1,265 @@
+//! The Redis protocol over sockets.
+
+use tollgate_core::Span;
+
+use crate::house::House;
+use crate::http_client::Client;
+use crate::redis_client::{RedisClient, integers, with_redis};
+
+const RULES: &str = "domain: shop\ndescriptors:\n- {key: user, rate_limit: {unit: minute, \
+    requests_per_unit: 3, algorithm: token_bucket}}\n- {key: free, rate_limit: {unlimited: true}}\n\
+    - {key: queue, rate_limit: {unit: second, requests_per_unit: 2, algorithm: leaky_bucket, \
+    queue: 3}}\n";
+
+async fn house() -> House {
+    House::with(RULES, with_redis).await
+}
+
+/// The line of a metric.
+async fn metric(house: &House, name: &str) -> Option<String> {
+    let text = Client::to(house.admin()).await.get("/metrics").await.body;
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.map(|value| value.trim().to_owned())
+}
+
+#[tokio::test]
+async fn throttle_answers_as_redis_cell_does() {
+    let house = house().await;
+    let mut client = RedisClient::to(&house).await;
+    // Milliseconds since the last one, the quantity, and the reply: limited, limit, remaining,
+    // retry after, reset after.
+    let cases = [
+        (0, 6, [1, 5, 5, -1, 0]),
+        (0, 1, [0, 5, 4, -1, 1]),
+        (0, 1, [0, 5, 3, -1, 2]),
+        (0, 3, [0, 5, 0, -1, 5]),
+        (0, 1, [1, 5, 0, 1, 5]),
+        (0, 0, [0, 5, 0, -1, 5]),
+        (3000, 1, [0, 5, 2, -1, 3]),
+        (100, 1, [0, 5, 1, -1, 4]),
+        (900, 1, [0, 5, 1, -1, 4]),
+        (4000, 1, [0, 5, 4, -1, 1]),
+        (1500, 1, [0, 5, 4, -1, 1]),
+        (0, 0, [0, 5, 4, -1, 1]),
+        (0, 2, [0, 5, 2, -1, 3]),
+        (0, 5, [1, 5, 2, 3, 3]),
+        (0, -1, [0, 5, 3, -1, 2]),
+        (0, -9, [0, 5, 5, -1, 0]),
+    ];
+    for (millis, quantity, reply) in cases {
+        house.clock.advance(Span::from_millis(millis));
+        let line = format!("CL.THROTTLE foo 4 1 1 {quantity}");
+        client.expect(&line, &integers(&reply)).await;
+    }
+    // A denial never says zero, however short the wait is.
+    let (taken, denied) = ("cl.throttle fast 0 1000 1", [1, 1, 0, 1, 1]);
+    client.expect(taken, &integers(&[0, 1, 0, -1, 1])).await;
+    client.expect(taken, &integers(&denied)).await;
+    // After that wait it is allowed.
+    house.clock.advance(Span::SECOND);
+    client.expect(taken, &integers(&[0, 1, 0, -1, 1])).await;
+}
+
+#[tokio::test]
+async fn a_key_keeps_what_it_used_when_its_limit_changes() {
+    let house = house().await;
+    let mut client = RedisClient::to(&house).await;
+    let (large, small) = ("CL.THROTTLE k 9 10 100 10", "CL.THROTTLE k 0 1 10");
+    client.expect(large, &integers(&[0, 10, 0, -1, 100])).await;
+    // A hundred seconds of debt, of which the small limit allows ten.
+    client.expect(small, &integers(&[1, 1, 0, 100, 100])).await;
+    client
+        .expect("CL.THROTTLE k 0 1 10 0", &integers(&[1, 1, 0, 90, 100]))
+        .await;
+    // The small limit erased nothing.
+    client
+        .expect("CL.THROTTLE k 9 10 100", &integers(&[1, 10, 0, 10, 100]))
+        .await;
+}
+
+#[tokio::test]
+async fn terms_out_of_range_are_errors_with_a_reason() {
+    let house = house().await;
+    let mut client = RedisClient::to(&house).await;
+    let cases = [
+        ("x 30 60", "max_burst is not an integer or out of range"),
+        ("1 30 60 1.5", "quantity is not an integer or out of range"),
+        (
+            "1 99999999999999999999 60",
+            "count is not an integer or out of range",
+        ),
+        (
+            "-1 30 60",
+            "max_burst is negative or larger than 4294967294",
+        ),
+        (
+            "9223372036854775807 30 60",
+            "max_burst is negative or larger than 4294967294",
+        ),
+        (
+            "1 0 60",
+            "Zero rates are not supported; deny without asking",
+        ),
+        (
+            "1 30 0",
+            "Zero rates are not supported; deny without asking",
+        ),
+        ("1 -30 60", "count is negative or larger than 4294967295"),
+        ("1 30 -60", "period is negative or larger than 4294967295"),
+        (
+            "1 1 99999999",
+            "a window of 1157d9h46m39s is outside 1ns to 366d",
+        ),
+        (
+            "1 20000000 1",
+            "a bucket refills at most one unit in 100ns: 20000000 per 1s is above its 10000000",
+        ),
+    ];
+    for (terms, reason) in cases {
+        let line = format!("CL.THROTTLE k {terms}");
+        client.expect(&line, &format!("-ERR {reason}\r\n")).await;
+    }
+    let few = "-ERR wrong number of arguments for 'cl.throttle' command\r\n";
+    client.expect("cl.throttle k 1 2", few).await;
+    let most = "CL.THROTTLE k 0 1 1 9223372036854775807";
+    client.expect(most, &integers(&[1, 1, 1, -1, 0])).await;
+    let least = "CL.THROTTLE k 0 1 1 -9223372036854775808";
+    client.expect(least, &integers(&[0, 1, 1, -1, 0])).await;
+}
+
+#[tokio::test]
+async fn rules_decide_what_tg_commands_ask() {
+    let house = House::with(RULES, |config| {
+        with_redis(config);
+        config.allow_refund = true;
+    })
+    .await;
+    let mut client = RedisClient::to(&house).await;
+    let reply = |numbers: [i64; 6], rule: Option<&str>| {
+        let rule = rule.map_or("$-1\r\n".to_owned(), |rule| {
+            format!("${}\r\n{rule}\r\n", rule.len())
+        });
+        let numbers = numbers.map(|number| format!(":{number}\r\n")).concat();
+        format!("*7\r\n{numbers}{rule}")
+    };
+    let user = Some("user");
+    let cases = [
+        ("TG.PEEK shop 3 user ann", reply([0, 3, 3, -1, 0, 0], user)),
+        (
+            "TG.CHECK shop 2 user ann",
+            reply([0, 3, 1, -1, 40, 0], user),
+        ),
+        (
+            "TG.CHECK shop 2 user ann",
+            reply([1, 3, 1, 20, 40, 0], user),
+        ),
+        (
+            "TG.CHECK shop 9 user ann",
+            reply([1, 3, 1, -1, 40, 0], user),
+        ),
+        (
+            "TG.REFUND shop 1 user ann",
+            reply([0, 3, 2, -1, 20, 0], user),
+        ),
+        (
+            "tg.check shop 1 user \"\\xff\"",
+            reply([0, 3, 2, -1, 20, 0], user),
+        ),
+        (
+            "TG.CHECK shop 1 free x",
+            reply([0, -1, -1, -1, 0, 0], Some("free")),
+        ),
+        (
+            "TG.CHECK shop 1 other x",
+            reply([0, -1, -1, -1, 0, 0], None),
+        ),
+        (
+            "TG.CHECK nowhere 1 user x",
+            reply([0, -1, -1, -1, 0, 0], None),
+        ),
+        (
+            "TG.CHECK shop 1 queue x",
+            reply([0, 3, 2, -1, 1, 0], Some("queue")),
+        ),
+        (
+            "TG.CHECK shop 1 queue x",
+            reply([0, 3, 1, -1, 1, 500], Some("queue")),
+        ),
+    ];
+    for (line, expected) in &cases {
+        client.expect(line, expected).await;
+    }
+    let decided = "tollgate_decisions_total{domain=\"shop\",rule=\"user\",outcome=\"denied\"}";
+    assert_eq!(metric(&house, decided).await.as_deref(), Some("2"));
+}
+
+#[tokio::test]
+async fn tg_commands_that_cannot_be_decided_say_why() {
+    let house = house().await;
+    let mut client = RedisClient::to(&house).await;
+    let errors = [
+        (
+            "TG.CHECK shop 1 user",
+            "ERR wrong number of arguments for 'tg.check' command",
+        ),
+        (
+            "TG.CHECK shop 1 user a b",
+            "ERR a key without a value; write key value [key value ...]",
+        ),
+        (
+            "TG.CHECK shop -1 user a",
+            "ERR cost is not a number of units, from 0 on",
+        ),
+        (
+            "TG.CHECK '' 1 user a",
+            "ERR rate limit domain must not be empty",
+        ),
+        (
+            "TG.RESET shop user ann",
+            "NOPERM TG.RESET needs the user admin, which `redis_protocol.admin_password_file` in \
+             the settings makes",
+        ),
+    ];
+    for (line, error) in errors {
+        client.expect(line, &format!("-{error}\r\n")).await;
+    }
+}
+
+#[tokio::test]
+async fn replies_have_the_order_of_their_commands() {
+    let house = house().await;
+    let mut client = RedisClient::to(&house).await;
+    for size in [1, 16, 64, 1000] {
+        let (mut sent, mut expected) = (String::new(), String::new());
+        for number in 0..size {
+            let key = format!("{size}/{number}");
+            sent += &format!("CL.THROTTLE {key} 7 1 1\r\nTG.PEEK shop 1 user {key}\r\n");
+            expected += &integers(&[0, 8, 7, -1, 1]);
+            expected += "*7\r\n:0\r\n:3\r\n:3\r\n:-1\r\n:0\r\n:0\r\n$4\r\nuser\r\n";
+            if number % 7 == 0 {
+                sent += &format!("PING {number}\r\nCL.THROTTLE {key} x 1 1\r\nNONSENSE\r\n\r\n");
+                let text = number.to_string();
+                expected += &format!("${}\r\n{text}\r\n", text.len());
+                expected += "-ERR max_burst is not an integer or out of range\r\n";
+                expected += "-ERR unknown command 'NONSENSE', with args beginning with: \r\n";
+            }
+        }
+        client.send(&sent).await;
+        let read = client.read(expected.len()).await;
+        assert_eq!(String::from_utf8(read).unwrap(), expected, "{size}");
+    }
+}
+
+#[tokio::test]
+async fn two_connections_at_once_get_exactly_the_limit() {
+    let house = house().await;
+    let (mut one, mut other) = (RedisClient::to(&house).await, RedisClient::to(&house).await);
+    let pipeline = "CL.THROTTLE one 999 1 60\r\n".repeat(800);
+    tokio::join!(one.send(&pipeline), other.send(&pipeline));
+    let mut allowed = 0;
+    for client in [&mut one, &mut other] {
+        client.send("QUIT\r\n").await;
+        allowed += client.rest().await.matches("*5\r\n:0\r\n").count();
+    }
+    assert_eq!(allowed, 1000);
+}
