@@ -8,6 +8,8 @@ use crate::moment::Moment;
 use crate::span::Span;
 use crate::usage::Usage;
 
+mod word;
+
 /// The maximum number of counters of a key: one per segment, and the segment that is leaving.
 pub const COUNTERS_MAX: usize = 61;
 const _: () = assert!(COUNTERS_MAX == whole(SEGMENTS_MAX) + 1);
@@ -23,16 +25,18 @@ const _: () = assert!(COUNTERS_MAX == whole(SEGMENTS_MAX) + 1);
 /// use tollgate_core::{Cost, Limit, Moment, OnDenial, SlidingWindow, Span, step};
 ///
 /// let limit = Limit::sliding_window(10, Span::MINUTE, 1)?;
-/// let mut usage = SlidingWindow::new(1, &[5, 9]);
+/// let mut usage: SlidingWindow = SlidingWindow::new(1, &[5, 9]);
 /// let now = Moment::ZERO + Span::from_secs(75);
 /// assert!(!step(&mut usage, &limit, now, Cost::ONE, OnDenial::Keep).is_allowed());
 /// # Ok::<(), tollgate_core::InvalidLimit>(())
 /// ```
+///
+/// `COUNTERS` is at least one more than the limit has segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SlidingWindow {
+pub struct SlidingWindow<const COUNTERS: usize = COUNTERS_MAX> {
     /// The number of the newest segment since the epoch.
     newest: u64,
-    counters: [u32; COUNTERS_MAX],
+    counters: [u32; COUNTERS],
 }
 
 /// The whole part of the estimate and the counter that is leaving.
@@ -43,19 +47,20 @@ struct Sum {
 
 // === impl SlidingWindow ===
 
-impl Default for SlidingWindow {
-    fn default() -> SlidingWindow {
+impl<const COUNTERS: usize> Default for SlidingWindow<COUNTERS> {
+    #[inline]
+    fn default() -> Self {
         SlidingWindow {
             newest: 0,
-            counters: [0; COUNTERS_MAX],
+            counters: [0; COUNTERS],
         }
     }
 }
 
-impl SlidingWindow {
+impl<const COUNTERS: usize> SlidingWindow<COUNTERS> {
     /// The state whose newest segment has the number `newest` since the epoch. `counters` are
-    /// newest first; those beyond [`COUNTERS_MAX`] are ignored.
-    pub fn new(newest: u64, counters: &[u32]) -> SlidingWindow {
+    /// newest first; those beyond `COUNTERS` are ignored.
+    pub fn new(newest: u64, counters: &[u32]) -> Self {
         let mut usage = SlidingWindow {
             newest,
             ..SlidingWindow::default()
@@ -95,9 +100,12 @@ impl SlidingWindow {
         let segment = at.as_nanos() / segment(limit).as_nanos();
         // After a step back of the clock, the segment may be a future one: its units have moved.
         let age = self.newest.checked_sub(segment).map(usize::try_from);
-        let Some(Ok(age @ 0..COUNTERS_MAX)) = age else {
+        let Some(Ok(age)) = age else {
             return 0;
         };
+        if age >= COUNTERS {
+            return 0;
+        }
         let refunded = u32::try_from(units)
             .unwrap_or(u32::MAX)
             .min(self.counters[age]);
@@ -113,7 +121,7 @@ impl SlidingWindow {
     }
 }
 
-impl Usage for SlidingWindow {
+impl<const COUNTERS: usize> Usage for SlidingWindow<COUNTERS> {
     fn settle(&mut self, limit: &Limit, now: Moment) {
         let current = now.as_nanos() / segment(limit).as_nanos();
         if self.newest > current {
@@ -123,10 +131,8 @@ impl Usage for SlidingWindow {
             *oldest = oldest.saturating_add(std::mem::take(&mut leaving[0]));
         }
         let passed = current.saturating_sub(self.newest);
-        let shift = usize::try_from(passed)
-            .unwrap_or(COUNTERS_MAX)
-            .min(COUNTERS_MAX);
-        self.counters.copy_within(..COUNTERS_MAX - shift, shift);
+        let shift = usize::try_from(passed).unwrap_or(COUNTERS).min(COUNTERS);
+        self.counters.copy_within(..COUNTERS - shift, shift);
         self.counters[..shift].fill(0);
         self.counters[segments(limit) + 1..].fill(0);
         self.newest = current;

@@ -420,7 +420,7 @@ fn a_decision_under_older_rules_converts_nothing_backwards() {
 fn nine_before_and_five_now_leave_no_room_of_ten() {
     let limit = Limit::sliding_window(10, Span::MINUTE, 1).unwrap();
     let now = Moment::ZERO + Span::from_secs(75);
-    let mut usage = SlidingWindow::new(1, &[5, 9]);
+    let mut usage: SlidingWindow = SlidingWindow::new(1, &[5, 9]);
     let decision = step(&mut usage, &limit, now, Cost::ONE, OnDenial::Keep);
     assert!(!decision.is_allowed());
     assert_eq!(decision.remaining(), 0);

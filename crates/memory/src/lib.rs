@@ -4,7 +4,8 @@
 //!
 //! A key's state is one word wherever that is possible, and read as a moment that word says *when
 //! the state expires*. A bucket's word is the moment at which it is full again. A window aligned to
-//! the epoch is its end plus the units consumed in it, which are fewer than it has nanoseconds. So
+//! the epoch is its end plus the units consumed in it, which are fewer than it has nanoseconds; a
+//! sliding window of one segment is its end plus a number for the units of both of its windows. So
 //! a slot whose moment has passed is free, whatever its limit was and whichever key owned it: there
 //! is no sweeper, no growth and no pause. `table.rs` describes where slots are and how they are
 //! reused, `pair.rs` how owner and word change together, `tag.rs` what a slot records about its
@@ -31,6 +32,7 @@
 //! | `token_bucket`, `leaky_bucket` | none | 24 |
 //! | `fixed_window` on the clock, fewer units than nanoseconds | none | 24 |
 //! | `fixed_window` from the first request, or with more | 1 | 88 |
+//! | `sliding_window` with 1 segment, (2 N + 1)^2 at most its nanoseconds | none | 24 |
 //! | `sliding_window`, up to 11 segments | 1 | 88 |
 //! | `sliding_window`, 60 segments | 5 | 344 |
 //! | `sliding_log` | 1, and 1 for every 60 bytes | 24 + 64 + 1.07 a byte |

@@ -27,10 +27,12 @@ const KIND_LOG: u8 = 1;
 /// Counters in every further block.
 const MORE_COUNTERS: usize = PAYLOAD / 4;
 
-/// Whether the states of `limit` do not fit a word.
+/// Whether the states of `limit` do not fit a word. Those of a sliding window of one segment may
+/// still be in a word, or in the arena if this says that they fit: limits of another N may have
+/// counted on the same key.
 #[inline]
 pub(crate) fn is_too_large(limit: &Limit) -> bool {
-    !limit.is_bucket() && !FixedWindow::fits_word(limit)
+    !limit.is_bucket() && !FixedWindow::fits_word(limit) && !SlidingWindow::fits_word(limit)
 }
 
 /// The word of a state in the arena.
@@ -62,13 +64,19 @@ pub(crate) fn read<'a>(
     let arena = spares.arena();
     let Some(first) = block(word).filter(|_| is_in_arena) else {
         return match limit.algorithm() {
+            // By its window alone: a smaller limit on the same key may have counted it.
+            Algorithm::SlidingWindow(Segments::ONE) => {
+                let window = SlidingWindow::from_word(limit, word);
+                Account::SlidingWindow(SlidingWindow::new(window.newest(), window.counters(limit)))
+            }
             _ if is_too_large(limit) => fresh(limit, arena),
             Algorithm::FixedWindow(_) => Account::FixedWindow(FixedWindow::from_word(limit, word)),
             _ => Account::Bucket(Bucket::full_at(Moment::from_nanos(word))),
         };
     };
     let is_log = arena.byte(first, KIND_AT) == KIND_LOG;
-    if !is_too_large(limit) || is_log != (limit.algorithm() == Algorithm::SlidingLog) {
+    let is_never_here = !is_too_large(limit) && !is_of_one_segment(limit);
+    if is_never_here || is_log != (limit.algorithm() == Algorithm::SlidingLog) {
         free(word, arena);
         return fresh(limit, arena);
     }
@@ -104,14 +112,44 @@ pub(crate) fn reserve(
         }
         // The head and the first block of entries.
         (Algorithm::SlidingLog, _) => spares.reserve(2),
+        (Algorithm::SlidingWindow(_), Account::SlidingWindow(window))
+            if !is_too_large(limit) && of_two_windows(window, limit).stays_in_word(limit) =>
+        {
+            true
+        }
         (Algorithm::SlidingWindow(segments), _) => spares.reserve(blocks_of(segments)),
         (Algorithm::FixedWindow(_), _) if is_too_large(limit) => spares.reserve(1),
         _ => true,
     }
 }
 
-/// Writes a state; returns the slot's word, zero if there is nothing to store.
-pub(crate) fn write(state: KeyState<'_>, limit: &Limit, spares: &mut Spares<'_>) -> u64 {
+/// Writes a state; returns the slot's word, zero if there is nothing to store, and whether it leads
+/// to the arena.
+pub(crate) fn write(state: KeyState<'_>, limit: &Limit, spares: &mut Spares<'_>) -> (u64, bool) {
+    if let Account::SlidingWindow(window) = &state
+        && is_of_one_segment(limit)
+        && let Some(word) = of_two_windows(window, limit).word(limit)
+    {
+        return (word, false);
+    }
+    let word = write_large(state, limit, spares);
+    (
+        word,
+        word != 0 && (is_too_large(limit) || is_of_one_segment(limit)),
+    )
+}
+
+fn is_of_one_segment(limit: &Limit) -> bool {
+    limit.algorithm() == Algorithm::SlidingWindow(Segments::ONE)
+}
+
+/// The state of a limit with one segment, without counters that it has not.
+fn of_two_windows(window: &SlidingWindow, limit: &Limit) -> SlidingWindow<2> {
+    SlidingWindow::new(window.newest(), window.counters(limit))
+}
+
+/// Writes a state that is not in a word yet; returns the slot's word.
+fn write_large(state: KeyState<'_>, limit: &Limit, spares: &mut Spares<'_>) -> u64 {
     let expires_at = state.expires_at(limit);
     match state {
         Account::Bucket(bucket) => bucket.word(),

@@ -38,6 +38,10 @@ fn a_word_takes_no_block() {
     ] {
         assert_eq!(arena_bytes(&limit(algorithm), 3), 0, "{algorithm}");
     }
+    assert_eq!(arena_bytes(&sliding(1), 3), 0);
+    // (2 N + 1)^2 nanoseconds are more than a second.
+    let large = Limit::sliding_window(15_811, Span::SECOND, 1).unwrap();
+    assert_eq!(arena_bytes(&large, 3), 0, "as long as it has counted few");
 }
 
 #[test]
@@ -50,7 +54,6 @@ fn counters_take_the_blocks_that_they_fill() {
         arena_bytes(&Limit::fixed_window(10, Span::from_nanos(10)).unwrap(), 1),
         64
     );
-    assert_eq!(arena_bytes(&sliding(1), 3), 64);
     assert_eq!(arena_bytes(&sliding(10), 3), 64);
     assert_eq!(arena_bytes(&sliding(12), 3), 128);
     assert_eq!(arena_bytes(&sliding(60), 3), 320);

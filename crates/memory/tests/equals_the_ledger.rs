@@ -141,3 +141,42 @@ fn limits_that_disagree_are_judged_as_the_ledger_judges() {
         assert!(allowed > 0);
     }
 }
+
+/// Limits of one segment that disagree: states of some fit a word, those of others do not. Time
+/// goes back now and then.
+#[test]
+fn windows_of_one_segment_in_words_and_out_of_them() {
+    let (mut in_arena, mut in_word) = (0, 0);
+    for seed in 0..200 {
+        let mut random = Random(seed);
+        let store = Memory::builder().max_keys(1_000).build();
+        let mut ledger = Ledger::default();
+        let key = store.key_of(&seed);
+        let mut now = Moment::ZERO + Span::from_secs(1_700_000_000);
+        let counts = [3, 4_000, 15_810, 15_811, 80_000];
+        for step in 0..200 {
+            now = match random.below(12) {
+                0 => now - Span::from_millis(random.below(2_500)),
+                _ => now + Span::from_millis(random.below(700)),
+            };
+            let count = counts[usize::try_from(random.below(5)).unwrap()];
+            let limit = Limit::sliding_window(count, Span::SECOND, 1).unwrap();
+            let units = random.below(u64::from(count) / 2 + 2);
+            let cost = match random.below(10) {
+                0 => Cost::Peek(units),
+                1 => Cost::Refund(units),
+                _ => Cost::Take(units),
+            };
+            let charge = Charge::new(key, &limit, cost);
+            let ours = store.decide_at(Now::at(now), &[charge]).unwrap();
+            let model = ledger.decide(Now::at(now), &[charge]).unwrap();
+            assert_eq!(ours, model, "seed {seed}, step {step}: {charge:#?}");
+            match store.stats().arena_bytes {
+                0 => in_word += 1,
+                _ => in_arena += 1,
+            }
+        }
+    }
+    let (least, both) = (1_000, (in_arena, in_word));
+    assert!(in_arena > least && in_word > least, "{both:?}");
+}

@@ -425,7 +425,7 @@ fn the_last_unit_of_a_log() {
 fn blocks_taken_and_given_back() {
     explore_up_to(4, || {
         let store = store(4);
-        let window = Limit::sliding_window(2, Span::DAY, 1).unwrap();
+        let window = Limit::sliding_window(2, Span::DAY, 2).unwrap();
         assert!(take(&store, a(), &window));
         assert!(take(&store, b(), &window));
         give_back(&store, b(), &window);
@@ -447,7 +447,7 @@ fn blocks_taken_and_given_back() {
 fn a_free_list_that_looks_unchanged() {
     explore_up_to(2, || {
         let store = store(4);
-        let window = Limit::sliding_window(2, Span::DAY, 1).unwrap();
+        let window = Limit::sliding_window(2, Span::DAY, 2).unwrap();
         let three = [a(), b(), key(20, 0)];
         assert!(three.iter().all(|key| take(&store, *key, &window)));
         three
@@ -474,7 +474,7 @@ fn a_free_list_that_looks_unchanged() {
 fn eviction_of_a_large_state_against_update() {
     explore_up_to(3, || {
         let store = store(8);
-        let window = Limit::sliding_window(3, Span::DAY, 1).unwrap();
+        let window = Limit::sliding_window(3, Span::DAY, 2).unwrap();
         let four = [a(), key(20, 0), key(21, 1), key(22, 1)];
         assert!(four.iter().all(|key| take(&store, *key, &window)));
         let newcomer = key(30, 0);
@@ -493,7 +493,7 @@ fn eviction_of_a_large_state_against_update() {
 fn eviction_of_a_large_state_by_a_small_one() {
     explore_up_to(3, || {
         let store = store(8);
-        let window = Limit::sliding_window(3, Span::DAY, 1).unwrap();
+        let window = Limit::sliding_window(3, Span::DAY, 2).unwrap();
         let four = [a(), key(20, 0), key(21, 1), key(22, 1)];
         assert!(four.iter().all(|key| take(&store, *key, &window)));
         let newcomer = key(30, 0);
@@ -512,7 +512,7 @@ fn eviction_of_a_large_state_by_a_small_one() {
 fn the_last_block_under_an_update() {
     explore_up_to(3, || {
         let store = store(1);
-        let window = Limit::sliding_window(2, Span::DAY, 1).unwrap();
+        let window = Limit::sliding_window(2, Span::DAY, 2).unwrap();
         assert!(take(&store, a(), &window));
         let ask = move |key| {
             move |store: &Store| {

@@ -95,9 +95,11 @@ impl<C: Clock> Memory<C> {
         }
         let verdict = settle_separate(charges, &mut states, now);
         let mut charged = PerCharge::new();
-        let decided = states.iter().zip(&verdict.decisions);
-        for (index, (reading, (state, decision))) in readings.iter_mut().zip(decided).enumerate() {
-            if reading.decide(state.encode(), decision, now)? {
+        let words = charges.iter().zip(&states);
+        let words = words.map(|(charge, state)| state.encode(charge.limit));
+        let decided = words.zip(&verdict.decisions);
+        for (index, (reading, (word, decision))) in readings.iter_mut().zip(decided).enumerate() {
+            if reading.decide(word.ok_or(Miss::Unusual)?, decision, now)? {
                 charged.push(index);
             }
         }

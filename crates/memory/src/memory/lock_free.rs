@@ -1,6 +1,8 @@
 //! The slow path for one limit whose state fits a word: read, step, compare-and-swap.
 
-use tollgate_core::{Bucket, Charge, Clock, Decision, FixedWindow, StoreError, step};
+use tollgate_core::{
+    Bucket, Charge, Clock, Decision, FixedWindow, SlidingWindow, StoreError, step,
+};
 
 use super::word_state::WordState;
 use super::{Memory, Time};
@@ -23,6 +25,8 @@ impl<C: Clock> Memory<C> {
             self.decide_lock_free::<Bucket>(place, charge, time)
         } else if FixedWindow::fits_word(charge.limit) {
             self.decide_lock_free::<FixedWindow>(place, charge, time)
+        } else if SlidingWindow::fits_word(charge.limit) {
+            self.decide_lock_free::<SlidingWindow<2>>(place, charge, time)
         } else {
             self.decide_locked(place, charge, time)
         }
@@ -71,7 +75,10 @@ impl<C: Clock> Memory<C> {
                 charge.cost,
                 charge.on_own_denial(),
             );
-            if commit(slot, current, usage.encode(), now.as_nanos(), &decision) {
+            let Some(word) = usage.encode(charge.limit) else {
+                return self.decide_locked(place, charge, time);
+            };
+            if commit(slot, current, word, now.as_nanos(), &decision) {
                 return Ok(decision);
             }
             // Another thread committed first, so there was progress: start over.
@@ -86,7 +93,7 @@ impl<C: Clock> Memory<C> {
         &self,
         place: Place,
         charge: &Charge<'_>,
-        time: &Time<'_>,
+        time: &mut Time<'_>,
         backoff: &mut Backoff,
     ) -> Result<Option<Decision>, StoreError> {
         let now = time.on(charge.limit);
@@ -98,7 +105,9 @@ impl<C: Clock> Memory<C> {
             charge.cost,
             charge.on_own_denial(),
         );
-        let word = usage.encode();
+        let Some(word) = usage.encode(charge.limit) else {
+            return self.decide_locked(place, charge, time).map(Some);
+        };
         if word <= now.as_nanos() {
             return Ok(Some(decision));
         }

@@ -272,7 +272,7 @@ impl LockedState<'_> {
             Account::Bucket(bucket) if !bucket.is_priced_by(limit) => old.tag.revision(),
             _ => revision,
         };
-        let word = spill::write(state, limit, &mut self.spares);
+        let (word, is_spilled) = spill::write(state, limit, &mut self.spares);
         let heat = match decision {
             Some(Decision::Deny(_)) => Heat::Denied,
             _ if old.tag.heat() == Heat::Denied => Heat::Denied,
@@ -284,7 +284,6 @@ impl LockedState<'_> {
             .tag
             .with_limit(revision, limit.timeline())
             .with_heat(heat);
-        let is_spilled = word != 0 && spill::is_too_large(limit);
         let tag = if is_spilled { tag.with_spill() } else { tag };
         let slot = self.lock.slot;
         self.lock.commit(SlotValue { tag, word });

@@ -1,14 +1,14 @@
 //! States that fit a slot's word, which read as a moment says when the state expires.
 
-use tollgate_core::{Bucket, FixedWindow, Limit, Moment, Usage};
+use tollgate_core::{Bucket, FixedWindow, Limit, Moment, SlidingWindow, Usage};
 
 /// A state that fits one word. Its default is that of a key never seen, and its word is zero.
 pub(super) trait WordState: Usage + Default {
     /// The state that `limit` reads in `word`.
     fn decode(limit: &Limit, word: u64) -> Self;
 
-    /// The inverse.
-    fn encode(&self) -> u64;
+    /// The inverse; `None` if the state does not fit after all: a larger limit has counted it.
+    fn encode(&self, limit: &Limit) -> Option<u64>;
 }
 
 /// A state of any kind that fits one word.
@@ -18,6 +18,8 @@ pub(super) enum AnyWordState {
     Bucket(Bucket),
     /// A fixed window on the clock.
     FixedWindow(FixedWindow),
+    /// A sliding window of one segment.
+    SlidingWindow(SlidingWindow<2>),
 }
 
 // === impl AnyWordState ===
@@ -30,22 +32,29 @@ impl AnyWordState {
             Some(AnyWordState::Bucket(WordState::decode(limit, word)))
         } else if FixedWindow::fits_word(limit) {
             Some(AnyWordState::FixedWindow(WordState::decode(limit, word)))
+        } else if SlidingWindow::fits_word(limit) {
+            Some(AnyWordState::SlidingWindow(WordState::decode(limit, word)))
         } else {
             None
         }
     }
 
-    /// The inverse.
+    /// The inverse; see [`WordState::encode`].
     #[inline]
-    pub(super) fn encode(&self) -> u64 {
+    pub(super) fn encode(&self, limit: &Limit) -> Option<u64> {
         match self {
-            AnyWordState::Bucket(bucket) => bucket.encode(),
-            AnyWordState::FixedWindow(window) => window.encode(),
+            AnyWordState::Bucket(bucket) => bucket.encode(limit),
+            AnyWordState::FixedWindow(window) => window.encode(limit),
+            AnyWordState::SlidingWindow(window) => window.encode(limit),
         }
     }
 }
 
-tollgate_core::impl_usage_for_variants!([] AnyWordState { Bucket, FixedWindow });
+tollgate_core::impl_usage_for_variants!([] AnyWordState {
+    Bucket,
+    FixedWindow,
+    SlidingWindow,
+});
 
 // === impl WordState ===
 
@@ -56,8 +65,8 @@ impl WordState for Bucket {
     }
 
     #[inline]
-    fn encode(&self) -> u64 {
-        self.word()
+    fn encode(&self, _limit: &Limit) -> Option<u64> {
+        Some(self.word())
     }
 }
 
@@ -68,7 +77,19 @@ impl WordState for FixedWindow {
     }
 
     #[inline]
-    fn encode(&self) -> u64 {
-        self.word()
+    fn encode(&self, _limit: &Limit) -> Option<u64> {
+        Some(self.word())
+    }
+}
+
+impl WordState for SlidingWindow<2> {
+    #[inline]
+    fn decode(limit: &Limit, word: u64) -> SlidingWindow<2> {
+        SlidingWindow::from_word(limit, word)
+    }
+
+    #[inline]
+    fn encode(&self, limit: &Limit) -> Option<u64> {
+        self.word(limit)
     }
 }
