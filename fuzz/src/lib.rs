@@ -13,11 +13,14 @@ mod request;
 
 mod check;
 
+mod commands;
+
 mod replies;
 
 mod replay;
 
 pub use check::check;
+pub use commands::commands;
 pub use replay::{access_log, trace};
 pub use replies::{answers, replies};
 pub use request::request;

@@ -6,10 +6,11 @@ use std::path::Path;
 /// A target's name and body.
 type Target = (&'static str, fn(&[u8]));
 
-const TARGETS: [Target; 8] = [
+const TARGETS: [Target; 9] = [
     ("access_log", tollgate_fuzz::access_log),
     ("answers", tollgate_fuzz::answers),
     ("check", tollgate_fuzz::check),
+    ("commands", tollgate_fuzz::commands),
     ("replies", tollgate_fuzz::replies),
     ("request", tollgate_fuzz::request),
     ("rules", tollgate_fuzz::rules),

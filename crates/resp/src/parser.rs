@@ -201,6 +201,9 @@ impl Parser {
             };
         };
         let end = from + end;
+        if end - begin > LINE_BYTES_MAX {
+            return Err(too_long);
+        }
         self.progress.searched = end;
         match input.get(end + 1) {
             None => Ok(None),

@@ -118,6 +118,8 @@ fn errors_are_those_of_redis() {
 fn what_is_too_long_is_an_error() {
     let digits = [b"*".to_vec(), vec![b'1'; LINE_BYTES_MAX + 1]].concat();
     fails(&digits, ProtocolError::LongWordCount, "too big mbulk count");
+    let ended = [&digits[..], b"\r\n"].concat();
+    fails(&ended, ProtocolError::LongWordCount, "too big mbulk count");
     let word = vec![b'x'; WORD_BYTES_MAX];
     let half = [format!("${WORD_BYTES_MAX}\r\n").as_bytes(), &word, b"\r\n"].concat();
     let whole = [b"*3\r\n", &half[..], &half[..], b"$1\r\n"].concat();
