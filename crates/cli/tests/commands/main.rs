@@ -6,6 +6,7 @@ mod explaining;
 mod house;
 mod keys;
 mod replaying;
+mod schema;
 mod serving;
 mod suggesting;
 mod tls;

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::house::{directory, run};
+use crate::schema::violations;
 
 const RULES: &str = "domain: web
 descriptors:
@@ -351,4 +352,74 @@ fn events_are_generated_from_requests_per_second() {
         "{}",
         message(&output)
     );
+}
+
+#[test]
+fn every_output_fits_the_schema_in_the_documents() {
+    let directory = log();
+    let all = "domain: web\ndescriptors:\n  - {key: client, rate_limit: {unit: minute, \
+        requests_per_unit: 2, soft: 50%}}\n  - {key: shadow, shadow_mode: true, \
+        rate_limit: 0/minute}\n";
+    let old = RULES.replace("client", "gone");
+    for (name, text) in [("all.yaml", all), ("old.yaml", &old)] {
+        std::fs::write(directory.path().join(name), text).unwrap();
+    }
+    let shadow = [
+        "--descriptor",
+        "shadow={client}",
+        "--descriptor",
+        "gone={client}",
+    ];
+    let more = [
+        "access.log",
+        "--max-keys",
+        "9",
+        "--fail-if",
+        "denied > 100%",
+    ];
+    let replay = |arguments: &[&str]| {
+        let decisions = [
+            "replay",
+            "--rules",
+            "all.yaml",
+            "--decisions",
+            "out",
+            "--output",
+            "json",
+        ];
+        let client = ["--descriptor", "client={client}", "access.log"];
+        let all = [&decisions[..], &client, &shadow, &more, arguments].concat();
+        let output = run(directory.path(), &all);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report
+    };
+    let report = replay(&[]);
+    assert_eq!(violations("report", &report), [""; 0]);
+    assert!(report["evictedKeys"].is_u64() && report["conditions"].is_array());
+    let comparison = replay(&["--compare", "old.yaml"]);
+    assert_eq!(violations("comparison", &comparison), [""; 0]);
+    let decisions = std::fs::read_to_string(directory.path().join("out")).unwrap();
+    for line in decisions.lines() {
+        let decision = serde_json::from_str(line).unwrap();
+        assert_eq!(violations("decision", &decision), [""; 0]);
+        assert!(!violations("report", &decision).is_empty());
+    }
+    for member in [
+        "overSoft",
+        "retryAfter",
+        "deniedKey",
+        "shadowDeniedBy",
+        "file",
+    ] {
+        assert!(
+            decisions.contains(&format!("\"{member}\":")),
+            "no decision has {member}"
+        );
+    }
+    let mut without = report;
+    without.as_object_mut().unwrap().remove("skipped");
+    without["added"] = json!(1);
+    without["version"] = json!(2);
+    assert_eq!(violations("report", &without).len(), 3);
 }
