@@ -20,6 +20,7 @@ fn run(args: &[String]) -> Result<(), String> {
     tools::ensure_debian("openssl", "openssl")?;
     // For the commands of the documents.
     tools::ensure_debian("curl", "curl")?;
+    tools::ensure_debian("chromium", "chromium")?;
     tools::ensure_debian("nginx-light", "nginx")?;
     // For servers whose clock is wrong.
     tools::ensure_debian("faketime", "faketime")?;

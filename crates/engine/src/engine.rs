@@ -15,6 +15,7 @@ use crate::denied_requests::{DENIED_REQUESTS, DeniedRequests};
 use crate::headroom::{CurrentHeadroom, HeadroomReports};
 use crate::hot_keys::HotKeyCounts;
 use crate::outcome::{Outcome, ReloadCounts, Reloads};
+use crate::reload_history::ReloadHistory;
 use crate::reservation_table::{ReservationBounds, ReservationTable};
 use crate::stores::{StoreSnapshot, Stores};
 
@@ -33,6 +34,7 @@ pub struct Engine {
     stores: Arc<Stores>,
     decisions: Decisions,
     reloads: Reloads,
+    pub(crate) reload_history: ReloadHistory,
     reservations: ReservationTable<reservation::ReservedPart>,
     pub(crate) denied_requests: DeniedRequests,
     pub(crate) hot_keys: HotKeyCounts,
@@ -68,6 +70,7 @@ impl Engine {
             stores: Arc::new(stores),
             decisions,
             reloads: Reloads::default(),
+            reload_history: ReloadHistory::default(),
             reservations: ReservationTable::new(ReservationBounds::default()),
             denied_requests: DeniedRequests::new(DENIED_REQUESTS),
             hot_keys: HotKeyCounts::new(),

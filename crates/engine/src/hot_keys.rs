@@ -49,6 +49,12 @@ pub struct HotKeys {
     pub decisions: u64,
     /// How many of them were denials.
     pub denials: u64,
+    /// The most by which a count of [`HotKeys::hottest`] is too high; at most
+    /// [`HotKeys::decisions`] divided by [`HOT_KEY_COUNTERS`]. A key that is missing there has at
+    /// most so many.
+    pub error_max: u64,
+    /// The same of [`HotKeys::most_denied`] and [`HotKeys::denials`].
+    pub denial_error_max: u64,
     /// How many were not counted, because other threads were counting.
     pub missed: u64,
     /// The time that this covers.
@@ -62,8 +68,7 @@ pub struct HotKey {
     pub rule: Arc<RuleName>,
     /// At least as often as it occurred, but for [`HotKeys::missed`].
     pub count: u64,
-    /// The most by which `count` is too high: at most [`HotKeys::decisions`], or denials, divided
-    /// by [`HOT_KEY_COUNTERS`].
+    /// The most by which `count` is too high.
     pub error: u64,
     label: Arc<Label>,
 }
@@ -182,6 +187,7 @@ impl HotKeyCounts {
             }
         }
         let max = max.min(HOT_KEYS_MAX);
+        (found.error_max, found.denial_error_max) = (hottest.error_max(), most_denied.error_max());
         found.hottest = hottest.finish(max);
         found.most_denied = most_denied.finish(max);
         found

@@ -12,8 +12,8 @@ pub struct KeyWatch(Arc<Engine>);
 // === impl Engine ===
 
 impl Engine {
-    /// Begins to count which keys have the most decisions and denials. Of several watches, each sees
-    /// what was counted since the first one. Costs each decision a fraction of a microsecond.
+    /// Begins to count which keys have the most decisions and denials. Of several watches, each
+    /// sees what was counted since the first one.
     #[must_use = "counting ends when the watch is dropped"]
     pub fn watch_keys(self: &Arc<Self>) -> KeyWatch {
         self.hot_keys.add_watcher(self.stores().now());

@@ -47,6 +47,8 @@ mod key_watch;
 
 mod outcome;
 
+mod reload_history;
+
 mod reload;
 
 mod watch;
@@ -69,6 +71,7 @@ pub use hot_keys::{HOT_KEY_COUNTERS, HOT_KEYS_MAX, HOT_KEYS_WINDOW, HotKey, HotK
 pub use key_watch::KeyWatch;
 pub use outcome::{Outcome, ReloadCounts};
 pub use reload::{Reloader, RuleSource, Why};
+pub use reload_history::{RELOAD_DIAGNOSTICS_KEPT, RELOADS_KEPT, ReloadRecord};
 pub use reservation_id::{InvalidReservationId, ReservationId};
 pub use reservation_table::ReservationBounds;
 pub use store_health::watch_stores;

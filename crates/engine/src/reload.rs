@@ -4,12 +4,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tollgate_core::Mode;
+use tollgate_core::{Mode, Span};
 use tollgate_rules::{Changes, Diagnostic, Loaded, ReadError, RuleSet, Source, read_paths};
 use tracing::{error, info, warn};
 
 use crate::engine::Engine;
 use crate::outcome::Outcome;
+use crate::reload_history::ReloadRecord;
 
 /// Why rules are read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,29 @@ pub struct Reloader<S> {
     last: Option<(u64, Outcome)>,
 }
 
+// === impl Engine ===
+
+impl Engine {
+    /// The latest [`RELOADS_KEPT`](crate::RELOADS_KEPT) loads of the rules, the latest first, each
+    /// with the time since.
+    pub fn recent_reloads(&self) -> Vec<(ReloadRecord, Span)> {
+        self.reload_history.latest(self.stores().now())
+    }
+
+    /// Counts a reload and keeps its diagnostics.
+    fn record_reload(
+        &self,
+        outcome: Outcome,
+        diagnostics: &[Diagnostic],
+        unreadable: Option<String>,
+    ) {
+        self.count_reload(outcome);
+        let (now, counts) = (self.stores().now(), self.rule_and_domain_counts());
+        let record = ReloadRecord::new(now, outcome, counts, diagnostics, unreadable);
+        self.reload_history.push(record);
+    }
+}
+
 // === impl Reloader ===
 
 impl<S: RuleSource> Reloader<S> {
@@ -74,6 +98,7 @@ impl<S: RuleSource> Reloader<S> {
         log_diagnostics(&loaded.diagnostics);
         let diagnostics = loaded.diagnostics.clone();
         let outcome = self.apply(loaded);
+        self.engine.record_reload(outcome, &diagnostics, None);
         self.last = Some((hash(&Ok(sources)), outcome));
         Ok(diagnostics)
     }
@@ -94,7 +119,10 @@ impl<S: RuleSource> Reloader<S> {
             Ok(sources) => {
                 let loaded = self.source.parse(&sources);
                 log_diagnostics(&loaded.diagnostics);
-                self.apply(loaded)
+                let diagnostics = loaded.diagnostics.clone();
+                let outcome = self.apply(loaded);
+                self.engine.record_reload(outcome, &diagnostics, None);
+                outcome
             }
             Err(error) => {
                 let reason = reason(&error);
@@ -103,8 +131,13 @@ impl<S: RuleSource> Reloader<S> {
                     reason,
                     "the rules cannot be read; the previous rules stay in effect"
                 );
-                self.engine.count_reload(Outcome::Failed);
-                Outcome::Failed
+                let unreadable = match &reason {
+                    Some(reason) => format!("{error}: {reason}"),
+                    None => error.to_string(),
+                };
+                let outcome = Outcome::Failed;
+                self.engine.record_reload(outcome, &[], Some(unreadable));
+                outcome
             }
         };
         self.last = Some((hash, outcome));
@@ -119,14 +152,12 @@ impl<S: RuleSource> Reloader<S> {
         self.engine.replace_rules(rules);
         log_changes(&changes);
         if has_errors {
-            self.engine.count_reload(Outcome::Failed);
             warn!(
                 rules = count,
                 domains, "rules in effect, without those that have errors"
             );
             return Outcome::Failed;
         }
-        self.engine.count_reload(Outcome::InEffect);
         info!(rules = count, domains, "rules in effect");
         Outcome::InEffect
     }

@@ -1,4 +1,5 @@
-//! The admin listener: metrics, the rules in effect, explanations, and reports of headroom.
+//! The admin listener: the dashboard, metrics, the rules in effect, explanations, and reports of
+//! headroom.
 //!
 //! With tokens in the settings, everything that shows keys or rules, or changes what they allow,
 //! demands one. Health checks and metrics do not: probes and scrapers have none, and neither shows
@@ -22,6 +23,8 @@ use tollgate_rules::RuleView;
 
 use crate::admin_tokens::{AdminTokens, Unauthorized};
 use crate::config::ListenerKind;
+use crate::dashboard;
+use crate::dashboard::Dashboard;
 use crate::explain;
 use crate::headroom;
 use crate::http::{count_and_respond, healthz, is_json, readiness, with_fallback_routes};
@@ -45,6 +48,7 @@ pub(crate) struct AdminState {
     pub(crate) options: Options,
     /// One of them is demanded; `None` demands none.
     pub(crate) tokens: Option<Arc<AdminTokens>>,
+    pub(crate) dashboard: Arc<Dashboard>,
     pub(crate) shutdown: ShutdownSignal,
     /// Those of bodies.
     pub(crate) limits: Limits,
@@ -57,11 +61,13 @@ pub(crate) fn routes(state: AdminState) -> Router {
         .route("/v1/rules", get(rules))
         .route("/v1/explain", get(explain))
         .route("/v1/headroom", get(show_headroom).put(report_headroom))
+        .route("/v1/dashboard/events", get(dashboard_events))
         .route_layer(from_fn_with_state(Arc::clone(&state), demand_token));
     let routes = Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(scrape))
+        .merge(dashboard::assets())
         .merge(protected)
         .with_state(Arc::clone(&state));
     with_fallback_routes(routes, NAME, Arc::clone(&state.metrics))
@@ -121,6 +127,11 @@ async fn scrape(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Res
             reply::problem(&Problem::new(status, detail))
         }
     }
+}
+
+async fn dashboard_events(State(state): State<Arc<AdminState>>) -> Response {
+    let events = state.dashboard.events(state.shutdown.clone());
+    events.unwrap_or_else(|failure| count_and_respond(&state.metrics, NAME, &failure))
 }
 
 async fn explain(State(state): State<Arc<AdminState>>, uri: Uri, headers: HeaderMap) -> Response {

@@ -9,7 +9,8 @@
 //!   `/openapi.json`.
 //! * redis: the Redis protocol, with `CL.THROTTLE` and `TG.CHECK`.
 //! * gateway: passes on requests that are allowed.
-//! * admin: `/metrics`, `/v1/rules`, `/v1/explain`, `/v1/headroom` and `/healthz`.
+//! * admin: the dashboard, `/metrics`, `/v1/rules`, `/v1/explain`, `/v1/headroom` and
+//!   `/healthz`.
 //!
 //! Knows nothing about YAML, and nothing about sockets and TLS: those are `tollgate-listen`'s.
 
@@ -63,6 +64,8 @@ mod descriptor_text;
 mod explanation;
 
 mod explain;
+
+mod dashboard;
 
 mod admin;
 

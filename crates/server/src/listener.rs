@@ -13,6 +13,7 @@ use tracing::info;
 use crate::admin_tokens::AdminTokens;
 use crate::auth::ForwardAuth;
 use crate::config::{Listen, ListenerKind};
+use crate::dashboard::Dashboard;
 use crate::exchange::ExchangeHandler;
 use crate::gateway::GatewayHandler;
 use crate::metrics::Metrics;
@@ -226,6 +227,11 @@ impl Serving {
                 body_bytes: limits.body_bytes,
             }),
             ListenerKind::Admin => admin::routes(admin::AdminState {
+                dashboard: Arc::new(Dashboard::new(
+                    Arc::clone(&engine),
+                    Arc::clone(&metrics),
+                    context.options,
+                )),
                 engine,
                 metrics,
                 options: context.options,

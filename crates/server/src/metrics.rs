@@ -23,6 +23,8 @@ mod decisions;
 
 mod headroom;
 
+mod latency;
+
 mod process;
 
 mod reloads;
@@ -38,6 +40,8 @@ mod throttles;
 pub(crate) struct Metrics {
     registry: Registry,
     latency: Family<ListenerLabel, Histogram, fn() -> Histogram>,
+    /// The same alone, to read it without all others.
+    latency_alone: Registry,
     errors: Family<ErrorLabel, Counter>,
     left_out: Family<ListenerLabel, Counter>,
     connections: Family<ListenerLabel, Gauge>,
@@ -69,7 +73,7 @@ impl Metrics {
         let mut all = Registry::default();
         all.register_collector(Box::new(process::Scrape));
         let registry = all.sub_registry_with_prefix("tollgate");
-        let metrics = Metrics {
+        let mut metrics = Metrics {
             latency: Family::new_with_constructor(latency_buckets),
             errors: Family::default(),
             left_out: Family::default(),
@@ -77,6 +81,7 @@ impl Metrics {
             closed: Family::default(),
             certificate_expiry: Family::default(),
             certificate_loads: Family::default(),
+            latency_alone: Registry::default(),
             registry: Registry::default(),
         };
         registry.register(
@@ -122,10 +127,21 @@ impl Metrics {
             let scrape = throttles::Scrape(Arc::clone(throttles));
             registry.register_collector(Box::new(scrape));
         }
+        metrics.register_latency_alone();
         Metrics {
             registry: all,
             ..metrics
         }
+    }
+
+    /// The times of decisions by listener, as cumulative counts by upper bound in seconds.
+    pub(crate) fn latency(&self) -> latency::Buckets {
+        latency::buckets(&self.latency_alone)
+    }
+
+    fn register_latency_alone(&mut self) {
+        let latency = self.latency.clone();
+        self.latency_alone.register(latency::NAME, "", latency);
     }
 
     fn register_certificates(&self, registry: &mut Registry) {

@@ -56,6 +56,11 @@ fn explain() {
 }
 
 #[test]
+fn dashboard() {
+    try_page("docs/dashboard.md");
+}
+
+#[test]
 fn reservations() {
     try_page("docs/reservations.md");
 }

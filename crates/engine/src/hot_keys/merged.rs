@@ -44,6 +44,11 @@ impl Merged {
         }
     }
 
+    /// The most by which a count can be too high, and that a missing key can have.
+    pub(super) const fn error_max(&self) -> u64 {
+        self.absent_max
+    }
+
     /// The `max` most frequent keys: by what is certain, since a rare key may have a high count
     /// that is all error.
     pub(super) fn finish(self, max: usize) -> Vec<HotKey> {

@@ -16,6 +16,7 @@ fn the_description_names_every_route_and_its_limits() {
         "/readyz",
         "/v1/auth",
         "/v1/check",
+        "/v1/dashboard/events",
         "/v1/explain",
         "/v1/headroom",
         "/v1/settle",

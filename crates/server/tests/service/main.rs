@@ -18,7 +18,10 @@ mod reservations;
 
 mod admin_tokens;
 mod auth;
+mod browser;
+mod dashboard;
 mod gateway;
+mod page;
 mod responses;
 
 mod malformed;
