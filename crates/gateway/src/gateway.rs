@@ -62,7 +62,7 @@ impl Gateway {
         })
     }
 
-    /// Checks settings without using them, and without reading files.
+    /// Checks settings without using them. Of files it reads those with the keys of tokens.
     ///
     /// # Errors
     ///

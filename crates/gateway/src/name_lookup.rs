@@ -79,7 +79,7 @@ impl NameLookup {
         }
         let (result, found) = watch::channel(None);
         let looked_up = look_up(self.address.clone());
-        // In a task, so that it also goes on here when whoever asked has given up.
+        // In a task, so that it also goes on here when the request that began it has timed out.
         tokio::spawn(async move {
             let looked_up = looked_up.await;
             let looked_up = looked_up.map_err(|error| (error.kind(), error.to_string()));

@@ -270,7 +270,7 @@ impl Config {
         });
         let gateway = gateway::take(top, &listen, known.directory);
         let has_redis = listen.iter().any(|one| one.kind == ListenerKind::Redis);
-        let auth = Auth::take(top);
+        let auth = Auth::take(top, known.directory);
         if auth.is_some() && !listen.iter().any(|one| one.kind == ListenerKind::Http) {
             let message = "`auth` has no effect, because `listen.http` is off".to_owned();
             top.report_error(

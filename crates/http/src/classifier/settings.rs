@@ -1,5 +1,8 @@
 //! `identity` in a file of settings.
 
+#[cfg(feature = "jwt")]
+use std::path::Path;
+
 use serde::Deserialize;
 
 use super::cost::CostSettings;
@@ -8,7 +11,7 @@ use crate::client_address::ClientAddressSettings;
 use crate::path::PathSettings;
 use crate::source::SourceSettings;
 #[cfg(feature = "jwt")]
-use crate::token::TokenSettings;
+use crate::token::{TokenSettings, Verify};
 
 /// The section `identity`: how a request becomes descriptors.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -120,6 +123,14 @@ impl IdentitySettings {
         self.descriptors
             .iter()
             .any(DescriptorSettings::needs_response)
+    }
+
+    /// Makes the paths of files that are relative those below `directory`.
+    #[cfg(feature = "jwt")]
+    pub fn resolve(&mut self, directory: &Path) {
+        if let Some(Verify::KeysFile(path)) = self.token.as_mut().map(|token| &mut token.verify) {
+            *path = directory.join(&*path);
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! `auth`: who asks `/v1/auth`, and how the original request is identified and answered.
 
+use std::path::Path;
+
 use tollgate_core::DOMAIN_BYTES_MAX;
 use tollgate_http::{
     AddressSource, Classifier, IdentitySettings, InvalidSetting, OriginalSource, Responder,
@@ -27,8 +29,9 @@ pub struct Auth {
 // === impl Auth ===
 
 impl Auth {
-    /// Reads the map `auth`; `None` if it is missing, or lacks what it needs.
-    pub(super) fn take(top: &Settings<'_>) -> Option<Auth> {
+    /// Reads the map `auth`, in which paths are relative to `directory`; `None` if it is missing,
+    /// or lacks what it needs.
+    pub(super) fn take(top: &Settings<'_>, directory: &Path) -> Option<Auth> {
         if !top.has("auth") {
             return None;
         }
@@ -39,12 +42,13 @@ impl Auth {
                 identity.is_some() || !map.has("identity"),
                 responses.is_some() || !map.has("responses"),
             ];
-            let auth = Auth {
+            let mut auth = Auth {
                 domain: take_domain(map),
                 source: take_source(map),
                 identity: identity.unwrap_or_default(),
                 responses: responses.unwrap_or_default(),
             };
+            auth.identity.resolve(directory);
             let checked = [
                 ("identity", auth.classifier().map(drop)),
                 ("responses", auth.responder().map(drop)),

@@ -21,6 +21,11 @@ pub(super) fn take(
             *file = directory.join(&*file);
         }
     }
+    let routes = gateway.routes.iter_mut();
+    let identities = routes.filter_map(|route| route.identity.as_mut());
+    for identity in identities.chain([&mut gateway.identity]) {
+        identity.resolve(directory);
+    }
     if let Err(invalid) = Gateway::check(&gateway) {
         let message = format!("`{}`: {}", invalid.at, invalid.problem);
         top.report_error_at("gateway", &invalid.at, message, &invalid.instead);

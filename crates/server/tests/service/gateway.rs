@@ -20,6 +20,7 @@ mod retries;
 mod secure_upstreams;
 mod settings;
 mod shared_connection;
+mod tokens;
 mod tunnels;
 mod upgrades;
 mod upstream;
