@@ -4,7 +4,8 @@
 //! nothing is locked. What follows depends on how many limits it charges:
 //!
 //! * **None**, as in every denied request: the slots are read again. If none has changed, the
-//!   verdict is that of the moment between the two readings.
+//!   verdict is that of the moment between the two readings. A state that others charged and
+//!   refunded in between looks unchanged: then each limit's part is true of a moment of its own.
 //! * **Some**: their slots are locked, each by a compare-and-swap from the value that was read, and
 //!   the others read again. At that moment all of them are as they were judged, so the new states
 //!   are stored, which unlocks the slots. If all limits are charged, the last is not locked: the
