@@ -25,6 +25,11 @@
 //! confirmation fails, what the others have charged goes back. One whose answer is lost may stay
 //! charged, as any request whose answer is.
 //!
+//! A denied request may be charged up to the limit while units of it are reserved, which may be
+//! released. What it is charged of them is taken off the reservation, so that confirming that comes
+//! to the same as if it had been charged before the denied request (`charge_denied` in
+//! `script/general/account.lua`).
+//!
 //! A request that does not fit only because of another instance's reservation is undecided: the
 //! reservation may be released. It asks again until it is decided, or its time is over. Two such
 //! instances must not wait for each other: from the second time on the slots are asked one after

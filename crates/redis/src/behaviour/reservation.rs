@@ -1,5 +1,7 @@
 //! `reservation.lua` does what the general script does, whatever else happens to the key meanwhile.
 
+mod penalty;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::time::Instant;

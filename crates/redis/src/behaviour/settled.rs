@@ -4,7 +4,7 @@ mod twin;
 
 use std::task::{Context, Poll};
 
-use tollgate_behaviour::{Subject, Taste};
+use tollgate_behaviour::{Subject, Taste, algorithms};
 use tollgate_core::{
     Charge, Cost, Key, Limit, Mode, NewReservation, Now, Settled, SettledCharge, Settlement,
     Sharing, Span, StoreError, Verdict,
@@ -13,6 +13,9 @@ use tollgate_testbed as testbed;
 
 use super::{CLUSTER, Driven, SINGLE};
 use crate::config::Config;
+use crate::names::reservation_name;
+use crate::script_reply::Status;
+use crate::script_request::Step;
 
 const MEMO: &[u8] = b"what\0ever";
 const UNITS_MAX: u64 = 1 << 32;
@@ -57,6 +60,40 @@ fn a_bucket_refunds_nothing_that_has_refilled() {
     };
     let settled = redis.settle(record.expect("it is allowed"), &[line]);
     assert_eq!(settled, Some(vec![Settlement::new(6, 4)]));
+}
+
+/// What is settled beyond the estimate exhausts the limit, whether what a request over several
+/// slots has reserved is released or confirmed.
+#[test]
+fn a_settlement_exhausts_a_limit_beside_what_others_have_reserved() {
+    for (algorithm, is_confirmed) in algorithms()
+        .into_iter()
+        .flat_map(|one| [(one, false), (one, true)])
+    {
+        let mut redis = Driven::new(&Config::single(SINGLE.address()));
+        let limit = Limit::new(algorithm, 10, Span::MINUTE).expect("a limit");
+        let (key, now) = (redis.key("beside"), Taste::MICROSECONDS.start);
+        let charge = |units| Charge::new(key, &limit, Cost::Take(units));
+        redis.store.set_now(now.utc.as_nanos() / 1_000);
+        let (_, record) = redis.reserve(&[charge(4)], 5);
+        let lasts = 1_000_000;
+        let name = reservation_name(lasts);
+        let status = redis.step(now, Step::Reserve { name, lasts }, charge(3));
+        assert_eq!(status, Status::Allowed, "{limit}");
+        let line = SettledCharge {
+            line: 0,
+            charge: charge(20),
+        };
+        let settled = redis.settle(record.expect("it is allowed"), &[line]);
+        assert_eq!(settled, Some(vec![Settlement::new(10, 0)]), "{limit}");
+        let status = match is_confirmed {
+            true => redis.step(now, Step::Confirm { name }, charge(3)),
+            false => redis.release(now, name, charge(3)),
+        };
+        assert_eq!(status, Status::Allowed, "{limit}");
+        let decision = redis.decide(now, &[charge(10)]).decisions[0];
+        assert_eq!(decision.remaining(), 0, "{limit}");
+    }
 }
 
 /// Every line of a request whose keys share a slot.

@@ -26,8 +26,8 @@ for i = 1, #KEYS do
   local stored = call('GET', key)
   local state = stored or ''
   -- Of the reservations of others their number, their sum, when the last ends, and all as they are
-  -- stored; and whether this request has one.
-  local count, held, last, others, is_mine, is_short = 0, 0, 0, '', false, true
+  -- stored; and the units of the one that this request has.
+  local count, held, last, others, mine, is_short = 0, 0, 0, '', false, true
   if byte(state) == HELD then
     local front = 2 + HOLD * byte(state, 2)
     for from = 3, front, HOLD do
@@ -36,7 +36,7 @@ for i = 1, #KEYS do
       if first > 127 or till > now + 1000 * 2 ^ first then
         is_short = false
       elseif name == id then
-        is_mine = till > now
+        mine = till > now and units
       elseif till > now then
         count, held, last = count + 1, held + units, max(last, till)
         others = others .. sub(state, from, from + HOLD - 1)
@@ -87,10 +87,10 @@ for i = 1, #KEYS do
       count, last, others = count + 1, max(last, now + lasts), others .. pack('>c8I5I7', id, units,
         now + lasts)
     end
-  elseif times > 0 and take > 0 and not is_mine then
+  elseif times > 0 and take > 0 and not mine then
     status = DENIED
-  elseif times * take > free then
-    -- The limit was another one when these units were reserved.
+  elseif times * take > min(free, mine or 0) then
+    -- The limit was another one when these units were reserved, or a denied request was charged.
     status = NEEDS_GENERAL
   else
     units = times * take
@@ -104,7 +104,7 @@ for i = 1, #KEYS do
     end
   end
   if step == CONFIRM or status == NEEDS_GENERAL then replies = replies .. pack('B', status) end
-  if units > 0 or is_mine and status ~= NEEDS_GENERAL then
+  if units > 0 or mine and status ~= NEEDS_GENERAL then
     if count > 0 then front = pack('>BB', HELD, count) .. others end
     if state ~= '' then last = max(last, kind == FIXED_CLOCK and ends or at) end
     if last > 0 then

@@ -32,12 +32,17 @@ local function take(a, line, units)
   ALGORITHMS[a.kind].take(a, line, units)
 end
 
--- Beside what others have reserved: if they take it as well, nothing is charged beyond the capacity.
--- Nor is what the request leaves for others with priority.
+-- Up to the capacity, less what the request leaves for others with priority, whatever is reserved:
+-- that may be released. As if it had been charged before, a reservation then is confirmed for less,
+-- by as much as would not have been charged here. Of several that shrink, one that is released takes
+-- along what another would have been charged.
 local function charge_denied(a, line, units)
   local charge = ALGORITHMS[a.kind].charge_denied
   if charge then return charge(a, line, units) end
-  take(a, line, min(units, max(remaining(a, line) - a.held - line.kept, 0)))
+  local free = max(remaining(a, line) - line.kept, 0)
+  local beside = max(free - a.held, 0)
+  shrink_holds(a, min(units, free) - min(units, beside))
+  take(a, line, min(units, free))
 end
 
 local function refund(a, line, units)

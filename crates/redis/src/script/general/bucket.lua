@@ -86,11 +86,17 @@ LOADERS[TOKEN] = function()
 
   -- To the end of the capacity, a part of a unit included.
   local function charge_denied(a, line, units)
-    local cap = line.cap - a.leased - a.held - line.kept
+    local cap = line.cap - a.leased - line.kept
     if a.at - now >= cap * a.span then return end
     charge_other(a, units)
     set_terms(a, line)
-    a.at = max(a.at, now + min(a.at - now + units * a.span, cap * a.span))
+    local at = a.at
+    a.at = min(at + units * a.span, max(at, now + cap * a.span))
+    if a.held == 0 then return end
+    local beside = min(a.at, max(at, now + (cap - a.held) * a.span))
+    -- Of a part of a unit, what was judged and reserved is charged, and nothing beyond the capacity.
+    local round = beside > at and ceil or floor
+    shrink_holds(a, round((a.at - beside) / a.span))
   end
 
   local function report(a, line, units, at, base)

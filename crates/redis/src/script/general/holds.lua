@@ -43,6 +43,16 @@ local function release(a, id)
   a.holds[id], a.holding, a.dirty = nil, a.holding - 1, true
 end
 
+-- Takes units off reservations that are charged without them.
+local function shrink_holds(a, units)
+  for id, one in pairs(a.holds) do
+    if not is_lease(id) then
+      local cut = min(units, one[1])
+      one[1], a.held, units = one[1] - cut, a.held - cut, units - cut
+    end
+  end
+end
+
 -- Reads what is held; leases that have ended are charged once the account is known.
 local function load_holds(a, state)
   for from = 3, 2 + HOLD * byte(state, 2), HOLD do

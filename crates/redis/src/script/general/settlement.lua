@@ -115,7 +115,7 @@ local function load_settlement()
 
   -- Charges as many of `units` as fit; returns how many.
   local function charge_excess(a, line, units)
-    local room = max(remaining(a, line) - a.held - line.kept, 0)
+    local room = max(remaining(a, line) - line.kept, 0)
     charge_denied(a, line, min(units, line.cap - line.kept))
     return min(room, units)
   end

@@ -42,8 +42,18 @@ local function confirm(lines, id)
       return reply(DENIED, {})
     end
   end
-  for _, line in ipairs(lines) do release(line.account, id) end
-  for _, line in ipairs(lines) do take(line.account, line, line.take * line.times) end
+  local held = {}
+  for _, line in ipairs(lines) do
+    local a = line.account
+    held[a] = held[a] or a.holds[id] and a.holds[id][1] or 0
+    release(a, id)
+  end
+  for _, line in ipairs(lines) do
+    -- The rest is charged by denied requests that came meanwhile.
+    local a, units = line.account, min(line.take * line.times, held[line.account])
+    held[a] = held[a] - units
+    take(a, line, units)
+  end
   for _, line in ipairs(lines) do
     local cost = min(line.denied_cost * line.denied_times, UNITS_MAX)
     if cost > 0 then charge_denied(line.account, line, cost) end
