@@ -103,21 +103,7 @@ impl Page<'_> {
     /// Writes the chart of allowed and denied requests.
     fn over_time(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let slots = &self.survey.timeline.slots;
-        let layers = vec![
-            Layer {
-                name: "allowed",
-                colour: "allowed".to_owned(),
-                values: slots
-                    .iter()
-                    .map(|slot| slot.offered - slot.denied)
-                    .collect(),
-            },
-            Layer {
-                name: "denied",
-                colour: "denied".to_owned(),
-                values: slots.iter().map(|slot| slot.denied).collect(),
-            },
-        ];
+        let layers = Layer::outcomes("allowed", slots);
         f.write_str("<h2>Over time</h2>\n")?;
         self.chart(
             "Allowed and denied requests over time; together, what was offered",

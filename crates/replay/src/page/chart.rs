@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::page::escape::{Number, Text};
-use crate::survey::Timeline;
+use crate::survey::{Slot, Timeline};
 use crate::timestamp::Utc;
 
 /// The height of a chart in its own coordinates.
@@ -34,6 +34,28 @@ pub(super) struct Bar {
     pub(super) value: u64,
     pub(super) most: u64,
     pub(super) colour: &'static str,
+}
+
+// === impl Layer ===
+
+impl<'a> Layer<'a> {
+    /// The denied requests above the others, which have this name.
+    pub(super) fn outcomes(others: &'a str, slots: &[Slot]) -> Vec<Layer<'a>> {
+        let allowed = slots.iter().map(|slot| slot.offered - slot.denied);
+        let denied = slots.iter().map(|slot| slot.denied);
+        vec![
+            Layer {
+                name: others,
+                colour: "allowed".to_owned(),
+                values: allowed.collect(),
+            },
+            Layer {
+                name: "denied",
+                colour: "denied".to_owned(),
+                values: denied.collect(),
+            },
+        ]
+    }
 }
 
 // === impl Bars ===

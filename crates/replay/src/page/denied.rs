@@ -36,26 +36,11 @@ impl Page<'_> {
             write!(f, "{}={}", Text(key), Text(value))?;
         }
         f.write_str("</h3>\n")?;
-        let slots = &pattern.slots;
         let bars = Bars {
             class: "spark",
             label: "Requests of this key over time",
             timeline: &self.survey.timeline,
-            layers: vec![
-                Layer {
-                    name: "others of this key",
-                    colour: "allowed".to_owned(),
-                    values: slots
-                        .iter()
-                        .map(|slot| slot.offered - slot.denied)
-                        .collect(),
-                },
-                Layer {
-                    name: "denied",
-                    colour: "denied".to_owned(),
-                    values: slots.iter().map(|slot| slot.denied).collect(),
-                },
-            ],
+            layers: Layer::outcomes("others of this key", &pattern.slots),
         };
         writeln!(f, "{bars}\n<table>")?;
         let (part, of) = (pattern.denied, pattern.offered);
