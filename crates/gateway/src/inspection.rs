@@ -9,9 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
-use tollgate_http::{JsonPointer, NoUnits};
-
-use crate::event_stream::EventStream;
+use tollgate_http::{EventStream, JsonPointer, NoUnits};
 
 /// The most bytes of a JSON text, or of one event of a stream, that are kept to be read.
 const INSPECTED_BYTES_MAX: usize = 1 << 20;

@@ -63,8 +63,6 @@ mod forwarding;
 
 mod pricing;
 
-mod event_stream;
-
 mod inspection;
 
 mod meter;

@@ -15,6 +15,7 @@
 //!   `Retry-After`, `x-tollgate-delay-ms` and `x-tollgate-store`.
 //! * [`Responder`]: the settings of `responses`; headers in several [`Dialect`]s, bodies, CORS;
 //!   `RESOURCE_EXHAUSTED` for requests of gRPC.
+//! * [`EventStream`]: the events of `text/event-stream`, each bounded.
 //! * [`Problem`]: a denial or an error as `application/problem+json` (RFC 9457).
 //!
 //! Pure functions of a request's head and of a [`tollgate_core::Answer`]. Knows nothing about
@@ -53,6 +54,8 @@ mod token;
 
 mod json_pointer;
 
+mod event_stream;
+
 mod classifier;
 
 mod policy;
@@ -83,6 +86,7 @@ pub use client_address::{
     TRUSTED_PROXIES_MAX, Unusable,
 };
 pub use dialect::Dialect;
+pub use event_stream::EventStream;
 pub use framing::{InvalidFraming, check_framing, list_members};
 pub use grpc::{GRPC_MESSAGE, GRPC_RETRY_PUSHBACK_MS, GRPC_STATUS};
 pub use head::Head;

@@ -4,8 +4,19 @@
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Splits a stream into the data of its events, while it passes in pieces.
+///
+/// # Example
+///
+/// ```
+/// use tollgate_http::EventStream;
+///
+/// let (mut stream, mut found) = (EventStream::new(1024), Vec::new());
+/// stream.add(b"data: one\n\ndata: t", |data| found.push(data.map(<[u8]>::to_vec)));
+/// stream.add(b"wo\n\n", |data| found.push(data.map(<[u8]>::to_vec)));
+/// assert_eq!(found, [Some(b"one".to_vec()), Some(b"two".to_vec())]);
+/// ```
 #[derive(Debug)]
-pub(crate) struct EventStream {
+pub struct EventStream {
     bytes_max: usize,
     /// The line that has not ended.
     line: Vec<u8>,
@@ -24,7 +35,7 @@ pub(crate) struct EventStream {
 
 impl EventStream {
     /// A stream of which no event with more bytes than this is read.
-    pub(crate) const fn new(bytes_max: usize) -> EventStream {
+    pub const fn new(bytes_max: usize) -> EventStream {
         EventStream {
             bytes_max,
             line: Vec::new(),
@@ -37,13 +48,13 @@ impl EventStream {
     }
 
     /// The bytes that are kept for the event that has not ended.
-    pub(crate) fn kept_bytes(&self) -> usize {
+    pub fn kept_bytes(&self) -> usize {
         self.line.len() + self.data.as_ref().map_or(0, Vec::len)
     }
 
     /// The next piece. `take` gets the data of each event that ends in it, or `None` for one that
     /// was too large.
-    pub(crate) fn add(&mut self, piece: &[u8], mut take: impl FnMut(Option<&[u8]>)) {
+    pub fn add(&mut self, piece: &[u8], mut take: impl FnMut(Option<&[u8]>)) {
         let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
         for part in piece.split_inclusive(is_end) {
             let belongs_to_return = part == b"\n" && self.after_return;
@@ -62,7 +73,7 @@ impl EventStream {
     }
 
     /// The end of the stream, which ends its last event.
-    pub(crate) fn finish(mut self, mut take: impl FnMut(Option<&[u8]>)) {
+    pub fn finish(mut self, mut take: impl FnMut(Option<&[u8]>)) {
         self.end_line(&mut take);
         self.end_event(&mut take);
     }
