@@ -12,12 +12,14 @@ use tollgate_memory::{Memory, SystemClock};
 use tollgate_rules::{Loaded, NoHeadroom, Options, RuleSet, escape, read_paths};
 use tollgate_server::{DescriptorText, ExplanationReport, Place, Values};
 
+use crate::admin_client::{Access, AdminUrl};
 use crate::explain::note::notes;
 use crate::message::{Reason, with_causes};
 use crate::output::Output;
 use crate::settings::{Service, Unread};
 
 mod note;
+mod remote;
 
 /// Explain why a request would be allowed or denied.
 ///
@@ -25,13 +27,14 @@ mod note;
 /// that was compared, the limit, what remains of it, and when the request would be allowed. Charges
 /// nothing.
 ///
-/// With --config, keys in Redis are read there. Keys in memory are in the process that serves: ask
-/// its admin listener, GET /v1/explain. With --rules, keys are as if they were never used.
+/// With --url, a running service explains, by the rules and the states of keys that it decides by.
+/// With --config, keys in Redis are read there; keys in memory are in the process that serves. With
+/// --rules, keys are as if they were never used.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// A rules file, or a directory of `*.yaml` and `*.yml` files; may be repeated.
-    #[arg(long, value_name = "PATH", required_unless_present = "config")]
+    #[arg(long, value_name = "PATH", required_unless_present_any = ["config", "url"])]
     rules: Vec<PathBuf>,
     /// Allow several documents to add descriptors to one domain.
     #[arg(long, requires = "rules")]
@@ -39,12 +42,19 @@ pub(crate) struct Args {
     /// The settings file of the service, in place of --rules.
     #[arg(long, value_name = "PATH", conflicts_with = "rules")]
     config: Option<PathBuf>,
+    /// The admin listener of a running service, such as http://127.0.0.1:6070, in place of --rules.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["rules", "config"])]
+    url: Option<AdminUrl>,
+    /// Explain the denied request with this id, which is the header `x-request-id` of its answer.
+    #[arg(long, value_name = "ID")]
+    #[arg(conflicts_with_all = ["descriptors", "domain", "cost", "any_order"])]
+    request_id: Option<String>,
     /// The domain of the rules. Not needed if there is only one.
     #[arg(long, value_name = "NAME")]
     domain: Option<String>,
-    /// What the request costs.
-    #[arg(long, value_name = "UNITS", default_value_t = 1)]
-    cost: u64,
+    /// What the request costs. Default: 1.
+    #[arg(long, value_name = "UNITS")]
+    cost: Option<u64>,
     /// Entries match nested rules in any order, as in the short form of /v1/check.
     #[arg(long)]
     any_order: bool,
@@ -53,14 +63,22 @@ pub(crate) struct Args {
     output: Output,
     /// A descriptor of the request: its entries, in order. Write `\,` for a comma and `\\` for a
     /// backslash in a key or value.
-    #[arg(required = true, value_name = "KEY=VALUE[,KEY=VALUE...]")]
+    #[arg(
+        required_unless_present = "request_id",
+        value_name = "KEY=VALUE[,KEY=VALUE...]"
+    )]
     descriptors: Vec<DescriptorText>,
+    #[command(flatten)]
+    access: Access,
 }
 
 const AFTER_HELP: &str = "\
 Exit status: 0 if the request was explained, whether it would be allowed or denied; 1 if the rules \
-have errors or have no such domain, or the store does not answer; 2 if the command line or the \
-settings are wrong, or a file cannot be read.";
+have errors or have no such domain, or the store or the service does not answer; 2 if the command \
+line or the settings are wrong, or a file cannot be read.";
+
+/// What to do if there are several domains.
+const NAME_DOMAIN: &str = "name the domain with --domain";
 
 /// The exit status, and why there is no report.
 struct Failure(u8, Reason);
@@ -81,8 +99,33 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// Reads the rules, explains the request by the states that can be read, and prints the report.
+/// Explains the request, and prints the report.
 fn execute(args: &Args) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(1, with_causes(&error)))?;
+    let report = runtime.block_on(async {
+        match &args.url {
+            Some(url) => remote::explain(url, args).await,
+            None if args.needs_url() => {
+                let message = "tokens, certificates and ids of requests are for a running service; \
+                               add --url URL";
+                Err(Failure::new(2, message.to_owned()))
+            }
+            None => explain(args).await,
+        }
+    });
+    match io::stdout().lock().write_all(report?.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::new(1, with_causes(&error)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Reads the rules, and explains the request by the states that can be read.
+async fn explain(args: &Args) -> Result<String, Failure> {
     let subject = Subject::read(args)?;
     let domain = subject.domain(args.domain.as_deref())?;
     let descriptors = args.descriptors.iter().map(|text| Descriptor {
@@ -93,18 +136,14 @@ fn execute(args: &Args) -> Result<(), Failure> {
     let request = Request {
         domain: domain.as_bytes(),
         descriptors: descriptors.collect(),
-        cost: Cost::Peek(args.cost),
+        cost: Cost::Peek(args.cost.unwrap_or(1)),
         charge_denied: ChargeDenied::Never,
     };
     let bounds = request.check_bounds();
     bounds.map_err(|invalid| Failure::new(2, invalid.to_string()))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(1, with_causes(&error)))?;
     let (explanation, notes) = match subject.shared(&domain) {
-        Some((name, config)) => runtime.block_on(inspect(&subject, name, config, &request))?,
-        None => (runtime.block_on(explain_unused(&subject, &request))?, None),
+        Some((name, config)) => inspect(&subject, name, config, &request).await?,
+        None => (explain_unused(&subject, &request).await?, None),
     };
     let report = ExplanationReport {
         request: &request,
@@ -113,20 +152,10 @@ fn execute(args: &Args) -> Result<(), Failure> {
         denial: None,
         has_states: notes.is_some(),
     };
-    let mut out = io::stdout().lock();
-    let printed = match args.output {
-        Output::Human => {
-            let notes = notes.unwrap_or_default().concat();
-            write!(out, "{report}{notes}")
-        }
-        Output::Json => writeln!(out, "{:#}", report.to_json()),
-    };
-    match printed {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::new(1, with_causes(&error)))
-        }
-        _ => Ok(()),
-    }
+    Ok(match args.output {
+        Output::Human => format!("{report}{}", notes.unwrap_or_default().concat()),
+        Output::Json => format!("{:#}\n", report.to_json()),
+    })
 }
 
 /// Explains by keys that were never used.
@@ -196,6 +225,16 @@ fn no_answer(store: &Inspector, error: &StoreError) -> Failure {
     Failure::new(1, message + &trouble.unwrap_or_default())
 }
 
+// === impl Args ===
+
+impl Args {
+    /// Whether an option has a meaning only for a running service. (clap leaves out `requires` of
+    /// an option that conflicts with one that is present.)
+    fn needs_url(&self) -> bool {
+        self.request_id.is_some() || self.access != Access::default()
+    }
+}
+
 // === impl Subject ===
 
 impl Subject {
@@ -229,7 +268,7 @@ impl Subject {
             (Some(name), _) if known.contains(&name) => return Ok(name.to_owned()),
             (None, [only]) if !self.loaded.has_errors() => return Ok((*only).to_owned()),
             (Some(name), _) => format!("there are no valid rules for the domain `{name}`"),
-            (None, _) => "name the domain with --domain".to_owned(),
+            (None, _) => NAME_DOMAIN.to_owned(),
         };
         let diagnostics = self.loaded.diagnostics.iter();
         let errors = diagnostics.filter(|one| one.is_error());

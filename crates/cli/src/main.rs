@@ -1,10 +1,12 @@
 //! The `tollgate` command.
 
+mod admin_client;
 mod check;
 mod explain;
 mod keys;
 mod message;
 mod output;
+mod printable;
 mod replay;
 mod schema;
 mod serve;

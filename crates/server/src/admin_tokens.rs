@@ -56,7 +56,7 @@ pub(crate) struct AdminTokens {
 
 /// Why tokens cannot be used. Neither text repeats what may be a token.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct InvalidTokens {
+pub struct InvalidTokens {
     /// The setting.
     pub(crate) key: &'static str,
     pub(crate) problem: String,
@@ -72,6 +72,65 @@ pub(crate) enum Unauthorized {
     Wrong,
 }
 
+// === impl TokenSources ===
+
+impl TokenSources {
+    /// The tokens of the file and of the environment: at least one of each that is named.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidTokens`] is the first source whose tokens cannot be used.
+    pub fn read(&self) -> Result<Vec<String>, InvalidTokens> {
+        let mut tokens = Vec::new();
+        if let Some(path) = &self.file {
+            let invalid = |problem: String| InvalidTokens {
+                key: "token_file",
+                problem: format!("the file with the tokens {problem}"),
+                help: HELP_FILE,
+            };
+            let text =
+                read_file(path).map_err(|error| invalid(format!("cannot be read: {error}")))?;
+            let lines = text.lines().enumerate();
+            let lines = lines.map(|(index, line)| (format!("in line {}", index + 1), line.trim()));
+            let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+            let before = tokens.len();
+            add(&mut tokens, lines).map_err(invalid)?;
+            if tokens.len() == before {
+                return Err(invalid("has none".to_owned()));
+            }
+        }
+        if let Some(name) = &self.env {
+            let invalid = |problem: String| InvalidTokens {
+                key: "token_env",
+                problem: format!("the environment variable with the tokens {problem}"),
+                help: HELP_ENV,
+            };
+            let text = std::env::var(name).map_err(|error| match error {
+                std::env::VarError::NotPresent => invalid("is not set".to_owned()),
+                std::env::VarError::NotUnicode(_) => invalid("is not UTF-8".to_owned()),
+            })?;
+            let words = text.split_whitespace().enumerate();
+            let words = words.map(|(index, word)| (format!("at place {}", index + 1), word));
+            let before = tokens.len();
+            add(&mut tokens, words).map_err(invalid)?;
+            if tokens.len() == before {
+                return Err(invalid("has none".to_owned()));
+            }
+        }
+        Ok(tokens)
+    }
+}
+
+// === impl InvalidTokens ===
+
+impl fmt::Display for InvalidTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.problem, self.help)
+    }
+}
+
+impl std::error::Error for InvalidTokens {}
+
 // === impl AdminTokens ===
 
 impl AdminTokens {
@@ -84,7 +143,7 @@ impl AdminTokens {
         if *sources == TokenSources::default() {
             return Ok(None);
         }
-        let tokens = read(sources)?;
+        let tokens = sources.read()?;
         let key = Key::generate(HMAC_SHA256, &SystemRandom::new());
         let key = key.map_err(|_| InvalidTokens {
             key: "token_file",
@@ -133,7 +192,7 @@ impl AdminTokens {
     /// is new, or what is wrong if an operator asked for it.
     pub(crate) fn reload(&self, why: Why) {
         let mut invalid = self.invalid.write().unwrap_or_else(PoisonError::into_inner);
-        match read(&self.sources) {
+        match self.sources.read() {
             Ok(tokens) => {
                 let next = tags(&self.key, &tokens);
                 let mut tags = self.tags.write().unwrap_or_else(PoisonError::into_inner);
@@ -181,46 +240,6 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
 fn tags(key: &Key, tokens: &[String]) -> Vec<Tag> {
     let tags = tokens.iter().map(|token| sign(key, token.as_bytes()));
     tags.collect()
-}
-
-/// The tokens of the file and of the environment: at least one of each that is named.
-fn read(sources: &TokenSources) -> Result<Vec<String>, InvalidTokens> {
-    let mut tokens = Vec::new();
-    if let Some(path) = &sources.file {
-        let invalid = |problem: String| InvalidTokens {
-            key: "token_file",
-            problem: format!("the file with the tokens {problem}"),
-            help: HELP_FILE,
-        };
-        let text = read_file(path).map_err(|error| invalid(format!("cannot be read: {error}")))?;
-        let lines = text.lines().enumerate();
-        let lines = lines.map(|(index, line)| (format!("in line {}", index + 1), line.trim()));
-        let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-        let before = tokens.len();
-        add(&mut tokens, lines).map_err(invalid)?;
-        if tokens.len() == before {
-            return Err(invalid("has none".to_owned()));
-        }
-    }
-    if let Some(name) = &sources.env {
-        let invalid = |problem: String| InvalidTokens {
-            key: "token_env",
-            problem: format!("the environment variable with the tokens {problem}"),
-            help: HELP_ENV,
-        };
-        let text = std::env::var(name).map_err(|error| match error {
-            std::env::VarError::NotPresent => invalid("is not set".to_owned()),
-            std::env::VarError::NotUnicode(_) => invalid("is not UTF-8".to_owned()),
-        })?;
-        let words = text.split_whitespace().enumerate();
-        let words = words.map(|(index, word)| (format!("at place {}", index + 1), word));
-        let before = tokens.len();
-        add(&mut tokens, words).map_err(invalid)?;
-        if tokens.len() == before {
-            return Err(invalid("has none".to_owned()));
-        }
-    }
-    Ok(tokens)
 }
 
 /// Reads a small file of text.

@@ -77,7 +77,7 @@ mod listener;
 
 mod server;
 
-pub use admin_tokens::TokenSources;
+pub use admin_tokens::{InvalidTokens, TokenSources};
 pub use config::{
     Auth, Config, ConfigError, Explain, Listen, ListenerKind, Log, LogFormat, LogLevel, Memory,
     OtherStore, Password, Place, RedisProtocol, STORES_MAX,

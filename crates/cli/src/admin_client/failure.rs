@@ -1,0 +1,111 @@
+//! Why the admin listener gave no usable answer.
+
+use std::error::Error;
+use std::fmt::{self, Display};
+use std::io::{self, ErrorKind};
+
+use http::StatusCode;
+
+use super::{AdminUrl, BODY_BYTES_MAX, TOKEN_VARIABLE};
+use crate::message::with_causes;
+use crate::printable::Printable;
+
+/// A failed request to an admin listener. `Display` says what to do about it.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    url: AdminUrl,
+    why: NotAnswered,
+}
+
+/// What went wrong.
+#[derive(Debug)]
+#[non_exhaustive]
+pub(crate) enum NotAnswered {
+    /// The address cannot be found, or nothing listens there.
+    Connect(io::Error),
+    ConnectTimeout,
+    Tls(io::Error),
+    /// The connection broke, or the bytes are not HTTP.
+    Http(hyper::Error),
+    HeadTimeout,
+    Body(Box<dyn Error + Send + Sync>),
+    BodyTimeout,
+    /// 401, and no token was sent.
+    NoToken,
+    /// 401 for our token.
+    WrongToken,
+    /// Another status, with the detail of its problem document.
+    Status(StatusCode, Option<Printable>),
+    /// A response that no admin listener of this version sends.
+    NotTollgate,
+}
+
+// === impl Failure ===
+
+impl Failure {
+    pub(crate) const fn new(url: AdminUrl, why: NotAnswered) -> Failure {
+        Failure { url, why }
+    }
+}
+
+impl Error for Failure {}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.url, self.why)
+    }
+}
+
+// === impl NotAnswered ===
+
+impl Display for NotAnswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotAnswered::Connect(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                write!(
+                    f,
+                    "connection refused; is `tollgate serve` running, and is this the address of \
+                     its admin listener?"
+                )
+            }
+            NotAnswered::Connect(error) => write!(f, "cannot connect: {error}"),
+            NotAnswered::ConnectTimeout => write!(f, "no connection in time"),
+            NotAnswered::Tls(error) => write!(
+                f,
+                "no TLS connection: {error}; name the service's authority with --ca, and use \
+                 http:// for a listener without TLS"
+            ),
+            NotAnswered::Http(error) => write!(
+                f,
+                "no HTTP response ({}); use https:// for a listener with TLS",
+                with_causes(error)
+            ),
+            NotAnswered::HeadTimeout | NotAnswered::BodyTimeout => {
+                write!(f, "no response in time")
+            }
+            NotAnswered::Body(error) => write!(
+                f,
+                "the response broke off, or has more than {BODY_BYTES_MAX} bytes: {error}"
+            ),
+            NotAnswered::NoToken => write!(
+                f,
+                "the service demands a token: name one with --token-file or --token-env, or set \
+                 {TOKEN_VARIABLE}"
+            ),
+            NotAnswered::WrongToken => write!(
+                f,
+                "the service does not accept this token; use one that its setting `admin` names"
+            ),
+            NotAnswered::Status(status, Some(detail)) => write!(f, "{detail} ({status})"),
+            NotAnswered::Status(status, None) => write!(
+                f,
+                "answered with {status}; is this the address of an admin listener?"
+            ),
+            NotAnswered::NotTollgate => write!(
+                f,
+                "this is not the admin listener of a Tollgate; its default address is \
+                 http://127.0.0.1:6070"
+            ),
+        }
+    }
+}
