@@ -62,8 +62,8 @@ pub(crate) struct Args {
     /// Report format.
     #[arg(long, value_enum, default_value_t = Output::Human)]
     output: Output,
-    /// Access logs in the common or combined format, which may be gzipped. Several files are read
-    /// as one input. `-` is standard input.
+    /// Access logs in the common or combined format, which may be compressed by gzip, xz, zstd or
+    /// bzip2. Several files are read as one input. `-` is standard input.
     #[arg(value_name = "LOG", required = true)]
     files: Vec<PathBuf>,
 }

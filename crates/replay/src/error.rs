@@ -21,7 +21,7 @@ pub enum Error {
         /// What happened.
         source: io::Error,
     },
-    /// An input is compressed or encoded in an unsupported way.
+    /// An input is an archive, or encoded in an unsupported way.
     Foreign {
         /// Which.
         input: String,

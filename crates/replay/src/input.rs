@@ -1,24 +1,27 @@
-//! Splits an input into lines: gzipped or not, with at most one line in memory.
+//! Splits an input into lines, compressed or not, with at most one line in memory.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
-use flate2::bufread::MultiGzDecoder;
-
+use crate::compression::{Compression, Cut, Found};
 use crate::foreign::{Foreign, HEAD_BYTES};
 
 /// The longest line that is read; longer ones are skipped.
 pub const LINE_BYTES_MAX: usize = 1024 * 1024;
 
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// How much is read at once.
 const CHUNK_BYTES: usize = 256 * 1024;
+/// How much is unpacked at once. Less than is read, because a decoder that fails may lose what it
+/// has unpacked for the same chunk.
+const UNPACKED_CHUNK_BYTES: usize = 8 * 1024;
 
 /// The lines of one input.
 pub(crate) struct Lines<'i> {
     input: Box<dyn BufRead + 'i>,
     line: Vec<u8>,
     is_first: bool,
+    /// Where its compressed data end early, once that is known.
+    cut: Found,
 }
 
 /// One line, without its end.
@@ -28,6 +31,8 @@ pub(crate) enum Line<'a> {
     Text(&'a [u8]),
     /// More than [`LINE_BYTES_MAX`].
     TooLong,
+    /// The beginning of one in which compressed data end early.
+    Cut(&'a [u8]),
 }
 
 /// Why an input has no lines.
@@ -42,23 +47,34 @@ pub(crate) enum NoLines {
 // === impl Lines ===
 
 impl<'i> Lines<'i> {
-    /// The lines of `input`, decompressed if its first bytes are those of gzip.
+    /// The lines of `input`, unpacked if its first bytes are those of a [`Compression`].
     pub(crate) fn of(input: impl Read + 'i) -> Result<Lines<'i>, NoLines> {
         let (head, whole) = read_head(input)?;
-        let input: Box<dyn BufRead + 'i> = if head.starts_with(&GZIP_MAGIC) {
-            let unpacked = MultiGzDecoder::new(BufReader::with_capacity(CHUNK_BYTES, whole));
-            let (head, whole) = read_head(unpacked)?;
-            Foreign::reject(&head).map_err(NoLines::Foreign)?;
-            Box::new(BufReader::with_capacity(CHUNK_BYTES, whole))
-        } else {
-            Foreign::reject(&head).map_err(NoLines::Foreign)?;
-            Box::new(BufReader::with_capacity(CHUNK_BYTES, whole))
+        let (input, cut): (Box<dyn BufRead + 'i>, Found) = match Compression::of(&head) {
+            Some(compression) => {
+                let (unpacked, cut) = compression.unpack(whole).map_err(NoLines::Io)?;
+                let (head, whole) = read_head(unpacked)?;
+                Foreign::reject(&head).map_err(NoLines::Foreign)?;
+                let whole = BufReader::with_capacity(UNPACKED_CHUNK_BYTES, whole);
+                (Box::new(whole), cut)
+            }
+            None => {
+                Foreign::reject(&head).map_err(NoLines::Foreign)?;
+                let whole = BufReader::with_capacity(CHUNK_BYTES, whole);
+                (Box::new(whole), Found::default())
+            }
         };
         Ok(Lines {
             input,
             line: Vec::new(),
             is_first: true,
+            cut,
         })
+    }
+
+    /// Where the compressed data of the input ended early; known after the last line.
+    pub(crate) fn cut(&self) -> Option<Cut> {
+        self.cut.borrow().clone()
     }
 
     /// The next line; `None` after the last. A line ends with LF or CR LF, the last one may do so.
@@ -76,6 +92,9 @@ impl<'i> Lines<'i> {
         if read > LINE_BYTES_MAX && self.line.last() != Some(&b'\n') {
             self.input.skip_until(b'\n')?;
             return Ok(Some(Line::TooLong));
+        }
+        if self.line.last() != Some(&b'\n') && self.cut.borrow().is_some() {
+            return Ok(Some(Line::Cut(&self.line)));
         }
         let text = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
@@ -102,7 +121,6 @@ fn read_head<R: Read>(mut input: R) -> Result<(Vec<u8>, impl Read), NoLines> {
 mod tests {
     use std::io::Write;
 
-    use flate2::Compression;
     use flate2::write::GzEncoder;
 
     use super::*;
@@ -113,7 +131,7 @@ mod tests {
         while let Some(line) = lines.next().unwrap() {
             all.push(match line {
                 Line::Text(text) => Some(text.to_vec()),
-                Line::TooLong => None,
+                Line::TooLong | Line::Cut(_) => None,
             });
         }
         all
@@ -124,7 +142,7 @@ mod tests {
     }
 
     fn packed(text: &[u8]) -> Vec<u8> {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
         encoder.write_all(text).unwrap();
         encoder.finish().unwrap()
     }
@@ -147,20 +165,32 @@ mod tests {
     }
 
     #[test]
-    fn a_gzip_file_cut_short_is_an_error() {
-        let whole = packed(b"a\nb\n");
-        let read = |cut: &[u8]| {
-            let mut lines = match Lines::of(cut) {
-                Ok(lines) => lines,
-                Err(NoLines::Io(error)) => return Err(error.kind()),
-                Err(NoLines::Foreign(what)) => panic!("{what}"),
-            };
-            while lines.next().map_err(|error| error.kind())?.is_some() {}
-            Ok(())
+    fn a_gzip_file_cut_short_ends_with_the_line_in_which_it_is_cut() {
+        let whole = packed(b"a\nb\nc");
+        assert_eq!(lines(&whole), texts(&[b"a", b"b", b"c"]));
+        let cut = [texts(&[b"a", b"b"]), vec![None]].concat();
+        assert_eq!(lines(&whole[..whole.len() - 4]), cut);
+    }
+
+    #[test]
+    fn an_input_that_fails_is_an_error_and_no_cut() {
+        struct Fails;
+        impl Read for Fails {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::Error::other("the disk is gone"))
+            }
+        }
+        let whole = packed(&b"a\n".repeat(1_000_000));
+        let half = &whole[..whole.len() / 2];
+        let mut lines = Lines::of(half.chain(Fails)).unwrap();
+        let why = loop {
+            match lines.next() {
+                Ok(line) => assert!(line.is_some()),
+                Err(why) => break why,
+            }
         };
-        assert_eq!(read(&whole), Ok(()));
-        let read = read(&whole[..whole.len() - 4]);
-        assert_eq!(read, Err(io::ErrorKind::UnexpectedEof));
+        assert_eq!(why.to_string(), "the disk is gone");
+        assert_eq!(lines.cut(), None);
     }
 
     #[test]

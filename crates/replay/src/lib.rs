@@ -58,6 +58,8 @@ mod skipped;
 
 mod input;
 
+mod compression;
+
 mod format;
 
 mod foreign;
@@ -105,6 +107,7 @@ mod study;
 mod error;
 
 pub use comparison::{ChangedClient, Comparison, ComparisonSummary, RuleChange, compare};
+pub use compression::{Compression, Cut};
 pub use condition::{Checked, Condition, Counted, InvalidCondition};
 pub use error::Error;
 pub use foreign::{Foreign, Guess};

@@ -89,8 +89,12 @@ impl<'f> Reader<'f> {
         second: Option<Moment>,
         requests: &mut Interner,
     ) -> Result<Read, String> {
-        let Line::Text(line) = line else {
-            return Err(format!("the line is longer than {LINE_BYTES_MAX} bytes"));
+        let line = match line {
+            Line::Text(line) => line,
+            Line::TooLong => {
+                return Err(format!("the line is longer than {LINE_BYTES_MAX} bytes"));
+            }
+            Line::Cut(_) => return Err("the compressed data end within the line".to_owned()),
         };
         if let LineReader::Counts = self.lines {
             let at = second.ok_or("the second is after 2554")?;

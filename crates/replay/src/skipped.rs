@@ -44,7 +44,7 @@ impl Skipped {
         self.tally(&reason);
         if self.first.len() < SKIPPED_SHOWN_MAX {
             let excerpt = match line {
-                Line::Text(bytes) => excerpt(bytes),
+                Line::Text(bytes) | Line::Cut(bytes) => excerpt(bytes),
                 Line::TooLong => String::new(),
             };
             self.first.push(SkippedLine {

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use tollgate_core::{Moment, Span};
 
 use crate::traffic::Traffic;
+use crate::warning::cut_message;
 
 mod quantiles;
 mod report;
@@ -53,8 +54,13 @@ pub struct Study {
 }
 
 /// Why a suggestion may be wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StudyWarning {
+    /// The compressed data of an input end early; what precedes counts.
+    Cut {
+        /// Which, after how many lines, and why.
+        message: String,
+    },
     /// One key has nearly all requests: it is probably a proxy.
     OneKey,
     /// Each request has its own key: a limit on it stops nobody.
@@ -139,15 +145,18 @@ impl Study {
                 .zip(events.last())
                 .map(|(one, other)| (one.at, other.at)),
             routes: routes.collect(),
-            warnings: warnings(&all, largest.as_ref()),
+            warnings: warnings(&all, largest.as_ref(), traffic),
             all,
             largest,
         }
     }
 }
 
-fn warnings(all: &Part, largest: Option<&(String, usize)>) -> Vec<StudyWarning> {
-    let mut warnings = Vec::new();
+fn warnings(all: &Part, largest: Option<&(String, usize)>, traffic: &Traffic) -> Vec<StudyWarning> {
+    let cuts = traffic.cuts().map(|(input, lines, cut)| StudyWarning::Cut {
+        message: cut_message(input, lines, cut),
+    });
+    let mut warnings: Vec<_> = cuts.collect();
     let most = largest.map_or(0, |(_, events)| *events);
     if all.events >= EVENTS_MIN && most * 100 >= all.events * ONE_KEY_PERCENT {
         warnings.push(StudyWarning::OneKey);

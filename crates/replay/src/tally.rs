@@ -162,6 +162,11 @@ fn warnings(
 ) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if report.events > 0 {
+        warnings.extend(traffic.cuts().map(|(input, lines, cut)| Warning::Cut {
+            input: input.to_owned(),
+            lines,
+            cut: cut.clone(),
+        }));
         let without = traffic.without_events();
         warnings.extend(without.map(|(input, guess)| Warning::NoEvents {
             input: input.to_owned(),

@@ -7,6 +7,7 @@ use std::io::Read;
 
 use tollgate_core::{ChargeDenied, Cost, Moment, Request};
 
+use crate::compression::Cut;
 use crate::error::Error;
 use crate::event::Event;
 use crate::foreign::Guess;
@@ -54,6 +55,8 @@ struct Input {
     events: u64,
     /// What it seems to be, as long as no line of it is an event.
     guess: Guess,
+    /// Where its compressed data end early, if they do.
+    cut: Option<Cut>,
 }
 
 /// The place of a line.
@@ -134,13 +137,14 @@ impl Traffic {
         }
     }
 
-    /// Adds the events of an input, gzipped or not, which comes after those already read.
+    /// Adds the events of an input, compressed or not, which comes after those already read.
     ///
     /// # Errors
     ///
     /// [`Error::Read`] if the input cannot be read to its end, [`Error::Foreign`] if it is packed
     /// or encoded in a way that we do not read, [`Error::ManyLines`] beyond [`LINES_MAX`]. A line
-    /// that is no event is no error.
+    /// that is no event is no error, and neither are compressed data that end early:
+    /// [`Traffic::cuts`].
     pub fn read(&mut self, name: &str, input: impl Read) -> Result<(), Error> {
         let failed = |source| Error::Read {
             input: name.to_owned(),
@@ -159,12 +163,16 @@ impl Traffic {
             lines: 0,
             events: 0,
             guess: Guess::Empty,
+            cut: None,
         });
         let (format, selection) = (self.format.clone(), self.selection.clone());
         let filters = self.filters.clone();
         let mut reader = Reader::of(&format, &selection, &filters, self.notes.has_details());
         while let Some(line) = lines.next().map_err(failed)? {
             self.add(&mut reader, &line)?;
+        }
+        if let Some(input) = self.inputs.last_mut() {
+            input.cut = lines.cut();
         }
         Ok(())
     }
@@ -246,10 +254,19 @@ impl Traffic {
     pub(crate) fn without_events(&self) -> impl Iterator<Item = (&str, Guess)> {
         let without = self.inputs.iter().filter(|input| input.events == 0);
         without.map(|input| {
-            let is_blank = input.guess == Guess::Empty && input.lines > 0;
-            let guess = if is_blank { Guess::Other } else { input.guess };
+            let guess = match input.guess {
+                Guess::Empty if input.cut.is_some() => Guess::Cut,
+                Guess::Empty if input.lines > 0 => Guess::Other,
+                guess => guess,
+            };
             (input.name.as_str(), guess)
         })
+    }
+
+    /// The inputs whose compressed data end early, and after how many lines.
+    pub fn cuts(&self) -> impl Iterator<Item = (&str, u32, &Cut)> {
+        let inputs = self.inputs.iter();
+        inputs.filter_map(|input| Some((input.name.as_str(), input.lines, input.cut.as_ref()?)))
     }
 
     /// How many events there are.

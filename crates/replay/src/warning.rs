@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
+use crate::compression::Cut;
 use crate::foreign::Guess;
 use crate::plain::Plain;
 
@@ -17,6 +18,15 @@ pub enum Warning {
         input: String,
         /// What it seems to be.
         guess: Guess,
+    },
+    /// The compressed data of an input end early; what precedes counts.
+    Cut {
+        /// Which.
+        input: String,
+        /// After how many lines, the one included in which they end.
+        lines: u32,
+        /// Where and why.
+        cut: Cut,
     },
     /// No rule with a limit matched any event.
     NoRule,
@@ -47,6 +57,7 @@ impl Warning {
     pub const fn code(&self) -> &'static str {
         match self {
             Warning::NoEvents { .. } => "no-events",
+            Warning::Cut { .. } => "cut",
             Warning::NoRule => "no-rule",
             Warning::OneKey { .. } => "one-key",
             Warning::OwnKeys { .. } => "own-keys",
@@ -70,6 +81,7 @@ impl fmt::Display for Warning {
                     guess.description()
                 )
             }
+            Warning::Cut { input, lines, cut } => f.write_str(&cut_message(input, *lines, cut)),
             Warning::NoRule => f.write_str(
                 "no rule matched any event: compare the domain and the keys of the descriptors \
                  with those of the rules",
@@ -102,4 +114,9 @@ impl fmt::Display for Warning {
             ),
         }
     }
+}
+
+/// That the compressed data of an input end early.
+pub(crate) fn cut_message(input: &str, lines: u32, cut: &Cut) -> String {
+    format!("{} is not complete: {cut}, in line {lines}", Plain(input))
 }

@@ -104,8 +104,8 @@ pub(crate) struct Args {
     /// Use the service's bounded store, with room for N keys. By default, the store is unbounded.
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(super) max_keys: Option<NonZeroUsize>,
-    /// Access logs or traces, which may be gzipped. Several files are read as one input, in this
-    /// order. `-` is standard input.
+    /// Access logs or traces, which may be compressed by gzip, xz, zstd or bzip2. Several files are
+    /// read as one input, in this order. `-` is standard input.
     #[arg(value_name = "FILE", required = true)]
     pub(super) files: Vec<PathBuf>,
 }

@@ -223,8 +223,9 @@ impl Display for Share {
 
 impl StudyWarning {
     /// Its name in reports.
-    pub const fn code(self) -> &'static str {
+    pub const fn code(&self) -> &'static str {
         match self {
+            StudyWarning::Cut { .. } => "cut",
             StudyWarning::OneKey => "one-key",
             StudyWarning::OwnKeys => "own-keys",
             StudyWarning::FewKeys => "few-keys",
@@ -232,9 +233,10 @@ impl StudyWarning {
     }
 
     /// What was found, and what it means.
-    fn message(self, study: &Study) -> String {
+    fn message(&self, study: &Study) -> String {
         let (events, keys) = (study.all.events, study.all.keys);
         match self {
+            StudyWarning::Cut { message } => message.clone(),
             StudyWarning::OneKey => {
                 let (key, most) = study.largest.clone().unwrap_or_default();
                 format!(

@@ -165,17 +165,48 @@ fn inputs_without_an_event_say_what_they_seem_to_be() {
 }
 
 #[test]
-fn what_is_packed_otherwise_is_rejected_at_once() {
+fn archives_and_other_encodings_are_rejected_at_once() {
     let mut traffic = log("c={client}");
     for (head, expected) in [
-        (&b"\xfd7zXZ\0\0\x04"[..], "access.log is compressed with xz"),
-        (b"\x28\xb5\x2f\xfd....", "zstd"),
-        (b"BZh91AY&SY", "bzip2"),
+        (&b"PK\x03\x04\x14\0\0\0"[..], "access.log is a zip archive"),
         (b"\xff\xfe1\x00.\x002\x00", "UTF-16"),
     ] {
         let error = traffic.read("access.log", head).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
     }
+}
+
+#[test]
+fn a_compressed_input_that_is_cut_keeps_the_lines_before() {
+    let mut log = log("c={client}");
+    let line = b"1.2.3.4 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 1\n";
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
+    std::io::Write::write_all(&mut encoder, &line.repeat(1000)).unwrap();
+    let packed = encoder.finish().unwrap();
+    let half = packed.len() / 2;
+    log.read("access.log.gz", &packed[..half]).unwrap();
+    // Not compressed at all, so that every byte before the cut is there.
+    let lines = (half - packed.len() % line.len()) / line.len();
+    assert_eq!(log.events(), lines);
+    assert_eq!(
+        log.skipped_lines().reasons,
+        [("the compressed data end within the line".to_owned(), 1)]
+    );
+    let cuts: Vec<_> = log.cuts().collect();
+    let [("access.log.gz", cut_in, cut)] = cuts[..] else {
+        panic!("{cuts:?}");
+    };
+    assert_eq!(usize::try_from(cut_in).unwrap(), lines + 1);
+    assert!(cut.is_short);
+
+    // No line at all is an error, which says so.
+    log = self::log("c={client}");
+    log.read("access.log.gz", &packed[..20]).unwrap();
+    let why = log.check().unwrap_err().to_string();
+    assert!(
+        why.contains("cut or damaged before the first line ends"),
+        "{why}"
+    );
 }
 
 #[test]
