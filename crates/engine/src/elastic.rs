@@ -1,7 +1,7 @@
 //! Headroom for the elastic parts of limits: how it is reported, and which limits it concerns.
 
-use tollgate_core::Span;
-use tollgate_rules::RuleView;
+use tollgate_core::{Moment, Span};
+use tollgate_rules::{HeadroomSource, RuleView};
 
 use crate::engine::Engine;
 use crate::headroom::{HeadroomError, HeadroomReport};
@@ -25,12 +25,28 @@ impl Engine {
         if !rules.domains().any(|known| known == domain) {
             return Err(HeadroomError::UnknownDomain);
         }
-        if !rules.has_elastic(domain) {
+        if !rules.uses_headroom(domain, HeadroomSource::Reported) {
             return Err(HeadroomError::NothingElastic);
         }
         let now = self.stores().now();
         self.headroom_reports
             .insert(domain, has_headroom, expires_in, now)
+    }
+
+    /// Says whether this host has headroom, for the limits with `while: [host]` of every domain. It
+    /// expires after `expires_in`; then there is none.
+    pub fn set_host_headroom(&self, has_headroom: bool, expires_in: Span) {
+        let until = match has_headroom {
+            true => self.stores().now() + expires_in,
+            false => Moment::ZERO,
+        };
+        self.host_headroom.set(until);
+    }
+
+    /// Whether a limit in effect has an elastic part for which `source` has to report.
+    pub fn uses_headroom(&self, source: HeadroomSource) -> bool {
+        let rules = self.rules();
+        rules.domains_with_headroom(source).next().is_some()
     }
 
     /// The reports that have not expired, by domain.

@@ -12,7 +12,7 @@ use tollgate_rules::{Attempt, Resolved, RuleSet};
 
 use crate::decisions::{Decisions, Series};
 use crate::denied_requests::{DENIED_REQUESTS, DeniedRequests};
-use crate::headroom::{CurrentHeadroom, HeadroomReports};
+use crate::headroom::{CurrentHeadroom, HeadroomReports, HostHeadroom};
 use crate::hot_keys::HotKeyCounts;
 use crate::outcome::{Outcome, ReloadCounts, Reloads};
 use crate::reload_history::ReloadHistory;
@@ -39,6 +39,7 @@ pub struct Engine {
     pub(crate) denied_requests: DeniedRequests,
     pub(crate) hot_keys: HotKeyCounts,
     pub(crate) headroom_reports: HeadroomReports,
+    pub(crate) host_headroom: HostHeadroom,
 }
 
 /// The answer to a request, and the metadata of its rules.
@@ -75,6 +76,7 @@ impl Engine {
             denied_requests: DeniedRequests::new(DENIED_REQUESTS),
             hot_keys: HotKeyCounts::new(),
             headroom_reports: HeadroomReports::default(),
+            host_headroom: HostHeadroom::default(),
         }
     }
 
@@ -210,6 +212,7 @@ impl Engine {
     pub(crate) fn headroom(&self) -> CurrentHeadroom<'_> {
         CurrentHeadroom {
             reports: &self.headroom_reports,
+            host: &self.host_headroom,
             stores: &self.stores,
         }
     }

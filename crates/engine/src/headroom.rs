@@ -1,9 +1,11 @@
-//! Whether there is headroom for the elastic parts of limits, as it is reported. A report expires
+//! Whether there is headroom for the elastic parts of limits, as it is reported: by programs for a
+//! domain, and for the host by what measures its load. A report expires
 //! by itself, so a reporter that has stopped leaves the limits as they are without headroom.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use tollgate_core::{Moment, Span};
@@ -33,7 +35,7 @@ pub struct HeadroomReport {
 pub enum HeadroomError {
     /// The domain has no rules.
     UnknownDomain,
-    /// The domain has no rule with an elastic part.
+    /// The domain has no rule with an elastic part that a report concerns.
     NothingElastic,
     /// It would expire at once, or after more than [`HEADROOM_REPORT_MAX`].
     Expiry,
@@ -45,10 +47,15 @@ pub enum HeadroomError {
 #[derive(Debug, Default)]
 pub(crate) struct HeadroomReports(ArcSwap<HashMap<Arc<str>, Report>>);
 
+/// Until when the host has headroom, by the clock of the stores in nanoseconds.
+#[derive(Debug, Default)]
+pub(crate) struct HostHeadroom(AtomicU64);
+
 /// The reports, and the clock by which they expire.
 #[derive(Debug)]
 pub(crate) struct CurrentHeadroom<'e> {
     pub(crate) reports: &'e HeadroomReports,
+    pub(crate) host: &'e HostHeadroom,
     pub(crate) stores: &'e Stores,
 }
 
@@ -64,8 +71,24 @@ impl Headroom for CurrentHeadroom<'_> {
     fn has_headroom(&self, domain: &str, source: &HeadroomSource) -> bool {
         match source {
             HeadroomSource::Reported => self.reports.has_headroom(domain, self.stores),
+            HeadroomSource::Host => self.host.has_headroom(self.stores),
             _ => false,
         }
+    }
+}
+
+// === impl HostHeadroom ===
+
+impl HostHeadroom {
+    pub(crate) fn set(&self, until: Moment) {
+        // Relaxed: the word is the whole report and publishes nothing else.
+        self.0.store(until.as_nanos(), Ordering::Relaxed);
+    }
+
+    fn has_headroom(&self, stores: &Stores) -> bool {
+        let until = self.0.load(Ordering::Relaxed);
+        // The clock is only read if it matters.
+        until != 0 && stores.now() < Moment::from_nanos(until)
     }
 }
 
@@ -144,7 +167,8 @@ impl fmt::Display for HeadroomError {
         match self {
             HeadroomError::UnknownDomain => f.write_str("no rules are in effect for this domain"),
             HeadroomError::NothingElastic => f.write_str(
-                "no limit of this domain has an `elastic` part, so headroom would change nothing",
+                "no limit of this domain has an `elastic` part with \
+                 `while: [reported]`, so a report would change nothing",
             ),
             HeadroomError::Expiry => {
                 write!(

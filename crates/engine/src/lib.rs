@@ -11,7 +11,8 @@
 //!   at most once; [`Engine::reserve_owned`] and [`Engine::settle_owned`] do so descriptor by
 //!   descriptor, for a process that settles what it has reserved.
 //! * [`Engine::explain`] says how a request finds its rules and what would be decided now.
-//! * [`Engine::report_headroom`] makes room for the elastic parts of limits, for a while.
+//! * [`Engine::report_headroom`] makes room for the elastic parts of limits, for a while;
+//!   [`Hysteresis`] finds headroom in a measured pressure.
 //! * [`Engine::visit_decisions`] tells what was decided, by domain, rule and outcome.
 //! * [`Engine::watch_keys`] counts the keys with the most decisions and denials, while it is held.
 //! * [`watch_stores`] logs when a shared store becomes unavailable and when it is available again.
@@ -43,6 +44,9 @@ mod elastic;
 mod explanation;
 
 mod headroom;
+
+mod hysteresis;
+
 mod key_watch;
 
 mod outcome;
@@ -68,6 +72,7 @@ pub use engine::{
 pub use explanation::{Explanation, peek};
 pub use headroom::{HEADROOM_REPORT_MAX, HEADROOM_REPORTS_MAX, HeadroomError, HeadroomReport};
 pub use hot_keys::{HOT_KEY_COUNTERS, HOT_KEYS_MAX, HOT_KEYS_WINDOW, HotKey, HotKeys};
+pub use hysteresis::{Hysteresis, Level, Pace, Thresholds};
 pub use key_watch::KeyWatch;
 pub use outcome::{Outcome, ReloadCounts};
 pub use reload::{Reloader, RuleSource, Why};

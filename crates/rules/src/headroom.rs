@@ -8,6 +8,8 @@ use std::fmt;
 pub enum HeadroomSource {
     /// Reports for the rule's domain, from outside.
     Reported,
+    /// The load of the host that decides: its processors and its memory.
+    Host,
 }
 
 /// Knows whether there is headroom now.
@@ -17,7 +19,7 @@ pub trait Headroom: Sync {
     fn has_headroom(&self, domain: &str, source: &HeadroomSource) -> bool;
 }
 
-/// Never any headroom: for programs that nobody reports it to.
+/// Never any headroom: for programs that measure no headroom and get no reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHeadroom;
 
@@ -25,12 +27,13 @@ pub struct NoHeadroom;
 
 impl HeadroomSource {
     /// Every source.
-    pub const ALL: [HeadroomSource; 1] = [HeadroomSource::Reported];
+    pub const ALL: [HeadroomSource; 2] = [HeadroomSource::Reported, HeadroomSource::Host];
 
     /// The word in a rules file.
     pub const fn as_str(self) -> &'static str {
         match self {
             HeadroomSource::Reported => "reported",
+            HeadroomSource::Host => "host",
         }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tollgate_core::{ChargeDenied, Enforcement, Escaped, Limit, RuleName, Sharing};
 
-use crate::domain::{Domain, ElasticLimit, PriorityLimit, Rule, RuleLimit};
-use crate::headroom::{Headroom, NoHeadroom};
+use crate::domain::{ElasticLimit, PriorityLimit, Rule, RuleLimit};
+use crate::headroom::{Headroom, HeadroomSource, NoHeadroom};
 use crate::rule_set::RuleSet;
 
 /// One rule in effect.
@@ -21,6 +21,8 @@ pub struct RuleView {
     pub limit: Option<Limit>,
     /// Whether there was headroom when this was made; `None` if no part of the limit is elastic.
     pub has_headroom: Option<bool>,
+    /// What has to report headroom, and whether each of them did; empty if no part is elastic.
+    pub sources: Vec<(HeadroomSource, bool)>,
     /// The limit as text, or `unlimited`.
     pub text: String,
     /// Whether requests with different values have different counters.
@@ -76,15 +78,24 @@ impl RuleSet {
                 let has_headroom = rule.limit.has_headroom(&domain.name, headroom)?;
                 Some(RuleView {
                     has_headroom: Some(has_headroom),
+                    sources: rule.limit.ask_sources(&domain.name, headroom),
                     ..RuleView::of(rule)
                 })
             })
         })
     }
 
-    /// Whether a limit of this domain has an elastic part.
-    pub fn has_elastic(&self, domain: &str) -> bool {
-        self.domain(domain).is_some_and(Domain::has_elastic)
+    /// Whether a limit of this domain has an elastic part for which `source` has to report.
+    pub fn uses_headroom(&self, domain: &str, source: HeadroomSource) -> bool {
+        let domain = self.domain(domain);
+        domain.is_some_and(|domain| domain.uses_headroom(source))
+    }
+
+    /// The domains with such limits.
+    pub fn domains_with_headroom(&self, source: HeadroomSource) -> impl Iterator<Item = &str> {
+        let domains = self.domains.values();
+        let used = domains.filter(move |domain| domain.uses_headroom(source));
+        used.map(|domain| &*domain.name)
     }
 }
 
@@ -122,6 +133,7 @@ impl RuleView {
             line: rule.line,
             limit,
             has_headroom: rule.limit.has_headroom("", &NoHeadroom),
+            sources: rule.limit.ask_sources("", &NoHeadroom),
             text,
             distinguishes: rule.path.iter().any(|step| step.distinguishes),
             enforcement: rule.enforcement,

@@ -17,6 +17,7 @@ mod admin;
 mod auth;
 mod explain;
 mod gateway;
+mod headroom;
 mod limits;
 mod listen;
 mod redis_protocol;
@@ -28,6 +29,7 @@ mod tls;
 
 pub use auth::Auth;
 pub use explain::Explain;
+pub use headroom::HeadroomConfig;
 pub use listen::{Listen, ListenerKind};
 pub use redis_protocol::{Password, RedisProtocol};
 use store::Known;
@@ -66,6 +68,8 @@ pub struct Config {
     pub reservations: ReservationBounds,
     /// `explain`: what is kept of denied requests.
     pub explain: Explain,
+    /// `headroom`: which pressures leave room for the elastic parts of limits.
+    pub headroom: HeadroomConfig,
     /// `gateway`: what the listener `gateway` passes on. Default: nothing, and no such listener.
     pub gateway: Option<GatewaySettings>,
     /// `redis_protocol`: what the listener `redis` answers, and to whom.
@@ -151,6 +155,7 @@ impl Config {
             admin: TokenSources::default(),
             reservations: ReservationBounds::default(),
             explain: Explain::default(),
+            headroom: HeadroomConfig::default(),
             gateway: None,
             redis_protocol: RedisProtocol::default(),
             limits: Limits::default(),
@@ -229,6 +234,7 @@ impl Config {
             ("admin", self.admin != other.admin),
             ("reservations", self.reservations != other.reservations),
             ("explain", self.explain != other.explain),
+            ("headroom", self.headroom != other.headroom),
             ("gateway", own != others && !access_log && !lists),
             ("gateway.access_log", access_log),
             ("gateway.lists", lists),
@@ -296,6 +302,7 @@ impl Config {
             admin: admin::take(top, known.directory, has_admin),
             reservations: top.map("reservations", reservations::take),
             explain: top.map("explain", Explain::take),
+            headroom: top.map("headroom", HeadroomConfig::take),
             gateway,
             redis_protocol: RedisProtocol::take(top, known.directory, has_redis),
             limits: top.map("limits", limits::take),

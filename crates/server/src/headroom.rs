@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tollgate_core::Span;
 use tollgate_engine::{Engine, HeadroomError};
+use tollgate_rules::RuleView;
 
 use crate::reply::{Failure, json as reply_json, read_object};
 
@@ -55,12 +56,20 @@ pub(crate) fn reports(engine: &Engine) -> Response {
                 "rule": view.rule.path,
                 "text": view.text,
                 "headroom": view.has_headroom,
+                "sources": sources(view),
                 "available": view.available(),
             })
         })
         .collect();
     let body = json!({"reports": reports, "rules": rules});
     reply_json(StatusCode::OK, &body)
+}
+
+/// What has to report headroom for a rule, and whether each of them does.
+pub(crate) fn sources(view: &RuleView) -> Value {
+    let sources = view.sources.iter();
+    let sources = sources.map(|(source, reports)| (source.to_string(), json!(reports)));
+    Value::Object(sources.collect())
 }
 
 // === impl Failure ===

@@ -46,6 +46,8 @@ mod check;
 
 mod headroom;
 
+mod host;
+
 mod settle;
 
 mod auth;
@@ -79,8 +81,8 @@ mod server;
 
 pub use admin_tokens::{InvalidTokens, TokenSources};
 pub use config::{
-    Auth, Config, ConfigError, Explain, Listen, ListenerKind, Log, LogFormat, LogLevel, Memory,
-    OtherStore, Password, Place, RedisProtocol, STORES_MAX,
+    Auth, Config, ConfigError, Explain, HeadroomConfig, Listen, ListenerKind, Log, LogFormat,
+    LogLevel, Memory, OtherStore, Password, Place, RedisProtocol, STORES_MAX,
 };
 pub use descriptor_text::{DescriptorText, InvalidDescriptorText};
 pub use explanation::{EXPLANATION_VERSION, ExplanationReport, PastDenial, Values};
@@ -89,7 +91,7 @@ pub use reclaim::tune_allocator;
 pub use server::{Running, ServeError, serve, start};
 pub use thread_caches::empty_thread_cache;
 pub use tollgate_engine::{
-    CLOSE_WITHIN, DEFAULT_STORE, Outcome, ReservationBounds, VALUE_SERIES_MAX,
+    CLOSE_WITHIN, DEFAULT_STORE, Outcome, ReservationBounds, Thresholds, VALUE_SERIES_MAX,
 };
 pub use tollgate_gateway::GatewaySettings;
 pub use tollgate_listen::{InvalidTls, Limits, TlsFiles};

@@ -15,6 +15,7 @@ use tollgate_listen::{Budget, Limits};
 use tollgate_rls::RateLimitRequest;
 use tracing::warn;
 
+use crate::host::HostPressure;
 use crate::redis_protocol::ThrottleStore;
 
 mod budget;
@@ -67,6 +68,7 @@ impl Metrics {
         engine: &Arc<Engine>,
         budget: &Arc<Budget>,
         limits: &Limits,
+        host: &Arc<HostPressure>,
         gateway: Option<&Gateway>,
         throttles: Option<&Arc<ThrottleStore>>,
     ) -> Metrics {
@@ -99,11 +101,8 @@ impl Metrics {
             "Descriptors that were ignored, because their request has more than 128",
             metrics.left_out.clone(),
         );
-        registry.register(
-            "connections",
-            "Open connections",
-            metrics.connections.clone(),
-        );
+        let connections = metrics.connections.clone();
+        registry.register("connections", "Open connections", connections);
         registry.register(
             "connections_closed",
             "Connections that the service closed, by listener and reason",
@@ -118,7 +117,7 @@ impl Metrics {
         registry.register("build_info", "Always 1; the label has the version", build);
         registry.register_collector(Box::new(decisions::Scrape(Arc::clone(engine))));
         registry.register_collector(Box::new(stores::Scrape(Arc::clone(engine))));
-        registry.register_collector(Box::new(headroom::Scrape(Arc::clone(engine))));
+        registry.register_collector(Box::new(headroom::Scrape::new(engine, host)));
         registry.register_collector(Box::new(budget::Scrape::new(budget, limits)));
         if let Some(gateway) = gateway {
             gateway.register(registry);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tollgate_backends::{OpenError, backend_names};
 use tollgate_core::{Clock, Sharing};
@@ -25,6 +25,7 @@ use crate::admin_tokens::{AdminTokens, InvalidTokens};
 use crate::auth::ForwardAuth;
 use crate::certificates::Certificates;
 use crate::config::{Config, ListenerKind};
+use crate::host::{HostPressure, HostSampler};
 use crate::listener::{Context, Opened, Serving};
 use crate::metrics::Metrics;
 use crate::options::Options;
@@ -83,9 +84,8 @@ pub struct Running {
     shutdown: Shutdown,
     limits: Limits,
     listeners: Serving,
-    rule_watch: JoinHandle<()>,
-    store_health: JoinHandle<()>,
-    memory_reclaim: JoinHandle<()>,
+    /// What runs until shutdown, and has nothing to finish then.
+    background: JoinSet<()>,
     engine: Arc<Engine>,
     gateway: Option<Arc<Gateway>>,
 }
@@ -137,11 +137,12 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
     let budget = Arc::new(Budget::new(&limits));
     let throttles = ThrottleStore::open(config, &clock);
     let counts = (gateway.as_deref(), throttles.as_ref());
-    let metrics = Metrics::new(&engine, &budget, &limits, counts.0, counts.1);
+    let host = Arc::new(HostPressure::default());
+    let metrics = Metrics::new(&engine, &budget, &limits, &host, counts.0, counts.1);
     let metrics = Arc::new(metrics);
     let redis = RedisHandler::open(config, &engine, throttles, &metrics, &limits);
     let redis = redis.map_err(|_| ServeError::NoRandomness)?;
-    let certificates = load_certificates(config, clock, &metrics)?;
+    let certificates = load_certificates(config, Arc::clone(&clock), &metrics)?;
     let tls = certificates.handshakes();
     let admin_tokens = load_admin_tokens(config)?;
     let source = ConfiguredRules::new(
@@ -164,9 +165,12 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
     }
     let (shutdown, signal) = shutdown_channel();
     let (orders, received) = mpsc::channel(ORDERS_MAX);
-    let rule_watch = tokio::spawn(watch_rules(reloader, received, until(&signal)));
-    let store_health = tokio::spawn(watch_stores(Arc::clone(&engine), until(&signal)));
-    let memory_reclaim = tokio::spawn(reclaim(Arc::clone(&budget), signal.clone()));
+    let mut background = JoinSet::new();
+    background.spawn(watch_rules(reloader, received, until(&signal)));
+    background.spawn(watch_stores(Arc::clone(&engine), until(&signal)));
+    background.spawn(reclaim(Arc::clone(&budget), signal.clone()));
+    let sampler = HostSampler::new(&engine, clock, &config.headroom, &host);
+    background.spawn(sampler.run(signal.clone()));
     let context = Context {
         engine: Arc::clone(&engine),
         metrics,
@@ -184,9 +188,7 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
         orders,
         shutdown,
         limits,
-        rule_watch,
-        store_health,
-        memory_reclaim,
+        background,
         engine,
         gateway,
     })
@@ -324,22 +326,12 @@ impl Running {
         sleep(self.limits.stop_delay).await;
         self.shutdown.begin_drain();
         self.listeners.wait_until_drained().await;
-        // These tasks end at the same signal and have nothing to finish.
-        let _ = (&mut self.rule_watch).await;
-        let _ = (&mut self.store_health).await;
-        let _ = (&mut self.memory_reclaim).await;
+        // These tasks end at the same signal.
+        while self.background.join_next().await.is_some() {}
         self.engine.close().await;
         if let Some(gateway) = &self.gateway {
             gateway.flush_access_log().await;
         }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.rule_watch.abort();
-        self.store_health.abort();
-        self.memory_reclaim.abort();
     }
 }
 

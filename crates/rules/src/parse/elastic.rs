@@ -11,8 +11,6 @@ use super::Reader;
 use super::table::Table;
 
 const WHILE_HELP: &str = "list what has to report headroom: `while: [reported]`";
-/// The words of [`HeadroomSource`].
-const WORDS: [&str; HeadroomSource::ALL.len()] = [HeadroomSource::ALL[0].as_str()];
 
 // === impl Reader ===
 
@@ -111,7 +109,8 @@ impl Reader<'_> {
     }
 
     fn headroom_source(&mut self, item: &Node) -> Option<HeadroomSource> {
-        let word = self.word(item, "while", &WORDS)?;
+        let words = HeadroomSource::ALL.map(HeadroomSource::as_str);
+        let word = self.word(item, "while", &words)?;
         let mut all = HeadroomSource::ALL.into_iter();
         all.find(|source| source.as_str() == word)
     }

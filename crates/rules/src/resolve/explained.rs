@@ -82,6 +82,9 @@ impl RuleSet {
                     Finding::Rule(Box::new(RuleView {
                         enforcement: *enforcement,
                         has_headroom: view.has_headroom.map(|_| met.has_headroom()),
+                        sources: rule
+                            .limit
+                            .ask_sources(request.domain_name().unwrap_or(""), headroom),
                         ..view
                     }))
                 }

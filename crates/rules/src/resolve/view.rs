@@ -3,7 +3,7 @@
 use tollgate_core::{Cost, Limit};
 
 use crate::domain::{Domain, ElasticLimit, RuleLimit};
-use crate::headroom::Headroom;
+use crate::headroom::{Headroom, HeadroomSource};
 
 /// What else than its entries decides how a descriptor meets its limit.
 pub(super) struct Circumstances<'r> {
@@ -42,6 +42,28 @@ impl RuleLimit {
         }
     }
 
+    /// What has to report headroom for its elastic part; nothing if it has none.
+    fn sources(&self) -> &[HeadroomSource] {
+        match self {
+            RuleLimit::Limited {
+                elastic: Some(elastic),
+                ..
+            } => &elastic.sources,
+            RuleLimit::Unlimited | RuleLimit::Limited { elastic: None, .. } => &[],
+        }
+    }
+
+    /// Each of these, and whether it reports headroom now.
+    pub(crate) fn ask_sources(
+        &self,
+        domain: &str,
+        headroom: &dyn Headroom,
+    ) -> Vec<(HeadroomSource, bool)> {
+        let sources = self.sources().iter();
+        let asked = sources.map(|source| (*source, headroom.has_headroom(domain, source)));
+        asked.collect()
+    }
+
     /// The limit as such a request meets it; `None` if it is unlimited.
     pub(super) fn view(&self, has_priority: bool, has_headroom: bool) -> Option<&Limit> {
         let RuleLimit::Limited {
@@ -76,17 +98,9 @@ impl ElasticLimit {
 // === impl Domain ===
 
 impl Domain {
-    /// Whether one of its limits has an elastic part.
-    pub(crate) fn has_elastic(&self) -> bool {
-        let mut rules = self.rules.iter();
-        rules.any(|rule| {
-            matches!(
-                rule.limit,
-                RuleLimit::Limited {
-                    elastic: Some(_),
-                    ..
-                }
-            )
-        })
+    /// Whether one of its limits has an elastic part for which `source` has to report.
+    pub(crate) fn uses_headroom(&self, source: HeadroomSource) -> bool {
+        let mut limits = self.rules.iter().map(|rule| &rule.limit);
+        limits.any(|limit| limit.sources().contains(&source))
     }
 }

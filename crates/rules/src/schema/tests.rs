@@ -26,7 +26,7 @@ fn example(form: Form) -> Vec<String> {
         Form::List(Section::Replaces) => vec!["[{name: x}]".to_owned()],
         Form::List(_) => vec!["[]".to_owned()],
         Form::Texts(_) => vec!["[text, 10]".to_owned()],
-        Form::HeadroomSources(_) => vec!["[reported]".to_owned()],
+        Form::HeadroomSources(_) => vec!["[reported]".to_owned(), "[host, reported]".to_owned()],
         Form::Map(Section::Elastic) => vec!["{share: 10%, while: [reported]}".to_owned()],
         Form::Map(_) => vec!["{share: 10%, for: [x]}".to_owned()],
         Form::RateLimit => vec!["100/minute".to_owned(), "5 per 15m".to_owned()],

@@ -599,6 +599,7 @@ fn elastic_parts() {
         "elastic-misspelt",
         "{share: 50%, while: [reported], wile: [x]}",
     );
+    no("elastic-while-hots", "{share: 50%, while: [hots]}");
     let many = format!("{{share: 50%, while: [{}]}}", ["reported"; 9].join(", "));
     no("elastic-while-too-many", &many);
     no(

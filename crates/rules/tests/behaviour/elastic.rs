@@ -1,7 +1,7 @@
 //! `elastic`: what is allowed while there is headroom, and what becomes of it without.
 
 use tollgate_core::Span;
-use tollgate_rules::{ChargedRule, Headroom, HeadroomSource, NoHeadroom};
+use tollgate_rules::{ChargedRule, Headroom, HeadroomSource, NoHeadroom, RuleView};
 
 use crate::fixture::{Fixture, Pairs, clean, domain, load, overriding, request};
 
@@ -72,6 +72,27 @@ fn a_share_for_priority_is_kept_of_what_is_there() {
 }
 
 #[test]
+fn every_source_has_to_report_headroom() {
+    let mut fixture = Fixture::of(&ELASTIC.replace("[reported]", "[host, reported]"));
+    // The host reports none.
+    assert_eq!(spend(&mut fixture, &Reported("d"), &[ANN]), 10);
+    let view = fixture.rules.elastic_rules(&Reported("d")).next().unwrap();
+    let sources = [
+        (HeadroomSource::Host, false),
+        (HeadroomSource::Reported, true),
+    ];
+    assert_eq!(
+        (view.has_headroom, &*view.sources),
+        (Some(false), &sources[..])
+    );
+    let view = RuleView {
+        has_headroom: Some(true),
+        ..view
+    };
+    assert_eq!(view.available(), Some(15));
+}
+
+#[test]
 fn a_reload_keeps_what_was_used() {
     let mut fixture = Fixture::new(clean(&domain("{key: user, rate_limit: 10/day}")));
     for _ in 0..6 {
@@ -102,7 +123,12 @@ fn a_charge_is_settled_by_the_headroom_of_then() {
 #[test]
 fn elastic_rules_are_listed() {
     let fixture = Fixture::of(ELASTIC);
-    assert!(fixture.rules.has_elastic("d") && !fixture.rules.has_elastic("e"));
+    let reported = HeadroomSource::Reported;
+    assert!(fixture.rules.uses_headroom("d", reported));
+    assert!(!fixture.rules.uses_headroom("e", reported));
+    assert!(!fixture.rules.uses_headroom("d", HeadroomSource::Host));
+    let domains: Vec<&str> = fixture.rules.domains_with_headroom(reported).collect();
+    assert_eq!(domains, ["d"]);
     for (headroom, has_headroom) in [(Reported("d"), true), (Reported("e"), false)] {
         let mut rules = fixture.rules.elastic_rules(&headroom);
         let only = rules.next().unwrap();
@@ -110,6 +136,7 @@ fn elastic_rules_are_listed() {
             (&*only.rule.path, only.has_headroom),
             ("user", Some(has_headroom))
         );
+        assert_eq!(only.sources, [(reported, has_headroom)]);
         assert!(rules.next().is_none());
     }
 }

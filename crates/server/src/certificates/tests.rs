@@ -38,6 +38,7 @@ impl Scene {
             &engine,
             &Arc::new(Budget::new(&limits)),
             &limits,
+            &Arc::default(),
             None,
             None,
         );

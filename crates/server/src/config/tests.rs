@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use tollgate_backends::SharedConfig;
+use tollgate_core::Span;
+use tollgate_engine::Thresholds;
 use tollgate_gateway::AccessLogFormat;
 use tollgate_http::{
     AddressSource, ClientAddressSettings, IdentitySettings, IfMissing, OriginalSource,
@@ -166,7 +168,7 @@ fn reservations_have_bounds() {
     let config = parse("rules: r\nreservations: {max: 12, lifetime: 90s}\n").unwrap();
     let expected = ReservationBounds {
         max: 12,
-        lifetime: tollgate_core::Span::from_secs(90),
+        lifetime: Span::from_secs(90),
     };
     assert_eq!(config.reservations, expected);
     for (setting, expected) in [
@@ -186,6 +188,41 @@ fn a_missing_file_is_named() {
         Config::read(Path::new("/")),
         Err(ConfigError::Unreadable(_))
     ));
+}
+
+#[test]
+fn thresholds_of_headroom() {
+    let config = parse(
+        "rules: r\nheadroom: {interval: 500ms, hold: 2m, cpu: {low: 0%, high: 100%}, \
+         memory: {high: 95%}}\n",
+    );
+    let expected = HeadroomConfig {
+        interval: Span::from_millis(500),
+        hold: Span::from_secs(120),
+        cpu: Thresholds { low: 0, high: 1000 },
+        memory: Thresholds {
+            low: 800,
+            high: 950,
+        },
+        ..HeadroomConfig::default()
+    };
+    assert_eq!(config.unwrap().headroom, expected);
+    for (text, problem) in [
+        ("cpu: {low: 60}", "is not a percentage from 0% to 100%"),
+        ("cpu: {low: 1%%}", "is not a percentage"),
+        ("cpu: {low: -1%}", "is not a percentage"),
+        ("cpu: {high: 101%}", "is not a percentage from 0% to 100%"),
+        ("cpu: {low: 99999999999%}", "is not a percentage"),
+        ("cpu: {low: 80%}", "`low` is 80% and `high` is 80%"),
+        ("memory: {high: 10%}", "`low` is 80% and `high` is 10%"),
+        ("cpu: {lo: 1%}", "lo"),
+        ("interval: 99ms", "is outside 100ms to 1m"),
+        ("hold: 999ms", "is outside 1s to 1h"),
+        ("root: /tmp", "root"),
+    ] {
+        let errors = invalid(&format!("rules: r\nheadroom: {{{text}}}\n"));
+        assert!(errors.contains(problem), "{text}: {errors}");
+    }
 }
 
 #[test]

@@ -6,6 +6,8 @@ use tollgate_engine::DescriptorOutcome;
 use tollgate_rls::duration;
 use tollgate_rules::{Arrival, Finding, LookUp, RuleDescriptor, RuleView};
 
+use crate::headroom;
+
 use super::{EXPLANATION_VERSION, ExplanationReport, Part, Values};
 
 // === impl ExplanationReport ===
@@ -142,6 +144,7 @@ fn rule_json(view: &RuleView) -> Value {
         "enforcement": view.enforcement.name(),
         "enforce": view.enforce.map(|percent| format!("{percent}%")),
         "headroom": view.has_headroom,
+        "headroomSources": view.has_headroom.map(|_| headroom::sources(view)),
         "perValue": view.distinguishes,
         "chargeDenied": view.charge_denied.map(|one| one.to_string()),
     })

@@ -166,6 +166,11 @@ fn write_rule(
     if let (Some(has_headroom), Some(available)) = (view.has_headroom, view.available()) {
         let has = if has_headroom { "yes" } else { "no" };
         row(f, "headroom", format!("{has}, so the limit is {available}"))?;
+        let reports = view.sources.iter().map(|(source, reports)| {
+            let reports = if *reports { "yes" } else { "no" };
+            format!("{source}: {reports}")
+        });
+        row(f, "sources", reports.collect::<Vec<_>>().join(", "))?;
     }
     match view.enforcement {
         Enforcement::Enforce => Ok(()),

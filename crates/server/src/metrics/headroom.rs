@@ -1,65 +1,100 @@
-//! Metrics of elastic limits: whether there is headroom, and what they allow.
+//! Metrics of elastic limits: whether there is headroom, what they allow, and how much the host is
+//! used, if a limit depends on that.
 
 use std::collections::BTreeMap;
 use std::fmt::Error;
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType::Gauge;
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use tollgate_engine::Engine;
-use tollgate_rules::RuleView;
+use tollgate_rules::{HeadroomSource, RuleView};
 
-/// Reads the engine at each scrape.
-pub(super) struct Scrape(pub(super) Arc<Engine>);
+use crate::host::{HostPressure, Resource};
+
+/// Reads the engine and the last samples of the host at each scrape.
+#[derive(Debug)]
+pub(super) struct Scrape {
+    engine: Arc<Engine>,
+    host: Arc<HostPressure>,
+}
 
 // === impl Scrape ===
 
-impl std::fmt::Debug for Scrape {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Scrape")
-    }
-}
-
-impl Collector for Scrape {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let rules = self.0.elastic_rules();
-        // A metric without a series is legal, but confusing.
-        if rules.is_empty() {
-            return Ok(());
+impl Scrape {
+    pub(super) fn new(engine: &Arc<Engine>, host: &Arc<HostPressure>) -> Scrape {
+        Scrape {
+            engine: Arc::clone(engine),
+            host: Arc::clone(host),
         }
-        write_headroom(&self.0, &rules, &mut encoder)?;
-        let help =
-            "What an elastic limit allows now without priority: more while there is headroom";
-        let mut family = encoder.encode_descriptor("elastic_limit", help, None, Gauge)?;
-        for view in &rules {
-            let labels = [("domain", &*view.rule.domain), ("rule", view.rule.shown())];
+    }
+
+    /// The use of each resource that could be read, and how often one could not.
+    fn write_host(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let help = "The use of a resource of the host, as a share of what there is";
+        let mut family = encoder.encode_descriptor("host_use", help, None, MetricType::Gauge)?;
+        for resource in Resource::ALL {
+            let Some(pressure) = self.host.pressure(resource) else {
+                continue;
+            };
+            let labels = [("resource", resource.name())];
             let metric = family.encode_family(&labels)?;
-            ConstGauge::new(i64::from(view.available().unwrap_or(0))).encode(metric)?;
+            // Thousandths, as milliseconds are of a second.
+            let share = Duration::from_millis(u64::from(pressure)).as_secs_f64();
+            ConstGauge::new(share).encode(metric)?;
+        }
+        let help = "How often the use of a resource of the host could not be read";
+        let mut family =
+            encoder.encode_descriptor("host_use_errors", help, None, MetricType::Counter)?;
+        for resource in Resource::ALL {
+            let labels = [("resource", resource.name())];
+            let metric = family.encode_family(&labels)?;
+            ConstCounter::new(self.host.failed_samples(resource)).encode(metric)?;
         }
         Ok(())
     }
 }
 
-/// By domain with elastic limits, whether headroom is reported for it.
-fn write_headroom(
-    engine: &Engine,
-    rules: &[RuleView],
-    encoder: &mut DescriptorEncoder<'_>,
-) -> Result<(), Error> {
-    let domains = rules.iter().map(|view| (&*view.rule.domain, false));
-    let mut domains: BTreeMap<&str, bool> = domains.collect();
-    let reports = engine.headroom_reports();
-    for report in reports.iter().filter(|report| report.has_headroom) {
-        if let Some(has_headroom) = domains.get_mut(&*report.domain) {
-            *has_headroom = true;
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let rules = self.engine.elastic_rules();
+        // A metric without a series is legal, but confusing.
+        if rules.is_empty() {
+            return Ok(());
+        }
+        write_headroom(&rules, &mut encoder)?;
+        let help =
+            "What an elastic limit allows now without priority: more while there is headroom";
+        let mut family =
+            encoder.encode_descriptor("elastic_limit", help, None, MetricType::Gauge)?;
+        for view in &rules {
+            let labels = [("domain", &*view.rule.domain), ("rule", view.rule.shown())];
+            let metric = family.encode_family(&labels)?;
+            ConstGauge::new(i64::from(view.available().unwrap_or(0))).encode(metric)?;
+        }
+        let mut sources = rules.iter().flat_map(|view| &view.sources);
+        match sources.any(|(source, _)| *source == HeadroomSource::Host) {
+            true => self.write_host(&mut encoder),
+            false => Ok(()),
         }
     }
-    let help = "Whether headroom is reported for the elastic limits of a domain: 1 or 0";
-    let mut family = encoder.encode_descriptor("headroom", help, None, Gauge)?;
-    for (domain, has_headroom) in domains {
-        let labels = [("source", "reported"), ("domain", domain)];
+}
+
+/// By domain and source that its elastic limits name, whether that one reports headroom.
+fn write_headroom(rules: &[RuleView], encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+    let sources = rules.iter().flat_map(|view| {
+        let sources = view.sources.iter();
+        sources.map(|(source, reports)| ((source.as_str(), &*view.rule.domain), *reports))
+    });
+    let sources: BTreeMap<(&str, &str), bool> = sources.collect();
+    let help = "Whether a source reports headroom for the elastic limits of a domain: 1 or 0";
+    let mut family = encoder.encode_descriptor("headroom", help, None, MetricType::Gauge)?;
+    for ((source, domain), has_headroom) in sources {
+        let labels = [("source", source), ("domain", domain)];
         let metric = family.encode_family(&labels)?;
         ConstGauge::new(i64::from(has_headroom)).encode(metric)?;
     }

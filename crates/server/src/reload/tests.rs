@@ -27,7 +27,8 @@ fn reloader_with(config: Config) -> Parts {
     let engine = Arc::new(Engine::new(stores));
     let limits = Limits::default();
     let budget = Arc::new(Budget::new(&limits));
-    let metrics = Arc::new(Metrics::new(&engine, &budget, &limits, None, None));
+    let host = Arc::default();
+    let metrics = Arc::new(Metrics::new(&engine, &budget, &limits, &host, None, None));
     let clock = Arc::new(SystemClock::new());
     let certificates = Certificates::load(&config.listen, clock, Arc::clone(&metrics));
     let certificates = certificates.map_err(|_| ()).unwrap();

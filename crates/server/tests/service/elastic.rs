@@ -1,7 +1,11 @@
 //! Limits with more while there is headroom, and who reports it.
 
+use std::fs;
+
 use serde_json::json;
+use tempfile::TempDir;
 use tollgate_core::Span;
+use tollgate_server::HeadroomConfig;
 use tollgate_testbed::Redis;
 
 use crate::house::{House, replace};
@@ -67,6 +71,7 @@ async fn more_is_allowed_until_the_report_expires() {
     has_metrics(&house, 0, 4).await;
     let text = explained(&house).await;
     assert!(text.contains("headroom  no, so the limit is 4\n"), "{text}");
+    assert!(text.contains("sources   reported: no\n"), "{text}");
     assert!(text.contains("remaining 4 of 4\n"), "{text}");
 
     let reply = report(&house, true, "30s").await;
@@ -76,6 +81,7 @@ async fn more_is_allowed_until_the_report_expires() {
         "rules": [{
             "domain": "shop", "rule": "user", "headroom": true, "available": 6,
             "text": "4 per 1d fixed_window elastic 50% while reported",
+            "sources": {"reported": true},
         }],
     });
     assert_eq!(reply.json(), expected);
@@ -215,4 +221,77 @@ async fn over_redis_each_instance_goes_by_its_own_reports() {
     assert_eq!(spend(&other, "ann").await, 0);
     assert_eq!(spend(&one, "bob").await, 6);
     assert_eq!(spend(&other, "bob").await, 0);
+}
+
+/// The files from which a service reads the load of its host.
+struct Linux(TempDir);
+
+impl Linux {
+    fn new() -> Linux {
+        let linux = Linux(TempDir::new().unwrap());
+        fs::create_dir(linux.0.path().join("proc")).unwrap();
+        linux.use_cpu(0, 0);
+        linux
+    }
+
+    fn use_cpu(&self, busy: u32, idle: u32) {
+        let line = format!("cpu  {busy} 0 0 {idle} 0 0 0 0 0 0\n");
+        replace(&self.0.path().join("proc/stat"), &line);
+    }
+
+    fn use_no_memory(&self) {
+        let text = "MemTotal: 100 kB\nMemAvailable: 100 kB\n";
+        replace(&self.0.path().join("proc/meminfo"), text);
+    }
+}
+
+/// Lets time pass, of which this part of a hundred is work, until a metric of the service is so.
+async fn pass_until(house: &House, linux: &Linux, cpu: u32, is_it: impl Fn(&str) -> bool) {
+    for second in 1.. {
+        // The service may take its sample at any moment: first the files, and then the time.
+        linux.use_cpu(second * cpu, second * (100 - cpu));
+        house.clock.advance(Span::SECOND);
+        let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
+        if metrics.lines().any(&is_it) {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn more_is_allowed_while_the_host_has_headroom() {
+    let linux = Linux::new();
+    let house = House::with(&RULES.replace("[reported]", "[host]"), |config| {
+        config.headroom = HeadroomConfig {
+            interval: Span::from_millis(1),
+            hold: Span::ZERO,
+            root: linux.0.path().to_owned(),
+            ..HeadroomConfig::default()
+        };
+    })
+    .await;
+    let headroom = |line: &str, value: &str| {
+        let metric = "tollgate_headroom{source=\"host\",domain=\"shop\"} ";
+        line.strip_prefix(metric) == Some(value)
+    };
+    // The use of the memory is not known.
+    let errors = "tollgate_host_use_errors_total{resource=\"memory\"} ";
+    let has_failed = |line: &str| line.strip_prefix(errors).is_some_and(|count| count != "0");
+    pass_until(&house, &linux, 10, has_failed).await;
+    pass_until(&house, &linux, 10, |line| headroom(line, "0")).await;
+    assert_eq!(spend(&house, "ann").await, 4);
+    report(&house, true, "1h").await.problem(409);
+
+    linux.use_no_memory();
+    pass_until(&house, &linux, 10, |line| headroom(line, "1")).await;
+    assert_eq!(spend(&house, "ann").await, 2);
+    let text = explained(&house).await;
+    assert!(text.contains("sources   host: yes\n"), "{text}");
+    let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
+    let used = "tollgate_host_use{resource=\"memory\"} 0.0\n";
+    assert!(metrics.contains(used), "{metrics}");
+
+    pass_until(&house, &linux, 90, |line| headroom(line, "0")).await;
+    assert_eq!(spend(&house, "bob").await, 4);
+    house.running.stop().await;
 }
