@@ -1,4 +1,4 @@
-//! Where Redis is and how to talk to it.
+//! Where Redis is and how to connect to it.
 
 mod url;
 
@@ -9,119 +9,117 @@ use tollgate_core::Span;
 
 pub use url::{InvalidUrl, is_address};
 
-/// How long a decision may take: below the 20 ms after which Envoy lets a request pass, with 5 ms
-/// for the way to Envoy and back. Shorter is not safer: a decision that Redis makes too late is
-/// charged, and answered by `on_store_error` all the same.
+/// The default timeout of a decision: Envoy's default of 20 ms, after which it fails open, less 5
+/// ms for the network between Envoy and this instance. A shorter one is not safer: a decision that
+/// Redis makes after the deadline is charged, and `on_store_error` answers in its place.
 pub const TIMEOUT: Span = Span::from_millis(15);
-/// What the address of a server's Unix socket begins with; its path follows.
+/// The scheme of a Unix socket's address; its path follows.
 pub const UNIX: &str = "unix:";
-/// What every key begins with.
+/// The default prefix of every key.
 pub const PREFIX: &str = "tg:";
-/// Decisions that one script call makes at most, by default.
+/// The default of [`Config::batch`].
 pub const BATCH: usize = 64;
-/// The most decisions of one script call that can be asked for: the script's other clients wait
-/// for all of them.
+/// The maximum of [`Config::batch`]: Redis serves no other client while a script call runs.
 pub const BATCH_MAX: usize = 250;
-/// How often a node reports what it has allowed on its own count by default, and the
-/// shortest and the longest interval that can be asked for.
+/// The default of [`Config::sync_interval`].
 pub const SYNC_INTERVAL: Span = Span::from_millis(100);
-/// See [`SYNC_INTERVAL`].
+/// The minimum of [`Config::sync_interval`].
 pub const SYNC_INTERVAL_MIN: Span = Span::from_millis(10);
-/// See [`SYNC_INTERVAL`].
+/// The maximum of [`Config::sync_interval`].
 pub const SYNC_INTERVAL_MAX: Span = Span::from_secs(10);
-/// Connections to each node, if nothing else is said: while the answers of one are handed out, the
-/// node works on what came through the other.
+/// The default of [`Config::connections`]: while the replies of one connection are processed, the
+/// node works on the requests of the other.
 pub const CONNECTIONS: usize = 2;
-/// The most connections to one node.
+/// The maximum of [`Config::connections`].
 pub const CONNECTIONS_MAX: usize = 16;
 
-/// Where Redis is and how to talk to it.
+/// Where Redis is and how to connect to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Which servers.
+    /// The servers.
     pub servers: Servers,
-    /// How to encrypt; nothing is encrypted if there is none.
+    /// TLS settings; without them, connections are not encrypted.
     pub tls: Option<Tls>,
-    /// The user, if not Redis's default one.
+    /// The user name, if not Redis's default user.
     pub username: Option<String>,
     /// The password.
     pub password: Option<Secret>,
-    /// The user of the sentinels, which know other users than the servers that they watch.
+    /// The user name at the sentinels, whose users are separate from those of the servers.
     pub sentinel_username: Option<String>,
-    /// The password of the sentinels; they never get the one of the servers.
+    /// The password at the sentinels; they are never sent the one of the servers.
     pub sentinel_password: Option<Secret>,
-    /// What every key begins with; [`PREFIX`] by default. No braces: those choose the slot.
+    /// The prefix of every key; [`PREFIX`] by default. No braces: those would choose the slot.
     pub prefix: String,
     /// How long a decision may take; [`TIMEOUT`] by default.
     pub timeout: Span,
     /// Connections to each node, 1 to [`CONNECTIONS_MAX`]; [`CONNECTIONS`] by default.
-    /// A key is always asked for over the same one.
+    /// All requests on one key use the same connection.
     pub connections: usize,
-    /// Decisions that share a script call if they arrive together, 1 to [`BATCH_MAX`]; [`BATCH`]
-    /// by default. In a Cluster only those of one slot can, so there they share a round trip.
+    /// The most decisions in one script call, 1 to [`BATCH_MAX`]; [`BATCH`] by default. In a
+    /// Cluster only decisions in the same slot share a call; the others share a round trip.
     pub batch: usize,
-    /// How often a node reports what it has allowed on its own count
+    /// How often an instance reports its local counts
     /// ([`Mode::WriteBack`](tollgate_core::Mode::WriteBack)), [`SYNC_INTERVAL_MIN`] to
     /// [`SYNC_INTERVAL_MAX`]; [`SYNC_INTERVAL`] by default.
     pub sync_interval: Span,
 }
 
-/// Which servers, as `host:port`.
+/// The servers, as `host:port`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Servers {
-    /// One server; `unix:/run/redis.sock` is a socket of this machine.
+    /// One server; `unix:/run/redis.sock` is a Unix socket.
     Single(String),
-    /// Some nodes of a Redis Cluster; the others are learned from them.
+    /// Some nodes of a Redis Cluster, from which the others are discovered.
     Cluster(Vec<String>),
-    /// The sentinels that know the master.
+    /// Sentinels that monitor the primary.
     Sentinel {
         /// Some of the sentinels.
         addresses: Vec<String>,
-        /// What they call the master.
+        /// The name under which they monitor the primary.
         master: String,
     },
 }
 
-/// How to encrypt.
+/// TLS settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// A file with the certificates (PEM) of the authorities to trust; the public ones if there is
+    /// A PEM file with the certificates of the authorities to trust; the public ones if there is
     /// none.
     pub authorities: Option<PathBuf>,
-    /// The name in the server's certificate, if it is not the host that is connected to.
+    /// The name in the server's certificate, if it is not the host of the address.
     pub server_name: Option<String>,
-    /// Who we are, for servers that ask their clients for a certificate.
+    /// The client's certificate, for servers that require one.
     pub identity: Option<Identity>,
 }
 
-/// A client's certificate and its key, in files (PEM).
+/// A client's certificate and its private key, as PEM files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The certificate, and those that lead from it to an authority, if there are any.
+    /// The certificate, and its intermediate certificates, if there are any.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The private key.
     pub key: PathBuf,
 }
 
-/// Text that is never shown.
+/// Text that is never shown, also not by `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
-/// What is wrong with a [`Config`].
+/// Why a [`Config`] is invalid.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum InvalidConfig {
-    /// There is no address at all.
+    /// There is no address.
     NoAddress,
     /// An address is not `host:port`.
     Address(String),
-    /// The prefix has a brace in it.
+    /// The prefix contains a brace.
     Prefix(String),
     /// Not 1 to [`CONNECTIONS_MAX`].
     Connections(usize),
     /// Not 1 to [`BATCH_MAX`].
     Batch(usize),
-    /// No time to decide in.
+    /// The timeout is zero.
     Timeout,
     /// Not [`SYNC_INTERVAL_MIN`] to [`SYNC_INTERVAL_MAX`].
     SyncInterval(Span),
@@ -132,21 +130,21 @@ pub enum InvalidConfig {
         /// What is wrong with it.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Our own certificate or its key cannot be read, or they do not belong together.
+    /// The client's certificate or its key cannot be read, or they do not match.
     Identity {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The name of the server is no name.
+    /// The server's name is not a valid host name.
     ServerName(String),
 }
 
 // === impl Config ===
 
 impl Config {
-    /// These servers, and the defaults.
+    /// A configuration for these servers, with the default of every other setting.
     pub fn new(servers: Servers) -> Config {
         Config {
             servers,
@@ -168,7 +166,7 @@ impl Config {
         Config::new(Servers::Single(address.into()))
     }
 
-    /// A Cluster, of which these nodes are known.
+    /// A Cluster, with some of its nodes.
     pub fn cluster(addresses: impl IntoIterator<Item = String>) -> Config {
         Config::new(Servers::Cluster(addresses.into_iter().collect()))
     }

@@ -1,35 +1,35 @@
-//! How a counter is called in Redis.
+//! The names of keys in Redis.
 //!
 //! The parts of a key are hashed with BLAKE3: no secret and no client's value ever appears in
-//! Redis, and nobody can find two keys that meet on one counter, although the hash has no secret
-//! of its own (every node must make the same key). What an address or another short value was can
-//! still be found by hashing all candidates; who may read Redis, may know that.
+//! Redis, and two keys with the same counter cannot be constructed, although the hash is not keyed
+//! (every instance must compute the same name). An address or another short value can still be
+//! found by hashing all candidates; that is accepted, since it requires access to Redis.
 //!
-//! A name is `PREFIX{TAG}REST`, in the alphabet of base64url. In a Cluster, the part in braces
+//! A name is `PREFIX{TAG}REST`, in the alphabet of base64url. In a Cluster, the hash tag in braces
 //! chooses the slot. It is made from the values alone and not from the rule: all limits of one
-//! identity (per minute, per hour and per day of one user) lie in one slot, and one script decides
-//! over them. Rules name themselves in their first [`RULE_PARTS`] parts. A caller that makes keys
-//! in another way loses nothing but that.
+//! identity (per minute, per hour and per day of one user) are in one slot, and one script decides
+//! on them. The first [`RULE_PARTS`] parts of a key name the rule. A caller that builds keys
+//! differently loses only this property.
 
 use tollgate_core::Key;
 
-/// The parts of a key that name the rule; those that follow are the identity.
+/// The parts of a key that name the rule; the parts after them are the identity.
 const RULE_PARTS: usize = 2;
-/// Bits of a key that choose the slot.
+/// Bits of a key that are its hash tag.
 const TAG_BITS: u32 = 16;
-/// Letters for the bits of the tag, and for the others.
+/// Letters for the bits of the hash tag, and for the others.
 const TAG_LETTERS: usize = 3;
 const REST_LETTERS: usize = 19;
 /// Slots of a Redis Cluster.
 pub(crate) const SLOTS: usize = 16_384;
-/// Letters of a name behind the prefix.
+/// Letters of a name after the prefix.
 pub(crate) const NAME_LETTERS: usize = TAG_LETTERS + REST_LETTERS + 2;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /// A counter's name in Redis, without the prefix.
 pub(crate) type Name = [u8; NAME_LETTERS];
 
-/// The key of `parts`, in which the borders between parts count.
+/// The key of `parts`. Their boundaries matter: `a`, `bc` is not `ab`, `c`.
 pub(crate) fn key<'p>(parts: impl Iterator<Item = &'p [u8]>) -> Key {
     let mut hasher = blake3::Hasher::new();
     let mut tag = Fnv::new();
@@ -59,7 +59,7 @@ pub(crate) fn name(key: Key) -> Name {
     name
 }
 
-/// A key of ours in the same slot, which no rule makes.
+/// A key in the same slot that is of no rule.
 pub(crate) fn beside(key: Key) -> Key {
     let own = self::key(std::iter::once(&b"tollgate: trial"[..]));
     let rest = own.bits() << TAG_BITS >> TAG_BITS;
@@ -74,12 +74,12 @@ pub(crate) fn slot(key: Key) -> u16 {
     slot_of(&tag)
 }
 
-/// The slot of a name with these letters in braces.
+/// The slot of a name with this hash tag.
 pub(crate) fn slot_of(tag: &[u8]) -> u16 {
     crc16(tag) % 16_384
 }
 
-/// The lowest bits of `bits`, six to a letter.
+/// Writes the lowest bits of `bits`, six to a letter.
 fn letters(bits: u128, into: &mut [u8]) {
     let mut bits = bits;
     for letter in into.iter_mut().rev() {
@@ -89,7 +89,7 @@ fn letters(bits: u128, into: &mut [u8]) {
     }
 }
 
-/// The checksum by which a Cluster chooses slots (CRC-16/XMODEM).
+/// The checksum from which a Cluster derives slots (CRC-16/XMODEM).
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         let start = crc ^ (u16::from(*byte) << 8);
@@ -100,7 +100,7 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// A plain hash (FNV-1a) for the slot, which anybody may compute anyway.
+/// A non-cryptographic hash (FNV-1a) for the slot, which is no secret.
 struct Fnv(u64);
 
 // === impl Fnv ===

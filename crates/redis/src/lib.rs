@@ -1,53 +1,54 @@
 //! Tollgate's shared store: Redis, Redis Cluster and Valkey.
 //!
-//! Any number of processes, one budget. Every decision is one atomic script inside Redis, by
-//! Redis's own clock, and the answer is the one that `tollgate-core` gives: the script says what
-//! it remembered, and core's own functions make the verdict of it.
+//! Any number of instances share one budget. Every decision is one atomic script in Redis, by
+//! Redis's own clock, and equals the decision of `tollgate-core`: the script returns the state it
+//! found, and core's own functions derive the verdict from it.
 //!
-//! * [`Mode::Strict`](tollgate_core::Mode::Strict): Redis is asked for each decision. Those that
-//!   arrive together share script calls and round trips; a key that was denied is denied here
-//!   until its wait is over.
-//! * [`Mode::Leased`](tollgate_core::Mode::Leased): a node takes units of warm keys ahead, and
-//!   spends them without asking.
-//! * [`Mode::WriteBack`](tollgate_core::Mode::WriteBack): a node decides on its own count, and
+//! * [`Mode::Strict`](tollgate_core::Mode::Strict): Redis makes every decision. Decisions that
+//!   arrive together share script calls and round trips. A denied key is denied locally until its
+//!   retry time.
+//! * [`Mode::Leased`](tollgate_core::Mode::Leased): an instance leases units of busy keys in
+//!   advance, and spends them without a round trip.
+//! * [`Mode::WriteBack`](tollgate_core::Mode::WriteBack): an instance decides on local counts, and
 //!   reports what it allowed every [`Config::sync_interval`].
-//! * A request over several slots of a Cluster is all or nothing as well: every slot reserves,
-//!   then every slot confirms.
-//! * Without Redis, the engine's fallback does what the operator chose, within the time of a
-//!   decision ([`tollgate_core::SharedStore`]).
+//! * A request over several slots of a Cluster is all or nothing too, by two-phase commit: every
+//!   slot reserves, then every slot confirms.
+//! * While Redis is unavailable, the engine applies the configured fallback, within the timeout of
+//!   the decision ([`tollgate_core::SharedStore`]).
 //!
 //! # Trade-offs
 //!
-//! * Redis tells the time in microseconds. Intervals of buckets are rounded up to whole
-//!   microseconds; limits that would lose more than 1 % by that are denied ([`check`]).
-//! * Lua counts in doubles. All numbers in the scripts are whole and below 2^53: moments until the
+//! * Redis's clock has a resolution of one microsecond. Intervals of buckets are rounded up to
+//!   whole microseconds; limits that would lose more than 1 % by that are rejected ([`check`]).
+//! * Lua's numbers are doubles. All numbers in the scripts are integers below 2^53: times until the
 //!   year 2255, buckets of up to 100 years, windows of up to 366 days.
-//! * A changed bucket keeps the part of a unit that it has, where the store in memory rounds it up
-//!   to a whole unit if the window has changed as well.
-//! * While units are leased, a denial's wait may be longer than it turns out to be, and what a
-//!   node that dies has leased and not spent is charged.
-//! * A refund through one node is not seen by another that remembers a denial.
-//! * Nodes that decide on their own count ([`Mode::WriteBack`](tollgate_core::Mode::WriteBack))
-//!   may allow too much together: per window, or of a bucket at once, at most (nodes - 1) x min(N,
-//!   units that one node is asked for within [`Config::sync_interval`] and [`Config::timeout`]).
-//!   All of it is paid back: a bucket owes it, a fixed window's surplus is the first that the next
-//!   one has consumed, a sliding window allows nothing until what leaves makes room. A report
-//!   whose connection breaks before it is answered is not repeated; if Redis never had it, one
-//!   node's units of one interval are not charged. One node alone is as exact as Redis. A node that
-//!   is not closed loses what it has not yet reported. Of more keys than can be reported in half
-//!   an interval, those that are asked seldom are decided by Redis, as in `strict`.
-//! * They count token buckets, fixed and sliding windows, of [`WRITE_BACK_KEYS_MAX`] keys (about
-//!   450 bytes each; a sliding window 250 more). Refunds, requests that also meet limits of
-//!   another mode, and other keys are asked of Redis, after a report.
-//! * A failover may lose what was allowed and not yet replicated.
+//! * A bucket whose limit changes keeps its fraction of a unit, where the store in memory rounds it
+//!   up to a whole unit if the window has changed as well.
+//! * While units are leased, a denial's retry time may be later than necessary. If an instance
+//!   crashes, the unspent units of its leases stay charged.
+//! * A refund through one instance does not clear the denial cache of another.
+//! * Instances that decide on local counts ([`Mode::WriteBack`](tollgate_core::Mode::WriteBack))
+//!   may over-admit together: per window, or per burst of a bucket, at most (instances - 1) x
+//!   min(N, units requested from one instance within [`Config::sync_interval`] and
+//!   [`Config::timeout`]). All of it is paid back: a bucket goes into debt, a fixed window carries
+//!   the excess into the next window, a sliding window allows nothing until enough has left it. A
+//!   report whose connection breaks before the reply is not repeated; if Redis never received it,
+//!   one interval's units of one instance are not charged. A single instance is as exact as Redis.
+//!   An instance that stops without [`Redis::close`] loses what it has not yet reported. If there
+//!   are more keys than can be reported in half an interval, Redis decides the least used ones, as
+//!   in `strict`.
+//! * Local counts cover token buckets, fixed and sliding windows, of [`WRITE_BACK_KEYS_MAX`] keys
+//!   (about 450 bytes each; 250 more for a sliding window). Refunds, requests that also have limits
+//!   in another mode, and all other keys go to Redis, after a report.
+//! * A failover may lose decisions that were not yet replicated.
 //!
-//! # What Redis is asked
+//! # Redis commands
 //!
-//! `AUTH`, `HELLO`, `SCRIPT LOAD`, `EVALSHA` and `PING`; of a Cluster `CLUSTER SLOTS` and `ASKING`;
-//! of a sentinel `SENTINEL GET-MASTER-ADDR-BY-NAME`, `SENTINEL MASTER` and `SUBSCRIBE`. In the
-//! scripts `TIME`, `GET`, `MGET`, `SET`, `DEL`, `APPEND`, `GETRANGE`, `SETRANGE`, `STRLEN` and
-//! `PEXPIREAT`. Nodes are counted ([`Redis::nodes`]) with `EVAL`, and `TIME`, `ZADD`, `ZREM`,
-//! `ZREMRANGEBYSCORE`, `ZCARD` and `PEXPIRE`, in the key `PREFIX{nodes}`. Who looks
+//! `AUTH`, `HELLO`, `SCRIPT LOAD`, `EVALSHA` and `PING`; for a Cluster `CLUSTER SLOTS` and
+//! `ASKING`; for a sentinel `SENTINEL GET-MASTER-ADDR-BY-NAME`, `SENTINEL MASTER` and `SUBSCRIBE`.
+//! In the scripts `TIME`, `GET`, `MGET`, `SET`, `DEL`, `APPEND`, `GETRANGE`, `SETRANGE`, `STRLEN`
+//! and `PEXPIREAT`. Membership ([`Redis::nodes`]) uses `EVAL`, and `TIME`, `ZADD`, `ZREM`,
+//! `ZREMRANGEBYSCORE`, `ZCARD` and `PEXPIRE`, on the key `PREFIX{nodes}`. Inspection
 //! ([`tollgate_core::InspectStore`]) needs `EVAL`, `PTTL` and `DEL` as well.
 
 mod config;

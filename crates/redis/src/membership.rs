@@ -1,15 +1,16 @@
-//! How many nodes there are: each of them says once a second that it is there.
+//! Membership: how many instances share the limits. Each sends a heartbeat once a second.
 //!
-//! A node is a store that decides alone while Redis is away (the engine's fallback): only those
-//! divide limits among themselves. One that is closed leaves at once.
+//! Only instances that decide locally while Redis is unavailable (the engine's fallback) are
+//! members, since only they divide limits among themselves. An instance that is closed leaves at
+//! once.
 //!
-//! Names and times stand in one key of Redis (`PREFIX{nodes}`, a sorted set), by Redis's own
-//! clock. A node that was not heard of for [`HEARD_FOR`] expires, and the key with the last of
-//! them.
+//! Names and heartbeat times are kept in one key of Redis (`PREFIX{nodes}`, a sorted set), by
+//! Redis's own clock. An instance without a heartbeat for [`HEARD_FOR`] expires, and the key with
+//! the last of them.
 //!
-//! The count is needed when Redis is away, so the last one stands until there is another. Instances
-//! that cannot reach Redis any more, but are well otherwise, are not counted by those that can:
-//! shares are too large then, by as much as they are fewer.
+//! The count is needed while Redis is unavailable, so the last known one stays in effect. Instances
+//! that have lost Redis but still serve traffic are not counted by those that have not: the local
+//! shares are then too large by the number of missing instances.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -23,17 +24,17 @@ use crate::names::unique_name;
 use crate::resp::Reply;
 use crate::router::{NodeFailure, Router};
 
-/// How often a node says that it is there.
+/// The interval between heartbeats.
 pub const HEARTBEAT: Span = Span::SECOND;
-/// How long it counts after that.
+/// How long an instance counts after a heartbeat.
 pub(crate) const HEARD_FOR: Span = Span::from_secs(3);
-/// How soon it says so again if it was not heard.
+/// The interval after which a failed heartbeat is repeated.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Where the nodes stand, behind the prefix. What is in the braces chooses the slot.
+/// The key of the members, after the prefix. The hash tag in braces chooses the slot.
 const KEY: &str = "{nodes}";
 const TAG: &[u8] = b"nodes";
-/// Adds a name, or takes it away if it does not last; forgets those of the past, and those of a
-/// future that a clock was in before it went back. Tells how many there are.
+/// Adds a name, or removes it if its lifetime is zero. Removes expired names, and those with a time
+/// in the future, left from before the clock was set back. Returns the number of members.
 const BEAT: &[u8] = b"local clock, lasts = redis.call('TIME'), tonumber(ARGV[2]) \
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000) \
 if lasts > 0 then redis.call('ZADD', KEYS[1], now, ARGV[1]) \
@@ -47,16 +48,16 @@ return redis.call('ZCARD', KEYS[1])";
 pub(crate) struct Membership {
     router: Arc<Router>,
     member: Arc<Member>,
-    /// Says that this instance is there, once it has joined.
+    /// Sends the heartbeats, once this instance has joined.
     heartbeat: OnceLock<JoinSet<()>>,
 }
 
 struct Member {
     name: String,
     key: String,
-    /// Zero, until Redis has replied.
+    /// Zero until Redis has replied.
     count: AtomicU32,
-    /// This one has left.
+    /// Whether this instance has left.
     is_gone: AtomicBool,
 }
 
@@ -71,7 +72,7 @@ impl Membership {
         }
     }
 
-    /// Counts among the instances from now on.
+    /// Joins the members.
     pub(crate) fn join(&self) {
         self.heartbeat.get_or_init(|| {
             let mut task = JoinSet::new();
@@ -80,18 +81,18 @@ impl Membership {
         });
     }
 
-    /// How many instances there were when Redis last said so; one, as long as it has not.
+    /// The number of members in Redis's last reply; 1 before the first.
     pub(crate) fn count(&self) -> u32 {
         self.member.count.load(Ordering::Relaxed).max(1)
     }
 
-    /// No longer counts among the instances.
+    /// Leaves the members.
     pub(crate) async fn leave(&self) {
         let was_gone = self.member.is_gone.swap(true, Ordering::Relaxed);
         if was_gone || self.heartbeat.get().is_none() {
             return;
         }
-        // An instance that cannot say so expires soon.
+        // If this fails, the heartbeat expires soon.
         let _replied = self.member.beat(&self.router, Span::ZERO).await;
     }
 }
@@ -108,7 +109,7 @@ impl Member {
         })
     }
 
-    /// Says that this node is there for so long, or, for no time at all, that it leaves.
+    /// Sends a heartbeat that lasts this long; zero leaves.
     async fn beat(&self, router: &Router, lasts: Span) -> Result<(), NodeFailure> {
         let lasts = (lasts.as_nanos() / 1_000_000).to_string();
         let words: [&[u8]; 6] = [
@@ -123,14 +124,14 @@ impl Member {
         let reply = router.command_at(slot, &words, Instant::now()).await?;
         if let Reply::Integer(count) = reply {
             let count = u32::try_from(count).unwrap_or(u32::MAX);
-            // Relaxed: a number of its own.
+            // Relaxed: it publishes nothing else.
             self.count.store(count, Ordering::Relaxed);
         }
         Ok(())
     }
 }
 
-/// Says that the node is there, again and again, until it leaves.
+/// Sends heartbeats until the instance leaves.
 async fn keep(nodes: Arc<Member>, router: Arc<Router>) {
     while !nodes.is_gone.load(Ordering::Relaxed) {
         match nodes.beat(&router, HEARD_FOR).await {
@@ -184,7 +185,7 @@ mod tests {
         stores[1].close().await;
         assert_eq!(beat(&stores[0], HEARD_FOR).await, 2);
         assert_eq!(beat(&stores[2], HEARD_FOR).await, 2);
-        // Another prefix, other nodes.
+        // Another prefix has its own members.
         let elsewhere = Config {
             prefix: "elsewhere:".to_owned(),
             timeout: Span::from_secs(20),
@@ -213,7 +214,7 @@ mod tests {
         let redis = testbed::Redis::start();
         let stores = stores(2, &Config::single(redis.address()));
         for store in &stores {
-            // Says nothing of its own accord any more.
+            // Stops its own heartbeats.
             store
                 .membership()
                 .member
@@ -226,7 +227,7 @@ mod tests {
         while redis.ask(&["TIME"]) == heard {}
         sleep(Duration::from_millis(3)).await;
         assert_eq!(beat(&stores[0], Span::from_millis(1)).await, 1);
-        // As does one of the future, before the clock went back.
+        // As does one of the future, from before the clock was set back.
         redis.ask(&["ZADD", "tg:{nodes}", "9999999999999", "somebody"]);
         assert_eq!(beat(&stores[0], HEARD_FOR).await, 1);
     }

@@ -1,35 +1,35 @@
-//! What a store has done so far.
+//! Counters of a store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::trouble::Trouble;
 
-/// The ends of the buckets of [`Counts::batch_sizes`], in decisions.
+/// The upper bounds of the buckets of [`Counts::batch_sizes`], in decisions.
 pub const BATCH_SIZES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 250];
-/// The ends of the buckets of [`Counts::call_times`], in microseconds.
+/// The upper bounds of the buckets of [`Counts::call_times`], in microseconds.
 pub const CALL_MICROS: [u64; 12] = [
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 500_000, 1_000_000,
 ];
 
-/// Observations by size, as Prometheus has them: every bucket counts all that are no larger than
-/// its end; the bucket without an end is [`Histogram::count`].
+/// A histogram as in Prometheus: each bucket counts all observations up to its upper bound; the
+/// bucket without a bound is [`Histogram::count`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Histogram<const N: usize> {
-    /// How many were at most as large as each end.
+    /// The number of observations up to each bound.
     pub cumulative: [u64; N],
-    /// How many there were.
+    /// The number of observations.
     pub count: u64,
-    /// The sum of all of them.
+    /// The sum of the observations.
     pub sum: u64,
 }
 
-/// A histogram that is counted.
+/// The counters of a histogram.
 #[derive(Debug)]
 struct Tally<const N: usize> {
     ends: &'static [u64; N],
-    /// Those above the end before and not above this one.
+    /// Observations above the previous bound and up to this one.
     buckets: [AtomicU64; N],
-    /// Those above all ends.
+    /// Observations above all bounds.
     above: AtomicU64,
     sum: AtomicU64,
 }
@@ -61,54 +61,53 @@ pub(crate) struct Stats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Decisions that were sent to Redis; those sent again after a redirection count again. Leases
-    /// that are given back count as well.
+    /// Decisions sent to Redis; one that is sent again after a redirect counts again. Returned
+    /// leases count as well.
     pub requests: u64,
-    /// Script calls that carried them.
+    /// Script calls that carried these decisions.
     pub calls: u64,
-    /// Decisions of each script call; the ends are [`BATCH_SIZES`].
+    /// Decisions per script call; the bounds are [`BATCH_SIZES`].
     pub batch_sizes: Histogram<9>,
-    /// Times that something was written to a connection.
+    /// Writes to connections.
     pub writes: u64,
-    /// Microseconds from the writing of a script call to its reply; the ends are [`CALL_MICROS`].
+    /// Microseconds from writing a script call to its reply; the bounds are [`CALL_MICROS`].
     pub call_times: Histogram<12>,
-    /// Decisions that were sent and got no answer in time.
+    /// Decisions that were sent and got no reply before the deadline: their outcome is unknown.
     pub lost: u64,
-    /// Connections that were opened.
+    /// Connections opened.
     pub connections: u64,
-    /// Times that a breaker opened.
+    /// Times that a circuit breaker opened.
     pub breaker_openings: u64,
-    /// Decisions that another node had to make.
+    /// Redirects followed to another node of a Cluster, and retries while a slot migrates.
     pub redirections: u64,
     /// Times that the scripts had to be loaded again.
     pub scripts_loaded: u64,
-    /// Decisions that were denied without asking Redis, which had denied them lately.
+    /// Decisions denied locally, from the denial cache.
     pub local_denials: u64,
-    /// Times that units were leased.
+    /// Leases granted or renewed.
     pub leases: u64,
-    /// Units that were leased.
+    /// Units leased.
     pub units_leased: u64,
-    /// Leased units that were spent; counted once their lease is renewed or returned.
+    /// Leased units that were spent; counted when their lease is renewed or returned.
     pub units_spent: u64,
-    /// Leased units that went back unspent. What is missing beside those leased and those spent is
-    /// still out, or ended with its lease and was charged.
+    /// Leased units returned unspent. Units that are in neither of these two counts are still held,
+    /// or their lease expired and they stay charged.
     pub units_returned: u64,
-    /// Decisions that were made on leased units, without asking Redis.
+    /// Decisions made on leased units, without a round trip to Redis.
     pub lease_decisions: u64,
-    /// Keys of which this node holds leases now.
+    /// Keys of which this instance holds leases now.
     pub leases_held: u64,
-    /// Leases that went back because nobody used them.
+    /// Leases returned because they were unused.
     pub leases_returned: u64,
-    /// Decisions that were made on this node's own count, without asking Redis.
+    /// Decisions made on local counts, without a round trip to Redis.
     pub write_back_decisions: u64,
-    /// Keys that this node counts itself now.
+    /// Keys with a local count now.
     pub write_back_keys: u64,
-    /// Messages that reported what was counted here, or asked what to count from.
+    /// Messages that reported local counts, or fetched the state to start a local count from.
     pub reports: u64,
-    /// Keys that they concerned.
+    /// Keys in these messages.
     pub keys_reported: u64,
-    /// Script requests of reports whose connection broke before they were answered; they are not
-    /// repeated.
+    /// Script requests of reports whose connection broke before the reply; they are not repeated.
     pub reports_lost: u64,
 }
 
@@ -133,7 +132,7 @@ impl Stats {
         self.lost.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Connections that were opened.
+    /// Connections opened so far.
     pub(crate) fn connections(&self) -> u64 {
         self.connected.load(Ordering::Relaxed)
     }
@@ -158,13 +157,13 @@ impl Stats {
         self.denied_here.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Units were leased.
+    /// Counts a lease of this many units.
     pub(crate) fn count_lease(&self, units: u64) {
         self.leases.fetch_add(1, Ordering::Relaxed);
         self.units_leased.fetch_add(units, Ordering::Relaxed);
     }
 
-    /// Of a lease so many units were spent, and so many went back.
+    /// Counts how many units of a lease were spent and returned.
     pub(crate) fn count_settled_units(&self, spent: u64, returned: u64) {
         self.units_spent.fetch_add(spent, Ordering::Relaxed);
         self.units_returned.fetch_add(returned, Ordering::Relaxed);
@@ -174,7 +173,7 @@ impl Stats {
         self.lease_returned.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So many messages reported so many keys.
+    /// Counts the messages of a report and the keys in them.
     pub(crate) fn count_report(&self, messages: usize, keys: usize) {
         let add = |counter: &AtomicU64, count| {
             counter.fetch_add(u64::try_from(count).unwrap_or(0), Ordering::Relaxed);
@@ -187,7 +186,7 @@ impl Stats {
         self.reports_lost.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// All but what leases and own counts count themselves.
+    /// All counts except those that leases and local counts keep themselves.
     pub(crate) fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let batch_sizes = self.batch_sizes.snapshot();

@@ -7,7 +7,7 @@ use super::{Config, Secret, Servers, Tls, UNIX};
 /// The default port of a server.
 const PORT: u16 = 6379;
 
-/// What is wrong with the URL of a server. Neither text repeats the URL, which may hold a password.
+/// Why the URL of a server is invalid. Neither text repeats the URL, which may contain a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidUrl {
     /// What is wrong.
@@ -21,7 +21,7 @@ pub struct InvalidUrl {
 struct Url {
     /// `host:port`.
     address: String,
-    /// Whether it begins with `rediss`.
+    /// Whether the scheme is `rediss`.
     is_encrypted: bool,
     username: Option<String>,
     password: Option<Secret>,
@@ -54,7 +54,7 @@ impl std::error::Error for InvalidUrl {}
 // === impl Url ===
 
 impl Url {
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl Url {
             }
         };
         let address = match host.rsplit_once(':') {
-            // The last part of an IPv6 address is not a port.
+            // The last group of an IPv6 address is not a port.
             Some((_, port)) if !port.ends_with(']') => host.to_owned(),
             _ => format!("{host}:{PORT}"),
         };
@@ -121,7 +121,7 @@ const fn invalid(message: &'static str, help: &'static str) -> InvalidUrl {
     InvalidUrl { message, help }
 }
 
-/// `unix:///run/redis.sock`; a user and a password have keys of their own.
+/// Parses the rest of `unix:///run/redis.sock`; a user and a password are separate settings.
 fn socket(path: &str) -> Result<Url, InvalidUrl> {
     if path.len() < 2 || !path.starts_with('/') {
         let help = "write `unix:///run/redis.sock`";
