@@ -1,4 +1,4 @@
-//! Which node serves which slot.
+//! The topology of a Redis Cluster: which node serves which slot.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,17 +16,17 @@ use crate::sharded::lock;
 use crate::stats::Stats;
 use crate::watched::Watched;
 
-/// How often the map is looked at again when nothing asks for it.
+/// The longest interval between two refreshes of the topology.
 const REFRESH_EVERY: Duration = Duration::from_secs(30);
-/// The shortest time between two looks.
+/// The shortest interval between two refreshes.
 const REFRESH_PAUSE: Duration = Duration::from_millis(100);
-/// How often it is seen whether all nodes of the map are there.
+/// How often the task checks that every primary is reachable.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// What stands for all nodes where a reason is shown.
+/// Stands for the whole Cluster in reasons and errors.
 const NAME: &str = "cluster";
-/// How long one node may take to reply with the map.
+/// How long one node may take to reply to `CLUSTER SLOTS`.
 const REPLY_WITHIN: Duration = Duration::from_millis(500);
-/// The most nodes of a Cluster; Redis's own bound is 1000.
+/// The most nodes of a Cluster; Redis itself recommends at most 1000.
 const NODES_MAX: usize = 1_000;
 
 /// A node and its request queues.
@@ -37,26 +37,27 @@ pub(crate) struct Node {
     pub(crate) stats: Arc<Stats>,
 }
 
-/// The nodes of a Cluster, as far as they are known.
+/// The nodes and slots of a Cluster, as far as they are known.
 pub(crate) struct Cluster {
-    /// For each slot the node that serves it, once it is known.
+    /// For each slot the node that serves it, once known.
     slots: Box<[ArcSwapOption<Node>]>,
     /// By address.
     nodes: ArcSwap<BTreeMap<String, Arc<Node>>>,
-    /// Those that serve slots, as the map was read last.
+    /// Nodes that serve slots, as of the last refresh.
     masters: ArcSwap<Vec<Arc<Node>>>,
-    /// Whether the map was read at all.
+    /// Whether the topology was read at least once.
     is_known: Watched<bool>,
-    /// Held while nodes come and go; no decision waits for it but one that meets a new node.
+    /// Locked while nodes are added and removed; only a decision that meets a new node waits for
+    /// it.
     changing: Mutex<()>,
-    /// The map is known to be wrong.
+    /// Notified when the topology is known to be out of date.
     pub(crate) stale: Notify,
     seeds: Vec<String>,
     stats: Arc<Stats>,
     open: Box<dyn Fn(&str) -> Node + Send + Sync>,
 }
 
-/// Slots that one node serves.
+/// A range of slots that one node serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
     /// Within [`SLOTS`].
@@ -65,8 +66,8 @@ pub(crate) struct Range {
     pub(crate) address: String,
 }
 
-/// Reads `CLUSTER SLOTS`: for each range its ends, its master and its replicas. Ranges that make
-/// no sense are left out, and those beyond one for each slot. `own_host` is the host of the
+/// Parses the reply to `CLUSTER SLOTS`: for each range its ends, its primary and its replicas.
+/// Invalid ranges are skipped, as are those beyond one for each slot. `own_host` is the host of the
 /// node that replied.
 pub(crate) fn ranges(reply: &Reply, own_host: &str) -> Vec<Range> {
     let read = |range: &Reply| {
@@ -78,7 +79,7 @@ pub(crate) fn ranges(reply: &Reply, own_host: &str) -> Vec<Range> {
         };
         let (from, to) = (usize::try_from(*from).ok()?, usize::try_from(*to).ok()?);
         let port = u16::try_from(*port).ok()?;
-        // A node that does not know its own name leaves it out.
+        // A node that does not know its own host name leaves it out.
         let host = host.text().filter(|host| !host.is_empty() && *host != "?");
         let host = host.unwrap_or(own_host);
         (from <= to && to < SLOTS).then(|| Range {
@@ -93,7 +94,7 @@ pub(crate) fn ranges(reply: &Reply, own_host: &str) -> Vec<Range> {
 // === impl Cluster ===
 
 impl Cluster {
-    /// A Cluster of which these nodes are known; `open` opens the request queues of a node.
+    /// A Cluster with these seed nodes; `open` opens the request queues of a node.
     pub(crate) fn new(
         seeds: Vec<String>,
         stats: Arc<Stats>,
@@ -116,7 +117,7 @@ impl Cluster {
         cluster
     }
 
-    /// The node that serves `slot`; any node, as long as nobody knows.
+    /// The node that serves `slot`; any reachable node, as long as that is unknown.
     pub(crate) fn node_of_slot(&self, slot: u16) -> Option<Arc<Node>> {
         let known = self.slots.get(usize::from(slot));
         let known = known.and_then(ArcSwapOption::load_full);
@@ -126,7 +127,7 @@ impl Cluster {
         })
     }
 
-    /// A number for the set of nodes that serve these slots, as far as they are known.
+    /// A number that identifies the set of nodes that serve these slots, as far as they are known.
     pub(crate) fn nodes_of(&self, slots: impl Iterator<Item = u16>) -> u64 {
         let serving = slots.filter_map(|slot| self.node_of_slot(slot));
         let mut serving: Vec<Arc<Node>> = serving.collect();
@@ -139,7 +140,7 @@ impl Cluster {
         hasher.finish()
     }
 
-    /// The node at `address`, which is connected to if it is new.
+    /// The node at `address`; connects to it if it is new.
     pub(crate) fn node(&self, address: &str) -> Option<Arc<Node>> {
         if let Some(node) = self.nodes.load().get(address) {
             return Some(Arc::clone(node));
@@ -148,8 +149,8 @@ impl Cluster {
         self.find_or_add(address)
     }
 
-    /// A node says that `slot` is served at `address`. Changes that slot and nothing else: in a
-    /// failover there is one such message for each request on its way.
+    /// Applies a `MOVED`: `slot` is served at `address`. Changes that slot only, since a failover
+    /// causes one such reply for each request in flight; a refresh follows.
     pub(crate) fn move_slot(&self, slot: u16, address: &str) {
         let node = self.node(address);
         if let Some(place) = self.slots.get(usize::from(slot)) {
@@ -158,17 +159,17 @@ impl Cluster {
         self.stale.notify_one();
     }
 
-    /// Every node that serves slots, as the map was read last.
+    /// The nodes that serve slots, as of the last refresh.
     pub(crate) fn masters(&self) -> Arc<Vec<Arc<Node>>> {
         self.masters.load_full()
     }
 
-    /// Waits until the map was read once.
+    /// Waits until the topology was read once.
     pub(crate) async fn wait_for_map(&self) {
         self.is_known.wait_for(|known| known.then_some(())).await;
     }
 
-    /// Keeps the map as it is in the Cluster; never ends.
+    /// Keeps the topology up to date; never returns.
     pub(crate) async fn keep(&self) {
         loop {
             self.refresh().await;
@@ -180,7 +181,7 @@ impl Cluster {
                     false => REFRESH_PAUSE,
                 };
                 let is_stale = timeout(rest, self.stale.notified()).await.is_ok();
-                // The other nodes know which one takes over from a node that is away.
+                // While a primary is unreachable, the other nodes know which node takes over.
                 let is_away = self.masters.load().iter().any(|node| !node.is_up());
                 if is_stale || is_away || rest == REFRESH_PAUSE {
                     break;
@@ -189,7 +190,7 @@ impl Cluster {
         }
     }
 
-    /// Asks one node after the other for the map, until one tells it.
+    /// Sends `CLUSTER SLOTS` to one node after the other, until one replies with the topology.
     async fn refresh(&self) {
         let mut nodes: Vec<Arc<Node>> = self.nodes.load().values().cloned().collect();
         nodes.sort_by_key(|node| !node.is_up());
@@ -217,7 +218,7 @@ impl Cluster {
         }
     }
 
-    /// Takes over what a node tells of all slots.
+    /// Replaces the topology by that in a node's reply.
     fn read(&self, teller: &Node, reply: &Reply) {
         let _one_at_a_time = lock(&self.changing);
         let mut masters: Vec<Arc<Node>> = Vec::new();
@@ -234,7 +235,7 @@ impl Cluster {
                 place.store(node);
             }
         }
-        // A node that nobody names any more is let go, unless it is where we begin.
+        // A node that no longer serves slots is dropped, unless it is a seed.
         let mut nodes = BTreeMap::clone(&self.nodes.load());
         let serves = |node: &Arc<Node>| masters.iter().any(|other| Arc::ptr_eq(other, node));
         nodes.retain(|address, node| self.seeds.contains(address) || serves(node));
@@ -242,7 +243,7 @@ impl Cluster {
         self.masters.store(Arc::new(masters));
     }
 
-    /// The node at `address`, for a caller that holds the lock.
+    /// The node at `address`, for a caller that holds the lock `changing`.
     fn find_or_add(&self, address: &str) -> Option<Arc<Node>> {
         let known = self.nodes.load();
         if let Some(node) = known.get(address) {
@@ -262,13 +263,13 @@ impl Cluster {
 // === impl Node ===
 
 impl Node {
-    /// Whether every connection answers: a key is always asked for over the same one.
+    /// Whether every connection is usable: a key always uses the same one.
     pub(crate) fn is_up(&self) -> bool {
         self.queues.iter().all(RequestQueue::is_up)
     }
 
-    /// The address in a redirection that this node tells: without a host (`:6379`), or with `?` in
-    /// its place, it is on the node's own.
+    /// Completes the address in a redirect from this node: without a host (`:6379`), or with `?` in
+    /// its place, the host is the node's own.
     pub(crate) fn full_address(&self, address: &str) -> String {
         match address.rsplit_once(':') {
             Some(("" | "?", port)) => format!("{}:{port}", self.host()),

@@ -1,4 +1,4 @@
-//! One connection: opened, introduced, and ready for script calls.
+//! One connection: opened, authenticated, and with the scripts loaded.
 
 mod hello;
 
@@ -21,9 +21,9 @@ use tls::{Encryption, encryption};
 
 pub(crate) use hello::{Hello, Kind, Role, write as write_hello};
 
-/// Bytes that are read at once, at first.
+/// The initial size of the read buffer.
 const INPUT_BYTES: usize = 64 * 1024;
-/// How many scripts there are.
+/// The number of scripts.
 pub(crate) const SCRIPTS: usize = 3;
 
 /// Opens connections.
@@ -33,22 +33,22 @@ pub(crate) struct Opener {
     password: Option<Secret>,
     tls: Option<Encryption>,
     scripts: Arc<Scripts>,
-    /// In place of TCP, in a simulation.
+    /// Replaces TCP in a simulation.
     transport: Option<Arc<dyn Transport>>,
 }
 
-/// A connection that knows the scripts.
+/// A connection to a server that has the scripts loaded.
 pub(crate) struct Connection {
     pub(crate) stream: Box<dyn Stream>,
     pub(crate) input: BytesMut,
-    /// The scripts' names on this server.
+    /// The names (SHA-1) of the scripts on this server.
     pub(crate) plain: Vec<u8>,
     pub(crate) general: Vec<u8>,
     pub(crate) reservation: Vec<u8>,
     pub(crate) hello: Hello,
 }
 
-/// A connection that is signed in.
+/// An authenticated connection.
 pub(crate) struct Link {
     stream: Box<dyn Stream>,
     input: BytesMut,
@@ -73,7 +73,7 @@ impl Opener {
         })
     }
 
-    /// Opens connections to sentinels, which have passwords of their own, or none.
+    /// Opens connections to sentinels, which have their own credentials, or none.
     pub(crate) fn for_sentinels(self, config: &Config) -> Opener {
         Opener {
             username: config.sentinel_username.clone(),
@@ -82,7 +82,7 @@ impl Opener {
         }
     }
 
-    /// Connects, signs in and loads the scripts.
+    /// Connects, authenticates and loads the scripts.
     pub(crate) async fn open(&self, address: &str, deadline: Instant) -> io::Result<Connection> {
         let mut link = self.link(address, deadline).await?;
         let mut out = BytesMut::new();
@@ -108,7 +108,7 @@ impl Opener {
         })
     }
 
-    /// Connects and signs in.
+    /// Connects and authenticates.
     pub(crate) async fn link(&self, address: &str, deadline: Instant) -> io::Result<Link> {
         let stream = self.connect(address, deadline).await?;
         let mut link = Link {
@@ -122,7 +122,7 @@ impl Opener {
         Ok(link)
     }
 
-    /// Signs in, and asks who the server is.
+    /// Authenticates, and reads the server's role.
     async fn introduce(&self, link: &mut Link) -> io::Result<()> {
         let mut out = BytesMut::new();
         self.sign_in(&mut out);
@@ -135,7 +135,7 @@ impl Opener {
         Ok(())
     }
 
-    /// Writes all scripts to be loaded, in the order of their names in [`Connection`].
+    /// Writes `SCRIPT LOAD` for all scripts, in the order of their names in [`Connection`].
     pub(crate) fn load(&self, out: &mut BytesMut) {
         let scripts: [&str; SCRIPTS] = [
             &self.scripts.plain,
@@ -150,7 +150,7 @@ impl Opener {
         }
     }
 
-    /// Writes the words that sign in, if any are needed.
+    /// Writes `AUTH`, if there is a password.
     fn sign_in(&self, out: &mut BytesMut) {
         let Some(password) = &self.password else {
             return;
@@ -190,7 +190,7 @@ impl Opener {
     }
 }
 
-/// Opens a stream of bytes to an address.
+/// Opens a TCP connection or a Unix socket.
 async fn dial(address: &str) -> io::Result<Box<dyn Stream>> {
     if let Some(path) = address.strip_prefix(UNIX) {
         return dial_path(path).await;
@@ -215,7 +215,7 @@ fn late<T>(what: &str) -> io::Result<T> {
     Err(io::Error::new(io::ErrorKind::TimedOut, text))
 }
 
-/// Why a connection ended while we signed in, with the most likely reason.
+/// Why a connection ended during authentication, with the most likely reason.
 fn hung_up(error: io::Error, is_encrypted: bool) -> io::Error {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     let kind = error.kind();
@@ -235,7 +235,7 @@ fn hung_up(error: io::Error, is_encrypted: bool) -> io::Error {
     io::Error::new(kind, format!("the server hung up at once; {likely}"))
 }
 
-/// Why a handshake failed, with the most likely reason.
+/// Why a TLS handshake failed, with the most likely reason.
 fn no_tls(error: &io::Error) -> String {
     let source = error.get_ref().and_then(|source| source.downcast_ref());
     match source {
@@ -254,7 +254,7 @@ impl Link {
         self.stream.flush().await
     }
 
-    /// The next reply. Nothing is lost if the caller stops waiting.
+    /// The next reply. Cancelling the future loses nothing.
     pub(crate) async fn next(&mut self) -> io::Result<Reply> {
         loop {
             match resp::take(&mut self.input) {
@@ -281,7 +281,7 @@ impl Link {
     }
 }
 
-/// What answers there, if it is something well known that is not Redis.
+/// What the server is, if its reply is of a well-known protocol that is not Redis's.
 fn other_protocol(input: &[u8]) -> Option<&'static str> {
     // The first two bytes of a TLS alert.
     const TLS_ALERT: [u8; 2] = [21, 3];

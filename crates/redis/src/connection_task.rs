@@ -1,4 +1,4 @@
-//! Keeps one request queue's connection open: connects, and connects again when it breaks.
+//! The task that keeps a request queue's connection open, and reconnects when it breaks.
 
 use std::future::pending;
 use std::io;
@@ -12,32 +12,32 @@ use crate::script::Caller;
 use crate::sentinel::NamedPrimary;
 use crate::session::{End, Session};
 
-/// How long connecting, signing in and loading the scripts may take.
+/// How long connecting, authenticating and loading the scripts may take.
 const OPEN_WITHIN: Duration = Duration::from_secs(1);
-/// How long to pause after the first failure to connect, and at most.
+/// The backoff after the first failure to connect, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// Where a request queue leads to.
+/// The server that a request queue connects to.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     /// The only server, at `host:port`.
     Fixed(Arc<str>),
     /// A node of a Cluster, at `host:port`.
     Member(Arc<str>),
-    /// Whatever server the sentinels call the primary.
+    /// The server that the sentinels name as the primary.
     Watched {
         named: NamedPrimary,
         master: Arc<str>,
     },
 }
 
-/// Drives one request queue.
+/// The task of one request queue.
 pub(crate) struct ConnectionTask {
     pub(crate) opener: Opener,
     pub(crate) place: Place,
     pub(crate) caller: Caller,
-    /// Decisions that one call makes at most.
+    /// The most decisions in one script call.
     pub(crate) batch: usize,
 }
 
@@ -47,7 +47,7 @@ type NotOpened = (Arc<str>, io::Error);
 // === impl ConnectionTask ===
 
 impl ConnectionTask {
-    /// Never ends; aborted when the request queue is dropped.
+    /// Runs until it is aborted, when the request queue is dropped.
     pub(crate) async fn drive(mut self, shared: Arc<Shared>) {
         let mut pause = Duration::ZERO;
         loop {
@@ -73,15 +73,15 @@ impl ConnectionTask {
             pause = match ended {
                 End::Superseded => Duration::ZERO,
                 _ if started.elapsed() > OPEN_WITHIN => Duration::ZERO,
-                // Not at once if the server hangs up on us right away, again and again.
+                // Backs off, in case the server closes every new connection.
                 End::Broken { was_useful: true } => PAUSE_MIN,
-                // It lets us in and then does nothing for us: as if it did not let us in.
+                // A connection that was accepted and never useful counts as a failure to connect.
                 End::Broken { was_useful: false } => longer(pause),
             };
         }
     }
 
-    /// Opens a connection after a pause; meanwhile, requests that wait too long fail.
+    /// Opens a connection after a pause; meanwhile, queued requests past their deadline fail.
     async fn open(
         &self,
         shared: &Shared,
@@ -133,7 +133,7 @@ fn longer(pause: Duration) -> Duration {
     (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX)
 }
 
-/// Never, if there is no deadline.
+/// Sleeps until the deadline; for ever, if there is none.
 async fn wait_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
@@ -144,7 +144,7 @@ async fn wait_until(deadline: Option<Instant>) {
 // === impl Place ===
 
 impl Place {
-    /// For people.
+    /// The name in errors and logs.
     pub(crate) fn name(&self) -> &str {
         match self {
             Place::Fixed(address) | Place::Member(address) => address,
@@ -152,7 +152,7 @@ impl Place {
         }
     }
 
-    /// Waits until the sentinels name another server than `address`; for ever, if none are asked.
+    /// Waits until the sentinels name another server than `address`; for ever without sentinels.
     pub(crate) async fn wait_until_superseded(&self, address: &str) {
         match self {
             Place::Fixed(_) | Place::Member(_) => pending().await,
@@ -160,11 +160,11 @@ impl Place {
         }
     }
 
-    /// Whether a server may be used here, by what it says of itself.
+    /// Checks that a server with this role and mode may be used here.
     ///
     /// # Errors
     ///
-    /// What it is instead.
+    /// What kind of server it is instead.
     pub(crate) fn check(&self, hello: &Hello) -> io::Result<()> {
         let reply = |what: &str| Err(io::Error::other(what));
         match (self, hello.kind, hello.role) {
@@ -172,7 +172,7 @@ impl Place {
             (Place::Member(_), Some(Kind::Standalone), _) => {
                 reply("it is no node of a Cluster: name it in `url`")
             }
-            // Replicas of a Cluster know the map as well as primaries do.
+            // Replicas of a Cluster know the topology as well as primaries do.
             (Place::Member(_), ..) => Ok(()),
             (Place::Fixed(_), _, Some(Role::Replica)) => {
                 reply("it is a replica, which takes no writes: name its primary, or use `sentinel`")
@@ -184,7 +184,7 @@ impl Place {
         }
     }
 
-    /// It could not be connected to.
+    /// Notes that connecting failed.
     fn unusable(&self) {
         if let Place::Watched { named, .. } = self {
             named.forget_epoch();

@@ -1,4 +1,4 @@
-//! Why a request has no answer, and whether it was charged.
+//! Why a request has no reply, and whether it may have been charged.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,50 +7,51 @@ use tollgate_core::{Span, StoreError};
 
 use crate::resp::{Malformed, printable};
 
-/// Why a request has no answer. Only [`Failure::Lost`] may have been charged.
+/// Why a request has no reply. Only after [`Failure::is_unknown`] it may have been charged.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
-    /// It was not sent, or the server says that it did nothing.
+    /// It was not sent, or the server says that it did not execute it.
     Unreachable(Arc<str>),
-    /// It was sent, and no answer came in time, or the connection broke.
+    /// It was sent, and no reply came in time, or the connection broke: the outcome is unknown.
     Lost,
-    /// Another node serves the slot.
+    /// `MOVED`: another node serves the slot.
     Moved { slot: u16, address: String },
-    /// Another node serves the key already, while the slot moves.
+    /// `ASK`: the slot is migrating, and another node already has the key.
     Ask { address: String },
-    /// Some of the keys have moved already: not now.
+    /// `TRYAGAIN`: the slot is migrating, and its keys are on two nodes.
     TryAgain,
     /// The limit of a bucket has changed: the general script is needed.
     Changed,
-    /// The answer makes no sense.
+    /// The reply is malformed.
     Malformed(Malformed),
 }
 
-/// What a server's error reply says about a script call that did nothing.
+/// An error reply to a script call that was not executed.
 pub(crate) enum Rejection {
-    /// The script is not there.
+    /// The script is not loaded.
     NoScript,
-    /// The server is no primary any more, or not yet: look for it, and connect again.
+    /// The server is not a primary, or not yet: find the primary, and reconnect.
     NotMaster(ErrorReply),
-    /// Another node, or the same one later, does what was asked.
+    /// Another node, or the same one later, can execute it.
     Elsewhere(Failure),
-    /// It cannot do what it was asked: it is full, may not, has too few replicas, ...
+    /// The server cannot execute it: it is out of memory, lacks permission, has too few replicas,
+    /// ...
     Unable(ErrorReply),
 }
 
-/// An error reply that no redirection explains.
+/// An error reply that is not a redirect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ErrorReply {
     /// One of [`ERROR_CODES`].
     pub(crate) code: &'static str,
-    /// The beginning of what the server says.
+    /// The beginning of the error text.
     pub(crate) text: Arc<str>,
 }
 
-/// Why a request that was not sent in time has no answer.
+/// The reason of a request that expired before it was sent.
 pub(crate) const NO_ANSWER: &str = "no answer in time, and nothing was charged";
 
-/// Codes of error replies, as logs and metrics have them. The last stands for all others.
+/// Codes of error replies in logs and metrics. The last one stands for all others.
 pub const ERROR_CODES: [&str; 14] = [
     "READONLY",
     "LOADING",
@@ -68,8 +69,8 @@ pub const ERROR_CODES: [&str; 14] = [
     "ERR",
 ];
 
-/// Which of [`ERROR_CODES`] an error has. Redis 6 wraps errors of a script's commands, so the code
-/// may stand further behind.
+/// Which of [`ERROR_CODES`] an error has. Redis 6 wraps the errors of a script's commands, so the
+/// code need not come first.
 pub(crate) fn error_code(text: &str) -> &'static str {
     let (last, codes) = ERROR_CODES.split_last().expect("there are some");
     let is_border = |c: char| !c.is_ascii_alphanumeric() && c != '_';
@@ -78,18 +79,18 @@ pub(crate) fn error_code(text: &str) -> &'static str {
     found.unwrap_or(last)
 }
 
-/// Too many wait, as the source of an error: without words of its own, it needs no memory.
+/// The source of the error of an overloaded store: has no text of its own, so needs no memory.
 #[derive(Debug)]
 pub(crate) struct Busy;
 
-/// Words of a reply, as the source of an error.
+/// The text of a failure, as the source of an error.
 #[derive(Debug)]
 struct Said(Arc<str>);
 
 // === impl Rejection ===
 
 impl Rejection {
-    /// Reads an error reply to a script call.
+    /// Parses an error reply to a script call.
     pub(crate) fn read(text: &[u8]) -> Rejection {
         let text = String::from_utf8_lossy(text);
         let mut words = text.split(' ');
@@ -110,8 +111,8 @@ impl Rejection {
                     address: address.to_owned(),
                 });
             }
-            // `CLUSTERDOWN Hash slot not served`: it moves. The other one (`The cluster is down`)
-            // lasts for seconds, and asking again would multiply the load meanwhile.
+            // `CLUSTERDOWN Hash slot not served`: the slot migrates. The other one (`The cluster is
+            // down`) lasts for seconds, and retrying would multiply the load meanwhile.
             ("TRYAGAIN", ..) | ("CLUSTERDOWN", Some("Hash"), _) => {
                 return Rejection::Elsewhere(Failure::TryAgain);
             }
@@ -135,7 +136,7 @@ impl ErrorReply {
         }
     }
 
-    /// The request was not answered, and nothing was charged.
+    /// The failure of a request that was not executed: nothing was charged.
     pub(crate) fn failure(&self) -> Failure {
         Failure::Unreachable(Arc::clone(&self.text))
     }
@@ -144,7 +145,7 @@ impl ErrorReply {
 // === impl Failure ===
 
 impl Failure {
-    /// Whether the request may have been answered and charged, for all we know.
+    /// Whether the request may have been executed and charged.
     pub(crate) const fn is_unknown(&self) -> bool {
         matches!(self, Failure::Lost | Failure::Malformed(_))
     }
@@ -153,7 +154,7 @@ impl Failure {
         Failure::Unreachable(Arc::from(why.to_string()))
     }
 
-    /// The same as an error of the store at `address` that gives up after `timeout`.
+    /// The error of a store at `address` with this timeout.
     pub(crate) fn into_error(self, address: &str, timeout: Span) -> StoreError {
         let said = |text: Arc<str>| Box::new(Said(text));
         match self {

@@ -1,10 +1,10 @@
-//! Several futures at once.
+//! Concurrent futures.
 
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-/// All of these at once, each with its result.
+/// Runs all of these concurrently, and returns their results in order.
 pub(crate) async fn join_all<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
     let mut futures: Vec<Pin<Box<_>>> = futures.into_iter().map(Box::pin).collect();
     let mut results: Vec<Option<T>> = futures.iter().map(|_| None).collect();

@@ -1,20 +1,19 @@
-//! Random numbers, which a simulation chooses.
+//! Random numbers, seeded in a simulation.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 
 thread_local! {
-    /// The state of this thread's generator while it simulates.
+    /// The state of this thread's generator, in a simulation.
     static SEED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// From now on, every random number of this thread follows from `seed`; without one they are
-/// random again.
+/// Seeds the random numbers of this thread; `None` makes them unpredictable again.
 pub fn seed(seed: Option<u64>) {
     SEED.set(seed);
 }
 
-/// Any number: unpredictable, except in a simulation.
+/// A random number: unpredictable, except in a simulation.
 pub(crate) fn random_word() -> u64 {
     let Some(state) = SEED.get() else {
         return RandomState::new().hash_one(0_u8);
@@ -27,7 +26,7 @@ pub(crate) fn random_word() -> u64 {
     word ^ (word >> 31)
 }
 
-/// Whether this thread simulates.
+/// Whether this thread runs a simulation.
 pub(crate) fn is_seeded() -> bool {
     SEED.get().is_some()
 }

@@ -1,4 +1,4 @@
-//! The way to one connection: a bounded queue, a circuit breaker, and the task that drives them.
+//! The queue of one connection: bounded, with a circuit breaker, and a task that sends from it.
 
 mod waiting;
 
@@ -17,13 +17,13 @@ use crate::sharded::lock;
 use crate::stats::Stats;
 use waiting::Waiting;
 
-/// The most requests that wait for one connection. More are denied at once: within the time that
-/// a decision may take, no connection would get to them.
+/// The most requests that wait for one connection. Any more are rejected at once: a connection
+/// could not send them within the timeout of a decision.
 pub(crate) const QUEUE_MAX: usize = 16 * 1024;
 
-/// Why nobody is let in.
+/// Why requests are rejected while the circuit breaker is open.
 const SILENT: &str = "it did not answer lately";
-/// What is wrong with a connection whose task has ended.
+/// Why requests are rejected once the connection's task has ended.
 const ENDED: &str = "the Tokio runtime in which its connection was opened has ended";
 
 /// A handle on one connection, whether it is open or not.
@@ -33,35 +33,35 @@ pub(crate) struct RequestQueue {
     task: JoinHandle<()>,
 }
 
-/// What the callers and the driver of a request queue have in common.
+/// The state that callers share with the connection task.
 #[derive(Debug)]
 pub(crate) struct Shared {
     queue: Mutex<Waiting>,
-    /// Something was put into an empty queue, or is due earlier than its front.
+    /// Notified when an entry is put into an empty queue, or has the earliest deadline.
     pub(crate) filled: Notify,
-    /// While this is set, nobody is let in: the connection is gone, or does not answer.
+    /// Whether requests are rejected because the connection is closed or does not reply.
     is_broken: AtomicBool,
-    /// While the server replies with errors, what it says; only requests that change nothing are
-    /// let in then.
+    /// The text of the server's errors while it replies with errors; then only requests that write
+    /// nothing are accepted.
     failing: Mutex<Option<Arc<str>>>,
-    /// Whether there is such an error, for a look without the lock.
+    /// Whether `failing` is set, to be read without the lock.
     is_failing: AtomicBool,
-    /// How long a caller waits.
+    /// How long a caller waits for a reply.
     pub(crate) reply_timeout: Duration,
     pub(crate) stats: Arc<Stats>,
 }
 
-/// Closes a request queue when the task that drives it ends, also with the runtime that it is part
-/// of: no other task would answer or expire what waits in the queue.
+/// Closes a request queue when its task ends, also because its runtime ended: nothing else would
+/// send or expire the queued requests.
 struct CloseAtEnd(Arc<Shared>);
 
-/// What becomes of a request.
+/// Receives the outcome of a request.
 pub(crate) type Answer = oneshot::Receiver<Result<ScriptReply, Failure>>;
 
-/// A request and the caller that waits for its answer.
+/// A queued request or command, with the channel for its reply.
 #[derive(Debug)]
 pub(crate) enum QueueEntry {
-    /// To be decided by a script.
+    /// A request for a script.
     ScriptRequest(Pending),
     /// Any command.
     Command {
@@ -70,13 +70,13 @@ pub(crate) enum QueueEntry {
     },
 }
 
-/// A request that is not answered yet.
+/// A request without a reply yet.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) request: ScriptRequest,
-    /// Requests of one slot can share a call; alone and under Sentinel that is all of them.
+    /// Requests in the same slot can share a call; without a Cluster all slots are 0.
     pub(crate) slot: u16,
-    /// The node does not serve the slot yet: `ASKING` goes first, so that it answers all the same.
+    /// Whether `ASKING` must precede it: the node is still importing the slot.
     pub(crate) is_asking: bool,
     pub(crate) since: Instant,
     reply: Option<oneshot::Sender<Result<ScriptReply, Failure>>>,
@@ -85,7 +85,7 @@ pub(crate) struct Pending {
 // === impl RequestQueue ===
 
 impl RequestQueue {
-    /// A request queue that `drive` drives for as long as the request queue is held.
+    /// A request queue with its task, which `drive` runs until the queue is dropped.
     pub(crate) fn new<F>(
         reply_timeout: Duration,
         stats: Arc<Stats>,
@@ -111,13 +111,13 @@ impl RequestQueue {
         RequestQueue { shared, task }
     }
 
-    /// Whether requests are let in, and decided on.
+    /// Whether requests are accepted and decided.
     pub(crate) fn is_up(&self) -> bool {
         !self.shared.is_broken.load(Ordering::Relaxed)
             && !self.shared.is_failing.load(Ordering::Relaxed)
     }
 
-    /// Asks, and waits for the answer, but not longer than until `since` and the timeout.
+    /// Queues a request and waits for the reply, at most until `since` plus the timeout.
     pub(crate) async fn ask(
         &self,
         request: ScriptRequest,
@@ -135,12 +135,12 @@ impl RequestQueue {
             reply: Some(reply),
         };
         self.shared.push(QueueEntry::ScriptRequest(pending))?;
-        // A driver that goes takes the request along: nobody can say whether it was sent.
+        // If the task ends, the request is dropped with it, and may have been sent.
         answer.await.unwrap_or(Err(Failure::Lost))
     }
 
-    /// Asks all of these, with their slots, so that they go out together; the answers come in any
-    /// order.
+    /// Queues all of these, with their slots, so that they share one write; the replies may come in
+    /// any order.
     pub(crate) fn ask_together(
         &self,
         requests: impl Iterator<Item = (ScriptRequest, u16)>,
@@ -164,7 +164,7 @@ impl RequestQueue {
         Ok(answers)
     }
 
-    /// Any command and its reply; as patient as the connection is.
+    /// Runs any command; waits until it is answered or the connection fails.
     pub(crate) async fn command(&self, words: &[&[u8]]) -> Result<Reply, Failure> {
         let (reply, answer) = oneshot::channel();
         let words = words.iter().map(|word| word.to_vec()).collect();
@@ -182,7 +182,7 @@ impl Drop for RequestQueue {
 // === impl Shared ===
 
 impl Shared {
-    /// Lets requests in again, or denies them from now on and those that wait.
+    /// Opens the circuit breaker, which fails all queued requests, or closes it.
     pub(crate) fn set_broken(&self, is_broken: bool) {
         let was_broken = self.is_broken.swap(is_broken, Ordering::Relaxed);
         if is_broken && !was_broken {
@@ -193,27 +193,27 @@ impl Shared {
         }
     }
 
-    /// Lets no request in any more, and denies those that wait.
+    /// Rejects requests from now on, and fails the queued ones.
     fn close(&self) {
-        // Relaxed: the queue itself, under its lock, rejects what comes after this.
+        // Relaxed: the queue itself, under its lock, rejects whatever comes after this.
         self.is_broken.store(true, Ordering::Relaxed);
         let mut queue = self.queue();
         queue.close();
         queue.fail_all(&Failure::unreachable(ENDED));
     }
 
-    /// The server replies with errors, or does so no longer.
+    /// Sets the error text of a server that replies with errors, or clears it.
     pub(crate) fn set_failing(&self, text: Option<Arc<str>>) {
         let is_failing = text.is_some();
         *lock(&self.failing) = text;
-        // Relaxed: it only says where to look.
+        // Relaxed: the text itself is behind the lock.
         let was_failing = self.is_failing.swap(is_failing, Ordering::Relaxed);
         if is_failing && !was_failing {
             self.stats.count_breaker_opening();
         }
     }
 
-    /// Whether a request is let in.
+    /// Rejects a request if the circuit breaker is open.
     fn check(&self, writes: bool) -> Result<(), Failure> {
         if self.is_broken.load(Ordering::Relaxed) {
             return Err(Failure::unreachable(SILENT));
@@ -227,12 +227,12 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes what waits, up to `most`.
+    /// Takes at most `most` entries.
     pub(crate) fn take(&self, most: usize, into: &mut Vec<QueueEntry>) {
         self.queue().take(most, into);
     }
 
-    /// Puts requests back in front that are known to be unanswered.
+    /// Puts requests back at the front that are known not to be executed.
     pub(crate) fn put_back(&self, requests: Vec<Pending>) {
         let mut queue = self.queue();
         for pending in requests.into_iter().rev() {
@@ -240,13 +240,13 @@ impl Shared {
         }
     }
 
-    /// When the first that waits in the queue times out.
+    /// The earliest deadline in the queue.
     pub(crate) fn first_deadline(&self) -> Option<Instant> {
         let oldest = self.queue().oldest();
         oldest.map(|since| since + self.reply_timeout)
     }
 
-    /// Tells those who waited too long that they were never sent.
+    /// Fails the requests past their deadline: they were never sent.
     pub(crate) fn expire(&self, now: Instant) {
         let failure = Failure::unreachable("it was too busy");
         self.queue().expire(now, self.reply_timeout, &failure);
@@ -256,7 +256,7 @@ impl Shared {
         self.push_all([entry])
     }
 
-    /// Puts all of these into the queue, or none; wakes the driver if it sleeps for too long now.
+    /// Queues all of these, or none; wakes the task if it would sleep past the new deadline.
     fn push_all(
         &self,
         all: impl AsRef<[QueueEntry]> + IntoIterator<Item = QueueEntry>,
@@ -268,9 +268,9 @@ impl Shared {
         if queue.len() + all.as_ref().len() > QUEUE_MAX {
             return Err(Failure::unreachable("too many wait for it"));
         }
-        // The driver sleeps until the first deadline of the queue: it is woken for an earlier one,
-        // and for what it can send at once. A report is due later than a request that came after
-        // it, and commands have no deadline here.
+        // The task sleeps until the first deadline of the queue: it is woken for an earlier one,
+        // and when the queue was empty. A report can be due later than a request queued after it,
+        // and commands have no deadline here.
         let oldest = queue.oldest();
         let first = all.as_ref().iter().filter_map(QueueEntry::since).min();
         let is_due_earlier = match (oldest, first) {
@@ -302,7 +302,7 @@ impl Drop for CloseAtEnd {
 // === impl QueueEntry ===
 
 impl QueueEntry {
-    /// The moment that a caller's timeout is counted from; nothing, if it has no deadline here.
+    /// The start of a caller's timeout; `None` if it has no deadline here.
     const fn since(&self) -> Option<Instant> {
         match self {
             QueueEntry::ScriptRequest(pending) => Some(pending.since),
@@ -310,8 +310,8 @@ impl QueueEntry {
         }
     }
 
-    /// Whether it goes out before requests that came earlier: a command, or the last step of what
-    /// other calls have begun, which would have been for nothing.
+    /// Whether it is sent before requests queued earlier: commands, and the last step of two-phase
+    /// commits, whose other steps would be wasted if it were late.
     const fn is_urgent(&self) -> bool {
         match self {
             QueueEntry::ScriptRequest(pending) => pending.request.is_last_step(),

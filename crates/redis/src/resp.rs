@@ -1,4 +1,4 @@
-//! The Redis protocol, version 2: commands out, replies in.
+//! The Redis protocol (RESP), version 2: commands out, replies in.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ const BULK_BYTES_MAX: usize = 64 << 20;
 const ELEMENTS_MAX: usize = 1 << 20;
 /// The most arrays within arrays.
 const DEPTH_MAX: usize = 8;
-/// The longest line: of an error, most of all.
+/// The longest line; error replies are the longest.
 const LINE_BYTES_MAX: usize = 64 << 10;
-/// The most bytes of a server's text that errors and logs repeat.
+/// The most bytes of a server's text in errors and logs.
 const PRINTED_BYTES_MAX: usize = 200;
 
 /// One reply.
@@ -27,21 +27,21 @@ pub(crate) enum Reply {
     Array(Vec<Reply>),
 }
 
-/// What was read is no reply.
+/// The bytes that were read are not a valid reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub(crate) &'static str);
 
-/// Begins a command of `words` words; [`word`] writes each of them.
+/// Writes the header of a command of `words` words; [`word`] writes each of them.
 pub(crate) fn command(out: &mut BytesMut, words: usize) {
     header(out, b'*', words);
 }
 
-/// One word of a command.
+/// Writes one word of a command.
 pub(crate) fn word(out: &mut BytesMut, bytes: &[u8]) {
     word_of(out, &[bytes]);
 }
 
-/// One word in pieces.
+/// Writes one word from pieces.
 pub(crate) fn word_of(out: &mut BytesMut, pieces: &[&[u8]]) {
     header(out, b'$', pieces.iter().map(|piece| piece.len()).sum());
     for piece in pieces {
@@ -50,13 +50,13 @@ pub(crate) fn word_of(out: &mut BytesMut, pieces: &[&[u8]]) {
     out.put_slice(b"\r\n");
 }
 
-/// One word that is a number.
+/// Writes one word that is a number.
 pub(crate) fn number(out: &mut BytesMut, number: u64) {
     let (digits, from) = decimal(number);
     word(out, &digits[from..]);
 }
 
-/// Takes the first reply out of `input`; `None` if it is not there yet as a whole.
+/// Takes the first reply out of `input`; `None` if it is incomplete.
 pub(crate) fn take(input: &mut BytesMut) -> Result<Option<Reply>, Malformed> {
     if end_of(input, 0, 0)?.is_none() {
         return Ok(None);
@@ -84,7 +84,7 @@ fn decimal(number: u64) -> ([u8; 20], usize) {
     }
 }
 
-/// The line from `from` on, and where the next one begins.
+/// The line that starts at `from`, and the start of the next one.
 fn line(input: &[u8], from: usize) -> Result<Option<(&[u8], usize)>, Malformed> {
     let rest = &input[from..];
     match rest.iter().position(|byte| *byte == b'\n') {
@@ -115,7 +115,7 @@ fn length(digits: &[u8], most: usize) -> Result<Option<usize>, Malformed> {
         .ok_or(Malformed("a length is out of bounds"))
 }
 
-/// Where the reply that begins at `from` ends, if it is there as a whole.
+/// The end of the reply that starts at `from`, if it is complete.
 fn end_of(input: &[u8], from: usize, depth: usize) -> Result<Option<usize>, Malformed> {
     if depth > DEPTH_MAX {
         return Err(Malformed("arrays nest too deeply"));
@@ -146,7 +146,7 @@ fn end_of(input: &[u8], from: usize, depth: usize) -> Result<Option<usize>, Malf
     }
 }
 
-/// Takes a reply that is known to be there as a whole.
+/// Parses a reply that is known to be complete.
 fn parse(input: &mut BytesMut) -> Result<Reply, Malformed> {
     let incomplete = Malformed("a reply is shorter than it was");
     let (first, after) = line(input, 0)?.ok_or(incomplete)?;
@@ -174,7 +174,7 @@ fn parse(input: &mut BytesMut) -> Result<Reply, Malformed> {
     }
 }
 
-/// The error for a reply that makes no sense.
+/// The error for a malformed reply.
 pub(crate) fn bad_reply(malformed: Malformed) -> StoreError {
     StoreError::BadReply {
         source: Box::new(malformed),
@@ -191,7 +191,7 @@ pub(crate) fn printable(text: &[u8]) -> String {
 // === impl Reply ===
 
 impl Reply {
-    /// The bytes of a string, of whichever kind.
+    /// The bytes of a simple or bulk string.
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         match self {
             Reply::Simple(bytes) | Reply::Bulk(bytes) => Some(bytes),
@@ -199,13 +199,13 @@ impl Reply {
         }
     }
 
-    /// The text of a string, of whichever kind.
+    /// The text of a simple or bulk string.
     pub(crate) fn text(&self) -> Option<&str> {
         self.bytes()
             .and_then(|bytes| std::str::from_utf8(bytes).ok())
     }
 
-    /// The elements of an array; none of anything else.
+    /// The elements of an array; empty for any other reply.
     pub(crate) fn elements(&self) -> &[Reply] {
         match self {
             Reply::Array(elements) => elements,

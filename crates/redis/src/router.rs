@@ -1,4 +1,4 @@
-//! The way from a request to the node that answers it.
+//! Routes requests to the Redis nodes that serve their slots.
 
 mod alone;
 mod message;
@@ -34,14 +34,14 @@ use crate::stats::Stats;
 /// Timers fire up to two ticks late: callers time out that much earlier, or a fifth of the timeout.
 const TICKS: Duration = Duration::from_millis(2);
 
-/// How the nodes of a store are reached.
+/// Routes requests to the nodes of a store.
 pub(crate) struct Router {
     nodes: Nodes,
-    /// The tasks that ask the sentinels; they end with us.
+    /// The tasks that poll the sentinels; they end with the router.
     _sentinels: JoinSet<()>,
     prefix: String,
     timeout: Duration,
-    /// How long a caller waits.
+    /// How long a caller waits for a reply.
     reply_timeout: Duration,
 }
 
@@ -49,7 +49,7 @@ enum Nodes {
     One(Alone),
     Cluster {
         cluster: Arc<Cluster>,
-        /// Keeps the map.
+        /// Keeps the topology up to date.
         keeper: JoinHandle<()>,
         stats: Arc<Stats>,
     },
@@ -111,17 +111,17 @@ impl Router {
         matches!(self.nodes, Nodes::Cluster { .. })
     }
 
-    /// How long a caller waits: less than the timeout.
+    /// How long a caller waits for a reply: less than the timeout.
     pub(crate) const fn reply_timeout(&self) -> Duration {
         self.reply_timeout
     }
 
-    /// What every key begins with.
+    /// The prefix of every key.
     pub(crate) fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// For people.
+    /// The name of the store in errors and logs.
     pub(crate) fn name(&self) -> &str {
         match &self.nodes {
             Nodes::One(alone) => alone.address(),
@@ -129,7 +129,7 @@ impl Router {
         }
     }
 
-    /// A number for the set of nodes that serve these slots.
+    /// A number that identifies the set of nodes that serve these slots.
     pub(crate) fn nodes_of(&self, slots: impl Iterator<Item = u16>) -> u64 {
         match &self.nodes {
             Nodes::One(_) => 0,
@@ -142,20 +142,20 @@ impl Router {
         self.timeout.into()
     }
 
-    /// Redis has no answer, which is an error of the store.
+    /// A failure as an error of the store.
     pub(crate) fn error(&self, failure: NodeFailure) -> StoreError {
         failure.into_error(self.timeout())
     }
 
-    /// A decision is not made within its time.
+    /// The error of a decision that exceeds the timeout.
     pub(crate) fn timeout_error(&self) -> StoreError {
         StoreError::TimedOut {
             after: self.timeout(),
         }
     }
 
-    /// No answer came in time for something that was not sent. Most requests of an overload get
-    /// this, so it must cost little.
+    /// The error of a request that expired before it was sent. Most requests of an overload end
+    /// with it, so it must be cheap.
     pub(crate) fn busy(&self) -> StoreError {
         StoreError::Unreachable {
             address: self.name().into(),
@@ -163,7 +163,7 @@ impl Router {
         }
     }
 
-    /// Whether every node that is needed answers.
+    /// Whether every primary is reachable.
     pub(crate) fn is_up(&self) -> bool {
         match &self.nodes {
             Nodes::One(alone) => alone.is_up(),
@@ -174,8 +174,8 @@ impl Router {
         }
     }
 
-    /// Asks the node that serves the keys, and follows redirections: a request that was redirected
-    /// was not answered.
+    /// Sends a request to the node that serves its keys, and follows redirects: a redirected
+    /// request was not executed.
     pub(crate) async fn ask(
         &self,
         request: impl Fn() -> ScriptRequest,
@@ -204,8 +204,8 @@ impl Router {
 }
 
 impl Router {
-    /// Any command on `key`, and its reply, which is no error. For those who look, not for
-    /// decisions: it waits for the connection, and is not part of any batch.
+    /// Runs any command on `key`; an error reply is a failure. For inspection and membership, not
+    /// for decisions: it waits for the connection, and is never part of a batch.
     pub(crate) async fn command(
         &self,
         key: Key,
@@ -215,7 +215,7 @@ impl Router {
         self.command_at(keys::slot(key), words, since).await
     }
 
-    /// The same, on any key of `slot`.
+    /// As [`Router::command`], on any key of `slot`.
     pub(crate) async fn command_at(
         &self,
         slot: u16,
@@ -227,7 +227,7 @@ impl Router {
             Nodes::One(alone) => return alone.command(words, deadline).await,
             Nodes::Cluster { cluster, stats, .. } => (cluster, stats),
         };
-        // Before that any node might be asked, also one that is not there.
+        // Before the topology is known, the command could go to any node, even an unreachable one.
         let _known = timeout_at(deadline, cluster.wait_for_map()).await;
         let redirections = Redirections {
             cluster,
@@ -237,7 +237,8 @@ impl Router {
         };
         let send = |node: Arc<Node>, is_asking| async move {
             if is_asking {
-                // If another caller's command comes between, this one only begins again.
+                // If another caller's command comes between, the node redirects again, and this is
+                // retried.
                 let _said = node.command(&[b"ASKING"], deadline).await;
             }
             node.command(words, deadline).await
@@ -257,7 +258,7 @@ impl Drop for Router {
 // === impl Node ===
 
 impl Node {
-    /// Asks on the request queue that the key belongs to, so that requests on one key share a call.
+    /// Sends a request on the key's own queue, so that requests on one key share a call.
     async fn ask(
         &self,
         request: ScriptRequest,
@@ -279,7 +280,7 @@ impl Node {
 }
 
 impl Node {
-    /// Any command, on the first request queue.
+    /// Runs any command, on the first request queue.
     async fn command(&self, words: &[&[u8]], deadline: Instant) -> Result<Reply, NodeFailure> {
         let failed = |failure| NodeFailure {
             failure,

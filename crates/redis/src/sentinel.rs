@@ -1,10 +1,10 @@
-//! Which server the sentinels call the primary.
+//! The primary's address, from the sentinels.
 //!
-//! Every sentinel is asked once a second, and whenever it announces a change: a sentinel that leads
-//! a failover names the new primary some seconds before the old one hears of it. What they say
-//! carries an epoch that grows with every failover, so a sentinel that was cut off and knows less
-//! does not lead anybody back. If the primary cannot be used, the epoch is dropped, and whatever a
-//! sentinel says counts.
+//! Every sentinel is queried once a second, and whenever it announces a change: a sentinel that
+//! leads a failover names the new primary some seconds before the old one is demoted. Each answer
+//! has an epoch that grows with every failover, so a partitioned sentinel with outdated information
+//! cannot switch us back. If the primary cannot be used, the epoch is reset, and any sentinel's
+//! answer counts.
 
 use std::convert::Infallible;
 use std::io;
@@ -19,17 +19,17 @@ use crate::resp::{self, Reply};
 use crate::stats::Stats;
 use crate::watched::Watched;
 
-/// The most sentinels that are asked: the first of those that are configured.
+/// The most sentinels that are queried: the first ones configured.
 pub(crate) const SENTINELS_MAX: usize = 16;
-/// How often a sentinel is asked if it announces nothing.
+/// The interval between queries of a sentinel that announces nothing.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// How long a sentinel may take to answer, and to be connected to.
+/// How long connecting to a sentinel, and each of its replies, may take.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
-/// How long to pause before a sentinel is connected to again.
+/// The backoff before reconnecting to a sentinel.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// What a sentinel announces when it knows another primary: when a replica was promoted, when the
-/// failover ends, and when it learns it from another sentinel.
+/// The events of a new primary: a replica was promoted, the failover ended, or the sentinel learned
+/// of it from another one.
 const EVENTS: [&[u8]; 3] = [
     b"+promoted-slave",
     b"+switch-master",
@@ -40,15 +40,15 @@ const EVENTS: [&[u8]; 3] = [
 #[derive(Clone, Debug)]
 pub(crate) struct NamedPrimary(Arc<Watched<View>>);
 
-/// What the sentinels say, as far as it is known.
+/// The sentinels' answers so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct View {
     address: Option<Arc<str>>,
-    /// Of the failover that made it the primary.
+    /// The epoch of the failover that promoted it.
     epoch: u64,
 }
 
-/// One sentinel, and what is asked of it.
+/// The task that queries one sentinel.
 struct Sentinel {
     opener: Opener,
     address: String,
@@ -57,7 +57,7 @@ struct Sentinel {
     stats: Arc<Stats>,
 }
 
-/// Asks these sentinels for as long as the tasks are held.
+/// Queries these sentinels for as long as the tasks are held.
 pub(crate) fn watch(
     opener: &Opener,
     addresses: &[String],
@@ -96,7 +96,7 @@ impl NamedPrimary {
         self.0.wait_for(other).await;
     }
 
-    /// The primary cannot be used: from now on any sentinel is believed.
+    /// Accepts any sentinel's answer from now on, since the primary cannot be used.
     pub(crate) fn forget_epoch(&self) {
         self.0.modify(|view| {
             view.epoch = 0;
@@ -104,7 +104,7 @@ impl NamedPrimary {
         });
     }
 
-    /// A sentinel names a primary. Tells which one was named before, if another was.
+    /// Applies a sentinel's answer. Returns the former primary, if it was another.
     fn offer(&self, address: &str, epoch: u64) -> Option<Arc<str>> {
         let mut former = None;
         self.0.modify(|view| {
@@ -125,7 +125,7 @@ impl NamedPrimary {
 // === impl Sentinel ===
 
 impl Sentinel {
-    /// Never ends.
+    /// Never returns.
     async fn watch(self) {
         let mut pause = PAUSE_MIN;
         loop {
@@ -140,11 +140,11 @@ impl Sentinel {
         }
     }
 
-    /// Asks again and again, until that fails.
+    /// Queries the sentinel repeatedly, until that fails.
     async fn follow(&self) -> io::Result<Infallible> {
         let deadline = Instant::now() + ANSWER_WITHIN;
         let mut asked = self.opener.link(&self.address, deadline).await?;
-        // Who has subscribed may ask nothing else.
+        // After SUBSCRIBE, a connection accepts no other commands.
         let mut announced = self.opener.link(&self.address, deadline).await?;
         let mut subscribe = BytesMut::new();
         resp::command(&mut subscribe, 1 + EVENTS.len());
@@ -162,7 +162,7 @@ impl Sentinel {
         }
     }
 
-    /// Asks who the primary is, and since which failover.
+    /// Queries the primary's address and its epoch.
     async fn ask(&self, link: &mut Link) -> io::Result<()> {
         let mut out = BytesMut::new();
         for command in [&b"GET-MASTER-ADDR-BY-NAME"[..], b"MASTER"] {

@@ -1,20 +1,19 @@
-//! One open connection at work.
+//! One open connection in use.
 //!
-//! Requests that wait when the connection can be written to go out together: in as few script
-//! calls as the batch allows, and in one write. While a call is on its way the next requests
-//! gather, so a batch grows with the load and nobody waits for a batch to fill.
+//! Requests that are queued when the connection can be written to are sent together: in as few
+//! script calls as the batch size allows, and in one write. While a call is in flight the next
+//! requests accumulate, so batches grow with the load and no request waits for a batch to fill.
 //!
-//! Replies come in the order of the calls. A request is sent once: it is put back into the queue
-//! only if the server says that it did nothing with it. If the connection breaks, or a reply does
-//! not come in time, the outcome is unknown, which is what the caller gets. (To send it again,
-//! Redis would have to remember request ids: a second key and a second write for every decision,
-//! to save a few units on the rare day when a connection breaks.)
+//! Replies come in the order of the calls. A request is sent once: it goes back into the queue only
+//! if the server says that it did not execute it. If the connection breaks, or a reply misses its
+//! deadline, the outcome is unknown, and the caller gets that as an error. (To send it again, Redis
+//! would have to store request ids: a second key and a second write for every decision, to save a
+//! few units whenever a connection breaks.)
 //!
-//! One timer for the connection is set for the oldest request that a caller waits for.
-//! Those do not come in order: what a request asks second is as old as the request. After
-//! [`LOST_MAX`] answers in a row that were not in time, the breaker opens: requests are denied
-//! at once, and a probe goes out now and then. The first probe that is answered in time closes the
-//! breaker.
+//! The connection has one timer, set for the oldest request with a waiting caller. Deadlines
+//! are not in order: the second call of a request has the deadline of the request. After
+//! [`LOST_MAX`] replies in a row that missed their deadlines, the circuit breaker opens: requests
+//! are rejected at once, and probes are sent. The first probe that is answered in time closes it.
 
 mod calls;
 
@@ -44,26 +43,26 @@ use crate::script_request::ScriptRequest;
 use crate::window::{Bounds, Window};
 use health::{CHECK_EVERY, Trial};
 
-/// Requests that are on their way: at least twice as many as open the breaker; and at first so many
-/// that a burst of some thousand requests is answered in time from 5 ms away.
+/// Bounds of the requests in flight: the least is twice the number of losses that open the circuit
+/// breaker; the first allows a burst of some thousand requests at a latency of 5 ms.
 const IN_FLIGHT: Bounds = Bounds {
     least: 16,
     first: 512,
     most: 16 * 1024,
 };
-/// Bytes that are written before more requests are taken.
+/// Output bytes at which no more requests are taken.
 const OUT_BYTES_MAX: usize = 1 << 20;
-/// Answers in a row that are not in time before the breaker opens.
+/// Replies in a row that miss their deadlines before the circuit breaker opens.
 const LOST_MAX: u32 = 8;
-/// How often a server that does not answer is probed.
+/// The interval between probes of a server that does not reply.
 const PROBE_EVERY: Duration = Duration::from_millis(50);
-/// How long a server may be silent before the connection is given up.
+/// How long a server may be silent before the connection is closed.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
-/// How long a server has to prove that it was not silent: what it sent may not have been read while
-/// this process was stopped.
+/// How long to wait for unread replies after that: they may have arrived while this process was
+/// stopped.
 const LAST_CHANCE: Duration = Duration::from_millis(1);
 
-/// One open connection at work.
+/// One open connection in use.
 pub(crate) struct Session<'d> {
     task: &'d ConnectionTask,
     shared: &'d Shared,
@@ -72,31 +71,31 @@ pub(crate) struct Session<'d> {
     input: BytesMut,
     out: BytesMut,
     sent: VecDeque<Call>,
-    /// Requests that are on their way, and how many may be.
+    /// Requests in flight; `window` is how many there may be.
     requests: usize,
     window: Window,
     taken: Vec<QueueEntry>,
     timer: Pin<Box<Sleep>>,
-    /// When the timer rings: no later than when the first that waits times out.
+    /// When the timer fires: no later than the first deadline.
     rings_at: Option<Instant>,
-    /// Answers in a row that were not in time.
+    /// Replies in a row that missed their deadlines.
     lost: u32,
     is_broken: bool,
-    /// The server was silent for too long when the timer rang last.
+    /// The server had been silent for too long when the timer last fired.
     is_suspect: bool,
     heard_at: Instant,
     probed_at: Instant,
-    /// Something was written, and not yet pushed out.
+    /// Whether there is written output to flush.
     needs_flush: bool,
-    /// The server's.
+    /// The server's address.
     address: Arc<str>,
     /// Calls in a row that were answered with errors.
     errors: u32,
-    /// How the server is tried, as long as it replies with errors.
+    /// The trial calls, while the server replies with errors.
     trial: Option<Trial>,
-    /// When the server is asked who it is.
+    /// When the server's role is checked next.
     check_at: Instant,
-    /// A request was answered.
+    /// Whether a request was answered.
     was_useful: bool,
 }
 
@@ -105,14 +104,14 @@ pub(crate) struct Session<'d> {
 pub(crate) enum End {
     /// The sentinels name another server.
     Superseded,
-    /// The connection broke, or was of no use any more.
+    /// The connection broke, or was no longer useful.
     Broken {
-        /// A request was answered on it.
+        /// Whether a request was answered on it.
         was_useful: bool,
     },
 }
 
-/// What was sent, and when.
+/// A call in flight, and when it was sent.
 struct Call {
     sent: Sent,
     at: Instant,
@@ -122,12 +121,12 @@ enum Sent {
     Plain(Vec<Pending>),
     General(Vec<Pending>),
     Command(oneshot::Sender<Result<Reply, Failure>>),
-    /// A script, to be loaded.
+    /// `SCRIPT LOAD`.
     Load,
     /// `ASKING`.
     Asking,
     Probe,
-    /// Asks the server who it is.
+    /// `HELLO`, to check the server's role.
     Check,
     Trial,
 }
@@ -135,7 +134,7 @@ enum Sent {
 // === impl Session ===
 
 impl<'d> Session<'d> {
-    /// A session that has sent nothing yet, over a connection that is open.
+    /// A session over an open connection, with nothing sent yet.
     pub(crate) fn new(
         task: &'d ConnectionTask,
         shared: &'d Shared,
@@ -171,7 +170,7 @@ impl<'d> Session<'d> {
         }
     }
 
-    /// Works until the connection breaks; then all requests on their way fail.
+    /// Runs until the connection breaks; then all requests in flight fail.
     pub(crate) async fn run(mut self) -> End {
         let ended = self.work().await;
         if let Err(error) = &ended
@@ -183,11 +182,11 @@ impl<'d> Session<'d> {
                 .record_failure(&self.address, error);
             self.shared.set_broken(true);
         }
-        // Whatever its errors were, the next connection shows whether they are still there.
+        // The next connection finds out whether the errors persist.
         self.shared.set_failing(None);
         for call in self.sent {
             if let Sent::Plain(requests) | Sent::General(requests) = call.sent {
-                // Those that waited too long have failed, and were counted, already.
+                // Requests past their deadlines have failed, and were counted, already.
                 for mut pending in requests.into_iter().filter(Pending::is_wanted) {
                     self.shared.stats.count_lost();
                     pending.fail(&Failure::Lost);
@@ -202,8 +201,8 @@ impl<'d> Session<'d> {
         }
     }
 
-    /// Until the connection breaks, or there is no use for it. Whatever may take long is waited for
-    /// beside the timer, never instead of it.
+    /// Runs until the connection breaks or is superseded. Everything that may take long is awaited
+    /// together with the timer, never in place of it.
     async fn work(&mut self) -> io::Result<()> {
         loop {
             self.fill();
@@ -227,13 +226,14 @@ impl<'d> Session<'d> {
                 }
                 () = self.task.place.wait_until_superseded(&self.address) => return Ok(()),
                 () = self.shared.filled.notified() => {
-                    // Lets others that are about to ask do so, and go along.
+                    // Lets other tasks that are about to queue a request do so, to join the batch.
                     tokio::task::yield_now().await;
                 }
                 () = self.timer.as_mut(), if self.rings_at.is_some() => {
                     self.rings_at = None;
                     self.look_at_the_clock()?;
-                    // Before anything is sent, whose deadlines would be all that it rings for.
+                    // Before anything is sent: a new call would otherwise set the timer for its own
+                    // deadline only.
                     self.arm();
                 }
             }
@@ -252,7 +252,7 @@ impl<'d> Session<'d> {
         }
     }
 
-    /// Takes what waits in the queue, and writes it out as script calls.
+    /// Takes requests from the queue, and writes them as script calls.
     fn fill(&mut self) {
         let room = self.room();
         if room == 0 {
@@ -264,7 +264,7 @@ impl<'d> Session<'d> {
         for entry in taken.drain(..) {
             match entry {
                 QueueEntry::Command { words, reply } => self.send_command(&words, reply),
-                // No caller waits any more: what is not sent is not charged.
+                // The caller has given up: a request that is not sent is not charged.
                 QueueEntry::ScriptRequest(pending) if !pending.is_wanted() => {}
                 QueueEntry::ScriptRequest(pending) => match pending.request {
                     ScriptRequest::Plain(_) => plain.push(pending),
@@ -281,13 +281,13 @@ impl<'d> Session<'d> {
     }
 }
 
-/// What was done with output.
+/// The kind of progress on the output.
 enum Push {
     Written,
     Flushed,
 }
 
-/// Writes some of `out`, or flushes what was written of it. Nothing is lost if it is given up.
+/// Writes some of `out`, or flushes it. Cancelling the future loses nothing.
 async fn push(write: &mut WriteHalf<Box<dyn Stream>>, out: &mut BytesMut) -> io::Result<Push> {
     if out.is_empty() {
         return write.flush().await.map(|()| Push::Flushed);

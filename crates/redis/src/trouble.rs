@@ -1,5 +1,5 @@
-//! What is wrong with Redis, for its operators: why nodes cannot be used, the errors that
-//! they reply, and when the primary changed.
+//! Failures of Redis, for operators: why nodes cannot be used, their error replies, and changes of
+//! the primary.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -11,55 +11,55 @@ use tollgate_core::StoreEvent;
 use crate::failure::ErrorReply;
 use crate::sharded::lock;
 
-/// The most Redis nodes whose reasons are kept, and whose error replies are counted apart.
+/// The most Redis nodes whose reasons are kept, and the most error counts by node and code.
 const NODES_MAX: usize = 64;
 /// The most reasons that are shown at once.
 const SHOWN_MAX: usize = 3;
-/// The most changes of the primary that nobody has asked for yet.
+/// The most changes of the primary that are kept for the log.
 const CHANGES_MAX: usize = 16;
-/// What stands for all nodes beyond [`NODES_MAX`].
+/// Stands for all nodes beyond [`NODES_MAX`].
 const OTHERS: &str = "(other)";
-/// How often the same error of the same node is an event.
+/// The shortest interval between two events of the same error on the same node.
 const EVENT_EVERY: Duration = Duration::from_secs(10);
 
-/// What is wrong with Redis.
+/// Failures of Redis.
 #[derive(Debug, Default)]
 pub(crate) struct Trouble(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// By address, why it cannot be used now.
+    /// Why nodes cannot be used now, by address.
     reasons: BTreeMap<Box<str>, String>,
     /// By address and code.
     errors: BTreeMap<(Box<str>, &'static str), Tally>,
     changes: VecDeque<StoreEvent>,
 }
 
-/// How often an error came.
+/// The count of one error.
 #[derive(Debug, Default)]
 struct Tally {
     count: u64,
-    /// How many of them were part of an event, and when the latest of those was.
+    /// How many of them were in events, and when the last event was.
     reported: u64,
     reported_at: Option<Instant>,
     text: String,
 }
 
-/// How many error replies of one code came from one Redis node.
+/// The number of error replies with one code from one Redis node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorCount {
     /// `host:port`, or `(other)` for all beyond a fixed number of nodes.
     pub node: String,
     /// One of [`ERROR_CODES`](crate::ERROR_CODES).
     pub code: &'static str,
-    /// How many.
+    /// The number of these replies.
     pub count: u64,
 }
 
 // === impl Trouble ===
 
 impl Trouble {
-    /// A node cannot be used.
+    /// Notes why a node cannot be used.
     pub(crate) fn record_failure(&self, node: &str, reason: &dyn fmt::Display) {
         let mut known = lock(&self.0);
         if known.reasons.len() < NODES_MAX || known.reasons.contains_key(node) {
@@ -67,12 +67,12 @@ impl Trouble {
         }
     }
 
-    /// A node can be used.
+    /// Notes that a node can be used.
     pub(crate) fn over(&self, node: &str) {
         lock(&self.0).reasons.remove(node);
     }
 
-    /// A node has replied with an error.
+    /// Counts an error reply of a node.
     pub(crate) fn record_error(&self, node: &str, error: &ErrorReply) {
         let mut known = lock(&self.0);
         let is_full = known.errors.len() >= NODES_MAX;
@@ -87,7 +87,7 @@ impl Trouble {
         }
     }
 
-    /// The sentinels name another primary.
+    /// Notes that the sentinels name another primary.
     pub(crate) fn record_new_primary(&self, from: &str, to: &str) {
         let mut known = lock(&self.0);
         if known.changes.len() == CHANGES_MAX {
@@ -107,7 +107,7 @@ impl Trouble {
         (!shown.is_empty()).then(|| shown.join("; "))
     }
 
-    /// What belongs into the log since this was called last.
+    /// The events to be logged since the last call.
     pub(crate) fn events(&self, now: Instant) -> Vec<StoreEvent> {
         let mut known = lock(&self.0);
         let mut events: Vec<StoreEvent> = known.changes.drain(..).collect();

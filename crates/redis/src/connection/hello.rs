@@ -1,21 +1,21 @@
-//! What a server says of itself, and what becomes of a server's words while we sign in.
+//! The replies to `AUTH` and `HELLO`: whether we may connect, and the server's role.
 //!
-//! `HELLO` is asked for the role because every user may call it, which is not so for `ROLE` and
-//! `INFO`: a user with `-@admin` has no `ROLE`.
+//! The role is read with `HELLO`, which every user may call. `ROLE` and `INFO` need permissions: a
+//! user with `-@admin` has no `ROLE`.
 
 use bytes::BytesMut;
 
 use crate::failure::error_code;
 use crate::resp::{self, Reply};
 
-/// Whether a server takes writes.
+/// Whether a server accepts writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Primary,
     Replica,
 }
 
-/// How a server runs.
+/// The mode in which a server runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Standalone,
@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     Sentinel,
 }
 
-/// What a server says of itself; nothing, if it does not know `HELLO` (before Redis 6, and some
+/// A server's role and mode; empty if it does not know `HELLO` (before Redis 6, and some
 /// proxies).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hello {
@@ -31,15 +31,15 @@ pub(crate) struct Hello {
     pub(crate) kind: Option<Kind>,
 }
 
-/// Writes the request.
+/// Writes the command.
 pub(crate) fn write(out: &mut BytesMut) {
     resp::command(out, 2);
     resp::word(out, b"HELLO");
     resp::word(out, b"2");
 }
 
-/// What the server says about `AUTH`, in our words: a server that does not know the command
-/// repeats its arguments, and one of them is the password.
+/// Checks the reply to `AUTH`. The error does not quote the server: one that does not know the
+/// command repeats its arguments, and one of them is the password.
 pub(crate) fn check_auth(reply: &Reply) -> Result<(), String> {
     match reply {
         Reply::Simple(_) => Ok(()),
@@ -70,11 +70,11 @@ fn explain_rejection(command: &str, text: &[u8]) -> String {
 // === impl Hello ===
 
 impl Hello {
-    /// Reads the reply.
+    /// Parses the reply.
     ///
     /// # Errors
     ///
-    /// That a password is needed.
+    /// A password is required, or the server is still loading its data.
     pub(crate) fn read(reply: &Reply) -> Result<Hello, String> {
         if let Reply::Error(text) = reply {
             let text = String::from_utf8_lossy(text);

@@ -7,7 +7,7 @@ use tollgate_testbed as testbed;
 use super::*;
 use crate::config::Tls;
 
-/// A server that gives the same reply to everything.
+/// The address of a server that sends the same reply to everything.
 async fn says(words: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -22,7 +22,7 @@ async fn says(words: &'static [u8]) -> String {
     address
 }
 
-/// Why there is no connection.
+/// Why no connection was opened.
 async fn denied(config: &Config) -> String {
     let opener = Opener::new(config, &Environment::default()).unwrap();
     let deadline = Instant::now() + Duration::from_secs(1);

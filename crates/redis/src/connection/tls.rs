@@ -1,4 +1,4 @@
-//! Encryption: whom to trust, and who we are.
+//! TLS: the trusted authorities, and the client's certificate.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::config::{InvalidConfig, Tls};
 
-/// What encrypts, and the name in the server's certificate if it is not the host's.
+/// The TLS connector, and the name in the server's certificate if it is not the host's.
 pub(super) type Encryption = (TlsConnector, Option<ServerName<'static>>);
 
 /// Why a file of certificates or keys cannot be used.
@@ -19,7 +19,8 @@ type Unusable = Box<dyn std::error::Error + Send + Sync>;
 // === impl Tls ===
 
 impl Tls {
-    /// Whether a store could encrypt so: reads the certificates and the name, and asks nobody.
+    /// Whether a store could use these settings: reads the files and the name, and connects to
+    /// nothing.
     ///
     /// # Errors
     ///
@@ -76,7 +77,7 @@ fn authorities(path: &Path) -> Result<RootCertStore, Unusable> {
     Ok(roots)
 }
 
-/// One certificate at least.
+/// At least one certificate.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Unusable> {
     let all = CertificateDer::pem_file_iter(path)?;
     let all: Vec<_> = all.collect::<Result<_, _>>()?;

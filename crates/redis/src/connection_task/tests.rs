@@ -11,9 +11,9 @@ use crate::request_queue::RequestQueue;
 use crate::script_request::ScriptRequest;
 use crate::stats::Stats;
 
-/// How long a caller waits.
+/// How long a caller waits for a reply.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(10);
-/// How much longer a report is waited for.
+/// How much later a report is due.
 const LATER: Duration = Duration::from_millis(500);
 
 /// A network on which nothing arrives.
@@ -52,7 +52,7 @@ async fn a_report_in_the_queue_makes_no_question_wait_for_longer() {
     let start = Instant::now();
     let report = [(request(), 0)].into_iter();
     let mut reported = queue.ask_together(report, start + LATER).unwrap();
-    // The driver sees the report, and sleeps until its deadline.
+    // The task sees the report, and sleeps until its deadline.
     sleep(Duration::from_millis(1)).await;
     let since = Instant::now();
     let asked = queue.ask(request(), 0, false, since).await;

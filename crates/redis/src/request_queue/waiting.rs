@@ -1,4 +1,4 @@
-//! What waits for a connection, and in which order it goes out.
+//! The entries that wait for a connection, and the order in which they are sent.
 
 use std::collections::VecDeque;
 
@@ -9,18 +9,18 @@ use crate::failure::Failure;
 
 /// Requests and commands that are not sent yet.
 ///
-/// What finishes something goes first. Of the other requests the newest go first, if more wait
-/// than may be sent: under a load that stays too high, the oldest has waited nearly as long as its
-/// caller does, so a queue that serves it first answers every caller too late.
+/// Last steps and commands go first. If more requests wait than may be sent, the newest go first:
+/// under a sustained overload, the oldest are close to their deadlines, so serving them first would
+/// make every reply too late.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    /// Commands, and the last step of requests that other calls have begun.
+    /// Commands, and the last steps of requests that other calls have begun.
     first: VecDeque<QueueEntry>,
     requests: VecDeque<QueueEntry>,
-    /// No caller waits since longer than this; exact after [`Waiting::expire`] only, so that it
-    /// costs no search.
+    /// A lower bound of the start times of all callers; exact only after [`Waiting::expire`], so
+    /// that it needs no search.
     oldest: Option<Instant>,
-    /// Nobody sends what is here any more.
+    /// Whether the task has ended.
     is_closed: bool,
 }
 
@@ -39,14 +39,14 @@ impl Waiting {
         }
     }
 
-    /// Puts a request back that was sent, and that the server did nothing with.
+    /// Puts a request back that was sent, and that the server did not execute.
     pub(super) fn put_back(&mut self, pending: Pending) {
         let since = Some(pending.since);
         self.oldest = [self.oldest, since].into_iter().flatten().min();
         self.first.push_front(QueueEntry::ScriptRequest(pending));
     }
 
-    /// Takes out at most so many.
+    /// Takes at most `most` entries.
     pub(super) fn take(&mut self, most: usize, into: &mut Vec<QueueEntry>) {
         let urgent = self.first.len().min(most);
         into.extend(self.first.drain(..urgent));
@@ -54,7 +54,7 @@ impl Waiting {
         into.extend(self.requests.drain(newest..));
     }
 
-    /// Fails everything.
+    /// Fails all entries.
     pub(super) fn fail_all(&mut self, failure: &Failure) {
         for asked in self.first.drain(..).chain(self.requests.drain(..)) {
             match asked {
@@ -74,12 +74,12 @@ impl Waiting {
         self.is_closed
     }
 
-    /// A moment that no caller here waits since longer.
+    /// No caller here has waited since before this time.
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.oldest.filter(|_| self.len() > 0)
     }
 
-    /// Fails the requests that have waited so long.
+    /// Fails the requests past their deadline.
     pub(super) fn expire(&mut self, now: Instant, reply_timeout: Duration, failure: &Failure) {
         for queue in [&mut self.first, &mut self.requests] {
             queue.retain_mut(|asked| match asked {
@@ -120,7 +120,7 @@ mod tests {
         })
     }
 
-    /// The keys of what is taken.
+    /// The keys of the entries taken.
     fn take(waiting: &mut Waiting, most: usize) -> Vec<Key> {
         let mut taken = Vec::new();
         waiting.take(most, &mut taken);

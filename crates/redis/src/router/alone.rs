@@ -1,4 +1,4 @@
-//! The only server of a store.
+//! The only server of a store without a Cluster.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,14 +14,15 @@ use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
 use crate::stats::Stats;
 
-/// What is wrong with a server that redirects although it was named alone.
+/// Why a single server that redirects cannot be used.
 const OF_CLUSTER: &str = "it is one node of a Cluster: name it in `cluster`";
 
-/// The only server of a store.
+/// The only server of a store without a Cluster.
 pub(super) struct Alone {
     node: Node,
     stats: Arc<Stats>,
-    /// It has said that it is one of several, and serves only a part of what is asked of it.
+    /// Whether it has redirected a request: then it is a node of a Cluster, and serves only some
+    /// slots.
     is_of_cluster: AtomicBool,
 }
 
@@ -36,7 +37,7 @@ impl Alone {
         }
     }
 
-    /// For people.
+    /// The address, for errors and logs.
     pub(super) fn address(&self) -> &str {
         &self.node.address
     }
@@ -55,7 +56,7 @@ impl Alone {
         reply.map_err(|failure| self.explain(failure))
     }
 
-    /// Asks all of these with one message.
+    /// Sends all of these in one message.
     pub(super) async fn ask_all(
         &self,
         requests: Vec<ScriptRequest>,
@@ -77,7 +78,8 @@ impl Alone {
         reply.map_err(|failure| self.explain(failure))
     }
 
-    /// A server that redirects is one of several: it must not be configured alone.
+    /// Replaces a redirect by the reason: a node of a Cluster must not be configured as a single
+    /// server.
     fn explain(&self, failed: NodeFailure) -> NodeFailure {
         let redirects = matches!(
             failed.failure,

@@ -1,4 +1,4 @@
-//! Many requests at once, in one message to each node.
+//! Many requests at once, with one message to each node.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::keys;
 use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
 
-/// Requests to one node, each with its place among all; `None` if no node serves their slots.
+/// Requests to one node, each with its index among all; `None` if no node serves their slots.
 type Part = (Option<Arc<Node>>, Vec<(usize, ScriptRequest)>);
 
 impl Router {
-    /// Asks `count` requests, with one message to each node that serves some of their keys; says
-    /// how many messages that were. `request` makes the request at a place, again if it was
-    /// redirected.
+    /// Sends `count` requests, with one message to each node that serves some of their keys.
+    /// Returns the replies in order, and the number of messages. `request` builds the request at an
+    /// index, and again if it was redirected.
     pub(crate) async fn ask_all(
         &self,
         count: usize,
@@ -43,7 +43,7 @@ impl Router {
         (join_all(settled.collect()).await, messages)
     }
 
-    /// Asks the node that serves a request's keys by now, if it was redirected.
+    /// Repeats a redirected request at the node that serves its keys now.
     async fn follow_redirection(
         &self,
         reply: Result<ScriptReply, NodeFailure>,
@@ -60,7 +60,7 @@ impl Router {
     }
 }
 
-/// The requests of each node.
+/// Groups the requests by node.
 fn by_node(requests: impl Iterator<Item = ScriptRequest>, cluster: &Cluster) -> Vec<Part> {
     let address = |node: &Option<Arc<Node>>| node.as_ref().map(Arc::as_ptr);
     let mut parts: Vec<Part> = Vec::new();
@@ -75,7 +75,7 @@ fn by_node(requests: impl Iterator<Item = ScriptRequest>, cluster: &Cluster) -> 
     parts
 }
 
-/// Asks one node, and returns its replies with their places.
+/// Sends one node's requests, and returns its replies with their indexes.
 async fn ask_part(
     (node, part): Part,
     since: Instant,
@@ -93,7 +93,7 @@ async fn ask_part(
 }
 
 impl Node {
-    /// Asks all of these on the first request queue, so that they go out together.
+    /// Sends all of these on the first request queue, so that they share one write.
     pub(super) async fn ask_all(
         &self,
         requests: impl ExactSizeIterator<Item = (ScriptRequest, u16)>,

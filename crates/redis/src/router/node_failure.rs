@@ -7,7 +7,7 @@ use crate::failure::{Failure, NO_ANSWER};
 use crate::keys;
 use crate::resp::Malformed;
 
-/// A failure and where it happened.
+/// A failure and the node where it happened.
 #[derive(Clone)]
 pub(crate) struct NodeFailure {
     pub(crate) failure: Failure,
@@ -17,7 +17,7 @@ pub(crate) struct NodeFailure {
 // === impl NodeFailure ===
 
 impl NodeFailure {
-    /// An answer that makes no sense.
+    /// A reply that does not belong to its request.
     pub(crate) fn bad_reply(key: Key) -> NodeFailure {
         NodeFailure {
             failure: Failure::Malformed(Malformed("an answer to another question")),
@@ -25,7 +25,7 @@ impl NodeFailure {
         }
     }
 
-    /// Nobody answers for a slot; the last that was asked is `node`.
+    /// No node serves the slot; `node` was the last one tried.
     pub(super) fn nowhere(node: Option<&Node>) -> NodeFailure {
         let address = node.map_or("the cluster", |node| &node.address);
         NodeFailure {
@@ -34,7 +34,8 @@ impl NodeFailure {
         }
     }
 
-    /// The same, where it does not matter whether the request was answered.
+    /// The same failure for a request that changes nothing: whether it was executed does not
+    /// matter.
     pub(crate) fn into_unsent(self) -> NodeFailure {
         match self.failure {
             Failure::Lost => NodeFailure {

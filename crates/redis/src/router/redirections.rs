@@ -1,4 +1,4 @@
-//! Requests that a Redis Cluster sends on to another node.
+//! Redirects of a Redis Cluster: `MOVED`, `ASK` and `TRYAGAIN`.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::cluster::{Cluster, Node};
 use crate::failure::Failure;
 use crate::stats::Stats;
 
-/// How often a request follows a redirection.
+/// The most redirects that one request follows.
 const REDIRECTIONS_MAX: usize = 8;
-/// How long to wait while a slot moves and some of its keys are on either side.
+/// The pause before a retry while a slot migrates and its keys are on two nodes.
 const SETTLING: Duration = Duration::from_millis(1);
 
-/// Where a request goes, and until when it may be redirected.
+/// A request's slot, and how long its redirects may be followed.
 pub(super) struct Redirections<'r> {
     pub(super) cluster: &'r Cluster,
     pub(super) stats: &'r Stats,
@@ -25,9 +25,9 @@ pub(super) struct Redirections<'r> {
 // === impl Redirections ===
 
 impl Redirections<'_> {
-    /// Sends a request to the node that serves the slot, and follows redirections: a request that
-    /// was redirected was not answered. `send` gets the node, and whether it must say `ASKING`
-    /// first.
+    /// Sends a request to the node that serves the slot, and follows redirects: a redirected
+    /// request was not executed. `send` gets the node, and whether `ASKING` must precede the
+    /// request.
     pub(super) async fn follow<T, F>(
         &self,
         mut send: impl FnMut(Arc<Node>, bool) -> F,
@@ -53,7 +53,7 @@ impl Redirections<'_> {
                 Failure::Ask { address } => self.cluster.node(&serving.full_address(address)),
                 Failure::TryAgain => {
                     self.cluster.stale.notify_one();
-                    // A timer fires up to a millisecond late, and the answer takes its time.
+                    // A timer fires up to a millisecond late, and the reply takes time as well.
                     if Instant::now() + 2 * SETTLING >= self.deadline {
                         break;
                     }

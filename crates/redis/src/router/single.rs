@@ -1,4 +1,4 @@
-//! One charge, by itself.
+//! A decision on a single charge.
 
 use tokio::time::Instant;
 use tollgate_core::{Charge, StoreError};
@@ -11,8 +11,8 @@ use crate::script_reply::ScriptReply;
 use crate::script_request::{Plain, ScriptRequest};
 
 impl Router {
-    /// Has Redis decide on one charge: with the plain script if it can, otherwise with the general
-    /// one.
+    /// Has Redis decide on one charge: with the plain script if possible, otherwise with the
+    /// general one.
     pub(crate) async fn ask_one(
         &self,
         charge: &Charge<'_>,

@@ -1,4 +1,4 @@
-//! What goes out on a connection: requests as script calls, in groups that share one.
+//! Sending: requests in groups that share a script call.
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -14,7 +14,7 @@ use crate::script_request::{General, Plain, ScriptRequest};
 const KEYS_MAX: usize = 256;
 
 impl Session<'_> {
-    /// Calls `send` with as many requests at once as may share a call.
+    /// Calls `send` with groups of as many requests as may share a call.
     pub(super) fn send_in_groups(
         &mut self,
         mut requests: Vec<Pending>,
@@ -23,8 +23,8 @@ impl Session<'_> {
         if requests.is_empty() {
             return;
         }
-        // Who only looks shares no call with who changes something: if Redis is full, one write
-        // that fails takes along all that share its call.
+        // Read-only requests do not share a call with writes: if Redis is out of memory, one failed
+        // write fails the whole call.
         let place = |pending: &Pending| {
             let writes = pending.request.writes();
             let script = pending.request.script();
@@ -78,7 +78,7 @@ impl Session<'_> {
         self.push_call(Sent::General(group));
     }
 
-    /// The requests of one script call are on their way.
+    /// Counts the requests of one script call as in flight.
     fn count_sent(&mut self, group: &[Pending]) {
         self.requests += group.len();
         self.shared.stats.count_call(group.len());
@@ -110,7 +110,7 @@ impl Session<'_> {
         self.sent.push_back(Call { sent, at });
     }
 
-    /// Sends the scripts, unless they are on their way.
+    /// Sends `SCRIPT LOAD`, unless it is in flight.
     pub(super) fn load(&mut self) {
         if self.sent.iter().any(|call| matches!(call.sent, Sent::Load)) {
             return;

@@ -1,13 +1,11 @@
-//! Whether the server still is what it was, and whether it does what it is asked.
+//! Health checks: whether the server has the expected role, and whether it executes calls.
 //!
-//! Once a second it is asked who it is: a primary that was demoted is left at once, and a
-//! connection that a NAT or a firewall on the way has dropped is noticed before a
-//! decision needs it.
+//! Once a second its role is checked with `HELLO`: a demoted primary is left at once, and a
+//! connection that a NAT or a firewall has dropped is noticed before a decision needs it.
 //!
-//! After [`ERRORS_MAX`] calls in a row that were answered with errors, requests that write are
-//! turned away with the server's words, and a trial goes out now and then: a call like any other,
-//! that takes a unit of a key of ours in the slot that failed. When it is answered, so are the
-//! others.
+//! After [`ERRORS_MAX`] calls in a row that were answered with errors, writing requests are
+//! rejected with the server's error, and trial calls are sent: ordinary calls that take a unit of a
+//! reserved key in the slot that failed. The first one that succeeds closes the circuit breaker.
 
 use std::io;
 use std::sync::Arc;
@@ -21,24 +19,24 @@ use crate::failure::{ErrorReply, Rejection};
 use crate::resp::Reply;
 use crate::script_request::Plain;
 
-/// Calls in a row that are answered with errors before the breaker opens.
+/// Calls in a row answered with errors before the circuit breaker opens.
 const ERRORS_MAX: u32 = 8;
-/// How long to wait before the first trial, and at most.
+/// The pause before the first trial, and the longest.
 const TRIAL_MIN: Duration = Duration::from_millis(50);
 const TRIAL_MAX: Duration = Duration::from_millis(500);
-/// How often a server is asked who it is.
+/// The interval between checks of a server's role.
 pub(super) const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// A call by which a server shows that it decides again.
+/// The call that shows whether a server decides again.
 pub(super) struct Trial {
     key: Key,
-    /// When the next one goes out.
+    /// When the next one is sent.
     pub(super) at: Instant,
     pause: Duration,
 }
 
 impl Session<'_> {
-    /// Asks the server who it is, and tries it, if it is time for that.
+    /// Sends the role check and the trial, if they are due.
     pub(super) fn check_up(&mut self, now: Instant) {
         let is_asked = self
             .sent
@@ -63,22 +61,22 @@ impl Session<'_> {
                 self.task.caller.call_plain(&mut self.out, &[request]);
                 self.push_call(Sent::Trial);
             }
-            // It is on its way; the session gives up on a server that is silent.
+            // One is in flight; a silent server is handled by the session.
             Some(trial) if trial.at <= now => trial.at = now + TRIAL_MIN,
             _ => {}
         }
     }
 
-    /// The server says who it is.
+    /// Handles the reply to the role check.
     pub(super) fn check_identity(&self, reply: &Reply) -> io::Result<()> {
         match Hello::read(reply) {
             Ok(hello) => self.task.place.check(&hello),
-            // A connection that was signed in stays so.
+            // An authenticated connection stays authenticated.
             Err(_) => Ok(()),
         }
     }
 
-    /// A call was answered.
+    /// Notes that a call succeeded.
     pub(super) fn note_success(&mut self, wrote: bool) {
         self.was_useful = true;
         if wrote {
@@ -89,7 +87,7 @@ impl Session<'_> {
         }
     }
 
-    /// A call on `key` was answered with an error.
+    /// Notes that a call on `key` was answered with an error.
     pub(super) fn note_error(&mut self, error: &ErrorReply, key: Key) {
         self.shared.stats.trouble.record_error(&self.address, error);
         self.errors = self.errors.saturating_add(1);
@@ -108,7 +106,7 @@ impl Session<'_> {
         }
     }
 
-    /// What became of a trial.
+    /// Handles the reply to a trial.
     pub(super) fn finish_trial(&mut self, reply: &Reply) -> io::Result<()> {
         let Reply::Error(text) = reply else {
             self.note_success(true);
@@ -116,7 +114,7 @@ impl Session<'_> {
         };
         match Rejection::read(text) {
             Rejection::NoScript => self.load(),
-            // The slot is no longer this node's concern.
+            // This node no longer serves the slot.
             Rejection::Elsewhere(_) => self.note_success(true),
             Rejection::Unable(error) => self
                 .shared

@@ -1,4 +1,4 @@
-//! What comes back on a connection, and whom it is for.
+//! Receiving: replies, and the callers that wait for them.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use crate::script_request::ScriptRequest;
 use tokio::time::Instant;
 
 impl Session<'_> {
-    /// Reads every reply that is there.
+    /// Reads every complete reply.
     pub(super) fn read_replies(&mut self) -> io::Result<()> {
         self.heard_at = Instant::now();
         self.is_suspect = false;
@@ -25,7 +25,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Hands one reply to those who wait for it, and notes what it says about the server.
+    /// Passes one reply to the callers that wait for it, and notes what it says about the server.
     fn read_reply(&mut self, call: Call, reply: Reply) -> io::Result<()> {
         let took = self.heard_at.saturating_duration_since(call.at);
         if took <= self.shared.reply_timeout {
@@ -55,7 +55,7 @@ impl Session<'_> {
                     return Err(io::Error::other(error.text.to_string()));
                 }
             }
-            // Even an error (of a disk that is full) is a sign of life.
+            // Even an error (a full disk) shows that the server is alive.
             Sent::Probe => {}
             Sent::Check => self.check_identity(&reply)?,
             Sent::Trial => self.finish_trial(&reply)?,
@@ -63,7 +63,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Reads the reply to a script call that was sent then; `answer` hands it to the callers.
+    /// Reads the reply to a script call that was sent at `sent_at`; `answer` passes it to the
+    /// callers.
     fn read_script_reply(
         &mut self,
         sent_at: Instant,
@@ -84,14 +85,14 @@ impl Session<'_> {
         }
     }
 
-    /// So many requests that were sent then are answered.
+    /// Counts requests that are no longer in flight.
     fn note_replies(&mut self, sent_at: Instant, requests: usize) {
         self.window
             .on_reply(sent_at, self.heard_at, requests, self.requests);
         self.requests -= requests;
     }
 
-    /// The server did nothing with these requests, and says why.
+    /// Handles an error reply: the server did not execute these requests.
     fn reject(&mut self, requests: Vec<Pending>, text: &[u8]) -> io::Result<()> {
         let fail = |requests: Vec<Pending>, failure: &Failure| {
             for mut pending in requests {

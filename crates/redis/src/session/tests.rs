@@ -17,10 +17,10 @@ use crate::request_queue::RequestQueue;
 use crate::script::Caller;
 use crate::stats::Stats;
 
-/// How long a caller waits.
+/// How long a caller waits for a reply.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// A peer that has stopped reading: what is written is buffered, as TLS does, and never leaves.
+/// A peer that has stopped reading: writes are buffered, as in TLS, and never sent.
 struct Stuck;
 
 impl AsyncRead for Stuck {
@@ -51,7 +51,7 @@ impl AsyncWrite for Stuck {
     }
 }
 
-/// A peer whose replies are read at the second look only, as if this process had been stopped from
+/// A peer whose replies are seen only by the second read, as if this process had been stopped from
 /// before they came until after they were due.
 #[derive(Default)]
 struct Unread {
@@ -104,7 +104,7 @@ fn request() -> ScriptRequest {
     ScriptRequest::of_one(&charge, &FittedLimit::new(&limit).unwrap())
 }
 
-/// A request queue with one session on a connection that is stuck; the receiver tells how it ended.
+/// A request queue with one session on a stuck connection; the receiver gets the reason it ended.
 fn stuck() -> (RequestQueue, Arc<Stats>, oneshot::Receiver<End>) {
     session_on(Stuck)
 }

@@ -1,4 +1,4 @@
-//! When a caller has waited too long, and what is done about a server that does not answer.
+//! Deadlines of requests, and servers that do not reply.
 
 use std::io;
 
@@ -16,11 +16,12 @@ impl Session<'_> {
             return;
         }
         let first = self.oldest().map(|since| since + self.shared.reply_timeout);
-        // Nearly always later; but a report that is on its way may be waited for longer.
+        // Nearly always later; but a report in flight may have a later deadline than a queued
+        // request.
         let queued = self.shared.first_deadline();
         let first = [first, queued].into_iter().flatten().min();
         let now = Instant::now();
-        // All callers have their answers; whether the server is well is still to be seen.
+        // No caller waits, but whether the server is healthy is still open.
         let is_doubtful = self.is_broken || !self.sent.is_empty();
         let probe = is_doubtful.then(|| now + PROBE_EVERY);
         let due = first.or(probe).unwrap_or(self.check_at);
@@ -28,7 +29,7 @@ impl Session<'_> {
         self.ring_at(due.min(trial).min(self.check_at));
     }
 
-    /// When the oldest request that is on its way, and that a caller waits for, was asked.
+    /// The start time of the oldest request in flight with a waiting caller.
     fn oldest(&self) -> Option<Instant> {
         let requests = self.sent.iter().flat_map(|call| match &call.sent {
             Sent::Plain(requests) | Sent::General(requests) => &requests[..],
@@ -38,7 +39,7 @@ impl Session<'_> {
         wanted.map(|pending| pending.since).min()
     }
 
-    /// Has the timer ring no later than when one of these times out.
+    /// Makes the timer fire no later than the first deadline of these requests.
     pub(super) fn watch(&mut self, requests: &[Pending]) {
         let oldest = requests.iter().map(|pending| pending.since).min();
         if let Some(deadline) = oldest.map(|since| since + self.shared.reply_timeout)
@@ -48,7 +49,7 @@ impl Session<'_> {
         }
     }
 
-    /// Has the timer ring no later than when one that waits in the queue times out.
+    /// Makes the timer fire no later than the first deadline in the queue.
     pub(super) fn watch_queue(&mut self) {
         if let Some(deadline) = self.shared.first_deadline()
             && self.rings_at.is_none_or(|at| deadline < at)
@@ -62,7 +63,8 @@ impl Session<'_> {
         self.rings_at = Some(at);
     }
 
-    /// Tells those who waited too long; opens the breaker, probes, or gives the connection up.
+    /// Fails requests past their deadlines; opens the circuit breaker, probes, or closes the
+    /// connection.
     pub(super) fn look_at_the_clock(&mut self) -> io::Result<()> {
         let now = Instant::now();
         let reply_timeout = self.shared.reply_timeout;
@@ -81,7 +83,7 @@ impl Session<'_> {
             }
         }
         self.shared.expire(now);
-        // What answers, if late, may have too much to do: then the window shrinks first.
+        // A server that replies late may be overloaded: then the window shrinks first.
         let is_silent = self.heard_at + reply_timeout <= now;
         let is_out = is_silent || self.window.is_least();
         if self.lost >= LOST_MAX && is_out && !self.is_broken {
@@ -103,8 +105,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Gives the connection up if the server has been silent for too long, at the second look: at
-    /// the first one, its reply may be there and not read yet.
+    /// Closes the connection if the server has been silent for too long twice in a row: the first
+    /// time, a reply may have arrived and not been read yet.
     fn doubt_silence(&mut self, now: Instant) -> io::Result<()> {
         let silent_since = self
             .sent

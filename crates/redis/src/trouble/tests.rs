@@ -36,7 +36,7 @@ async fn servers_that_were_named_as_what_they_are_not_are_reported() {
     assert!(!redis.is_up());
 }
 
-/// What an unsuccessful connection tells in the end.
+/// The reason that a failing connection reports in the end.
 async fn trouble(config: &Config) -> String {
     let redis = Redis::connect(config).unwrap();
     let latest = Instant::now() + Duration::from_secs(20);
