@@ -1,39 +1,40 @@
-//! Requests whose keys lie in several slots: still all or nothing.
+//! Two-phase commit: requests whose keys are in several slots are all or nothing too.
 //!
-//! No script sees more than one slot. So every slot first reserves what a request takes there:
-//! reserved units are beside the account, and whatever else is judged meanwhile must fit beside
-//! them. If all slots have reserved, every slot confirms, which charges what it holds; only then
-//! the answer is yes. Otherwise every slot lets go. That is two round trips, each to all slots at
-//! once.
+//! A script can access only one slot. So every slot first reserves the units of a request. Reserved
+//! units are not yet charged, but whatever else is judged meanwhile must fit in addition to them.
+//! If all slots have reserved, every slot confirms, which charges the units, and the request is
+//! allowed. Otherwise every slot releases them. That is two round trips, each to all slots
+//! concurrently.
 //!
-//! Requests go through this in rounds: all that wait for the same keys reserve together, each key
-//! with one call, for as many of them as there are units (`queue.rs`, `plan.rs`). Each has its own
-//! verdict. What the slots remembered before the round decides who is denied; those who do not fit
-//! only because of others of the round wait for the next one, which sees what these were charged.
-//! So the number of calls does not grow with the number of requests, and requests of one instance
-//! never block each other.
+//! Requests are decided in rounds: all that wait for the same keys are reserved together, each key
+//! in one call, for as many requests as there are units (`queue.rs`, `plan.rs`). Each request gets
+//! its own verdict. Only the state before the round denies a request. A request that does not fit
+//! because of others in its round waits for the next one, which sees their charges. So the number
+//! of calls does not grow with the number of requests, and requests of one instance never block
+//! each other.
 //!
-//! Under load, of each request of a round one slot may charge at once what it would reserve, after
-//! all others have reserved (`plan/at_once.rs`): then it is called once instead of twice, and the
-//! round takes a third round trip. Nothing but that slot can deny these requests any more. What it
-//! charges is confirmed for them in the other slots, as if it were the first to confirm.
+//! Under load, one slot of a request may charge immediately what it would reserve, after all others
+//! have reserved (`plan/at_once.rs`): then it is called once instead of twice, and the round takes
+//! a third round trip. Only that slot can still deny these requests. The other slots then confirm
+//! the requests that it has charged, as if it had been the first to confirm.
 //!
-//! A reservation expires by Redis's own clock (`round.rs`), and if that goes back, at most as much
-//! later as it was made for, rounded up to a power of two. Who crashes before confirming has taken
-//! nothing, who crashes between confirmations, of which charging at once is the first, has at most
-//! that one round charged. A confirmation that comes too late charges nothing; then, and if a
-//! confirmation fails, what the others have charged goes back. One whose answer is lost may stay
-//! charged, as any request whose answer is.
+//! A reservation expires by Redis's own clock (`round.rs`). If that clock is set back, the
+//! reservation lasts no longer than its lifetime from then on, rounded up to a power of two. An
+//! instance that crashes before confirming has charged nothing. One that crashes between
+//! confirmations, of which charging immediately is the first, has charged at most that round. A
+//! confirmation that comes too late charges nothing; then, and if a confirmation fails, the units
+//! charged in other slots are refunded. A confirmation whose reply is lost may stay charged, like
+//! any request whose outcome is unknown.
 //!
-//! A denied request may be charged up to the limit while units of it are reserved, which may be
-//! released. What it is charged of them is taken off the reservation, so that confirming that comes
-//! to the same as if it had been charged before the denied request (`charge_denied` in
-//! `script/general/account.lua`).
+//! A denied request may be charged up to the limit while units are reserved, since they may still
+//! be released. The units it is charged out of a reservation are deducted from the reservation, so
+//! the result is as if the reservation had been charged before the denied request (`charge_denied`
+//! in `script/general/account.lua`).
 //!
-//! A request that does not fit only because of another instance's reservation is undecided: the
-//! reservation may be released. It asks again until it is decided, or its time is over. Two such
-//! instances must not wait for each other: from the second time on the slots are asked one after
-//! the other, the lowest first, after pauses that grow and differ.
+//! A request that does not fit only because of another instance's reservation is undecided, as
+//! the reservation may be released. It is retried until it is decided or times out. To prevent two
+//! instances from blocking each other, retries reserve one slot after the other, in ascending
+//! order, after random pauses of growing length.
 
 mod fate;
 
@@ -66,19 +67,19 @@ use crate::keys;
 use crate::router::Router;
 use crate::stage;
 
-/// Whether the keys of a bill lie in more than one slot.
+/// Whether the keys of a bill are in more than one slot.
 pub(crate) fn crosses_slots(bill: &Bill<'_>) -> bool {
     let mut slots = bill.lines().iter().map(|line| keys::slot(line.charge.key));
     let first = slots.next();
     slots.any(|slot| Some(slot) != first)
 }
 
-/// Decides over several slots.
+/// Decides requests over several slots.
 pub(crate) struct CrossSlot {
     router: Arc<Router>,
     /// Requests that wait for their round.
     queues: Arc<Queues>,
-    /// Rounds charge at once wherever they can.
+    /// Whether rounds charge immediately wherever they can.
     charges_at_once: bool,
 }
 
@@ -93,11 +94,12 @@ impl CrossSlot {
         }
     }
 
-    /// All or nothing over charges in any slots.
+    /// Decides charges in any slots, all or nothing.
     ///
-    /// In a task of its own: a caller that goes away meanwhile leaves nothing reserved, and nothing
-    /// charged in one slot and not in another. Until every slot has reserved, the request ends
-    /// without a charge; from then on it is charged, as a request is that was sent.
+    /// The commit runs in its own task: a caller that goes away meanwhile leaves nothing reserved,
+    /// and nothing charged in one slot and not in another. Until every slot has reserved, the
+    /// request can end without a charge; from then on it is charged, like any request that was
+    /// sent.
     pub(crate) async fn decide(
         &self,
         asked: &stage::Request<'_>,
@@ -106,7 +108,7 @@ impl CrossSlot {
         let router = &self.router;
         let slots = asked.charges.iter().map(|charge| keys::slot(charge.key));
         let nodes = router.nodes_of(slots);
-        // Before anything is allocated: turning requests away must cost little.
+        // Before anything is allocated: rejecting requests must be cheap.
         if self.queues.is_full(nodes) {
             return Err(router.busy());
         }
@@ -127,8 +129,8 @@ impl CrossSlot {
             Entry::Full => return Err(router.busy()),
         }
         let after = router.timeout();
-        // The task may be releasing, or taking back what some slots have charged, which has time of
-        // its own; its caller has not.
+        // The task may still release, or refund what some slots have charged; it has its own time
+        // for that, the caller has not.
         let times = (router.reply_timeout(), Duration::from(after));
         match waiting.wait(since, times).await {
             WaitOutcome::ScriptReply(verdict) => verdict,

@@ -1,27 +1,27 @@
-//! What becomes of the requests of a round.
+//! The outcomes of the requests of a round.
 
 use tollgate_core::{StoreError, Verdict};
 
 use crate::resp::{Malformed, bad_reply};
 
-/// Whether a request is allowed if its parts that are charged at once have charged.
+/// Whether a request is allowed provided that its immediately charged part has room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Commitment {
-    /// It may be: nothing is charged at once.
+    /// Undecided: no part is charged immediately.
     Open,
-    /// It is: everything else is reserved, and its caller knows that it may be charged.
+    /// It is: all other parts are reserved, and its caller can no longer withdraw.
     Committed,
-    /// It is not: something else is not reserved, or nobody waits.
+    /// It is not: another part is not reserved, or the caller has given up.
     Excluded,
 }
 
-/// What becomes of one request of a round.
+/// The outcome of one request of a round.
 pub(super) enum Fate {
     Failed(StoreError),
     Denied(Verdict),
-    /// What it asks is reserved by others, or another request of the round gets it.
+    /// Its units are reserved by others, or taken by another request of the round.
     Blocked,
-    /// Once these lines are charged.
+    /// Allowed, once these lines are charged.
     Allowed(Verdict, Vec<usize>),
 }
 

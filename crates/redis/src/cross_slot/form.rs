@@ -1,10 +1,10 @@
-//! For which script the part of a round in one slot is packed.
+//! The script that handles the part of a round in one slot.
 //!
-//! `reservation.lua` is several times as fast as the general script, and decides only the common
-//! case. Whether a key needs the general one, only Redis knows: then the short one has done nothing
-//! and says so, and the same part goes to the general one. Both read and write the same states, so
-//! it does not matter which of them reserved and which confirms, nor that an earlier version of
-//! Tollgate uses the general one only.
+//! `reservation.lua` is several times as fast as the general script, and handles only the common
+//! case. Whether a key needs the general script is known only in Redis: the short one then changes
+//! nothing and says so, and the same part is sent to the general one. Both use the same states, so
+//! they can be mixed freely: either may reserve and either may confirm, also with earlier versions
+//! of Tollgate, which use only the general one.
 
 use tokio::time::Instant;
 
@@ -13,15 +13,15 @@ use crate::router::{NodeFailure, Router};
 use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
 
-/// For which script.
+/// The script to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// For `reservation.lua`, if that can decide such lines.
+    /// `reservation.lua`, if it can handle such lines.
     Short,
     General,
 }
 
-/// Asks with the short script, and with the general one if the key needs it.
+/// Calls the short script, and then the general one if the key needs it.
 pub(super) async fn ask(
     router: &Router,
     request: impl Fn(Form) -> ScriptRequest,

@@ -1,4 +1,4 @@
-//! How many requests to the same Redis nodes are in rounds at once, and how many may wait.
+//! How many requests to the same Redis nodes are in rounds concurrently, and how many may wait.
 
 use std::collections::BTreeSet;
 
@@ -6,31 +6,31 @@ use tokio::time::{Duration, Instant};
 
 use crate::window::{Bounds, Window};
 
-/// The requests that are in rounds: so many that a round is over long before they are too old.
+/// Bounds of the requests in rounds: few enough for a round to end long before their deadlines.
 const IN_ROUNDS: Bounds = Bounds {
     least: 4,
     first: 16,
     most: 1_024,
 };
-/// The fewest requests that a round takes, if so many wait.
+/// The size of a round is at least this, if enough requests wait.
 const ROUND_MIN: usize = 4;
-/// The part of the time that callers have in which those who wait for a round get into one.
+/// How many quarters of the reply timeout a request may wait for its round.
 const WAITS_QUARTERS: u32 = 3;
-/// Nodes are near if the shortest round, of two round trips, took such a part of the time that
-/// callers have.
+/// Nodes are near if the shortest round, of two round trips, took at most this fraction of the
+/// reply timeout.
 const NEAR: u32 = 4;
 
-/// What the requests to the same nodes have in common.
+/// The load of the requests to the same nodes.
 pub(super) struct Load {
     window: Window,
     reply_timeout: Duration,
     in_rounds: usize,
-    /// The most that may wait while the window is used up, as the last round has shown.
+    /// The most that may wait while the window is full, as measured by the last round.
     waiting_max: usize,
-    /// The queues of these nodes, and how many requests wait in them.
+    /// The queues of these nodes, and the number of requests that wait in them.
     pub(super) queues: BTreeSet<u64>,
     pub(super) waiting: usize,
-    /// How many run rounds.
+    /// The number of tasks that run rounds.
     pub(super) turns: usize,
 }
 
@@ -49,7 +49,7 @@ impl Load {
         }
     }
 
-    /// Whether another round at the same time would make all of them late.
+    /// Whether another concurrent round would make all of them late.
     pub(super) const fn is_busy(&self) -> bool {
         self.window.room(self.in_rounds) == 0
     }
@@ -59,29 +59,30 @@ impl Load {
         self.is_busy() && self.waiting >= self.waiting_max
     }
 
-    /// Whether those who wait longest are too old to be answered in time.
+    /// Whether the requests that have waited longest would miss their deadlines.
     pub(super) const fn is_overfull(&self) -> bool {
         self.waiting > self.waiting_max
     }
 
-    /// Whether the nodes are so near that a round has time for another round trip.
+    /// Whether the nodes are near enough for a round to take a third round trip.
     pub(super) fn is_near(&self) -> bool {
         let shortest = self.window.shortest();
         shortest.is_some_and(|shortest| shortest <= self.reply_timeout / NEAR)
     }
 
-    /// The most requests that the next round takes.
+    /// The most requests in the next round.
     pub(super) fn round_max(&self) -> usize {
         self.window.room(self.in_rounds).max(ROUND_MIN)
     }
 
-    /// A round of so many requests begins.
+    /// Begins a round of this many requests.
     pub(super) const fn begin(&mut self, requests: usize) {
         self.in_rounds += requests;
     }
 
-    /// Such a round, which began then, is over. If a slot was not asked for some of its requests,
-    /// or another instance was in its way, it is not typical: its time says nothing about others.
+    /// Ends such a round, which began at `began_at`. A round is not typical if a slot was not
+    /// called for some of its requests, or another instance blocked it: its time is then not
+    /// representative.
     pub(super) fn end(&mut self, began_at: Instant, requests: usize, is_typical: bool) {
         let now = Instant::now();
         let took = now.saturating_duration_since(began_at);
@@ -92,7 +93,7 @@ impl Load {
                 .on_reply(began_at, now, requests, self.in_rounds);
         }
         if is_typical {
-            // By Little's law so many are answered in the time of those who wait.
+            // By Little's law, this many are answered while a request may wait.
             let in_rounds = u128::try_from(self.in_rounds).unwrap_or(u128::MAX);
             let time = (self.reply_timeout * WAITS_QUARTERS / 4).as_nanos();
             let waiting = in_rounds * time / took.as_nanos().max(1);

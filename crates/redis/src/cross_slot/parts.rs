@@ -1,4 +1,4 @@
-//! The parts of a request that lie in different slots, and the one verdict on all of them.
+//! The parts of a request in different slots, and the verdict on all of them.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,24 +15,24 @@ use crate::resp::Malformed;
 use crate::script_reply;
 use crate::snapshot::{Snapshot, moment};
 
-/// A request, by slots.
+/// A request, with its lines grouped by slot.
 pub(super) struct Apart<'a> {
     charges: Vec<Charge<'a>>,
     pub(super) bill: Bill<'a>,
-    /// How the limits of the lines read.
+    /// The limits of the lines, as Redis keeps them.
     pub(super) fitted: Vec<FittedLimit>,
-    /// The lines of each slot.
+    /// The indexes of the lines in each slot.
     parts: Vec<Vec<usize>>,
 }
 
-/// What a slot remembers of one line, and its time, in microseconds.
+/// The state of one line in its slot, and the slot's time in microseconds.
 #[derive(Clone)]
 pub(super) struct Memory {
     pub(super) now: u64,
     pub(super) snapshot: Snapshot,
 }
 
-/// The verdict as far as one part knows it.
+/// The part of the verdict that one slot determines.
 struct PartVerdict {
     decisions: Vec<(usize, Decision)>,
     waits: Vec<(usize, Option<Wait>)>,
@@ -61,7 +61,7 @@ impl<'a> Apart<'a> {
         &self.bill.lines()[line]
     }
 
-    /// The waits of all lines before anything is charged, given what is remembered of each.
+    /// The waits of all lines before anything is charged, from the state of each.
     pub(super) fn waits(&self, memories: &[&Memory]) -> Vec<Option<Wait>> {
         let pairs = self.bill.lines().iter().zip(memories);
         let waits = pairs.map(|(line, memory)| {
@@ -79,7 +79,7 @@ impl<'a> Apart<'a> {
         (0..self.bill.lines().len()).filter(takes)
     }
 
-    /// The verdict, and what is remembered of the lines from then on.
+    /// The verdict; updates the states of the lines.
     pub(super) fn verdict(
         &self,
         memories: &mut [Memory],
@@ -120,8 +120,8 @@ impl<'a> Apart<'a> {
         by.unwrap_or(0)
     }
 
-    /// What core says to a part, given that the whole request is denied or not: a line of our own
-    /// beside the others makes it so.
+    /// Core's verdict on one part, given whether the whole request is denied: an artificial line in
+    /// addition to the others forces that outcome.
     fn settle(
         &self,
         lines: &[usize],
@@ -154,7 +154,7 @@ impl<'a> Apart<'a> {
         snapshot.push(Snapshot::fresh(
             &FittedLimit::new(&limit).map_err(|_| Malformed("no limit"))?,
         ));
-        // One reply has all lines of a slot.
+        // All lines of a slot are in one reply.
         let now = moment(memories[lines[0]].now);
         let verdict = bill.settle(&mut snapshot, Now::at(now));
         let mut waits = Vec::with_capacity(lines.len());
@@ -169,7 +169,7 @@ impl<'a> Apart<'a> {
     }
 }
 
-/// When a line allows what it is asked for, if not now.
+/// How long until a line allows its units; `None` if it does now.
 fn wait(line: &Line<'_>, snapshot: &Snapshot, now: Moment) -> Option<Wait> {
     let peek = Cost::Peek(line.units_needed()?);
     step(

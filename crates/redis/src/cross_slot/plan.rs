@@ -19,7 +19,7 @@ use crate::script_reply::General;
 use crate::script_request::{ScriptRequest, Step, StepLine};
 use crate::snapshot::Snapshot;
 
-/// All lines of a round. Requests that ask the same of a key share a line.
+/// All lines of a round. Requests with equal lines share them.
 pub(super) struct Plan<'a> {
     lines: Vec<Planned<'a>>,
     pub(super) parts: Vec<Part>,
@@ -37,32 +37,32 @@ struct Planned<'a> {
     times: u32,
 }
 
-/// The lines of one slot.
+/// The lines in one slot.
 pub(super) struct Part {
     pub(super) key: Key,
     lines: Vec<usize>,
 }
 
-/// For how many requests each line is charged: those that are allowed, and those that are denied.
+/// For each line, the number of allowed and of denied requests that it is charged for.
 pub(super) struct Counts {
     pub(super) allowed: Vec<u32>,
     pub(super) denied: Vec<u32>,
 }
 
-/// The replies of the slots, and what is left of what they have reserved.
+/// The replies of the slots, and the reserved units that no request has used yet.
 pub(super) struct Ledger {
     lines: Vec<Option<ScriptReply>>,
-    /// By part, why there is no reply.
+    /// For each part, why there is no reply.
     failures: Vec<Option<NodeFailure>>,
-    /// How long a decision may take.
+    /// The timeout of a decision.
     timeout: Span,
 }
 
 struct ScriptReply {
     before: Memory,
-    /// After the requests that are allowed; of the first line of a key.
+    /// The state after the allowed requests; kept for the first line of each key.
     after: Memory,
-    /// How many more requests the line is reserved for.
+    /// The number of further requests that the line is reserved for.
     reserved: u32,
 }
 
@@ -103,7 +103,7 @@ impl<'a> Plan<'a> {
         plan
     }
 
-    /// The place of a line, which is new if it is none of those of its key.
+    /// The index of a line, which is added unless an equal one is known.
     fn place(&mut self, line: &Line<'a>, fitted: &FittedLimit, of_key: &mut Vec<usize>) -> usize {
         let known = of_key.iter().find(|place| self.lines[**place].is(line));
         let place = known.copied().unwrap_or(self.lines.len());
@@ -128,12 +128,12 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Reserves all lines of a part, each for all who ask.
+    /// The script request that reserves all lines of a part, each for all requests that share it.
     pub(super) fn reserve(&self, step: Step, part: usize, form: Form) -> ScriptRequest {
         self.request(step, part, form, |line| (self.lines[line].times, 0))
     }
 
-    /// Confirms or releases all lines of a part.
+    /// The script request that confirms or releases all lines of a part.
     pub(super) fn settle(
         &self,
         step: Step,
@@ -146,7 +146,7 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// One step with all lines of a part, each for as many requests as `counts` says.
+    /// A script request for one step on all lines of a part, with the `counts` of each.
     fn request(
         &self,
         step: Step,
@@ -172,19 +172,19 @@ impl<'a> Plan<'a> {
         short.unwrap_or_else(|| ScriptRequest::of_step(step, &counted))
     }
 
-    /// Whether a part is charged for an allowed request, and whether for a denied one.
+    /// Whether a part is charged for any allowed request, and for any denied one.
     pub(super) fn charges(&self, part: usize, counts: &Counts) -> (bool, bool) {
         let lines = &self.parts[part].lines;
         let any = |of: &[u32]| lines.iter().any(|line| of[*line] > 0);
         (any(&counts.allowed), any(&counts.denied))
     }
 
-    /// The part that a line lies in.
+    /// The part of a line.
     pub(super) fn part(&self, line: usize) -> usize {
         self.lines[line].part
     }
 
-    /// Gives back what a part's lines take, as often as they were charged.
+    /// The script request that refunds a part's lines, as often as `back` says.
     pub(super) fn refund(&self, part: usize, back: &Counts) -> ScriptRequest {
         let mut bills = Vec::new();
         for line in &self.parts[part].lines {
@@ -206,7 +206,7 @@ impl<'a> Plan<'a> {
         ScriptRequest::step(Step::Decide, &lines)
     }
 
-    /// Counts a request among the denied of each of its lines that is charged for it.
+    /// Counts a denied request in each of its lines that charge for denials.
     pub(super) fn penalise(&self, request: usize, counts: &mut Counts) {
         for line in &self.of_requests[request] {
             if self.lines[*line].line.penalty() > 0 {
@@ -223,7 +223,7 @@ impl<'a> Plan<'a> {
 }
 
 impl Planned<'_> {
-    /// Whether the line asks the same: a round has one limit for each key.
+    /// Whether the lines are equal; all lines of a key in a round have the same limit.
     fn is(&self, line: &Line<'_>) -> bool {
         let asks = |line: &Line<'_>| {
             let units = [line.take(), line.penalty(), line.refund()];
@@ -244,7 +244,7 @@ impl Ledger {
         }
     }
 
-    /// Reads the replies of the parts that were asked.
+    /// Reads the replies of the parts that were called.
     pub(super) fn read(
         &mut self,
         plan: &Plan<'_>,
@@ -256,7 +256,7 @@ impl Ledger {
                 let read = self.read_part(plan, part, &reply);
                 read.map_err(|_| NodeFailure::bad_reply(part.key))
             });
-            // Nothing was done if the key needs the general script: the next round asks that.
+            // If the key needs the general script, nothing was done: the next round uses that.
             let failure = read.err();
             self.failures[place] =
                 failure.filter(|failed| !matches!(failed.failure, Failure::Changed));
@@ -291,7 +291,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether a part may hold units; nobody knows, if its answer was lost.
+    /// Whether a part is known to have reserved units; after a lost reply it may have some as well.
     pub(super) fn may_hold(&self, plan: &Plan<'_>, part: usize) -> bool {
         let holds = |line: &usize| {
             let reserved = self.lines[*line].as_ref().map_or(0, |reply| reply.reserved);
@@ -300,13 +300,13 @@ impl Ledger {
         plan.parts[part].lines.iter().any(holds)
     }
 
-    /// Whether a part's answer to the reservation was lost.
+    /// Whether the outcome of a part's reservation is unknown.
     pub(super) fn is_unknown(&self, part: usize) -> bool {
         let failure = self.failures[part].as_ref();
         failure.is_some_and(|failed| failed.failure.is_unknown())
     }
 
-    /// Says what becomes of a request, after those that were judged before it.
+    /// Decides a request of the round, after those before it.
     pub(super) fn judge(
         &mut self,
         plan: &Plan<'_>,
@@ -317,9 +317,10 @@ impl Ledger {
         let failed = |line: &usize| self.failures[plan.part(*line)].as_ref();
         if let Some(failed) = lines.iter().find_map(failed) {
             let failed = match commitment {
-                // Everything else was reserved: this was to be charged at once.
+                // Everything else was reserved, and this part was to be charged immediately.
                 Commitment::Committed => failed.clone(),
-                // Whatever was lost was a reservation, which expires, or was charged for others.
+                // What was lost was a reservation, which expires, or was charged for other
+                // requests.
                 Commitment::Open | Commitment::Excluded => failed.clone().into_unsent(),
             };
             return Fate::Failed(failed.into_error(self.timeout));
@@ -328,7 +329,7 @@ impl Ledger {
             .iter()
             .map(|line| self.lines[*line].as_ref())
             .collect();
-        // Nobody waited any more when the others were to be asked, or they need another script.
+        // These parts were not called because no caller waited, or they need the general script.
         let Some(reply) = reply else {
             return Fate::Blocked;
         };

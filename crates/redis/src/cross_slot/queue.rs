@@ -1,12 +1,12 @@
-//! Where requests wait for their round.
+//! The queues of requests that wait for their round.
 //!
-//! Of all requests of an instance that share keys, one round is on its way at a time; who comes
-//! meanwhile waits, and all who wait go into the next round together. So an instance is never in
-//! its own way, and the more requests there are, the fewer calls each of them takes. A request for
-//! keys of two queues makes one queue of them.
+//! Of all requests of an instance that share keys, one round at a time is in flight. Requests that
+//! arrive meanwhile wait, and go into the next round together. So an instance never blocks itself,
+//! and the more requests there are, the fewer calls each of them takes. A request for keys of two
+//! queues merges them.
 //!
-//! Only requests to the same Redis nodes share a queue: a node that does not answer holds up
-//! nobody who does not need it.
+//! Only requests to the same Redis nodes share a queue: a node that does not reply delays only the
+//! requests that need it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,9 +20,9 @@ use crate::fit::FittedLimit;
 use crate::keys;
 use crate::sharded::lock;
 
-/// The most requests that wait for a round, in all queues. More fail at once.
+/// The most requests that wait for a round, in all queues. More are rejected at once.
 const WAITING_MAX: usize = 16 * 1024;
-/// The most lines of a round in one slot, beside those of its first request: a script request
+/// The most lines of a round in one slot, not counting those of its first request: a script request
 /// counts them in a byte.
 const LINES_MAX: usize = 127;
 
@@ -37,10 +37,10 @@ pub(crate) struct Queues {
 #[derive(Default)]
 struct Inner {
     queues: BTreeMap<u64, Queue>,
-    /// Which queue a key of requests to some nodes belongs to, as long as a request for it waits or
-    /// is in a round.
+    /// The queue of a key of requests to some nodes, as long as a request for it waits or is in a
+    /// round.
     owners: BTreeMap<(Nodes, Key), u64>,
-    /// Of nodes that there are queues for.
+    /// The loads of nodes that have queues.
     loads: BTreeMap<Nodes, Load>,
     next: u64,
     waiting: usize,
@@ -50,41 +50,41 @@ struct Queue {
     nodes: Nodes,
     waiting: VecDeque<Member>,
     keys: Vec<Key>,
-    /// Another instance was in the way of the last round.
+    /// Whether another instance blocked the last round.
     is_blocked: bool,
 }
 
-/// Which nodes a request needs: requests to the same ones have the same number.
+/// A number that identifies the set of nodes that a request needs.
 pub(crate) type Nodes = u64;
 
-/// A request, and who waits for its verdict.
+/// A request, and the caller that waits for its verdict.
 pub(super) struct Member {
     pub(super) request: Request,
     pub(super) caller: Caller,
 }
 
-/// What became of a request that came.
+/// The result of adding a request.
 pub(super) enum Entry {
-    /// It waits for the next round of others.
+    /// It joined an existing queue.
     Waits,
-    /// Its queue is new: the caller has to start a task that runs its rounds.
+    /// Its queue is new: the caller has to start the task that runs its rounds.
     First(Turn),
-    /// Too many wait.
+    /// Too many requests wait.
     Full,
 }
 
-/// The right to run the rounds of one queue. Requests that still wait when it is dropped fail.
+/// The right to run the rounds of one queue. When it is dropped, requests that still wait fail.
 pub(super) struct Turn {
     queues: Arc<Queues>,
     id: u64,
     nodes: Nodes,
 }
 
-/// The lines of a round that is put together, by key: all on one key have the same limit.
+/// The lines of a round while it is assembled, by key: all lines on one key have the same limit.
 struct Selection {
     most: usize,
     keys: BTreeMap<Key, (FittedLimit, Vec<Demand>)>,
-    /// How many lines lie in each slot, beside those of the first request.
+    /// The number of lines in each slot, not counting those of the first request.
     lines: BTreeMap<u16, usize>,
     requests: usize,
 }
@@ -92,8 +92,8 @@ struct Selection {
 // === impl Queues ===
 
 impl Queues {
-    /// Puts a request to where others for its keys wait, or else into a queue of its own; if too
-    /// much is on its way to its nodes already, to others who wait for these.
+    /// Adds a request to the queue of its keys, or else to a new one; if its nodes are busy, to any
+    /// queue of these nodes.
     pub(super) fn enter(
         self: &Arc<Queues>,
         nodes: Nodes,
@@ -149,8 +149,8 @@ impl Queues {
 // === impl Inner ===
 
 impl Inner {
-    /// The queue of those who ask for the request's keys; any, if there are too many. If they are
-    /// in several queues, all wait in one from now on.
+    /// The queue of the request's keys; any queue of its nodes if these are busy. If its keys are
+    /// in several queues, these are merged.
     fn owner(&mut self, nodes: Nodes, request: &Request) -> Option<u64> {
         let of = |(demand, _): (&Demand, _)| self.owners.get(&(nodes, demand.key)).copied();
         let owners: BTreeSet<u64> = request.demands().filter_map(of).collect();
@@ -186,7 +186,7 @@ impl Inner {
         }
     }
 
-    /// Has those who come for the request's keys wait in this queue, unless they wait in another.
+    /// Makes this queue the one of the request's keys, unless they have another.
     fn claim(&mut self, id: u64, request: &Request) {
         let Some(queue) = self.queues.get_mut(&id) else {
             return;
@@ -204,7 +204,7 @@ impl Inner {
         }
     }
 
-    /// Takes a queue out; nobody comes to it until it is put back.
+    /// Removes a queue; no request joins it until it is put back.
     fn remove(&mut self, id: u64) -> Option<Queue> {
         let mut queue = self.queues.remove(&id)?;
         for key in queue.keys.drain(..) {
@@ -218,7 +218,7 @@ impl Inner {
         Some(queue)
     }
 
-    /// The load of these nodes, which is there while a task runs rounds for them.
+    /// The load of these nodes, which exists while a task runs rounds for them.
     fn load(&mut self, nodes: Nodes) -> &mut Load {
         let load = self.loads.get_mut(&nodes);
         load.expect("the load of nodes is there, until the last turn ends")
@@ -237,9 +237,8 @@ impl Queue {
         }
     }
 
-    /// Takes out the requests of the next round: the oldest; or the newest, if more wait than can
-    /// be answered in time. Then the oldest would be answered too late, and so would be all that
-    /// come after them.
+    /// Takes the requests of the next round: the oldest, or the newest if more wait than can be
+    /// answered in time. Then the oldest would miss their deadlines, and so would all after them.
     fn select(&mut self, most: usize, is_overfull: bool) -> Vec<Member> {
         let mut selection = Selection::new(most);
         let (mut selected, mut left) = (Vec::new(), Vec::new());
@@ -265,14 +264,14 @@ impl Queue {
 // === impl Turn ===
 
 impl Turn {
-    /// The requests of the next round: those of the last one that have no verdict yet, and those
-    /// that have come since; `is_blocked` says whether another instance was in the way. None, if no
-    /// request waits any more; then the queue is gone.
+    /// The requests of the next round: those of the last one without a verdict, and those that have
+    /// arrived since; `is_blocked` says whether another instance blocked them. Empty if no request
+    /// waits; then the queue is removed.
     pub(super) fn next(&self, blocked: Vec<Member>, is_blocked: bool) -> Vec<Member> {
         let mut inner = self.queues.inner();
         let load = inner.load(self.nodes);
         let (most, is_overfull) = (load.round_max(), load.is_overfull());
-        // If it is gone, it was merged into another, and only those who are blocked are left.
+        // If it was merged into another one, only the blocked requests are left.
         let queue = inner.remove(self.id);
         let mut queue = queue.unwrap_or_else(|| Queue::new(self.nodes));
         queue.is_blocked = is_blocked;
@@ -300,12 +299,12 @@ impl Turn {
         selected
     }
 
-    /// Whether a round has time for another round trip: see [`Load::is_near`].
+    /// Whether a round has time for a third round trip: see [`Load::is_near`].
     pub(super) fn is_near(&self) -> bool {
         self.queues.inner().load(self.nodes).is_near()
     }
 
-    /// A round of so many requests, which began then, is over: see [`Load::end`].
+    /// Ends a round of this many requests: see [`Load::end`].
     pub(super) fn end(&self, began_at: Instant, requests: usize, is_typical: bool) {
         let mut inner = self.queues.inner();
         inner.load(self.nodes).end(began_at, requests, is_typical);
@@ -336,7 +335,7 @@ impl Selection {
         }
     }
 
-    /// Adds a request, if it may share a round with those that are in it: the first one may.
+    /// Adds a request if it may share the round, as the first one always may.
     fn add(&mut self, request: &Request) -> bool {
         let is_first = self.requests == 0;
         if !is_first && !self.may_share(request) {
@@ -357,9 +356,9 @@ impl Selection {
         true
     }
 
-    /// Whether there is room for a request, and all its limits are those of the round.
+    /// Whether there is room for a request, and its limits are those of the round.
     fn may_share(&self, request: &Request) -> bool {
-        // As if all its lines were new, and lay in one slot.
+        // As if all its lines were new, and in one slot.
         let count = request.demands().count();
         let fits = |(demand, fitted): (&Demand, &FittedLimit)| {
             let of_slot = self.lines.get(&keys::slot(demand.key)).unwrap_or(&0);

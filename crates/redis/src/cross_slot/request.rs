@@ -10,7 +10,7 @@ use tollgate_core::{Bill, Charge, Cost, Enforcement, Key, OnDenial, Sharing, Sto
 
 use crate::fit::{FittedLimit, unfit};
 
-/// Whether what a request gives back was given back already: by an attempt that was blocked.
+/// Whether the refunds of a request are done, by an attempt that was blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refunds {
     ToDo,
@@ -26,7 +26,7 @@ pub(super) struct Request {
     pub(super) since: Instant,
 }
 
-/// What of a charge matters besides its limit.
+/// A charge without its limit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Demand {
     pub(super) key: Key,
@@ -36,32 +36,32 @@ pub(super) struct Demand {
     sharing: Sharing,
 }
 
-/// The caller that waits for the verdict, until it has it.
+/// The sender of the verdict.
 pub(super) struct Caller {
     verdict: Option<oneshot::Sender<Result<Verdict, StoreError>>>,
     state: Arc<State>,
 }
 
-/// The other end of a [`Caller`].
+/// The receiver of a [`Caller`].
 pub(super) struct Waiting {
     verdict: oneshot::Receiver<Result<Verdict, StoreError>>,
     state: Arc<State>,
 }
 
-/// How far a request has come, which decides what its caller gets when the time is over.
+/// The progress of a request, which decides what its caller gets at the deadline.
 struct State {
     phase: AtomicU8,
-    /// Another instance's reservation is in the way.
+    /// Whether another instance's reservation blocks it.
     is_blocked: AtomicBool,
 }
 
-/// Phases of a request: nothing is charged yet; something may be; the caller waits no more, and
+/// Phases of a request: nothing is charged yet; something may be; the caller has given up, and
 /// nothing may be charged.
 const WAITS: u8 = 0;
 const COMMITS: u8 = 1;
 const WITHDRAWN: u8 = 2;
 
-/// What came of waiting.
+/// The result of waiting.
 #[expect(
     clippy::large_enum_variant,
     reason = "taken apart as soon as it is made, never stored"
@@ -72,7 +72,7 @@ pub(super) enum WaitOutcome {
     Withdrawn {
         is_blocked: bool,
     },
-    /// Nobody knows what was charged.
+    /// The outcome is unknown.
     Unknown,
 }
 
@@ -80,7 +80,7 @@ pub(super) enum WaitOutcome {
 
 impl Request {
     /// Copies what `charges` borrow, because the request outlives its caller's future. Fails here,
-    /// before anything is sent, if Redis cannot count one of the limits.
+    /// before anything is sent, if Redis cannot keep one of the limits.
     pub(super) fn new(
         charges: &[Charge<'_>],
         refunds: Refunds,
@@ -116,24 +116,24 @@ impl Request {
         charges.collect()
     }
 
-    /// What it asks of its keys, and how the limits read.
+    /// The charges, and their limits as Redis keeps them.
     pub(super) fn demands(&self) -> impl Iterator<Item = (&Demand, &FittedLimit)> {
         self.demands.iter().zip(&self.fitted)
     }
 
-    /// Whether it may share a round with others: it gives nothing back, which would be judged with
-    /// what the others ask, and asks each key once.
+    /// Whether it may share a round with others: it has no refunds, which would be judged together
+    /// with the others' charges, and each of its keys is different.
     pub(super) const fn is_shareable(&self) -> bool {
         self.is_shareable
     }
 
-    /// A round has done what was to be given back.
+    /// Notes that a round has made the refunds.
     pub(super) const fn note_refunds(&mut self) {
         self.refunds = Refunds::Done;
     }
 }
 
-/// Whether a request for these may share a round.
+/// Whether a request for these charges may share a round.
 fn is_shareable(demands: &[Demand]) -> bool {
     let gives_back = |demand: &Demand| matches!(demand.cost, Cost::Refund(_));
     let keys: BTreeSet<Key> = demands.iter().map(|demand| demand.key).collect();
@@ -151,7 +151,7 @@ impl Demand {
     }
 }
 
-/// A caller, and what it waits on.
+/// A new pair of sender and receiver.
 pub(super) fn caller() -> (Caller, Waiting) {
     let (sender, verdict) = oneshot::channel();
     let state = Arc::new(State {
@@ -177,17 +177,17 @@ impl Caller {
                 .is_some_and(|caller| !caller.is_closed())
     }
 
-    /// From now on the request may be charged; not if nobody waits any more.
+    /// Allows the request to be charged from now on, unless the caller has given up.
     pub(super) fn commit(&self) -> bool {
         self.is_here() && self.state.leave_waiting(COMMITS)
     }
 
-    /// Nothing was charged for the request, and nothing is until it commits again.
+    /// Notes that nothing was charged, and nothing will be until the request commits again.
     pub(super) fn abort(&self) {
         self.state.return_to_waiting();
     }
 
-    /// Says whether another instance is in the way.
+    /// Sets whether another instance blocks the request.
     pub(super) fn set_blocked(&self, is_blocked: bool) {
         self.state.is_blocked.store(is_blocked, Ordering::Relaxed);
     }
@@ -202,15 +202,15 @@ impl Caller {
 // === impl Waiting ===
 
 impl Waiting {
-    /// Waits for the verdict: until `timeout` is over if nothing may be charged by then, and
-    /// until `timeout` otherwise.
+    /// Waits for the verdict: until `reply_timeout`, and until `timeout` if the request may be
+    /// charged by then.
     pub(super) async fn wait(
         mut self,
         since: Instant,
         (reply_timeout, timeout): (Duration, Duration),
     ) -> WaitOutcome {
         if let Ok(reply) = timeout_at(since + reply_timeout, &mut self.verdict).await {
-            // A task that does not tell was stopped with the runtime.
+            // A task that drops the sender was stopped with its runtime.
             return reply.map_or(WaitOutcome::Unknown, WaitOutcome::ScriptReply);
         }
         if self.state.leave_waiting(WITHDRAWN) {
@@ -228,8 +228,8 @@ impl Waiting {
 // === impl State ===
 
 impl State {
-    /// Goes on to another phase, if it still waits. The word is the whole state and publishes
-    /// nothing else.
+    /// Moves to another phase, unless it has left `WAITS` already. Relaxed: the word is the whole
+    /// state and publishes nothing else.
     fn leave_waiting(&self, phase: u8) -> bool {
         let left = self
             .phase
@@ -237,8 +237,8 @@ impl State {
         left.is_ok()
     }
 
-    /// Goes back to waiting, if it has committed. A caller whose time ended meanwhile learns that
-    /// nobody knows what was charged.
+    /// Returns to waiting, if it has committed. For a caller whose deadline passed meanwhile the
+    /// outcome is unknown.
     fn return_to_waiting(&self) {
         let _withdrawn =
             self.phase

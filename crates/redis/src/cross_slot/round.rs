@@ -22,62 +22,62 @@ use crate::router::{NodeFailure, Router};
 use crate::script_reply::{General, ScriptReply, Status};
 use crate::script_request::{ScriptRequest, Step};
 
-/// How long a reservation lasts, in timeouts of a decision, and at least.
+/// The lifetime of a reservation, in timeouts of a decision, and its minimum.
 const LASTS: u64 = 10;
 const LASTS_MIN: Span = Span::from_millis(100);
-/// How long to wait for another instance's reservation before asking again, the first time and
-/// each time after [`DOUBLINGS_MAX`] doublings.
+/// The first pause before a round that another instance's reservation blocked is retried. It
+/// doubles with each retry, at most [`DOUBLINGS_MAX`] times.
 const PAUSE: Duration = Duration::from_micros(500);
 const DOUBLINGS_MAX: u32 = 2;
 
 /// Runs rounds.
 pub(super) struct Rounds {
     pub(super) router: Arc<Router>,
-    /// How long a decision may take.
+    /// The timeout of a decision.
     pub(super) timeout: Span,
-    /// Whether they charge at once wherever they can.
+    /// Whether they charge immediately wherever they can.
     pub(super) charges_at_once: bool,
 }
 
-/// How a round goes on.
+/// How a round proceeds.
 #[derive(Clone, Copy)]
 struct Way {
-    /// It asks one slot after the other.
+    /// Reserves in one slot after the other.
     one_by_one: bool,
-    /// Where it can, it charges without a reservation.
+    /// Charges without a reservation where it can.
     at_once: bool,
 }
 
-/// What a round has come to.
+/// The result of a round.
 struct RoundEnd {
-    /// Those who do not know yet.
+    /// Requests without a verdict.
     blocked: Vec<Member>,
     settled: SlotReplies,
 }
 
-/// What the slots have said to a round.
+/// What is known of a round from the slots' replies.
 #[derive(Default)]
 struct SlotReplies {
-    /// By request, whether another instance is in its way.
+    /// For each request, whether it is blocked.
     is_blocked: Vec<bool>,
     is_charged: bool,
-    /// A slot was not asked, or did not answer.
+    /// Whether a slot was not called, or did not reply.
     has_failed: bool,
 }
 
-/// One round on its way.
+/// One round in flight.
 struct Round<'r, 'a> {
     rounds: &'r Rounds,
     plan: &'r Plan<'a>,
     /// The name of its reservations.
     name: u64,
-    /// When the last of its requests came.
+    /// When the last of its requests arrived.
     since: Instant,
-    /// The parts that are charged at once, after the others have reserved.
+    /// Whether each part is charged immediately, after the others have reserved.
     at_once: Vec<bool>,
 }
 
-/// A request whose caller gets the verdict once the round is settled.
+/// A decided request, whose caller gets the verdict once the round is settled.
 struct Judgment {
     place: usize,
     verdict: Verdict,
@@ -85,13 +85,13 @@ struct Judgment {
     charged: Vec<usize>,
 }
 
-/// What came of confirming one part; nothing if it had nothing to confirm.
+/// The reply to a confirmation of one part; `None` if it had nothing to confirm.
 type Receipt = Option<Result<General, NodeFailure>>;
 
 // === impl Rounds ===
 
 impl Rounds {
-    /// Runs one round after the other, until nobody waits.
+    /// Runs rounds until no request waits.
     pub(super) async fn run(self, turn: Turn) {
         let (mut blocked, mut pauses) = (Vec::new(), 0);
         loop {
@@ -108,7 +108,7 @@ impl Rounds {
             blocked = ended.blocked;
             let is_typical = pauses == 0 && blocked.is_empty() && !ended.settled.has_failed;
             turn.end(began_at, count, is_typical);
-            // Where something was charged, it is what was in the way.
+            // If something was charged, that is what blocked the others: retry without a pause.
             if ended.settled.is_charged || blocked.is_empty() {
                 pauses = 0;
             } else {
@@ -132,7 +132,7 @@ impl Rounds {
         }
     }
 
-    /// Decides what can be decided, and answers it.
+    /// Decides the requests that can be decided, and answers their callers.
     async fn decide(&self, requests: &[Request], callers: &mut [Caller], way: Way) -> SlotReplies {
         let since = requests.iter().map(|request| request.since).max();
         let apart = |request| Apart::new(request).expect("no request has too many charges");
@@ -167,12 +167,12 @@ impl Rounds {
 // === impl Round ===
 
 impl Round<'_, '_> {
-    /// The parts that are charged at once, or all others.
+    /// The parts that are charged immediately, or all others.
     fn parts(&self, at_once: bool) -> impl Iterator<Item = usize> {
         (0..self.plan.parts.len()).filter(move |part| self.at_once[*part] == at_once)
     }
 
-    /// Reserves in every slot that reserves, all together.
+    /// Reserves in all slots that reserve, concurrently.
     async fn reserve(&self, reserve: Step) -> Vec<Result<General, NodeFailure>> {
         let ask = |part| async move {
             let request = |form| self.plan.reserve(reserve, part, form);
@@ -181,8 +181,8 @@ impl Round<'_, '_> {
         join_all(self.parts(false).map(ask).collect()).await
     }
 
-    /// Reserves in one slot after the other, the lowest first, and waits where nothing can be
-    /// reserved; no further once nobody waits for a verdict.
+    /// Reserves in one slot after the other, in ascending order, and retries a slot that is
+    /// blocked; stops as soon as no caller waits.
     async fn reserve_one_by_one(
         &self,
         reserve: Step,
@@ -212,8 +212,7 @@ impl Round<'_, '_> {
         all
     }
 
-    /// Judges every request by the slots' replies, and confirms or releases what they have
-    /// reserved.
+    /// Decides every request by the slots' replies, and confirms or releases their reservations.
     async fn settle(
         &self,
         requests: Vec<(Apart<'_>, Commitment)>,
@@ -233,7 +232,7 @@ impl Round<'_, '_> {
         let mut counts = plan.no_counts();
         for (place, (request, commitment)) in requests.iter().enumerate() {
             let caller = &mut callers[place];
-            // What is charged for it by now stays charged, as for a request that was sent.
+            // What it has been charged by now stays charged, as for any request that was sent.
             let is_committed = *commitment == Commitment::Committed;
             if !is_committed && !caller.is_here() {
                 continue;
@@ -278,8 +277,7 @@ impl Round<'_, '_> {
         settled
     }
 
-    /// Has every slot charge what it holds for the requests that are allowed, and let go of the
-    /// rest.
+    /// Has every slot charge the reserved units of allowed requests, and release the rest.
     async fn confirm(&self, counts: &Counts, holds: &[bool]) -> Vec<Receipt> {
         let confirm = |part: usize| async move {
             if self.at_once[part] {
@@ -289,8 +287,8 @@ impl Round<'_, '_> {
             if !allowed && !denied && !holds[part] {
                 return None;
             }
-            // What was asked too late is not asked to release in time. What cannot be released
-            // expires.
+            // A release has its own timeout, as that of the requests may have passed. If it fails,
+            // the reservation expires.
             let since = if allowed { self.since } else { Instant::now() };
             let request = |form| self.plan.settle(self.step(), part, counts, form);
             let reply = self.ask(part, request, since).await;
@@ -299,8 +297,8 @@ impl Round<'_, '_> {
         join_all((0..holds.len()).map(confirm).collect()).await
     }
 
-    /// Tells those who are charged wherever they should be, or nowhere. Takes back what the others
-    /// are charged, and tells them.
+    /// Answers the requests that were charged in every slot that they should be, and the denied
+    /// ones. Refunds the others where they were charged, and answers them with an error.
     async fn answer_all(
         &self,
         decided: Vec<Judgment>,
@@ -349,14 +347,14 @@ impl Round<'_, '_> {
         self.release_later(parts().filter(lost).collect(), &self.plan.no_counts());
     }
 
-    /// Why a request that was confirmed in some slots at most has no verdict.
+    /// The error of a request that was not confirmed in all its slots.
     fn error(&self, one: &Judgment, confirmed: &[Receipt], has_gone_back: bool) -> StoreError {
         let after = self.rounds.timeout;
         if !has_gone_back {
             return StoreError::TimedOut { after };
         }
-        // What expired in one slot was not charged there. Of what is lost nobody knows, even if
-        // another slot says that it did nothing.
+        // A reservation that expired was not charged. But if the outcome in any slot is unknown, so
+        // is that of the request.
         let parts = one.charged.iter().map(|line| self.plan.part(*line));
         let errors = parts.filter_map(|part| confirmed[part].as_ref()?.as_ref().err());
         let error = errors.max_by_key(|asked| asked.failure.is_unknown());
@@ -389,7 +387,8 @@ impl Round<'_, '_> {
     }
 }
 
-/// How long to wait after so many times: longer each time, and not as long as others who wait.
+/// A random pause before a retry, so that instances do not retry in step; longer after more
+/// retries.
 fn pause(times: u32) -> Duration {
     let pause = PAUSE * (1 << times.min(DOUBLINGS_MAX));
     let share = u32::try_from(random_word() % 1_024).unwrap_or(0);

@@ -1,9 +1,9 @@
-//! The parts of a round that are charged at once, without a reservation.
+//! The parts of a round that are charged immediately, without a reservation.
 //!
-//! If every other part of a request has reserved, the last one may decide: what it charges is
-//! charged for requests that nothing else can deny. So of each request at most one part is of this
-//! kind. It is called once instead of twice, and where requests share one key and differ in
-//! another, nearly all parts are.
+//! If every other part of a request has reserved, the last one can decide alone: no other part can
+//! still deny the requests that it charges. So each request has at most one such part. It is called
+//! once instead of twice. If requests share one key and differ in another, nearly all parts are
+//! such parts.
 
 use tollgate_core::Enforcement;
 
@@ -11,10 +11,10 @@ use super::super::fate::Commitment;
 use super::{Ledger, Plan};
 use crate::script_request::{ScriptRequest, StepLine};
 
-/// The fewest such parts that are worth it: they save as many calls, and cost a round trip.
+/// The fewest such parts that are worth it: each saves one call, all together cost a round trip.
 const PARTS_MIN: usize = 4;
 
-/// What is known of a part while they are chosen.
+/// The state of a part while parts are chosen.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Choice {
     Open,
@@ -25,7 +25,7 @@ enum Choice {
 // === impl Plan ===
 
 impl<'a> Plan<'a> {
-    /// For each part whether it is charged at once; `always` says that few are worth it too.
+    /// For each part, whether it is charged immediately; `always` also chooses if there are few.
     pub(in super::super) fn parts_at_once(&self, always: bool) -> Vec<bool> {
         let is_enforced = |enforcement| enforcement == Enforcement::Enforce;
         let mut lines = self.lines.iter();
@@ -42,7 +42,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Chooses parts, at most one of each request: at the place where requests differ most.
+    /// Chooses at most one part of each request: at the index where requests differ most.
     fn choose(&self) -> Vec<Choice> {
         let may: Vec<bool> = self
             .parts
@@ -67,7 +67,7 @@ impl<'a> Plan<'a> {
         choices
     }
 
-    /// How many different parts the requests have at each place of their lines.
+    /// The number of different parts at each index of the requests' lines.
     fn variety(&self) -> Vec<usize> {
         let longest = self.of_requests.iter().map(Vec::len).max().unwrap_or(0);
         let (mut variety, mut is_seen) = (vec![0; longest], vec![false; self.parts.len()]);
@@ -81,7 +81,7 @@ impl<'a> Plan<'a> {
         variety
     }
 
-    /// Whether a part with these lines may be charged at once.
+    /// Whether a part with these lines may be charged immediately.
     fn may(&self, lines: &[usize]) -> bool {
         let [line] = lines else { return false };
         let is_kept = self.lines[*line].line.penalty() == 0;
@@ -98,7 +98,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// For how many committed requests each part is charged.
+    /// For each part, the number of committed requests that it is charged for.
     pub(in super::super) fn count_committed(&self, commitments: &[Commitment]) -> Vec<u32> {
         let mut counts = vec![0; self.parts.len()];
         for (lines, commitment) in self.of_requests.iter().zip(commitments) {
@@ -109,7 +109,8 @@ impl<'a> Plan<'a> {
         counts
     }
 
-    /// Charges a part for so many requests, or as many as fit; for none, it only looks.
+    /// The script request that charges a part for as many of these requests as fit; with none, it
+    /// only reads the state.
     pub(in super::super) fn charge_at_once(&self, part: usize, times: u32) -> ScriptRequest {
         let line = self.parts[part].lines[0];
         let request = ScriptRequest::charge_at_once(&self.line_for(line, times));
@@ -120,7 +121,7 @@ impl<'a> Plan<'a> {
 // === impl Ledger ===
 
 impl Ledger {
-    /// Commits the requests whose other parts have reserved, as many as those have units for.
+    /// Commits as many requests as their other parts have reserved units for.
     pub(in super::super) fn commit(
         &self,
         plan: &Plan<'_>,

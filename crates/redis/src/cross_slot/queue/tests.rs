@@ -37,7 +37,7 @@ fn a_request_for_keys_of_two_queues_makes_one_of_them() {
     assert!(matches!(queues.enter(NODES, late, TIMEOUT), Entry::Waits));
 }
 
-/// Requests that share no key have queues of their own, until too many are in rounds.
+/// Requests that share no key have separate queues, until too many are in rounds.
 #[test]
 fn while_too_many_are_in_rounds_others_wait_with_them() {
     let queues = Arc::new(Queues::default());
@@ -75,7 +75,7 @@ fn requests_that_would_wait_too_long_are_turned_away() {
     };
     enter(&queues, 99);
     assert!(!queues.is_full(NODES), "nothing is known yet");
-    // A round of 16 takes a third of the time that callers have: three quarters of it are two.
+    // A round of 16 takes a third of the reply timeout, so 16 * 3 * 3/4 = 36 may wait.
     let now = Instant::now();
     let round = turn.next(Vec::new(), false);
     assert_eq!(round.len(), 16);

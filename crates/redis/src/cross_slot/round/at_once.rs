@@ -9,8 +9,8 @@ use crate::router::NodeFailure;
 use crate::script_reply::General;
 
 impl Round<'_, '_> {
-    /// Charges what is charged at once, after everything else has reserved, and says which
-    /// requests it is charged for.
+    /// Charges the immediate parts, after all others have reserved, and returns which requests they
+    /// are charged for.
     pub(super) async fn charge_at_once(
         &self,
         ledger: &mut Ledger,

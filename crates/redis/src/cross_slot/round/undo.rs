@@ -1,4 +1,4 @@
-//! Undoes what some slots have done for requests that are not allowed.
+//! Refunds and releases for requests that are not allowed.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::Round;
 use crate::join::join_all;
 
 impl Round<'_, '_> {
-    /// Refunds so many requests, line by line; says whether all of it has gone back.
+    /// Refunds these counts, line by line; returns whether all of it succeeded.
     pub(super) async fn take_back(&self, back: &Counts) -> bool {
         let parts = (0..self.plan.parts.len()).filter(|part| self.plan.charges(*part, back).0);
         let refund = |part| async move {
@@ -21,7 +21,7 @@ impl Round<'_, '_> {
         reply.iter().all(Result::is_ok)
     }
 
-    /// Releases what these parts may hold, in time of its own, while the next round goes on.
+    /// Releases what these parts may have reserved, in the background, while the next round runs.
     pub(super) fn release_later(&self, parts: Vec<usize>, counts: &Counts) {
         for part in parts {
             let requests = [Form::Short, Form::General]
