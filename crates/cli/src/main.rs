@@ -11,6 +11,7 @@ mod replay;
 mod schema;
 mod serve;
 mod settings;
+mod simulate;
 mod suggest;
 
 use std::process::ExitCode;
@@ -33,6 +34,7 @@ enum Command {
     Keys(keys::Args),
     Replay(replay::Args),
     Schema(schema::Args),
+    Simulate(simulate::Args),
     Suggest(suggest::Args),
 }
 
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Command::Keys(args) => keys::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Schema(args) => schema::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Suggest(args) => suggest::run(&args),
     }
 }

@@ -7,25 +7,27 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tollgate_replay::{Error, Memories, Options, Traffic, compare, replay, survey};
+use tollgate_replay::{Error, Traffic, compare, replay, survey};
 use tollgate_rules::RuleSet;
 
 use crate::message::{print_error, with_causes};
 use crate::replay::decisions::Decisions;
 use crate::replay::failure::{Failure, is_standard};
-use crate::replay::found::Found;
+use crate::replay::found::{Found, Preface};
 use crate::replay::interrupt::Interrupt;
 use crate::replay::progress::{Work, bar};
 
-mod args;
-mod decisions;
-mod failure;
-mod found;
-mod interrupt;
-mod page_file;
-mod progress;
+pub(crate) mod args;
+pub(crate) mod decisions;
+pub(crate) mod failure;
+pub(crate) mod found;
+pub(crate) mod interrupt;
+pub(crate) mod page_file;
+pub(crate) mod progress;
+mod report_args;
 
 pub(crate) use args::Args;
+pub(crate) use report_args::ReportArgs;
 
 /// With fewer events, nothing is said about how fast they were decided.
 const SPEED_EVENTS_MIN: usize = 1_000_000;
@@ -33,7 +35,12 @@ const SPEED_EVENTS_MIN: usize = 1_000_000;
 const CONDITION_HOLDS: u8 = 3;
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    match execute(args) {
+    exit(execute(args))
+}
+
+/// The exit status of a command that decides events; prints why it failed.
+pub(crate) fn exit(outcome: Result<(), Failure>) -> ExitCode {
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Rules) => ExitCode::from(1),
         Err(Failure::Message(message)) => {
@@ -54,9 +61,11 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 /// Runs the replay: reads the rules, decides on every event, writes the decisions if a file for
 /// them is named, and prints the report. A closed pipe at the other end of stdout is not an error.
 fn execute(args: &Args) -> Result<(), Failure> {
-    args::check_conditions(args)?;
-    if let Some(path) = &args.report {
-        let others = args.files.iter().chain(&args.rules).chain(&args.decisions);
+    let written = &args.written;
+    args::check_conditions(&written.fail_if, !args.compare.is_empty())?;
+    if let Some(path) = &written.report {
+        let others = args.files.iter().chain(&args.rules);
+        let others = others.chain(&written.decisions);
         page_file::check(path, &others.collect::<Vec<_>>())?;
     }
     let rules = Rules {
@@ -69,46 +78,53 @@ fn execute(args: &Args) -> Result<(), Failure> {
     let format = args::format(args, &rules.new)?;
     let traffic = Traffic::new(format).select(args::selection(args)?);
     let traffic = traffic.map_err(|error| Failure::Message(format!("--where: {error}")))?;
-    let decisions = args.decisions.as_deref();
+    let decisions = written.decisions.as_deref();
     let mut decisions = decisions
         .map(|path| Decisions::create(path, &args.files))
         .transpose()?;
-    let decided = decide(args, traffic, &rules, decisions.as_mut());
-    match (decided, decisions) {
-        (Ok((found, traffic)), decisions) => {
+    let decided = read_and_decide(args, traffic, &rules, decisions.as_mut());
+    match finish(decided, decisions)? {
+        Some((found, traffic)) => found.write(written, &traffic, Preface::default()),
+        None => Ok(()),
+    }
+}
+
+/// Gives the file of decisions its name, if all went well; `None` if the reader of standard output
+/// has closed the pipe, as `head` does, which is no error.
+pub(crate) fn finish(
+    decided: Result<(Found, Traffic), Stopped>,
+    decisions: Option<Decisions>,
+) -> Result<Option<(Found, Traffic)>, Failure> {
+    match decided {
+        Ok(found) => {
             if let Some(decisions) = decisions {
                 decisions.finish()?;
             }
-            found.write(args, &traffic)
+            Ok(Some(found))
         }
-        // The reader of standard output has closed the pipe, as `head` does; that is no error.
-        (
-            Err(Stopped {
-                why: Error::Write { source, .. },
-                ..
-            }),
-            _,
-        ) if source.kind() == ErrorKind::BrokenPipe => Ok(()),
-        (Err(stopped), decisions) => Err(stopped.failure(decisions)),
+        Err(Stopped {
+            why: Error::Write { source, .. },
+            ..
+        }) if source.kind() == ErrorKind::BrokenPipe => Ok(None),
+        Err(stopped) => Err(stopped.failure(decisions)),
     }
 }
 
 /// The rules that decide, and those that they are compared with.
-struct Rules {
-    new: RuleSet,
-    old: Option<RuleSet>,
+pub(crate) struct Rules {
+    pub(crate) new: RuleSet,
+    pub(crate) old: Option<RuleSet>,
 }
 
 /// Why the replay ended early.
-struct Stopped {
-    why: Error,
+pub(crate) struct Stopped {
+    pub(crate) why: Error,
     /// How many events there are.
-    events: usize,
+    pub(crate) events: usize,
 }
 
-/// Reads all inputs, then decides on their events in the order of their times. Stops between two
-/// events if the user interrupts.
-fn decide(
+/// Reads all inputs, then decides on their events.
+fn read_and_decide(
     args: &Args,
     mut traffic: Traffic,
     rules: &Rules,
@@ -117,7 +133,7 @@ fn decide(
     if decisions.is_some() || rules.old.is_some() {
         traffic = traffic.with_clients();
     }
-    if args.report.is_some() {
+    if args.written.report.is_some() {
         traffic = traffic.with_details();
     }
     let stopped = |why, traffic: &Traffic| Stopped {
@@ -129,14 +145,20 @@ fn decide(
     let read = read(&args.files, &mut traffic, &interrupt).and_then(|()| traffic.check());
     read.map_err(|why| stopped(why, &traffic))?;
     interrupt.decide();
+    decide(&args.written, traffic, rules, decisions, &interrupt)
+}
+
+/// Decides on all events in the order of their times. Stops between two events if the user
+/// interrupts.
+pub(crate) fn decide(
+    args: &ReportArgs,
+    mut traffic: Traffic,
+    rules: &Rules,
+    decisions: Option<&mut Decisions>,
+    interrupt: &Interrupt,
+) -> Result<(Found, Traffic), Stopped> {
     let bar = bar(Work::Deciding, traffic.events().try_into().ok());
-    let options = Options {
-        memories: match args.max_keys {
-            None => Memories::Unbounded,
-            Some(max_keys) => Memories::Bounded { max_keys },
-        },
-        top_keys: args.top,
-    };
+    let options = args.options();
     let out: Option<&mut dyn Write> = match decisions {
         Some(out) => Some(out),
         None => None,
@@ -162,7 +184,10 @@ fn decide(
             print_speed(traffic.events(), elapsed);
             Ok((found, traffic))
         }
-        Err(why) => Err(stopped(why, &traffic)),
+        Err(why) => Err(Stopped {
+            why,
+            events: traffic.events(),
+        }),
     }
 }
 
@@ -182,7 +207,7 @@ fn print_speed(events: usize, elapsed: Duration) {
 
 impl Stopped {
     /// The message: why the replay ended, how far it got, and where the decisions so far are.
-    fn failure(self, decisions: Option<Decisions>) -> Failure {
+    pub(crate) fn failure(self, decisions: Option<Decisions>) -> Failure {
         let events = self.events;
         let is_interrupt = matches!(self.why, Error::Stopped { .. });
         let message = match &self.why {

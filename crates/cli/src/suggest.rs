@@ -10,9 +10,11 @@ use tollgate_replay::{Error, Format, LogKind, Pattern, Study, Traffic};
 
 use crate::message::{print_error, with_causes};
 use crate::output::Output;
-use crate::suggest::trial::{AlgorithmChoice, TriedLimits, trials};
+use crate::suggest::trial::trials;
 
 mod trial;
+
+pub(crate) use trial::{AlgorithmChoice, TriedLimits, rules};
 
 /// The descriptor that has the path, which meets no rule.
 const ROUTE: &str = "(route)={path}";

@@ -1,6 +1,6 @@
 //! Decides events by one set of rules, with a store of its own, and counts what comes of them.
 
-use tollgate_core::{Charge, Key, Ledger, Moment, Now, StoreError, Verdict};
+use tollgate_core::{Charge, Key, Ledger, Moment, Now, PerCharge, StoreError, Verdict};
 use tollgate_memory::{Memory, RandomKeys};
 use tollgate_rules::RuleSet;
 
@@ -12,11 +12,23 @@ use crate::rule_cache::{Cache, CachedRules};
 use crate::tally::{Met, Tally};
 use crate::traffic::Traffic;
 
-/// A set of rules, the store that they are decided in, and the counts so far.
-pub(crate) struct Decider<'r> {
+/// A set of rules and the store that they are decided in.
+pub(crate) struct Judge<'r> {
     rules: &'r RuleSet,
     store: Store,
     cache: Cache<'r>,
+}
+
+/// What a judge decided.
+pub(crate) struct Judged<'c, 'r> {
+    pub(crate) rules: &'c CachedRules<'r>,
+    pub(crate) charges: PerCharge<Charge<'c>>,
+    pub(crate) verdict: Verdict,
+}
+
+/// A judge, and the counts so far.
+pub(crate) struct Decider<'r> {
+    judge: Judge<'r>,
     tally: Tally,
 }
 
@@ -28,28 +40,61 @@ pub(crate) struct Outcome<'c, 'r> {
     pub(crate) verdict: Verdict,
 }
 
+// === impl Judge ===
+
+impl<'r> Judge<'r> {
+    /// Nothing decided yet.
+    pub(crate) fn new(rules: &'r RuleSet, memories: Memories) -> Judge<'r> {
+        Judge {
+            rules,
+            store: Store::new(memories),
+            cache: Cache::default(),
+        }
+    }
+
+    /// The same, from the beginning, with the same keys.
+    fn again(&self, memories: Memories) -> Judge<'r> {
+        let mut judge = Judge::new(self.rules, memories);
+        judge.store.keys = self.store.keys.clone();
+        judge
+    }
+
+    /// Decides an event, which is not before the one decided last.
+    pub(crate) fn decide(
+        &mut self,
+        event: &Event,
+        traffic: &Traffic,
+    ) -> Result<Judged<'_, 'r>, Error> {
+        let (rules, keys) = (self.rules, &self.store.keys);
+        let cached = self.cache.get_or_resolve(event.request, || {
+            traffic.request(event.request, |request| rules.resolve(request, keys))
+        });
+        let charges = cached.charges();
+        let verdict = self.store.accounts.decide(event.at, &charges);
+        Ok(Judged {
+            rules: cached,
+            charges,
+            verdict: verdict.map_err(Error::Store)?,
+        })
+    }
+}
+
 // === impl Decider ===
 
 impl<'r> Decider<'r> {
     /// Nothing decided yet.
     pub(crate) fn new(rules: &'r RuleSet, memories: Memories, traffic: &Traffic) -> Decider<'r> {
         Decider {
-            rules,
-            store: Store::new(memories),
-            cache: Cache::default(),
+            judge: Judge::new(rules, memories),
             tally: Tally::new(rules, traffic.requests()),
         }
     }
 
     /// The same, from the beginning, with the same keys.
     pub(crate) fn again(&self, memories: Memories, traffic: &Traffic) -> Decider<'r> {
-        let mut store = Store::new(memories);
-        store.keys = self.store.keys.clone();
         Decider {
-            store,
-            cache: Cache::default(),
-            tally: Tally::new(self.rules, traffic.requests()),
-            rules: self.rules,
+            judge: self.judge.again(memories),
+            tally: Tally::new(self.judge.rules, traffic.requests()),
         }
     }
 
@@ -64,16 +109,15 @@ impl<'r> Decider<'r> {
         event: &Event,
         traffic: &Traffic,
     ) -> Result<Outcome<'_, 'r>, Error> {
-        let (rules, keys) = (self.rules, &self.store.keys);
-        let cached = self.cache.get_or_resolve(event.request, || {
-            traffic.request(event.request, |request| rules.resolve(request, keys))
-        });
-        let charges = cached.charges();
-        let verdict = self.store.accounts.decide(event.at, &charges);
-        let verdict = verdict.map_err(Error::Store)?;
-        self.tally.add(event, cached, &charges, &verdict);
+        let judged = self.judge.decide(event, traffic)?;
+        let Judged {
+            rules,
+            charges,
+            verdict,
+        } = judged;
+        self.tally.add(event, rules, &charges, &verdict);
         Ok(Outcome {
-            rules: cached,
+            rules,
             met: self.tally.last_limits(),
             verdict,
         })
@@ -81,7 +125,7 @@ impl<'r> Decider<'r> {
 
     /// What was counted, with the `top` keys that were denied most.
     pub(crate) fn report(self, traffic: &Traffic, top: usize) -> Report {
-        let evicted = self.store.accounts.evicted_keys();
+        let evicted = self.judge.store.accounts.evicted_keys();
         self.tally.report(traffic, top, evicted)
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 
 use tollgate_core::StoreError;
 
+use crate::event::EVENTS_MAX;
 use crate::foreign::{Foreign, Guess};
 use crate::skipped::Skipped;
 use crate::traffic::LINES_MAX;
@@ -47,6 +48,8 @@ pub enum Error {
     },
     /// The inputs have more than [`LINES_MAX`] lines.
     ManyLines,
+    /// The workloads of a simulation have more than [`EVENTS_MAX`] events, with their retries.
+    ManyEvents,
     /// The store gave no answer.
     Store(StoreError),
     /// The decisions cannot be written.
@@ -63,6 +66,11 @@ impl fmt::Display for Error {
         match self {
             Error::Read { input, .. } => write!(f, "cannot read {input}"),
             Error::ManyLines => write!(f, "more than {LINES_MAX} lines; replay them in parts"),
+            Error::ManyEvents => write!(
+                f,
+                "more than {EVENTS_MAX} events with their retries; shorten the traffic or lower \
+                 its rate"
+            ),
             Error::Store(_) => f.write_str("the store gave no answer"),
             Error::Foreign { input, what } => write!(f, "{input} is {what}"),
             Error::NoEvents { inputs, skipped } => no_events(inputs, skipped, f),
@@ -106,6 +114,7 @@ impl std::error::Error for Error {
             | Error::NoEvents { .. }
             | Error::NoneSelected { .. }
             | Error::Stopped { .. }
+            | Error::ManyEvents
             | Error::ManyLines => None,
         }
     }

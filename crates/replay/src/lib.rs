@@ -48,6 +48,12 @@ mod event;
 
 mod series;
 
+mod random;
+
+mod workload;
+
+mod simulate;
+
 mod interner;
 
 mod notes;
@@ -110,6 +116,7 @@ pub use comparison::{ChangedClient, Comparison, ComparisonSummary, RuleChange, c
 pub use compression::{Compression, Cut};
 pub use condition::{Checked, Condition, Counted, InvalidCondition};
 pub use error::Error;
+pub use event::EVENTS_MAX;
 pub use foreign::{Foreign, Guess};
 pub use format::{Format, LogKind};
 pub use input::LINE_BYTES_MAX;
@@ -119,6 +126,7 @@ pub use replay::{Memories, Options, TOP_KEYS, TOP_KEYS_MAX, replay};
 pub use report::{DeniedKey, JSON_VERSION, Report, RuleTotals, Summary, TopKeys};
 pub use selection::{Filter, InvalidFilter, Selection, parse_moment};
 pub use series::{EVENTS_PER_SECOND_MAX, KEYS_MAX};
+pub use simulate::{Simulation, WorkloadTotals, Workloads};
 pub use skipped::{EXCERPT_BYTES_MAX, REASONS_MAX, SKIPPED_SHOWN_MAX, Skipped, SkippedLine};
 pub use study::{
     Part, Quantiles, ROUTE_EVENTS_MIN, ROUTES_MAX, SHARES, STUDY_VERSION, Study, StudyWarning,
@@ -131,3 +139,4 @@ pub use survey::{
 pub use tollgate_core::DESCRIPTORS_MAX;
 pub use traffic::{LINES_MAX, Place, Traffic};
 pub use warning::Warning;
+pub use workload::{ATTEMPTS, ATTEMPTS_MAX, InvalidWorkload, WORKLOAD_DURATION, Workload};

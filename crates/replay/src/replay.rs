@@ -18,7 +18,7 @@ pub const TOP_KEYS: usize = 10;
 /// The most denied keys that a report can name.
 pub const TOP_KEYS_MAX: usize = 10_000;
 /// Events between two calls of `progress`.
-const PROGRESS_EVENTS: usize = 1 << 14;
+pub(crate) const PROGRESS_EVENTS: u64 = 1 << 14;
 
 /// The store of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,8 +87,8 @@ pub(crate) fn run<'r>(
 ) -> Result<(), Error> {
     let mut lines = decisions.map(DecisionLines::to);
     let mut decided = 0;
-    for (count, event) in traffic.in_order().enumerate() {
-        if count % PROGRESS_EVENTS == 0 && progress(decided).is_break() {
+    for event in traffic.in_order() {
+        if decided % PROGRESS_EVENTS == 0 && progress(decided).is_break() {
             if let Some(lines) = lines {
                 // `Stopped` takes precedence over an error of writing the last lines.
                 let _ = lines.finish();

@@ -247,7 +247,9 @@ impl Summary<'_> {
         if excluded > 0 {
             line(excluded, "event not selected", "events not selected")?;
         }
-        line(skipped, "line skipped", "lines skipped")?;
+        if !self.traffic.is_simulated() {
+            line(skipped, "line skipped", "lines skipped")?;
+        }
         if let (Some(from), Some(to)) = (report.from, report.to) {
             writeln!(f, "\nfrom {} to {}", Utc(from), Utc(to))?;
         }

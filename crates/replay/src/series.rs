@@ -10,6 +10,7 @@ use crate::access_log::LogLine;
 use crate::event::Event;
 use crate::interner::Interner;
 use crate::pattern::{Agent, Fields, Pattern};
+use crate::random::mix;
 use crate::values::Values;
 
 /// The most generated keys.
@@ -58,6 +59,20 @@ pub(crate) fn count(line: &[u8]) -> Result<u32, String> {
         .ok_or_else(|| format!("more than {EVENTS_PER_SECOND_MAX} requests in a second"))
 }
 
+/// The values of the descriptors of a generated request, of which only the client is known.
+pub(crate) fn render_client(
+    client: &str,
+    at: Moment,
+    descriptors: &[Pattern],
+    values: &mut Values,
+) {
+    let line = LogLine::of_client(at, client.as_bytes());
+    values.clear();
+    for pattern in descriptors {
+        pattern.render(&Fields::of(line, Agent::Ignore), values);
+    }
+}
+
 // === impl Series ===
 
 impl Series {
@@ -71,12 +86,7 @@ impl Series {
         let mut values = Values::default();
         let numbers = 0..keys.get().min(KEYS_MAX);
         let requests = numbers.map(|key| {
-            let key = format!("key-{key}");
-            let line = LogLine::of_client(start, key.as_bytes());
-            values.clear();
-            for pattern in descriptors {
-                pattern.render(&Fields::of(line, Agent::Ignore), &mut values);
-            }
+            render_client(&format!("key-{key}"), start, descriptors, &mut values);
             let request = requests.intern(values.as_bytes());
             request.expect("there are fewer keys than numbers of requests")
         });
@@ -151,14 +161,6 @@ impl Series {
             request: self.requests[key],
         })
     }
-}
-
-/// The finalizer of SplitMix64: every bit of the result depends on every bit of the number.
-const fn mix(number: u64) -> u64 {
-    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 // === impl Events ===

@@ -176,7 +176,9 @@ fn warnings(
             warnings.push(Warning::NoRule);
         }
     }
-    for one in &found.one_key {
+    // Whether a simulation has one client is for its words to say.
+    let one_key = found.one_key.iter().filter(|_| !traffic.is_simulated());
+    for one in one_key {
         let rule = &report.rules[one.rule].rule;
         let of_request = traffic.request(one.request, |request| request.descriptors.len());
         let descriptors = 0..of_request;

@@ -3,6 +3,8 @@
 //! An event is 16 bytes: its time, its line and its request. Each distinct request is stored once,
 //! as the bytes that identify it, so that memory grows with the log's distinct requests.
 
+mod generated;
+
 use std::io::Read;
 
 use tollgate_core::{ChargeDenied, Cost, Moment, Request};

@@ -1,19 +1,17 @@
 //! The arguments of `tollgate replay`, and what they mean together.
 
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
 use clap::builder::TypedValueParser;
 use tollgate_core::Moment;
-use tollgate_replay::{
-    Condition, Filter, KEYS_MAX, LogKind, Pattern, Selection, TOP_KEYS, TOP_KEYS_MAX, parse_moment,
-};
+use tollgate_replay::{Condition, Filter, KEYS_MAX, LogKind, Pattern, Selection, parse_moment};
 use tollgate_rules::{RuleSet, read_paths};
 
 use super::failure::{Failure, is_standard};
+use super::report_args::ReportArgs;
 use crate::message::with_causes;
-use crate::output::Output;
 
 /// Apply rules to recorded traffic, in virtual time.
 ///
@@ -33,7 +31,7 @@ pub(crate) struct Args {
     /// A file or a directory, as for --rules; may be repeated. Decides every event by both sets of
     /// rules, and reports which requests are newly denied and no longer denied: by rule, key and
     /// client. The decisions of --decisions are those of --rules.
-    #[arg(long, value_name = "OLD-RULES")]
+    #[arg(long, value_name = "OLD-RULES", conflicts_with = "report")]
     pub(super) compare: Vec<PathBuf>,
     /// Format of the input.
     #[arg(long, value_enum, default_value_t = Format::Auto)]
@@ -73,37 +71,8 @@ pub(crate) struct Args {
     /// keys of entries.
     #[arg(long = "where", value_name = "FIELD=VALUE")]
     pub(super) filters: Vec<Filter>,
-    /// Exit with status 3 if this holds, such as `denied > 0.1%`; may be repeated, then any counts.
-    ///
-    /// A metric (events, allowed, denied, over_soft, delayed, without_limit, skipped;
-    /// with --compare, newly_denied and no_longer_denied), a comparison (> >= < <= == !=), and a
-    /// number or a percentage: of all events, for `skipped` of all lines.
-    #[arg(long, value_name = "CONDITION")]
-    pub(super) fail_if: Vec<Condition>,
-    /// Report format.
-    #[arg(long, value_enum, default_value_t = Output::Human)]
-    pub(super) output: Output,
-    /// Another name of `--output json`.
-    #[arg(long, hide = true, conflicts_with = "output")]
-    pub(super) json: bool,
-    /// How many keys to list in the report, those with the most denials first.
-    #[arg(long, value_name = "N", default_value_t = TOP_KEYS, value_parser = top_keys)]
-    pub(super) top: usize,
-    /// Write a page of HTML to this file, with charts: outcomes over time and by rule, who is
-    /// denied and how they behave, how long they would wait, requests per key and window.
-    ///
-    /// It needs no network. Events are decided twice.
-    #[arg(long, value_name = "FILE", conflicts_with = "compare")]
-    pub(super) report: Option<PathBuf>,
-    /// Write every decision to this file, one JSON object per line, in order.
-    ///
-    /// Until all decisions are written, the file is named FILE.partial. With `-`, decisions go to
-    /// standard output, and the report goes to standard error.
-    #[arg(long, value_name = "FILE")]
-    pub(super) decisions: Option<PathBuf>,
-    /// Use the service's bounded store, with room for N keys. By default, the store is unbounded.
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
-    pub(super) max_keys: Option<NonZeroUsize>,
+    #[command(flatten)]
+    pub(super) written: ReportArgs,
     /// Access logs or traces, which may be compressed by gzip, xz, zstd or bzip2. Several files are
     /// read as one input, in this order. `-` is standard input.
     #[arg(value_name = "FILE", required = true)]
@@ -135,25 +104,6 @@ pub(super) enum Format {
 /// Parses how many keys generated events have.
 fn keys() -> impl TypedValueParser {
     clap::value_parser!(u32).range(1..=i64::from(KEYS_MAX))
-}
-
-/// Parses how many keys the report names.
-fn top_keys(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(keys) if keys <= TOP_KEYS_MAX => Ok(keys),
-        _ => Err(format!("must be a whole number up to {TOP_KEYS_MAX}")),
-    }
-}
-
-/// Parses how many keys a store has room for.
-fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    match text.parse().map(NonZeroUsize::new) {
-        Ok(Some(keys)) => Ok(keys),
-        Ok(None) => Err("must be at least 1".to_owned()),
-        Err(_) if is_number => Err(format!("is too large; the maximum is {}", usize::MAX)),
-        Err(_) => Err("must be a whole number".to_owned()),
-    }
 }
 
 /// The format that the command line gives, if the options are complete and fit together.
@@ -193,7 +143,7 @@ pub(super) fn format(args: &Args, rules: &RuleSet) -> Result<tollgate_replay::Fo
     }
     if is_counts {
         return Ok(tollgate_replay::Format::Counts {
-            domain: domain(args, rules)?,
+            domain: domain(args.domain.as_deref(), rules)?,
             descriptors,
             keys: args.keys.and_then(NonZeroU32::new).unwrap_or(KEYS),
             start: args.start.unwrap_or(Moment::ZERO),
@@ -201,27 +151,27 @@ pub(super) fn format(args: &Args, rules: &RuleSet) -> Result<tollgate_replay::Fo
     }
     Ok(tollgate_replay::Format::AccessLog {
         kind,
-        domain: domain(args, rules)?,
+        domain: domain(args.domain.as_deref(), rules)?,
         descriptors,
     })
 }
 
-/// The domain of an access log: the one that is named, or else the only one of the rules.
-fn domain(args: &Args, rules: &RuleSet) -> Result<String, Failure> {
+/// The domain of events that have none: the one that is named, or else the only one of the rules.
+pub(crate) fn domain(named: Option<&str>, rules: &RuleSet) -> Result<String, Failure> {
     let known: Vec<_> = rules.domains().collect();
-    match (&args.domain, known.as_slice()) {
-        (Some(domain), _) if domain.is_empty() => Err(Failure::Message(
+    match (named, known.as_slice()) {
+        (Some(""), _) => Err(Failure::Message(
             "--domain is empty; leave it out if the rules have one domain".to_owned(),
         )),
         (Some(domain), _) => {
-            if !known.contains(&domain.as_str()) {
+            if !known.contains(&domain) {
                 eprintln!(
                     "warning: no rules for domain `{domain}`, so nothing is limited; \
                      there are rules for: {}",
                     known.join(", ")
                 );
             }
-            Ok(domain.clone())
+            Ok(domain.to_owned())
         }
         (None, [only]) => Ok((*only).to_owned()),
         (None, _) => Err(Failure::Message(format!(
@@ -248,7 +198,7 @@ pub(super) fn selection(args: &Args) -> Result<Selection, Failure> {
 }
 
 /// The rules in these files; what is wrong with them is printed.
-pub(super) fn rules(paths: &[PathBuf], merge_domains: bool) -> Result<RuleSet, Failure> {
+pub(crate) fn rules(paths: &[PathBuf], merge_domains: bool) -> Result<RuleSet, Failure> {
     let sources = read_paths(paths).map_err(|error| Failure::Message(with_causes(&error)))?;
     let options = tollgate_rules::Options {
         merge_domains,
@@ -265,10 +215,12 @@ pub(super) fn rules(paths: &[PathBuf], merge_domains: bool) -> Result<RuleSet, F
 }
 
 /// Fails if a condition is about a comparison and there is none.
-pub(super) fn check_conditions(args: &Args) -> Result<(), Failure> {
-    let mut conditions = args.fail_if.iter();
-    match conditions.find_map(Condition::of_comparison) {
-        Some(metric) if args.compare.is_empty() => Err(Failure::Message(format!(
+pub(crate) fn check_conditions(
+    conditions: &[Condition],
+    is_comparison: bool,
+) -> Result<(), Failure> {
+    match conditions.iter().find_map(Condition::of_comparison) {
+        Some(metric) if !is_comparison => Err(Failure::Message(format!(
             "--fail-if {metric} needs --compare OLD-RULES, whose decisions it counts from"
         ))),
         _ => Ok(()),

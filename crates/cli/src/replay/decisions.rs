@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::failure::{Failure, cannot, is_standard};
 
 /// The output for decisions.
-pub(super) struct Decisions {
+pub(crate) struct Decisions {
     out: Box<dyn Write>,
     /// The path that is written, and the path that it will be renamed to.
     file: Option<(PathBuf, PathBuf)>,
@@ -19,7 +19,7 @@ pub(super) struct Decisions {
 impl Decisions {
     /// Opens the output before anything is read, so that a path that cannot be written is reported
     /// at once. It is an error to overwrite an input, which would be truncated before it is read.
-    pub(super) fn create(path: &Path, inputs: &[PathBuf]) -> Result<Decisions, Failure> {
+    pub(crate) fn create(path: &Path, inputs: &[PathBuf]) -> Result<Decisions, Failure> {
         if is_standard(path) {
             let out = Box::new(io::stdout().lock());
             return Ok(Decisions { out, file: None });
@@ -50,12 +50,12 @@ impl Decisions {
     }
 
     /// The path that is written until the file gets its name.
-    pub(super) fn partial(&self) -> Option<PathBuf> {
+    pub(crate) fn partial(&self) -> Option<PathBuf> {
         self.file.as_ref().map(|(partial, _)| partial.clone())
     }
 
     /// Flushes the file and gives it its name.
-    pub(super) fn finish(mut self) -> Result<(), Failure> {
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
         let Some((partial, target)) = self.file else {
             return Ok(());
         };
@@ -67,7 +67,7 @@ impl Decisions {
 
     /// Ends an incomplete file: removes it if it has no decision, otherwise returns a message that
     /// says where it is.
-    pub(super) fn give_up(self, has_decided: bool) -> Option<String> {
+    pub(crate) fn give_up(self, has_decided: bool) -> Option<String> {
         let (partial, target) = self.file?;
         if !has_decided {
             // It is empty. If it cannot be removed, an empty file does no harm.

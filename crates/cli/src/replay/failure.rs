@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 /// Why the exit status is not 0.
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// The rules have errors, which were printed.
     Rules,
     /// Any other error, to be printed.
@@ -16,11 +16,11 @@ pub(super) enum Failure {
 }
 
 /// A file that cannot be read or written.
-pub(super) fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {
+pub(crate) fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {
     Failure::Message(format!("cannot {what} {}: {error}", path.display()))
 }
 
 /// Whether the path stands for standard input or output.
-pub(super) fn is_standard(path: &Path) -> bool {
+pub(crate) fn is_standard(path: &Path) -> bool {
     path == Path::new("-")
 }

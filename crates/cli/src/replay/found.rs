@@ -3,18 +3,25 @@
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tollgate_replay::{
     Checked, Comparison, ComparisonSummary, Counted, Page, Report, Summary, Survey, Traffic,
 };
 
-use super::args::Args;
 use super::failure::{Failure, cannot, is_standard};
 use super::page_file;
+use super::report_args::ReportArgs;
 use crate::output::Output;
 
+/// What stands before a report, and the members that it adds to the JSON object.
+#[derive(Default)]
+pub(crate) struct Preface {
+    pub(crate) text: String,
+    pub(crate) members: Map<String, Value>,
+}
+
 /// What a replay found.
-pub(super) enum Found {
+pub(crate) enum Found {
     /// What came of the events.
     Report(Report),
     /// The same, with a closer look for the page of HTML.
@@ -28,7 +35,12 @@ pub(super) enum Found {
 impl Found {
     /// Writes the page if one is asked for, and the report to standard output, or to standard error
     /// if that has the decisions. Then fails if a condition holds.
-    pub(super) fn write(&self, args: &Args, traffic: &Traffic) -> Result<(), Failure> {
+    pub(crate) fn write(
+        &self,
+        args: &ReportArgs,
+        traffic: &Traffic,
+        preface: Preface,
+    ) -> Result<(), Failure> {
         let counted = Counted {
             report: self.report(),
             traffic,
@@ -51,9 +63,12 @@ impl Found {
             .map(|condition| condition.check(&counted))
             .collect();
         let text = match args.output.or_json(args.json) {
-            Output::Human => self.to_text(traffic),
+            Output::Human => preface.text + &self.to_text(traffic),
             Output::Json => {
                 let mut json = self.to_json(traffic);
+                for (name, value) in preface.members {
+                    json[name] = value;
+                }
                 if !conditions.is_empty() {
                     json["conditions"] = conditions.iter().map(Checked::to_json).collect();
                 }

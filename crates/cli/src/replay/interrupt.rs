@@ -10,7 +10,7 @@ use indicatif::{HumanBytes, ProgressBar};
 use crate::message::print_error;
 
 /// The exit status that shells report for a process ended by SIGINT.
-pub(super) const EXIT: u8 = 130;
+pub(crate) const EXIT: u8 = 130;
 
 /// Inputs are being read: Ctrl-C ends the process.
 const READING: u8 = 0;
@@ -20,7 +20,7 @@ const DECIDING: u8 = 1;
 const WANTED: u8 = 2;
 
 /// Whether the replay is to stop because of Ctrl-C.
-pub(super) struct Interrupt {
+pub(crate) struct Interrupt {
     state: Arc<AtomicU8>,
     bar: Arc<Mutex<Option<ProgressBar>>>,
 }
@@ -32,7 +32,7 @@ impl Interrupt {
     /// usual.
     ///
     /// An interrupt before the first decision removes `partial`, which is then empty.
-    pub(super) fn listen(partial: Option<PathBuf>) -> Interrupt {
+    pub(crate) fn listen(partial: Option<PathBuf>) -> Interrupt {
         let interrupt = Interrupt {
             state: Arc::default(),
             bar: Arc::default(),
@@ -54,16 +54,16 @@ impl Interrupt {
     }
 
     /// Sets the progress bar of the inputs, from which a message says how much was read.
-    pub(super) fn read(&self, bar: &ProgressBar) {
+    pub(crate) fn read(&self, bar: &ProgressBar) {
         *self.bar.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
     }
 
     /// From now on Ctrl-C only sets [`Interrupt::is_wanted`], which the caller must check.
-    pub(super) fn decide(&self) {
+    pub(crate) fn decide(&self) {
         self.state.store(DECIDING, Ordering::Relaxed);
     }
 
-    pub(super) fn is_wanted(&self) -> bool {
+    pub(crate) fn is_wanted(&self) -> bool {
         self.state.load(Ordering::Relaxed) == WANTED
     }
 }

@@ -9,7 +9,7 @@ use super::failure::{Failure, cannot};
 
 /// Fails if the page could not be written, or would overwrite an input or the decisions: reading
 /// and deciding can take minutes.
-pub(super) fn check(path: &Path, others: &[&PathBuf]) -> Result<(), Failure> {
+pub(crate) fn check(path: &Path, others: &[&PathBuf]) -> Result<(), Failure> {
     let parent = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
@@ -37,7 +37,7 @@ pub(super) fn check(path: &Path, others: &[&PathBuf]) -> Result<(), Failure> {
 }
 
 /// Writes the page, and gives it its name when it is complete.
-pub(super) fn write(path: &Path, page: &str) -> Result<(), Failure> {
+pub(crate) fn write(path: &Path, page: &str) -> Result<(), Failure> {
     let mut partial = OsString::from(path);
     partial.push(".partial");
     let partial = PathBuf::from(partial);

@@ -4,15 +4,17 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 /// The work that a bar measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Work {
+pub(crate) enum Work {
     /// Reading, in bytes of the input files, before they are decompressed.
     Reading,
+    /// Simulating, in events.
+    Simulating,
     /// Deciding, in events.
     Deciding,
 }
 
 /// A bar for work of this length; `None` if it is unknown, as for standard input.
-pub(super) fn bar(work: Work, length: Option<u64>) -> ProgressBar {
+pub(crate) fn bar(work: Work, length: Option<u64>) -> ProgressBar {
     let template = template(work, length.is_some());
     let style = ProgressStyle::with_template(template).expect("the templates are valid");
     let bar = length.map_or_else(ProgressBar::no_length, ProgressBar::new);
@@ -25,6 +27,7 @@ const fn template(work: Work, is_known: bool) -> &'static str {
             "reading  {percent:>3}% {wide_bar} {bytes}/{total_bytes}, {eta} left"
         }
         (Work::Reading, false) => "reading  {bytes} in {elapsed}",
+        (Work::Simulating, _) => "simulating {human_pos} in {elapsed}",
         (Work::Deciding, true) => {
             "deciding {percent:>3}% {wide_bar} {human_pos}/{human_len}, {eta} left"
         }

@@ -16,14 +16,14 @@ const LIMITS_MAX: usize = 20;
 
 /// `10,30,60/minute`.
 #[derive(Clone, Debug)]
-pub(super) struct TriedLimits {
+pub(crate) struct TriedLimits {
     counts: Vec<u32>,
     unit: String,
 }
 
 /// An algorithm, or all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum AlgorithmChoice {
+pub(crate) enum AlgorithmChoice {
     All,
     FixedWindow,
     SlidingWindow,
@@ -71,7 +71,12 @@ pub(super) fn trials(
 }
 
 /// Rules with one limit, on all keys of the descriptor together.
-fn rules(domain: &str, keys: &[String], limit: &str, algorithm: &str) -> Result<RuleSet, String> {
+pub(crate) fn rules(
+    domain: &str,
+    keys: &[String],
+    limit: &str,
+    algorithm: &str,
+) -> Result<RuleSet, String> {
     let (count, unit) = limit.split_once('/').unwrap_or((limit, "minute"));
     let count: u32 = count.parse().unwrap_or(0);
     let rate_limit = json!({"requests_per_unit": count, "unit": unit, "algorithm": algorithm});
@@ -82,16 +87,23 @@ fn rules(domain: &str, keys: &[String], limit: &str, algorithm: &str) -> Result<
     }
     tree["domain"] = json!(domain);
     let loaded = RuleSet::parse(
-        &[Source::new("--try", tree.to_string())],
+        &[Source::new("limit", tree.to_string())],
         &Default::default(),
     );
     match loaded.diagnostics.iter().find(|one| one.is_error()) {
         None => Ok(loaded.rules),
-        Some(error) => Err(format!("--try: {limit} {algorithm}: {}", error.message)),
+        Some(error) => Err(format!("{limit} {algorithm}: {}", error.message)),
     }
 }
 
 // === impl TriedLimits ===
+
+impl TriedLimits {
+    /// The count and the unit of each.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.counts.iter().map(|count| (*count, self.unit.as_str()))
+    }
+}
 
 impl FromStr for TriedLimits {
     type Err = String;
@@ -120,7 +132,7 @@ impl FromStr for TriedLimits {
 
 impl AlgorithmChoice {
     /// The names of these algorithms, each once.
-    fn names(chosen: &[AlgorithmChoice]) -> Vec<&'static str> {
+    pub(crate) fn names(chosen: &[AlgorithmChoice]) -> Vec<&'static str> {
         let all = [
             (AlgorithmChoice::FixedWindow, "fixed_window"),
             (AlgorithmChoice::SlidingWindow, "sliding_window"),

@@ -9,6 +9,7 @@ mod remote_explaining;
 mod replaying;
 mod schema;
 mod serving;
+mod simulating;
 mod suggesting;
 mod tls;
 

@@ -91,6 +91,11 @@ fn replay() {
 }
 
 #[test]
+fn simulate() {
+    try_page("docs/simulate.md");
+}
+
+#[test]
 fn suggest() {
     try_page("docs/suggest.md");
 }

@@ -1,0 +1,136 @@
+//! What each algorithm does to constant traffic, below and above its limit.
+
+use std::fmt::Write;
+use std::io::{self, ErrorKind, Write as _};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tollgate_core::{Moment, Span};
+use tollgate_replay::{Memories, Simulation, Workload, WorkloadTotals};
+
+use crate::message::with_causes;
+use crate::output::Output;
+use crate::replay::failure::{Failure, cannot};
+use crate::suggest::{AlgorithmChoice, TriedLimits, rules};
+
+/// The requests per unit of the limit that are offered.
+const OFFERED: [u32; 8] = [1, 2, 5, 10, 20, 25, 50, 100];
+/// How long traffic is offered, in units of the limit.
+const UNITS: u64 = 60;
+/// The version of the JSON object.
+const JSON_VERSION: u32 = 1;
+const KEY: &str = "client";
+
+/// What an algorithm does with an offered rate.
+struct Row {
+    algorithm: &'static str,
+    offered: u32,
+    totals: WorkloadTotals,
+}
+
+/// Simulates every algorithm and offered rate under each limit, and prints what came of it.
+pub(super) fn print(limits: &TriedLimits, output: Output) -> Result<(), Failure> {
+    let mut text = String::new();
+    let mut tables = Vec::new();
+    for (count, unit) in limits.each() {
+        let rows = rows(count, unit).map_err(Failure::Message)?;
+        match output {
+            Output::Human => add_text(count, unit, &rows, &mut text),
+            Output::Json => tables.push(json!({
+                "limit": format!("{count}/{unit}"),
+                "units": UNITS,
+                "rows": rows.iter().map(Row::to_json).collect::<Value>(),
+            })),
+        }
+    }
+    if output == Output::Json {
+        text = format!("{:#}\n", json!({"version": JSON_VERSION, "tables": tables}));
+    }
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(cannot("write", Path::new("the table"), &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Simulates every algorithm and offered rate.
+fn rows(count: u32, unit: &str) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    for algorithm in AlgorithmChoice::names(&[AlgorithmChoice::All]) {
+        let rules = rules(
+            "table",
+            &[KEY.to_owned()],
+            &format!("{count}/{unit}"),
+            algorithm,
+        )?;
+        for offered in OFFERED {
+            let simulation = Simulation {
+                workloads: vec![workload(offered, unit)?],
+                seed: 0,
+                start: Moment::ZERO,
+                domain: "table".to_owned(),
+                descriptors: vec![format!("{KEY}={{client}}").parse().expect("it is valid")],
+                memories: Memories::Unbounded,
+            };
+            let simulated = simulation.run(&rules, &mut |_| ControlFlow::Continue(()));
+            let (_, totals) = simulated.map_err(|error| with_causes(&error))?;
+            rows.extend(totals.into_iter().map(|totals| Row {
+                algorithm,
+                offered,
+                totals,
+            }));
+        }
+    }
+    Ok(rows)
+}
+
+/// Constant traffic of one client, for [`UNITS`] of the limit.
+fn workload(offered: u32, unit: &str) -> Result<Workload, String> {
+    let spans = [
+        ("second", Span::SECOND),
+        ("minute", Span::MINUTE),
+        ("hour", Span::HOUR),
+        ("day", Span::DAY),
+    ];
+    let known = spans.iter().find(|(name, _)| *name == unit);
+    let (_, span) = known.ok_or_else(|| format!("`{unit}` is no unit"))?;
+    let words = format!("constant {offered}/{unit} for {}", *span * UNITS);
+    words.parse().map_err(|error| with_causes(&error))
+}
+
+/// Adds the rows of a limit as a table, with a line between two algorithms.
+fn add_text(count: u32, unit: &str, rows: &[Row], text: &mut String) {
+    let blank = if text.is_empty() { "" } else { "\n" };
+    // A `String` takes whatever is written.
+    let _ = writeln!(
+        text,
+        "{blank}one client, {count} per {unit}, {UNITS} {unit}s of constant traffic\n\n\
+         {:<16} {:>14} {:>9} {:>9} {:>12} {:>13}",
+        "algorithm", "offered", "allowed", "denied", "longest wait", "longest delay"
+    );
+    for row in rows {
+        let offered = format!("{}/{unit}", row.offered);
+        let (allowed, denied) = (row.totals.allowed, row.totals.given_up());
+        let (wait, delay) = (row.totals.longest_wait, row.totals.longest_delay);
+        let _ = writeln!(
+            text,
+            "{:<16} {offered:>14} {allowed:>9} {denied:>9} {:>12} {:>13}",
+            row.algorithm,
+            wait.to_string(),
+            delay.to_string(),
+        );
+    }
+}
+
+// === impl Row ===
+
+impl Row {
+    fn to_json(&self) -> Value {
+        let mut json = self.totals.to_json();
+        json["algorithm"] = json!(self.algorithm);
+        json["offeredPerUnit"] = json!(self.offered);
+        json
+    }
+}

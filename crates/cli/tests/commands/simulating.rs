@@ -1,0 +1,151 @@
+//! `tollgate simulate`: its report, its table, its errors.
+
+use std::process::Output;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::house::{directory, run};
+use crate::schema::violations;
+
+const RULES: &str = "domain: web\ndescriptors:\n  - {key: remote_address, rate_limit: {unit: \
+    second, requests_per_unit: 10, algorithm: token_bucket}}\n";
+
+fn rules() -> TempDir {
+    directory(&[("rules.yaml", RULES)])
+}
+
+fn simulate(directory: &TempDir, arguments: &[&str]) -> Output {
+    let all = [&["simulate", "--rules", "rules.yaml"][..], arguments].concat();
+    run(directory.path(), &all)
+}
+
+fn json(output: &Output) -> Value {
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn message(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn the_same_seed_writes_the_same_report_decisions_and_page() {
+    let directory = rules();
+    let traffic = [
+        "--traffic",
+        "poisson 30/s keys 2 for 9s retry backoff 1s",
+        "--traffic",
+        "new-keys 9/s for 9s",
+    ];
+    let outputs = [
+        "--decisions",
+        "out",
+        "--report",
+        "page.html",
+        "--output",
+        "json",
+    ];
+    let mut written = Vec::new();
+    for seed in ["5", "5", "6"] {
+        let seed = ["--seed", seed];
+        let output = simulate(&directory, &[&traffic[..], &outputs, &seed].concat());
+        let read = |name| std::fs::read_to_string(directory.path().join(name)).unwrap();
+        written.push((json(&output), read("out"), read("page.html")));
+    }
+    assert_eq!(written[0], written[1]);
+    let (report, decisions, page) = &written[0];
+    assert_ne!(decisions, &written[2].1);
+    assert_eq!(violations("report", report), [""; 0]);
+    for line in decisions.lines() {
+        let decision = serde_json::from_str(line).unwrap();
+        assert_eq!(violations("decision", &decision), [""; 0]);
+    }
+    let sum = |member: &str| {
+        let each = report["traffic"].as_array().unwrap().iter();
+        each.map(|one| one[member].as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!(report["events"], sum("attempts"));
+    assert_eq!(report["allowed"], sum("allowed"));
+    assert_eq!(report["seed"], 5);
+    assert!(report["denied"].as_u64() > Some(0));
+    assert!(page.contains(&format!("data-count=\"{}\"", sum("attempts"))));
+}
+
+#[test]
+fn the_table_has_what_each_algorithm_allows() {
+    let directory = rules();
+    let output = run(
+        directory.path(),
+        &["simulate", "--table", "--output", "json"],
+    );
+    let found = json(&output);
+    let rows = found["tables"][0]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 5 * 8);
+    for row in rows {
+        let offered = row["offeredPerUnit"].as_u64().unwrap();
+        let allowed = row["allowed"].as_u64().unwrap();
+        let in_windows = 60 * offered.min(10);
+        // A bucket begins with ten units, and has refilled 59.95 to 59.99 seconds' worth of units
+        // when the last request comes; a tenth of a second is a unit.
+        let in_bucket = if offered > 10 { 10 + 599 } else { in_windows };
+        let expected = match row["algorithm"].as_str().unwrap() {
+            "fixed_window" | "sliding_log" => in_windows..=in_windows,
+            // It is an estimate, which may deny up to a unit of a window.
+            "sliding_window" if offered == 10 => in_windows - 60..=in_windows,
+            "sliding_window" => in_windows..=in_windows,
+            "token_bucket" | "leaky_bucket" => in_bucket..=in_bucket,
+            other => panic!("{other}"),
+        };
+        assert!(expected.contains(&allowed), "{row}");
+        assert_eq!(row["requests"], 60 * offered);
+    }
+    let tables = ["simulate", "--table", "--limit", "5,7/minute"];
+    let text = String::from_utf8(run(directory.path(), &tables).stdout).unwrap();
+    assert!(text.contains("\none client, 7 per minute, 60 minutes of constant traffic\n"));
+    assert_eq!(text.lines().count(), 2 * 43 + 1);
+}
+
+#[test]
+fn every_error_says_what_to_do() {
+    let directory = rules();
+    for (arguments, expected) in [
+        (&[][..], "--traffic"),
+        (&["--traffic", "constant"], "add a rate such as `20/s`"),
+        (
+            &["--traffic", "constant 1/s", "--table"],
+            "cannot be used with",
+        ),
+        (&["--traffic", "constant 1/s", "--limit", "1/s"], "--limit"),
+        (
+            &["--traffic", "constant 1/s", "--descriptor", "a={b}"],
+            "there is no field `b`",
+        ),
+        (
+            &["--traffic", "poisson 1/366d for 1ms"],
+            "there is no event to decide",
+        ),
+        (
+            &["--traffic", "constant 1/s", "--fail-if", "newly_denied > 0"],
+            "needs --compare",
+        ),
+        (
+            &["--traffic", "constant 1/s", "--report", "rules.yaml"],
+            "--report would overwrite rules.yaml",
+        ),
+        (
+            &["--traffic", "constant 1/s", "--decisions", "rules.yaml"],
+            "--decisions would overwrite",
+        ),
+    ] {
+        let output = simulate(&directory, arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let message = message(&output);
+        assert!(message.contains(expected), "{arguments:?}: {message}");
+    }
+    let condition = ["--traffic", "constant 1/s", "--fail-if", "events == 60"];
+    assert_eq!(simulate(&directory, &condition).status.code(), Some(3));
+    let unknown = ["--traffic", "constant 1/s", "--descriptor", "a={client}"];
+    let output = String::from_utf8(simulate(&directory, &unknown).stdout).unwrap();
+    assert!(output.contains("no rule matched any event"), "{output}");
+}
