@@ -27,6 +27,9 @@ mod priority;
 
 mod elastic;
 
+mod batch;
+
+pub use batch::a_batch_equals_its_requests_one_by_one;
 pub use elastic::*;
 pub use examples::*;
 pub use model::{Model, Naive};

@@ -31,6 +31,24 @@ pub trait Store: KeyHasher + Send + Sync {
         &self,
         charges: &[Charge<'_>],
     ) -> impl Future<Output = Result<Verdict, StoreError>> + Send;
+
+    /// Decides on independent requests, each with its charges, as [`Store::decide`] would one after
+    /// the other in their order: one that shares a key with an earlier one is decided after it.
+    /// The answers are in the same order.
+    ///
+    /// By itself, this is a loop. A store that saves work or round trips overrides it.
+    fn decide_batch(
+        &self,
+        batch: &[&[Charge<'_>]],
+    ) -> impl Future<Output = Vec<Result<Verdict, StoreError>>> + Send {
+        async move {
+            let mut verdicts = Vec::with_capacity(batch.len());
+            for charges in batch {
+                verdicts.push(self.decide(charges).await);
+            }
+            verdicts
+        }
+    }
 }
 
 /// Why a store could not decide.

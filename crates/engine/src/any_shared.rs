@@ -20,6 +20,10 @@ type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 trait Erased: Send + Sync {
     fn key(&self, parts: &mut dyn Iterator<Item = &[u8]>) -> Key;
     fn decide<'a>(&'a self, charges: &'a [Charge<'a>]) -> Boxed<'a, Result<Verdict, StoreError>>;
+    fn decide_batch<'a>(
+        &'a self,
+        batch: &'a [&'a [Charge<'a>]],
+    ) -> Boxed<'a, Vec<Result<Verdict, StoreError>>>;
     fn join(&self);
     fn instances(&self) -> u32;
     fn is_up(&self) -> bool;
@@ -50,6 +54,13 @@ impl<S: SharedStore> Erased for S {
 
     fn decide<'a>(&'a self, charges: &'a [Charge<'a>]) -> Boxed<'a, Result<Verdict, StoreError>> {
         Box::pin(Store::decide(self, charges))
+    }
+
+    fn decide_batch<'a>(
+        &'a self,
+        batch: &'a [&'a [Charge<'a>]],
+    ) -> Boxed<'a, Vec<Result<Verdict, StoreError>>> {
+        Box::pin(Store::decide_batch(self, batch))
     }
 
     fn join(&self) {
@@ -136,6 +147,10 @@ impl KeyHasher for AnyShared {
 impl Store for AnyShared {
     async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
         self.store.decide(charges).await
+    }
+
+    async fn decide_batch(&self, batch: &[&[Charge<'_>]]) -> Vec<Result<Verdict, StoreError>> {
+        self.store.decide_batch(batch).await
     }
 }
 

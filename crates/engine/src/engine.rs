@@ -19,6 +19,8 @@ use crate::reload_history::ReloadHistory;
 use crate::reservation_table::{ReservationBounds, ReservationTable};
 use crate::stores::{StoreSnapshot, Stores};
 
+mod batch;
+
 mod reservation;
 
 pub use reservation::{

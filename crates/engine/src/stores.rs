@@ -258,6 +258,13 @@ impl Store for DomainStore {
             DomainStore::Shared(shared) => shared.decide(charges).await,
         }
     }
+
+    async fn decide_batch(&self, batch: &[&[Charge<'_>]]) -> Vec<Result<Verdict, StoreError>> {
+        match self {
+            DomainStore::Memory(memory) => memory.decide_batch(batch).await,
+            DomainStore::Shared(shared) => shared.decide_batch(batch).await,
+        }
+    }
 }
 
 // === impl SharedMemory ===
@@ -280,6 +287,13 @@ impl Store for SharedMemory {
         charges: &[Charge<'_>],
     ) -> impl Future<Output = Result<Verdict, StoreError>> + Send {
         self.0.decide(charges)
+    }
+
+    fn decide_batch(
+        &self,
+        batch: &[&[Charge<'_>]],
+    ) -> impl Future<Output = Vec<Result<Verdict, StoreError>>> + Send {
+        self.0.decide_batch(batch)
     }
 }
 

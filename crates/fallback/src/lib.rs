@@ -109,6 +109,18 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
         }
     }
 
+    /// What the shared store decided; without it, what [`Fallback::decide_without`] decides.
+    async fn fall_back(
+        &self,
+        charges: &[Charge<'_>],
+        decided: Result<Verdict, StoreError>,
+    ) -> Result<Verdict, StoreError> {
+        match decided {
+            Err(error) if !is_final(&error) => self.decide_without(charges, error).await,
+            decided => decided,
+        }
+    }
+
     /// Decides by the charges' `on_store_error`. The first `Deny` denies the request; without one,
     /// the first `Error` makes it an error; without that, the charges with `Local` are decided on
     /// this instance's share. Of several quotas, those with `Allow` or `Local` suffice.
@@ -202,11 +214,17 @@ impl<S: SharedStore, L: Store> KeyHasher for Fallback<S, L> {
 
 impl<S: SharedStore, L: Store> Store for Fallback<S, L> {
     async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
-        match self.shared.decide(charges).await {
-            Err(error) if is_final(&error) => Err(error),
-            Err(error) => self.decide_without(charges, error).await,
-            Ok(verdict) => Ok(verdict),
+        let decided = self.shared.decide(charges).await;
+        self.fall_back(charges, decided).await
+    }
+
+    async fn decide_batch(&self, batch: &[&[Charge<'_>]]) -> Vec<Result<Verdict, StoreError>> {
+        let decided = self.shared.decide_batch(batch).await;
+        let mut verdicts = Vec::with_capacity(batch.len());
+        for (charges, decided) in batch.iter().zip(decided) {
+            verdicts.push(self.fall_back(charges, decided).await);
         }
+        verdicts
     }
 }
 

@@ -232,6 +232,23 @@ impl<C: Clock> Memory<C> {
         }
     }
 
+    /// Decides on requests with one charge each, and appends their verdicts.
+    fn decide_singles(
+        &self,
+        requests: &[&[Charge<'_>]],
+        verdicts: &mut Vec<Result<Verdict, StoreError>>,
+    ) {
+        let keys = requests.iter().map(|charges| charges[0].key);
+        let mut decided = requests.iter().map(|charges| &charges[0]);
+        let mut charges = decided.clone();
+        let next = "as many as there are keys";
+        let charge = |_key| *charges.next().expect(next);
+        self.check_each(keys, charge, |decision| {
+            let charge = decided.next().expect(next);
+            verdicts.push(decision.map(|decision| Verdict::of_one(charge, decision)));
+        });
+    }
+
     fn decide_several<'c>(
         &self,
         charges: &[Charge<'_>],
@@ -258,6 +275,19 @@ impl<C: Clock> Store for Memory<C> {
     async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
         // In the future, not where it is made: one that is never polled charges nothing.
         self.decide_now(charges)
+    }
+
+    async fn decide_batch(&self, batch: &[&[Charge<'_>]]) -> Vec<Result<Verdict, StoreError>> {
+        let mut verdicts = Vec::with_capacity(batch.len());
+        let is_single = |charges: &[Charge<'_>]| charges.len() == 1;
+        for run in batch.chunk_by(|one, next| is_single(one) == is_single(next)) {
+            if is_single(run[0]) {
+                self.decide_singles(run, &mut verdicts);
+            } else {
+                verdicts.extend(run.iter().map(|charges| self.decide_now(charges)));
+            }
+        }
+        verdicts
     }
 }
 

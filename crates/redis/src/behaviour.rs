@@ -2,6 +2,8 @@
 
 mod at_once;
 
+mod batch;
+
 mod cancelled;
 
 mod confirmed;
@@ -27,9 +29,9 @@ use std::task::Poll;
 
 use tokio::runtime::Runtime;
 use tollgate_behaviour::{
-    Rule, Subject, Taste, a_wall_clock_that_steps_locks_no_key, check, store_behaves, with_grain,
+    Subject, Taste, a_wall_clock_that_steps_locks_no_key, check, store_behaves,
 };
-use tollgate_core::{Bill, Charge, Cost, Key, KeyHasher, Ledger, Limit, Now, Span, Verdict, Wait};
+use tollgate_core::{Bill, Charge, Cost, Key, KeyHasher, Limit, Now, Span, Verdict, Wait};
 use tollgate_testbed as testbed;
 
 use crate::config::{Config, InvalidConfig};
@@ -207,63 +209,6 @@ store_behaves!(
 #[test]
 fn a_clock_of_redis_that_steps_locks_nothing() {
     a_wall_clock_that_steps_locks_no_key(&Taste::MICROSECONDS, Driven::apart);
-}
-
-/// Requests that share a call are decided one after the other.
-#[test]
-fn a_batch_equals_its_requests_in_order() {
-    check("a_batch_equals_its_requests_in_order", 200, |random| {
-        // Requests that meet several keys are in order with all of them over one connection only.
-        let mut subject = Driven::new(&Config {
-            connections: 1,
-            ..Config::single(SINGLE.address())
-        });
-        let mut ledger = Ledger::default();
-        let taste = Taste::MICROSECONDS;
-        let rules: Vec<Rule> = (0..4).map(|_| taste.rule(random)).collect();
-        let keys = [0, 1, 2, 3].map(|name| subject.key(&format!("{name}")));
-        let mut now = taste.start;
-        for step in 0..20 {
-            now.monotonic = now.monotonic + GRAIN.times(random.between(0, 8));
-            now.utc = now.monotonic;
-            let mut requests: Vec<Vec<Charge<'_>>> = Vec::new();
-            for _ in 0..random.between(1, 12) {
-                let charges = (0..random.pick(&[1, 1, 1, 2, 3])).map(|_| {
-                    let index = random.pick(&[0, 1, 2, 3]);
-                    rules[index].charge(keys[index], taste.cost(&rules[index].limit, random))
-                });
-                requests.push(charges.collect());
-            }
-            // Plain requests have a script of their own, which is called first, and peeks have
-            // calls of their own.
-            requests.sort_by_key(|charges| (!is_plain(charges), writes(charges)));
-            let got = subject.decide_together(now, &requests);
-            for (charges, got) in requests.iter().zip(got) {
-                let want = ledger.decide(now, charges).expect("a few charges");
-                assert_eq!(got, with_grain(want, GRAIN), "step {step}: {charges:#?}");
-            }
-        }
-        let counts = subject.store.counts();
-        assert!(
-            counts.calls < counts.requests,
-            "nothing was batched: {counts:?}"
-        );
-    });
-}
-
-fn writes(charges: &[Charge<'_>]) -> bool {
-    let writes = |charge: &Charge<'_>| match charge.cost {
-        Cost::Take(units) | Cost::Refund(units) => units > 0,
-        Cost::Peek(_) => false,
-    };
-    charges.iter().any(writes)
-}
-
-fn is_plain(charges: &[Charge<'_>]) -> bool {
-    let [charge] = charges else { return false };
-    let fitted = FittedLimit::new(charge.limit).expect("the taste's limits are whole");
-    let request = ScriptRequest::of_one(charge, &fitted);
-    matches!(request, ScriptRequest::Plain(_))
 }
 
 /// What a node that died has reserved comes back by itself, and confirming it later charges

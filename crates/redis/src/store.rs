@@ -205,7 +205,16 @@ impl Store for Redis {
     ) -> impl Future<Output = Result<Verdict, StoreError>> + Send {
         Redis::decide(self, charges)
     }
+
+    fn decide_batch(
+        &self,
+        batch: &[&[Charge<'_>]],
+    ) -> impl Future<Output = Vec<Result<Verdict, StoreError>>> + Send {
+        batch::decide(self, batch)
+    }
 }
+
+mod batch;
 
 mod operations;
 

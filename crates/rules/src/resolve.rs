@@ -239,6 +239,16 @@ impl<'s> Resolved<'s> {
         charges
     }
 
+    /// Appends the charges of [`Resolved::charges_under`] to `charges`.
+    pub fn append_charges<'c>(&'c self, is_current: bool, charges: &mut Vec<Charge<'c>>) {
+        let found = self.parts.iter();
+        let found = found.filter_map(|part| part.charge(self.charge_denied));
+        charges.extend(found.map(|charge| Charge {
+            is_current,
+            ..charge
+        }));
+    }
+
     /// The answer, given the verdict on [`Resolved::charges`].
     pub fn answer(&self, verdict: &Verdict) -> Answer {
         let mut decisions = verdict.decisions.iter();

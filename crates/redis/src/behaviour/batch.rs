@@ -1,0 +1,112 @@
+//! Independent requests in one call of the store.
+
+use tollgate_behaviour::{
+    Rule, Subject, Taste, a_batch_equals_its_requests_one_by_one, check, with_grain,
+};
+use tollgate_core::{Charge, Cost, Ledger, Limit, Now, Span, Store, StoreError, Verdict};
+
+use super::{CLUSTER, Driven, SINGLE};
+use crate::config::Config;
+use crate::fit::{FittedLimit, GRAIN};
+use crate::script_request::ScriptRequest;
+
+fn decide(subject: &mut Driven, now: Now, batch: &[&[Charge<'_>]]) -> Vec<Verdict> {
+    subject.store.set_now(now.monotonic.as_nanos() / 1_000);
+    let decided = subject.runtime.block_on(subject.store.decide_batch(batch));
+    let decided: Result<Vec<Verdict>, StoreError> = decided.into_iter().collect();
+    decided.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Over several connections, over slots that several nodes serve, and in calls of several scripts.
+#[test]
+fn a_batch_is_decided_in_its_order() {
+    let taste = Taste::MICROSECONDS;
+    let alone = || Driven::new(&Config::single(SINGLE.address()));
+    a_batch_equals_its_requests_one_by_one(&taste, 100, alone, decide);
+    let cluster = || Driven::new(&Config::cluster(CLUSTER.addresses()));
+    a_batch_equals_its_requests_one_by_one(&taste, 40, cluster, decide);
+    a_batch_equals_its_requests_one_by_one(&taste, 40, Driven::apart, decide);
+}
+
+/// Requests on keys of their own, and requests on one key that a script can decide in their order,
+/// share the calls of one round trip.
+#[test]
+fn a_batch_is_one_round_trip() {
+    let mut subject = Driven::new(&Config {
+        connections: 1,
+        ..Config::single(SINGLE.address())
+    });
+    let limit = Limit::fixed_window(70, Span::HOUR).expect("an hour is a window");
+    let keys = ["one", "two", "two", "two"].map(|name| subject.key(name));
+    let charges: Vec<_> = (0..100)
+        .map(|at| [Charge::new(keys[at % keys.len()], &limit, Cost::ONE)])
+        .collect();
+    let batch: Vec<&[Charge<'_>]> = charges.iter().map(|one| &one[..]).collect();
+    let before = subject.store.counts();
+    let verdicts = decide(&mut subject, Taste::MICROSECONDS.start, &batch);
+    let allowed = verdicts.iter().filter(|one| one.is_allowed()).count();
+    assert_eq!(allowed, 25 + 70);
+    let last = verdicts.iter().rposition(Verdict::is_allowed);
+    assert_eq!(last, Some(96), "the last ones of key two are denied");
+    let after = subject.store.counts();
+    // 64 requests share a call.
+    assert_eq!(after.calls - before.calls, 2);
+    assert_eq!(after.writes - before.writes, 1);
+}
+
+/// Requests that share a call are decided one after the other.
+#[test]
+fn a_batch_equals_its_requests_in_order() {
+    check("a_batch_equals_its_requests_in_order", 200, |random| {
+        // Requests that meet several keys are in order with all of them over one connection only.
+        let mut subject = Driven::new(&Config {
+            connections: 1,
+            ..Config::single(SINGLE.address())
+        });
+        let mut ledger = Ledger::default();
+        let taste = Taste::MICROSECONDS;
+        let rules: Vec<Rule> = (0..4).map(|_| taste.rule(random)).collect();
+        let keys = [0, 1, 2, 3].map(|name| subject.key(&format!("{name}")));
+        let mut now = taste.start;
+        for step in 0..20 {
+            now.monotonic = now.monotonic + GRAIN.times(random.between(0, 8));
+            now.utc = now.monotonic;
+            let mut requests: Vec<Vec<Charge<'_>>> = Vec::new();
+            for _ in 0..random.between(1, 12) {
+                let charges = (0..random.pick(&[1, 1, 1, 2, 3])).map(|_| {
+                    let index = random.pick(&[0, 1, 2, 3]);
+                    rules[index].charge(keys[index], taste.cost(&rules[index].limit, random))
+                });
+                requests.push(charges.collect());
+            }
+            // Plain requests have a script of their own, which is called first, and peeks have
+            // calls of their own.
+            requests.sort_by_key(|charges| (!is_plain(charges), writes(charges)));
+            let got = subject.decide_together(now, &requests);
+            for (charges, got) in requests.iter().zip(got) {
+                let want = ledger.decide(now, charges).expect("a few charges");
+                assert_eq!(got, with_grain(want, GRAIN), "step {step}: {charges:#?}");
+            }
+        }
+        let counts = subject.store.counts();
+        assert!(
+            counts.calls < counts.requests,
+            "nothing was batched: {counts:?}"
+        );
+    });
+}
+
+fn writes(charges: &[Charge<'_>]) -> bool {
+    let writes = |charge: &Charge<'_>| match charge.cost {
+        Cost::Take(units) | Cost::Refund(units) => units > 0,
+        Cost::Peek(_) => false,
+    };
+    charges.iter().any(writes)
+}
+
+fn is_plain(charges: &[Charge<'_>]) -> bool {
+    let [charge] = charges else { return false };
+    let fitted = FittedLimit::new(charge.limit).expect("the taste's limits are whole");
+    let request = ScriptRequest::of_one(charge, &fitted);
+    matches!(request, ScriptRequest::Plain(_))
+}
