@@ -31,7 +31,7 @@ pub use proto::envoy::service::ratelimit::v3::{
 };
 pub use proto::envoy::r#type::v3::RateLimitUnit;
 pub use request::{count_left_out, request};
-pub use response::{Times, duration, json, response, write_members};
+pub use response::{DurationText, Times, duration, json, response, write_members};
 
 /// An encoded `FileDescriptorSet` of the protocol, for gRPC reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

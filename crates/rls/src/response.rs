@@ -31,7 +31,7 @@ pub fn response(answer: &Answer) -> RateLimitResponse {
 
 /// A span in the JSON of proto3: seconds with 0, 3, 6 or 9 decimals, `60s` or `0.800s`.
 pub fn duration(span: Span) -> String {
-    Seconds(span).to_string()
+    DurationText(span).to_string()
 }
 
 /// How the times of an answer are written.
@@ -43,10 +43,11 @@ pub enum Times {
     Exact,
 }
 
-/// The text of [`duration`].
-struct Seconds(Span);
+/// Displays as the text of [`duration`], without a string of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DurationText(pub Span);
 
-impl fmt::Display for Seconds {
+impl fmt::Display for DurationText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.0.as_nanos();
         match (nanos / NANOS_PER_SECOND, nanos % NANOS_PER_SECOND) {

@@ -16,7 +16,7 @@ use tollgate_gateway::{keep_denial, request_id};
 use tollgate_listen::ShutdownSignal;
 
 use crate::auth::{self, ForwardAuth};
-use crate::check::{Check, verdict};
+use crate::check::{Batch, Check, batch_response, verdict};
 use crate::config::ListenerKind;
 use crate::metrics::{ListenerName, Metrics};
 use crate::options::Options;
@@ -176,6 +176,9 @@ impl AppState {
         is_json(request.headers())?;
         let id = request_id(request.headers()).cloned();
         let body = body(request, self.body_bytes, self.body_timeout).await?;
+        if Batch::is_batch(&body) {
+            return self.check_batch(&body, id.as_ref()).await;
+        }
         let check = Check::read(&body)?;
         let request = check.request()?;
         self.check_refund(&request)?;
@@ -192,6 +195,29 @@ impl AppState {
         let headers = response.headers_mut();
         keep_denial(&self.engine, id.as_ref(), &request, answer, headers);
         Ok(response)
+    }
+
+    /// Decides on a list of checks: on all of them, or on none if one is invalid.
+    async fn check_batch(
+        &self,
+        body: &[u8],
+        id: Option<&HeaderValue>,
+    ) -> Result<Response, Failure> {
+        let batch = Batch::read(body)?;
+        let requests = batch.requests(|request| self.check_refund(request))?;
+        let began = Instant::now();
+        let decided = self.engine.decide_batch(&requests).await;
+        self.metrics.record_decision(NAME, began.elapsed());
+        let failed = |error| {
+            let failure = Failure::from(error);
+            self.metrics.count_error(NAME, failure.kind);
+            failure
+        };
+        let decided: Vec<_> = decided.into_iter().map(|one| one.map_err(failed)).collect();
+        let id = id.map(HeaderValue::as_bytes);
+        Ok(batch_response(&requests, &decided, |request, answer| {
+            self.engine.keep_denial(id, request, answer)
+        }))
     }
 
     /// Settles a reservation of `/v1/check`.

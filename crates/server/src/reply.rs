@@ -101,7 +101,7 @@ pub(crate) fn read_object<T: DeserializeOwned>(body: &[u8], example: &str) -> Re
 }
 
 fn too_large(bytes_max: usize) -> Failure {
-    let detail = format!("the body is larger than {bytes_max} bytes; send fewer descriptors");
+    let detail = format!("the body is larger than {bytes_max} bytes; send less at once");
     Failure::new("too_large", StatusCode::PAYLOAD_TOO_LARGE, detail)
 }
 

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use pbjson_types::Struct;
 use tollgate_core::{Answer, Limit, Limited, Status};
 
-use super::{Seconds, Times, code, overall_code, unit};
+use super::{DurationText, Times, code, overall_code, unit};
 use crate::rate_limit_response::rate_limit::Unit;
 
 /// The response to `answer` in the JSON of proto3, members in the order of their names.
@@ -65,7 +65,7 @@ fn write_limited(limited: &Limited, times: Times, out: &mut Vec<u8>) {
     out.extend_from_slice(b"},\"durationUntilReset\":\"");
     match times {
         Times::WholeSeconds => write(out, format_args!("{}s", reset.as_secs_ceil())),
-        Times::Exact => write(out, format_args!("{}", Seconds(reset))),
+        Times::Exact => write(out, format_args!("{}", DurationText(reset))),
     }
     out.push(b'"');
     write_remaining(limited.remaining(), out);

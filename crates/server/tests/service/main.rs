@@ -24,6 +24,8 @@ mod gateway;
 mod page;
 mod responses;
 
+mod batch;
+
 mod malformed;
 
 mod protocol;

@@ -1,0 +1,160 @@
+//! Several checks in one request of `/v1/check`: a list of them, answered by a list.
+
+use std::fmt;
+
+use axum::response::Response;
+use http::StatusCode;
+use serde::de::value::MapAccessDeserializer;
+use serde::ser::SerializeSeq;
+use serde::{Deserialize, Deserializer, Serializer, de};
+use tollgate_core::{Answer, Request};
+use tollgate_engine::Decided;
+
+use super::Check;
+use super::elements::{in_element, read_elements};
+use super::verdict::VerdictBody;
+use crate::reply::{Failure, reply};
+
+/// The most checks of one request.
+pub(crate) const CHECKS_MAX: usize = 1000;
+/// The most descriptors of all checks of one request.
+pub(crate) const BATCH_DESCRIPTORS_MAX: usize = 4000;
+
+/// The bytes that the answer to one check seldom exceeds.
+const ANSWER_BYTES: usize = 256;
+
+/// The checks of one request, in their order.
+#[derive(Debug)]
+pub(crate) struct Batch(Vec<Check>);
+
+/// The list in the body.
+#[derive(Debug)]
+struct Checks(Vec<Element>);
+
+/// A check in a list: an object. [`Check`] by itself could be read from a list of its members.
+#[derive(Debug)]
+struct Element(Check);
+
+struct ReadElement;
+
+// === impl Batch ===
+
+impl Batch {
+    /// Whether a body is a list of checks, not one check.
+    pub(crate) fn is_batch(body: &[u8]) -> bool {
+        body.trim_ascii_start().starts_with(b"[")
+    }
+
+    pub(crate) fn read(body: &[u8]) -> Result<Batch, Failure> {
+        let Checks(elements) = serde_json::from_slice(body).map_err(|error| {
+            Failure::bad_request(format!(
+                "{error}; a list of checks looks like \
+                 [{{\"domain\": \"shop\", \"descriptors\": [{{\"user\": \"ann\"}}]}}]"
+            ))
+        })?;
+        Ok(Batch(
+            elements.into_iter().map(|Element(one)| one).collect(),
+        ))
+    }
+
+    /// The requests, each within the bounds of [`Request`], if `accept` accepts each of them.
+    ///
+    /// # Errors
+    ///
+    /// That of the first check that is invalid: then nothing is decided.
+    pub(crate) fn requests(
+        &self,
+        accept: impl Fn(&Request<'_>) -> Result<(), Failure>,
+    ) -> Result<Vec<Request<'_>>, Failure> {
+        let mut descriptors = 0;
+        let mut requests = Vec::with_capacity(self.0.len());
+        for (index, check) in self.0.iter().enumerate() {
+            let request = check.request_in_batch();
+            let request = request.and_then(|request| accept(&request).map(|()| request));
+            let request = request.map_err(|failure| failure.in_check(index))?;
+            descriptors += request.descriptors.len();
+            requests.push(request);
+        }
+        if descriptors > BATCH_DESCRIPTORS_MAX {
+            return Err(Failure::bad_request(format!(
+                "{descriptors} descriptors in all checks; {BATCH_DESCRIPTORS_MAX} is the most, so \
+                 send the checks in several requests"
+            )));
+        }
+        Ok(requests)
+    }
+}
+
+/// The response: 200 and the list of answers, each with the status that it would have by itself.
+pub(crate) fn batch_response(
+    requests: &[Request<'_>],
+    decided: &[Result<Decided, Failure>],
+    mut keep_denial: impl FnMut(&Request<'_>, &Answer) -> Option<Box<str>>,
+) -> Response {
+    let mut out = Vec::with_capacity(ANSWER_BYTES * requests.len());
+    let mut serializer = serde_json::Serializer::new(&mut out);
+    let written = "text and numbers can be written";
+    let mut list = serializer.serialize_seq(None).expect(written);
+    for (request, decided) in requests.iter().zip(decided) {
+        let element = match decided {
+            Ok(Decided { answer, .. }) => {
+                let id = keep_denial(request, answer);
+                list.serialize_element(&VerdictBody::new(request, answer, None).in_batch(id))
+            }
+            Err(failure) => list.serialize_element(&failure.problem.json()),
+        };
+        element.expect(written);
+    }
+    list.end().expect(written);
+    out.push(b'\n');
+    reply(StatusCode::OK, "application/json", out)
+}
+
+// === impl Check ===
+
+impl Check {
+    /// As [`Check::request`], for one of several checks.
+    fn request_in_batch(&self) -> Result<Request<'_>, Failure> {
+        if self.reserve {
+            let detail = "`reserve` in a list of checks; send this check by itself, as an object";
+            return Err(Failure::bad_request(detail));
+        }
+        self.request()
+    }
+}
+
+// === impl Failure ===
+
+impl Failure {
+    /// The same failure of the check at `index`.
+    fn in_check(mut self, index: usize) -> Failure {
+        self.problem.detail = in_element("checks", index, self.problem.detail);
+        self
+    }
+}
+
+// === values ===
+
+impl<'de> Deserialize<'de> for Checks {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Checks, D::Error> {
+        read_elements(deserializer, "checks", "a list of checks", CHECKS_MAX).map(Checks)
+    }
+}
+
+impl<'de> Deserialize<'de> for Element {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Element, D::Error> {
+        deserializer.deserialize_map(ReadElement)
+    }
+}
+
+impl<'de> de::Visitor<'de> for ReadElement {
+    type Value = Element;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a check, an object with `domain` and `descriptors`")
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Element, A::Error> {
+        Check::deserialize(MapAccessDeserializer::new(map)).map(Element)
+    }
+}
