@@ -1,32 +1,36 @@
-//! The results as a picture: one panel for each scenario, one bar for each contender.
+//! Results as a picture: panels of bars.
 
 use std::fmt::{self, Write as _};
 
-use crate::record::{Measured, Record};
-
 const WIDTH: usize = 760;
-const LABEL_WIDTH: usize = 120;
-const BAR_WIDTH: usize = 520;
 const BAR_HEIGHT: usize = 18;
 const TITLE_HEIGHT: usize = 34;
+/// Room for the longest value right of its bar.
+const VALUE_WIDTH: usize = 60;
+/// The width of a letter, on average.
+const LETTER_WIDTH: usize = 7;
 const OURS: &str = "#1f6feb";
 const FLOOR: &str = "#9aa4b2";
 const PEERS: &str = "#d0885a";
 
-/// Everything that was measured, as SVG.
-pub(crate) fn svg(measured: &[Measured]) -> String {
-    let mut scenarios: Vec<&str> = Vec::new();
-    for one in measured {
-        if !scenarios.contains(&one.record.scenario.as_str()) {
-            scenarios.push(&one.record.scenario);
-        }
-    }
+/// Bars that can be compared.
+#[derive(Clone, Debug, Default)]
+pub struct Panel {
+    /// What they show.
+    pub title: String,
+    /// The unit of their values.
+    pub unit: String,
+    /// The name of each, and its value.
+    pub bars: Vec<(String, f64)>,
+}
+
+/// The panels below each other, as SVG. The color of a bar says whether its name is ours, a floor's
+/// or another's.
+pub fn svg(panels: &[Panel]) -> String {
     let (mut body, mut top) = (String::new(), 10);
-    for scenario in scenarios {
-        let all = measured.iter().map(|one| &one.record);
-        let records: Vec<&Record> = all.filter(|record| record.scenario == scenario).collect();
+    for panel in panels {
         // Writing to a string does not fail.
-        let _drawn = panel(&mut body, scenario, &records, &mut top);
+        let _drawn = panel.draw(&mut body, &mut top);
     }
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{top}\" \
@@ -35,60 +39,66 @@ pub(crate) fn svg(measured: &[Measured]) -> String {
     )
 }
 
-/// Draws the bars of one scenario.
-fn panel(out: &mut String, scenario: &str, records: &[&Record], top: &mut usize) -> fmt::Result {
-    let is_memory = records.iter().all(|record| record.ops_per_second.is_none());
-    let unit = if is_memory {
-        "bytes a key"
-    } else {
-        "million decisions a second"
-    };
-    let value = |record: &Record| match is_memory {
-        true => record.bytes_per_key,
-        false => record.ops_per_second.map(|speed| speed / 1e6),
-    };
-    let most = records
-        .iter()
-        .filter_map(|record| value(record))
-        .fold(0.0, f64::max);
-    let title_y = *top + 20;
-    writeln!(
-        out,
-        "<text x=\"10\" y=\"{title_y}\" font-weight=\"bold\">{scenario}</text>\
-         <text x=\"{}\" y=\"{title_y}\" fill=\"#666\" text-anchor=\"end\">{unit}</text>",
-        WIDTH - 10
-    )?;
-    *top += TITLE_HEIGHT;
-    for record in records {
-        let Some(value) = value(record) else { continue };
-        let (length, text_y) = (bar(value, most), *top + BAR_HEIGHT - 5);
-        let color = match record.contender.as_str() {
-            ours if ours.starts_with("tollgate") => OURS,
-            floor if floor.starts_with("floor") => FLOOR,
-            _ => PEERS,
-        };
+// === impl Panel ===
+
+impl Panel {
+    fn draw(&self, out: &mut String, top: &mut usize) -> fmt::Result {
+        let title_y = *top + 20;
         writeln!(
             out,
-            "<text x=\"{}\" y=\"{text_y}\" text-anchor=\"end\">{}</text>\
-             <rect x=\"{LABEL_WIDTH}\" y=\"{top}\" width=\"{length:.1}\" height=\"{}\" \
-             fill=\"{color}\"/><text x=\"{:.1}\" y=\"{text_y}\" fill=\"#333\">{value:.1}</text>",
-            LABEL_WIDTH - 8,
-            record.contender,
-            BAR_HEIGHT - 3,
-            length + 126.0,
+            "<text x=\"10\" y=\"{title_y}\" font-weight=\"bold\">{}</text>\
+             <text x=\"{}\" y=\"{title_y}\" fill=\"#666\" text-anchor=\"end\">{}</text>",
+            self.title,
+            WIDTH - 10,
+            self.unit
         )?;
-        *top += BAR_HEIGHT;
+        *top += TITLE_HEIGHT;
+        let longest = self.bars.iter().map(|(name, _)| name.len()).max();
+        let left = (longest.unwrap_or(0) * LETTER_WIDTH + 16).clamp(120, WIDTH / 2);
+        let most = self.bars.iter().fold(0.0, |most, bar| bar.1.max(most));
+        for (name, value) in &self.bars {
+            let text_y = *top + BAR_HEIGHT - 5;
+            let length = bar_length(*value, most, WIDTH - left - VALUE_WIDTH);
+            let value_x = bar_end(left, length) + 6.0;
+            let color = match name.as_str() {
+                ours if ours.starts_with("tollgate") => OURS,
+                floor if floor.starts_with("floor") => FLOOR,
+                _ => PEERS,
+            };
+            writeln!(
+                out,
+                "<text x=\"{}\" y=\"{text_y}\" text-anchor=\"end\">{name}</text>\
+                 <rect x=\"{left}\" y=\"{top}\" width=\"{length:.1}\" height=\"{}\" \
+                 fill=\"{color}\"/><text x=\"{value_x:.1}\" y=\"{text_y}\" \
+                 fill=\"#333\">{}</text>",
+                left - 8,
+                BAR_HEIGHT - 3,
+                shown(*value),
+            )?;
+            *top += BAR_HEIGHT;
+        }
+        Ok(())
     }
-    Ok(())
+}
+
+/// Two decimals of small values, one of others.
+fn shown(value: f64) -> String {
+    let digits = if value < 10.0 { 2 } else { 1 };
+    format!("{value:.digits$}")
 }
 
 #[expect(clippy::as_conversions, reason = "a width in pixels")]
-fn bar(value: f64, most: f64) -> f64 {
+fn bar_length(value: f64, most: f64, width: usize) -> f64 {
     if most > 0.0 {
-        value / most * BAR_WIDTH as f64
+        value / most * width as f64
     } else {
         0.0
     }
+}
+
+#[expect(clippy::as_conversions, reason = "a width in pixels")]
+const fn bar_end(left: usize, length: f64) -> f64 {
+    left as f64 + length
 }
 
 #[cfg(test)]
@@ -96,28 +106,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_contender_has_a_bar_in_proportion() {
-        let one = |contender: &str, ops_per_second| Measured {
-            record: Record {
-                scenario: "hot".to_owned(),
-                contender: contender.to_owned(),
-                ops_per_second,
-                ..Record::default()
-            },
-            ..Measured::default()
+    fn each_bar_is_in_proportion() {
+        let bar = |name: &str, value| (name.to_owned(), value);
+        let panel = Panel {
+            title: "hot".to_owned(),
+            unit: "million decisions a second".to_owned(),
+            bars: vec![bar("tollgate", 2.0), bar("quota", 1.0), bar("floor", 0.0)],
         };
-        let measured = [
-            one("tollgate", Some(2e6)),
-            one("quota", Some(1e6)),
-            one("ratelimit", None),
-        ];
-        let svg = svg(&measured);
-        assert!(svg.contains("width=\"520.0\""), "{svg}");
-        assert!(svg.contains("width=\"260.0\""), "{svg}");
-        assert!(
-            !svg.contains("ratelimit"),
-            "who was not measured has no bar"
-        );
-        assert_eq!(svg.matches("<rect").count(), 3);
+        let svg = svg(&[panel]);
+        for length in ["width=\"580.0\"", "width=\"290.0\"", "width=\"0.0\""] {
+            assert!(svg.contains(length), "{length} in {svg}");
+        }
+        for color in [OURS, PEERS, FLOOR] {
+            assert_eq!(svg.matches(color).count(), 1, "{color} in {svg}");
+        }
+        assert!(svg.contains("2.00</text>"), "{svg}");
     }
 }

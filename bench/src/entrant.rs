@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::contender::{BATCH, Contender, Outcome};
 use crate::keys::{BenchKey, Sequences};
-use crate::latency::Histogram;
+use tollgate_bench::latency::Histogram;
+use tollgate_bench::machine::pin;
 
 /// One decision in this many is timed; the others run without measurement.
 const TIMED_ONE_IN: usize = 8;
@@ -97,7 +98,7 @@ impl<'k, C: Contender<K>, K: BenchKey> Entry<'k, C, K> {
             let run = |(number, sequence): (usize, &'k Vec<K>)| {
                 let (start, over, work) = (&start, &over, &work);
                 scope.spawn(move || {
-                    crate::machine::pin(number);
+                    pin(number);
                     start.wait();
                     work(sequence, over)
                 })

@@ -7,8 +7,8 @@ use tollgate::{Limit, Limiter};
 
 use crate::contender::{Contender, Outcome};
 use crate::contenders::{Governor, Quota};
-use crate::machine::{pin, resident_bytes};
 use crate::record::{Measured, Record};
+use tollgate_bench::machine::{pin, resident_bytes};
 
 /// The size of the table under attack.
 const MAX_KEYS: usize = 1_000_000;

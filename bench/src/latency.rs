@@ -10,14 +10,17 @@ const BUCKETS: usize = PARTS * (POWERS + 1);
 
 /// Decisions by how long they took.
 #[derive(Clone, Debug)]
-pub(crate) struct Histogram {
+pub struct Histogram {
     counts: Box<[u64; BUCKETS]>,
     total: u64,
 }
 
 /// A share of decisions in parts of 10 000.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BasisPoints(pub(crate) u64);
+pub struct BasisPoints(
+    /// How many parts.
+    pub u64,
+);
 
 // === impl Histogram ===
 
@@ -33,13 +36,14 @@ impl Default for Histogram {
 impl Histogram {
     /// Adds a decision that took `nanos`.
     #[inline]
-    pub(crate) fn count(&mut self, nanos: u64) {
+    pub fn count(&mut self, nanos: u64) {
         self.counts[bucket(nanos)] += 1;
         self.total += 1;
     }
 
     /// Both together.
-    pub(crate) fn and(mut self, other: Histogram) -> Histogram {
+    #[must_use]
+    pub fn and(mut self, other: Histogram) -> Histogram {
         for (count, more) in self.counts.iter_mut().zip(other.counts.iter()) {
             *count += more;
         }
@@ -48,7 +52,7 @@ impl Histogram {
     }
 
     /// The nanoseconds within which that share of the decisions was made; `None` without any.
-    pub(crate) fn within(&self, share: BasisPoints) -> Option<u64> {
+    pub fn within(&self, share: BasisPoints) -> Option<u64> {
         let wanted = self.total.saturating_mul(share.0).div_ceil(10_000).max(1);
         let mut reached = 0;
         let found = self.counts.iter().position(|count| {

@@ -9,8 +9,8 @@ use crate::contenders::{
 };
 use crate::entrant::{Drive, Entrant, Entry, Manner};
 use crate::keys::{BenchKey, Distribution, KeyKind, Sequences};
-use crate::latency::{BasisPoints, Histogram};
 use crate::record::{Measured, Record};
+use tollgate_bench::latency::{BasisPoints, Histogram};
 
 /// The keys, the distribution of requests, and the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// Keeps this thread on one of the cores that the process may use, in turn by `number`.
 ///
 /// Where that cannot be had, the thread runs where it is put.
-pub(crate) fn pin(number: usize) {
+pub fn pin(number: usize) {
     let Ok(allowed) = sched_getaffinity(None) else {
         return;
     };
@@ -22,7 +22,7 @@ pub(crate) fn pin(number: usize) {
 }
 
 /// Bytes of this process that are in memory now.
-pub(crate) fn resident_bytes() -> u64 {
+pub fn resident_bytes() -> u64 {
     let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"));
     let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB"));

@@ -37,17 +37,13 @@ mod keys;
 
 mod entrant;
 
-mod latency;
-
-mod machine;
-
 mod record;
 
 mod table;
 
 mod figure;
 
-mod chart;
+mod picture;
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -58,6 +54,7 @@ use load::Effort;
 use record::{Measured, Record};
 use scenario::Scenario;
 use table::Table;
+use tollgate_bench::chart;
 
 fn main() -> ExitCode {
     let result =
@@ -128,7 +125,7 @@ fn run_all(out: &mut impl Write, arguments: &Arguments) -> Result<(), Box<dyn Er
         std::fs::write(path, serde_json::to_string_pretty(&records)? + "\n")?;
     }
     if let Some(path) = &arguments.svg {
-        std::fs::write(path, chart::svg(&measured))?;
+        std::fs::write(path, chart::svg(&picture::panels(&measured)))?;
     }
     failed.into_iter().next().map_or(Ok(()), Err)
 }

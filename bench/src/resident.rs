@@ -8,8 +8,8 @@ use tollgate::{Algorithm, Anchor, Limit, Limiter, ManualClock, Segments, Span};
 use crate::contender::{Contender, Outcome};
 use crate::contenders::{ByHand, Governor, Quota};
 use crate::keys::{BenchKey, KeyKind, Random};
-use crate::machine::resident_bytes;
 use crate::record::{Measured, Record};
+use tollgate_bench::machine::resident_bytes;
 
 /// Room for each key, and for each number that its state consists of: of both only what is used
 /// becomes resident.

@@ -6,7 +6,7 @@ use crate::tools;
 
 pub(crate) const CHORE: Chore = Chore {
     name: "bench",
-    about: "[redis | gateway | lists] [--quick] [--json PATH] ...: comparisons, in release",
+    about: "[redis | gateway | server | lists] [--quick] ...: comparisons, in release",
     run,
 };
 
@@ -37,6 +37,11 @@ fn run(args: &[String]) -> Result<(), String> {
     {
         return run_gateway(rest);
     }
+    if let [first, rest @ ..] = args
+        && first == "server"
+    {
+        return run_server(rest);
+    }
     let run = ["run", "--release", "-p", "tollgate-bench", "--"];
     Step::cargo("bench", &run).args(args).run()
 }
@@ -46,18 +51,39 @@ fn run_gateway(args: &[String]) -> Result<(), String> {
     tools::ensure_debian("nginx", "nginx")?;
     tools::ensure_debian("nghttp2-client", "h2load")?;
     let envoy = tools::ensure_envoy()?;
-    let bins = ["--bin", "tollgate", "--bin", "tollgate-bench-gateway"];
-    let build = [
-        "build",
-        "--release",
-        "-p",
-        "tollgate-cli",
-        "-p",
-        "tollgate-bench",
-    ];
-    Step::cargo("build", &build).args(bins).run()?;
-    let built = target("release");
-    let step = Step::new("bench gateway", built.join("tollgate-bench-gateway"));
-    let step = step.args(["--tollgate".into(), built.join("tollgate")]);
+    let step = build("bench gateway", "tollgate-bench-gateway")?;
     step.args(["--envoy".into(), envoy]).args(args).run()
+}
+
+/// Builds the service, and compares it with the servers that are there or can be installed. What
+/// cannot be had is left out, and said.
+fn run_server(args: &[String]) -> Result<(), String> {
+    tools::ensure_debian("redis-server", "redis-server")?;
+    let mut step = build("bench server", "tollgate-bench-server")?;
+    let peers = [
+        ("--redis-cell", tools::ensure_redis_cell()),
+        ("--throttlecrab", tools::ensure_throttlecrab()),
+    ];
+    for (option, peer) in peers {
+        match peer {
+            Ok(path) => step = step.args([option.into(), path]),
+            Err(problem) => println!("not measured: {problem}"),
+        }
+    }
+    step.args(args).run()
+}
+
+/// Builds the service and a comparison, and is ready to run the comparison with it. Each is built
+/// alone, so that the service has no features that only the comparison needs.
+fn build(name: &'static str, comparison: &str) -> Result<Step, String> {
+    for (package, bin) in [("tollgate-cli", "tollgate"), ("tollgate-bench", comparison)] {
+        Step::cargo(
+            "build",
+            &["build", "--release", "-p", package, "--bin", bin],
+        )
+        .run()?;
+    }
+    let built = target("release");
+    let step = Step::new(name, built.join(comparison));
+    Ok(step.args(["--tollgate".into(), built.join("tollgate")]))
 }

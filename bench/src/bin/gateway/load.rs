@@ -87,17 +87,6 @@ fn number_before<'t>(text: &'t str, line: &str, word: &str) -> Option<&'t str> {
     None
 }
 
-/// The processor time of a process until now: that of all its threads.
-pub(crate) fn cpu_time(process: &str) -> Result<Duration, Box<dyn Error>> {
-    let mut nanos = 0;
-    for thread in fs::read_dir(format!("/proc/{process}/task"))? {
-        // Nanoseconds on a processor come first; a thread may just have ended.
-        let times = fs::read_to_string(thread?.path().join("schedstat")).unwrap_or_default();
-        nanos += times.split(' ').next().unwrap_or("0").parse().unwrap_or(0);
-    }
-    Ok(Duration::from_nanos(nanos))
-}
-
 /// The medians of each figure.
 pub(crate) fn median(rounds: &[Figures]) -> Figures {
     let middle = |figure: fn(&Figures) -> f64| {
