@@ -131,6 +131,11 @@ impl AdminClient {
         })
     }
 
+    /// The address of the listener.
+    pub(crate) const fn url(&self) -> &AdminUrl {
+        &self.url
+    }
+
     /// Sends a GET request; returns its response if the status is 200 and the media type is the one
     /// that was asked for.
     ///

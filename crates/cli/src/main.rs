@@ -13,6 +13,7 @@ mod serve;
 mod settings;
 mod simulate;
 mod suggest;
+mod top;
 
 use std::process::ExitCode;
 
@@ -36,6 +37,7 @@ enum Command {
     Schema(schema::Args),
     Simulate(simulate::Args),
     Suggest(suggest::Args),
+    Top(top::Args),
 }
 
 fn main() -> ExitCode {
@@ -48,5 +50,6 @@ fn main() -> ExitCode {
         Command::Schema(args) => schema::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Suggest(args) => suggest::run(&args),
+        Command::Top(args) => top::run(&args),
     }
 }

@@ -38,6 +38,16 @@ pub(crate) enum NotAnswered {
     Status(StatusCode, Option<Printable>),
     /// A response that no admin listener of this version sends.
     NotTollgate,
+    /// An event with more bytes than this.
+    EventTooLarge(usize),
+    /// A snapshot of another version.
+    Version(u64),
+    /// A snapshot without a member, or with another type of it.
+    Snapshot(Printable),
+    /// The stream of events ended.
+    Ended,
+    /// No event for so many seconds.
+    Silent(u64),
 }
 
 // === impl Failure ===
@@ -45,6 +55,19 @@ pub(crate) enum NotAnswered {
 impl Failure {
     pub(crate) const fn new(url: AdminUrl, why: NotAnswered) -> Failure {
         Failure { url, why }
+    }
+
+    /// Whether the same request may succeed later, when the service has started again.
+    pub(crate) const fn is_temporary(&self) -> bool {
+        !matches!(
+            self.why,
+            NotAnswered::NoToken
+                | NotAnswered::WrongToken
+                | NotAnswered::NotTollgate
+                | NotAnswered::EventTooLarge(_)
+                | NotAnswered::Version(_)
+                | NotAnswered::Snapshot(_)
+        )
     }
 }
 
@@ -106,6 +129,17 @@ impl Display for NotAnswered {
                 "this is not the admin listener of a Tollgate; its default address is \
                  http://127.0.0.1:6070"
             ),
+            NotAnswered::EventTooLarge(most) => {
+                write!(f, "an event has more than {most} bytes")
+            }
+            NotAnswered::Version(version) => write!(
+                f,
+                "the service sends snapshots of version {version}, which this program does not \
+                 know; use the `tollgate` of the service's version"
+            ),
+            NotAnswered::Snapshot(error) => write!(f, "a snapshot cannot be read: {error}"),
+            NotAnswered::Ended => write!(f, "the service closed the connection"),
+            NotAnswered::Silent(seconds) => write!(f, "no snapshot for {seconds} s"),
         }
     }
 }

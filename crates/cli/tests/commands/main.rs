@@ -12,6 +12,7 @@ mod serving;
 mod simulating;
 mod suggesting;
 mod tls;
+mod top;
 
 use serde_json::Value;
 

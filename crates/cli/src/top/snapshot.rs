@@ -1,0 +1,178 @@
+//! A snapshot of a service, as docs/dashboard.md describes it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+use crate::printable::Printable;
+
+/// The version of snapshots that this program reads.
+pub(super) const VERSION: u64 = 1;
+
+/// What a service did until now. Every text in it is printable.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Snapshot {
+    pub(super) program: Printable,
+    pub(super) uptime_millis: u64,
+    /// Decisions by outcome.
+    pub(super) outcomes: Counts,
+    pub(super) rules: Vec<Rule>,
+    /// By listener, the decisions that took at most so long.
+    pub(super) latency: BTreeMap<Printable, Vec<(Bound, u64)>>,
+    pub(super) keys: Keys,
+    pub(super) memory: Option<MemoryUse>,
+    pub(super) stores: Vec<Store>,
+    pub(super) reloads: Reloads,
+}
+
+/// Decisions by outcome, since the start.
+pub(super) type Counts = BTreeMap<Printable, u64>;
+
+/// The upper bound of a bucket of times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Bound(pub(super) Duration);
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Rule {
+    pub(super) domain: Printable,
+    pub(super) rule: Printable,
+    pub(super) limit: Option<Printable>,
+    pub(super) budget: Option<Budget>,
+    pub(super) counts: Counts,
+}
+
+/// How much the hottest key of a rule has used.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Budget {
+    pub(super) used: u64,
+    pub(super) capacity: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Keys {
+    pub(super) hottest: Vec<Key>,
+    pub(super) most_denied: Vec<Key>,
+    pub(super) decisions: u64,
+    pub(super) denials: u64,
+    pub(super) missed: u64,
+    pub(super) seconds: u64,
+    pub(super) error_max: u64,
+    pub(super) denial_error_max: u64,
+    pub(super) hashed: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Key {
+    pub(super) domain: Printable,
+    pub(super) rule: Printable,
+    pub(super) entries: Vec<(Printable, Printable)>,
+    pub(super) whole: bool,
+    pub(super) count: u64,
+    pub(super) error: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct MemoryUse {
+    pub(super) live_keys: u64,
+    pub(super) evicted_keys: u64,
+    pub(super) arena_bytes: u64,
+    pub(super) bytes_max: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Store {
+    pub(super) name: Printable,
+    pub(super) up: bool,
+    pub(super) instances: u64,
+    pub(super) fallbacks: u64,
+    pub(super) metrics: BTreeMap<Printable, u64>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Reloads {
+    pub(super) ok: u64,
+    pub(super) failed: u64,
+    pub(super) recent: Vec<Reload>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Reload {
+    pub(super) seconds_ago: u64,
+    pub(super) ok: bool,
+    pub(super) rules: u64,
+    pub(super) domains: u64,
+    pub(super) diagnostics: Vec<Diagnostic>,
+    pub(super) omitted: u64,
+    pub(super) unreadable: Option<Printable>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Diagnostic {
+    pub(super) severity: Printable,
+    pub(super) file: Printable,
+    pub(super) line: u64,
+    pub(super) column: u64,
+    pub(super) message: Printable,
+    pub(super) help: Option<Printable>,
+}
+
+// === impl Snapshot ===
+
+impl Snapshot {
+    /// The decisions of these outcomes.
+    pub(super) fn count(&self, outcomes: &[&str]) -> u64 {
+        sum(&self.outcomes, outcomes)
+    }
+
+    /// All decisions.
+    pub(super) fn total(&self) -> u64 {
+        total(&self.outcomes)
+    }
+
+    /// A rule by its domain and path.
+    pub(super) fn rule(&self, domain: &str, rule: &str) -> Option<&Rule> {
+        let mut rules = self.rules.iter();
+        rules.find(|one| &*one.domain == domain && &*one.rule == rule)
+    }
+}
+
+// === impl Rule ===
+
+impl Rule {
+    /// All decisions by this rule.
+    pub(super) fn total(&self) -> u64 {
+        total(&self.counts)
+    }
+
+    /// Those that it denied.
+    pub(super) fn denied(&self) -> u64 {
+        sum(&self.counts, &["denied"])
+    }
+}
+
+fn total(counts: &Counts) -> u64 {
+    counts.values().copied().fold(0, u64::saturating_add)
+}
+
+fn sum(counts: &Counts, outcomes: &[&str]) -> u64 {
+    let named = counts
+        .iter()
+        .filter(|(name, _)| outcomes.contains(&&***name));
+    named.map(|(_, count)| *count).fold(0, u64::saturating_add)
+}
+
+// === impl Bound ===
+
+impl<'de> Deserialize<'de> for Bound {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Bound, D::Error> {
+        let seconds = f64::deserialize(deserializer)?;
+        let bound = Duration::try_from_secs_f64(seconds);
+        bound.map(Bound).map_err(D::Error::custom)
+    }
+}
