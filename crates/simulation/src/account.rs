@@ -15,6 +15,8 @@ mod judge;
 
 mod lost;
 
+mod tab;
+
 use std::collections::BTreeMap;
 
 use tollgate_core::{Answer, Cost, Enforcement, Limited, OnDenial, OnStoreError};
@@ -24,6 +26,7 @@ use crate::outcome::Outcome;
 use crate::plan::{Part, Plan};
 pub(crate) use applied::Effects;
 use bound::Bound;
+use tab::{Tab, Taken};
 
 /// Milliseconds, in nanoseconds.
 pub(crate) const MILLI: u64 = 1_000_000;
@@ -54,39 +57,6 @@ pub(crate) struct Account {
     pub(crate) decisions: u64,
     /// What versions of the rules file have changed about decisions.
     pub(crate) effects: Effects,
-}
-
-/// What happened to one counter.
-#[derive(Debug, Default)]
-struct Tab {
-    /// Allowed by Redis, a lease or a local count; in the order of their starts.
-    allowed: Vec<Taken>,
-    /// Allowed by the memory of each instance.
-    local: BTreeMap<usize, Vec<Taken>>,
-    /// Decisions whose outcome is unknown: they may have been charged.
-    unknown: Vec<Taken>,
-    /// Denied requests that are charged as far as they fit.
-    penalties: Vec<Taken>,
-    /// Those of them that found less free than their cost, so that nothing was free afterwards.
-    exhausted: Vec<Taken>,
-    /// Refunds, certain or possible.
-    refunds: Vec<Taken>,
-    /// Possible refunds, whose outcome is unknown.
-    lost_refunds: u64,
-    /// Units that may be refunded.
-    refundable: u64,
-    /// When one more capacity may have become free: writes were lost, or a clock was set.
-    excused: Vec<u64>,
-    /// When reports were lost, and the most units that were in them.
-    unreported: Vec<(u64, u64)>,
-}
-
-/// Units, between two moments.
-#[derive(Clone, Copy, Debug)]
-struct Taken {
-    from: u64,
-    to: u64,
-    units: u64,
 }
 
 /// A decision that has begun and not ended.
@@ -361,18 +331,6 @@ fn must_not_allow(open: &Open, choices: &[OnStoreError], answer: &Answer) -> boo
     let quotas: Vec<&OnStoreError> = of(Enforcement::Quota).collect();
     let has_no_quota = !quotas.is_empty() && quotas.into_iter().all(says_no);
     has_no_quota || of(Enforcement::Enforce).any(says_no)
-}
-
-// === impl Tab ===
-
-impl Tab {
-    fn allow(&mut self, taken: Taken) {
-        let at = self
-            .allowed
-            .partition_point(|earlier| earlier.from <= taken.from);
-        self.allowed.insert(at, taken);
-        self.refundable += taken.units;
-    }
 }
 
 // === impl Open ===
