@@ -15,6 +15,8 @@ mod judge;
 
 mod lost;
 
+mod priority;
+
 mod tab;
 
 use std::collections::BTreeMap;
@@ -65,6 +67,7 @@ struct Open {
     from: u64,
     instance: usize,
     parts: Vec<Part>,
+    has_priority: bool,
     /// The versions of the rules file that its instance has had since.
     versions: Vec<usize>,
 }
@@ -122,12 +125,20 @@ impl Account {
     }
 
     /// Records the start of a decision.
-    pub(crate) fn begin(&mut self, number: u64, now: u64, instance: usize, parts: &[Part]) {
+    pub(crate) fn begin(
+        &mut self,
+        number: u64,
+        now: u64,
+        instance: usize,
+        parts: &[Part],
+        has_priority: bool,
+    ) {
         let version = self.versions.get(&instance).copied().unwrap_or_default();
         let open = Open {
             from: now,
             instance,
             parts: parts.to_vec(),
+            has_priority,
             versions: vec![version],
         };
         self.return_unlimited(&open);
@@ -225,6 +236,7 @@ impl Account {
                 Cost::Take(_) if is_allowed && fits => {
                     self.tabs[part.counter].allow(taken);
                     self.judge_allowed(number, part.counter, taken);
+                    self.judge_share(number, open, part.counter, taken);
                 }
                 Cost::Take(_) if !is_allowed => {
                     self.record_penalty(number, open, *part, taken, limited)
@@ -256,7 +268,10 @@ impl Account {
         if !is_alone || limited.decision.is_allowed() {
             return;
         }
-        self.tabs[part.counter].exhausted.push(taken);
+        // One that has no priority leaves what is kept for others.
+        if open.has_priority || !counter.keeps_share() {
+            self.tabs[part.counter].exhausted.push(taken);
+        }
         let remaining = limited.decision.remaining();
         if remaining > 0 {
             let why = format!("decision {number} was denied and charged, but {remaining} remain");

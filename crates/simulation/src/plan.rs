@@ -6,6 +6,8 @@ mod fault;
 
 mod feature;
 
+mod priority;
+
 use tollgate_behaviour::Random;
 use tollgate_core::{ChargeDenied, Cost, Enforcement, Limit, Mode, OnStoreError, Span};
 
@@ -90,6 +92,8 @@ pub(crate) struct Request {
     /// The instance, modulo the number of instances.
     pub(crate) instance: usize,
     pub(crate) parts: Vec<Part>,
+    /// Whether it can use the shares that limits keep for such requests.
+    pub(crate) has_priority: bool,
     /// After how many polls its caller cancels it.
     pub(crate) polls: Option<u32>,
 }
@@ -122,12 +126,13 @@ impl Plan {
     pub(crate) fn draw(seed: u64) -> Plan {
         let mut plan = Plan::draw_steady(seed);
         plan.draw_changes();
+        plan.draw_priorities();
         plan.steps.sort_by_key(|(at, _)| *at);
         plan
     }
 
     /// Draws the plan from `seed`, without versions of the rules file that change more than limits
-    /// and what a denial does.
+    /// and what a denial does, and without priorities.
     pub(crate) fn draw_steady(seed: u64) -> Plan {
         let mut random = Random::new(seed);
         let topology = random.pick(&[Topology::Single, Topology::Cluster, Topology::Sentinel]);
@@ -217,6 +222,7 @@ impl Plan {
         Request {
             instance: index(random, self.setup.instances),
             parts,
+            has_priority: false,
             polls: is_cancelled.then(|| random.small(1, 6)),
         }
     }
@@ -297,19 +303,19 @@ impl Counter {
         self.is_override || *of_version(&self.presence, version)
     }
 
-    /// Whether Redis makes every decision in every version.
+    /// Whether Redis makes every decision in every version: always if a share is kept for priority.
     pub(crate) fn is_strict(&self) -> bool {
-        self.modes.iter().all(|mode| *mode == Mode::Strict)
+        self.keeps_share() || self.modes.iter().all(|mode| *mode == Mode::Strict)
     }
 
     /// Whether instances count for themselves in some version.
     pub(crate) fn has_local_counts(&self) -> bool {
-        self.modes.contains(&Mode::WriteBack)
+        !self.is_strict() && self.modes.contains(&Mode::WriteBack)
     }
 
-    /// Whether versions of the rules file have different modes.
+    /// Whether versions of the rules file have different modes, which have an effect.
     pub(crate) fn changes_mode(&self) -> bool {
-        self.modes.iter().any(|mode| *mode != self.modes[0])
+        !self.is_strict() && self.modes.iter().any(|mode| *mode != self.modes[0])
     }
 
     /// Whether versions of the limit differ in more than their size, so that what was used is

@@ -10,6 +10,8 @@ use crate::plan::{Counter, Part, Plan};
 const DOMAIN: &str = "simulation";
 /// The name of a rule that another one replaces.
 const REPLACED: &str = "replaced";
+/// The priority for which limits keep a share.
+const PRIORITY: &str = "critical";
 /// The keys of the counters' descriptors.
 const KEYS: [&str; 4] = ["first", "second", "third", "fourth"];
 
@@ -29,8 +31,8 @@ pub(crate) fn load(plan: &Plan, version: usize, is_invalid: bool) -> Loaded {
     loaded
 }
 
-/// The request with these parts.
-pub(crate) fn request<'p>(plan: &'p Plan, parts: &[Part]) -> Request<'p> {
+/// The request with these parts, and its priority.
+pub(crate) fn request<'p>(plan: &'p Plan, parts: &[Part], has_priority: bool) -> Request<'p> {
     let descriptors = parts.iter().map(|part| {
         let counter = &plan.counters[part.counter];
         let limit = &counter.limits[part.version];
@@ -48,9 +50,17 @@ pub(crate) fn request<'p>(plan: &'p Plan, parts: &[Part]) -> Request<'p> {
             ..Descriptor::default()
         }
     });
+    // After the others, so that each part has the index of its descriptor.
+    let priority = plan.has_priorities().then(|| Descriptor {
+        entries: vec![Entry {
+            key: b"priority",
+            value: if has_priority { PRIORITY } else { "other" }.as_bytes(),
+        }],
+        ..Descriptor::default()
+    });
     Request {
         domain: DOMAIN.as_bytes(),
-        descriptors: descriptors.collect(),
+        descriptors: descriptors.chain(priority).collect(),
         cost: Cost::ONE,
         charge_denied: plan.charge_denied,
     }
@@ -109,6 +119,10 @@ fn members(counter: &Counter, version: usize) -> Vec<String> {
         format!("on_store_error: {}", counter.on_store_error_in(version)),
         format!("soft: {}%", limit.soft_percent()),
     ];
+    if counter.keeps_share() {
+        let share = limit.priority_percent();
+        members.push(format!("reserved: {{share: {share}%, for: [{PRIORITY}]}}"));
+    }
     if let Some(charge_denied) = counter.charge_denied {
         members.push(format!("charge_denied: {charge_denied}"));
     }

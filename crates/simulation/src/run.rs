@@ -175,7 +175,7 @@ impl Runner {
                 version: 0,
                 cost: Cost::ONE,
             };
-            instance.keys(&rules, &rules_file::request(&self.plan, &[part]))
+            instance.keys(&rules, &rules_file::request(&self.plan, &[part], false))
         };
         (0..self.plan.counters.len()).flat_map(key_of).collect()
     }
@@ -260,6 +260,7 @@ impl Runner {
         let asked = RequestInFlight {
             number,
             parts,
+            has_priority: request.has_priority,
             polls: request.polls,
             plan: Arc::clone(&self.plan),
         };
@@ -289,6 +290,7 @@ impl Runner {
 struct RequestInFlight {
     number: u64,
     parts: Vec<Part>,
+    has_priority: bool,
     polls: Option<u32>,
     plan: Arc<Plan>,
 }
@@ -296,16 +298,18 @@ struct RequestInFlight {
 impl RequestInFlight {
     /// Decides on the request, and tells the account when it began, when it ended and how.
     async fn decide(self, world: Arc<World>, instance: Instance) {
-        let request = rules_file::request(&self.plan, &self.parts);
+        let request = rules_file::request(&self.plan, &self.parts, self.has_priority);
         let parts = &self.parts;
         let number = self.number;
         world.note(format!(
-            "instance {} asks {number}: {parts:?}",
-            instance.number
+            "instance {} asks {number}: {parts:?}{}",
+            instance.number,
+            if self.has_priority { ", critical" } else { "" }
         ));
+        let from = world.now();
         world
             .account()
-            .begin(number, world.now(), instance.number, parts);
+            .begin(number, from, instance.number, parts, self.has_priority);
         let (outcome, errors) = instance.decide(&request, self.polls).await;
         world.note(format!("decision {number}: {}", short(&outcome)));
         let lost = instance.redis.counts().reports_lost;

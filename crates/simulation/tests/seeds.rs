@@ -53,6 +53,7 @@ fn reloads_change_more_than_limits() {
         sum.replacements += changes.replacements;
         sum.without_rule += changes.without_rule;
         sum.replaced += changes.replaced;
+        sum.kept_for_priority += changes.kept_for_priority;
         assert_eq!(run_steady(seed).changes, Changes::default(), "seed {seed}");
     }
     let Changes {
@@ -63,6 +64,7 @@ fn reloads_change_more_than_limits() {
         replacements,
         without_rule,
         replaced,
+        kept_for_priority,
     } = sum;
     let all = [
         modes,
@@ -72,6 +74,7 @@ fn reloads_change_more_than_limits() {
         replacements,
         without_rule,
         replaced,
+        kept_for_priority,
     ];
     assert!(all.iter().all(|count| *count > 0), "{sum:?}");
 }

@@ -27,7 +27,8 @@ impl Account {
         let part = open.parts[denied_part(answer)];
         let counter = &self.plan.counters[part.counter];
         let cost = open.judged_units(part.counter);
-        let fits = cost <= u64::from(limited.limit.capacity());
+        let met = counter.as_met(&limited.limit, open.has_priority);
+        let fits = cost <= u64::from(met.available());
         let bound = Bound::new(counter, self.plan.setup.base_micros, &self.jumps);
         // What others allowed beyond the limit is paid back.
         let debts = match counter.has_local_counts() {

@@ -36,13 +36,19 @@ impl Account {
         answer: &Answer,
     ) -> Option<Open> {
         let met = |status: &Status| matches!(status, Status::Limited(_));
-        let met: Vec<bool> = answer.statuses.iter().map(met).collect();
+        let mut met: Vec<bool> = answer.statuses.iter().map(met).collect();
+        // The last descriptor states the priority, and matches no rule.
+        if self.plan.has_priorities() && met.pop() != Some(false) {
+            let why = format!("decision {number}: a priority is limited: {answer:?}");
+            self.fail(now, &why);
+        }
         let all = open.parts.iter().zip(&met);
         let limited = all.filter(|(_, met)| **met).map(|(part, _)| *part);
         let limited = Open {
             from: open.from,
             instance: open.instance,
             parts: limited.collect(),
+            has_priority: open.has_priority,
             versions: Vec::new(),
         };
         let all: Vec<&Limited> = answer.limited().collect();
@@ -84,6 +90,8 @@ pub(crate) struct Effects {
     pub(crate) without_rule: u64,
     /// Because another rule replaced theirs.
     pub(crate) replaced: u64,
+    /// How many requests without priority were denied that would have fit the share of others.
+    pub(crate) kept_for_priority: u64,
 }
 
 // === impl Open ===

@@ -15,6 +15,8 @@ pub(super) struct Bound<'p> {
     base: u64,
     /// Whether windows may begin at other times because a clock was set.
     is_skewed: bool,
+    /// What of a limit the requests can use.
+    usable: fn(&Limit) -> u32,
 }
 
 // === impl Bound ===
@@ -25,6 +27,15 @@ impl<'p> Bound<'p> {
             counter,
             base: base_micros * 1_000,
             is_skewed: !jumps.is_empty(),
+            usable: Limit::capacity,
+        }
+    }
+
+    /// What they allow to requests without priority.
+    pub(super) fn without_priority(self) -> Bound<'p> {
+        Bound {
+            usable: Limit::available,
+            ..self
         }
     }
 
@@ -67,13 +78,15 @@ impl<'p> Bound<'p> {
     /// The most that `limit` allows from `from` to `to`, whatever happened before: a full capacity,
     /// and what becomes free in that time, rounded up.
     fn most_of(&self, limit: &Limit, from: u64, to: u64) -> u64 {
-        let (capacity, window) = (u64::from(limit.capacity()), limit.window().as_nanos());
+        let (capacity, window) = (u64::from((self.usable)(limit)), limit.window().as_nanos());
         // Redis's clock may read up to a millisecond more.
         let span = to - from + 2 * MILLI;
         if let Some(interval) = limit.interval() {
             // A changed bucket keeps the time until it is full, which is more with the longer
             // interval.
-            return self.counter.capacity().max(capacity) + span / interval.as_nanos().max(1) + 1;
+            let capacities = self.counter.limits.iter().map(self.usable);
+            let largest = u64::from(capacities.max().unwrap_or(0));
+            return largest + span / interval.as_nanos().max(1) + 1;
         }
         let parts = |length: u64| {
             let index = |at: u64| (self.base + at) / length;

@@ -14,15 +14,32 @@ impl Account {
     pub(super) fn judge_allowed(&mut self, number: u64, counter: usize, taken: Taken) {
         let plan = &self.plan.counters[counter];
         let bound = Bound::new(plan, self.plan.setup.base_micros, &self.jumps);
+        let extra = self.explained(counter, &bound, taken.to);
+        let violation = bound.find_violation(&self.tabs[counter].allowed, taken, extra);
+        if let Some(why) = violation {
+            let why = format!("decision {number} on counter {counter}: {why}");
+            self.fail(taken.to, &why);
+        }
+        self.judge_exhausted(number, counter, taken);
+    }
+
+    /// How many more units than `bound` may be allowed from some moment to `to`, because of what
+    /// happened to the counter.
+    pub(super) fn explained<'a>(
+        &'a self,
+        counter: usize,
+        bound: &'a Bound<'a>,
+        to: u64,
+    ) -> impl Fn(u64) -> u64 + use<'a> {
+        let plan = &self.plan.counters[counter];
         let tab = &self.tabs[counter];
-        let capacity = plan.capacity();
         let rivals = match plan.has_local_counts() {
             true => self.instances,
             false => 1,
         };
         // Redis may have applied these refunds by now, although the replies are still on their way.
         let refunds_under_way = self.refunds_under_way(counter);
-        let extra = |since: u64| {
+        move |since: u64| {
             let remembered = since.saturating_sub(bound.memory());
             let refunds = tab.refunds.iter().filter(|refund| refund.to >= remembered);
             let excused = tab.excused.iter().filter(|at| **at >= remembered).count();
@@ -30,15 +47,10 @@ impl Account {
             refunds.map(|refund| refund.units).sum::<u64>()
                 + refunds_under_way
                 + tab.unreported_units(remembered)
-                + capacity * excused * rivals
-                + (rivals - 1) * bound.most(since, taken.to)
+                + plan.capacity() * excused * rivals
+                + (rivals - 1) * bound.most(since, to)
                 + bound.most_dropped()
-        };
-        if let Some(why) = bound.find_violation(&tab.allowed, taken, extra) {
-            let why = format!("decision {number} on counter {counter}: {why}");
-            self.fail(taken.to, &why);
         }
-        self.judge_exhausted(number, counter, taken);
     }
 
     /// Units of refunds that have begun and not ended.
@@ -133,7 +145,12 @@ impl Account {
         };
         let used = sum(&tab.allowed) + sum(&tab.unknown) + sum(&tab.penalties) + on_their_way;
         let used = used.saturating_sub(refunds);
-        let capacity = u64::from(limited.limit.capacity());
+        // What is kept for others is not there for this request.
+        let met = counter.as_met(&limited.limit, open.has_priority);
+        let capacity = u64::from(met.available());
+        if used + cost.max(1) <= u64::from(met.capacity()) {
+            self.effects.kept_for_priority += 1;
+        }
         if used + cost.max(1) <= capacity {
             let why = format!(
                 "decision {number} on counter {}: denied {cost} of {capacity}, of which at most \

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 pub(super) struct Tab {
     /// Allowed by Redis, a lease or a local count; in the order of their starts.
     pub(super) allowed: Vec<Taken>,
+    /// Those of them that had no priority.
+    pub(super) without_priority: Vec<Taken>,
     /// Allowed by the memory of each instance.
     pub(super) local: BTreeMap<usize, Vec<Taken>>,
     /// Decisions whose outcome is unknown: they may have been charged.
@@ -39,10 +41,17 @@ pub(super) struct Taken {
 
 impl Tab {
     pub(super) fn allow(&mut self, taken: Taken) {
-        let at = self
-            .allowed
-            .partition_point(|earlier| earlier.from <= taken.from);
-        self.allowed.insert(at, taken);
+        taken.insert_into(&mut self.allowed);
         self.refundable += taken.units;
+    }
+}
+
+// === impl Taken ===
+
+impl Taken {
+    /// Adds it to a list in the order of their starts.
+    pub(super) fn insert_into(self, list: &mut Vec<Taken>) {
+        let at = list.partition_point(|earlier| earlier.from <= self.from);
+        list.insert(at, self);
     }
 }

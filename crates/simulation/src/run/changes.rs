@@ -1,4 +1,4 @@
-//! What reloads change in a run, so that a test can tell that they do.
+//! What reloads and priorities change in a run, so that a test can tell that they do.
 
 use crate::account::Effects;
 use crate::plan::{Counter, Plan};
@@ -20,6 +20,8 @@ pub struct Changes {
     pub without_rule: u64,
     /// The same, because another rule replaced theirs.
     pub replaced: u64,
+    /// Denials of requests without priority that would have fit the share of others.
+    pub kept_for_priority: u64,
 }
 
 // === impl Changes ===
@@ -47,6 +49,7 @@ impl Changes {
         Changes {
             without_rule: effects.without_rule,
             replaced: effects.replaced,
+            kept_for_priority: effects.kept_for_priority,
             ..self
         }
     }
