@@ -17,6 +17,10 @@ mod lost;
 
 mod priority;
 
+mod reservation;
+
+mod settlement;
+
 mod tab;
 
 use std::collections::BTreeMap;
@@ -28,6 +32,7 @@ use crate::outcome::Outcome;
 use crate::plan::{Part, Plan};
 pub(crate) use applied::Effects;
 use bound::Bound;
+use reservation::{Reservation, Settling};
 use tab::{Tab, Taken};
 
 /// Milliseconds, in nanoseconds.
@@ -43,6 +48,10 @@ pub(crate) struct Account {
     plan: Plan,
     tabs: Vec<Tab>,
     open: BTreeMap<u64, Open>,
+    /// The reservations that were made, by the numbers of their decisions.
+    reservations: BTreeMap<u64, Reservation>,
+    /// Attempts to settle them that have begun and not ended.
+    settling: BTreeMap<(u64, usize), Settling>,
     /// When decisions over several counters were made, for which competing ones may have waited.
     ended: Vec<(u64, Vec<usize>)>,
     /// Until when consequences of faults may last.
@@ -80,6 +89,8 @@ impl Account {
             tabs: plan.counters.iter().map(|_| Tab::default()).collect(),
             plan: plan.clone(),
             open: BTreeMap::new(),
+            reservations: BTreeMap::new(),
+            settling: BTreeMap::new(),
             ended: Vec::new(),
             disturbed_until: 300 * MILLI,
             instances: 0,
@@ -183,14 +194,18 @@ impl Account {
         }
     }
 
-    /// Records decisions that never ended.
+    /// Records decisions and settlements that never ended.
     pub(crate) fn close(&mut self, now: u64) {
-        for (number, open) in std::mem::take(&mut self.open) {
-            let from = open.from / MILLI;
-            self.fail(
-                now,
-                &format!("decision {number}, begun at {from} ms, never ended"),
-            );
+        let decisions = std::mem::take(&mut self.open).into_iter();
+        let settlements = std::mem::take(&mut self.settling).into_iter();
+        let open = decisions
+            .map(|(number, open)| (format!("decision {number}"), open.from))
+            .chain(settlements.map(|((number, _), settling)| {
+                (format!("the settlement of {number}"), settling.from)
+            }));
+        for (what, from) in open {
+            let from = from / MILLI;
+            self.fail(now, &format!("{what}, begun at {from} ms, never ended"));
         }
     }
 

@@ -9,8 +9,10 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until};
-use tollgate_core::{Clock, Key, KeyHasher, Moment, Now, Request, Span, StoreError};
-use tollgate_engine::{AnyShared, Decided, Engine, Stores};
+use tollgate_core::{Clock, Key, KeyHasher, Moment, Now, Request, Span};
+use tollgate_engine::{
+    AnyShared, Engine, ReservationBounds, ReservationId, ReserveError, SettleError, Stores,
+};
 use tollgate_memory::{Memory, RandomKeys};
 use tollgate_redis::simulated::{Connecting, Environment, Transport};
 use tollgate_redis::{Config, Redis, Servers};
@@ -18,7 +20,7 @@ use tollgate_rules::{Loaded, RuleSet};
 
 use crate::deployment::{MASTER, Session, Topology};
 use crate::network::{End, Link};
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, SettleOutcome};
 use crate::plan::Setup;
 use crate::resp;
 use crate::shared_redis::{ANSWERS, Answers, SharedRedis};
@@ -26,6 +28,9 @@ use crate::world::World;
 
 /// The most keys in an instance's memory.
 const LOCAL_KEYS: usize = 1_000;
+
+/// How long reservations can be settled: longer than a run, shorter than the quiet after it.
+const RESERVATION_LIFETIME: Span = Span::from_secs(10);
 
 /// A Tollgate process.
 #[derive(Clone)]
@@ -47,10 +52,9 @@ pub(crate) struct WallClock {
     wall: Arc<AtomicI64>,
 }
 
-/// A decision that is cancelled after so many polls.
-struct Decide<F> {
+/// A future that its caller drops after so many polls.
+struct UntilCancelled<F> {
     future: Pin<Box<F>>,
-    answers: Arc<Answers>,
     polls_left: Option<u32>,
 }
 
@@ -90,9 +94,14 @@ impl Instance {
         let memory = memory.keys(RandomKeys::with_secret(1, 2)).build();
         let redis = Arc::new(redis.expect("the configuration is valid"));
         let shared = AnyShared::new("Redis", SharedRedis(Arc::clone(&redis)));
+        let engine = Engine::new(Stores::new(memory).with_default(shared));
+        let engine = engine.with_reservations(ReservationBounds {
+            lifetime: RESERVATION_LIFETIME,
+            ..ReservationBounds::default()
+        });
         Instance {
             number,
-            engine: Arc::new(Engine::new(Stores::new(memory).with_default(shared))),
+            engine: Arc::new(engine),
             redis,
             wall,
         }
@@ -123,15 +132,56 @@ impl Instance {
     /// Decides; cancels the decision after `polls` polls. Returns how many requests to the store
     /// failed as well.
     pub(crate) async fn decide(&self, request: &Request<'_>, polls: Option<u32>) -> (Outcome, u64) {
-        let answers = Arc::new(Answers::default());
         let decision = self.engine.decide(request);
-        let decide = Decide {
-            future: Box::pin(ANSWERS.scope(Arc::clone(&answers), decision)),
-            answers: Arc::clone(&answers),
-            polls_left: polls,
-        };
-        (decide.await, answers.errors())
+        let (decided, answers) = observe(decision, polls).await;
+        let outcome = decided.map_or(Outcome::Cancelled, |decided| Outcome::of(decided, &answers));
+        (outcome, answers.errors())
     }
+
+    /// Decides as [`Instance::decide`], and makes a reservation if the request is allowed.
+    pub(crate) async fn reserve(
+        &self,
+        request: &Request<'_>,
+        polls: Option<u32>,
+    ) -> (Outcome, u64, Option<ReservationId>) {
+        let decision = self.engine.reserve(request);
+        let (reserved, answers) = observe(decision, polls).await;
+        let (outcome, receipt) = match reserved {
+            None => (Outcome::Cancelled, None),
+            Some(Ok((decided, receipt))) => (Outcome::of(Ok(decided), &answers), receipt),
+            Some(Err(ReserveError::Store(error))) => (Outcome::Failed(error), None),
+            Some(Err(error)) => panic!("the plan has reservations that can be made: {error}"),
+        };
+        let id = receipt.map(|receipt| receipt.id);
+        (outcome, answers.errors(), id)
+    }
+
+    /// Settles a reservation; cancels that after `polls` polls.
+    pub(crate) async fn settle(
+        &self,
+        id: ReservationId,
+        actual: u64,
+        polls: Option<u32>,
+    ) -> SettleOutcome {
+        let settled = UntilCancelled::new(self.engine.settle(id, actual), polls);
+        match settled.await {
+            None => SettleOutcome::Cancelled,
+            Some(Ok(limits)) => SettleOutcome::Settled(limits.first().map(|limit| {
+                let settlement = limit.settlement.map(|settlement| settlement.charged);
+                settlement.unwrap_or(limit.reserved)
+            })),
+            Some(Err(SettleError::Store(error))) => SettleOutcome::Failed(error),
+            Some(Err(_)) => SettleOutcome::NotFound,
+        }
+    }
+}
+
+/// Makes a decision, which is cancelled after `polls` polls, and notes the store's answers.
+async fn observe<F: Future>(decision: F, polls: Option<u32>) -> (Option<F::Output>, Arc<Answers>) {
+    let answers = Arc::new(Answers::default());
+    let decision = ANSWERS.scope(Arc::clone(&answers), decision);
+    let decided = UntilCancelled::new(decision, polls).await;
+    (decided, answers)
 }
 
 fn config(world: &World, setup: &Setup) -> Config {
@@ -158,27 +208,29 @@ pub(crate) fn nanos_since(start: Instant) -> u64 {
     u64::try_from(Instant::now().duration_since(start).as_nanos()).unwrap_or(u64::MAX)
 }
 
-// === impl Decide ===
+// === impl UntilCancelled ===
 
-impl<F> Future for Decide<F>
-where
-    F: Future<Output = Result<Decided, StoreError>>,
-{
-    type Output = Outcome;
+impl<F> UntilCancelled<F> {
+    fn new(future: F, polls_left: Option<u32>) -> UntilCancelled<F> {
+        UntilCancelled {
+            future: Box::pin(future),
+            polls_left,
+        }
+    }
+}
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+impl<F: Future> Future for UntilCancelled<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<F::Output>> {
         if self.polls_left == Some(0) {
-            return Poll::Ready(Outcome::Cancelled);
+            return Poll::Ready(None);
         }
         self.polls_left = self.polls_left.map(|polls| polls - 1);
         match self.future.as_mut().poll(context) {
-            Poll::Pending if self.polls_left == Some(0) => Poll::Ready(Outcome::Cancelled),
+            Poll::Pending if self.polls_left == Some(0) => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
-            Poll::Ready(Err(error)) => Poll::Ready(Outcome::Failed(error)),
-            Poll::Ready(Ok(Decided { answer, .. })) => Poll::Ready(match self.answers.is_error() {
-                true => Outcome::FellBack(answer),
-                false => Outcome::Decided(answer),
-            }),
+            Poll::Ready(output) => Poll::Ready(Some(output)),
         }
     }
 }

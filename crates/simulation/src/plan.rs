@@ -8,6 +8,8 @@ mod feature;
 
 mod priority;
 
+mod reservation;
+
 use tollgate_behaviour::Random;
 use tollgate_core::{ChargeDenied, Cost, Enforcement, Limit, Mode, OnStoreError, Span};
 
@@ -94,6 +96,21 @@ pub(crate) struct Request {
     pub(crate) parts: Vec<Part>,
     /// Whether it can use the shares that limits keep for such requests.
     pub(crate) has_priority: bool,
+    /// It makes a reservation, which these settle; `None` if it makes none.
+    pub(crate) settles: Option<Vec<Settle>>,
+    /// After how many polls its caller cancels it.
+    pub(crate) polls: Option<u32>,
+}
+
+/// An attempt to settle a reservation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settle {
+    /// How long after the decision.
+    pub(crate) after_ms: u64,
+    /// The instance, modulo the number of instances.
+    pub(crate) instance: usize,
+    /// The units that were used.
+    pub(crate) actual: u64,
     /// After how many polls its caller cancels it.
     pub(crate) polls: Option<u32>,
 }
@@ -127,12 +144,13 @@ impl Plan {
         let mut plan = Plan::draw_steady(seed);
         plan.draw_changes();
         plan.draw_priorities();
+        plan.draw_reservations();
         plan.steps.sort_by_key(|(at, _)| *at);
         plan
     }
 
     /// Draws the plan from `seed`, without versions of the rules file that change more than limits
-    /// and what a denial does, and without priorities.
+    /// and what a denial does, without priorities and reservations.
     pub(crate) fn draw_steady(seed: u64) -> Plan {
         let mut random = Random::new(seed);
         let topology = random.pick(&[Topology::Single, Topology::Cluster, Topology::Sentinel]);
@@ -223,6 +241,7 @@ impl Plan {
             instance: index(random, self.setup.instances),
             parts,
             has_priority: false,
+            settles: None,
             polls: is_cancelled.then(|| random.small(1, 6)),
         }
     }

@@ -6,6 +6,8 @@ mod changes;
 
 mod inflict;
 
+mod in_flight;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,12 +17,12 @@ use tollgate_core::{Cost, Key};
 use tollgate_redis::simulated;
 
 pub use changes::Changes;
+use in_flight::RequestInFlight;
 
 use crate::account::MILLI;
 use crate::deployment::Topology;
 use crate::instance::Instance;
-use crate::outcome::Outcome;
-use crate::plan::{Fault, Part, Plan, Reload, Request, Step};
+use crate::plan::{Fault, Part, Plan, Reload, Request, Settle, Step};
 use crate::rules_file;
 use crate::world::World;
 
@@ -257,16 +259,29 @@ impl Runner {
         }
         let number = self.numbers;
         self.numbers += 1;
+        let settles = request
+            .settles
+            .map(|settles| self.settlers(settles, &instance));
         let asked = RequestInFlight {
             number,
             parts,
             has_priority: request.has_priority,
+            settles,
             polls: request.polls,
             plan: Arc::clone(&self.plan),
         };
         let world = Arc::clone(&self.world);
         self.requests
             .push(tokio::spawn(asked.decide(world, instance)));
+    }
+
+    /// The instances that settle a reservation: `instance` in place of those that are down.
+    fn settlers(&self, settles: Vec<Settle>, instance: &Instance) -> Vec<(Instance, Settle)> {
+        let of = |settle: Settle| {
+            let settler = self.instances[settle.instance % self.instances.len()].as_ref();
+            (settler.unwrap_or(instance).clone(), settle)
+        };
+        settles.into_iter().map(of).collect()
     }
 
     fn report(self) -> Report {
@@ -283,53 +298,5 @@ impl Runner {
             commands: self.world.redis().commands,
             changes: self.changes.with(account.effects),
         }
-    }
-}
-
-/// A request in flight.
-struct RequestInFlight {
-    number: u64,
-    parts: Vec<Part>,
-    has_priority: bool,
-    polls: Option<u32>,
-    plan: Arc<Plan>,
-}
-
-impl RequestInFlight {
-    /// Decides on the request, and tells the account when it began, when it ended and how.
-    async fn decide(self, world: Arc<World>, instance: Instance) {
-        let request = rules_file::request(&self.plan, &self.parts, self.has_priority);
-        let parts = &self.parts;
-        let number = self.number;
-        world.note(format!(
-            "instance {} asks {number}: {parts:?}{}",
-            instance.number,
-            if self.has_priority { ", critical" } else { "" }
-        ));
-        let from = world.now();
-        world
-            .account()
-            .begin(number, from, instance.number, parts, self.has_priority);
-        let (outcome, errors) = instance.decide(&request, self.polls).await;
-        world.note(format!("decision {number}: {}", short(&outcome)));
-        let lost = instance.redis.counts().reports_lost;
-        let now = world.now();
-        world.account().reports_lost(instance.number, lost, now);
-        world.account().end(number, now, &outcome, errors);
-    }
-}
-
-fn short(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Decided(answer) => match answer.denial {
-            None => "allowed".to_owned(),
-            Some(denial) => format!("denied by {}, {:?}", denial.by, denial.wait),
-        },
-        Outcome::FellBack(answer) => match answer.denial {
-            None => "allowed without Redis".to_owned(),
-            Some(_) => "denied without Redis".to_owned(),
-        },
-        Outcome::Failed(error) => format!("failed: {error}"),
-        Outcome::Cancelled => "cancelled".to_owned(),
     }
 }

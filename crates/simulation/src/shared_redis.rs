@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tollgate_core::{
-    Charge, Key, KeyHasher, SharedStore, Store, StoreError, StoreEvent, StoreMetric, Verdict,
+    Charge, KeptReservation, Key, KeyHasher, NewReservation, ReserveVerdict, Settled,
+    SettledCharge, SharedStore, Store, StoreError, StoreEvent, StoreMetric, Verdict,
 };
 use tollgate_redis::Redis;
 
@@ -82,6 +83,31 @@ impl SharedStore for SharedRedis {
 
     fn metrics(&self) -> Vec<StoreMetric> {
         SharedStore::metrics(&*self.0)
+    }
+
+    async fn reserve(
+        &self,
+        charges: &[Charge<'_>],
+        new: &NewReservation<'_>,
+    ) -> Result<ReserveVerdict, StoreError> {
+        let reserved = SharedStore::reserve(&*self.0, charges, new).await;
+        ANSWERS.with(|answers| answers.add(reserved.is_err()));
+        reserved
+    }
+
+    async fn find_reservation(
+        &self,
+        reservation: Key,
+    ) -> Result<Option<KeptReservation>, StoreError> {
+        SharedStore::find_reservation(&*self.0, reservation).await
+    }
+
+    async fn settle_reservation(
+        &self,
+        reservation: Key,
+        settled: &[SettledCharge<'_>],
+    ) -> Result<Settled, StoreError> {
+        SharedStore::settle_reservation(&*self.0, reservation, settled).await
     }
 
     async fn close(&self) {

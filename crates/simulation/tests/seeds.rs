@@ -54,6 +54,8 @@ fn reloads_change_more_than_limits() {
         sum.without_rule += changes.without_rule;
         sum.replaced += changes.replaced;
         sum.kept_for_priority += changes.kept_for_priority;
+        sum.settled_below += changes.settled_below;
+        sum.settled_above += changes.settled_above;
         assert_eq!(run_steady(seed).changes, Changes::default(), "seed {seed}");
     }
     let Changes {
@@ -65,6 +67,8 @@ fn reloads_change_more_than_limits() {
         without_rule,
         replaced,
         kept_for_priority,
+        settled_below,
+        settled_above,
     } = sum;
     let all = [
         modes,
@@ -75,6 +79,8 @@ fn reloads_change_more_than_limits() {
         without_rule,
         replaced,
         kept_for_priority,
+        settled_below,
+        settled_above,
     ];
     assert!(all.iter().all(|count| *count > 0), "{sum:?}");
 }

@@ -92,6 +92,10 @@ pub(crate) struct Effects {
     pub(crate) replaced: u64,
     /// How many requests without priority were denied that would have fit the share of others.
     pub(crate) kept_for_priority: u64,
+    /// How many reservations were settled to fewer units.
+    pub(crate) settled_below: u64,
+    /// How many to more.
+    pub(crate) settled_above: u64,
 }
 
 // === impl Open ===

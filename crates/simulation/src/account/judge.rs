@@ -14,7 +14,7 @@ impl Account {
     pub(super) fn judge_allowed(&mut self, number: u64, counter: usize, taken: Taken) {
         let plan = &self.plan.counters[counter];
         let bound = Bound::new(plan, self.plan.setup.base_micros, &self.jumps);
-        let extra = self.explained(counter, &bound, taken.to);
+        let extra = self.extra_units(counter, &bound, taken.to);
         let violation = bound.find_violation(&self.tabs[counter].allowed, taken, extra);
         if let Some(why) = violation {
             let why = format!("decision {number} on counter {counter}: {why}");
@@ -25,7 +25,7 @@ impl Account {
 
     /// How many more units than `bound` may be allowed from some moment to `to`, because of what
     /// happened to the counter.
-    pub(super) fn explained<'a>(
+    pub(super) fn extra_units<'a>(
         &'a self,
         counter: usize,
         bound: &'a Bound<'a>,
@@ -53,10 +53,16 @@ impl Account {
         }
     }
 
+    /// What decisions and settlements charge that have begun and not ended.
+    fn parts_under_way(&self) -> impl Iterator<Item = Part> {
+        let decisions = self.open.values().flat_map(|open| &open.parts).copied();
+        let settlements = self.settling.values().map(|settling| settling.part);
+        decisions.chain(settlements)
+    }
+
     /// Units of refunds that have begun and not ended.
     fn refunds_under_way(&self, counter: usize) -> u64 {
-        let parts = self.open.values().flat_map(|open| &open.parts);
-        let refunds = parts.filter_map(|part| match part.cost {
+        let refunds = self.parts_under_way().filter_map(|part| match part.cost {
             Cost::Refund(units) if part.counter == counter => Some(units),
             _ => None,
         });
@@ -131,8 +137,8 @@ impl Account {
             let recent = list.iter().filter(|taken| taken.to >= since);
             recent.map(|taken| taken.units).sum()
         };
-        let rivals = self.open.values().flat_map(|open| &open.parts);
-        let on_their_way: u64 = rivals
+        let on_their_way: u64 = self
+            .parts_under_way()
             .filter(|part| part.counter == by.counter)
             .map(|part| part.cost.units())
             .sum();

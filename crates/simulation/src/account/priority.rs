@@ -15,7 +15,7 @@ impl Account {
         }
         taken.insert_into(&mut self.tabs[counter].without_priority);
         let bound = Bound::new(plan, self.plan.setup.base_micros, &self.jumps).without_priority();
-        let extra = self.explained(counter, &bound, taken.to);
+        let extra = self.extra_units(counter, &bound, taken.to);
         let allowed = &self.tabs[counter].without_priority;
         if let Some(why) = bound.find_violation(allowed, taken, extra) {
             let why = format!("decision {number} on counter {counter}, without priority: {why}");

@@ -22,6 +22,10 @@ pub struct Changes {
     pub replaced: u64,
     /// Denials of requests without priority that would have fit the share of others.
     pub kept_for_priority: u64,
+    /// Reservations that were settled to fewer units.
+    pub settled_below: u64,
+    /// Reservations that were settled to more units.
+    pub settled_above: u64,
 }
 
 // === impl Changes ===
@@ -50,6 +54,8 @@ impl Changes {
             without_rule: effects.without_rule,
             replaced: effects.replaced,
             kept_for_priority: effects.kept_for_priority,
+            settled_below: effects.settled_below,
+            settled_above: effects.settled_above,
             ..self
         }
     }

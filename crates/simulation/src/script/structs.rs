@@ -9,6 +9,8 @@ enum Item {
     Number(usize),
     /// A string of so many bytes.
     Text(usize),
+    /// A string as long as the number before it says, which is not a value of its own then.
+    Counted,
 }
 
 /// `struct.pack`.
@@ -30,6 +32,7 @@ pub(super) fn pack(lua: &Lua, args: MultiValue) -> mlua::Result<Value> {
                     .ok_or_else(|| wrong("a string is too short"))?;
                 out.extend_from_slice(given);
             }
+            Item::Counted => out.extend_from_slice(&text(args.next())?),
         }
     }
     Ok(Value::String(lua.create_string(out)?))
@@ -47,7 +50,14 @@ pub(super) fn unpack(lua: &Lua, args: MultiValue) -> mlua::Result<MultiValue> {
     let mut at = usize::try_from(from).map_err(mlua::Error::external)?;
     let mut values = Vec::new();
     for item in items(&format)? {
-        let (Item::Number(size) | Item::Text(size)) = item;
+        let size = match item {
+            Item::Number(size) | Item::Text(size) => size,
+            Item::Counted => {
+                let size = values.pop();
+                let size = number(size.as_ref())?;
+                usize::try_from(size).map_err(mlua::Error::external)?
+            }
+        };
         let bytes = data.get(at..at + size);
         let bytes = bytes.ok_or_else(|| wrong("data string too short"))?;
         at += size;
@@ -58,7 +68,7 @@ pub(super) fn unpack(lua: &Lua, args: MultiValue) -> mlua::Result<MultiValue> {
                     .fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
                 Value::Number(double(sum))
             }
-            Item::Text(_) => Value::String(lua.create_string(bytes)?),
+            Item::Text(_) | Item::Counted => Value::String(lua.create_string(bytes)?),
         });
     }
     values.push(Value::Number(double(
@@ -83,6 +93,7 @@ fn items(format: &[u8]) -> mlua::Result<Vec<Item>> {
             (b'>', None) => continue,
             (b'B', None) => Item::Number(1),
             (b'I', Some(size @ 1..=8)) => Item::Number(size),
+            (b'c', Some(0)) => Item::Counted,
             (b'c', Some(size)) => Item::Text(size),
             _ => return Err(wrong("the simulation does not know this format")),
         });

@@ -1,0 +1,43 @@
+//! Reservations, and attempts to settle them.
+
+use tollgate_core::Cost;
+
+use super::tab::Taken;
+use crate::plan::Part;
+
+/// A reservation that was made.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    pub(super) counter: usize,
+    /// The units that were charged as an estimate.
+    pub(super) units: u64,
+    /// When its decision ended.
+    pub(super) since: u64,
+    pub(super) is_settled: bool,
+    /// An attempt to settle it had an unknown outcome.
+    pub(super) is_in_doubt: bool,
+}
+
+/// An attempt to settle a reservation.
+#[derive(Debug)]
+pub(super) struct Settling {
+    pub(super) from: u64,
+    /// What it charges or refunds.
+    pub(super) part: Part,
+}
+
+// === impl Settling ===
+
+impl Settling {
+    pub(super) const fn is_refund(&self) -> bool {
+        matches!(self.part.cost, Cost::Refund(_))
+    }
+
+    pub(super) const fn take(&self, to: u64, units: u64) -> Taken {
+        Taken {
+            from: self.from,
+            to,
+            units,
+        }
+    }
+}
