@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
+use crate::instructions::COUNT_ONE;
 use crate::scenario::Scenario;
 
 /// Hidden: the option with which this program starts a process that measures one scenario.
@@ -16,6 +17,7 @@ Usage: cargo run --release -p tollgate-bench -- [options]
   --quick            run only the scenarios for which there are targets: under three
                      minutes, instead of about three quarters of an hour
   --scenario PART    run only scenarios with PART in their names
+  --instructions     also count the instructions of a decision, with valgrind: a few minutes more
   --list             print the names of the scenarios, and run none
   --json PATH        also write the results as JSON
   --svg PATH         also write the results as a picture
@@ -26,12 +28,15 @@ Usage: cargo run --release -p tollgate-bench -- [options]
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arguments {
     pub(crate) quick: bool,
+    pub(crate) instructions: bool,
     pub(crate) list: bool,
     pub(crate) help: bool,
     pub(crate) json: Option<PathBuf>,
     pub(crate) svg: Option<PathBuf>,
     pub(crate) part: Option<String>,
     pub(crate) run_one: Option<String>,
+    /// A scenario, and a contender of it.
+    pub(crate) count_one: Option<(String, String)>,
 }
 
 // === impl Arguments ===
@@ -54,6 +59,8 @@ impl Arguments {
                 "--json" => arguments.json = Some(value()?.into()),
                 "--svg" => arguments.svg = Some(value()?.into()),
                 "--scenario" => arguments.part = Some(value()?),
+                "--instructions" => arguments.instructions = true,
+                COUNT_ONE => arguments.count_one = Some((value()?, value()?)),
                 RUN_ONE => arguments.run_one = Some(value()?),
                 unknown => return Err(format!("`{unknown}` is unknown; see `--help`").into()),
             }
@@ -86,11 +93,15 @@ mod tests {
 
     #[test]
     fn options_are_parsed() {
-        let all = parse("--quick --json a.json --svg a.svg --scenario hot").expect("all are known");
-        assert!(all.quick && !all.list);
+        let line = "--quick --instructions --json a.json --svg a.svg --scenario hot";
+        let all = parse(line).expect("all are known");
+        assert!(all.quick && all.instructions && !all.list);
         assert_eq!(all.json, Some("a.json".into()));
         let names: Vec<String> = all.scenarios().iter().map(Scenario::name).collect();
-        assert_eq!(names, ["hot-u64-denied-2t", "hot-u64-allowed-2t"]);
+        let hot = ["hot-u64-denied-2t", "hot-u64-allowed-2t"];
+        let algorithms = hot.map(|name| format!("algorithms-{name}"));
+        assert_eq!(names[..2], hot);
+        assert_eq!(names[2..], algorithms);
     }
 
     #[test]

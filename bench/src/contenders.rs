@@ -1,5 +1,6 @@
 //! The rate limiters that are measured, each used as its own documentation says.
 
+mod algorithms;
 mod by_hand;
 mod floor;
 mod governor;
@@ -7,6 +8,9 @@ mod quota;
 mod ratelimit;
 mod tollgate;
 
+pub(crate) use algorithms::{
+    FixedWindow, OfAlgorithm, SlidingLog, SlidingWindow, TokenBucket, TwoBuckets,
+};
 pub(crate) use by_hand::ByHand;
 pub(crate) use floor::{Floor, FloorClock};
 pub(crate) use governor::Governor;

@@ -21,6 +21,19 @@ enum Bound {
 /// Finds values in the results.
 struct Results<'r>(&'r [Measured]);
 
+/// Scenario, contender, compared with, and the least ratio of their speeds.
+const OF_ALGORITHMS: [(&str, &str, &str, f64); 7] = [
+    (ALGORITHMS, "fixed_window", "token_bucket", 0.95),
+    (ALGORITHMS, "fixed_window", "governor", 2.2),
+    (ALGORITHMS, "sliding, 1", "token_bucket", 0.8),
+    (ALGORITHMS, "sliding, 10", "token_bucket", 0.4),
+    (ALGORITHMS, "sliding_log", "token_bucket", 0.4),
+    (ALGORITHMS, "two buckets", "token_bucket", 0.45),
+    (HOT_ALGORITHMS, "two buckets", "token_bucket", 0.4),
+];
+const ALGORITHMS: &str = "algorithms-1M-u64-uniform-allowed-2t";
+const HOT_ALGORITHMS: &str = "algorithms-hot-u64-allowed-2t";
+
 // === impl Figure ===
 
 /// All figures to reach.
@@ -35,14 +48,17 @@ pub(crate) fn figures(measured: &[Measured]) -> Vec<Figure> {
         });
     };
     let load = "1M-u64-uniform-allowed-2t";
-    ratio(load, "tollgate", "governor", 2.2);
+    ratio(load, "tollgate", "governor", 3.0);
     ratio(load, "tollgate", "quota", 3.0);
-    ratio(load, "tollgate", "floor", 0.25);
-    ratio(load, "tollgate-batch", "floor", 0.7);
+    ratio(load, "tollgate", "floor-clock", 0.8);
+    ratio(load, "tollgate-batch", "floor", 0.55);
     ratio("1M-string-uniform-allowed-2t", "tollgate", "governor", 2.2);
     ratio("hot-u64-denied-2t", "tollgate", "governor", 2.5);
     ratio("hot-u64-denied-2t", "tollgate", "quota", 1.0);
     ratio("hot-u64-allowed-2t", "tollgate", "governor", 1.5);
+    for (scenario, ours, other, at_least) in OF_ALGORITHMS {
+        ratio(scenario, ours, other, at_least);
+    }
     let mut at_most = |what: &str, got: Option<f64>, most: f64| {
         figures.push(Figure {
             what: what.to_owned(),
@@ -98,13 +114,13 @@ impl fmt::Display for Figure {
             Bound::AtMost(bound) => ("<=", bound),
         };
         let Some(got) = self.got else {
-            return write!(f, "{:<62} {sign} {bound:<8} not measured", self.what);
+            return write!(f, "{:<66} {sign} {bound:<8} not measured", self.what);
         };
         let missed = match self.wanted {
             Bound::AtLeast(bound) => (got < bound).then(|| 1.0 - got / bound),
             Bound::AtMost(bound) => (got > bound).then(|| got / bound - 1.0),
         };
-        write!(f, "{:<62} {sign} {bound:<8} {got:<10.4}", self.what)?;
+        write!(f, "{:<66} {sign} {bound:<8} {got:<10.4}", self.what)?;
         match missed {
             None => f.write_str(" reached"),
             Some(by) if by.is_finite() => write!(f, " MISSED by {:.1} %", by * 100.0),

@@ -4,17 +4,21 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::contender::Outcome;
-use crate::contenders::{
-    ByHand, Floor, FloorClock, Governor, Quota, Ratelimit, Tollgate, TollgateBatch,
-};
-use crate::entrant::{Drive, Entrant, Entry, Manner};
+use crate::entrant::Drive;
 use crate::keys::{BenchKey, Distribution, KeyKind, Sequences};
+use crate::lineup::{Course, Lineup};
 use crate::record::{Measured, Record};
 use tollgate_bench::latency::{BasisPoints, Histogram};
+
+/// The decisions of a process whose instructions are counted.
+pub(crate) const COUNTED: usize = 1 << 13;
+/// Its keys at most: more only take longer.
+const COUNTED_KEYS_MAX: u64 = 20_000;
 
 /// The keys, the distribution of requests, and the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Load {
+    pub(crate) lineup: Lineup,
     pub(crate) keys: u64,
     pub(crate) kind: KeyKind,
     pub(crate) distribution: Distribution,
@@ -45,7 +49,7 @@ impl Effort {
 // === impl Load ===
 
 impl Load {
-    /// The scenario's name: `1M-u64-uniform-allowed-2t`.
+    /// The scenario's name: `1M-u64-uniform-allowed-2t`, or `algorithms-1M-u64-...`.
     pub(crate) fn name(&self) -> String {
         let keys = match self.keys {
             1 => "hot".to_owned(),
@@ -54,10 +58,14 @@ impl Load {
             keys => keys.to_string(),
         };
         let (kind, outcome, threads) = (self.kind.name(), self.outcome.name(), self.threads);
-        match (self.keys, self.distribution) {
+        let name = match (self.keys, self.distribution) {
             (1, _) => format!("{keys}-{kind}-{outcome}-{threads}t"),
             (_, Distribution::Uniform) => format!("{keys}-{kind}-uniform-{outcome}-{threads}t"),
             (_, Distribution::Zipf) => format!("{keys}-{kind}-zipf-{outcome}-{threads}t"),
+        };
+        match self.lineup {
+            Lineup::Peers => name,
+            Lineup::Algorithms => format!("algorithms-{name}"),
         }
     }
 
@@ -70,11 +78,52 @@ impl Load {
         }
     }
 
+    /// Lets one contender decide in one thread, whose instructions are counted; `false` if
+    /// it does not take part.
+    pub(crate) fn count(&self, contender: &str) -> bool {
+        let of_one_thread = Load {
+            keys: self.keys.min(COUNTED_KEYS_MAX),
+            threads: 1,
+            ..*self
+        };
+        match self.kind {
+            KeyKind::U64 => of_one_thread.count_with::<u64>(contender),
+            KeyKind::String => of_one_thread.count_with::<String>(contender),
+            KeyKind::Ip => of_one_thread.count_with::<IpAddr>(contender),
+        }
+    }
+
+    fn count_with<K: BenchKey>(&self, contender: &str) -> bool {
+        let sequences = Sequences::<K>::draw(self.keys, self.distribution, self.threads);
+        let numbers = Sequences::<u64>::draw(self.keys, self.distribution, self.threads);
+        let entrants = self.lineup.entrants(&self.course(&sequences, &numbers));
+        let found = entrants.iter().find(|entrant| entrant.name() == contender);
+        if let Some(entrant) = found {
+            entrant.warm();
+            entrant.count(COUNTED);
+        }
+        found.is_some()
+    }
+
+    const fn course<'k, K>(
+        &self,
+        sequences: &'k Sequences<K>,
+        numbers: &'k Sequences<u64>,
+    ) -> Course<'k, K> {
+        Course {
+            keys: self.keys,
+            outcome: self.outcome,
+            sequences,
+            numbers,
+        }
+    }
+
     /// Measures every contender with one type of keys.
     fn measure_with<K: BenchKey>(&self, effort: &Effort) -> Vec<Measured> {
         let sequences = Sequences::<K>::draw(self.keys, self.distribution, self.threads);
         let numbers = Sequences::<u64>::draw(self.keys, self.distribution, self.threads);
-        let entrants = self.entrants(&sequences, &numbers);
+        let entrants = self.lineup.entrants(&self.course(&sequences, &numbers));
+        entrants.iter().for_each(|entrant| entrant.warm());
         let mut drives: Vec<Vec<Drive>> = vec![Vec::new(); entrants.len()];
         for _ in 0..effort.rounds {
             for (entrant, drives) in entrants.iter().zip(&mut drives) {
@@ -97,56 +146,9 @@ impl Load {
                 self.measurement(entrant.name(), drives, times.as_ref())
             })
             .collect();
-        if self.keys > 1 {
-            measured.push(self.cannot("ratelimit", "no keys"));
-        }
-        measured.push(self.cannot("leaky-bucket", "only waits: see async"));
+        let absent = self.lineup.absent(self.keys).into_iter();
+        measured.extend(absent.map(|(contender, note)| self.cannot(contender, note)));
         measured
-    }
-
-    /// Every contender that can do this, warmed up.
-    fn entrants<'k, K: BenchKey>(
-        &self,
-        sequences: &'k Sequences<K>,
-        numbers: &'k Sequences<u64>,
-    ) -> Vec<Box<dyn Entrant + 'k>> {
-        use Manner::{Batches, OneAtATime};
-        let load = (self.keys, self.outcome);
-        let mut entrants: Vec<Box<dyn Entrant + 'k>> = vec![
-            Box::new(Entry::<Tollgate, K>::new(
-                "tollgate", OneAtATime, load, sequences,
-            )),
-            Box::new(Entry::<TollgateBatch, K>::new(
-                "tollgate-batch",
-                Batches,
-                load,
-                sequences,
-            )),
-            Box::new(Entry::<Governor<K>, K>::new(
-                "governor", OneAtATime, load, sequences,
-            )),
-            Box::new(Entry::<Quota<K>, K>::new(
-                "quota", OneAtATime, load, sequences,
-            )),
-            Box::new(Entry::<ByHand<K>, K>::new(
-                "dashmap", OneAtATime, load, sequences,
-            )),
-        ];
-        if self.keys == 1 {
-            let ratelimit = Entry::<Ratelimit, K>::new("ratelimit", OneAtATime, load, sequences);
-            entrants.push(Box::new(ratelimit));
-        }
-        entrants.push(Box::new(Entry::<Floor, u64>::new(
-            "floor", OneAtATime, load, numbers,
-        )));
-        entrants.push(Box::new(Entry::<FloorClock, u64>::new(
-            "floor-clock",
-            OneAtATime,
-            load,
-            numbers,
-        )));
-        entrants.iter().for_each(|entrant| entrant.warm());
-        entrants
     }
 
     /// The record of one contender: the median of its drives, and its latencies.
@@ -166,8 +168,18 @@ impl Load {
                 p9999_ns: within(9_999),
                 ..self.record(contender)
             },
+            note: self.note(median.allowed_share),
             allowed_share: Some(median.allowed_share),
             ..Measured::default()
+        }
+    }
+
+    /// What share was allowed, if that is not what the scenario is about.
+    fn note(&self, allowed: f64) -> String {
+        match self.outcome {
+            Outcome::Allowed if allowed < 0.999 => format!("{:.1} % allowed", allowed * 100.0),
+            Outcome::Denied if allowed > 0.001 => format!("{:.1} % allowed", allowed * 100.0),
+            _ => String::new(),
         }
     }
 

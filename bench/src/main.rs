@@ -24,6 +24,10 @@ mod scenario;
 
 mod load;
 
+mod lineup;
+
+mod instructions;
+
 mod resident;
 
 mod flood;
@@ -50,6 +54,7 @@ use std::io::{self, Write};
 use std::process::{Command, ExitCode, Stdio};
 
 use arguments::{Arguments, RUN_ONE, USAGE};
+use instructions::Counter;
 use load::Effort;
 use record::{Measured, Record};
 use scenario::Scenario;
@@ -70,10 +75,13 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let out = &mut io::stdout();
-    match &arguments.run_one {
-        _ if arguments.help => Ok(out.write_all(USAGE.as_bytes())?),
-        Some(name) => run_one(out, name),
-        None => run_all(out, arguments),
+    if arguments.help {
+        return Ok(out.write_all(USAGE.as_bytes())?);
+    }
+    match (&arguments.run_one, &arguments.count_one) {
+        (Some(name), _) => run_one(out, name),
+        (None, Some((name, contender))) => Ok(Scenario::count(name, contender)?),
+        (None, None) => run_all(out, arguments),
     }
 }
 
@@ -99,6 +107,7 @@ fn run_all(out: &mut impl Write, arguments: &Arguments) -> Result<(), Box<dyn Er
         return Ok(());
     }
     let (mut measured, mut failed) = (Vec::<Measured>::new(), Vec::new());
+    let mut counter = arguments.instructions.then(Counter::default);
     for (number, scenario) in (1..).zip(&scenarios) {
         eprintln!(
             "measuring {number} of {}: {}",
@@ -106,7 +115,12 @@ fn run_all(out: &mut impl Write, arguments: &Arguments) -> Result<(), Box<dyn Er
             scenario.name()
         );
         match in_own_process(&scenario.name()) {
-            Ok(of_one) => measured.extend(of_one),
+            Ok(mut of_one) => {
+                if let (Some(counter), Scenario::Load(_)) = (&mut counter, scenario) {
+                    count_instructions(counter, &mut of_one);
+                }
+                measured.extend(of_one);
+            }
             // The others are reported all the same.
             Err(error) => failed.push(error),
         }
@@ -128,6 +142,14 @@ fn run_all(out: &mut impl Write, arguments: &Arguments) -> Result<(), Box<dyn Er
         std::fs::write(path, chart::svg(&picture::panels(&measured)))?;
     }
     failed.into_iter().next().map_or(Ok(()), Err)
+}
+
+/// Adds the instructions of a decision to every contender that was measured.
+fn count_instructions(counter: &mut Counter, measured: &mut [Measured]) {
+    let able = measured.iter_mut().map(|one| &mut one.record);
+    for record in able.filter(|record| record.ops_per_second.is_some()) {
+        record.instructions = counter.count(&record.scenario, &record.contender);
+    }
 }
 
 /// Where a scenario's table stands: with the first process that measures a part of it.

@@ -17,6 +17,8 @@ pub(crate) struct Record {
     pub(crate) p99_ns: Option<u64>,
     pub(crate) p9999_ns: Option<u64>,
     pub(crate) bytes_per_key: Option<f64>,
+    /// Instructions of one decision.
+    pub(crate) instructions: Option<f64>,
 }
 
 /// A record and what is known beside it, on its way from the process that measured.

@@ -7,6 +7,7 @@ use crate::flood::{Flood, Target};
 use crate::in_turn::InTurn;
 use crate::keys::Distribution::{self, Uniform, Zipf};
 use crate::keys::KeyKind;
+use crate::lineup::Lineup;
 use crate::load::{Effort, Load};
 use crate::record::Measured;
 use crate::resident::{Holder, Resident};
@@ -26,6 +27,16 @@ impl Scenario {
     /// What the figures to reach are read from.
     pub(crate) fn quick() -> Vec<Scenario> {
         let load = |keys, kind, outcome| Scenario::load(keys, kind, Uniform, outcome, 2);
+        let algorithms = |keys, outcome| {
+            Scenario::Load(Load {
+                lineup: Lineup::Algorithms,
+                keys,
+                kind: KeyKind::U64,
+                distribution: Uniform,
+                outcome,
+                threads: 2,
+            })
+        };
         let resident = |holder, keys| Scenario::Resident(Resident { holder, keys });
         let flood = |target| {
             let new_keys = 100_000_000;
@@ -37,6 +48,9 @@ impl Scenario {
             load(1_000_000, KeyKind::String, Allowed),
             load(1, KeyKind::U64, Denied),
             load(1, KeyKind::U64, Allowed),
+            algorithms(1_000_000, Allowed),
+            algorithms(1, Denied),
+            algorithms(1, Allowed),
             resident(Holder::Tollgate(Algorithm::TokenBucket, 100), 1_000_000),
             resident(Holder::Governor, 1_000_000),
             resident(Holder::Quota, 1_000_000),
@@ -77,6 +91,20 @@ impl Scenario {
         all
     }
 
+    /// Lets one contender of the scenario with this name decide, in a process whose instructions
+    /// are counted.
+    pub(crate) fn count(name: &str, contender: &str) -> Result<(), String> {
+        let all = Scenario::all();
+        let found = all.iter().find(|one| one.name() == name);
+        let Some(Scenario::Load(load)) = found else {
+            return Err(format!("`{name}` is not a scenario that is counted"));
+        };
+        match load.count(contender) {
+            true => Ok(()),
+            false => Err(format!("`{contender}` does not take part in `{name}`")),
+        }
+    }
+
     const fn load(
         keys: u64,
         kind: KeyKind,
@@ -85,6 +113,7 @@ impl Scenario {
         threads: usize,
     ) -> Scenario {
         Scenario::Load(Load {
+            lineup: Lineup::Peers,
             keys,
             kind,
             distribution,
@@ -116,4 +145,18 @@ impl Scenario {
 fn product<A: Copy, B: Copy>(these: &[A], those: &[B]) -> Vec<(A, B)> {
     let pairs = these.iter().flat_map(|a| those.iter().map(|b| (*a, *b)));
     pairs.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_contenders_of_load_scenarios_are_counted() {
+        let error = Scenario::count("async-ready-2t", "tollgate").expect_err("it waits");
+        assert!(error.contains("not a scenario that is counted"));
+        let error = Scenario::count("hot-u64-denied-2t", "nginx").expect_err("it is no crate");
+        assert!(error.contains("does not take part"));
+        assert_eq!(Scenario::count("hot-u64-denied-2t", "floor"), Ok(()));
+    }
 }

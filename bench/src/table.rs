@@ -2,10 +2,10 @@
 
 use std::fmt::{self, Write as _};
 
-use crate::record::Measured;
+use crate::record::{Measured, Record};
 
-/// Whom the others are compared with.
-const COMPARED: [&str; 3] = ["governor", "quota", "floor"];
+/// Whom the others are compared with, where they take part.
+const COMPARED: [&str; 4] = ["token_bucket", "governor", "quota", "floor"];
 
 /// What one process measured, as a table.
 pub(crate) struct Table<'m>(pub(crate) &'m [Measured]);
@@ -19,13 +19,13 @@ impl fmt::Display for Table<'_> {
         };
         writeln!(f, "\n{}", first.record.scenario)?;
         write!(f, "  {:<15}{:>10}", "", "M/s")?;
-        for peer in COMPARED {
-            write!(f, "{:>12}", format!("x {peer}"))?;
+        for peer in self.references() {
+            write!(f, "{:>16}", format!("x {peer}"))?;
         }
         writeln!(
             f,
-            "{:>8}{:>8}{:>9}{:>10}",
-            "p50 ns", "p99", "p99.99", "B/key"
+            "{:>8}{:>8}{:>9}{:>8}{:>10}",
+            "p50 ns", "p99", "p99.99", "instr", "B/key"
         )?;
         self.0
             .iter()
@@ -34,6 +34,19 @@ impl fmt::Display for Table<'_> {
 }
 
 impl Table<'_> {
+    fn find(&self, contender: &str) -> Option<&Record> {
+        let mut records = self.0.iter().map(|one| &one.record);
+        records.find(|record| record.contender == contender)
+    }
+
+    fn references(&self) -> impl Iterator<Item = &'static str> {
+        let is_here = |peer: &&str| {
+            self.find(peer)
+                .is_some_and(|record| record.ops_per_second.is_some())
+        };
+        COMPARED.into_iter().filter(is_here)
+    }
+
     /// Writes the row of one contender.
     fn line(&self, f: &mut fmt::Formatter<'_>, measured: &Measured) -> fmt::Result {
         let record = &measured.record;
@@ -43,14 +56,13 @@ impl Table<'_> {
             "{:>10}",
             cell(record.ops_per_second.map(|speed| speed / 1e6), 2)
         )?;
-        for peer in COMPARED {
-            let other = self.0.iter().find(|other| other.record.contender == peer);
-            let other = other.and_then(|other| other.record.ops_per_second);
+        for peer in self.references() {
+            let other = self.find(peer).and_then(|other| other.ops_per_second);
             let ratio = record
                 .ops_per_second
                 .zip(other)
                 .map(|(speed, other)| speed / other);
-            write!(f, "{:>12}", cell(ratio, 2))?;
+            write!(f, "{:>16}", cell(ratio, 2))?;
         }
         let nanos = |nanos: Option<u64>| nanos.map_or("-".to_owned(), |nanos| nanos.to_string());
         let (half, most, nearly_all) = (record.p50_ns, record.p99_ns, record.p9999_ns);
@@ -61,6 +73,7 @@ impl Table<'_> {
             nanos(most),
             nanos(nearly_all)
         )?;
+        write!(f, "{:>8}", cell(record.instructions, 0))?;
         write!(f, "{:>10}", cell(record.bytes_per_key, 1))?;
         writeln!(f, "{}", aside(measured))
     }

@@ -2,17 +2,18 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate::BYTES_PER_KEY;
+use tollgate::{BYTES_PER_KEY, Clock, Moment, SystemClock, Timeline};
 
 use crate::contender::{Contender, Outcome};
 
 /// Memory of the size of Tollgate's table, in which a decision is one atomic addition.
 pub(crate) struct Floor(Vec<AtomicU64>);
 
-/// The same, after a reading of the clock: what is left to a decision that reads it and writes.
+/// The same, after a reading of the clock that Tollgate reads: what is left to a decision that
+/// reads it and writes.
 pub(crate) struct FloorClock {
     floor: Floor,
-    clock: quanta::Clock,
+    clock: SystemClock,
 }
 
 // === impl Floor ===
@@ -40,12 +41,12 @@ impl Contender<u64> for FloorClock {
     fn build(keys: u64, outcome: Outcome) -> FloorClock {
         FloorClock {
             floor: Floor::build(keys, outcome),
-            clock: quanta::Clock::new(),
+            clock: SystemClock::new(),
         }
     }
 
     #[inline(always)]
     fn check(&self, key: &u64) -> bool {
-        self.clock.raw() != u64::MAX && self.floor.check(key)
+        self.clock.on(Timeline::Monotonic) != Moment::ZERO && self.floor.check(key)
     }
 }
