@@ -3,7 +3,7 @@
 
 use tollgate_behaviour::{Random, check};
 use tollgate_core::{
-    Account, Bill, Charge, Cost, Enforcement, Key, Limit, Moment, Now, OnDenial, Span,
+    Account, Bill, Charge, Cost, Enforcement, Key, Limit, Moment, Now, OnDenial, Span, Verdict,
     settle_separate,
 };
 
@@ -45,6 +45,8 @@ fn separate_charges_get_the_verdict_of_their_bill() {
         let mut of_bill: Vec<Account> = limits.iter().map(Account::fresh).collect();
         let mut separate = of_bill.clone();
         let mut now = Moment::from_nanos(1_000_000_000_000);
+        // The same one for every request: nothing of the former verdict stays.
+        let mut got = Verdict::default();
         for _ in 0..30 {
             now = now + Span::from_millis(random.between(0, 400));
             let charges = limits.iter().enumerate();
@@ -52,7 +54,7 @@ fn separate_charges_get_the_verdict_of_their_bill() {
             let charges: Vec<Charge<'_>> = charges.collect();
             let bill = Bill::new(&charges).unwrap();
             let want = bill.settle(&mut of_bill, Now::at(now));
-            let got = settle_separate(&charges, &mut separate, Now::at(now));
+            settle_separate(&charges, &mut separate, Now::at(now), &mut got);
             assert_eq!(got, want, "{charges:#?}");
             assert_eq!(separate, of_bill, "{charges:#?}");
             match got.is_allowed() {

@@ -179,12 +179,29 @@ impl<C: Clock> Memory<C> {
     ///
     /// [`StoreError::TooManyCharges`], and as [`Memory::check`].
     pub fn decide_now(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
+        let mut verdict = Verdict::default();
+        self.decide_into(charges, &mut verdict)?;
+        Ok(verdict)
+    }
+
+    /// As [`Memory::decide_now`], into a verdict that the caller has: one of several limits is so
+    /// large that to copy it on its way out takes a good part of the decision's time. What
+    /// `verdict` is before does not matter; after an error, it means nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Memory::decide_now`].
+    pub fn decide_into(
+        &self,
+        charges: &[Charge<'_>],
+        verdict: &mut Verdict,
+    ) -> Result<(), StoreError> {
         if let [charge] = charges {
-            let decision = self.decide_one_now(charge)?;
-            return Ok(Verdict::of_one(charge, decision));
+            *verdict = Verdict::of_one(charge, self.decide_one_now(charge)?);
+            return Ok(());
         }
         let time = || Time::of(&self.clock);
-        self.decide_several(charges, || self.clock.now(), time)
+        self.decide_several(charges, || self.clock.now(), time, verdict)
     }
 
     /// Decides all or nothing over `charges`, at a given time.
@@ -197,7 +214,9 @@ impl<C: Clock> Memory<C> {
             let decision = self.decide_one(charge, &mut Time::at(now))?;
             return Ok(Verdict::of_one(charge, decision));
         }
-        self.decide_several(charges, || now, || Time::at(now))
+        let mut verdict = Verdict::default();
+        self.decide_several(charges, || now, || Time::at(now), &mut verdict)?;
+        Ok(verdict)
     }
 
     /// The clock that this store decides by.
@@ -254,14 +273,15 @@ impl<C: Clock> Memory<C> {
         charges: &[Charge<'_>],
         now: impl Fn() -> Now,
         time: impl Fn() -> Time<'c>,
-    ) -> Result<Verdict, StoreError> {
+        verdict: &mut Verdict,
+    ) -> Result<(), StoreError> {
         if charges.len() > CHARGES_MAX {
             return Err(TooManyCharges(charges.len()).into());
         }
-        if let Some(verdict) = self.try_joint_path(charges, now) {
-            return Ok(verdict);
+        if !self.try_joint_path(charges, now, verdict) {
+            *verdict = self.decide_all(&Bill::new(charges)?, &mut time())?;
         }
-        self.decide_all(&Bill::new(charges)?, &mut time())
+        Ok(())
     }
 }
 

@@ -67,10 +67,14 @@ pub struct JointDecision {
 /// # Ok::<(), tollgate::JointError>(())
 /// ```
 pub fn check_all<C: Clock>(asks: &[Ask<'_, Limiter<C>>]) -> Result<JointDecision, JointError> {
-    Ok(JointDecision {
+    let mut decision = JointDecision {
         names: names_of(asks)?,
-        verdict: decide(asks).map_err(JointError::Store)?,
-    })
+        verdict: Verdict::default(),
+    };
+    match decide(asks, &mut decision.verdict) {
+        Ok(()) => Ok(decision),
+        Err(error) => Err(JointError::Store(error)),
+    }
 }
 
 /// The limits' names, if all of them count in the same memory.
@@ -85,15 +89,15 @@ fn names_of<C: Clock>(asks: &[Ask<'_, Limiter<C>>]) -> Result<Names, JointError>
     Ok(asks.iter().map(|ask| ask.limiter.name_copy()).collect())
 }
 
-fn decide<C: Clock>(asks: &[Ask<'_, Limiter<C>>]) -> Result<Verdict, StoreError> {
-    decide_by(asks, |store, charges| store.decide_now(charges))
+fn decide<C: Clock>(asks: &[Ask<'_, Limiter<C>>], verdict: &mut Verdict) -> Result<(), StoreError> {
+    decide_by(asks, |store, charges| store.decide_into(charges, verdict))
 }
 
 /// Calls `decide` under the limits in effect. If a limit is replaced meanwhile, the decision starts
 /// again. Without limits, there is nothing to decide.
 fn decide_by<C: Clock, T: Default>(
     asks: &[Ask<'_, Limiter<C>>],
-    decide: impl Fn(&Memory<C>, &[Charge<'_>]) -> Result<T, StoreError>,
+    mut decide: impl FnMut(&Memory<C>, &[Charge<'_>]) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
     let Some(first) = asks.first() else {
         return Ok(T::default());
@@ -126,14 +130,15 @@ fn decide_by<C: Clock, T: Default>(
 impl JointDecision {
     /// The decision with the limits' names; a denial if the store failed.
     pub(crate) fn of<C: Clock>(names: &Names, asks: &[Ask<'_, Limiter<C>>]) -> JointDecision {
-        let verdict = decide(asks).unwrap_or_else(|_| {
-            asks.iter().for_each(|ask| ask.limiter.count_failure());
-            without_answer(asks.len())
-        });
-        JointDecision {
+        let mut decision = JointDecision {
             names: names.clone(),
-            verdict,
+            verdict: Verdict::default(),
+        };
+        if decide(asks, &mut decision.verdict).is_err() {
+            asks.iter().for_each(|ask| ask.limiter.count_failure());
+            decision.verdict = without_answer(asks.len());
         }
+        decision
     }
 
     /// The verdict on limits with these names.

@@ -16,11 +16,17 @@ use crate::step::{denial, grant, units_to_exhaust, wait_for};
 use crate::usage::Usage;
 
 /// Evaluates every charge, then charges all or none. `usages` are the states of their keys, in
-/// order; no key may occur twice.
+/// order; no key may occur twice. `verdict` becomes the result, whatever it was before: it is too
+/// large to be passed through returns without being copied.
 ///
 /// Pure, like [`crate::step`]: the caller provides the time, and exclusive access to all usages.
 #[inline]
-pub fn settle_separate<U: Usage>(charges: &[Charge<'_>], usages: &mut [U], now: Now) -> Verdict {
+pub fn settle_separate<U: Usage>(
+    charges: &[Charge<'_>],
+    usages: &mut [U],
+    now: Now,
+    verdict: &mut Verdict,
+) {
     let mut waits = PerCharge::new();
     let mut denier = Denier::default();
     for (index, (charge, usage)) in charges.iter().zip(&mut *usages).enumerate() {
@@ -29,7 +35,7 @@ pub fn settle_separate<U: Usage>(charges: &[Charge<'_>], usages: &mut [U], now: 
         waits.push(wait.flatten());
     }
     let denied = denier.first();
-    let mut decisions = PerCharge::new();
+    verdict.decisions.clear();
     // Charging a denied request lengthens waits, and may exhaust limits that had allowed it.
     let mut denier_after = Denier::default();
     for (index, (charge, usage)) in charges.iter().zip(usages).enumerate() {
@@ -43,19 +49,18 @@ pub fn settle_separate<U: Usage>(charges: &[Charge<'_>], usages: &mut [U], now: 
             }
         };
         let (limit, moment) = (charge.limit, now.on(charge.limit.timeline()));
-        decisions.push(match wait {
+        verdict.decisions.push(match wait {
             None => Decision::Allow(grant(usage, limit, moment, delay)),
             Some(wait) => Decision::Deny(denial(usage, limit, moment, wait)),
         });
     }
-    let denial = denied.map(|(by, _)| RequestDenial {
+    verdict.denial = denied.map(|(by, _)| RequestDenial {
         by,
         wait: denier_after
             .first()
             .map_or(Wait::For(Span::ZERO), |(_, wait)| wait),
         reason: DenialReason::Exceeded,
     });
-    Verdict { decisions, denial }
 }
 
 /// The wait until the limit allows the charge, if it does not now; `None` for a refund, which is

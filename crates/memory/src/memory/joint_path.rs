@@ -16,19 +16,21 @@
 //! there is no deadlock with this path or [`super::locked`]; which of several threads goes first is
 //! settled by locking in the order of memory. Anything unusual is left to the slow path.
 
-use tollgate_core::{Charge, Clock, Decision, Now, PerCharge, Usage, Verdict, settle_separate};
+use tollgate_core::{Bucket, Charge, Clock, Decision, Now, PerCharge, Verdict, settle_separate};
 
 use super::Memory;
 use super::fast_path::{Miss, RETRIES_MAX};
 use super::lock_free::{commit, heat_after};
 use super::locked::SlotLock;
-use super::word_state::AnyWordState;
+use super::word_state::{AnyWordState, WordState};
 use crate::pair::{Pair, SlotValue};
+use crate::spill::is_too_large;
 use crate::sync::{Ordering, back_off, fence};
 use crate::table::{Place, Table};
 use crate::tag::Tag;
 
 /// What was read of one limit's slot.
+#[derive(Clone, Copy, Default)]
 struct Reading<'t> {
     place: Place,
     /// The tag of the slot, without its heat.
@@ -41,88 +43,134 @@ struct Reading<'t> {
 }
 
 impl<C: Clock> Memory<C> {
-    /// Decides on several charges; `None` if anything is unusual, and then nothing was charged.
+    /// Decides on several charges, into `verdict`; `false` if anything is unusual, and then nothing
+    /// was charged.
     pub(super) fn try_joint_path(
         &self,
         charges: &[Charge<'_>],
         now: impl Fn() -> Now,
-    ) -> Option<Verdict> {
+        verdict: &mut Verdict,
+    ) -> bool {
         if has_repeated_key(charges) {
-            return None;
+            return false;
         }
-        let mut readings = PerCharge::new();
-        for charge in charges {
-            let place = self.table.place(charge.key);
-            self.table.prefetch(place);
-            let (revision, timeline) = (charge.history.revision(), charge.limit.timeline());
-            readings.push(Reading {
-                place,
-                expected: Tag::new(charge.key, revision, timeline),
-                slot: None,
-                current: SlotValue::default(),
-                next: SlotValue::default(),
-            });
+        // Two buckets are what most requests with several limits meet, and all of this is then
+        // known when it is compiled: how many there are, where they are, and their algorithm.
+        if let Ok(charges) = <&[Charge<'_>; 2]>::try_from(charges)
+            && charges.iter().all(|charge| charge.limit.is_bucket())
+        {
+            let mut readings = [Reading::default(); 2];
+            let mut states = [Bucket::default(); 2];
+            return self.decide_joint(charges, &mut readings, &mut states, now, verdict);
         }
-        for retry in 0..RETRIES_MAX {
-            match self.try_joint(charges, &mut readings, &now) {
-                Ok(verdict) => return Some(verdict),
-                Err(Miss::Unusual) => return None,
-                Err(Miss::Contended) => back_off(retry),
-            }
+        if charges.iter().any(|charge| is_too_large(charge.limit)) {
+            return false;
         }
-        None
+        let mut readings = PerCharge::from_elem(Reading::default(), charges.len());
+        let fresh = |charge: &Charge<'_>| AnyWordState::decode(charge.limit, 0);
+        let mut states: PerCharge<AnyWordState> = charges.iter().map(fresh).collect();
+        self.decide_joint(charges, &mut readings, &mut states, now, verdict)
     }
 
-    /// Decides on what the slots have now, and commits the result if they have not changed since.
-    fn try_joint<'t>(
+    /// Decides on charges whose states are of one type. `readings` and `states` have a place for
+    /// each, of which the content does not matter.
+    #[inline(always)]
+    fn decide_joint<'t, U: WordState>(
         &'t self,
         charges: &[Charge<'_>],
         readings: &mut [Reading<'t>],
+        states: &mut [U],
         now: impl Fn() -> Now,
-    ) -> Result<Verdict, Miss> {
+        verdict: &mut Verdict,
+    ) -> bool {
+        for (reading, charge) in readings.iter_mut().zip(charges) {
+            reading.place = self.table.place(charge.key);
+            self.table.prefetch(reading.place);
+            let (revision, timeline) = (charge.history.revision(), charge.limit.timeline());
+            reading.expected = Tag::new(charge.key, revision, timeline);
+        }
+        for retry in 0..RETRIES_MAX {
+            match self.try_joint(charges, readings, states, &now, verdict) {
+                Ok(()) => return true,
+                Err(Miss::Unusual) => return false,
+                Err(Miss::Contended) => back_off(retry),
+            }
+        }
+        false
+    }
+
+    /// Decides on what the slots have now, and commits the result if they have not changed since.
+    #[inline(always)]
+    fn try_joint<'t, U: WordState>(
+        &'t self,
+        charges: &[Charge<'_>],
+        readings: &mut [Reading<'t>],
+        states: &mut [U],
+        now: impl Fn() -> Now,
+        verdict: &mut Verdict,
+    ) -> Result<(), Miss> {
         for reading in &mut *readings {
             reading.read(&self.table)?;
         }
         // After the slots: a state that another thread wrote before is not ahead of this reading.
         let now = now();
-        let mut states = PerCharge::new();
-        for (charge, reading) in charges.iter().zip(&*readings) {
+        for ((charge, reading), state) in charges.iter().zip(&*readings).zip(&mut *states) {
             let limit = charge.limit;
-            let state = AnyWordState::decode(limit, reading.current.word).ok_or(Miss::Unusual)?;
+            *state = U::decode(limit, reading.current.word);
             if state.is_ahead(limit, now.on(limit.timeline())) {
                 return Err(Miss::Unusual);
             }
-            states.push(state);
         }
-        let verdict = settle_separate(charges, &mut states, now);
-        let mut charged = PerCharge::new();
-        let words = charges.iter().zip(&states);
+        settle_separate(charges, states, now, verdict);
+        let mut charged = 0;
+        let words = charges.iter().zip(&*states);
         let words = words.map(|(charge, state)| state.encode(charge.limit));
-        let decided = words.zip(&verdict.decisions);
-        for (index, (reading, (word, decision))) in readings.iter_mut().zip(decided).enumerate() {
-            if reading.decide(word.ok_or(Miss::Unusual)?, decision, now)? {
-                charged.push(index);
-            }
+        for ((reading, word), decision) in readings.iter_mut().zip(words).zip(&verdict.decisions) {
+            let is_charged = reading.decide(word.ok_or(Miss::Unusual)?, decision, now)?;
+            charged += usize::from(is_charged);
         }
-        self.commit_joint(readings, &mut charged)?;
+        self.commit_joint(readings, charged)?;
         for (reading, decision) in readings.iter().zip(&verdict.decisions) {
             reading.note(decision, now);
         }
-        Ok(verdict)
+        Ok(())
     }
 
     /// Stores the new values of those readings that are charged, if no slot has changed since it
     /// was read.
-    fn commit_joint(&self, readings: &[Reading<'_>], charged: &mut [usize]) -> Result<(), Miss> {
-        charged.sort_unstable_by_key(|index| readings[*index].slot.map(std::ptr::from_ref));
-        let are_all_charged = charged.len() == readings.len();
+    #[inline(always)]
+    fn commit_joint(&self, readings: &[Reading<'_>], charged: usize) -> Result<(), Miss> {
+        if let [one, other] = readings
+            && charged == readings.len()
+        {
+            let is_in_order = one.address() < other.address();
+            let (first, last) = if is_in_order {
+                (one, other)
+            } else {
+                (other, one)
+            };
+            let lock = first.lock()?;
+            last.replace()?;
+            lock.commit(first.next);
+            return Ok(());
+        }
+        self.commit_any(readings, charged)
+    }
+
+    /// As [`Memory::commit_joint`], for any number of readings.
+    #[inline(never)]
+    fn commit_any(&self, readings: &[Reading<'_>], charged: usize) -> Result<(), Miss> {
+        let charged_ones = readings.iter().filter(|reading| reading.is_charged());
+        let mut in_order: PerCharge<&Reading<'_>> = charged_ones.collect();
+        in_order.sort_unstable_by_key(|reading| reading.address());
+        let are_all_charged = charged == readings.len();
         let mut locks = PerCharge::<SlotLock<'_>>::new();
-        let (last, before) = match charged.split_last() {
-            Some((last, before)) if are_all_charged => (Some(&readings[*last]), before),
-            _ => (None, &*charged),
+        let (last, before) = match in_order.split_last() {
+            Some((last, before)) if are_all_charged => (Some(last), before),
+            _ => (None, &*in_order),
         };
-        for index in before {
-            locks.push(readings[*index].lock()?);
+        for reading in before {
+            locks.push(reading.lock()?);
         }
         match last {
             Some(last) => last.replace()?,
@@ -136,8 +184,8 @@ impl<C: Clock> Memory<C> {
                 }
             }
         }
-        for (lock, index) in locks.into_iter().zip(before) {
-            lock.commit(readings[*index].next);
+        for (lock, reading) in locks.into_iter().zip(before) {
+            lock.commit(reading.next);
         }
         Ok(())
     }
@@ -158,6 +206,7 @@ fn has_repeated_key(charges: &[Charge<'_>]) -> bool {
 // === impl Reading ===
 
 impl<'t> Reading<'t> {
+    #[inline]
     fn read(&mut self, table: &'t Table) -> Result<(), Miss> {
         self.slot = table.find_likely(self.place, self.expected.fingerprint_bits());
         self.current = self.slot.map_or(SlotValue::default(), Pair::load);
@@ -170,6 +219,7 @@ impl<'t> Reading<'t> {
     }
 
     /// Takes the state after the decision; returns whether the slot has to change with the others.
+    #[inline]
     fn decide(&mut self, word: u64, decision: &Decision, now: Now) -> Result<bool, Miss> {
         self.next = self.current;
         let now = now.on(self.expected.timeline()).as_nanos();
@@ -187,15 +237,23 @@ impl<'t> Reading<'t> {
         Ok(true)
     }
 
+    #[inline]
+    fn address(&self) -> Option<*const Pair> {
+        self.slot.map(std::ptr::from_ref)
+    }
+
+    #[inline]
     fn is_charged(&self) -> bool {
         self.next != self.current
     }
 
+    #[inline]
     fn lock(&self) -> Result<SlotLock<'t>, Miss> {
         let slot = self.slot.ok_or(Miss::Unusual)?;
         SlotLock::new(slot, self.current).ok_or(Miss::Contended)
     }
 
+    #[inline]
     fn replace(&self) -> Result<(), Miss> {
         let slot = self.slot.ok_or(Miss::Unusual)?;
         let is_replaced = slot.replace(self.current, self.next);
@@ -213,6 +271,7 @@ impl<'t> Reading<'t> {
 
     /// Marks a slot whose limit denied and was not charged, and clears one that has expired. Each
     /// is a hint to later decisions, which another thread may overtake.
+    #[inline]
     fn note(&self, decision: &Decision, now: Now) {
         let now = now.on(self.expected.timeline()).as_nanos();
         if let Some(slot) = self.slot

@@ -97,7 +97,7 @@ impl<C: Clock> Memory<C> {
         backoff: &mut Backoff,
     ) -> Result<Option<Decision>, StoreError> {
         let now = time.on(charge.limit);
-        let mut usage = U::default();
+        let mut usage = U::decode(charge.limit, 0);
         let decision = step(
             &mut usage,
             charge.limit,

@@ -2,16 +2,17 @@
 
 use tollgate_core::{Bucket, FixedWindow, Limit, Moment, SlidingWindow, Usage};
 
-/// A state that fits one word. Its default is that of a key never seen, and its word is zero.
-pub(super) trait WordState: Usage + Default {
-    /// The state that `limit` reads in `word`.
+/// A state that fits one word.
+pub(super) trait WordState: Usage + Copy {
+    /// The state that `limit` reads in `word`. Zero is that of a key never seen.
     fn decode(limit: &Limit, word: u64) -> Self;
 
     /// The inverse; `None` if the state does not fit after all: a larger limit has counted it.
     fn encode(&self, limit: &Limit) -> Option<u64>;
 }
 
-/// A state of any kind that fits one word.
+/// A state of any kind that fits one word, of a limit that [`crate::spill::is_too_large`] says no
+/// to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum AnyWordState {
     /// A token or leaky bucket.
@@ -22,34 +23,6 @@ pub(super) enum AnyWordState {
     SlidingWindow(SlidingWindow<2>),
 }
 
-// === impl AnyWordState ===
-
-impl AnyWordState {
-    /// The state that `limit` reads in `word`; `None` if its states do not fit a word.
-    #[inline]
-    pub(super) fn decode(limit: &Limit, word: u64) -> Option<AnyWordState> {
-        if limit.is_bucket() {
-            Some(AnyWordState::Bucket(WordState::decode(limit, word)))
-        } else if FixedWindow::fits_word(limit) {
-            Some(AnyWordState::FixedWindow(WordState::decode(limit, word)))
-        } else if SlidingWindow::fits_word(limit) {
-            Some(AnyWordState::SlidingWindow(WordState::decode(limit, word)))
-        } else {
-            None
-        }
-    }
-
-    /// The inverse; see [`WordState::encode`].
-    #[inline]
-    pub(super) fn encode(&self, limit: &Limit) -> Option<u64> {
-        match self {
-            AnyWordState::Bucket(bucket) => bucket.encode(limit),
-            AnyWordState::FixedWindow(window) => window.encode(limit),
-            AnyWordState::SlidingWindow(window) => window.encode(limit),
-        }
-    }
-}
-
 tollgate_core::impl_usage_for_variants!([] AnyWordState {
     Bucket,
     FixedWindow,
@@ -57,6 +30,28 @@ tollgate_core::impl_usage_for_variants!([] AnyWordState {
 });
 
 // === impl WordState ===
+
+impl WordState for AnyWordState {
+    #[inline]
+    fn decode(limit: &Limit, word: u64) -> AnyWordState {
+        if limit.is_bucket() {
+            AnyWordState::Bucket(WordState::decode(limit, word))
+        } else if FixedWindow::fits_word(limit) {
+            AnyWordState::FixedWindow(WordState::decode(limit, word))
+        } else {
+            AnyWordState::SlidingWindow(WordState::decode(limit, word))
+        }
+    }
+
+    #[inline]
+    fn encode(&self, limit: &Limit) -> Option<u64> {
+        match self {
+            AnyWordState::Bucket(bucket) => bucket.encode(limit),
+            AnyWordState::FixedWindow(window) => window.encode(limit),
+            AnyWordState::SlidingWindow(window) => window.encode(limit),
+        }
+    }
+}
 
 impl WordState for Bucket {
     #[inline]
