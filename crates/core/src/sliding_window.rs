@@ -60,6 +60,7 @@ impl<const COUNTERS: usize> Default for SlidingWindow<COUNTERS> {
 impl<const COUNTERS: usize> SlidingWindow<COUNTERS> {
     /// The state whose newest segment has the number `newest` since the epoch. `counters` are
     /// newest first; those beyond `COUNTERS` are ignored.
+    #[inline]
     pub fn new(newest: u64, counters: &[u32]) -> Self {
         let mut usage = SlidingWindow {
             newest,
@@ -81,7 +82,24 @@ impl<const COUNTERS: usize> SlidingWindow<COUNTERS> {
         &self.counters[..=segments(limit)]
     }
 
+    /// The segments of `limit`. Two counters are those of one segment: known when it is compiled.
+    #[inline]
+    fn segments(limit: &Limit) -> usize {
+        if COUNTERS == 2 { 1 } else { segments(limit) }
+    }
+
+    /// The length of a segment of `limit`.
+    #[inline]
+    fn segment(limit: &Limit) -> Span {
+        if COUNTERS == 2 {
+            limit.window()
+        } else {
+            segment(limit)
+        }
+    }
+
     /// The state as if `ahead` more segments had passed since the newest.
+    #[inline]
     fn sum(&self, segments: usize, ahead: usize) -> Sum {
         let newest_inside = segments - ahead;
         let inside = self.counters[..newest_inside]
@@ -97,7 +115,7 @@ impl<const COUNTERS: usize> SlidingWindow<COUNTERS> {
 
     /// Refunds up to `units` of those consumed at `at`; returns how many.
     pub(crate) fn refund_at(&mut self, limit: &Limit, at: Moment, units: u64) -> u64 {
-        let segment = at.as_nanos() / segment(limit).as_nanos();
+        let segment = at.as_nanos() / Self::segment(limit).as_nanos();
         // After a step back of the clock, the segment may be a future one: its units have moved.
         let age = self.newest.checked_sub(segment).map(usize::try_from);
         let Some(Ok(age)) = age else {
@@ -113,38 +131,45 @@ impl<const COUNTERS: usize> SlidingWindow<COUNTERS> {
         u64::from(refunded)
     }
 
+    #[inline]
     pub(crate) fn estimate(&self, limit: &Limit, now: Moment) -> u64 {
-        let sum = self.sum(segments(limit), 0);
-        let (length, rest) = rest(limit, now);
+        let sum = self.sum(Self::segments(limit), 0);
+        let length = Self::segment(limit).as_nanos();
+        let rest = length - now.as_nanos() % length;
         let leaving = u128::from(sum.leaving) * u128::from(rest) / u128::from(length);
         sum.inside + u64::try_from(leaving).unwrap_or(u64::MAX)
     }
 }
 
 impl<const COUNTERS: usize> Usage for SlidingWindow<COUNTERS> {
+    #[inline]
     fn settle(&mut self, limit: &Limit, now: Moment) {
-        let current = now.as_nanos() / segment(limit).as_nanos();
+        let current = now.as_nanos() / Self::segment(limit).as_nanos();
         if self.newest > current {
             // How much of its segment had passed is unknown, so the leaving counter counts in full.
-            let (inside, leaving) = self.counters.split_at_mut(segments(limit));
+            let (inside, leaving) = self.counters.split_at_mut(Self::segments(limit));
             let oldest = &mut inside[inside.len() - 1];
             *oldest = oldest.saturating_add(std::mem::take(&mut leaving[0]));
         }
         let passed = current.saturating_sub(self.newest);
         let shift = usize::try_from(passed).unwrap_or(COUNTERS).min(COUNTERS);
-        self.counters.copy_within(..COUNTERS - shift, shift);
-        self.counters[..shift].fill(0);
-        self.counters[segments(limit) + 1..].fill(0);
+        if shift > 0 {
+            self.counters.copy_within(..COUNTERS - shift, shift);
+            self.counters[..shift].fill(0);
+        }
+        self.counters[Self::segments(limit) + 1..].fill(0);
         self.newest = current;
     }
 
+    #[inline]
     fn not_before(&self, limit: &Limit) -> Moment {
-        Moment::from_nanos(self.newest.saturating_mul(segment(limit).as_nanos()))
+        Moment::from_nanos(self.newest.saturating_mul(Self::segment(limit).as_nanos()))
     }
 
+    #[inline]
     fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {
-        let segments = segments(limit);
-        let length = segment(limit).as_nanos();
+        let segments = Self::segments(limit);
+        let length = Self::segment(limit).as_nanos();
         let into = now.as_nanos() % length;
         let room = u64::from(limit.available() - units);
         for ahead in 0..=segments {
@@ -162,11 +187,13 @@ impl<const COUNTERS: usize> Usage for SlidingWindow<COUNTERS> {
         Span::ZERO
     }
 
+    #[inline]
     fn remaining(&self, limit: &Limit, now: Moment) -> u32 {
         let free = u64::from(limit.available()).saturating_sub(self.estimate(limit, now));
         u32::try_from(free).unwrap_or(u32::MAX)
     }
 
+    #[inline]
     fn take(&mut self, _limit: &Limit, _now: Moment, units: u32) {
         self.counters[0] = self.counters[0].saturating_add(units);
     }
@@ -180,13 +207,14 @@ impl<const COUNTERS: usize> Usage for SlidingWindow<COUNTERS> {
         }
     }
 
+    #[inline]
     fn expires_at(&self, limit: &Limit) -> Moment {
         let Some(newest_used) = self.counters.iter().position(|counter| *counter != 0) else {
             return Moment::ZERO;
         };
         let age = u64::try_from(newest_used).unwrap_or(u64::MAX);
         let left_at = self.newest.saturating_sub(age).saturating_add(1);
-        let length = segment(limit).as_nanos();
+        let length = Self::segment(limit).as_nanos();
         Moment::from_nanos(left_at.saturating_mul(length)) + limit.window()
     }
 }
@@ -195,6 +223,7 @@ impl<const COUNTERS: usize> Usage for SlidingWindow<COUNTERS> {
 ///
 /// floor(leaving * (length - at) / length) <= room means
 /// leaving * (length - at) < (room + 1) * length.
+#[inline]
 fn first_fit(leaving: u64, room: u64, length: u64) -> u64 {
     if leaving <= room {
         return 0;
@@ -203,12 +232,6 @@ fn first_fit(leaving: u64, room: u64, length: u64) -> u64 {
     u64::try_from(too_early)
         .unwrap_or(u64::MAX)
         .saturating_add(1)
-}
-
-/// The length of a segment, and the rest of the one that contains `now`.
-fn rest(limit: &Limit, now: Moment) -> (u64, u64) {
-    let length = segment(limit).as_nanos();
-    (length, length - now.as_nanos() % length)
 }
 
 fn segments(limit: &Limit) -> usize {

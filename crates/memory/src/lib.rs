@@ -12,7 +12,7 @@
 //! owner.
 //!
 //! A decision on one limit is lock-free: read a slot, call [`tollgate_core::step`], commit the new
-//! state by compare-and-swap. For buckets this fast path is inlined into the caller
+//! state by compare-and-swap. This fast path is inlined into the caller
 //! (`memory/fast_path.rs`), so that unused parts of the decision are not computed. A decision on
 //! several limits reads its slots, judges, and locks those that it charges while it writes them
 //! (`memory/joint_path.rs`); one that charges nothing locks nothing. New keys, and states that are

@@ -103,13 +103,6 @@ impl Tag {
         Tag(self.0 & !LOCKED)
     }
 
-    /// Whether this is the key's unlocked slot, with a bucket made under the limit of this
-    /// revision.
-    #[inline]
-    pub(crate) fn is_plain_bucket_of(self, fingerprint: u64, revision: u8) -> bool {
-        self.0 & !HEAT == fingerprint | u64::from(revision) << REVISION_SHIFT
-    }
-
     /// Whether this is an unlocked slot of `expected`'s owner, with a state of one word that was
     /// made under the same revision of its limit, on the same clock.
     #[inline]

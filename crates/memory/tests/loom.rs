@@ -117,6 +117,21 @@ fn both<T: 'static, U: 'static>(
     (left.join().unwrap(), right.join().unwrap())
 }
 
+/// The last unit of a window whose state is a slot's word, asked for by two.
+#[test]
+fn the_last_unit_of_a_window_in_a_word() {
+    for limit in [window(2), Limit::sliding_window(2, Span::DAY, 1).unwrap()] {
+        explore(move || {
+            let store = store(0);
+            assert!(take(&store, a(), &limit));
+            let ask = move |store: &Store| take(store, a(), &limit);
+            let (one, other) = both(&store, ask, ask);
+            assert!(one ^ other, "one unit let {one} and {other} through");
+            assert_eq!(used(&store, a(), &limit), 2);
+        });
+    }
+}
+
 /// A new key asked for by two: one slot, one unit.
 #[test]
 fn one_key_inserted_twice() {

@@ -1,4 +1,5 @@
-//! The fast path of nearly all decisions on buckets: the key has a slot, and nothing contends.
+//! The fast path of nearly all decisions on one limit: its states fit a word, the key has a slot,
+//! and nothing contends.
 //!
 //! It is short enough to be inlined into its caller, where unused parts of the decision cost
 //! nothing, and short enough for the processor to begin the next decision while this one waits for
@@ -6,10 +7,12 @@
 //! from the start.
 
 use tollgate_core::{
-    Bucket, Charge, Clock, Decision, FlatDecision, Moment, StoreError, Timeline, Usage, step,
+    Bucket, Charge, Clock, Decision, FixedWindow, FlatDecision, Moment, SlidingWindow, StoreError,
+    Timeline, step,
 };
 
 use super::lock_free::commit;
+use super::word_state::OwnWordState;
 use super::{Memory, Time};
 use crate::pair::{Pair, SlotValue};
 use crate::sync::back_off;
@@ -21,8 +24,8 @@ pub(super) const RETRIES_MAX: u32 = 16;
 
 /// Why a fast path did not decide. Nothing was charged.
 pub(super) enum Miss {
-    /// The slot is not the key's unlocked bucket of this revision, or it was charged at a later
-    /// reading of the monotonic clock.
+    /// The slot is not the key's, unlocked, with a word of this revision; or it was charged at a
+    /// later reading of the clock; or the new state does not fit the word.
     Unusual,
     /// Another thread changed the slot meanwhile.
     Contended,
@@ -30,25 +33,26 @@ pub(super) enum Miss {
 
 /// Decides on a slot's current value and commits the result.
 #[inline(always)]
-fn try_commit(
+fn try_commit<U: OwnWordState>(
     slot: &Pair,
     current: SlotValue,
     charge: &Charge<'_>,
     now: Moment,
 ) -> Result<Decision, Miss> {
-    let (limit, fingerprint) = (charge.limit, Tag::fingerprint(charge.key));
-    if !current
-        .tag
-        .is_plain_bucket_of(fingerprint, charge.history.revision())
-    {
+    let limit = charge.limit;
+    let expected = Tag::new(charge.key, charge.history.revision(), U::TIMELINE);
+    if !current.tag.is_plain(expected) {
         return Err(Miss::Unusual);
     }
-    let mut bucket = Bucket::full_at(Moment::from_nanos(current.word));
-    if bucket.is_ahead(limit, now) {
+    let mut usage = U::decode(limit, current.word);
+    if usage.is_ahead(limit, now) {
         return Err(Miss::Unusual);
     }
-    let decision = step(&mut bucket, limit, now, charge.cost, charge.on_own_denial());
-    match commit(slot, current, bucket.word(), now.as_nanos(), &decision) {
+    let decision = step(&mut usage, limit, now, charge.cost, charge.on_own_denial());
+    let Some(word) = usage.encode(limit) else {
+        return Err(Miss::Unusual);
+    };
+    match commit(slot, current, word, now.as_nanos(), &decision) {
         true => Ok(decision),
         false => Err(Miss::Contended),
     }
@@ -56,14 +60,14 @@ fn try_commit(
 
 /// Decides on a key that other threads are charging at the same time.
 #[inline(never)]
-fn retry_contended(
+fn retry_contended<U: OwnWordState>(
     slot: &Pair,
     charge: Charge<'_>,
     now: impl Fn() -> Moment,
 ) -> Option<FlatDecision> {
     for retry in 0..RETRIES_MAX {
         back_off(retry);
-        match try_commit(slot, slot.load(), &charge, now()) {
+        match try_commit::<U>(slot, slot.load(), &charge, now()) {
             Ok(decision) => return Some(decision.into()),
             Err(Miss::Unusual) => return None,
             Err(Miss::Contended) => {}
@@ -73,24 +77,40 @@ fn retry_contended(
 }
 
 impl<C: Clock> Memory<C> {
-    /// Decides on a bucket; `None` if anything is unusual, and then nothing was charged.
+    /// Decides on a state of one word; `None` if anything is unusual, and then nothing was charged.
     #[inline(always)]
     pub(super) fn try_fast_path(
         &self,
         place: Place,
         charge: &Charge<'_>,
-        now: impl Fn() -> Moment,
+        now: impl Fn(Timeline) -> Moment,
     ) -> Option<Decision> {
-        if !charge.limit.is_bucket() {
-            return None;
+        if charge.limit.is_bucket() {
+            self.try_fast_path_of::<Bucket>(place, charge, now)
+        } else if FixedWindow::fits_word(charge.limit) {
+            self.try_fast_path_of::<FixedWindow>(place, charge, now)
+        } else if SlidingWindow::fits_word(charge.limit) {
+            self.try_fast_path_of::<SlidingWindow<2>>(place, charge, now)
+        } else {
+            None
         }
+    }
+
+    #[inline(always)]
+    fn try_fast_path_of<U: OwnWordState>(
+        &self,
+        place: Place,
+        charge: &Charge<'_>,
+        now: impl Fn(Timeline) -> Moment,
+    ) -> Option<Decision> {
         let slot = self
             .table
             .find_likely(place, Tag::fingerprint(charge.key))?;
-        match try_commit(slot, slot.load(), charge, now()) {
+        let now = || now(U::TIMELINE);
+        match try_commit::<U>(slot, slot.load(), charge, now()) {
             Ok(decision) => Some(decision),
             Err(Miss::Unusual) => None,
-            Err(Miss::Contended) => retry_contended(slot, *charge, now).map(Decision::from),
+            Err(Miss::Contended) => retry_contended::<U>(slot, *charge, now).map(Decision::from),
         }
     }
 
@@ -99,7 +119,7 @@ impl<C: Clock> Memory<C> {
     pub(super) fn decide_one_now(&self, charge: &Charge<'_>) -> Result<Decision, StoreError> {
         let place = self.table.place(charge.key);
         self.table.prefetch(place);
-        let now = || self.clock.on(Timeline::Monotonic);
+        let now = |timeline| self.clock.on(timeline);
         match self.try_fast_path(place, charge, now) {
             Some(decision) => Ok(decision),
             // A copy, so that on the fast path the charge stays in registers.
@@ -115,7 +135,7 @@ impl<C: Clock> Memory<C> {
         time: &mut Time<'_>,
     ) -> Result<Decision, StoreError> {
         let place = self.table.place(charge.key);
-        match self.try_fast_path(place, charge, || time.now.monotonic) {
+        match self.try_fast_path(place, charge, |timeline| time.now.on(timeline)) {
             Some(decision) => Ok(decision),
             None => self
                 .take_slow_path(place, *charge, time)

@@ -1,6 +1,6 @@
 //! States that fit a slot's word, which read as a moment says when the state expires.
 
-use tollgate_core::{Bucket, FixedWindow, Limit, Moment, SlidingWindow, Usage};
+use tollgate_core::{Bucket, FixedWindow, Limit, Moment, SlidingWindow, Timeline, Usage};
 
 /// A state that fits one word.
 pub(super) trait WordState: Usage + Copy {
@@ -9,6 +9,12 @@ pub(super) trait WordState: Usage + Copy {
 
     /// The inverse; `None` if the state does not fit after all: a larger limit has counted it.
     fn encode(&self, limit: &Limit) -> Option<u64>;
+}
+
+/// A state of one algorithm that fits one word.
+pub(super) trait OwnWordState: WordState {
+    /// The clock of all limits with such states.
+    const TIMELINE: Timeline;
 }
 
 /// A state of any kind that fits one word, of a limit that [`crate::spill::is_too_large`] says no
@@ -87,4 +93,18 @@ impl WordState for SlidingWindow<2> {
     fn encode(&self, limit: &Limit) -> Option<u64> {
         self.word(limit)
     }
+}
+
+// === impl OwnWordState ===
+
+impl OwnWordState for Bucket {
+    const TIMELINE: Timeline = Timeline::Monotonic;
+}
+
+impl OwnWordState for FixedWindow {
+    const TIMELINE: Timeline = Timeline::Utc;
+}
+
+impl OwnWordState for SlidingWindow<2> {
+    const TIMELINE: Timeline = Timeline::Utc;
 }
