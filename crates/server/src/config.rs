@@ -20,6 +20,7 @@ mod gateway;
 mod headroom;
 mod limits;
 mod listen;
+mod log;
 mod redis_protocol;
 mod reservations;
 mod reserving;
@@ -31,6 +32,7 @@ pub use auth::Auth;
 pub use explain::Explain;
 pub use headroom::HeadroomConfig;
 pub use listen::{Listen, ListenerKind};
+pub use log::{Log, LogFormat, LogLevel};
 pub use redis_protocol::{Password, RedisProtocol};
 use store::Known;
 pub use store::{OtherStore, Place, STORES_MAX};
@@ -92,39 +94,6 @@ pub struct Memory {
     pub max_keys: Option<usize>,
     /// `max_bytes`: the most memory that the store may use, such as `512MiB`.
     pub max_bytes: Option<usize>,
-}
-
-/// What is logged, and how.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Log {
-    /// `level`. Default: `info`.
-    pub level: LogLevel,
-    /// `format`. Default: `text`.
-    pub format: LogFormat,
-}
-
-/// The least severe level that is logged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogLevel {
-    /// Needs an operator now.
-    Error,
-    /// May need an operator.
-    Warn,
-    /// Changes of the service's state.
-    #[default]
-    Info,
-    /// Events of single connections.
-    Debug,
-}
-
-/// The format of log lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// For programs: one JSON object per line.
-    Json,
 }
 
 /// Why the settings cannot be used.
@@ -340,27 +309,6 @@ fn bytes(text: &str) -> Result<usize, String> {
         number.checked_mul(1 << shift)
     });
     parsed.ok_or_else(|| "is not a number of bytes, KiB, MiB or GiB".to_owned())
-}
-
-// === impl Log ===
-
-impl Log {
-    fn take(map: &Settings<'_>) -> Log {
-        let level = map.choice("level", &["info", "error", "warn", "debug"]);
-        let format = map.choice("format", &["text", "json"]);
-        Log {
-            level: match level {
-                Some("error") => LogLevel::Error,
-                Some("warn") => LogLevel::Warn,
-                Some("debug") => LogLevel::Debug,
-                _ => LogLevel::Info,
-            },
-            format: match format {
-                Some("json") => LogFormat::Json,
-                _ => LogFormat::Text,
-            },
-        }
-    }
 }
 
 // === impl ConfigError ===
