@@ -12,13 +12,16 @@ pub(crate) struct Active {
     pub(crate) routes: RouteTable,
     /// Answers requests that no route is for.
     pub(crate) responder: Responder,
+    /// The hash of the files that the settings name.
+    pub(crate) files: u64,
 }
 
 // === impl Active ===
 
 impl Active {
-    /// What `settings` describe. An upstream whose settings are those of `former` stays what it is,
-    /// with its connections and what is known of its health, and so do requests in flight.
+    /// What `settings` describe. An upstream whose settings and files are those of `former` stays
+    /// what it is, with its connections and what is known of its health, and so do requests in
+    /// flight.
     ///
     /// # Errors
     ///
@@ -28,11 +31,14 @@ impl Active {
         metrics: &Metrics,
         former: Option<&Active>,
     ) -> Result<Active, InvalidSetting> {
+        // Before they are used: what changes in between is found by the next comparison.
+        let files = settings.hash_files();
         let former = former.map(|former| &former.routes);
         let responder = Responder::new(&settings.responses);
         Ok(Active {
             routes: RouteTable::new(settings, metrics, former)?,
             responder: responder.map_err(|invalid| invalid.below("responses"))?,
+            files,
         })
     }
 }

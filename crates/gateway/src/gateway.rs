@@ -93,8 +93,8 @@ impl Gateway {
 
     /// Replaces routes, upstreams and what applies to them, for every request that comes from now
     /// on; the access log stays what it is. Requests in flight end under the former settings, and
-    /// count for concurrency limits that stay. Upstreams whose settings stay keep their
-    /// connections, and what is known of their health.
+    /// count for concurrency limits that stay. Upstreams whose settings and files stay keep
+    /// their connections, and what is known of their health.
     ///
     /// # Errors
     ///
@@ -113,6 +113,12 @@ impl Gateway {
         self.active.store(Arc::new(active));
         self.metrics.count_reload(true);
         Ok(())
+    }
+
+    /// Whether files that these settings name have changed since settings took effect: those of
+    /// TLS to upstreams, and keys of tokens. [`Gateway::replace`] reads them again.
+    pub fn has_changed_files(&self, settings: &GatewaySettings) -> bool {
+        self.active.load().files != settings.hash_files()
     }
 
     /// Counts changed settings that cannot be used, so that the former stay in effect.

@@ -12,6 +12,8 @@ use tollgate_http::{IdentitySettings, ResponseSettings};
 use crate::concurrency_limit::InFlightSettings;
 use crate::lists::ListSettings;
 
+mod files;
+
 mod upstream;
 
 pub(crate) use upstream::REQUESTS_MAX;

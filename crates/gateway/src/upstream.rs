@@ -47,6 +47,8 @@ pub(crate) struct Upstream {
     checks: OnceLock<JoinSet<()>>,
     /// What it was made of.
     settings: UpstreamSettings,
+    /// The hash of its files then.
+    files: u64,
     connect_timeout: Duration,
     pub(crate) metrics: Arc<UpstreamMetrics>,
     warnings: Throttle,
@@ -72,6 +74,8 @@ impl Upstream {
         connect_timeout: Duration,
         metrics: UpstreamMetrics,
     ) -> Result<Upstream, InvalidSetting> {
+        // Before they are used: what changes in between is found by the next comparison.
+        let files = settings.hash_files();
         let UpstreamSettings {
             addresses,
             protocol,
@@ -115,6 +119,7 @@ impl Upstream {
             retries: retries.transpose()?,
             checks: OnceLock::new(),
             settings: settings.clone(),
+            files,
             connect_timeout,
             metrics: Arc::new(metrics),
             warnings: Throttle::default(),
@@ -133,9 +138,10 @@ impl Upstream {
         }
     }
 
-    /// Whether it is what these settings describe.
+    /// Whether it is what these settings describe, with the files that they name.
     pub(crate) fn is_as(&self, settings: &UpstreamSettings, connect_timeout: Duration) -> bool {
         (&self.settings, self.connect_timeout) == (settings, connect_timeout)
+            && self.files == settings.hash_files()
     }
 
     /// Checks the health of each address until this is dropped, if the settings say how.

@@ -140,6 +140,17 @@ impl Config {
     ///
     /// [`ConfigError`] if it cannot be read, or with every error in it.
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
+        Config::read_with(path, true)
+    }
+
+    /// Reads the file of a running service. Lists are not read, because invalid ones leave those in
+    /// effect what they are, and keep nothing else from taking effect.
+    pub(crate) fn read_again(path: &Path) -> Result<Config, ConfigError> {
+        Config::read_with(path, false)
+    }
+
+    /// Reads a file of settings, with or without the gateway's lists.
+    fn read_with(path: &Path, reads_lists: bool) -> Result<Config, ConfigError> {
         if path.is_dir() {
             let path = path.to_owned();
             let source = io::Error::from(io::ErrorKind::IsADirectory);
@@ -148,7 +159,12 @@ impl Config {
         let sources = read_paths(&[path.to_owned()]).map_err(ConfigError::Unreadable)?;
         let directory = path.parent().unwrap_or(Path::new(""));
         let source = sources.first().expect("one file was asked for");
-        let config = Config::parse(source, directory)?;
+        let known = Known {
+            backends: BACKENDS,
+            directory,
+            reads_lists,
+        };
+        let config = Config::parse_known(source, known)?;
         Ok(Config {
             file: Some(path.to_owned()),
             ..config
@@ -177,10 +193,15 @@ impl Config {
         let known = Known {
             backends,
             directory,
+            reads_lists: true,
         };
+        Config::parse_known(source, known)
+    }
+
+    fn parse_known(source: &Source, known: Known<'_>) -> Result<Config, ConfigError> {
         settings(source, &secret::KEYS, |top| Config::take(top, known)).map_err(
             |mut diagnostics| {
-                secret::hide(&mut diagnostics, &source.text, backends);
+                secret::hide(&mut diagnostics, &source.text, known.backends);
                 ConfigError::Invalid(diagnostics)
             },
         )
@@ -243,7 +264,7 @@ impl Config {
         let listen = top.map("listen", |map| {
             Listen::take_all(map, known.directory, has_gateway, has_redis_protocol)
         });
-        let gateway = gateway::take(top, &listen, known.directory);
+        let gateway = gateway::take(top, &listen, known.directory, known.reads_lists);
         let has_redis = listen.iter().any(|one| one.kind == ListenerKind::Redis);
         let auth = Auth::take(top, known.directory);
         if auth.is_some() && !listen.iter().any(|one| one.kind == ListenerKind::Http) {

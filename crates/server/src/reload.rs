@@ -1,4 +1,4 @@
-//! The source of reloads: the rules, certificates and lists that the settings name, and the
+//! The source of reloads: the rules, certificates, keys and lists that the settings name, and the
 //! settings file with the routes of the gateway.
 
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tollgate_core::{Limit, Mode};
 use tollgate_engine::{RuleSource, Why};
-use tollgate_gateway::Gateway;
+use tollgate_gateway::{Gateway, GatewaySettings};
 use tollgate_rules::{Loaded, Source, read_paths};
 
 use crate::admin_tokens::AdminTokens;
@@ -23,13 +23,16 @@ pub(crate) struct ConfiguredRules {
     certificates: Certificates,
     admin_tokens: Option<Arc<AdminTokens>>,
     gateway: Option<Arc<Gateway>>,
-    /// The files beside the rules.
+    /// The files beside the rules; those of the gateway, which change with its settings, last.
     others: Vec<PathBuf>,
+    /// How many of them are not the gateway's.
+    fixed: usize,
 }
 
 // === impl ConfiguredRules ===
 
 impl ConfiguredRules {
+    /// The source of what `config` names, of which the parts that are given were read.
     pub(crate) fn new(
         config: Config,
         certificates: Certificates,
@@ -39,14 +42,25 @@ impl ConfiguredRules {
         let lists = config.gateway.iter().flat_map(|one| one.lists.paths());
         let tokens = admin_tokens.iter().filter_map(|tokens| tokens.path());
         let others = config.file.iter().chain(certificates.paths()).chain(lists);
-        ConfiguredRules {
-            others: others.chain(tokens).cloned().collect(),
+        let others: Vec<PathBuf> = others.chain(tokens).cloned().collect();
+        let mut source = ConfiguredRules {
+            fixed: others.len(),
+            others,
             config,
             settings: SettingsFile::new(),
             certificates,
             admin_tokens,
             gateway,
-        }
+        };
+        source.find_gateway_files();
+        source
+    }
+
+    /// Has the files watched that the gateway's settings name now.
+    fn find_gateway_files(&mut self) {
+        self.others.truncate(self.fixed);
+        let files = self.config.gateway.iter().flat_map(GatewaySettings::files);
+        self.others.extend(files.cloned());
     }
 }
 
@@ -78,6 +92,7 @@ impl RuleSource for ConfiguredRules {
         if let Some(file) = self.config.file.clone() {
             let gateway = self.gateway.as_deref();
             self.settings.check(&file, &mut self.config, gateway, why);
+            self.find_gateway_files();
         }
     }
 }

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "jwt")]
 use std::path::Path;
+use std::path::PathBuf;
 
 use serde::Deserialize;
 
@@ -131,6 +132,15 @@ impl IdentitySettings {
         if let Some(Verify::KeysFile(path)) = self.token.as_mut().map(|token| &mut token.verify) {
             *path = directory.join(&*path);
         }
+    }
+
+    /// The file with the keys of tokens, if they are verified.
+    pub fn keys_file(&self) -> Option<&PathBuf> {
+        #[cfg(feature = "jwt")]
+        if let Some(Verify::KeysFile(path)) = self.token.as_ref().map(|token| &token.verify) {
+            return Some(path);
+        }
+        None
     }
 }
 

@@ -7,11 +7,12 @@ use tollgate_rules::Settings;
 
 use super::{Listen, ListenerKind};
 
-/// Reads the section; `None` if it is missing or wrong.
+/// Reads the section, and its lists if they are asked for; `None` if it is missing or wrong.
 pub(super) fn take(
     top: &Settings<'_>,
     listen: &[Listen],
     directory: &Path,
+    reads_lists: bool,
 ) -> Option<GatewaySettings> {
     let mut gateway: GatewaySettings = top.value("gateway")?;
     for upstream in gateway.upstreams.values_mut() {
@@ -36,7 +37,9 @@ pub(super) fn take(
         log.path = directory.join(&log.path);
     }
     gateway.lists.resolve(directory);
-    for invalid in gateway.lists.check().err().unwrap_or_default() {
+    let lists = Some(&gateway.lists).filter(|_| reads_lists);
+    let invalid = lists.and_then(|lists| lists.check().err());
+    for invalid in invalid.unwrap_or_default() {
         let message = format!("{}: {}", invalid.place(), invalid.problem);
         top.report_error_at("gateway", "lists", message, &invalid.instead);
     }

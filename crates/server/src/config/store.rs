@@ -19,6 +19,8 @@ const NAME_BYTES_MAX: usize = 63;
 pub(super) struct Known<'k> {
     pub(super) backends: &'k [AnyBackend],
     pub(super) directory: &'k Path,
+    /// Whether the gateway's lists are read, too.
+    pub(super) reads_lists: bool,
 }
 
 /// Where a store keeps its state.

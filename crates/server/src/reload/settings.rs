@@ -43,7 +43,7 @@ impl SettingsFile {
         gateway: Option<&Gateway>,
         why: Why,
     ) {
-        let read = Config::read(path).map_err(|error| error.to_string());
+        let read = Config::read_again(path).map_err(|error| error.to_string());
         let applied = read.and_then(|config| {
             let applied = apply(gateway, &config, in_effect);
             applied.map_err(|invalid| format!("gateway.{invalid}"))?;
@@ -77,8 +77,8 @@ impl SettingsFile {
     }
 }
 
-/// Applies what a file has for the gateway, but for the paths of the access log and of the lists,
-/// which stay what they are.
+/// Applies what a file has for the gateway, and what the files have that it names, but for the
+/// paths of the access log and of the lists, which stay what they are.
 fn apply(
     gateway: Option<&Gateway>,
     found: &Config,
@@ -93,7 +93,7 @@ fn apply(
         lists: former.lists.clone(),
         ..found.clone()
     };
-    if next != former {
+    if next != former || gateway.has_changed_files(&next) {
         let candidate = Config {
             gateway: Some(next.clone()),
             ..in_effect.clone()

@@ -4,6 +4,7 @@ mod access_log;
 mod attacks;
 mod bodies;
 mod cancelled;
+mod changed_files;
 mod cost;
 mod count_when;
 mod encrypted;

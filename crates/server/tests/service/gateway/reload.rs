@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: h\r\n\r\n";
 
 /// A file of settings, with these keys of the gateway.
-fn text(section: &str) -> String {
+pub(super) fn text(section: &str) -> String {
     let free = "identity: {descriptors: [{entries: [{key: anything, from: {constant: a}}]}]}";
     format!(
         "rules: [rules.yaml]\n\
@@ -29,7 +29,7 @@ fn text(section: &str) -> String {
 }
 
 /// A service that reads its settings from a file.
-async fn start(section: &str) -> House {
+pub(super) async fn start(section: &str) -> House {
     let directory = TempDir::new().unwrap();
     let rules = directory.path().join("rules.yaml");
     fs::write(&rules, RULES).unwrap();
@@ -42,21 +42,21 @@ async fn start(section: &str) -> House {
 }
 
 /// Changes the file, and has it read.
-async fn change(house: &House, section: &str) {
+pub(super) async fn change(house: &House, section: &str) {
     replace(&house.path("tollgate.yaml"), &text(section));
     assert_eq!(house.running.reload().await, Outcome::InEffect);
 }
 
-fn to(upstream: &Echo, more: &str) -> String {
+pub(super) fn to(upstream: &Echo, more: &str) -> String {
     let address = upstream.address;
     format!("  upstreams: {{api: {{addresses: ['{address}']}}}}\n{more}")
 }
 
-async fn get(house: &House, path: &str) -> u16 {
+pub(super) async fn get(house: &House, path: &str) -> u16 {
     Client::to(house.gateway()).await.get(path).await.status
 }
 
-async fn metric(house: &House, line: &str) -> bool {
+pub(super) async fn metric(house: &House, line: &str) -> bool {
     let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
     metrics.lines().any(|found| found == line)
 }

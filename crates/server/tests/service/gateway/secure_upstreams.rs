@@ -21,11 +21,11 @@ use crate::house::House;
 use crate::http_client::Client;
 
 /// A certificate and its key, as files.
-type Pair = (String, String);
+pub(super) type Pair = (String, String);
 
 /// A server of TLS whose answer is the version of HTTP, the host, and the name that it was sent.
-struct Server {
-    address: SocketAddr,
+pub(super) struct Server {
+    pub(super) address: SocketAddr,
     _tasks: JoinSet<()>,
 }
 
@@ -95,8 +95,18 @@ impl Server {
         }
     }
 
+    /// One that demands a certificate of the same authority.
+    pub(super) async fn demanding(issued: &Certificates) -> Server {
+        Server::start(Shown {
+            pair: &issued.identity(),
+            client_ca: Some(issued.authority()),
+            protocols: &["http/1.1"],
+        })
+        .await
+    }
+
     /// One with a certificate for `localhost` and 127.0.0.1, which speaks both versions.
-    async fn plain(pair: &Pair) -> Server {
+    pub(super) async fn plain(pair: &Pair) -> Server {
         Server::start(Shown {
             pair,
             client_ca: None,
@@ -219,12 +229,7 @@ async fn servers_that_do_not_speak_tls_or_http_2_get_no_request() {
 async fn a_server_may_demand_a_certificate() {
     let issued = Certificates::new();
     let ca = issued.authority();
-    let server = Server::start(Shown {
-        pair: &issued.identity(),
-        client_ca: Some(ca.clone()),
-        protocols: &["http/1.1"],
-    })
-    .await;
+    let server = Server::demanding(&issued).await;
     let (cert, key) = issued.issue("client");
     let tls = format!("tls: {{ca: '{ca}', cert: '{cert}', key: '{key}'}}");
     let house = start(server.address, &tls).await;

@@ -20,14 +20,14 @@ descriptors:
 ";
 
 /// The secret `0123456789abcdef0123456789abcdef`.
-const KEYS: &str =
+pub(super) const KEYS: &str =
     r#"{"keys": [{"kty": "oct", "k": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"}]}"#;
 
 /// Of `ann` and `bob`, until the year 2100.
-const ANN: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.\
+pub(super) const ANN: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.\
     eyJzdWIiOiJhbm4iLCJleHAiOjQxMDI0NDQ4MDB9.\
     QUBG8ORn79WF-qLlBM0DYBJAepMsIRX3NJGSMMdYxBo";
-const BOB: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.\
+pub(super) const BOB: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.\
     eyJzdWIiOiJib2IiLCJleHAiOjQxMDI0NDQ4MDB9.\
     022e1FjJvIwU9Vl8T-cNZhEWnUWy7Jn7N-NzZ3h0_C8";
 /// Of `ann` too, but until 2001.

@@ -1,0 +1,65 @@
+//! The files that settings of the gateway name and that may change: those of TLS to upstreams, and
+//! the keys of tokens.
+
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use super::{GatewaySettings, UpstreamSettings};
+
+/// The most bytes of a file that are compared. What has more cannot be used: it is read elsewhere,
+/// within its own bound.
+const COMPARED_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+// === impl GatewaySettings ===
+
+impl GatewaySettings {
+    /// All of them; lists, which are read again alone, are not among them.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let upstreams = self.upstreams.values();
+        let identities = self.routes.iter().filter_map(|one| one.identity.as_ref());
+        let identities = identities.chain([&self.identity]);
+        let keys = identities.filter_map(|identity| identity.keys_file());
+        upstreams.flat_map(UpstreamSettings::files).chain(keys)
+    }
+
+    /// A hash of what they have. Equal files have equal ones, in this process.
+    pub(crate) fn hash_files(&self) -> u64 {
+        hash(self.files())
+    }
+}
+
+// === impl UpstreamSettings ===
+
+impl UpstreamSettings {
+    fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let tls = self.tls.iter();
+        tls.flat_map(|tls| [&tls.ca, &tls.cert, &tls.key].into_iter().flatten())
+    }
+
+    /// The same of its own files.
+    pub(crate) fn hash_files(&self) -> u64 {
+        hash(self.files())
+    }
+}
+
+fn hash<'f>(files: impl Iterator<Item = &'f PathBuf>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for file in files {
+        // Why one cannot be read is said where it is used.
+        read(file).ok().hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    // Opening a pipe would wait for its other end.
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let mut bytes = Vec::new();
+    let mut file = File::open(path)?.take(COMPARED_BYTES_MAX);
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

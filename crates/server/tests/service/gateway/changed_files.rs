@@ -1,0 +1,181 @@
+//! Files that the settings name, and that change while the gateway runs.
+
+use std::fs;
+
+use tollgate_testbed::Certificates;
+
+use super::reload::{change, get, metric, start, text, to};
+use super::secure_upstreams::Server;
+use super::tokens::{ANN, BOB, KEYS};
+use super::upstream::Echo;
+use crate::house::{House, replace};
+use crate::http_client::Client;
+
+/// Another secret than that of [`KEYS`].
+const OTHER_KEYS: &str =
+    r#"{"keys": [{"kty": "oct", "k": "YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE"}]}"#;
+
+/// Replaces a file, and has everything read again.
+async fn write(house: &House, name: &str, text: &str) {
+    replace(&house.path(name), text);
+    house.running.reload().await;
+}
+
+/// Whether so many reloads took effect.
+async fn reloads(house: &House, count: u32) -> bool {
+    let counter = format!("tollgate_gateway_reloads_total{{outcome=\"in_effect\"}} {count}");
+    metric(house, &counter).await
+}
+
+/// Whether one failed. More may be counted: an error that is found while a file is replaced has
+/// another text than the one that is found afterwards.
+async fn has_failed(house: &House) -> bool {
+    let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
+    metrics.contains("tollgate_gateway_reloads_total{outcome=\"failed\"}")
+}
+
+#[tokio::test]
+async fn authorities_of_an_upstream_are_read_again() {
+    let (issued, other) = (Certificates::new(), Certificates::new());
+    let server = Server::plain(&issued.identity()).await;
+    let authority = |of: &Certificates| fs::read_to_string(of.authority()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let ca = directory.path().join("ca.pem");
+    replace(&ca, &authority(&other));
+    let echo = Echo::start().await;
+    let upstreams = format!(
+        "  upstreams:\n    tls: {{addresses: ['{}'], tls: {{ca: '{}'}}}}\n    \
+         plain: {{addresses: ['{}']}}\n  routes:\n  \
+         - {{match: {{paths: [/plain]}}, upstream: plain}}\n  - {{upstream: tls}}\n",
+        server.address,
+        ca.display(),
+        echo.address
+    );
+    let house = start(&upstreams).await;
+    assert_eq!(
+        (get(&house, "/").await, get(&house, "/plain").await),
+        (502, 200)
+    );
+
+    replace(&ca, &authority(&issued));
+    house.running.reload().await;
+    assert_eq!(
+        (get(&house, "/").await, get(&house, "/plain").await),
+        (200, 200)
+    );
+    assert!(reloads(&house, 1).await);
+    // The other upstream kept its connection.
+    let connections = echo.connections.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(connections, 1);
+
+    replace(&ca, "no certificate");
+    house.running.reload().await;
+    assert_eq!(get(&house, "/").await, 200);
+    assert!(has_failed(&house).await);
+    fs::remove_file(&ca).unwrap();
+    house.running.reload().await;
+    assert_eq!(get(&house, "/").await, 200);
+    replace(&ca, &authority(&other));
+    house.running.reload().await;
+    assert_eq!(get(&house, "/").await, 502);
+    assert!(reloads(&house, 2).await);
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_read_again_with_its_key() {
+    let issued = Certificates::new();
+    let server = Server::demanding(&issued).await;
+    let (cert, key) = issued.issue("client");
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    // That of another authority, at first.
+    let other = Certificates::new();
+    let (wrong_cert, wrong_key) = other.issue("client");
+    let put = |cert: &str, key: &str| {
+        replace(&path("cert.pem"), &fs::read_to_string(cert).unwrap());
+        replace(&path("key.pem"), &fs::read_to_string(key).unwrap());
+    };
+    put(&wrong_cert, &wrong_key);
+    let house = start(&format!(
+        "  upstreams: {{tls: {{addresses: ['{}'], tls: {{ca: '{}', cert: '{}', key: '{}'}}}}}}\n",
+        server.address,
+        issued.authority(),
+        path("cert.pem").display(),
+        path("key.pem").display()
+    ))
+    .await;
+    assert_eq!(get(&house, "/").await, 502);
+    // A certificate without its key, as between the two steps of a replacement.
+    replace(&path("cert.pem"), &fs::read_to_string(&cert).unwrap());
+    house.running.reload().await;
+    assert!(has_failed(&house).await);
+    put(&cert, &key);
+    house.running.reload().await;
+    assert_eq!(get(&house, "/").await, 200);
+}
+
+/// The status of a request with this token.
+async fn status(house: &House, token: &str) -> u16 {
+    let mut client = Client::to(house.gateway()).await;
+    let head = format!("GET / HTTP/1.1\r\nhost: h\r\nauthorization: Bearer {token}\r\n\r\n");
+    client.send(head.as_bytes()).await;
+    client.reply().await.unwrap().status
+}
+
+#[tokio::test]
+async fn keys_of_tokens_are_read_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let keys = directory.path().join("keys.json");
+    fs::write(&keys, OTHER_KEYS).unwrap();
+    let echo = Echo::start().await;
+    let identity = format!(
+        "  routes: [{{identity: {{token: {{verify: {{keys_file: '{}'}}}}, descriptors: \
+         [{{entries: [{{key: user, from: {{claim: sub}}, if_missing: deny}}]}}]}}}}]\n",
+        keys.display()
+    );
+    let house = start(&to(&echo, &identity)).await;
+    let denied = status(&house, ANN).await;
+    assert_ne!(denied, 200);
+    replace(&keys, KEYS);
+    house.running.reload().await;
+    assert_eq!(
+        (status(&house, ANN).await, status(&house, BOB).await),
+        (200, 200)
+    );
+    replace(&keys, "{\"keys\": []}");
+    house.running.reload().await;
+    assert_eq!(status(&house, ANN).await, 200);
+    assert!(has_failed(&house).await);
+    replace(&keys, OTHER_KEYS);
+    house.running.reload().await;
+    assert_eq!(status(&house, ANN).await, denied);
+}
+
+#[tokio::test]
+async fn an_invalid_list_keeps_nothing_else_from_taking_effect() {
+    let echo = Echo::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    let deny = directory.path().join("deny");
+    fs::write(&deny, "192.0.2.1\n").unwrap();
+    let lists = format!("  lists: {{deny: ['{}']}}\n", deny.display());
+    let house = start(&to(&echo, &lists)).await;
+    assert_eq!(get(&house, "/").await, 200);
+    fs::write(&deny, "127.0.0.1\nexample.com\n").unwrap();
+    let only = "  routes: [{match: {paths: [/a]}}]\n";
+    change(&house, &to(&echo, &format!("{lists}{only}"))).await;
+    assert_eq!(
+        (get(&house, "/").await, get(&house, "/a").await),
+        (404, 200)
+    );
+    let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
+    let failed = "tollgate_gateway_list_loads_total{outcome=\"failed\"}";
+    assert!(metrics.contains(failed), "{metrics}");
+    // A restart would fail, so the check of the settings still says so.
+    let path = house.path("tollgate.yaml");
+    let error = tollgate_server::Config::read(&path)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("example.com"), "{error}");
+    write(&house, "tollgate.yaml", &text(&to(&echo, &lists))).await;
+    assert_eq!(get(&house, "/").await, 200);
+}
