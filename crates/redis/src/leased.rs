@@ -20,12 +20,12 @@ use crate::script_request::{Leasing, ScriptRequest};
 use crate::stage::Request;
 use crate::stats::Stats;
 
-/// Renewals that are on their way at once when leases are looked after.
+/// The most concurrent renewals in the background.
 const AT_ONCE: usize = 512;
-/// How long to wait, while the store closes, for callers.
+/// The pause between attempts to return all leases while the store closes.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What of a caller's charge a renewal needs, which may outlive the caller.
+/// The part of a caller's charge that a renewal needs, which may outlive the caller.
 #[derive(Clone, Copy)]
 struct Caller {
     cost: Cost,
@@ -38,11 +38,11 @@ pub(crate) struct Leased {
     leases: Arc<Leases>,
     router: Arc<Router>,
     stats: Arc<Stats>,
-    /// Renews and returns leases, for as long as it is held.
+    /// Renews and returns leases in the background, for as long as it is held.
     _keeper: JoinSet<()>,
 }
 
-/// A verdict; or, for a request in this mode, what learns from Redis's reply.
+/// A verdict; or, for a request in this mode, the estimate that learns from Redis's reply.
 type Outcome<'l> = ControlFlow<Verdict, Option<Ask<'l>>>;
 
 // === impl Leased ===
@@ -68,7 +68,7 @@ impl Leased {
         }
     }
 
-    /// Spends leased units, if the charge's mode is to.
+    /// Spends leased units, if the charge's mode is `leased`.
     #[inline]
     pub(crate) fn spend(&self, charge: &Charge<'_>) -> Spend {
         match charge.sharing.mode {
@@ -78,7 +78,7 @@ impl Leased {
     }
 
     /// Decides in the call that renews the lease, or on what another request leases meanwhile;
-    /// passes on what Redis has to decide by itself.
+    /// passes on the requests that Redis has to decide by itself.
     pub(crate) async fn renew(
         &self,
         request: &Request<'_>,
@@ -98,7 +98,7 @@ impl Leased {
         let estimates = self.leases.estimates();
         match estimates.ask(charge, fitted, connections, Instant::now()) {
             Ok(ask) => Ok(ControlFlow::Continue(Some(ask))),
-            // So little is left that the charge does not fit.
+            // So little remains that the charge does not fit.
             Err(denied) => {
                 self.stats.count_local_denial();
                 Ok(ControlFlow::Break(denied))
@@ -106,22 +106,22 @@ impl Leased {
         }
     }
 
-    /// What is known of keys that have nothing left to lease.
+    /// Estimates of keys that have nothing left to lease.
     pub(crate) fn estimates(&self) -> &Estimates {
         self.leases.estimates()
     }
 
-    /// Redis was made to forget the key: nothing that was leased of it before is spent.
+    /// Drops a key's lease without spending more of it, because the key was deleted in Redis.
     pub(crate) fn forget(&self, key: Key) {
         self.leases.forget(key);
     }
 
-    /// Decisions on leased units, and leases that are held.
+    /// The number of decisions on leased units, and of leases held.
     pub(crate) fn counts(&self) -> (u64, usize) {
         (self.leases.decisions(), self.leases.count())
     }
 
-    /// Returns every lease, after which nothing is leased any more; gives up at the deadline.
+    /// Stops leasing and returns every lease; gives up at the deadline.
     pub(crate) async fn close(&self, deadline: Instant) {
         loop {
             look_after(self.leases.close(), &self.router, &self.stats).await;
@@ -132,8 +132,8 @@ impl Leased {
         }
     }
 
-    /// Decides on what this instance holds, or in the call that renews its lease; no verdict if
-    /// neither is possible.
+    /// Decides on the units that this instance holds, or in the call that renews its lease; no
+    /// verdict if neither is possible.
     async fn spend_or_renew(
         &self,
         request: &Request<'_>,
@@ -149,7 +149,7 @@ impl Leased {
                 Spend::Ask(renewal) => return self.ask(renewal, request, only).await,
                 Spend::Wait(renewed) => {
                     if timeout_at(deadline, renewed).await.is_err() {
-                        // Redis does not answer the renewal: nothing was charged for this request.
+                        // The renewal has no reply yet, and nothing was charged for this request.
                         return Err(self.router.timeout_error());
                     }
                 }
@@ -158,8 +158,8 @@ impl Leased {
         }
     }
 
-    /// Has the charge decided, and leases units beside it: in a task of its own, so that a caller
-    /// that goes away takes no lease along.
+    /// Decides the charge in a call that also leases units. The call has its own task, so that a
+    /// caller that goes away does not lose the lease.
     async fn ask(
         &self,
         renewal: Renewal,
@@ -172,7 +172,7 @@ impl Leased {
         let (caller, since) = (Caller::of(charge), request.since);
         let reply =
             tokio::spawn(async move { renew(renewal, caller, &router, &stats, since).await });
-        // A task that does not end was stopped with the runtime.
+        // A task that fails to complete was stopped with its runtime.
         let reply = reply
             .await
             .map_err(|_stopped| self.router.timeout_error())?;
@@ -188,7 +188,7 @@ impl Leased {
     }
 }
 
-/// Renews leases before they end, and gives back what nobody uses; never ends.
+/// Renews leases before they expire, and returns unused ones; never returns.
 async fn keep(leases: Arc<Leases>, router: Arc<Router>, stats: Arc<Stats>) {
     loop {
         sleep(LOOK_EVERY.into()).await;
@@ -210,7 +210,7 @@ async fn look_after(due: Vec<Renewal>, router: &Router, stats: &Stats) {
     }
 }
 
-/// Renews a lease, or gives it back, without a request.
+/// Renews a lease, or returns it, without a request.
 async fn renew_alone(renewal: Renewal, router: &Router, stats: &Stats) {
     let caller = Caller {
         cost: match renewal.want {
@@ -220,11 +220,11 @@ async fn renew_alone(renewal: Renewal, router: &Router, stats: &Stats) {
         enforcement: Enforcement::Enforce,
         on_denial: OnDenial::Keep,
     };
-    // Without a reply it is asked for again, until it ends by itself.
+    // Without a reply it is repeated, until the lease expires.
     let _replied = renew(renewal, caller, router, stats, Instant::now()).await;
 }
 
-/// Has the caller's charge decided, leases units beside it, and tells them to the leases.
+/// Decides the caller's charge in a call that also leases units, and completes the renewal.
 async fn renew(
     renewal: Renewal,
     caller: Caller,
@@ -267,7 +267,7 @@ async fn renew(
     Ok(reply)
 }
 
-/// Asks the plain script, if it can, and the general one if it could not.
+/// Calls the plain script if it can handle the charge, and the general one if not.
 async fn ask(
     router: &Router,
     renewal: &Renewal,

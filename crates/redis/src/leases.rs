@@ -1,72 +1,72 @@
-//! Units taken ahead, and spent here without asking.
+//! Leases: units that Redis has granted in advance, spent locally without a round trip.
 //!
-//! A key that is asked often at this instance leases units: Redis counts them as consumed, and this
-//! instance spends them at the speed of memory. When they run out or are about to end, what was
-//! spent is charged, the rest goes back, and units are leased again, in one step; a request that
-//! needs more than there is goes along in that step and is decided as any other. When a key falls
-//! idle, and when the store is closed, its units go back as well. If a lease ends unreported,
-//! because its instance died or could not reach Redis, all of it is charged as of its end.
+//! Redis counts leased units as consumed, and this instance spends them at the speed of memory.
+//! When they run out, or the lease is about to expire, one script call charges the spent units,
+//! returns the rest and leases again. A request that needs more than remains is decided in that
+//! call like any other. When a key becomes idle, or the store is closed, its unspent units are
+//! returned. If a lease expires unreported, because its instance crashed or could not reach Redis,
+//! all of it is charged as of its end.
 //!
 //! # Never more than the limit
 //!
-//! Take the latest moment at which Redis granted any of the units that were spent until now. What
-//! it counted then, leases included, was no more than the limit. Each unit spent until now was
-//! granted by then: either it was still out, and counted in full; or it had been charged, no
-//! earlier than it was spent. So it is enough that a unit charged later weighs no less than if it
-//! had been charged when it was spent, at any moment after that:
+//! Consider the latest time at which Redis granted any of the units spent so far. The units it
+//! counted then, leases included, were within the limit. Each unit spent so far had been granted by
+//! then: either it was still leased, and counted in full, or it had been charged, no earlier than
+//! it was spent. So it suffices that a unit charged later weighs, at any later time, no less than
+//! if it had been charged when it was spent:
 //!
 //! * A token bucket owes it for longer.
-//! * A window aligned to the clock counts it until its end, and the lease ends with the window.
-//! * So does a window that its first request began: the asking request begins it, and it stays
-//!   begun as long as units of it are out.
+//! * A window aligned to the clock counts it until its end, and the lease expires with the window.
+//! * So does a window that starts with its first request: the request that leases starts it, and it
+//!   does not end while its units are leased.
 //! * A sliding log keeps it for longer.
-//! * A sliding window counts it in a later segment, which weighs as much or more, and its estimate
-//!   does not fall by rounding: what is leaving is multiplied by a part of at most one.
+//! * A sliding window counts it in a later segment, which weighs as much or more, and rounding does
+//!   not lower its estimate: the leaving segment is multiplied by a fraction of at most one.
 //!
-//! A leaky bucket orders its requests, and its delays are one sequence over all instances, so it is
-//! always asked ([`Mode::suits`]). So is whatever is charged for a denial, and a request that
-//! meets several limits.
+//! A leaky bucket orders its requests, and its delays are one sequence over all instances, so
+//! Redis makes all its decisions ([`Mode::suits`]). So it does for charged denials, and for
+//! requests with several limits.
 //!
 //! # How much
 //!
-//! A cold key leases nothing and asks Redis for each decision. A warm one (two asks within a second
-//! and a half, or one every two seconds for a while) leases as much as its rate needs until the
-//! lease ends, but if that is more than 64 units, no more than it needs in a second; each time at
-//! most eight times what it had. And a lease is at most a quarter of what is free after the request
-//! that asked, so that other instances always find three times as much. If that is less than four
-//! times what the request costs, nothing is leased, as it would not pay for its return. For limits
-//! below [`CAPACITY_MIN`] every decision asks. Near the end of a larger limit, and of a bucket that
-//! is asked for more than its rate that is always, each unit that comes back is asked for once, and
-//! requests beyond that are denied here (see `estimates.rs`).
+//! A cold key leases nothing: Redis makes each decision. A warm one (two requests within a second
+//! and a half, or one every two seconds for a while) leases as much as its rate consumes during the
+//! lease; above 64 units, only as much as it consumes in a second; each time at most eight times as
+//! much as before. And a lease is at most a quarter of the units that remain after the request, so
+//! that other instances always find three times as many. If that is less than four times the cost
+//! of the request, nothing is leased, as the return would cost more than the lease saves. For
+//! limits below [`CAPACITY_MIN`] Redis makes every decision. A larger limit that is nearly used up
+//! has the same problem, and a bucket with more demand than its rate always has it. Then each
+//! refilled unit is requested once, and requests beyond that are denied locally (see
+//! `estimates.rs`).
 //!
-//! Smaller leases would gain little and cost much. A limit of 16 units allows 16 requests a window,
-//! so that many calls are all that leases could spare; what is denied is answered here for up to a
-//! second without a call. But of its 16 units three instances that ask once could hold 3 + 2 + 2
-//! and use none of them for the time of a lease, while a fourth is denied what nobody spends:
-//! nearly half of so small a budget, where of a large one instances lease what they need in a
-//! second.
+//! Leases of small limits would save little and cost much. A limit of 16 units allows 16 requests
+//! per window, so leases could save no more than 16 calls; denials are cached for up to a second
+//! anyway. But three instances with one request each could hold 3 + 2 + 2 of the 16 units, unused
+//! for the time of a lease, while a fourth instance is denied units that no one spends: nearly half
+//! of so small a budget, where instances lease a second's worth of a large one.
 //!
-//! A request that meets several limits is asked of Redis even if each of its keys is leased here:
-//! they are taken all or none, and whichever lease ends first would take the others along to Redis,
-//! since a renewal decides for one key. What this instance holds of those keys counts there as
-//! consumed, like the units of all instances.
+//! A request with several limits goes to Redis even if each of its keys is leased here: it is
+//! all or nothing, and whichever lease ended first would take the others to Redis with it, since
+//! a renewal decides for one key. The units that this instance holds of those keys count as
+//! consumed there, like those of all instances.
 //!
-//! If there is no reply to a renewal, Redis may hold the former lease or what it has granted again.
-//! Each grant has a name of its own, so giving back both by name is right in either case, however
-//! often it is asked for. The keeper does so until there is a reply or both have ended; meanwhile
-//! every decision on the key is Redis's, and nothing is leased.
+//! If a renewal gets no reply, Redis may hold the previous lease or a new grant. Each grant has a
+//! unique name, so returning both by name is right in either case, and can be repeated. The task
+//! does so until there is a reply or both have expired; meanwhile Redis makes every decision on the
+//! key, and nothing is leased.
 //!
-//! Leases end after [`LASTS`], by Redis's clock, and with their window. This instance stops a
-//! hundredth and a millisecond earlier, counted by its own clock from before it asked. Shortly
-//! before that a lease that was used is renewed without waiting for a request, and one that was not
-//! goes back; whatever lies unused for [`IDLE`] goes back then, but for a few units of a key that
-//! is asked slowly. One instance holds leases of at most [`KEYS_MAX`] keys, about 130 bytes each;
-//! the others ask.
+//! Leases expire after [`LASTS`], by Redis's clock, and with their window. This instance stops
+//! spending a hundredth and a millisecond earlier, by its own clock, counted from before it sent
+//! the request. Shortly before that a used lease is renewed in the background, and an unused one is
+//! returned. Units unused for [`IDLE`] are returned then too, except a few units of a slow key.
+//! An instance holds leases of at most [`KEYS_MAX`] keys, about 130 bytes each; Redis decides on
+//! the others.
 //!
-//! A refund finds what this instance has spent, as that is reported in the same call, and the lease
-//! goes back. What other instances have spent and not reported is not there to be given back.
+//! A refund first reports what this instance has spent, in the same call, and returns the lease.
+//! The unreported units of other instances cannot be refunded.
 //!
-//! While units are out, a denial's wait may be longer than it turns out to be.
+//! While units are leased, a denial's retry time may be later than necessary.
 
 mod estimates;
 
@@ -95,26 +95,25 @@ use crate::key_map::KeyMap;
 use crate::monotonic::MonotonicClock;
 use crate::sharded::{Sharded, lock};
 
-/// How long many units may lie unused before they go back, and how many are not many.
+/// How long unused units are kept, and how many may be kept for longer.
 const IDLE: Span = Span::from_secs(2);
 const IDLE_UNITS: u32 = 16;
-/// How often leases are looked after, and how long before its end a lease is renewed at the
-/// latest.
+/// How often leases are checked, and how long before its end a lease is renewed.
 pub(crate) const LOOK_EVERY: Span = Span::from_millis(250);
 const ENDING: Span = Span::from_millis(750);
-/// Decisions that a lease must have made to be renewed at its end; and if the room for leases is
-/// nearly spent.
+/// Decisions that a lease must have made to be renewed at its end; and if the table of leases is
+/// nearly full.
 const WORTH: u32 = 2;
 const WORTH_WHEN_FULL: u32 = 8;
-/// The most keys that hold leases at one instance.
+/// The most keys with leases in one instance.
 pub const KEYS_MAX: usize = SHARDS * SHARD_MAX;
 const SHARDS: usize = 64;
-/// As many as a map of 4096 places takes.
+/// As many as a hash map of 4096 buckets takes.
 const SHARD_MAX: usize = 3_584;
 /// The most limits whose shapes are shared by their leases; others have one each.
 const SHAPES_MAX: usize = 1_024;
 
-/// What this instance has leased.
+/// The leases of this instance.
 #[derive(Debug)]
 pub(crate) struct Leases {
     shards: Sharded<Shard, SHARDS>,
@@ -122,26 +121,26 @@ pub(crate) struct Leases {
     estimates: Estimates,
     shapes: Mutex<HashMap<Limit, Arc<Shape>>>,
     clock: MonotonicClock,
-    /// Nothing is leased any more.
+    /// Whether leasing has stopped.
     is_closed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Shard {
     leases: KeyMap<Lease>,
-    /// Decisions that were made on leases.
+    /// Decisions made on leased units.
     decided: u64,
 }
 
-/// What is to be done with a charge.
+/// How a charge is decided.
 pub(crate) enum Spend {
     /// It is allowed.
     Granted(Decision),
-    /// Another request is asking for more: try again when it is done.
+    /// Another request is renewing the lease: try again afterwards.
     Wait(OwnedNotified),
-    /// Ask for more, and tell what became of it.
+    /// Renew the lease, and complete the renewal.
     Ask(Renewal),
-    /// Ask Redis for this decision alone.
+    /// Redis makes this decision, without a lease.
     Cold,
 }
 
@@ -159,12 +158,12 @@ impl Leases {
         })
     }
 
-    /// What is known of keys that have nothing left to lease.
+    /// Estimates of keys with nothing left to lease.
     pub(crate) const fn estimates(&self) -> &Estimates {
         &self.estimates
     }
 
-    /// Spends what the charge takes, if it is here.
+    /// Spends the charge's units, if the lease has enough.
     #[inline]
     pub(crate) fn spend(self: &Arc<Leases>, charge: &Charge<'_>) -> Spend {
         let Some(units) = leasable(charge) else {
@@ -183,7 +182,8 @@ impl Leases {
         self.more(lease, charge, units, here)
     }
 
-    /// The same for a caller that has waited: if nothing was leased, it does not ask again.
+    /// The same for a caller that has waited: if nothing was leased, it does not try to lease
+    /// again.
     pub(crate) fn spend_after_wait(self: &Arc<Leases>, charge: &Charge<'_>) -> Spend {
         let is_here = self.shards.of(charge.key).leases.contains_key(&charge.key);
         if is_here {
@@ -193,7 +193,7 @@ impl Leases {
         }
     }
 
-    /// A key without a lease: leases its first units if it is warm.
+    /// Begins a lease of a key without one, if the key is warm.
     #[cold]
     fn first(self: &Arc<Leases>, charge: &Charge<'_>, units: u32, here: Moment) -> Spend {
         let limit = charge.limit;
@@ -218,7 +218,7 @@ impl Leases {
         Spend::Ask(renewal)
     }
 
-    /// A lease that does not suffice.
+    /// Renews a lease that has not enough units.
     #[cold]
     fn more(
         self: &Arc<Leases>,
@@ -240,7 +240,7 @@ impl Leases {
             lease.shape = shape;
         }
         lease.least = LEAST.saturating_mul(units);
-        // A reload may have made it a limit of which nothing is leased.
+        // After a reload, the limit may be of a kind that is not leased.
         let want = match Mode::Leased.suits(charge.limit) {
             true => lease.want(here).max(lease.least.into()),
             false => 0,
@@ -248,9 +248,9 @@ impl Leases {
         Spend::Ask(self.ask(charge.key, lease, want, here))
     }
 
-    /// A refund gives back only what Redis has counted as consumed, and units on lease are not:
-    /// what was spent of ours is reported in the same call, which returns the lease. Any other
-    /// charge that cannot be leased is for Redis alone.
+    /// A refund returns only units that Redis has counted as consumed, and leased units are not
+    /// yet: the same call reports what was spent here, and returns the lease. Any other charge that
+    /// cannot be leased is decided by Redis alone.
     #[cold]
     fn report_before_refund(self: &Arc<Leases>, charge: &Charge<'_>) -> Spend {
         if !matches!(charge.cost, Cost::Refund(1..)) {
@@ -276,7 +276,7 @@ impl Leases {
         Spend::Ask(self.ask(charge.key, lease, 0, here))
     }
 
-    /// What is to be renewed or given back now.
+    /// The leases to be renewed or returned now.
     pub(crate) fn due(self: &Arc<Leases>) -> Vec<Renewal> {
         let here = self.clock.now();
         self.renewals(here, |lease, is_full| {
@@ -294,30 +294,30 @@ impl Leases {
         })
     }
 
-    /// Leases nothing any more; all that is out and that nobody asks for, to be given back.
+    /// Stops leasing; returns the renewals that return all leases not in use by a request.
     pub(crate) fn close(self: &Arc<Leases>) -> Vec<Renewal> {
         self.is_closed.store(true, Ordering::Relaxed);
         self.renewals(self.clock.now(), |_, _| Some(0))
     }
 
-    /// Redis was made to forget the key: nothing that was leased of it before is spent.
+    /// Drops a key's lease without spending more of it, because the key was deleted in Redis.
     pub(crate) fn forget(&self, key: Key) {
         if let Some(lease) = self.shards.of(key).leases.remove(&key) {
             lease.renewed.inspect(|renewed| renewed.notify_waiters());
         }
     }
 
-    /// Leases that are held.
+    /// The number of leases held.
     pub(crate) fn count(&self) -> usize {
         self.shards.each().map(|shard| shard.leases.len()).sum()
     }
 
-    /// Decisions that were made on leases.
+    /// The number of decisions made on leased units.
     pub(crate) fn decisions(&self) -> u64 {
         self.shards.each().map(|shard| shard.decided).sum()
     }
 
-    /// Renewals of those that `want` something, or nothing.
+    /// Renewals of the leases for which `want` returns an amount; zero returns the lease.
     fn renewals(
         self: &Arc<Leases>,
         here: Moment,
@@ -337,7 +337,7 @@ impl Leases {
         renewals
     }
 
-    /// Begins to ask for more: meanwhile nothing of the lease is spent.
+    /// Begins a renewal: until it is complete nothing of the lease is spent.
     fn ask(self: &Arc<Leases>, key: Key, lease: &mut Lease, want: u64, here: Moment) -> Renewal {
         let renewal = Renewal::new(self, key, lease, want, here);
         lease.left = 0;
@@ -345,7 +345,7 @@ impl Leases {
         renewal
     }
 
-    /// The limit's shape; nothing if Redis cannot keep it, which is an error elsewhere.
+    /// The limit's shape; `None` if Redis cannot keep it, which is reported elsewhere.
     fn shape(&self, limit: &Limit) -> Option<Arc<Shape>> {
         let mut shapes = lock(&self.shapes);
         if let Some(shape) = shapes.get(limit) {
@@ -356,7 +356,7 @@ impl Leases {
             fitted: FittedLimit::new(limit).ok()?,
         });
         if shapes.len() >= SHAPES_MAX {
-            // Rules that were changed often: begin again with those that are used.
+            // Rules that were reloaded often: start over with the shapes that are in use.
             shapes.clear();
         }
         shapes.insert(*limit, Arc::clone(&shape));
@@ -364,7 +364,7 @@ impl Leases {
     }
 }
 
-/// The units of a charge that can be spent here.
+/// The units of a charge that can be taken from a lease.
 #[inline]
 fn leasable(charge: &Charge<'_>) -> Option<u32> {
     match charge.cost {
@@ -376,7 +376,7 @@ fn leasable(charge: &Charge<'_>) -> Option<u32> {
 // === impl Spend ===
 
 impl Spend {
-    /// Whether dropping it would give up units.
+    /// Whether dropping it would lose leased units.
     pub(crate) const fn holds_some(&self) -> bool {
         matches!(self, Spend::Ask(renewal) if renewal.spent + renewal.left > 0)
     }

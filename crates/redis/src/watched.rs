@@ -1,7 +1,7 @@
 //! A value that tasks wait for.
 //!
-//! In place of tokio's `watch`, which wakes those who wait in a random order: a simulated run has
-//! to be the same each time.
+//! Replaces tokio's `watch`, which wakes its waiters in a random order: a simulated run must be
+//! reproducible.
 
 use std::sync::Mutex;
 
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::sharded::lock;
 
-/// A value, and those who wait for it to change. They are woken in the order in which they came.
+/// A value, and the tasks that wait for it to change, which are woken in the order they came.
 #[derive(Debug, Default)]
 pub(crate) struct Watched<T> {
     value: Mutex<T>,
@@ -19,7 +19,7 @@ pub(crate) struct Watched<T> {
 // === impl Watched ===
 
 impl<T> Watched<T> {
-    /// Changes the value; `change` says whether those who wait are woken.
+    /// Changes the value; `change` returns whether the waiting tasks are woken.
     pub(crate) fn modify(&self, change: impl FnOnce(&mut T) -> bool) {
         let is_changed = change(&mut lock(&self.value));
         if is_changed {
@@ -27,10 +27,11 @@ impl<T> Watched<T> {
         }
     }
 
-    /// Waits until `read` finds what it looks for in the value.
+    /// Waits until `read` returns something.
     pub(crate) async fn wait_for<R>(&self, read: impl Fn(&T) -> Option<R>) -> R {
         loop {
-            // A `Notified` is woken by what comes after it was made, also before its first poll.
+            // A `Notified` is woken by any notification after its creation, also before its first
+            // poll.
             let changed = self.changed.notified();
             if let Some(found) = read(&lock(&self.value)) {
                 return found;

@@ -1,15 +1,16 @@
-//! Leases that are renewed and returned when a test says so.
+//! Leases that are renewed and returned only when a test says so.
 
 use super::{Leased, look_after};
 
 impl Leased {
-    /// From now on leases are looked after by [`Leased::look_after`] alone.
+    /// Stops the background task: only [`Leased::look_after`] renews and returns leases from now
+    /// on.
     pub(crate) fn stop_keeper(&mut self) {
         let Leased { _keeper, .. } = self;
         _keeper.abort_all();
     }
 
-    /// Looks after the leases as the keeper does, but now.
+    /// Renews and returns leases as the background task does, but now.
     pub(crate) async fn look_after(&self) {
         look_after(self.leases.due(), &self.router, &self.stats).await;
     }

@@ -1,21 +1,21 @@
-//! How much may have come back of keys that have nothing left to lease.
+//! Estimates of keys that have nothing left to lease.
 //!
-//! A bucket that is asked for more than its rate has no units to lease: each of them is taken as
-//! soon as it is there. So that not every request is a call, this keeps Redis's last reply about
-//! such a key, carried forward by our own clock, and charges there whatever is asked of Redis. A
-//! request that does not fit even there is denied here. So each unit that comes back is asked for
-//! once by each instance, and all other requests cost Redis nothing.
+//! A bucket with more demand than its rate has no units to lease: each one is taken as soon as it
+//! is refilled. To avoid a call for each request, this keeps the state from Redis's last reply on
+//! such a key, advances it by the local clock, and charges to it every request that is sent to
+//! Redis. A request that does not fit even there is denied locally. So each instance requests each
+//! refilled unit once, and all other requests cost Redis nothing.
 //!
-//! What is kept says no less than what is left in Redis, once that has answered what is on its way:
+//! An estimate is never below what remains in Redis once the requests in flight are decided there:
 //!
-//! * Others only take from it. What they give back (refunds, unused leases) is known within
-//!   [`LASTS`], after which Redis is asked again.
-//! * Time that passed before an answer arrived is not counted, so a unit may be asked for later
-//!   than it is due, by no more than one round trip.
-//! * An ask that is on its way and fits here is charged in Redis before anything that is asked
-//!   later, or is denied there as others were first. If its answer does not come, nothing is known
-//!   any more. Requests that cost less than such an ask might fit where that does not: they ask.
-//! * A connection that was opened since may lead to another master: nothing is known then.
+//! * Other instances only take units. Units that they return (refunds, unused leases) are seen
+//!   after [`LASTS`], when Redis is asked again.
+//! * Time before a reply arrived is not counted, so a unit may be requested later than it is
+//!   refilled, by at most one round trip.
+//! * A request in flight that fits here is charged in Redis before any later one, or it is denied
+//!   because others were first. If its reply is lost, the estimate is dropped. Requests that
+//!   cost less than one in flight might fit where that does not: they are sent.
+//! * A connection opened since may lead to another primary: the estimate is dropped.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -31,37 +31,38 @@ use crate::script_reply::{ScriptReply, coarsen};
 use crate::sharded::Sharded;
 use crate::snapshot::{Snapshot, moment};
 
-/// How long an answer stands: by then, what others gave back is seen.
+/// The lifetime of an estimate: after that, units returned by others are seen.
 const LASTS: Duration = Duration::from_secs(1);
-/// The most keys that are kept, about 150 bytes each, or 400 of a sliding window. The others ask.
+/// The most estimates, about 150 bytes each, or 400 for a sliding window. Redis decides on the
+/// other keys.
 const KEYS_MAX: usize = SHARDS * SHARD_MAX;
 const SHARDS: usize = 16;
 const SHARD_MAX: usize = 1_024;
 
-/// Keys that have nothing left to lease.
+/// Estimates of keys that have nothing left to lease.
 #[derive(Debug, Default)]
 pub(crate) struct Estimates {
-    /// Whether Redis's replies are kept.
+    /// Whether estimates are kept.
     is_enabled: bool,
     shards: Sharded<KeyMap<Estimate>, SHARDS>,
     count: AtomicUsize,
 }
 
-/// One key.
+/// The estimate of one key.
 #[derive(Debug)]
 struct Estimate {
     fitted: FittedLimit,
     account: Box<Account>,
-    /// The largest cost of the asks that were charged here since the last answer.
+    /// The largest cost of the requests charged here since the last reply.
     largest: u64,
-    /// Redis's time, in microseconds, and ours when its answer was here.
+    /// Redis's time, in microseconds, and the local time when its reply arrived.
     now: u64,
     heard_at: Instant,
-    /// How many connections there had been.
+    /// The number of connections opened until then.
     connections: u64,
 }
 
-/// An ask that is on its way. If it is dropped before it is answered, nothing is known of the key.
+/// A request in flight. If it is dropped before its reply, the estimate is dropped.
 #[derive(Debug)]
 pub(crate) struct Ask<'e> {
     estimates: &'e Estimates,
@@ -80,7 +81,7 @@ impl Estimates {
         }
     }
 
-    /// Begins an ask; or the verdict, if the charge does not fit for sure.
+    /// Begins a request; or the verdict, if the charge certainly does not fit.
     #[expect(
         clippy::result_large_err,
         reason = "the verdict is the answer, and returned as it is"
@@ -98,7 +99,7 @@ impl Estimates {
             connections,
             is_over: false,
         };
-        // Relaxed: a caller that misses the newest one asks Redis.
+        // Relaxed: a caller that misses the newest estimate goes to Redis.
         if self.count.load(Ordering::Relaxed) == 0 {
             return Ok(ask);
         }
@@ -123,15 +124,15 @@ impl Estimates {
         }
     }
 
-    /// Nothing is known any more of a key: units came back, or an answer did not.
+    /// Drops an estimate: units were returned, or a reply was lost.
     pub(crate) fn forget(&self, key: Key) {
         if self.shards.of(key).remove(&key).is_some() {
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Redis has replied about a charge that was decided. Returns whether that says what is left of
-    /// its key.
+    /// Updates the estimate from Redis's reply on a decided charge. Returns whether the reply
+    /// contains the state of the key.
     pub(crate) fn learn(&self, only: &Single<'_>, reply: &ScriptReply, connections: u64) -> bool {
         let Single { charge, fitted } = only;
         let Some(left) = account_after(charge, fitted, reply).filter(|_| self.is_enabled) else {
@@ -141,7 +142,7 @@ impl Estimates {
         true
     }
 
-    /// So much was left of a key at `now`, once the charge was decided.
+    /// Stores the state of a key at `now`, after the charge.
     fn update(
         &self,
         charge: &Charge<'_>,
@@ -155,7 +156,7 @@ impl Estimates {
         }
         let mut shard = self.shards.of(charge.key);
         let known = shard.get(&charge.key);
-        // Answers may be heard in another order than they were given.
+        // Replies may be processed in another order than they were made.
         if known.is_some_and(|known| known.connections == connections && known.now > now) {
             return;
         }
@@ -179,7 +180,7 @@ impl Estimates {
 // === impl Estimate ===
 
 impl Estimate {
-    /// The verdict on a charge that does not fit; what fits is charged here, as it is asked for.
+    /// The verdict on a charge that does not fit; one that fits is charged here and sent.
     fn judge(&mut self, charge: &Charge<'_>, at: Instant) -> Option<Verdict> {
         let units = units_if_enforced(charge)?;
         if units < self.largest {
@@ -215,7 +216,7 @@ impl Estimate {
 // === impl Ask ===
 
 impl Ask<'_> {
-    /// Redis has replied.
+    /// Completes the request with Redis's reply.
     pub(crate) fn finish(self, only: &Single<'_>, reply: &ScriptReply) {
         if self.estimates.learn(only, reply, self.connections) {
             drop(self.end());
@@ -236,7 +237,7 @@ impl Drop for Ask<'_> {
     }
 }
 
-/// What is left of a key, and when, after the charge was decided; nothing of a log.
+/// The state of a key after the charge, and its time; `None` for a log.
 fn account_after(
     charge: &Charge<'_>,
     fitted: &FittedLimit,
@@ -250,7 +251,7 @@ fn account_after(
     }
 }
 
-/// Whether so little is left that the next such request could lease nothing: a quarter of it is
+/// Whether so little remains that the next such request could lease nothing: a quarter of it is
 /// less than is worth a lease.
 fn is_exhausted(account: &Account, limit: &Limit, now: Moment, cost: Cost) -> bool {
     let Some(units) = cost.units_needed() else {
@@ -262,7 +263,7 @@ fn is_exhausted(account: &Account, limit: &Limit, now: Moment, cost: Cost) -> bo
     limit.capacity() >= CAPACITY_MIN && u64::from(account.remaining(limit, now)) < least
 }
 
-/// The units that must fit, of a charge that is enforced and whose denial costs nothing.
+/// The units that must fit, if the charge is enforced and its denial costs nothing.
 fn units_if_enforced(charge: &Charge<'_>) -> Option<u64> {
     if charge.on_denial == OnDenial::Charge || charge.enforcement != Enforcement::Enforce {
         return None;
@@ -284,7 +285,7 @@ mod tests {
     /// Redis's time, in microseconds.
     const NOW: u64 = 1_000_000_000;
 
-    /// A bucket that wins back a unit each millisecond, of which so many are left.
+    /// A bucket that refills one unit per millisecond, with this many units left.
     fn left(units: u64) -> (Account, u64) {
         let full_at = moment(NOW + 1_000 * (100 - units));
         (Account::Bucket(Bucket::full_at(full_at)), NOW)
@@ -307,7 +308,7 @@ mod tests {
         before
     }
 
-    /// Whether Redis is asked for so many units, whose answer then takes its time.
+    /// Whether a request for these units is sent to Redis; its reply is still in flight afterwards.
     fn is_asked(estimates: &Estimates, limit: &Limit, units: u64, at: Instant) -> bool {
         let charge = Charge::new(KEY, limit, Cost::Take(units));
         let fitted = FittedLimit::new(limit).unwrap();
@@ -332,7 +333,7 @@ mod tests {
             let at = start + Duration::from_micros(100 * tenths);
             asked += u32::from(is_asked(&estimates, &limit, 1, at));
         }
-        // Two that are there, and those that come back in 49.9 ms.
+        // Two that are there, and those that are refilled in 49.9 ms.
         assert_eq!(asked, 2 + 49);
     }
 

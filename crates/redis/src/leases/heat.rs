@@ -1,27 +1,27 @@
-//! How often keys are asked that hold no lease.
+//! How often keys without a lease are requested.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{Key, Moment, Span};
 
-/// Places in which asks are counted, 2 MiB of them. A place knows one key; another one takes it.
+/// Slots that count requests, 2 MiB of them. A slot counts one key, and another key replaces it.
 const PLACES: usize = 1 << 18;
-/// The grain of time in which a place remembers when its key was asked last.
+/// The resolution of the time of a slot's last request.
 const TICK: Span = Span::from_millis(250);
-/// Ticks in which what a place has counted loses half its weight.
+/// The number of ticks in which a weight decays by half.
 const HALF_LIFE: u64 = 8;
-/// The weight of one ask.
+/// The weight of one request.
 const ASK: u64 = 16;
-/// The weight from which on a key is warm: of two asks within a second and a half.
+/// The weight from which a key is warm: of two requests within a second and a half.
 const WARM: u64 = 26;
-/// The weight of a key that is asked once a second, all the time: every four ticks, which take a
-/// quarter of it.
+/// The equilibrium weight of a key with one request a second: every four ticks, in which a
+/// quarter of it decays.
 const ONCE_A_SECOND: u64 = 4 * ASK;
-/// Ticks in which nothing is leased of a key that had nothing to lease.
+/// The number of ticks in which a key that had nothing to lease is not leased.
 const REST: u64 = 2;
 
-/// For each place 24 bits of its key, the tick in which that was asked last (24 bits), and the
-/// weight of its asks (16 bits).
+/// For each slot 24 bits of its key, the tick of its last request (24 bits), and the weight of its
+/// requests (16 bits).
 #[derive(Debug)]
 pub(crate) struct Heat {
     places: Box<[AtomicU64]>,
@@ -36,11 +36,12 @@ impl Heat {
         }
     }
 
-    /// Counts an ask; if the key is warm, tells about how often it is asked in 16 seconds.
+    /// Counts a request; if the key is warm, returns about how many it has in 16 seconds.
     pub(crate) fn ask(&self, key: Key, here: Moment) -> Option<u64> {
         let (place, print) = self.place(key);
         let now = tick(here);
-        // Relaxed: an ask that is counted twice or not at all warms a key a little sooner or later.
+        // Relaxed: a request that is counted twice or not at all warms a key slightly sooner or
+        // later.
         let snapshot = place.load(Ordering::Relaxed);
         let (last, weight) = (snapshot >> 16 & 0xFF_FFFF, snapshot & 0xFFFF);
         let passed = now.wrapping_sub(last) & 0xFF_FFFF;
@@ -55,7 +56,7 @@ impl Heat {
         (weight >= WARM).then_some(weight * 16 / ONCE_A_SECOND)
     }
 
-    /// There was nothing to lease, and will not be at once.
+    /// Notes that there was nothing to lease: the key rests.
     pub(crate) fn rest(&self, key: Key, here: Moment) {
         let (place, print) = self.place(key);
         let until = (tick(here) + REST) & 0xFF_FFFF;
@@ -73,7 +74,7 @@ fn tick(here: Moment) -> u64 {
     (here.as_nanos() / TICK.as_nanos()) & 0xFF_FFFF
 }
 
-/// What is left of a weight: half of it after each half-life, in between along a straight line.
+/// The weight after decay: half of it after each half-life, linear in between.
 const fn decay(weight: u64, ticks: u64) -> u64 {
     let weight = weight >> (ticks / HALF_LIFE);
     weight - weight * (ticks % HALF_LIFE) / (2 * HALF_LIFE)

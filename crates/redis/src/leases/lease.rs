@@ -1,4 +1,4 @@
-//! One key's lease, and the decisions while it is spent.
+//! One key's lease, and the decisions on its units.
 
 use std::sync::Arc;
 
@@ -10,72 +10,72 @@ use tollgate_core::{
 use crate::fit::FittedLimit;
 use crate::snapshot::{Snapshot, moment};
 
-/// How long a lease lasts.
+/// The lifetime of a lease.
 pub const LASTS: Span = Span::from_secs(10);
-/// What a warm key leases first at least, in requests, and what is not worth a lease.
+/// The least that a warm key leases first, in requests, and the least that is worth a lease.
 const FIRST: u64 = 8;
 pub(super) const LEAST: u32 = 4;
-/// How much more than the last time is asked for at most, and the most at all.
+/// How much larger than the last lease one may be, and the largest lease.
 const GROWTH: u64 = 8;
 pub(super) const WANT_MAX: u64 = 1 << 24;
-/// Limits below this have too little to lease a quarter of, even when nothing but the request that
-/// asks has been charged.
+/// Limits below this have too little to lease a quarter of, even when only the current request has
+/// been charged.
 pub const CAPACITY_MIN: u32 = 4 * LEAST + 1;
 /// A lease aims at one renewal in this time, or at this many units if they last longer.
 const TARGET: Span = Span::SECOND;
 const FEW: u64 = 64;
 
-/// A limit, as it was asked and as Redis keeps it: one for all its leases.
+/// A limit as configured and as Redis keeps it, shared by all its leases.
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) limit: Limit,
     pub(crate) fitted: FittedLimit,
 }
 
-/// Units of one key.
+/// The lease of one key.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) shape: Arc<Shape>,
     pub(crate) name: u64,
-    /// Units that can be spent: none while Redis is asked for more.
+    /// Units that can be spent: none during a renewal.
     pub(crate) left: u32,
     pub(crate) spent: u32,
     granted: u32,
-    /// Fewer than these are not worth a lease.
+    /// The smallest lease that is worth it.
     pub(crate) least: u32,
-    /// When it was asked for, when it must not be spent any more, and when it was used last.
+    /// When it was requested, when spending must stop, and when it was last used.
     began: Moment,
     pub(crate) until: Moment,
     pub(crate) used_at: Moment,
-    /// It ends with its window, after which nobody minds what was spent of it.
+    /// Whether it expires with its window, after which its spent units no longer matter.
     pub(crate) ends_with_window: bool,
     mirror: Mirror,
-    /// Nanoseconds from our time to Redis's, modulo 2^64.
+    /// Nanoseconds from the local time to Redis's, modulo 2^64.
     ahead: u64,
-    /// The last renewal has no reply: what is held in Redis is unknown. Nothing is leased until it
-    /// was given back, or `until`.
+    /// Whether the last renewal had no reply, so that the units held in Redis are unknown. Nothing
+    /// is leased until they are returned, or `until`.
     pub(crate) is_lost: bool,
-    /// Wakes those who wait while Redis is asked for more; nothing otherwise.
+    /// During a renewal, wakes the requests that wait for it.
     pub(crate) renewed: Option<Arc<Notify>>,
 }
 
-/// The account as if the leases of others were charged, and ours as they are spent: only for
-/// what decisions say of the key.
+/// The state as if the leases of other instances were charged, and our units as they are spent:
+/// only for the remaining units and reset times in decisions.
 #[derive(Debug)]
 enum Mirror {
-    /// When it is full again: it was charged just now, at the price of its limit.
+    /// The time at which it is full again: it was charged just now, at the price of its limit.
     Bucket(Moment),
     Window(FixedWindow),
     Other(Box<Snapshot>),
 }
 
-/// What Redis has leased.
+/// A lease granted by Redis.
 #[derive(Debug)]
 pub(crate) struct GrantedLease {
     pub(crate) units: u64,
-    /// How long, in microseconds.
+    /// Its lifetime in microseconds.
     pub(crate) lasts: u64,
-    /// The account, and Redis's time in microseconds.
+    /// The state, and Redis's time in microseconds.
     pub(crate) snapshot: Snapshot,
     pub(crate) now: u64,
 }
@@ -83,11 +83,11 @@ pub(crate) struct GrantedLease {
 // === impl Lease ===
 
 impl Lease {
-    /// Nothing yet, while Redis is asked.
+    /// A lease without units, during its first renewal.
     pub(crate) fn new(shape: Arc<Shape>, here: Moment, least: u32) -> Lease {
         Lease {
             shape,
-            // A name from 128 to 191: a lease, not a reservation, and not the mark of an account.
+            // The first byte is 128 to 191, which marks a lease: not a reservation, not a marker.
             name: crate::names::unique_name() >> 2 | 1 << 63,
             left: 0,
             spent: 0,
@@ -128,8 +128,8 @@ impl Lease {
         Some(decision)
     }
 
-    /// The name of what is leased next. Each grant has a name of its own, so that giving back by
-    /// name after a lost reply never gives back what was granted by another call.
+    /// The name of the next grant. Each grant has a unique name, so that a return by name after a
+    /// lost reply never returns the grant of another call.
     pub(crate) const fn next_name(&self) -> u64 {
         self.name.wrapping_add(1) & !(1 << 62) | 1 << 63
     }
@@ -139,17 +139,17 @@ impl Lease {
         self.granted.saturating_sub(self.spent)
     }
 
-    /// Nothing is held in Redis, if the last renewal was not sent.
+    /// Whether Redis holds nothing, provided that the last renewal was not sent.
     pub(crate) const fn was_never_granted(&self) -> bool {
         self.granted == 0 && !self.is_lost
     }
 
-    /// Whatever is held in Redis has ended.
+    /// Whether everything held in Redis has expired.
     pub(crate) fn has_ended(&self, here: Moment) -> bool {
         self.is_lost && here >= self.until
     }
 
-    /// There was no reply to the last renewal.
+    /// Notes that the last renewal had no reply.
     pub(crate) fn lose(&mut self, here: Moment) {
         if !self.is_lost {
             self.is_lost = true;
@@ -158,7 +158,7 @@ impl Lease {
         self.left = 0;
     }
 
-    /// Begins again, with what Redis has leased.
+    /// Starts over with a new grant.
     pub(crate) fn grant(&mut self, granted: GrantedLease, asked_at: Moment, here: Moment) {
         let units = u32::try_from(granted.units).unwrap_or(u32::MAX);
         let margin = granted.lasts / 100 + 1_000;
@@ -174,7 +174,7 @@ impl Lease {
         self.renewed = None;
     }
 
-    /// How much to ask for, given how fast the last units went.
+    /// How much to lease, by how fast the last units were spent.
     pub(crate) fn want(&self, here: Moment) -> u64 {
         let passed = here.since(self.began).as_nanos() / 1_000 + 1;
         let grows_to = u64::from(self.granted.max(self.least)).saturating_mul(GROWTH);
@@ -187,7 +187,7 @@ impl Lease {
     }
 }
 
-/// How much a key leases first that is asked so often in 16 seconds, each time for so many units.
+/// The first lease of a key with this many requests in 16 seconds, of this many units each.
 pub(crate) fn first_want(in_16_seconds: u64, units: u32) -> u64 {
     let each = u64::from(units);
     let lasting = in_16_seconds * (LASTS.as_nanos() / TARGET.as_nanos()) / 16;
@@ -195,7 +195,7 @@ pub(crate) fn first_want(in_16_seconds: u64, units: u32) -> u64 {
     want.saturating_mul(each).min(WANT_MAX)
 }
 
-/// Units for as long as a lease lasts, but no more than for [`TARGET`] if those are many.
+/// Units for the lifetime of a lease, but no more than for [`TARGET`] if those are many.
 fn want_at_rate(for_all_its_time: u64, for_target: u64) -> u64 {
     let most = for_target.max(FEW);
     for_all_its_time.clamp(u64::from(LEAST), most)

@@ -1,4 +1,4 @@
-//! What is asked of Redis for one lease, and what becomes of it.
+//! The renewal of one lease, and its outcome.
 
 use std::sync::Arc;
 
@@ -8,34 +8,34 @@ use super::Leases;
 use super::lease::{GrantedLease, Lease, Shape, WANT_MAX};
 use crate::fit::FittedLimit;
 
-/// What to ask Redis for. If there is no reply, nothing of the lease is spent any more, and it is
-/// given back later: what was charged of it, or granted again, is found by name.
+/// The renewal of one lease. If it gets no reply, nothing more of the lease is spent, and it is
+/// returned later: by name, whether it was charged or granted again.
 #[derive(Debug)]
 pub(crate) struct Renewal {
     leases: Arc<Leases>,
     pub(crate) key: Key,
     shape: Arc<Shape>,
     pub(crate) name: u64,
-    /// The name of what is granted.
+    /// The name of the new grant.
     pub(crate) next: u64,
     pub(crate) spent: u64,
     /// Units that were not spent.
     pub(crate) left: u64,
-    /// How many to lease: none to give all back.
+    /// How many units to lease; zero only returns the lease.
     pub(crate) want: u64,
     pub(crate) least: u64,
     asked_at: Moment,
     outcome: Outcome,
 }
 
-/// What became of a renewal.
+/// The outcome of a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// For all that is known.
+    /// No reply yet, or none at all.
     Unknown,
-    /// Redis did nothing.
+    /// Redis did not execute it.
     NotDone,
-    /// Redis holds nothing of ours any more.
+    /// Redis holds none of our units any more.
     Returned,
     Granted,
 }
@@ -71,17 +71,17 @@ impl Renewal {
         &self.shape.fitted
     }
 
-    /// Redis has taken back all, and leased nothing.
+    /// Completes it: Redis has taken everything back, and granted nothing.
     pub(crate) fn confirm_return(mut self) {
         self.outcome = Outcome::Returned;
     }
 
-    /// Redis has done nothing.
+    /// Completes it: Redis has not executed it.
     pub(crate) fn abort(mut self) {
         self.outcome = Outcome::NotDone;
     }
 
-    /// Redis has leased some.
+    /// Completes it with a grant.
     pub(crate) fn confirm_grant(mut self, granted: GrantedLease) {
         self.outcome = Outcome::Granted;
         let mut shard = self.leases.shards.of(self.key);
@@ -97,8 +97,8 @@ impl Renewal {
 }
 
 impl Drop for Renewal {
-    /// What no reply says to be leased is not spent. It stays here until it was returned, or has
-    /// ended.
+    /// Units that no reply has granted are not spent. The lease stays here until it is returned, or
+    /// has expired.
     fn drop(&mut self) {
         if self.outcome == Outcome::Granted {
             return;
